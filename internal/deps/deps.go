@@ -2,8 +2,8 @@
 package deps
 
 import (
-	_ "github.com/google/cel-go/cel"
-	_ "github.com/google/cel-go/ext"
+	_ "cel.dev/cel-go/cel"
+	_ "cel.dev/cel-go/ext"
 	_ "github.com/google/go-cmp/cmp"
 	_ "github.com/google/go-cmp/cmp/cmpopts"
 	_ "github.com/google/uuid"
