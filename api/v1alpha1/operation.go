@@ -1,0 +1,73 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+const (
+	// AnnotationScheduledAt holds when the present request was scheduled, in RFC 3339. The Scheduler writes it with the spec; the
+	// timeout of the operation counts from it.
+	AnnotationScheduledAt = "fairlead.io/scheduled-at"
+
+	// Finalizer holds a deleted Operation until its cancellation is done.
+	Finalizer = "fairlead.io/operation"
+
+	// MaxRequestObjectBytes bounds spec.requestObject as JSON, in bytes. A schema cannot measure a value of any shape, so this is
+	// for the Scheduler to hold, see [RequestObject.CheckSize].
+	MaxRequestObjectBytes = 256 << 10
+)
+
+// EffectiveID is the id of the operation that the spec asks for: spec.operationID, or metadata.uid where that is empty. It is empty
+// only for an object without either, which was never on a server.
+func (o *Operation) EffectiveID() string {
+	if o.Spec.OperationID != "" {
+		return o.Spec.OperationID
+	}
+	return string(o.UID)
+}
+
+// PickedUp reports whether status is about the operation that the spec asks for. Until then status tells of an earlier one, or of none.
+func (o *Operation) PickedUp() bool {
+	return o.Status.OperationID != "" && o.Status.OperationID == o.EffectiveID()
+}
+
+// Terminal reports whether the operation that the spec asks for has ended. A request that was not picked up yet is in progress,
+// whatever status says of the one before.
+func (o *Operation) Terminal() bool {
+	return o.PickedUp() && o.Status.Phase.Terminal()
+}
+
+// ScheduledAt is when the present request was scheduled: the annotation [AnnotationScheduledAt], or the creation of the object where
+// that is missing or no time. It is the zero time for an object with neither.
+func (o *Operation) ScheduledAt() time.Time {
+	if at, err := time.Parse(time.RFC3339Nano, o.Annotations[AnnotationScheduledAt]); err == nil {
+		return at
+	}
+	return o.CreationTimestamp.Time
+}
+
+// Deadline is when the operation is given up: [Operation.ScheduledAt] plus spec.timeout, or [DefaultTimeout] where that is not set.
+func (o *Operation) Deadline() time.Time {
+	timeout := o.Spec.Timeout.Duration
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	return o.ScheduledAt().Add(timeout)
+}
+
+// CheckSize returns an error when r as JSON is larger than [MaxRequestObjectBytes], or is not valid JSON. A nil r is empty.
+func (r *RequestObject) CheckSize() error {
+	if r == nil {
+		return nil
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("cannot encode request object: %w", err)
+	}
+	if len(data) > MaxRequestObjectBytes {
+		return fmt.Errorf("request object has %d bytes, more than %d", len(data), MaxRequestObjectBytes)
+	}
+	return nil
+}
