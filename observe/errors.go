@@ -1,0 +1,71 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Mistakes in declarations. [Registry.Check] returns them joined, each as a [*DeclarationError].
+var (
+	// ErrNoSource: an observer's selector is declared by no source.
+	ErrNoSource = errors.New("no source is declared for this selector")
+	// ErrDuplicateSource: two sources are declared for one selector.
+	ErrDuplicateSource = errors.New("another source is declared for this selector")
+	// ErrTypeMismatch: the observer takes another type than the source delivers.
+	ErrTypeMismatch = errors.New("observer and source differ in type")
+	// ErrNilFunction: the function of an observer or source is nil.
+	ErrNilFunction = errors.New("the function is nil")
+	// ErrEmptySelector: the selector has no name.
+	ErrEmptySelector = errors.New("the selector is empty")
+	// ErrUnknownType: the type is not registered in the host's scheme.
+	ErrUnknownType = errors.New("the type is not registered in the scheme")
+)
+
+// DeclarationError is one mistake in a declaration, with the place of it.
+type DeclarationError struct {
+	// What is "source" or "observer".
+	What string
+	// Selector is the selector of the declaration.
+	Selector Selector
+	// Place is file:line of the declaration.
+	Place string
+	// Err is the mistake, one of the sentinels above.
+	Err error
+}
+
+// Error returns the mistake with its place first.
+func (e *DeclarationError) Error() string {
+	return fmt.Sprintf("%s: cannot declare %s %q: %v", e.Place, e.What, e.Selector, e.Err)
+}
+
+// Unwrap returns the mistake.
+func (e *DeclarationError) Unwrap() error { return e.Err }
+
+// PanicError is a panic of an observer, caught and reported.
+type PanicError struct {
+	// Value is what was passed to panic.
+	Value any
+	// Stack is the stack of the goroutine that panicked.
+	Stack []byte
+}
+
+// Error returns the value; the stack is for logs.
+func (e *PanicError) Error() string { return fmt.Sprintf("observer panicked: %v", e.Value) }
+
+// DecodeError says that an object could not be decoded into the type that an observer takes. It is reported once
+// for that event and never retried, since the same bytes cannot become valid.
+type DecodeError struct {
+	Key     store.Key
+	Version string
+	Err     error
+}
+
+// Error names the object and the cause.
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("cannot decode %v at version %s: %v", e.Key, e.Version, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *DecodeError) Unwrap() error { return e.Err }

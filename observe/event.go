@@ -1,0 +1,125 @@
+package observe
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Type says what happened.
+type Type uint8
+
+// The types of events.
+const (
+	// Added: the object is new to this observer. Initial tells those that were there when it began.
+	Added Type = iota + 1
+	// Modified: the object has changed since it was given last.
+	Modified
+	// Deleted: the object is gone; Object is its last state, Inferred tells whether it was only found missing.
+	Deleted
+	// Synchronized: this observer has handled all objects that existed when it began. No object.
+	Synchronized
+	// Resync: the known state once more, for observers that asked for it with [Every].
+	Resync
+	// Epoch: the history of the server was rolled back (etcd restored); versions may be lower from now on. No object.
+	Epoch
+)
+
+// String returns the name of the type.
+func (t Type) String() string {
+	switch t {
+	case Added:
+		return "Added"
+	case Modified:
+		return "Modified"
+	case Deleted:
+		return "Deleted"
+	case Synchronized:
+		return "Synchronized"
+	case Resync:
+		return "Resync"
+	case Epoch:
+		return "Epoch"
+	default:
+		return fmt.Sprintf("Type(%d)", uint8(t))
+	}
+}
+
+// Event is one change as one observer is given it. T is the Go type of the objects, for example corev1.Pod.
+type Event[T any] struct {
+	// Type says what happened.
+	Type Type
+	// Initial is true for the objects that existed when the observer began.
+	Initial bool
+	// Inferred is true for a deletion that was found by a list, so that the very last state was not seen.
+	Inferred bool
+	// Key names the object; it is empty for Synchronized and Epoch.
+	Key store.Key
+	// ResourceVersion is the version of the change.
+	ResourceVersion string
+	// Reason says why, for Epoch.
+	Reason string
+
+	object, prior *T
+}
+
+// Object returns the object: its new state, or its last one for Deleted; nil for Synchronized and Epoch. It is
+// shared and read-only.
+func (e Event[T]) Object() *T { return e.object }
+
+// Prior returns the state that this observer was given before, nil if there was none. It is shared and read-only.
+func (e Event[T]) Prior() *T { return e.prior }
+
+// Mask is a set of event types, with initial and live objects apart. The zero Mask means all.
+type Mask uint16
+
+// The members of a mask. OnAdded and OnModified stand for initial and live events alike unless Initial or Live is
+// in the mask too.
+const (
+	OnAdded Mask = 1 << iota
+	OnModified
+	OnDeleted
+	OnSynchronized
+	OnResync
+	OnEpoch
+	// Initial restricts the mask to objects that existed when the observer began.
+	Initial
+	// Live restricts the mask to what happened afterwards.
+	Live
+
+	everyType = OnAdded | OnModified | OnDeleted | OnSynchronized | OnResync | OnEpoch
+)
+
+func (m Mask) accepts(t Type, initial bool) bool {
+	if m&everyType != 0 && m&(1<<(t-1)) == 0 {
+		return false
+	}
+	if m&(Initial|Live) == 0 || t == Synchronized || t == Epoch {
+		return true
+	}
+	if initial {
+		return m&Initial != 0
+	}
+	return m&Live != 0
+}
+
+// String returns the names of the members, "All" for the zero Mask.
+func (m Mask) String() string {
+	if m == 0 {
+		return "All"
+	}
+	var names []string
+	for t := Added; t <= Epoch; t++ {
+		if m&(1<<(t-1)) != 0 {
+			names = append(names, t.String())
+		}
+	}
+	if m&Initial != 0 {
+		names = append(names, "Initial")
+	}
+	if m&Live != 0 {
+		names = append(names, "Live")
+	}
+	return strings.Join(names, "|")
+}

@@ -1,0 +1,18 @@
+// Package executor runs Operations to their end.
+//
+// Every Operation has one flow (package flow), keyed by namespace and name and fair between tenants. The flow asks
+// [plan] what is due, does it, and asks again; while nothing is due it is parked without a goroutine. Everything that
+// plan needs stands in the status, so a flow that is lost with its process is started again from there by whoever
+// takes over.
+//
+// # Order of writes
+//
+// The status is written before a call (it then names the attempt, invariant O2), before the flow parks, and at the
+// end; what happened in between is part of the next write. An operation with one synchronous webhook costs two
+// writes here, and its creation is the third.
+//
+// # Fencing
+//
+// What a call brought is applied only if the status still names its operation and its attempt. Writes carry the
+// resource version that they were computed from; a conflict leads to a new look, never to a second outcome (O1).
+package executor

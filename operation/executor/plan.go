@@ -1,0 +1,223 @@
+package executor
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+)
+
+// role tells the three lists of calls that an operation has apart.
+type role uint8
+
+const (
+	roleWebhook role = iota
+	roleCompensation
+	roleNotification
+)
+
+// target names one call of an operation.
+type target struct {
+	role role
+	id   string // the name of the Webhook
+}
+
+// key returns the idempotency key of the call: the same on every try.
+func (t target) key(operationID string) string {
+	key := operationID + "." + t.id
+	switch t.role {
+	case roleCompensation:
+		return key + ".compensate"
+	case roleNotification:
+		return key + ".notify"
+	default:
+		return key
+	}
+}
+
+// act is what to do next.
+type act uint8
+
+const (
+	// actNothing: the operation has ended, or belongs to nobody any more.
+	actNothing act = iota
+	// actBegin: the spec asks for an operation that the status does not speak of yet.
+	actBegin
+	// actCall: make the calls in decision.due, now.
+	actCall
+	// actWait: nothing is due before decision.until.
+	actWait
+	// actFail: the outcome is failure, for decision.reason; it is not recorded yet.
+	actFail
+	// actFinish: everything has been done; record the end with decision.phase.
+	actFinish
+)
+
+// decision is the answer of plan.
+type decision struct {
+	act     act
+	due     []target
+	until   time.Time
+	phase   v1alpha1.Phase
+	reason  string
+	message string
+	// missing are Webhooks that do not exist; an operation waits for them.
+	missing []string
+}
+
+// lookup tells what plan needs to know of a Webhook; ok is false if it does not exist.
+type lookup func(name string) (w webhookFacts, ok bool)
+
+type webhookFacts struct {
+	timeout time.Duration
+}
+
+// plan decides what is due for an operation. It depends on its arguments only.
+func plan(op *v1alpha1.Operation, find lookup, now time.Time) decision {
+	switch {
+	case !op.PickedUp():
+		if op.DeletionTimestamp != nil && len(op.Finalizers) == 0 {
+			return decision{act: actNothing}
+		}
+		return decision{act: actBegin}
+	case op.Status.Phase.Terminal():
+		return decision{act: actNothing}
+	}
+	failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
+	switch {
+	case failed != nil && failed.Status == metav1.ConditionTrue:
+		return conclude(op, v1alpha1.PhaseFailed, find, now)
+	case succeeded(op) == len(op.Spec.WebhookIDs):
+		return conclude(op, v1alpha1.PhaseSuccess, find, now)
+	case op.Spec.CancelRequested:
+		return decision{act: actFail, reason: v1alpha1.ReasonCanceled, message: "cancellation was requested"}
+	case op.DeletionTimestamp != nil:
+		return decision{act: actFail, reason: v1alpha1.ReasonCanceled, message: "the operation was deleted"}
+	}
+	d := pursue(op, webhooksDue(op), find, now)
+	if deadline := op.Deadline(); !now.Before(deadline) {
+		if len(d.missing) > 0 {
+			return decision{act: actFail, reason: v1alpha1.ReasonWebhookNotFound,
+				message: "webhook " + d.missing[0] + " was still missing at the deadline"}
+		}
+		return decision{act: actFail, reason: v1alpha1.ReasonTimedOut,
+			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String()}
+	} else if d.act == actWait && deadline.Before(d.until) {
+		d.until = deadline
+	}
+	return d
+}
+
+// conclude runs what follows the decision on the outcome: compensation, notification, the end.
+func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, find lookup, now time.Time) decision {
+	if phase == v1alpha1.PhaseFailed && succeeded(op) > 0 {
+		for _, id := range op.Spec.CompensateWebhookIDs {
+			if e := entry(&op.Status, target{roleCompensation, id}); e == nil || !e.State.Terminal() {
+				return afterwards(op, target{roleCompensation, id}, phase, find, now)
+			}
+		}
+	}
+	if id := op.Spec.NotifyWebhookID; id != "" && (op.Status.Notification == nil || !op.Status.Notification.State.Terminal()) {
+		return afterwards(op, target{roleNotification, id}, phase, find, now)
+	}
+	return decision{act: actFinish, phase: phase}
+}
+
+// afterwards pursues a call that cannot change the outcome.
+func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, find lookup, now time.Time) decision {
+	d := pursue(op, []target{t}, find, now)
+	d.phase = phase
+	return d
+}
+
+// webhooksDue returns the webhooks that may be worked on now: the first that has not succeeded, or all of them.
+func webhooksDue(op *v1alpha1.Operation) []target {
+	var open []target
+	for _, id := range op.Spec.WebhookIDs {
+		t := target{roleWebhook, id}
+		if e := entry(&op.Status, t); e != nil && e.State.Terminal() {
+			continue
+		}
+		open = append(open, t)
+		if op.Spec.Execution != v1alpha1.ExecutionParallel {
+			break
+		}
+	}
+	return open
+}
+
+// farFuture stands for "not before something happens".
+var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// pursue returns which of the targets are due, or else until when none is.
+func pursue(op *v1alpha1.Operation, targets []target, find lookup, now time.Time) decision {
+	d := decision{act: actWait, until: farFuture}
+	for _, t := range targets {
+		facts, ok := find(t.id)
+		if !ok {
+			d.missing = append(d.missing, t.id)
+			facts.timeout = v1alpha1.DefaultWebhookTimeout
+		}
+		due := dueAt(entry(&op.Status, t), facts.timeout)
+		switch {
+		case !due.After(now) && ok:
+			d.due = append(d.due, t)
+		case due.After(now) && due.Before(d.until):
+			d.until = due
+		}
+	}
+	if len(d.due) > 0 {
+		d.act = actCall
+	}
+	return d
+}
+
+// dueAt returns when a call wants attention: its next try or poll, or its own timeout.
+func dueAt(e *v1alpha1.WebhookCallStatus, timeout time.Duration) time.Time {
+	if e == nil || e.StartedAt == nil {
+		return time.Time{}
+	}
+	expiry := e.StartedAt.Add(timeout)
+	switch {
+	case e.NextAttemptAt != nil && e.NextAttemptAt.Time.Before(expiry):
+		return e.NextAttemptAt.Time
+	case e.NextAttemptAt == nil && !awaitsCallback(e):
+		return time.Time{} // recorded but without an answer: made now, or again after a crash
+	default:
+		return expiry
+	}
+}
+
+// awaitsCallback tells whether the receiver has taken the call and is expected to call back.
+func awaitsCallback(e *v1alpha1.WebhookCallStatus) bool {
+	return e.LastStatusCode != 0 && e.NextAttemptAt == nil && e.WebhookPollURL == "" && e.AttemptID != ""
+}
+
+func succeeded(op *v1alpha1.Operation) int {
+	n := 0
+	for i := range op.Status.Webhooks {
+		if op.Status.Webhooks[i].State == v1alpha1.PhaseSuccess {
+			n++
+		}
+	}
+	return n
+}
+
+// entry returns the record of a call, nil if it has not been started. It points into the status.
+func entry(s *v1alpha1.OperationStatus, t target) *v1alpha1.WebhookCallStatus {
+	list := s.Webhooks
+	switch t.role {
+	case roleNotification:
+		return s.Notification
+	case roleCompensation:
+		list = s.Compensations
+	}
+	for i := range list {
+		if list[i].WebhookID == t.id {
+			return &list[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package operation
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+)
+
+// The types of operations and the modes of execution, as in package v1alpha1.
+const (
+	Create = v1alpha1.OperationCreate
+	Update = v1alpha1.OperationUpdate
+	Delete = v1alpha1.OperationDelete
+
+	Sequential = v1alpha1.ExecutionSequential
+	Parallel   = v1alpha1.ExecutionParallel
+)
+
+// Resource names what an operation is about: a resource of the API service, not of Kubernetes. Both parts are free
+// text and required.
+type Resource struct {
+	Type string // for example Application; up to 128 bytes
+	ID   string // unique among the resources of its type; up to 512 bytes
+}
+
+// String returns Type/ID.
+func (r Resource) String() string { return r.Type + "/" + r.ID }
+
+// Request asks for one operation. Type and Resource are required.
+type Request struct {
+	// ID is unique for this request; scheduling it again changes nothing. Default: a new random UUID.
+	ID string
+	// Type is Create, Update or Delete.
+	Type v1alpha1.OperationType
+	// Category groups operations of one kind, for example registerApplication.
+	Category string
+	// Resource is what the operation is about.
+	Resource Resource
+	// Related resources are touched too; operations can be searched by them.
+	Related []Resource
+	// CorrelationID is sent with every call.
+	CorrelationID string
+	// Webhooks are names of Webhooks of the namespace, in order; none: the operation succeeds at once.
+	Webhooks []string
+	// Object is what templates see as .Resource: anything that encodes as JSON. With TenantID and Headers up to 256 KiB.
+	Object any
+	// TenantID is on whose behalf the request runs.
+	TenantID string
+	// Headers are those of the caller's request that templates may see. Credentials are refused.
+	Headers map[string]string
+	// Execution is Sequential (default) or Parallel.
+	Execution v1alpha1.ExecutionMode
+	// Timeout of the whole operation, from now on. Default: 2h.
+	Timeout time.Duration
+	// Notify names a Webhook that is called with the outcome.
+	Notify string
+	// Compensate names Webhooks that are called when the operation fails after a webhook had succeeded.
+	Compensate []string
+	// TTLAfterFinished is how long after its end the Operation is deleted. Default: it is kept.
+	TTLAfterFinished *time.Duration
+}
+
+// Spec returns the request as the spec of an Operation, or an [*InvalidError] with every reason against it.
+func (r Request) Spec() (v1alpha1.OperationSpec, error) {
+	spec := v1alpha1.OperationSpec{
+		OperationID:          r.ID,
+		OperationType:        r.Type,
+		OperationCategory:    r.Category,
+		ResourceReference:    v1alpha1.ResourceReference{ResourceType: r.Resource.Type, ResourceID: r.Resource.ID},
+		CorrelationID:        r.CorrelationID,
+		WebhookIDs:           r.Webhooks,
+		Execution:            r.Execution,
+		Timeout:              metav1.Duration{Duration: r.Timeout},
+		NotifyWebhookID:      r.Notify,
+		CompensateWebhookIDs: r.Compensate,
+	}
+	for _, related := range r.Related {
+		spec.RelatedResources = append(spec.RelatedResources,
+			v1alpha1.ResourceReference{ResourceType: related.Type, ResourceID: related.ID})
+	}
+	if r.TTLAfterFinished != nil {
+		spec.TTLAfterFinished = &metav1.Duration{Duration: *r.TTLAfterFinished}
+	}
+	if r.Object != nil || r.TenantID != "" || len(r.Headers) > 0 {
+		spec.RequestObject = &v1alpha1.RequestObject{TenantID: r.TenantID, Headers: maps.Clone(r.Headers)}
+	}
+	if r.Object != nil {
+		raw, err := json.Marshal(r.Object)
+		if err != nil {
+			return spec, &InvalidError{Fields: []FieldError{{"spec.requestObject.resource", "cannot be encoded as JSON: " + err.Error()}}}
+		}
+		spec.RequestObject.Resource = &apiextensionsv1.JSON{Raw: raw}
+	}
+	return spec, Validate(spec)
+}
+
+var (
+	operationID   = regexp.MustCompile(`^[!--/-~]+$`)
+	correlationID = regexp.MustCompile(`^[ -~]*$`)
+	headerName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+	credential    = regexp.MustCompile(`^(?i)(authorization|authentication|proxy-.*|.*cookie2?|.*-authorization|` +
+		`.*-(api-?key|access-token|auth-token|id-token|auth|token|secret|password|credentials?)|api-?key|` +
+		`x-forwarded-client-cert|x-amz-security-token|www-authenticate)$`)
+)
+
+// CarriesCredentials tells whether a header of that name may carry credentials, so that no Operation may hold it.
+func CarriesCredentials(header string) bool { return credential.MatchString(header) }
+
+// Validate checks a spec by the rules that the API server enforces too, so that a caller learns every reason at once
+// and without a request. It returns nil or an [*InvalidError].
+func Validate(spec v1alpha1.OperationSpec) error {
+	v := &validator{}
+	if spec.OperationID != "" {
+		v.check(len(spec.OperationID) <= 255 && operationID.MatchString(spec.OperationID), "spec.operationID",
+			"must be up to 255 visible ASCII characters without a dot")
+	}
+	v.check(spec.OperationType == Create || spec.OperationType == Update || spec.OperationType == Delete,
+		"spec.operationType", "must be Create, Update or Delete")
+	v.length("spec.operationCategory", spec.OperationCategory, 253)
+	v.resource("spec.", spec.ResourceReference)
+	for i, related := range spec.RelatedResources {
+		v.resource(fmt.Sprintf("spec.relatedResources[%d].", i), related)
+	}
+	v.check(len(spec.RelatedResources) <= 64, "spec.relatedResources", "must not have more than 64 items")
+	v.length("spec.correlationID", spec.CorrelationID, 255)
+	v.check(correlationID.MatchString(spec.CorrelationID), "spec.correlationID", "must be printable ASCII")
+	v.webhooks("spec.webhookIDs", spec.WebhookIDs)
+	v.webhooks("spec.compensateWebhookIDs", spec.CompensateWebhookIDs)
+	if spec.NotifyWebhookID != "" {
+		v.webhook("spec.notifyWebhookID", spec.NotifyWebhookID)
+	}
+	v.check(spec.Execution == "" || spec.Execution == Sequential || spec.Execution == Parallel, "spec.execution",
+		"must be Sequential or Parallel")
+	v.check(spec.Timeout.Duration >= 0, "spec.timeout", "must be a duration above zero, such as 30s or 2h")
+	if spec.TTLAfterFinished != nil {
+		v.check(spec.TTLAfterFinished.Duration >= 0, "spec.ttlAfterFinished", "must not be negative")
+	}
+	v.requestObject(spec.RequestObject)
+	if len(v.fields) > 0 {
+		return &InvalidError{Fields: v.fields}
+	}
+	return nil
+}
+
+type validator struct{ fields []FieldError }
+
+func (v *validator) check(ok bool, field, problem string) {
+	if !ok {
+		v.fields = append(v.fields, FieldError{field, problem})
+	}
+}
+
+func (v *validator) length(field, value string, limit int) {
+	v.check(len(value) <= limit, field, fmt.Sprintf("must not be longer than %d bytes", limit))
+}
+
+func (v *validator) resource(prefix string, r v1alpha1.ResourceReference) {
+	v.check(r.ResourceType != "", prefix+"resourceType", "is required")
+	v.check(r.ResourceID != "", prefix+"resourceID", "is required")
+	v.length(prefix+"resourceType", r.ResourceType, 128)
+	v.length(prefix+"resourceID", r.ResourceID, 512)
+}
+
+func (v *validator) webhooks(field string, names []string) {
+	v.check(len(names) <= 32, field, "must not have more than 32 items")
+	for i, name := range names {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		v.webhook(at, name)
+		v.check(slices.Index(names, name) == i, at, "must name each webhook once")
+	}
+}
+
+func (v *validator) webhook(field, name string) {
+	for _, problem := range validation.IsDNS1123Subdomain(name) {
+		v.check(false, field, "must be the name of a Webhook: "+problem)
+	}
+	v.check(!strings.HasSuffix(name, ".compensate") && !strings.HasSuffix(name, ".notify"), field,
+		"must not end in .compensate or .notify, which mark idempotency keys")
+}
+
+func (v *validator) requestObject(o *v1alpha1.RequestObject) {
+	if o == nil {
+		return
+	}
+	v.length("spec.requestObject.tenantID", o.TenantID, 253)
+	v.check(len(o.Headers) <= 32, "spec.requestObject.headers", "must not have more than 32 items")
+	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
+		at := fmt.Sprintf("spec.requestObject.headers[%s]", name)
+		v.check(headerName.MatchString(name), at, "must be named with letters, digits, dash and underscore, up to 128")
+		v.check(!CarriesCredentials(name), at, "must not carry credentials")
+		v.length(at, o.Headers[name], 4096)
+	}
+	if err := o.CheckSize(); err != nil {
+		v.check(false, "spec.requestObject", "is too large: "+err.Error())
+	}
+}

@@ -1,0 +1,372 @@
+package operation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+)
+
+// Options configure a Scheduler. Config or Calls is required, and Namespace.
+type Options struct {
+	// Config says where the API server is and who we are. Not needed with Calls.
+	Config *rest.Config
+	// Calls is a client that is shared with others. Default: a new one, which Close closes.
+	Calls *call.Client
+	// Namespace of the Operations and their Webhooks.
+	Namespace string
+	// Policy of the requests. Default: that of package call.
+	Policy call.Policy
+	// Logger gets one line per decision. Default: discarded.
+	Logger *slog.Logger
+}
+
+// Scheduler writes Operations and reads what has become of them, always from the API server itself. It is safe for
+// concurrent use, by any number of processes.
+type Scheduler struct {
+	calls     *call.Client
+	owned     bool
+	namespace string
+	policy    call.Policy
+	log       *slog.Logger
+}
+
+// NewScheduler returns a Scheduler for one namespace. It sends nothing.
+func NewScheduler(o Options) (*Scheduler, error) {
+	if o.Namespace == "" {
+		return nil, errors.New("cannot make a scheduler: no namespace")
+	}
+	s := &Scheduler{calls: o.Calls, namespace: o.Namespace, policy: o.Policy, log: o.Logger}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.calls == nil {
+		calls, err := call.New(call.Options{Config: o.Config, Logger: o.Logger})
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a scheduler: %w", err)
+		}
+		s.calls, s.owned = calls, true
+	}
+	return s, nil
+}
+
+// In returns the same Scheduler for another namespace.
+func (s *Scheduler) In(namespace string) *Scheduler {
+	other := *s
+	other.namespace, other.owned = namespace, false
+	return &other
+}
+
+// Namespace returns where the Operations are.
+func (s *Scheduler) Namespace() string { return s.namespace }
+
+// Close closes the connections that this Scheduler opened for itself.
+func (s *Scheduler) Close() {
+	if s.owned {
+		s.calls.Close()
+	}
+}
+
+// rounds bounds how often Schedule looks again after it lost a race that then turned out to be over.
+const rounds = 5
+
+// Schedule writes the Operation of the request and returns it as it is on the server. It belongs to the caller.
+//
+// Scheduling the same ID and content again returns what is there, whatever its phase. Errors: [ErrInvalid] before
+// anything is sent; [ErrInProgress] when another operation of the resource has not ended; [ErrIDReused] when the ID is
+// that of a request with other content; those of package call.
+func (s *Scheduler) Schedule(ctx context.Context, r Request) (*v1alpha1.Operation, error) {
+	if r.ID == "" {
+		r.ID = uuid.NewString()
+	}
+	spec, err := r.Spec()
+	if err != nil {
+		return nil, fmt.Errorf("cannot schedule %s of %s: %w", r.Type, r.Resource, err)
+	}
+	op, err := s.schedule(ctx, spec)
+	if err != nil {
+		return nil, fmt.Errorf("cannot schedule %s of %s: %w", r.Type, r.Resource, err)
+	}
+	return op, nil
+}
+
+func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
+	wanted := &v1alpha1.Operation{Spec: spec}
+	wanted.Name = v1alpha1.OperationName(spec.ResourceType, spec.ResourceID)
+	wanted.Namespace = s.namespace
+	wanted.Default()
+	var lost error
+	for range rounds {
+		wanted.ResourceVersion = ""
+		stamp(wanted)
+		op, err := s.write(ctx, call.VerbCreate, wanted)
+		if !apierrors.IsAlreadyExists(err) {
+			return op, err
+		}
+		found, err := s.read(ctx, wanted.Name)
+		if err != nil {
+			return nil, err
+		}
+		if found == nil {
+			continue // deleted in between
+		}
+		if answer, err := judge(found, &wanted.Spec); answer != nil || err != nil {
+			return answer, err
+		}
+		replacement := found.DeepCopy()
+		replacement.Spec = wanted.Spec
+		stamp(replacement)
+		op, err = s.write(ctx, call.VerbUpdate, replacement)
+		switch {
+		case err == nil:
+			return op, nil
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+			lost = err // somebody was faster: look at what is there now
+		default:
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("gave up after %d lost races: %w", rounds, lost)
+}
+
+// judge decides what a request means for the Operation that exists: an answer, an error, or neither when it has ended
+// and the request may replace it.
+func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
+	if found.Spec.ResourceReference != wanted.ResourceReference {
+		return nil, fmt.Errorf("the name %s belongs to %s/%s: it was not made by a scheduler", found.Name,
+			found.Spec.ResourceType, found.Spec.ResourceID)
+	}
+	if found.EffectiveID() == wanted.OperationID {
+		if !same(&found.Spec, wanted) {
+			return nil, ErrIDReused
+		}
+		return found, nil
+	}
+	for _, h := range found.Status.History {
+		if h.OperationID == wanted.OperationID {
+			return past(found, h), nil
+		}
+	}
+	if !found.Terminal() || found.DeletionTimestamp != nil {
+		return nil, &InProgressError{Running: found}
+	}
+	return nil, nil
+}
+
+// past returns the Operation as it was when an earlier request of its resource had ended, as far as history tells.
+func past(found *v1alpha1.Operation, h v1alpha1.FinishedOperation) *v1alpha1.Operation {
+	op := found.DeepCopy()
+	op.Spec = v1alpha1.OperationSpec{
+		OperationID: h.OperationID, OperationType: h.OperationType, ResourceReference: found.Spec.ResourceReference,
+	}
+	op.Status = v1alpha1.OperationStatus{
+		Phase: h.Phase, OperationID: h.OperationID, OperationType: h.OperationType, FinishedAt: h.FinishedAt.DeepCopy(),
+	}
+	if h.Reason != "" {
+		op.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionError, Status: metav1.ConditionTrue, Reason: h.Reason,
+			LastTransitionTime: metav1.NewTime(h.FinishedAt.Time),
+		}}
+	}
+	return op
+}
+
+// same tells whether two specs ask for the same, a request to cancel aside.
+func same(a, b *v1alpha1.OperationSpec) bool {
+	normal := func(s *v1alpha1.OperationSpec) v1alpha1.OperationSpec {
+		op := v1alpha1.Operation{Spec: *s.DeepCopy()}
+		op.Default()
+		op.Spec.CancelRequested = false
+		if o := op.Spec.RequestObject; o != nil && o.Resource != nil {
+			o.Resource.Raw = canonical(o.Resource.Raw)
+		}
+		return op.Spec
+	}
+	return equality.Semantic.DeepEqual(normal(a), normal(b)) // nil and empty are alike: a server does not keep the difference
+}
+
+func stamp(op *v1alpha1.Operation) {
+	if op.Annotations == nil {
+		op.Annotations = make(map[string]string)
+	}
+	op.Annotations[v1alpha1.AnnotationScheduledAt] = time.Now().UTC().Format(time.RFC3339Nano)
+}
+
+// Get returns the Operation of a resource, [ErrNotFound] if there is none.
+func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
+	op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
+	if err != nil {
+		return nil, fmt.Errorf("cannot get operation of %s: %w", r, err)
+	}
+	if op == nil {
+		return nil, fmt.Errorf("cannot get operation of %s: %w", r, ErrNotFound)
+	}
+	return op, nil
+}
+
+// Query says which Operations List returns. Empty fields restrict nothing.
+type Query struct {
+	// ResourceType restricts to one type of resources.
+	ResourceType string
+	// Phase restricts to one phase.
+	Phase v1alpha1.Phase
+	// Limit is how many Operations a page has. Default: those of package call.
+	Limit int64
+	// Continue is the token of the page before.
+	Continue string
+}
+
+func (q Query) values() url.Values {
+	values := url.Values{}
+	selector := fields.Set{}
+	if q.ResourceType != "" {
+		selector["spec.resourceType"] = q.ResourceType
+	}
+	if q.Phase != "" {
+		selector["status.phase"] = string(q.Phase)
+	}
+	if len(selector) > 0 {
+		values.Set("fieldSelector", selector.AsSelector().String())
+	}
+	if q.Limit > 0 {
+		values.Set("limit", strconv.FormatInt(q.Limit, 10))
+	}
+	if q.Continue != "" {
+		values.Set("continue", q.Continue)
+	}
+	return values
+}
+
+// Page returns one page of Operations; its Continue is empty on the last one.
+func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList, error) {
+	answer, err := call.Do(ctx, s.calls, call.Request{
+		Verb: call.VerbList, Resource: operations, Kind: "Operation", Namespace: s.namespace, Query: q.values(),
+	}, s.policy)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list operations: %w", err)
+	}
+	list := &v1alpha1.OperationList{}
+	if err := answer.Into(list); err != nil {
+		return nil, fmt.Errorf("cannot list operations: %w", err)
+	}
+	return list, nil
+}
+
+// List returns all Operations of the query, page by page as they are asked for.
+func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Operation, error] {
+	if q.Limit <= 0 {
+		q.Limit = call.CachePage
+	}
+	return func(yield func(*v1alpha1.Operation, error) bool) {
+		for {
+			page, err := s.Page(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page.Items {
+				if !yield(&page.Items[i], nil) {
+					return
+				}
+			}
+			if q.Continue = page.Continue; q.Continue == "" {
+				return
+			}
+		}
+	}
+}
+
+// Cancel asks for the cancellation of the operation of a resource and returns the Operation. It is fine to ask again.
+// id restricts it to that operation, if not empty. Errors: [ErrNotFound]; [ErrEnded] when it has ended already.
+func (s *Scheduler) Cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
+	op, err := s.cancel(ctx, r, id)
+	if err != nil {
+		return op, fmt.Errorf("cannot cancel operation of %s: %w", r, err)
+	}
+	return op, nil
+}
+
+func (s *Scheduler) cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
+	name := v1alpha1.OperationName(r.Type, r.ID)
+	var lost error
+	for range rounds {
+		op, err := s.read(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case op == nil:
+			return nil, ErrNotFound
+		case id != "" && op.EffectiveID() != id:
+			return nil, fmt.Errorf("%w: the operation of this resource is %s", ErrNotFound, op.EffectiveID())
+		case op.Terminal():
+			return op, ErrEnded
+		case op.Spec.CancelRequested:
+			return op, nil
+		}
+		// The version keeps the request from reaching an operation that has taken the place of this one.
+		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{"cancelRequested":true}}`, op.ResourceVersion)
+		answer, err := call.Do(ctx, s.calls, call.Request{
+			Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: operations, Kind: "Operation",
+			Namespace: s.namespace, Name: name, Body: []byte(patch),
+		}, s.policy)
+		switch {
+		case err == nil:
+			op = &v1alpha1.Operation{}
+			return op, answer.Into(op)
+		case apierrors.IsConflict(err):
+			lost = err
+		default:
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("gave up after %d conflicts: %w", rounds, lost)
+}
+
+// operations is the resource in the API.
+var operations = schema.GroupVersionResource{
+	Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "operations",
+}
+
+func (s *Scheduler) read(ctx context.Context, name string) (*v1alpha1.Operation, error) {
+	answer, err := call.Do(ctx, s.calls, call.Request{
+		Verb: call.VerbGet, Resource: operations, Kind: "Operation", Namespace: s.namespace, Name: name, NotFoundOK: true,
+	}, s.policy)
+	if err != nil || answer == nil {
+		return nil, err
+	}
+	op := &v1alpha1.Operation{}
+	return op, answer.Into(op)
+}
+
+func (s *Scheduler) write(ctx context.Context, verb call.Verb, op *v1alpha1.Operation) (*v1alpha1.Operation, error) {
+	answer, err := call.Do(ctx, s.calls, call.Request{
+		Verb: verb, Resource: operations, Kind: "Operation", Namespace: s.namespace, Name: op.Name, Object: op,
+	}, s.policy)
+	if err != nil {
+		return nil, err
+	}
+	written := &v1alpha1.Operation{}
+	if err := answer.Into(written); err != nil {
+		return nil, err
+	}
+	s.log.InfoContext(ctx, "operation scheduled", "operation", written.EffectiveID(), "type", written.Spec.OperationType,
+		"resource", written.Spec.ResourceType+"/"+written.Spec.ResourceID, "namespace", written.Namespace,
+		"correlation", written.Spec.CorrelationID)
+	return written, nil
+}

@@ -1,0 +1,89 @@
+package operation
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+)
+
+// Status is the state of an operation in the words of the HTTP API.
+type Status string
+
+// The states of an operation.
+const (
+	InProgress Status = "IN_PROGRESS"
+	Succeeded  Status = "SUCCEEDED"
+	Failed     Status = "FAILED"
+)
+
+// View is an operation as the HTTP API and the command line show it.
+type View struct {
+	OperationID       string                       `json:"operationID"`
+	OperationType     v1alpha1.OperationType       `json:"operationType"`
+	OperationCategory string                       `json:"operationCategory,omitempty"`
+	ResourceType      string                       `json:"resourceType"`
+	ResourceID        string                       `json:"resourceID"`
+	CorrelationID     string                       `json:"correlationID,omitempty"`
+	Status            Status                       `json:"status"`
+	Reason            string                       `json:"reason,omitempty"`
+	Error             string                       `json:"error,omitempty"`
+	Progress          Progress                     `json:"progress"`
+	CreatedAt         time.Time                    `json:"createdAt"`
+	FinishedAt        *time.Time                   `json:"finishedAt,omitempty"`
+	Webhooks          []v1alpha1.WebhookCallStatus `json:"webhooks,omitempty"`
+}
+
+// Progress counts the webhooks of an operation.
+type Progress struct {
+	Completed int `json:"completed"`
+	Total     int `json:"total"`
+}
+
+// Terminal tells whether the operation has ended.
+func (v View) Terminal() bool { return v.Status != InProgress }
+
+// ViewOf returns the view of an Operation. A status that is about an earlier request is not shown: until the executor
+// has picked the present one up, it is in progress and nothing has been done. The view shares memory with op.
+func ViewOf(op *v1alpha1.Operation) View {
+	v := View{
+		OperationID:       op.EffectiveID(),
+		OperationType:     op.Spec.OperationType,
+		OperationCategory: op.Spec.OperationCategory,
+		ResourceType:      op.Spec.ResourceType,
+		ResourceID:        op.Spec.ResourceID,
+		CorrelationID:     op.Spec.CorrelationID,
+		Status:            InProgress,
+		Progress:          Progress{Total: len(op.Spec.WebhookIDs)},
+		CreatedAt:         op.ScheduledAt().UTC(),
+	}
+	if !op.PickedUp() {
+		return v
+	}
+	v.Webhooks = op.Status.Webhooks
+	for _, w := range v.Webhooks {
+		if w.State == v1alpha1.PhaseSuccess {
+			v.Progress.Completed++
+		}
+	}
+	switch op.Status.Phase {
+	case v1alpha1.PhaseSuccess:
+		v.Status = Succeeded
+	case v1alpha1.PhaseFailed:
+		v.Status = Failed
+	default:
+		return v
+	}
+	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil && v.Status == Failed {
+		v.Reason, v.Error = c.Reason, c.Message
+		if v.Error == "" {
+			v.Error = c.Reason
+		}
+	}
+	if op.Status.FinishedAt != nil {
+		at := op.Status.FinishedAt.UTC()
+		v.FinishedAt = &at
+	}
+	return v
+}
