@@ -1,0 +1,166 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// Options configure a Client. Only Config is required.
+type Options struct {
+	// Config says where the server is and who we are. Its ContentConfig is not used. A client-side rate limit exists
+	// only when RateLimiter or a positive QPS is set: servers have their own priority and fairness.
+	Config *rest.Config
+
+	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its Timeout
+	// must be zero: tries have their own.
+	HTTPClient *http.Client
+
+	// Reload makes the credentials new after a 401. Token files are read again without it.
+	Reload func(ctx context.Context) error
+
+	Budget  *Budget      // retry budget of this server; a new one with its defaults
+	Metrics *Metrics     // none by default
+	Logger  *slog.Logger // one Warn line per failed try; discarded by default
+
+	// Rand gives the jitter, in [0,1); math/rand/v2 by default. It must be safe for concurrent use.
+	Rand func() float64
+}
+
+// Client is one API server as seen by all calls to it. It is safe for concurrent use.
+type Client struct {
+	base    *url.URL
+	http    *http.Client
+	limiter flowcontrol.RateLimiter
+	budget  *Budget
+	metrics *Metrics
+	log     *slog.Logger
+	rand    func() float64
+	reload  func(ctx context.Context) error
+	warned  warnings
+	token   tokenFile
+}
+
+// New returns a client for the server of the configuration. It sends nothing.
+func New(o Options) (*Client, error) {
+	if o.Config == nil {
+		return nil, errors.New("cannot make a client: no configuration")
+	}
+	base, _, err := rest.DefaultServerUrlFor(o.Config)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a client: %w", err)
+	}
+	c := &Client{
+		base: base, http: o.HTTPClient, limiter: o.Config.RateLimiter, budget: o.Budget, metrics: o.Metrics,
+		log: o.Logger, rand: o.Rand, reload: o.Reload,
+		token: tokenFile{path: o.Config.BearerTokenFile},
+	}
+	if c.http == nil {
+		cfg := *o.Config
+		cfg.Timeout = 0
+		if cfg.UserAgent == "" {
+			cfg.UserAgent = rest.DefaultKubernetesUserAgent()
+		}
+		if c.http, err = rest.HTTPClientFor(&cfg); err != nil {
+			return nil, fmt.Errorf("cannot make a client: %w", err)
+		}
+	}
+	if c.limiter == nil && o.Config.QPS > 0 {
+		c.limiter = flowcontrol.NewTokenBucketRateLimiter(o.Config.QPS, max(o.Config.Burst, 1))
+	}
+	if c.budget == nil {
+		c.budget = new(Budget)
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.rand == nil {
+		c.rand = rand.Float64
+	}
+	return c, nil
+}
+
+// Close closes the idle connections. Calls in flight go on; their contexts end them.
+func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+
+// Budget returns the retry budget that the calls of this client share.
+func (c *Client) Budget() *Budget { return c.budget }
+
+// renew makes the credentials new after a 401.
+func (c *Client) renew(ctx context.Context) error {
+	var errs []error
+	if c.reload != nil {
+		errs = append(errs, c.reload(ctx))
+	}
+	return errors.Join(append(errs, c.token.renew(time.Now()))...)
+}
+
+// tokenFile is a token file that is read again after a 401. client-go reads it once a minute, which is too late for that
+// and right for everything else, so what is read here is used for the next minute only. Plug-ins and token sources of
+// client-go renew themselves when they see a 401.
+type tokenFile struct {
+	path string
+
+	mu    sync.Mutex
+	token string
+	until time.Time
+}
+
+func (t *tokenFile) renew(now time.Time) error {
+	if t.path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(t.path)
+	if err != nil {
+		return fmt.Errorf("cannot read the token file: %w", err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.token, t.until = strings.TrimSpace(string(text)), now.Add(time.Minute)
+	return nil
+}
+
+func (t *tokenFile) current(now time.Time) string {
+	if t.path == "" {
+		return ""
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.After(t.until) {
+		return ""
+	}
+	return t.token
+}
+
+// warnings remembers the server's warnings that have been logged, each once; a bounded number of them.
+type warnings struct {
+	mu   sync.Mutex
+	seen map[string]struct{}
+}
+
+const maxWarnings = 256
+
+func (w *warnings) first(text string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.seen[text]; ok || len(w.seen) >= maxWarnings {
+		return false
+	}
+	if w.seen == nil {
+		w.seen = make(map[string]struct{})
+	}
+	w.seen[text] = struct{}{}
+	return true
+}

@@ -1,0 +1,271 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Do makes one request under a policy and returns the answer.
+//
+// It blocks for as long as it tries, and waits between tries; ctx ends both at once. The answer is nil, without an error, when the object does not
+// exist and the request says that absence is fine. Any error of a request that could be sent is an [*Error].
+func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
+	x, err := c.begin(r, p)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		o := x.try(ctx)
+		switch o.action {
+		case done:
+			return o.answer, nil
+		case fail:
+			return nil, o.err
+		}
+		if err := x.pause(ctx, o); err != nil {
+			return nil, err
+		}
+		if err := x.resume(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// exchange is one call in progress. It makes one try at a time and says what comes next; who waits in between, a
+// goroutine (Do) or a parked fiber (Step), is no concern of it. It is used by one goroutine at a time.
+type exchange struct {
+	c       *Client
+	r       Request
+	p       Policy
+	w       wire
+	id      string
+	begun   time.Time
+	pr      progress
+	past    []Failure
+	lastErr error
+	refused *metav1.Status // of the last try that was answered with a status
+}
+
+// begin validates and encodes a request. It sends nothing.
+func (c *Client) begin(r Request, p Policy) (*exchange, error) {
+	x := &exchange{c: c, p: p.Resolved(), id: uuid.NewString(), begun: time.Now()}
+	if err := x.set(r); err != nil {
+		return nil, err
+	}
+	x.budget().deposit(x.begun)
+	return x, nil
+}
+
+func (x *exchange) set(r Request) error {
+	if r.Kind == "" {
+		r.Kind = r.Resource.Resource
+		if r.Object != nil && r.Subresource == "" {
+			r.Kind = orString(r.Object.GetObjectKind().GroupVersionKind().Kind, r.Kind)
+		}
+	}
+	w, err := r.wire(x.c)
+	if err != nil {
+		x.r = r
+		return &Error{Verb: r.Verb, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource, errs: []error{err}}
+	}
+	x.r, x.w = r, w
+	return nil
+}
+
+func (x *exchange) budget() *Budget {
+	if x.p.Budget != nil {
+		return x.p.Budget
+	}
+	return x.c.budget
+}
+
+// try makes one try and decides. An outcome of fail has the final error.
+func (x *exchange) try(ctx context.Context) outcome {
+	if err := x.c.admit(ctx); err != nil {
+		return x.end(ctx, err)
+	}
+	a := x.send(ctx)
+	if ctx.Err() != nil && a.err != nil {
+		x.pr.sent++
+		x.pr = doubt(&x.r, x.pr, a)
+		return x.end(ctx, context.Cause(ctx))
+	}
+	return x.judge(ctx, a)
+}
+
+// admit says whether a request may be sent now. It waits for the client-side rate limit, where one is configured.
+func (c *Client) admit(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if c.limiter != nil {
+		if err := c.limiter.Wait(ctx); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exchange) send(ctx context.Context) answer {
+	r, w := &x.r, x.w
+	if x.pr.verifying != nil {
+		read := x.r
+		read.Verb, read.Query, read.Object, read.Body = VerbGet, nil, nil, nil
+		if x.r.Verb == VerbCreate {
+			read.Name = identity(&x.r, x.w.body).Name
+		}
+		var err error
+		if w, err = read.wire(x.c); err != nil {
+			return answer{err: err, unsent: true}
+		}
+		r = &read
+	}
+	return x.c.send(ctx, r, w, x.tryID(), x.p.Timeout)
+}
+
+func (x *exchange) tryID() string { return x.id + "-" + strconv.Itoa(x.pr.sent+1) }
+
+// judge decides on an answer, asks the budget, and keeps what is needed for the final error.
+func (x *exchange) judge(ctx context.Context, a answer) outcome {
+	var o outcome
+	o, x.pr = decide(&x.r, x.p, x.w.body, x.pr, a, x.c.rand)
+	if o.action == done {
+		return o
+	}
+	x.note(a, o)
+	if o.action != fail && !o.free {
+		after, ok := x.budget().reserve(time.Now(), o.after)
+		if !ok {
+			x.c.metrics.refusedByBudget()
+			x.log(ctx, a, outcome{action: fail, reason: o.reason, err: o.err})
+			return x.end(ctx, ErrBudget)
+		}
+		o.after = after
+	}
+	x.log(ctx, a, o)
+	if o.action == fail {
+		return x.end(ctx, nil)
+	}
+	x.c.metrics.retried(x.r.Verb, o.reason)
+	return o
+}
+
+const maxFailures = 32
+
+func (x *exchange) note(a answer, o outcome) {
+	f := Failure{At: a.at, Took: a.took, Code: a.code, Reason: o.reason, ID: a.id}
+	if o.err != nil {
+		f.Message = o.err.Error()
+		x.lastErr = o.err
+		if s, ok := errors.AsType[*apierrors.StatusError](o.err); ok {
+			x.refused = &s.ErrStatus
+		}
+	}
+	if len(x.past) == maxFailures {
+		x.past = append(x.past[:maxFailures/2], x.past[maxFailures/2+1:]...)
+	}
+	x.past = append(x.past, f)
+}
+
+func (x *exchange) log(ctx context.Context, a answer, o outcome) {
+	attrs := []slog.Attr{
+		slog.String("request", a.id), slog.String("verb", string(x.r.Verb)), slog.String("kind", x.r.Kind),
+		slog.String("namespace", x.r.Namespace), slog.String("name", x.r.Name), slog.Int("code", a.code),
+		slog.String("reason", o.reason), slog.Duration("took", a.took), slog.Any("error", o.err),
+	}
+	if x.r.Subresource != "" {
+		attrs = append(attrs, slog.String("subresource", x.r.Subresource))
+	}
+	if o.action != fail {
+		attrs = append(attrs, slog.Duration("retryIn", o.after))
+	}
+	x.c.log.LogAttrs(ctx, slog.LevelWarn, "request failed", attrs...)
+}
+
+// pause waits until the next try is due, on this goroutine.
+func (x *exchange) pause(ctx context.Context, o outcome) error {
+	if o.after <= 0 {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < o.after {
+		return x.end(ctx, fmt.Errorf("the next try would come too late: %w", context.DeadlineExceeded)).err
+	}
+	t := time.NewTimer(o.after)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return x.end(ctx, context.Cause(ctx)).err
+	}
+}
+
+// resume does what must be done before the next try.
+func (x *exchange) resume(ctx context.Context, o outcome) error {
+	if ctx.Err() != nil {
+		return x.end(ctx, context.Cause(ctx)).err
+	}
+	switch {
+	case o.reload:
+		if err := x.c.renew(ctx); err != nil {
+			return x.end(ctx, fmt.Errorf("cannot reload the credentials: %w", err)).err
+		}
+	case o.action == conflict:
+		next, err := x.onConflict(ctx)
+		if err != nil {
+			return x.end(ctx, err).err
+		}
+		if err := x.set(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onConflict calls the caller's function, whose panic becomes an error.
+func (x *exchange) onConflict(ctx context.Context) (next Request, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in the on-conflict function: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return x.r.OnConflict(ctx, Conflict{Request: x.r, Err: x.error(nil), Count: x.pr.conflicts})
+}
+
+// end makes the final outcome; why is what ended the call besides the failure of its last try.
+func (x *exchange) end(_ context.Context, why error) outcome {
+	return outcome{action: fail, err: x.error(why)}
+}
+
+func (x *exchange) error(why error) *Error {
+	e := &Error{
+		Verb: x.r.Verb, Kind: x.r.Kind, Namespace: x.r.Namespace, Name: x.r.Name, Subresource: x.r.Subresource,
+		Tries: x.past[:len(x.past):len(x.past)], Elapsed: time.Since(x.begun), OutcomeUnknown: x.pr.inDoubt,
+	}
+	if x.lastErr != nil {
+		e.errs = append(e.errs, x.lastErr)
+	}
+	if why != nil {
+		e.errs = append(e.errs, why)
+	}
+	if s := x.refused; s != nil {
+		e.Code, e.Reason, e.Message = int(s.Code), s.Reason, s.Message
+		if s.Details != nil {
+			e.Causes = s.Details.Causes
+		}
+	}
+	return e
+}

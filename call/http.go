@@ -1,0 +1,218 @@
+package call
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// maxBody bounds what is read of one answer, so that a broken server cannot take all memory. Lists are paged.
+const maxBody = 512 << 20
+
+// wire is a request that has been encoded: what each try sends again.
+type wire struct {
+	url         string
+	body        []byte
+	contentType string
+}
+
+// answer is what one try brought: either err, or a status with header and body.
+type answer struct {
+	id     string
+	at     time.Time
+	took   time.Duration
+	code   int
+	header http.Header
+	body   []byte
+	err    error
+	// unsent is true when the server certainly has not seen the request.
+	unsent bool
+}
+
+func (r *Request) wire(c *Client) (wire, error) {
+	method := r.Verb.method()
+	if method == "" {
+		return wire{}, fmt.Errorf("%w: unknown verb %q", ErrInvalidRequest, r.Verb)
+	}
+	if r.Resource.Resource == "" || r.Resource.Version == "" {
+		return wire{}, fmt.Errorf("%w: no resource or no version in %q", ErrInvalidRequest, r.Resource)
+	}
+	switch r.Verb {
+	case VerbGet, VerbUpdate, VerbPatch, VerbApply, VerbDelete:
+		if r.Name == "" {
+			return wire{}, fmt.Errorf("%w: %s needs a name", ErrInvalidRequest, r.Verb)
+		}
+	}
+	if r.Verb == VerbPatch && r.PatchType == "" {
+		return wire{}, fmt.Errorf("%w: a patch needs its type", ErrInvalidRequest)
+	}
+	u := c.base.JoinPath("apis", r.Resource.Group, r.Resource.Version)
+	if r.Resource.Group == "" {
+		u = c.base.JoinPath("api", r.Resource.Version)
+	}
+	if r.Namespace != "" {
+		u = u.JoinPath("namespaces", url.PathEscape(r.Namespace))
+	}
+	u = u.JoinPath(r.Resource.Resource)
+	for _, segment := range []string{r.Namespace, r.Name} {
+		if segment != "" {
+			if bad := pathvalidation.IsValidPathSegmentName(segment); len(bad) > 0 {
+				return wire{}, fmt.Errorf("%w: %q %s", ErrInvalidRequest, segment, bad[0])
+			}
+		}
+	}
+	// The name of a create is in its body; only that of a subresource's parent is in the path.
+	if r.Name != "" && (r.Verb != VerbCreate || r.Subresource != "") {
+		u = u.JoinPath(url.PathEscape(r.Name))
+	}
+	if r.Subresource != "" {
+		u = u.JoinPath(r.Subresource)
+	}
+	u.RawQuery = r.Query.Encode()
+	body, contentType, err := encode(r)
+	if err != nil {
+		return wire{}, err
+	}
+	return wire{url: u.String(), body: body, contentType: contentType}, nil
+}
+
+// send makes one try. The try has its own timeout; the context of the caller stays as it is.
+func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeout time.Duration) answer {
+	a := answer{id: id, at: time.Now()}
+	tctx, cancel := context.WithTimeoutCause(ctx, timeout, &timeoutError{after: timeout})
+	defer cancel()
+	resp, unsent, err := c.open(tctx, r, w, id)
+	if err == nil {
+		a.code, a.header = resp.StatusCode, resp.Header
+		a.body, err = readAll(resp)
+		resp.Body.Close()
+	}
+	a.took = time.Since(a.at)
+	if err != nil {
+		// Whatever the transport made of it, the reason is the context's when that is what ended the try.
+		if tctx.Err() != nil {
+			err = context.Cause(tctx)
+		}
+		a.err, a.unsent, a.code = err, unsent, 0
+	}
+	c.metrics.ended(r, a.code, a.took)
+	return a
+}
+
+// open sends the request and returns the response before its body has been read. unsent is meaningful with an error only.
+func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *http.Response, unsent bool, err error) {
+	c.metrics.began()
+	// With the hooks of httptrace one can tell a request that never got a connection from one that may have been executed.
+	var asked, written atomic.Bool
+	trace := &httptrace.ClientTrace{
+		GetConn:      func(string) { asked.Store(true) },
+		WroteHeaders: func() { written.Store(true) },
+	}
+	var body io.Reader
+	if w.body != nil {
+		body = bytes.NewReader(w.body)
+	}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), r.Verb.method(), w.url, body)
+	if err != nil {
+		return nil, true, err
+	}
+	req.Header.Set("Accept", orString(r.Accept, JSON))
+	req.Header.Set("Audit-Id", id)
+	if w.body != nil {
+		req.Header.Set("Content-Type", w.contentType)
+	}
+	if token := c.token.current(time.Now()); token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if asWrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = asWrapped.Err // the URL is long, and the call says what it was about
+		}
+		return nil, asked.Load() && !written.Load() || isDial(err), err
+	}
+	c.warn(ctx, resp)
+	return resp, false, nil
+}
+
+func readAll(resp *http.Response) ([]byte, error) {
+	var buf bytes.Buffer
+	if n := resp.ContentLength; n > 0 && n <= maxBody {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+	n, err := buf.ReadFrom(io.LimitReader(resp.Body, maxBody+1))
+	if err == nil && n > maxBody {
+		err = &protocolError{what: "the answer is longer than " + strconv.Itoa(maxBody) + " bytes"}
+	}
+	return buf.Bytes(), err
+}
+
+func (c *Client) warn(ctx context.Context, resp *http.Response) {
+	headers := resp.Header.Values("Warning")
+	if len(headers) == 0 {
+		return
+	}
+	parsed, _ := utilnet.ParseWarningHeaders(headers)
+	for _, w := range parsed {
+		if w.Code == 299 && c.warned.first(w.Text) {
+			c.log.WarnContext(ctx, "the API server warns", "warning", w.Text)
+		}
+	}
+}
+
+func orString(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+func isDial(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// transportReason names an error of the transport in one word.
+func transportReason(err error) string {
+	var netErr net.Error
+	switch {
+	case errors.Is(err, ErrTimeout):
+		return "timeout"
+	case errors.Is(err, ErrProtocol):
+		return "protocol"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "reset"
+	case isTLS(err):
+		return "tls"
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return "timeout"
+	}
+	return "no-answer"
+}
+
+// isTLS says that the two sides do not trust or understand each other, which no repetition mends.
+func isTLS(err error) bool {
+	_, verify := errors.AsType[*tls.CertificateVerificationError](err)
+	_, record := errors.AsType[tls.RecordHeaderError](err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	_, host := errors.AsType[x509.HostnameError](err)
+	_, invalid := errors.AsType[x509.CertificateInvalidError](err)
+	return verify || record || unknown || host || invalid
+}

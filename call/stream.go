@@ -1,0 +1,227 @@
+package call
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+)
+
+// Stream yields the objects of a resource like [List], but decodes each one while the body arrives: memory does not grow with the list. It
+// asks for everything at once unless Policy.PageSize is set, and has no total deadline; Policy.Timeout is how long it may make no progress. A
+// body that breaks off is asked for again, under the policy, and objects that were yielded already are left out unless they
+// have changed since; for that it remembers their uids. Always JSON.
+func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[PT, error] {
+	if p.PageSize == 0 {
+		p.PageSize = -1
+	}
+	r.Accept = JSON
+	return func(yield func(PT, error) bool) {
+		p := p.Resolved()
+		seen := make(seen)
+		var at pager
+		stopped := false
+		for {
+			page, err := c.stream(ctx, at.request(r, p), p, func(page *Page, raw []byte) (bool, error) {
+				obj := PT(new(T))
+				if err := page.decodeItem(raw, obj); err != nil {
+					return false, err
+				}
+				if !seen.before(obj, true) && !yield(obj, nil) {
+					stopped = true
+				}
+				return !stopped, nil
+			})
+			switch {
+			case stopped:
+				return
+			case at.restart(err):
+				continue
+			case err != nil:
+				yield(nil, at.wrap(r, err))
+				return
+			case page.next == "":
+				return
+			}
+			at.token = page.next
+		}
+	}
+}
+
+// stream makes one list request, with retries, and hands each item to the function until that says no.
+func (c *Client) stream(ctx context.Context, r Request, p Policy, item func(*Page, []byte) (bool, error)) (*Page, error) {
+	x, err := c.begin(r, p)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		page, o := x.streamOnce(ctx, item)
+		switch o.action {
+		case done:
+			return page, nil
+		case fail:
+			return nil, o.err
+		}
+		if err := x.pause(ctx, o); err != nil {
+			return nil, err
+		}
+		if err := x.resume(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// streamOnce is the try of a stream.
+func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (bool, error)) (*Page, outcome) {
+	if err := x.c.admit(ctx); err != nil {
+		return nil, x.end(ctx, err)
+	}
+	tctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a := answer{id: x.tryID(), at: time.Now()}
+	stalled := time.AfterFunc(x.p.Timeout, func() { cancel(&timeoutError{after: x.p.Timeout}) })
+	defer stalled.Stop()
+
+	resp, unsent, err := x.c.open(tctx, &x.r, x.w, a.id)
+	a.unsent = unsent
+	var page *Page
+	var broken error // not the wire's fault: what the items function said
+	if err == nil {
+		a.code, a.header = resp.StatusCode, resp.Header
+		body := &watchedBody{body: resp.Body, stalled: stalled, timeout: x.p.Timeout}
+		if a.code < 300 && mediaType(a.header.Get("Content-Type")) == JSON {
+			stalled.Stop() // runs while the body is being read, not while the caller works on an item
+			page, broken, err = decodeList(body, item)
+		} else {
+			a.body, err = io.ReadAll(io.LimitReader(body, maxBody))
+		}
+		resp.Body.Close()
+	}
+	a.took = time.Since(a.at)
+	if err != nil {
+		if tctx.Err() != nil {
+			err = context.Cause(tctx)
+		}
+		a.err, a.code = err, 0
+	}
+	x.c.metrics.ended(&x.r, a.code, a.took)
+	switch {
+	case broken != nil:
+		return nil, x.end(ctx, broken)
+	case page != nil && a.err == nil:
+		return page, outcome{action: done}
+	case a.err != nil && ctx.Err() != nil:
+		return nil, x.end(ctx, context.Cause(ctx))
+	}
+	return nil, x.judge(ctx, a)
+}
+
+// watchedBody cancels the request when a read takes too long.
+type watchedBody struct {
+	body    io.Reader
+	stalled *time.Timer
+	timeout time.Duration
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	b.stalled.Reset(b.timeout)
+	n, err := b.body.Read(p)
+	b.stalled.Stop()
+	return n, err
+}
+
+// decodeList reads a list item by item. broken is an error that no repetition mends: a wrong kind, or what item returned.
+func decodeList(body io.Reader, item func(*Page, []byte) (bool, error)) (page *Page, broken, err error) {
+	d := json.NewDecoder(body)
+	if err := expect(d, '{'); err != nil {
+		return nil, nil, err
+	}
+	var meta listMeta
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, nil, midway(err)
+		}
+		var dst any
+		switch key {
+		case "kind":
+			dst = &meta.Kind
+		case "apiVersion":
+			dst = &meta.APIVersion
+		case "metadata":
+			dst = &meta.Metadata
+		case "items":
+			more, broken, err := decodeItems(d, &meta, item)
+			if err != nil || broken != nil {
+				return nil, broken, err
+			}
+			if !more {
+				return &Page{}, nil, nil
+			}
+			continue
+		default:
+			dst = new(json.RawMessage)
+		}
+		if err := d.Decode(dst); err != nil {
+			return nil, nil, midway(err)
+		}
+	}
+	if err := expect(d, '}'); err != nil {
+		return nil, nil, err
+	}
+	page, broken = meta.page()
+	return page, broken, nil
+}
+
+func decodeItems(d *json.Decoder, meta *listMeta, item func(*Page, []byte) (bool, error)) (more bool, broken, err error) {
+	token, err := d.Token()
+	if err != nil {
+		return false, nil, midway(err)
+	}
+	if token == nil {
+		return true, nil, nil // "items": null is an empty list
+	}
+	if token != json.Delim('[') {
+		return false, nil, &protocolError{what: "items that are no array"}
+	}
+	// Servers send kind and apiVersion first; an item that came before them keeps what it says itself.
+	kind := &Page{}
+	if meta.Kind != "" {
+		if kind, broken = meta.page(); broken != nil {
+			return false, broken, nil
+		}
+	}
+	for d.More() {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return false, nil, midway(err)
+		}
+		more, err := item(kind, raw)
+		if err != nil || !more {
+			return false, err, nil
+		}
+	}
+	return true, nil, expect(d, ']')
+}
+
+func expect(d *json.Decoder, want json.Delim) error {
+	token, err := d.Token()
+	if err != nil {
+		return midway(err)
+	}
+	if token != want {
+		return &protocolError{what: fmt.Sprintf("%v where %q should be", token, want)}
+	}
+	return nil
+}
+
+// midway turns an end of the body within the list into what it is.
+func midway(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
