@@ -7,34 +7,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-)
-
-// role tells the three lists of calls that an operation has apart.
-type role uint8
-
-const (
-	roleWebhook role = iota
-	roleCompensation
-	roleNotification
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // target names one call of an operation.
 type target struct {
-	role role
-	id   string // the name of the Webhook
+	purpose webhook.Purpose
+	id      string // the name of the Webhook
 }
 
-// key returns the idempotency key of the call: the same on every try.
-func (t target) key(operationID string) string {
-	key := operationID + "." + t.id
-	switch t.role {
-	case roleCompensation:
-		return key + ".compensate"
-	case roleNotification:
-		return key + ".notify"
-	default:
-		return key
-	}
+// callID returns the idempotency key of the call: the same on every try.
+func (t target) callID(op *v1alpha1.Operation) string {
+	return webhook.CallID(op.EffectiveID(), t.id, t.purpose)
 }
 
 // act is what to do next.
@@ -114,21 +98,29 @@ func plan(op *v1alpha1.Operation, find lookup, now time.Time) decision {
 func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, find lookup, now time.Time) decision {
 	if phase == v1alpha1.PhaseFailed && succeeded(op) > 0 {
 		for _, id := range op.Spec.CompensateWebhookIDs {
-			if e := entry(&op.Status, target{roleCompensation, id}); e == nil || !e.State.Terminal() {
-				return afterwards(op, target{roleCompensation, id}, phase, find, now)
+			if e := entry(&op.Status, target{webhook.Compensate, id}); e == nil || !e.State.Terminal() {
+				return afterwards(op, target{webhook.Compensate, id}, phase, find, now)
 			}
 		}
 	}
 	if id := op.Spec.NotifyWebhookID; id != "" && (op.Status.Notification == nil || !op.Status.Notification.State.Terminal()) {
-		return afterwards(op, target{roleNotification, id}, phase, find, now)
+		return afterwards(op, target{webhook.Notify, id}, phase, find, now)
 	}
 	return decision{act: actFinish, phase: phase}
 }
 
-// afterwards pursues a call that cannot change the outcome.
+// afterwards pursues a call that cannot change the outcome. A Webhook that is missing is waited for as long as the
+// operation itself might have taken; then the call is due, and its maker finds that it cannot be made.
 func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, find lookup, now time.Time) decision {
 	d := pursue(op, []target{t}, find, now)
 	d.phase = phase
+	if len(d.missing) > 0 {
+		if deadline := op.Deadline(); now.Before(deadline) {
+			d.until = deadline
+		} else {
+			d.act, d.due = actCall, []target{t}
+		}
+	}
 	return d
 }
 
@@ -136,7 +128,7 @@ func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, find loo
 func webhooksDue(op *v1alpha1.Operation) []target {
 	var open []target
 	for _, id := range op.Spec.WebhookIDs {
-		t := target{roleWebhook, id}
+		t := target{webhook.Main, id}
 		if e := entry(&op.Status, t); e != nil && e.State.Terminal() {
 			continue
 		}
@@ -208,10 +200,10 @@ func succeeded(op *v1alpha1.Operation) int {
 // entry returns the record of a call, nil if it has not been started. It points into the status.
 func entry(s *v1alpha1.OperationStatus, t target) *v1alpha1.WebhookCallStatus {
 	list := s.Webhooks
-	switch t.role {
-	case roleNotification:
+	switch t.purpose {
+	case webhook.Notify:
 		return s.Notification
-	case roleCompensation:
+	case webhook.Compensate:
 		list = s.Compensations
 	}
 	for i := range list {

@@ -1,0 +1,82 @@
+package executor
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+)
+
+// ErrUnknownToken is returned for a token that was not made with the key.
+var ErrUnknownToken = errors.New("unknown callback token")
+
+// Callbacks makes and reads the tokens of callback URLs. A token names an operation and a webhook, cannot be guessed
+// without the key, and is the same on every try, since the call it belongs to is the same. It is safe for concurrent
+// use, and any replica with the key reads what another has made.
+type Callbacks struct {
+	base string
+	key  []byte
+}
+
+// Callback is what a token stands for.
+type Callback struct {
+	Namespace   string `json:"n"`
+	Name        string `json:"o"` // of the Operation object
+	OperationID string `json:"i"`
+	WebhookID   string `json:"w"`
+}
+
+// NewCallbacks returns the tokens of one key. base is what URLs start with; empty: URL returns none.
+func NewCallbacks(base string, key []byte) *Callbacks {
+	return &Callbacks{base: strings.TrimRight(base, "/"), key: key}
+}
+
+// URL returns where the receiver of a webhook reports its outcome, empty if nobody listens there.
+func (c *Callbacks) URL(op *v1alpha1.Operation, webhookID string) string {
+	if c.base == "" || len(c.key) == 0 {
+		return ""
+	}
+	return c.base + "/callbacks/" + c.Token(Callback{
+		Namespace: op.Namespace, Name: op.Name, OperationID: op.EffectiveID(), WebhookID: webhookID,
+	})
+}
+
+// Token returns the token of a callback.
+func (c *Callbacks) Token(cb Callback) string {
+	payload, err := json.Marshal(cb)
+	if err != nil {
+		panic(err) // strings always encode
+	}
+	return encoding.EncodeToString(payload) + "." + encoding.EncodeToString(c.sign(payload))
+}
+
+// Parse returns what a token stands for, or [ErrUnknownToken].
+func (c *Callbacks) Parse(token string) (Callback, error) {
+	var cb Callback
+	head, tail, _ := strings.Cut(token, ".")
+	payload, err := encoding.DecodeString(head)
+	if err != nil || len(c.key) == 0 {
+		return cb, ErrUnknownToken
+	}
+	signature, err := encoding.DecodeString(tail)
+	if err != nil || !hmac.Equal(signature, c.sign(payload)) {
+		return cb, ErrUnknownToken
+	}
+	if err := json.Unmarshal(payload, &cb); err != nil {
+		return cb, ErrUnknownToken
+	}
+	return cb, nil
+}
+
+var encoding = base64.RawURLEncoding
+
+func (c *Callbacks) sign(payload []byte) []byte {
+	mac := hmac.New(sha256.New, c.key)
+	mac.Write([]byte("fairlead callback v1\x00"))
+	mac.Write(payload)
+	return mac.Sum(nil)
+}

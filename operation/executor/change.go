@@ -1,0 +1,172 @@
+package executor
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// begin makes the status be about the present request. What the status said of the request before goes to history.
+func begin(now time.Time) change {
+	return func(op *v1alpha1.Operation) {
+		if op.PickedUp() {
+			return
+		}
+		old := op.Status
+		op.Status = v1alpha1.OperationStatus{
+			Phase:              v1alpha1.PhaseInProgress,
+			OperationID:        op.EffectiveID(),
+			OperationType:      op.Spec.OperationType,
+			InitializedAt:      micro(now),
+			ObservedGeneration: op.Generation,
+			History:            old.History,
+		}
+		if old.OperationID != "" && old.Phase.Terminal() {
+			past := v1alpha1.FinishedOperation{
+				OperationID: old.OperationID, OperationType: old.OperationType, Phase: old.Phase,
+			}
+			if old.FinishedAt != nil {
+				past.FinishedAt = *old.FinishedAt
+			}
+			if c := meta.FindStatusCondition(old.Conditions, v1alpha1.ConditionError); c != nil && old.Phase == v1alpha1.PhaseFailed {
+				past.Reason = c.Reason
+			}
+			history := append([]v1alpha1.FinishedOperation{past}, old.History...)
+			op.Status.History = history[:min(len(history), v1alpha1.MaxHistory)]
+		}
+		condition(op, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "", now)
+		condition(op, v1alpha1.ConditionError, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "", now)
+	}
+}
+
+// attempt records that a call is about to be made (O2).
+func attempt(op *v1alpha1.Operation, t target, id string, now time.Time) change {
+	operation := op.EffectiveID()
+	return func(op *v1alpha1.Operation) {
+		if !concerns(op, operation) {
+			return
+		}
+		e := entry(&op.Status, t)
+		if e == nil {
+			e = insert(op, t)
+			e.StartedAt = micro(now)
+		} else if e.State.Terminal() {
+			return
+		} else {
+			e.RetriesCount++
+		}
+		e.AttemptID, e.NextAttemptAt, e.LastStatusCode, e.Message = id, nil, 0, ""
+	}
+}
+
+// verdict is what an answer means for a call.
+type verdict struct {
+	state   v1alpha1.Phase // In Progress: tried or polled again, or waiting for the callback
+	code    int
+	reason  string // of a failure
+	message string
+	pollURL string
+	polled  bool
+	next    time.Time // of the next try or poll; zero for none
+}
+
+// judged records what a call has brought. It applies only while the status still names the attempt (fencing). A failed
+// webhook decides the outcome of the operation.
+func judged(op *v1alpha1.Operation, t target, v verdict, now time.Time) change {
+	operation := op.EffectiveID()
+	var attempt string
+	if e := entry(&op.Status, t); e != nil {
+		attempt = e.AttemptID
+	}
+	return func(op *v1alpha1.Operation) {
+		if !concerns(op, operation) {
+			return
+		}
+		e := entry(&op.Status, t)
+		if e == nil {
+			e = insert(op, t)
+		} else if e.State.Terminal() || e.AttemptID != attempt {
+			return
+		}
+		e.State, e.LastStatusCode, e.Message, e.NextAttemptAt = v.state, int32(v.code), v.message, nil
+		if v.pollURL != "" {
+			e.WebhookPollURL = v.pollURL
+		}
+		if v.polled {
+			e.LastPollTimestamp = micro(now)
+		}
+		if !v.next.IsZero() {
+			e.NextAttemptAt = micro(v.next)
+		}
+		if !v.state.Terminal() {
+			return
+		}
+		e.FinishedAt = micro(now)
+		if v.state == v1alpha1.PhaseFailed && t.purpose == webhook.Main {
+			fail(operation, v.reason, v.message, now)(op)
+		}
+	}
+}
+
+// fail decides that the outcome is failure. The first reason stays.
+func fail(operation, reason, message string, now time.Time) change {
+	return func(op *v1alpha1.Operation) {
+		if concerns(op, operation) && !meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError) {
+			condition(op, v1alpha1.ConditionError, metav1.ConditionTrue, reason, message, now)
+		}
+	}
+}
+
+// finish records the end.
+func finish(operation string, phase v1alpha1.Phase, now time.Time) change {
+	return func(op *v1alpha1.Operation) {
+		if !concerns(op, operation) {
+			return
+		}
+		op.Status.Phase, op.Status.FinishedAt, op.Status.ObservedGeneration = phase, micro(now), op.Generation
+		if phase == v1alpha1.PhaseSuccess {
+			condition(op, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "", now)
+			condition(op, v1alpha1.ConditionError, metav1.ConditionFalse, v1alpha1.ReasonSucceeded, "", now)
+			return
+		}
+		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
+		condition(op, v1alpha1.ConditionReady, metav1.ConditionFalse, failed.Reason, failed.Message, now)
+	}
+}
+
+// concerns tells whether the status is about that operation and the operation has not ended.
+func concerns(op *v1alpha1.Operation, operation string) bool {
+	return op.Status.OperationID == operation && op.EffectiveID() == operation && !op.Status.Phase.Terminal()
+}
+
+// insert adds the record of a call, in the order of the spec.
+func insert(op *v1alpha1.Operation, t target) *v1alpha1.WebhookCallStatus {
+	e := v1alpha1.WebhookCallStatus{WebhookID: t.id, State: v1alpha1.PhaseInProgress}
+	switch t.purpose {
+	case webhook.Notify:
+		op.Status.Notification = &e
+	case webhook.Compensate:
+		op.Status.Compensations = append(op.Status.Compensations, e)
+	default:
+		op.Status.Webhooks = append(op.Status.Webhooks, e)
+		ordered := make([]v1alpha1.WebhookCallStatus, 0, len(op.Status.Webhooks))
+		for _, id := range op.Spec.WebhookIDs {
+			if e := entry(&op.Status, target{webhook.Main, id}); e != nil {
+				ordered = append(ordered, *e)
+			}
+		}
+		op.Status.Webhooks = ordered
+	}
+	return entry(&op.Status, t)
+}
+
+func condition(op *v1alpha1.Operation, name string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+	meta.SetStatusCondition(&op.Status.Conditions, metav1.Condition{
+		Type: name, Status: status, Reason: reason, Message: message, ObservedGeneration: op.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	})
+}

@@ -1,0 +1,159 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// Options configure an Executor. Calls, Operations, Webhooks and Secrets are required.
+type Options struct {
+	// Calls makes the requests to the API server.
+	Calls *call.Client
+	// Policy of those requests. Default: that of package call.
+	Policy call.Policy
+	// Operations, Webhooks and Secrets are the stores of the namespaces that are served.
+	Operations, Webhooks, Secrets *store.Store
+	// AllowTargets are CIDRs and hosts that webhooks may be sent to although they are loopback, private or the like.
+	AllowTargets []string
+	// EgressProxy is the URL of a proxy for webhooks. Default: none, whatever the environment says.
+	EgressProxy string
+	// PublicURL is what callback URLs start with. Default: there are none, and AsyncCallback webhooks end as Invalid.
+	PublicURL string
+	// CallbackKey makes callback tokens. Required with PublicURL.
+	CallbackKey []byte
+	// Workers is how many operations may be worked on at once, calls included. Default: 256.
+	Workers int
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+	// Logger gets one line per decision. Default: discarded.
+	Logger *slog.Logger
+	// Recorder gets Kubernetes Events. Default: none.
+	Recorder Recorder
+	// Registerer gets the metrics. Default: none.
+	Registerer prometheus.Registerer
+}
+
+// Recorder records Events, as k8s.io/client-go/tools/record does.
+type Recorder interface {
+	// Operation records that something happened to an operation. It never blocks.
+	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
+}
+
+// Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the
+// program that embeds it. A second one would do no harm to outcomes, but make calls twice, with the same keys.
+type Executor struct {
+	calls      *call.Client
+	policy     call.Policy
+	store      *store.Store
+	operations store.View[v1alpha1.Operation]
+	hookStore  *store.Store
+	hooks      *hooks
+	webhooks   *webhook.Client
+	callbacks  *Callbacks
+	flow       *flow.Flow[run]
+	engine     *flow.Engine
+	metrics    *metrics
+	recorder   Recorder
+	log        *slog.Logger
+	now        func() time.Time
+
+	mu   sync.Mutex
+	live map[store.Key]*liveRun
+}
+
+const defaultWorkers = 256
+
+// New returns an Executor. It sends nothing before Run.
+func New(o Options) (*Executor, error) {
+	if o.Calls == nil || o.Operations == nil || o.Webhooks == nil || o.Secrets == nil {
+		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
+	}
+	e := &Executor{
+		calls: o.Calls, policy: o.Policy, store: o.Operations, hookStore: o.Webhooks,
+		operations: store.Of[v1alpha1.Operation](o.Operations),
+		hooks:      newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
+		callbacks:  NewCallbacks(o.PublicURL, o.CallbackKey),
+		metrics:    newMetrics(),
+		recorder:   o.Recorder, log: o.Logger, now: o.Now,
+		live: make(map[store.Key]*liveRun),
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	if e.recorder == nil {
+		e.recorder = noRecorder{}
+	}
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(e.metrics); err != nil {
+			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)
+		}
+	}
+	var err error
+	if e.webhooks, err = webhook.New(webhook.Options{
+		Resolver:     &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy},
+		AllowTargets: o.AllowTargets, EgressProxy: o.EgressProxy, Logger: e.log,
+	}); err != nil {
+		return nil, fmt.Errorf("cannot make an executor: %w", err)
+	}
+	if o.Workers <= 0 {
+		o.Workers = defaultWorkers
+	}
+	e.flow = e.newFlow()
+	e.engine = flow.NewEngine(flow.EngineOptions{Workers: o.Workers, Logger: e.log})
+	return e, e.flow.Err()
+}
+
+// Run runs operations until the context ends; then the calls in flight are cancelled, to be repeated with the same keys
+// by whoever takes over. It returns the context's cause, when nothing of it is running any more. It can be called once.
+func (e *Executor) Run(ctx context.Context) error {
+	defer e.webhooks.Close()
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		if err := e.engine.Close(bounded); err != nil {
+			e.log.ErrorContext(ctx, "flows did not stop", "error", err)
+		}
+	}()
+	if err := e.ready(ctx); err != nil {
+		return err
+	}
+	var followers sync.WaitGroup
+	defer followers.Wait()
+	followers.Go(func() { e.followWebhooks(ctx) })
+	e.followOperations(ctx)
+	return context.Cause(ctx)
+}
+
+// Flows returns the engine that runs the operations, to show its fibers.
+func (e *Executor) Flows() *flow.Engine { return e.engine }
+
+// ready waits until Webhooks and Secrets are known, so that no operation fails for want of them.
+func (e *Executor) ready(ctx context.Context) error {
+	for _, s := range []*store.Store{e.hookStore} {
+		select {
+		case <-s.Synced():
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+type noRecorder struct{}
+
+func (noRecorder) Operation(*v1alpha1.Operation, bool, string, string) {}

@@ -1,0 +1,85 @@
+package executor
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// metrics are those of one Executor. It is a prometheus.Collector.
+type metrics struct {
+	started  *prometheus.CounterVec
+	finished *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	near     *prometheus.CounterVec
+	running  prometheus.Gauge
+	tries    *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	kind := []string{"type", "category"}
+	return &metrics{
+		started: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_operations_started_total", Help: "Operations that were picked up.",
+		}, kind),
+		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_operations_finished_total", Help: "Operations that have ended, by phase and reason.",
+		}, append(kind, "phase", "reason")),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_operation_duration_seconds", Help: "From scheduling to the end.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 7200, 21600},
+		}, append(kind, "phase")),
+		near: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_operations_near_timeout_total", Help: "Operations that took over 90 % of their timeout.",
+		}, kind),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "fairlead_operations_in_progress", Help: "Operations picked up by this process that have not ended.",
+		}),
+		tries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_webhook_tries_total", Help: "Tries and polls of webhooks, by verdict.",
+		}, []string{"purpose", "verdict"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_webhook_try_duration_seconds", Help: "Duration of tries and polls of webhooks.",
+			Buckets: prometheus.ExponentialBuckets(.002, 2.5, 12),
+		}, []string{"purpose"}),
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.started, m.finished, m.duration, m.near, m.running, m.tries, m.took}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(ch)
+	}
+}
+
+func (m *metrics) result(t target, r webhook.Result) {
+	purpose := string(t.purpose)
+	if purpose == "" {
+		purpose = "main"
+	}
+	m.tries.WithLabelValues(purpose, r.Verdict.String()).Inc()
+	m.took.WithLabelValues(purpose).Observe(r.Duration.Seconds())
+}
+
+func (m *metrics) end(op *v1alpha1.Operation, reason string) {
+	kind := []string{string(op.Spec.OperationType), op.Spec.OperationCategory}
+	took := op.Status.FinishedAt.Sub(op.ScheduledAt())
+	m.finished.WithLabelValues(append(kind, string(op.Status.Phase), reason)...).Inc()
+	m.duration.WithLabelValues(append(kind, string(op.Status.Phase))...).Observe(took.Seconds())
+	if limit := op.Deadline().Sub(op.ScheduledAt()); took > limit*9/10 {
+		m.near.WithLabelValues(kind...).Inc()
+	}
+}

@@ -1,0 +1,43 @@
+package executor
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+)
+
+// Reasons of the Events of an Operation, besides those of its condition Error.
+const (
+	eventStarted   = "Started"
+	eventSucceeded = "Succeeded"
+)
+
+// began reports that an operation was picked up.
+func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
+	e.metrics.started.WithLabelValues(string(op.Spec.OperationType), op.Spec.OperationCategory).Inc()
+	e.recorder.Operation(op, false, eventStarted, "operation "+op.EffectiveID()+" started")
+	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
+}
+
+// ended reports the end of an operation. It is called once, by who recorded it.
+func (e *Executor) ended(ctx context.Context, op *v1alpha1.Operation) {
+	reason, message := eventSucceeded, "operation "+op.EffectiveID()+" succeeded"
+	failed := op.Status.Phase == v1alpha1.PhaseFailed
+	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); failed && c != nil {
+		reason, message = c.Reason, "operation "+op.EffectiveID()+" failed: "+c.Message
+	}
+	e.metrics.end(op, reason)
+	e.recorder.Operation(op, failed, reason, message)
+	e.log.InfoContext(ctx, "operation ended", append(e.facts(op), "phase", op.Status.Phase, "reason", reason,
+		"took", op.Status.FinishedAt.Sub(op.ScheduledAt()))...)
+}
+
+func (e *Executor) facts(op *v1alpha1.Operation) []any {
+	return []any{
+		"operation", op.EffectiveID(), "type", op.Spec.OperationType, "category", op.Spec.OperationCategory,
+		"resource", op.Spec.ResourceType + "/" + op.Spec.ResourceID, "namespace", op.Namespace,
+		"correlation", op.Spec.CorrelationID,
+	}
+}
