@@ -92,18 +92,26 @@ const rounds = 5
 // anything is sent; [ErrInProgress] when another operation of the resource has not ended; [ErrIDReused] when the ID is
 // that of a request with other content; those of package call.
 func (s *Scheduler) Schedule(ctx context.Context, r Request) (*v1alpha1.Operation, error) {
-	if r.ID == "" {
-		r.ID = uuid.NewString()
-	}
 	spec, err := r.Spec()
 	if err != nil {
 		return nil, fmt.Errorf("cannot schedule %s of %s: %w", r.Type, r.Resource, err)
 	}
-	op, err := s.schedule(ctx, spec)
-	if err != nil {
-		return nil, fmt.Errorf("cannot schedule %s of %s: %w", r.Type, r.Resource, err)
+	return s.ScheduleSpec(ctx, spec)
+}
+
+// ScheduleSpec is Schedule for a request that has the form of a spec already.
+func (s *Scheduler) ScheduleSpec(ctx context.Context, spec v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
+	err := Validate(spec)
+	if err == nil {
+		if spec.OperationID == "" {
+			spec.OperationID = uuid.NewString()
+		}
+		var op *v1alpha1.Operation
+		if op, err = s.schedule(ctx, spec); err == nil {
+			return op, nil
+		}
 	}
-	return op, nil
+	return nil, fmt.Errorf("cannot schedule %s of %s/%s: %w", spec.OperationType, spec.ResourceType, spec.ResourceID, err)
 }
 
 func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {

@@ -1,0 +1,52 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// CallbackSink takes the outcome that a receiver reports. Outcome is SUCCEEDED or FAILED.
+type CallbackSink interface {
+	// Take records the outcome before it returns. Errors: [ErrUnknownCallback] for a token that stands for nothing,
+	// [ErrCallbackUsed] for one whose outcome is known already.
+	Take(ctx context.Context, token string, succeeded bool, message string) error
+}
+
+// The errors of a CallbackSink.
+var (
+	ErrUnknownCallback = errors.New("unknown callback")
+	ErrCallbackUsed    = errors.New("the outcome is known already")
+)
+
+func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
+	unknown := &Problem{Status: http.StatusNotFound, Title: "Unknown callback", Detail: "use the URL exactly as it was sent"}
+	if h.Callbacks == nil {
+		return unknown
+	}
+	var body struct {
+		Status string `json:"status"`
+		Error  string `json:"error"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		return badBody(err)
+	}
+	status := strings.ToUpper(body.Status)
+	if status != "SUCCEEDED" && status != "FAILED" {
+		return &Problem{Status: http.StatusBadRequest, Title: "Unknown status", Detail: "send {\"status\": \"SUCCEEDED\"} or {\"status\": \"FAILED\", \"error\": \"…\"}"}
+	}
+	// As everywhere, a success with an error text is a failure.
+	err := h.Callbacks.Take(r.Context(), r.PathValue("token"), status == "SUCCEEDED" && body.Error == "", body.Error)
+	switch {
+	case errors.Is(err, ErrUnknownCallback):
+		return unknown
+	case errors.Is(err, ErrCallbackUsed):
+		return &Problem{Status: http.StatusConflict, Title: "Used already", Detail: "the outcome of this call is known already"}
+	case err != nil:
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

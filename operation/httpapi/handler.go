@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Options configure the handler. Scheduler, Operations and Authorizer are required.
+type Options struct {
+	// Scheduler writes; its namespace is the default one.
+	Scheduler *operation.Scheduler
+	// Operations is what is read. It holds the namespaces that are served.
+	Operations *store.Store
+	// Namespaces are those that are served besides that of the Scheduler. All allows every one.
+	Namespaces []string
+	All        bool
+	// Authorizer decides who may do what. Use [Anonymous] only where nobody else can connect.
+	Authorizer Authorizer
+	// Callbacks takes the outcomes of AsyncCallback webhooks. Default: they are unknown.
+	Callbacks CallbackSink
+	// PublicURL is what Location starts with. Default: nothing, so that it is relative to the server that was asked.
+	PublicURL string
+	// MaxInFlight bounds the requests at a time, event streams not counted. Default: 256.
+	MaxInFlight int
+	// MaxStreams bounds the event streams at a time. Default: 1,024.
+	MaxStreams int
+	// Logger gets one line per refused or failed request. Default: discarded.
+	Logger *slog.Logger
+}
+
+// Bounds of what callers may send.
+const (
+	maxBody      = 512 << 10
+	maxPage      = 500
+	defaultPage  = 50
+	retrySeconds = 2
+	requestTime  = 30 * time.Second
+)
+
+type handler struct {
+	Options
+	requests, streams chan struct{}
+	log               *slog.Logger
+}
+
+// New returns the handler of everything under /operations and /callbacks. It is safe for concurrent use.
+func New(o Options) (http.Handler, error) {
+	if o.Scheduler == nil || o.Operations == nil || o.Authorizer == nil {
+		return nil, errors.New("cannot make the operations handler: scheduler, operations and authorizer are required")
+	}
+	if o.MaxInFlight <= 0 {
+		o.MaxInFlight = 256
+	}
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = 1024
+	}
+	h := &handler{
+		Options: o, log: o.Logger,
+		requests: make(chan struct{}, o.MaxInFlight), streams: make(chan struct{}, o.MaxStreams),
+	}
+	if h.log == nil {
+		h.log = slog.New(slog.DiscardHandler)
+	}
+	h.PublicURL = strings.TrimRight(h.PublicURL, "/")
+	mux := http.NewServeMux()
+	mux.Handle("GET /operations", h.limited(h.list))
+	mux.Handle("POST /operations", h.limited(h.schedule))
+	mux.Handle("GET /operations/{type}/{id}", h.limited(h.get))
+	mux.Handle("GET /operations/{type}/{id}/events", h.plain(h.events))
+	mux.Handle("POST /operations/{type}/{id}", h.limited(h.cancel)) // {id} ends in :cancel
+	mux.Handle("POST /callbacks/{token}", h.limited(h.callback))
+	return h.known(mux), nil
+}
+
+// endpoint answers a request or returns why not.
+type endpoint func(w http.ResponseWriter, r *http.Request) error
+
+// limited bounds the time and the number of requests.
+func (h *handler) limited(next endpoint) http.Handler {
+	return h.plain(func(w http.ResponseWriter, r *http.Request) error {
+		select {
+		case h.requests <- struct{}{}:
+			defer func() { <-h.requests }()
+		default:
+			w.Header().Set("Retry-After", "1")
+			return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many requests in flight", Detail: "try again in a second"}
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		ctx, cancel := withTimeout(r, requestTime)
+		defer cancel()
+		return next(w, r.WithContext(ctx))
+	})
+}
+
+func (h *handler) plain(next endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := next(w, r); err != nil {
+			p := problemOf(err)
+			h.log.InfoContext(r.Context(), "request refused", "method", r.Method, "path", loggable(r.URL), "status", p.Status, "error", err)
+			p.write(w)
+		}
+	})
+}
+
+// known answers what no endpoint is there for as problems too.
+func (h *handler) known(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		probe := &statusOnly{header: w.Header()}
+		next.ServeHTTP(probe, r)
+		p := &Problem{Status: probe.status, Title: http.StatusText(probe.status)}
+		if probe.status == http.StatusMethodNotAllowed {
+			p.Detail = r.Method + " is not possible here; " + w.Header().Get("Allow") + " is"
+		} else {
+			p.Status, p.Title, p.Detail = http.StatusNotFound, "Not Found", "no such path: see /operations"
+		}
+		p.write(w)
+	})
+}
+
+// statusOnly takes the status of an answer and drops its body.
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (s *statusOnly) Header() http.Header         { return s.header }
+func (s *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (s *statusOnly) WriteHeader(status int)      { s.status = status }
+
+// loggable is the path without what must not be in a log.
+func loggable(u *url.URL) string {
+	if strings.HasPrefix(u.Path, "/callbacks/") {
+		return "/callbacks/…"
+	}
+	return u.Path
+}
+
+// enter finds the namespace of a request and checks the caller's right.
+func (h *handler) enter(r *http.Request, verb string) (namespace string, err error) {
+	namespace = r.URL.Query().Get("namespace")
+	if namespace == "" {
+		namespace = h.Scheduler.Namespace()
+	}
+	if err := h.Authorizer.Authorize(r.Context(), bearer(r), verb, namespace); err != nil {
+		return "", err
+	}
+	if !h.All && namespace != h.Scheduler.Namespace() && !slices.Contains(h.Namespaces, namespace) {
+		return "", &Problem{Status: http.StatusNotFound, Title: "Namespace not served",
+			Detail: "this server does not serve operations of namespace " + strconv.Quote(namespace)}
+	}
+	return namespace, nil
+}
+
+func resource(r *http.Request) operation.Resource {
+	return operation.Resource{Type: r.PathValue("type"), ID: r.PathValue("id")}
+}
+
+// find returns the Operation of a resource: what the store has, or else what the API server has, since what was
+// scheduled a moment ago may not have come by.
+func (h *handler) find(r *http.Request, namespace string, res operation.Resource) (*v1alpha1.Operation, error) {
+	key := store.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
+	if op, ok := store.Of[v1alpha1.Operation](h.Operations).Get(key); ok {
+		return op, nil
+	}
+	return h.Scheduler.In(namespace).Get(r.Context(), res)
+}
+
+func (h *handler) get(w http.ResponseWriter, r *http.Request) error {
+	namespace, err := h.enter(r, "get")
+	if err != nil {
+		return err
+	}
+	op, err := h.find(r, namespace, resource(r))
+	if err != nil {
+		return err
+	}
+	h.show(w, http.StatusOK, op)
+	return nil
+}
+
+// show answers with the view of an operation.
+func (h *handler) show(w http.ResponseWriter, status int, op *v1alpha1.Operation) {
+	v := operation.ViewOf(op)
+	if !v.Terminal() {
+		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
+	}
+	writeJSON(w, status, v)
+}
+
+// Location is the path of the operation of a resource.
+func Location(r operation.Resource) string {
+	return "/operations/" + url.PathEscape(r.Type) + "/" + url.PathEscape(r.ID)
+}
+
+func (h *handler) location(namespace string, res operation.Resource) string {
+	at := h.PublicURL + Location(res)
+	if namespace != h.Scheduler.Namespace() {
+		at += "?namespace=" + url.QueryEscape(namespace)
+	}
+	return at
+}
+
+func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
+	namespace, err := h.enter(r, "create")
+	if err != nil {
+		return err
+	}
+	var spec v1alpha1.OperationSpec
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&spec); err != nil {
+		return badBody(err)
+	}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		if spec.OperationID != "" && spec.OperationID != key {
+			return &Problem{Status: http.StatusUnprocessableEntity, Title: "Two operation ids",
+				Detail: "the header Idempotency-Key and the field operationID differ: send one of them, or both alike"}
+		}
+		spec.OperationID = key
+	}
+	op, err := h.Scheduler.In(namespace).ScheduleSpec(r.Context(), spec)
+	if err != nil {
+		return err
+	}
+	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
+	w.Header().Set("Location", h.location(namespace, res))
+	h.show(w, http.StatusAccepted, op)
+	return nil
+}
+
+func (h *handler) cancel(w http.ResponseWriter, r *http.Request) error {
+	id, ok := strings.CutSuffix(r.PathValue("id"), ":cancel")
+	if !ok {
+		return &Problem{Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
+			Detail: "POST is for …/{resourceID}:cancel; GET shows an operation, POST /operations schedules one"}
+	}
+	namespace, err := h.enter(r, "update")
+	if err != nil {
+		return err
+	}
+	res := operation.Resource{Type: r.PathValue("type"), ID: id}
+	op, err := h.Scheduler.In(namespace).Cancel(r.Context(), res, "")
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", h.location(namespace, res))
+	h.show(w, http.StatusAccepted, op)
+	return nil
+}
+
+func writeJSON(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the caller is gone if this fails
+}
