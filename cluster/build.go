@@ -127,6 +127,9 @@ func (b *builder) key(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, b.goCmd, "env", "GOVERSION")
 	cmd.Dir, cmd.Env = os.TempDir(), buildEnv() // outside of any module, whose go.mod could select another toolchain
 	version, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	if err != nil {
 		return "", fmt.Errorf("go env: %w", withStderr(err))
 	}

@@ -178,6 +178,9 @@ func (c *Cluster) shutdown() {
 	if c.temporary {
 		apiGrace, dbGrace = 0, 0 // nothing is kept
 	}
+	if c.etcdRun != nil {
+		_ = c.etcdRun.signal(syscall.SIGCONT) // kube-apiserver would wait for a paused one
+	}
 	c.endAPIServer(apiGrace)
 	c.endEtcd(dbGrace)
 	c.fail(nil)

@@ -158,12 +158,18 @@ func (c *Cluster) Log(server string) string { return filepath.Join(c.dir, server
 
 // do runs f while no other operation runs.
 func (c *Cluster) do(ctx context.Context, what string, f func() error) error {
-	select {
-	case c.op <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
+	err := ctx.Err()
+	if err == nil {
+		select {
+		case c.op <- struct{}{}:
+			defer func() { <-c.op }()
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
-	defer func() { <-c.op }()
+	if err != nil {
+		return fmt.Errorf("cannot %s: %w", what, err)
+	}
 	if c.stopped {
 		return fmt.Errorf("cannot %s: %w", what, ErrStopped)
 	}
