@@ -53,6 +53,8 @@ func waitLock(ctx context.Context, path string, waiting func(pid int)) (*fileLoc
 
 func (l *fileLock) unlock() {
 	_ = l.f.Truncate(0)
+	// Closing is not enough: a process that another goroutine is just starting shares the file until its exec.
+	_ = flock(l.f, syscall.LOCK_UN)
 	_ = l.f.Close()
 }
 

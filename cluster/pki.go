@@ -88,7 +88,9 @@ func (p pki) newCA() error {
 }
 
 // newServing makes a new key and certificate. A running server reads both again when it sees them change.
-func (p pki) newServing() error {
+func (p pki) newServing() error { return p.issueServing(servingLife) }
+
+func (p pki) issueServing(life time.Duration) error {
 	ca, err := readCert(p.caCert())
 	if err != nil {
 		return err
@@ -101,7 +103,7 @@ func (p pki) newServing() error {
 	if err != nil {
 		return err
 	}
-	template := certificate("kube-apiserver", servingLife)
+	template := certificate("kube-apiserver", life)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)}

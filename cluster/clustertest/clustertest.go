@@ -33,6 +33,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -75,6 +76,12 @@ func (e *Env) stop() {
 	e.once.Do(func() { e.err = cluster.ErrStopped })
 	if e.own != nil {
 		e.own.Stop()
+		return
+	}
+	if e.config != nil { // shared: it does not end our connections for us
+		if transport, err := rest.TransportFor(e.config); err == nil { // the one that clients of Config share
+			utilnet.CloseIdleConnectionsFor(transport)
+		}
 	}
 }
 
