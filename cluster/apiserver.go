@@ -1,0 +1,154 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// apiServer is kube-apiserver: how to start it and how to ask whether it is ready.
+type apiServer struct {
+	binary  string
+	dir     string // of the cluster
+	etcdURL string
+	pki     pki
+	port    int
+	gates   map[string]bool
+	extra   []string
+}
+
+func (a *apiServer) host() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(a.port)) }
+
+func (a *apiServer) start() (*process, error) {
+	args := []string{
+		"--etcd-servers", a.etcdURL,
+		"--bind-address", "127.0.0.1",
+		// Without it the server looks for the address of the default route, which a machine need not have.
+		"--advertise-address", "127.0.0.1",
+		// There is nobody to route to us by the service "kubernetes", and a loopback address is not allowed in it.
+		"--endpoint-reconciler-type", "none",
+		"--secure-port", strconv.Itoa(a.port),
+		"--cert-dir", a.pki.dir,
+		"--tls-cert-file", a.pki.servingCert(),
+		"--tls-private-key-file", a.pki.servingKey(),
+		"--token-auth-file", a.pki.tokenFile(),
+		"--authorization-mode", "RBAC",
+		"--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-account-key-file", a.pki.serviceAccount(),
+		"--service-account-signing-key-file", a.pki.serviceAccount(),
+		"--service-cluster-ip-range", "10.0.0.0/24",
+		// There is no controller that would make the account "default" of each namespace, which pods then wait for.
+		"--disable-admission-plugins", "ServiceAccount",
+		"--feature-gates", featureGates(a.gates),
+	}
+	return startProcess("kube-apiserver", a.binary, append(args, a.extra...), a.dir,
+		filepath.Join(a.dir, "kube-apiserver.log"))
+}
+
+func featureGates(more map[string]bool) string {
+	gates := map[string]bool{"ShardedListAndWatch": true}
+	maps.Copy(gates, more)
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		list = append(list, name+"="+strconv.FormatBool(gates[name]))
+	}
+	return strings.Join(list, ",")
+}
+
+// ready asks whether the server is ready and has made the namespace "default", which it does a moment later.
+func (a *apiServer) ready(ctx context.Context) error {
+	transport, err := a.transport()
+	if err != nil {
+		return err
+	}
+	defer transport.CloseIdleConnections()
+	token, err := os.ReadFile(a.pki.token())
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: transport}
+	for _, path := range []string{"/readyz", "/api/v1/namespaces/default"} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+a.host()+path, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+string(token))
+		resp, err := client.Do(req)
+		if err != nil {
+			return err
+		}
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("GET %s: %s: %s", path, resp.Status, b)
+		}
+	}
+	return nil
+}
+
+func (a *apiServer) transport() (*http.Transport, error) {
+	roots, err := a.roots()
+	if err != nil {
+		return nil, err
+	}
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}, nil
+}
+
+func (a *apiServer) roots() (*x509.CertPool, error) {
+	ca, err := readCert(a.pki.caCert())
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	return roots, nil
+}
+
+// served returns the certificate that the server shows to a new connection.
+func (a *apiServer) served(ctx context.Context) (*x509.Certificate, error) {
+	roots, err := a.roots()
+	if err != nil {
+		return nil, err
+	}
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	conn, err := dialer.DialContext(ctx, "tcp", a.host())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	tlsConn, ok := conn.(*tls.Conn)
+	if !ok {
+		return nil, errors.New("not a TLS connection")
+	}
+	return tlsConn.ConnectionState().PeerCertificates[0], nil
+}
+
+// choosePort returns the preferred port if it is free, else one that is. Somebody else may take it before it is used;
+// the server then says so and is given another.
+func choosePort(preferred int) (int, error) {
+	if preferred > 0 {
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(preferred))); err == nil {
+			return preferred, l.Close()
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("cannot find a free port: %w", err)
+	}
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("cannot find a free port: listener on %s", l.Addr())
+	}
+	return addr.Port, l.Close()
+}

@@ -1,0 +1,297 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The module that has the two servers as tools. Copies of controlplane/go.mod and go.sum (a test compares them), as text
+// because an embedded go.mod would make a module of its directory.
+var (
+	//go:embed gomod.txt
+	goMod string
+	//go:embed gosum.txt
+	goSum string
+)
+
+const (
+	etcdPackage      = "go.etcd.io/etcd/server/v3"
+	apiServerPackage = "k8s.io/kubernetes/cmd/kube-apiserver"
+
+	kubernetesVersion = "v1.36.3"
+
+	// Binaries that nobody asked for during this time are removed when others are built.
+	keepUnused = 30 * 24 * time.Hour
+)
+
+// buildFlags are part of the cache key.
+var buildFlags = []string{
+	"-trimpath", "-buildvcs=false",
+	"-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + kubernetesVersion,
+}
+
+// Binaries are the paths of the two servers' executables.
+type Binaries struct {
+	Etcd      string
+	APIServer string
+}
+
+// BuildOptions says where and how to build.
+type BuildOptions struct {
+	// CacheDir keeps one directory of binaries per set of versions (modules, Go, platform).
+	// Default: fairlead/controlplane in [os.UserCacheDir].
+	CacheDir string
+
+	// Progress, if set, is called at each change and about once a second, from one goroutine at a time. It must not
+	// block. See [ProgressTo].
+	Progress func(Progress)
+}
+
+// Build returns the binaries of etcd and kube-apiserver. When the cache does not have them, it builds them, which takes
+// about five minutes on two cores and needs a go command and a module proxy. Several processes may call it at once: one
+// builds, the others wait for it. An interrupted build leaves nothing that a later one would trip over, and what was
+// compiled by then is in the go command's own cache.
+func Build(ctx context.Context, o BuildOptions) (Binaries, error) {
+	b := builder{cache: o.CacheDir, progress: newProgress(o.Progress)}
+	defer b.progress.stop()
+	bins, err := b.build(ctx)
+	if err != nil {
+		return Binaries{}, fmt.Errorf("cannot build the control plane: %w", err)
+	}
+	return bins, nil
+}
+
+type builder struct {
+	cache    string
+	goCmd    string
+	progress *progress
+}
+
+func (b *builder) build(ctx context.Context) (Binaries, error) {
+	if b.cache == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return Binaries{}, fmt.Errorf("no cache directory given, and no default: %w", err)
+		}
+		b.cache = filepath.Join(user, "fairlead", "controlplane")
+	}
+	var err error
+	if b.cache, err = filepath.Abs(b.cache); err != nil {
+		return Binaries{}, err
+	}
+	if b.goCmd, err = exec.LookPath("go"); err != nil {
+		return Binaries{}, fmt.Errorf("a go command is needed: %w", err)
+	}
+	key, err := b.key(ctx)
+	if err != nil {
+		return Binaries{}, err
+	}
+
+	dir := filepath.Join(b.cache, key)
+	if bins, ok := cached(dir); ok {
+		return bins, nil
+	}
+	if err := os.MkdirAll(b.cache, 0o755); err != nil {
+		return Binaries{}, err
+	}
+	lock, err := waitLock(ctx, filepath.Join(b.cache, key+".lock"), func(pid int) {
+		b.progress.set(func(p *Progress) { p.Stage, p.Detail = StageWait, fmt.Sprintf("process %d", pid) })
+	})
+	if err != nil {
+		return Binaries{}, err
+	}
+	defer lock.unlock()
+	if bins, ok := cached(dir); ok { // built by the previous holder
+		return bins, nil
+	}
+	b.prune(key)
+	return b.compile(ctx, dir)
+}
+
+// key names the set of binaries: what they are built from, with which Go, for which platform.
+func (b *builder) key(ctx context.Context) (string, error) {
+	cmd := exec.CommandContext(ctx, b.goCmd, "env", "GOVERSION")
+	cmd.Dir, cmd.Env = os.TempDir(), buildEnv() // outside of any module, whose go.mod could select another toolchain
+	version, err := cmd.Output()
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("go env: %w", withStderr(err))
+	}
+	h := sha256.New()
+	for _, part := range []string{goMod, goSum, string(version), runtime.GOOS, runtime.GOARCH, strings.Join(buildFlags, " ")} {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:16], nil
+}
+
+// cached returns the binaries in dir. The directory appears by a rename when it is complete.
+func cached(dir string) (Binaries, bool) {
+	bins := Binaries{Etcd: filepath.Join(dir, "etcd"), APIServer: filepath.Join(dir, "kube-apiserver")}
+	for _, path := range []string{bins.Etcd, bins.APIServer} {
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+			return Binaries{}, false
+		}
+	}
+	now := time.Now()
+	_ = os.Chtimes(dir, now, now) // tells prune that it is in use; a read-only cache is fine
+	return bins, true
+}
+
+// prune removes what an interrupted build of key left, and binaries that nobody has used for long.
+func (b *builder) prune(key string) {
+	entries, _ := os.ReadDir(b.cache)
+	for _, e := range entries {
+		path := filepath.Join(b.cache, e.Name())
+		if strings.HasPrefix(e.Name(), key+".tmp") {
+			_ = os.RemoveAll(path) // ours: we hold the lock of key
+			continue
+		}
+		info, err := e.Info()
+		if err != nil || !e.IsDir() || strings.Contains(e.Name(), ".") || time.Since(info.ModTime()) < keepUnused {
+			continue
+		}
+		if lock, _, err := tryLock(path + ".lock"); err == nil {
+			_ = os.RemoveAll(path)
+			lock.unlock()
+		}
+	}
+}
+
+func (b *builder) compile(ctx context.Context, dir string) (Binaries, error) {
+	tmp, err := os.MkdirTemp(b.cache, filepath.Base(dir)+".tmp")
+	if err != nil {
+		return Binaries{}, err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	mod, bin := filepath.Join(tmp, "mod"), filepath.Join(tmp, "bin")
+	err = errors.Join(
+		os.Mkdir(mod, 0o755),
+		os.Mkdir(bin, 0o755),
+		os.WriteFile(filepath.Join(mod, "go.mod"), []byte(goMod), 0o644),
+		os.WriteFile(filepath.Join(mod, "go.sum"), []byte(goSum), 0o644),
+	)
+	if err != nil {
+		return Binaries{}, err
+	}
+
+	// Counts what is to be compiled, so that progress has a total; downloads the modules on the way.
+	b.progress.set(func(p *Progress) { p.Stage, p.Detail = StageDownload, "" })
+	list := append([]string{"list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}, buildFlags...)
+	stale := 0
+	err = b.run(ctx, mod, append(list, etcdPackage, apiServerPackage), func(line string) { stale++ })
+	if err != nil {
+		return Binaries{}, err
+	}
+
+	b.progress.set(func(p *Progress) { p.Stage, p.Total = StageCompile, stale })
+	for _, s := range []struct{ pkg, out string }{{etcdPackage, "etcd"}, {apiServerPackage, "kube-apiserver"}} {
+		args := append([]string{"build", "-v", "-o", filepath.Join(bin, s.out)}, buildFlags...)
+		if err := b.run(ctx, mod, append(args, s.pkg), nil); err != nil {
+			return Binaries{}, err
+		}
+	}
+
+	// What lies there can only be incomplete (somebody removed a file): cached said so under the lock.
+	if err := errors.Join(os.RemoveAll(dir), os.Rename(bin, dir)); err != nil {
+		return Binaries{}, err
+	}
+	bins, ok := cached(dir)
+	if !ok {
+		return Binaries{}, fmt.Errorf("binaries missing in %s after the build", dir)
+	}
+	b.progress.set(func(p *Progress) { p.Stage, p.Detail = StageDone, "" })
+	return bins, nil
+}
+
+// run runs the go command in dir, gives each line of its output to out, and turns its messages into progress.
+func (b *builder) run(ctx context.Context, dir string, args []string, out func(string)) error {
+	cmd := exec.CommandContext(ctx, b.goCmd, args...)
+	cmd.Dir, cmd.Env = dir, buildEnv()
+	// A group of its own, so that cancelling ends the compilers too, and a Ctrl-C ends us first.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	messages := b.follow(stderr)
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("go %s: %w\n%s", args[0], err, strings.Join(messages, "\n"))
+	}
+	if out != nil {
+		for line := range strings.Lines(stdout.String()) {
+			out(line)
+		}
+	}
+	return nil
+}
+
+// follow reads what the go command says until it ends, and returns the last lines that are not progress.
+func (b *builder) follow(r io.Reader) (messages []string) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		switch module, ok := strings.CutPrefix(line, "go: downloading "); {
+		case ok:
+			b.progress.set(func(p *Progress) { p.Modules++; p.Detail = module })
+		case isImportPath(line):
+			b.progress.set(func(p *Progress) { p.Done++; p.Detail = line })
+		default:
+			messages = append(messages, line)
+			if len(messages) > 20 {
+				messages = messages[1:]
+			}
+		}
+	}
+	_, _ = io.Copy(io.Discard, r) // a line beyond the limit must not block the go command
+	return messages
+}
+
+// isImportPath tells the lines of go build -v from messages, which have spaces or start with '#'.
+func isImportPath(line string) bool {
+	return line != "" && !strings.ContainsAny(line, " \t:#")
+}
+
+// buildEnv is the environment of the go command, without what could change or break the build.
+func buildEnv() []string {
+	return append(os.Environ(),
+		"GO111MODULE=on", "GOWORK=off", "GOFLAGS=-mod=readonly", "CGO_ENABLED=0",
+		"GOOS="+runtime.GOOS, "GOARCH="+runtime.GOARCH,
+	)
+}
+
+func withStderr(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))
+	}
+	return err
+}

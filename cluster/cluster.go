@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Cluster is a running control plane. Its methods are safe for concurrent use; those that start or stop servers wait for
+// each other.
+type Cluster struct {
+	dir       string
+	temporary bool
+	timeout   time.Duration
+	log       *slog.Logger
+	lock      *fileLock
+	etcd      *etcdServer
+	api       *apiServer
+	config    *rest.Config
+
+	// op is a lock that can be waited for with a context: it holds the right to start and stop servers.
+	op      chan struct{}
+	etcdRun *process // nil while it is not meant to run; guarded by op
+	apiRun  *process // likewise
+	stopped bool     // guarded by op
+
+	watchers sync.WaitGroup // one for each process
+
+	failOnce sync.Once
+	failed   chan struct{} // closed when err is set: a server ended by itself, or Stop was called
+	err      error
+}
+
+// Start builds the binaries if need be, starts etcd and kube-apiserver and returns when both are ready. The context
+// bounds Start only, not the life of the control plane; the caller must call Stop.
+//
+// Errors: [ErrInUse], [ErrServerExited], [ErrNotReady] (both with the end of the server's log), failures of [Build] and
+// of the file system.
+func Start(ctx context.Context, o Options) (*Cluster, error) {
+	c, err := start(ctx, o.withDefaults())
+	if err != nil {
+		return nil, fmt.Errorf("cannot start control plane: %w", err)
+	}
+	return c, nil
+}
+
+func start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	if err := complete(ctx, &o); err != nil {
+		return nil, err
+	}
+	c := &Cluster{
+		timeout: o.StartTimeout, log: o.Logger, temporary: o.Dir == "",
+		op: make(chan struct{}, 1), failed: make(chan struct{}),
+	}
+	if err := c.openDir(o.Dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			c.shutdown()
+		}
+	}()
+
+	keys := pki{filepath.Join(c.dir, "pki")}
+	if err := keys.ensure(); err != nil {
+		return nil, fmt.Errorf("cannot make credentials: %w", err)
+	}
+	if c.etcd, err = newEtcd(o.Binaries.Etcd, c.dir, o.UnsafeNoFsync, o.EtcdFlags); err != nil {
+		return nil, err
+	}
+	c.api = &apiServer{
+		binary: o.Binaries.APIServer, dir: c.dir, etcdURL: c.etcd.url(), pki: keys,
+		gates: o.FeatureGates, extra: o.APIServerFlags,
+	}
+	begin := time.Now()
+	if err := c.startEtcd(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.startOnFreePort(ctx); err != nil {
+		return nil, err
+	}
+	if c.config, err = c.api.restConfig(); err != nil {
+		return nil, err
+	}
+	if err := writeKubeconfig(c.KubeconfigPath(), c.config); err != nil {
+		return nil, err
+	}
+	c.log.InfoContext(ctx, "control plane started", "dir", c.dir, "address", c.config.Host, "took", time.Since(begin))
+	return c, nil
+}
+
+// complete finds the binaries that o does not name.
+func complete(ctx context.Context, o *Options) error {
+	if o.Binaries.Etcd != "" && o.Binaries.APIServer != "" {
+		return nil
+	}
+	built, err := Build(ctx, BuildOptions{CacheDir: o.CacheDir, Progress: o.Progress})
+	if err != nil {
+		return err
+	}
+	if o.Binaries.Etcd == "" {
+		o.Binaries.Etcd = built.Etcd
+	}
+	if o.Binaries.APIServer == "" {
+		o.Binaries.APIServer = built.APIServer
+	}
+	return nil
+}
+
+// openDir makes the directory and takes possession of it.
+func (c *Cluster) openDir(dir string) error {
+	var err error
+	if c.temporary {
+		if dir, err = newTemporaryDir(); err != nil {
+			return err
+		}
+	}
+	if c.dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	var holder int
+	c.lock, holder, err = tryLock(filepath.Join(c.dir, lockFile))
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return &InUseError{Dir: c.dir, PID: holder}
+	}
+	return err
+}
+
+// startOnFreePort starts kube-apiserver on the port of last time or, when that is taken, on another.
+func (c *Cluster) startOnFreePort(ctx context.Context) error {
+	path := filepath.Join(c.dir, "apiserver.port")
+	b, _ := os.ReadFile(path)
+	preferred, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	for attempt := 1; ; attempt++ {
+		port, err := choosePort(preferred)
+		if err != nil {
+			return err
+		}
+		c.api.port = port
+		err = c.startAPIServer(ctx)
+		switch {
+		case err == nil:
+			return writeFile(path, []byte(strconv.Itoa(port)+"\n"))
+		case attempt == 3 || !errors.Is(err, errAddressInUse):
+			return err
+		}
+		c.log.WarnContext(ctx, "port was taken, trying another", "port", port)
+		preferred = 0
+	}
+}
+
+// Stop ends both servers, in less than ten seconds, and gives the directory free. It may be called again.
+func (c *Cluster) Stop() {
+	c.op <- struct{}{}
+	defer func() { <-c.op }()
+	c.shutdown()
+}
+
+func (c *Cluster) shutdown() {
+	if c.stopped {
+		return
+	}
+	c.stopped = true
+	apiGrace, dbGrace := apiServerGrace, etcdGrace
+	if c.temporary {
+		apiGrace, dbGrace = 0, 0 // nothing is kept
+	}
+	if c.etcdRun != nil {
+		_ = c.etcdRun.signal(syscall.SIGCONT) // kube-apiserver would wait for a paused one
+	}
+	c.endAPIServer(apiGrace)
+	c.endEtcd(dbGrace)
+	c.fail(nil)
+	c.watchers.Wait()
+	if c.etcd != nil {
+		c.etcd.remove()
+	}
+	if c.temporary {
+		_ = os.RemoveAll(c.dir)
+	}
+	if c.lock != nil {
+		c.lock.unlock()
+	}
+	c.log.Info("control plane stopped", "dir", c.dir)
+}
+
+// Dir returns the directory with everything: data, credentials, kubeconfig and the servers' logs.
+func (c *Cluster) Dir() string { return c.dir }
+
+// KubeconfigPath returns the path of a kubeconfig file for an administrator. Its context is "fairlead".
+func (c *Cluster) KubeconfigPath() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// Config returns a configuration for an administrator, without a limit of its request rate. The caller owns it.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Done is closed when the control plane has stopped, by Stop or because a server ended by itself; see Err.
+func (c *Cluster) Done() <-chan struct{} { return c.failed }
+
+// Err returns nil while the control plane runs and after Stop. When a server ended although nobody stopped it, it returns
+// a [*ServerError] that matches [ErrServerExited]. Stop must be called even then.
+func (c *Cluster) Err() error {
+	select {
+	case <-c.failed:
+		return c.err
+	default:
+		return nil
+	}
+}
+
+func (c *Cluster) fail(err error) {
+	c.failOnce.Do(func() {
+		c.err = err
+		close(c.failed)
+	})
+}

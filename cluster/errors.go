@@ -1,0 +1,57 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrInUse is returned by Start when another Cluster, of this or another process, runs in the directory.
+	// The error is an [*InUseError].
+	ErrInUse = errors.New("directory in use")
+
+	// ErrStopped is returned by the methods of a Cluster that has been stopped.
+	ErrStopped = errors.New("control plane stopped")
+
+	// ErrServerExited says that a server ended although nobody stopped it. The error is a [*ServerError].
+	ErrServerExited = errors.New("server exited")
+
+	// ErrNotReady says that a server was started but did not become ready in time. The error is a [*ServerError].
+	ErrNotReady = errors.New("server not ready in time")
+
+	// errAddressInUse says that the port was taken between its choice and its use.
+	errAddressInUse = errors.New("address already in use")
+)
+
+// InUseError says who holds a directory.
+type InUseError struct {
+	Dir string
+	PID int // of the holder; 0 when it has not told yet
+}
+
+func (e *InUseError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("directory %s is in use by another process", e.Dir)
+	}
+	return fmt.Sprintf("directory %s is in use by process %d", e.Dir, e.PID)
+}
+
+// Is reports whether target is [ErrInUse].
+func (e *InUseError) Is(target error) bool { return target == ErrInUse }
+
+// ServerError is the failure of one server, with the end of its log.
+type ServerError struct {
+	Server string // "etcd" or "kube-apiserver"
+	Err    error
+	Log    string // the last lines of the server's log
+	Path   string // of the whole log
+}
+
+func (e *ServerError) Error() string {
+	if e.Log == "" {
+		return fmt.Sprintf("%s: %v (log: %s)", e.Server, e.Err, e.Path)
+	}
+	return fmt.Sprintf("%s: %v; end of %s:\n%s", e.Server, e.Err, e.Path, e.Log)
+}
+
+func (e *ServerError) Unwrap() error { return e.Err }

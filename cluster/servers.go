@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// The functions of this file start and end one server. Their caller holds c.op, or is the only one who knows c.
+
+const (
+	pollInterval = 25 * time.Millisecond
+	pollTimeout  = 2 * time.Second // of one question
+)
+
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	p, err := c.etcd.start()
+	if err != nil {
+		return err
+	}
+	c.etcdRun = p
+	return c.await(ctx, &c.etcdRun, c.etcd.ready)
+}
+
+func (c *Cluster) startAPIServer(ctx context.Context) error {
+	p, err := c.api.start()
+	if err != nil {
+		return err
+	}
+	c.apiRun = p
+	return c.await(ctx, &c.apiRun, c.api.ready)
+}
+
+// await waits until the server answers. When it fails it leaves no process; when it succeeds the process is watched.
+func (c *Cluster) await(ctx context.Context, slot **process, ready func(context.Context) error) error {
+	p := *slot
+	err := poll(ctx, c.timeout, p.done, ready)
+	switch {
+	case err == nil:
+		c.watch(p)
+		return nil
+	case p.exited():
+		err = p.exitFailure()
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		err = p.failure(fmt.Errorf("%w (%s): %w", ErrNotReady, c.timeout, err))
+	}
+	*slot = nil
+	p.stop(0)
+	return err
+}
+
+// watch reports the end of a process that nobody asked to end.
+func (c *Cluster) watch(p *process) {
+	c.watchers.Go(func() {
+		<-p.done
+		if p.wanted.Load() {
+			return
+		}
+		err := p.exitFailure()
+		c.log.Error("server ended by itself", "server", p.name, "error", err)
+		c.fail(err)
+	})
+}
+
+func (c *Cluster) endAPIServer(grace time.Duration) {
+	if c.apiRun != nil {
+		c.apiRun.stop(grace)
+		c.apiRun = nil
+	}
+}
+
+func (c *Cluster) endEtcd(grace time.Duration) {
+	if c.etcdRun != nil {
+		c.etcdRun.stop(grace)
+		c.etcdRun = nil
+	}
+}
+
+// poll asks until the answer is yes, the process has ended or the time is over; it then returns the last answer.
+func poll(ctx context.Context, limit time.Duration, ended <-chan struct{}, ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		once, done := context.WithTimeout(ctx, pollTimeout)
+		err := ask(once)
+		done()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ended:
+			return err
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
