@@ -19,6 +19,8 @@ const batch = 64
 type stream interface {
 	// Take returns up to limit events that are due and acknowledges all that were taken before.
 	Take(limit int) []store.Event
+	// Lag returns how much is due.
+	Lag() int
 	// Close ends the stream; its memory is given back.
 	Close()
 }

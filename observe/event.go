@@ -61,15 +61,27 @@ type Event[T any] struct {
 	// Reason says why, for Epoch.
 	Reason string
 
-	object, prior *T
+	object *T
+	prior  *store.Record
+	decode func(*store.Record) (*T, error)
 }
 
 // Object returns the object: its new state, or its last one for Deleted; nil for Synchronized and Epoch. It is
 // shared and read-only.
 func (e Event[T]) Object() *T { return e.object }
 
-// Prior returns the state that this observer was given before, nil if there was none. It is shared and read-only.
-func (e Event[T]) Prior() *T { return e.prior }
+// Prior returns the state that this observer was given before, nil if there was none or if it cannot be decoded. It is
+// shared and read-only, and decoded only when asked for.
+func (e Event[T]) Prior() *T {
+	if e.prior == nil {
+		return nil
+	}
+	object, err := e.decode(e.prior)
+	if err != nil {
+		return nil
+	}
+	return object
+}
 
 // Mask is a set of event types, with initial and live objects apart. The zero Mask means all.
 type Mask uint16

@@ -24,6 +24,12 @@ var (
 
 	// ErrEnded is matched when an operation has ended, so that it can no longer be cancelled.
 	ErrEnded = errors.New("the operation has ended")
+
+	// ErrUnknownCallback is matched when a callback token stands for nothing.
+	ErrUnknownCallback = errors.New("unknown callback token")
+
+	// ErrCallbackUsed is matched when the outcome that a callback reports is known already, or no longer wanted.
+	ErrCallbackUsed = errors.New("the outcome of this call is known already")
 )
 
 // InProgressError says which operation stands in the way.

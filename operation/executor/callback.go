@@ -5,14 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
 )
-
-// ErrUnknownToken is returned for a token that was not made with the key.
-var ErrUnknownToken = errors.New("unknown callback token")
 
 // Callbacks makes and reads the tokens of callback URLs. A token names an operation and a webhook, cannot be guessed
 // without the key, and is the same on every try, since the call it belongs to is the same. It is safe for concurrent
@@ -54,20 +51,20 @@ func (c *Callbacks) Token(cb Callback) string {
 	return encoding.EncodeToString(payload) + "." + encoding.EncodeToString(c.sign(payload))
 }
 
-// Parse returns what a token stands for, or [ErrUnknownToken].
+// Parse returns what a token stands for, or [operation.ErrUnknownCallback].
 func (c *Callbacks) Parse(token string) (Callback, error) {
 	var cb Callback
 	head, tail, _ := strings.Cut(token, ".")
 	payload, err := encoding.DecodeString(head)
 	if err != nil || len(c.key) == 0 {
-		return cb, ErrUnknownToken
+		return cb, operation.ErrUnknownCallback
 	}
 	signature, err := encoding.DecodeString(tail)
 	if err != nil || !hmac.Equal(signature, c.sign(payload)) {
-		return cb, ErrUnknownToken
+		return cb, operation.ErrUnknownCallback
 	}
 	if err := json.Unmarshal(payload, &cb); err != nil {
-		return cb, ErrUnknownToken
+		return cb, operation.ErrUnknownCallback
 	}
 	return cb, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"sync"
 	"time"
 
@@ -27,8 +28,8 @@ type Options struct {
 	Operations, Webhooks, Secrets *store.Store
 	// AllowTargets are CIDRs and hosts that webhooks may be sent to although they are loopback, private or the like.
 	AllowTargets []string
-	// EgressProxy is the URL of a proxy for webhooks. Default: none, whatever the environment says.
-	EgressProxy string
+	// EgressProxy is a proxy for webhooks. Default: none, whatever the environment says.
+	EgressProxy *url.URL
 	// PublicURL is what callback URLs start with. Default: there are none, and AsyncCallback webhooks end as Invalid.
 	PublicURL string
 	// CallbackKey makes callback tokens. Required with PublicURL.
@@ -105,8 +106,8 @@ func New(o Options) (*Executor, error) {
 	}
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
-		Resolver:     &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy},
-		AllowTargets: o.AllowTargets, EgressProxy: o.EgressProxy, Logger: e.log,
+		Resolver:     &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[tokenKey]token)},
+		AllowTargets: o.AllowTargets, Proxy: o.EgressProxy,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}

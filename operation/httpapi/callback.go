@@ -6,20 +6,16 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+
+	"github.com/fairlead-io/fairlead/operation"
 )
 
 // CallbackSink takes the outcome that a receiver reports. Outcome is SUCCEEDED or FAILED.
 type CallbackSink interface {
-	// Take records the outcome before it returns. Errors: [ErrUnknownCallback] for a token that stands for nothing,
-	// [ErrCallbackUsed] for one whose outcome is known already.
+	// Take records the outcome before it returns. Errors: [operation.ErrUnknownCallback] for a token that stands for nothing,
+	// [operation.ErrCallbackUsed] for one whose outcome is known already.
 	Take(ctx context.Context, token string, succeeded bool, message string) error
 }
-
-// The errors of a CallbackSink.
-var (
-	ErrUnknownCallback = errors.New("unknown callback")
-	ErrCallbackUsed    = errors.New("the outcome is known already")
-)
 
 func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 	unknown := &Problem{Status: http.StatusNotFound, Title: "Unknown callback", Detail: "use the URL exactly as it was sent"}
@@ -40,9 +36,9 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 	// As everywhere, a success with an error text is a failure.
 	err := h.Callbacks.Take(r.Context(), r.PathValue("token"), status == "SUCCEEDED" && body.Error == "", body.Error)
 	switch {
-	case errors.Is(err, ErrUnknownCallback):
+	case errors.Is(err, operation.ErrUnknownCallback):
 		return unknown
-	case errors.Is(err, ErrCallbackUsed):
+	case errors.Is(err, operation.ErrCallbackUsed):
 		return &Problem{Status: http.StatusConflict, Title: "Used already", Detail: "the outcome of this call is known already"}
 	case err != nil:
 		return err

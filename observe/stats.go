@@ -1,0 +1,33 @@
+package observe
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// stats count what became of the events of one observer.
+type stats struct {
+	handled, failed, retried atomic.Uint64
+	busy                     atomic.Int64 // nanoseconds
+}
+
+func (s *stats) count(o outcome) {
+	s.busy.Add(int64(o.took))
+	switch {
+	case o.err == nil:
+		s.handled.Add(1)
+	case o.final:
+		s.failed.Add(1)
+	default:
+		s.retried.Add(1)
+	}
+}
+
+// Stats are the counts of one observer since its declaration.
+type Stats struct {
+	Handled uint64        `json:"handled"` // events that were handled
+	Failed  uint64        `json:"failed"`  // events that were given up
+	Retried uint64        `json:"retried"` // calls that failed and were repeated
+	Busy    time.Duration `json:"busy"`    // time spent in the observer
+	Lag     int           `json:"lag"`     // events, or keys, that it has not been given yet
+}

@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// secrets resolves what Webhooks name: Secrets from the cache, tokens of service accounts by TokenRequest. It is a
+// webhook.Resolver and safe for concurrent use.
+type secrets struct {
+	secrets *store.Store
+	calls   *call.Client
+	policy  call.Policy
+	now     func() time.Time
+
+	mu     sync.Mutex
+	tokens map[tokenKey]token
+}
+
+type tokenKey struct{ namespace, account, audience string }
+
+type token struct {
+	value string
+	renew time.Time
+}
+
+// Secret implements webhook.Resolver. The values are shared and read-only.
+func (s *secrets) Secret(_ context.Context, namespace, name string) (map[string][]byte, error) {
+	secret, ok := store.Of[corev1.Secret](s.secrets).Get(store.Key{Namespace: namespace, Name: name})
+	if !ok {
+		return nil, fmt.Errorf("secret %s/%s does not exist, or is not readable", namespace, name)
+	}
+	return secret.Data, nil
+}
+
+// tokenSeconds is how long a token of a service account lives; it is renewed after four fifths of that.
+const tokenSeconds = 3600
+
+var errOwnAudience = errors.New("the API server itself accepts this audience: a receiver could use the token against the cluster")
+
+// ServiceAccountToken implements webhook.Resolver.
+func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequest) (string, error) {
+	key := tokenKey{req.Namespace, req.ServiceAccountName, req.Audience}
+	s.mu.Lock()
+	known := s.tokens[key]
+	s.mu.Unlock()
+	if known.value != "" && known.value != req.Refused && s.now().Before(known.renew) {
+		return known.value, nil
+	}
+	seconds := int64(tokenSeconds)
+	answer, err := call.Do(ctx, s.calls, call.Request{
+		Verb: call.VerbCreate, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
+		Kind: "TokenRequest", Namespace: req.Namespace, Name: req.ServiceAccountName, Subresource: "token", Idempotent: true,
+		Object: &authenticationv1.TokenRequest{
+			TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenRequest"},
+			Spec:     authenticationv1.TokenRequestSpec{Audiences: []string{req.Audience}, ExpirationSeconds: &seconds},
+		},
+	}, s.policy)
+	if err != nil {
+		return "", err
+	}
+	var got authenticationv1.TokenRequest
+	if err := answer.Into(&got); err != nil {
+		return "", err
+	}
+	if err := s.foreign(ctx, got.Status.Token); err != nil {
+		return "", err
+	}
+	life := got.Status.ExpirationTimestamp.Sub(s.now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[key] = token{value: got.Status.Token, renew: s.now().Add(life * 4 / 5)}
+	return got.Status.Token, nil
+}
+
+// foreign refuses a token that the API server itself would accept.
+func (s *secrets) foreign(ctx context.Context, token string) error {
+	answer, err := call.Do(ctx, s.calls, call.Request{
+		Verb: call.VerbCreate, Resource: authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"),
+		Kind: "TokenReview", Idempotent: true,
+		// No audiences: those of the API server.
+		Object: &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+	}, s.policy)
+	if err != nil {
+		return fmt.Errorf("cannot find out whether the API server accepts the token: %w", err)
+	}
+	var review authenticationv1.TokenReview
+	if err := answer.Into(&review); err != nil {
+		return err
+	}
+	if review.Status.Authenticated {
+		return errOwnAudience
+	}
+	return nil
+}
