@@ -17,7 +17,8 @@ type def struct {
 	first     int32
 	index     map[string]int32 // path of a step or group → step
 	undo      *def             // nil in an undo flow
-	undoes    []int32          // in an undo flow: the step that each step undoes
+	undoes    []int32          // in an undo flow: the step that each step undoes,
+	forward   *def             // of this flow
 	nodes     any              // []Node[P], for Inline
 	err       error
 }
@@ -42,6 +43,7 @@ func (d *def) with(change func(*def)) *def {
 	change(&c)
 	if d.undo != nil {
 		c.undo = d.undo.with(change)
+		c.undo.forward = &c
 	}
 	return &c
 }
@@ -60,6 +62,24 @@ func (d *def) resolve(pc int32, name string) (int32, bool) {
 			return i, true
 		}
 	}
+}
+
+// from is the step to begin with, given its path, or in an undo flow that of the last step begun; none if nothing is to be undone.
+func (d *def) from(path string) (int32, bool) {
+	if d.forward == nil {
+		i, ok := d.index[path]
+		return i, ok
+	}
+	last, ok := d.forward.index[path]
+	if !ok {
+		return none, false
+	}
+	for i, of := range d.undoes {
+		if of <= last {
+			return int32(i), true
+		}
+	}
+	return none, true
 }
 
 // compiler flattens nodes into a def.
@@ -219,7 +239,7 @@ func (c *compiler[P]) resolveTargets() {
 
 // buildUndo makes the flow that runs the undo steps backwards.
 func (c *compiler[P]) buildUndo() {
-	u := &def{name: c.def.name + "/undo", index: map[string]int32{}, first: none}
+	u := &def{name: c.def.name + "/undo", forward: c.def, index: map[string]int32{}, first: none}
 	for i := len(c.def.steps) - 1; i >= 0; i-- {
 		if c.undos[i] == nil {
 			continue

@@ -37,6 +37,12 @@ var (
 	ErrStuck = errors.New("fibers did not stop")
 )
 
+var (
+	errGoexit   = errors.New("step ended its goroutine")
+	errDeadline = fmt.Errorf("deadline of the step: %w", ErrTimeout)
+	errZeroNext = errors.New("step returned the zero Next")
+)
+
 // errParked ends the context of a step whose fiber parked.
 var errParked = errors.New("fiber has parked: the context of a step ends with it")
 

@@ -34,7 +34,7 @@ type fiber struct {
 	self  any // *Fiber[P]
 	key   string
 	group *group
-	x     *extra
+	x     atomic.Pointer[extra]
 	park  *parking // (owner) what it waits for beyond a time
 
 	prev, next *fiber // live fibers
@@ -106,9 +106,10 @@ const (
 	whySuspend
 	whyAwait
 	whyFork
+	whyLoad
 )
 
-var reasonNames = [...]string{"", "gate", "delay", "retry", "suspend", "await", "fork"}
+var reasonNames = [...]string{"", "gate", "delay", "retry", "suspend", "await", "fork", "load"}
 
 func (r reason) String() string { return reasonNames[r] }
 
@@ -123,13 +124,14 @@ const (
 	pokeGate
 )
 
-// ext returns the extra record, making it if need be. Under Engine.mu, or by the owner before others know the fiber; since
-// both may write, the pointer is set under Engine.mu only.
+// ext returns the extra record, making it if need be.
 func (f *fiber) ext() *extra {
-	if f.x == nil {
-		f.x = &extra{}
+	for {
+		if x := f.x.Load(); x != nil {
+			return x
+		}
+		f.x.CompareAndSwap(nil, &extra{})
 	}
-	return f.x
 }
 
 func (f *fiber) root() *fiber {
@@ -147,7 +149,7 @@ func (f *fiber) path() string { return f.pathAt(f.pc) }
 func (f *fiber) pathAt(pc int32) string {
 	p := f.flow.def.name
 	if f.join != nil {
-		p = f.join.path + "[" + f.x.childName + "]"
+		p = f.join.path + "[" + f.x.Load().childName + "]"
 	}
 	if pc < 0 || int(pc) >= len(f.flow.def.steps) {
 		return p
@@ -181,23 +183,16 @@ func (f *fiber) Handle() Handle { return Handle{f} }
 
 // Err returns the error that brought the fiber to this step through Else or OnError; nil otherwise.
 func (f *fiber) Err() error {
-	if x := f.extra(); x != nil {
+	if x := f.x.Load(); x != nil {
 		return x.lastErr
 	}
 	return nil
 }
 
-// extra reads the pointer that others may set.
-func (f *fiber) extra() *extra {
-	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
-	return f.x
-}
-
 // Value returns what the last resume of the fiber was given, if it is a T.
 func Value[T, P any](f *Fiber[P]) (T, bool) {
 	var zero T
-	x := f.fiber.extra()
+	x := f.x.Load()
 	if x == nil {
 		return zero, false
 	}
@@ -211,15 +206,13 @@ func (f *fiber) SetCheckpoint(v any) error {
 	if err != nil {
 		return fmt.Errorf("cannot set checkpoint: %w", err)
 	}
-	f.e.mu.Lock()
-	defer f.e.mu.Unlock()
 	f.ext().checkpoint = data
 	return nil
 }
 
 // Checkpoint decodes what SetCheckpoint kept, before a restart or since, into v; false if there is none.
 func (f *fiber) Checkpoint(v any) (bool, error) {
-	x := f.extra()
+	x := f.x.Load()
 	if x == nil || len(x.checkpoint) == 0 {
 		return false, nil
 	}
