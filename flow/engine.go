@@ -80,12 +80,16 @@ func NewEngine(opt EngineOptions) *Engine {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{opt: opt, clock: opt.Clock, log: opt.Logger, gates: map[string]*fiber{}, live: &fiber{}}
-	e.zero = e.clock.Now()
+	e.zero = e.clock.Now().Add(-epochBefore)
 	e.idle = sync.NewCond(&e.mu)
 	e.live.prev, e.live.next = e.live, e.live
 	e.ready.perGroup = opt.PerGroup
 	return e
 }
+
+// epochBefore is how long before its making the engine's time starts, so that every time it meets, also a saved one, is positive:
+// 0 stands for none.
+const epochBefore = 50 * 365 * 24 * time.Hour
 
 type systemClock struct{}
 
@@ -94,7 +98,7 @@ func (systemClock) AfterFunc(d time.Duration, f func()) func() bool {
 	return time.AfterFunc(d, f).Stop
 }
 
-// now is the engine's time: nanoseconds since it was made.
+// now is the engine's time, in nanoseconds.
 func (e *Engine) now() int64 {
 	if e.clock == (systemClock{}) {
 		return int64(time.Since(e.zero))
@@ -105,7 +109,7 @@ func (e *Engine) now() int64 {
 // wall turns the engine's time into wall-clock time; since turns it back.
 func (e *Engine) wall(t int64) time.Time { return e.zero.Add(time.Duration(t)) }
 
-func (e *Engine) since(t time.Time) int64 { return int64(t.Sub(e.zero)) }
+func (e *Engine) since(t time.Time) int64 { return max(1, int64(t.Sub(e.zero))) }
 
 // Drain refuses new fibers and waits until the live ones have ended by themselves. It returns the cause of ctx if that ends
 // first.

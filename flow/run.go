@@ -450,12 +450,16 @@ func (r *run) fiberLate() bool {
 	return x != nil && x.deadline > 0 && r.now >= x.deadline
 }
 
-// end ends the fiber: callback first, then everything that waits for it.
+// end ends the fiber: callback first, then everything that waits for it. It is called again, to no effect, if the callback ends
+// its goroutine.
 func (r *run) end(status Status, err error) {
 	e, f := r.e, r.f
 	r.stopContext()
 	e.mu.Lock()
-	first := !f.sealed
+	if f.sealed {
+		e.mu.Unlock()
+		return
+	}
 	f.sealed = true
 	if f.cancelled.Load() {
 		status = Cancelled
@@ -463,23 +467,21 @@ func (r *run) end(status Status, err error) {
 	e.timers.remove(f)
 	f.seq++
 	e.mu.Unlock()
-	if first {
-		r.dropWaits()
-		if status == Cancelled {
-			err = &CancelError{Path: f.path(), Cause: f.x.Load().cause}
-			if len(f.flow.steps) > 0 {
-				r.record(opCancel)
-			}
+	if status == Cancelled {
+		err = &CancelError{Path: f.path(), Cause: f.x.Load().cause}
+		if len(f.flow.steps) > 0 {
+			r.record(opCancel)
 		}
-		if err != nil {
-			f.ext().err = err
-		}
-		r.saveEnd(status, err)
-		r.logEnd(status, err)
-		r.endTrace(status, err)
-		r.callBack(Result{Handle: Handle{f}, Status: status, Err: err})
 	}
-	r.settle(status, err)
+	if err != nil {
+		f.ext().err = err
+	}
+	defer r.settle(status, err)
+	r.dropWaits()
+	r.saveEnd(status, err)
+	r.logEnd(status, err)
+	r.endTrace(status, err)
+	r.callBack(Result{Handle: Handle{f}, Status: status, Err: err})
 }
 
 func (r *run) callBack(res Result) {

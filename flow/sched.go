@@ -120,15 +120,21 @@ func (e *Engine) pokeLocked(f *fiber, p pokes) {
 func (e *Engine) work(w *worker) {
 	w.goroutine = goroutineHeader()
 	var f *fiber
+	var g *group
 	left := false
 	defer func() {
+		if left {
+			return
+		}
+		e.mu.Lock()
+		e.release(g)
+		e.mu.Unlock()
+		e.wg.Go(func() { e.work(w) })
+	}()
+	defer func() {
 		if !left {
-			r := run{e: e, f: f}
+			r := run{e: e, f: f, now: e.now()}
 			r.end(Failed, inPath(f.path(), errGoexit))
-			e.mu.Lock()
-			e.release(f.group)
-			e.mu.Unlock()
-			e.wg.Go(func() { e.work(w) })
 		}
 	}()
 	e.mu.Lock()
@@ -139,7 +145,8 @@ func (e *Engine) work(w *worker) {
 			continue
 		}
 		e.queued.Add(-1)
-		g, why, poke := f.group, f.why, f.poke
+		g = f.group
+		why, poke := f.why, f.poke
 		f.state, f.why, f.poke, f.worker = Running, whyNone, 0, w.index+1
 		e.mu.Unlock()
 		e.slice(f, why, poke)
@@ -154,4 +161,3 @@ func (e *Engine) release(g *group) {
 	g.running--
 	e.ready.turn(g)
 }
-
