@@ -1,0 +1,55 @@
+package webhook
+
+import "golang.org/x/net/http/httpguts"
+
+// Call is what differs from one call of an endpoint to the next.
+type Call struct {
+	// ID is sent as webhook-id and Idempotency-Key: the same on every try, see CallID.
+	ID            string
+	CorrelationID string // empty: no correlation header
+	Data          Data
+}
+
+// Data is what templates see. It is only read.
+type Data struct {
+	Resource    any               // .Resource: any JSON value, as json.RawMessage, as maps and lists, or as a struct with JSON names
+	TenantID    string            // .TenantID
+	Headers     map[string]string // .Headers
+	Operation   map[string]any    // .Operation: the fields of the spec under their JSON names
+	CallbackURL string            // .CallbackURL; it holds a token, so it is masked like a secret
+	Outcome     *Outcome          // .Outcome: for compensation and notification only
+}
+
+// Outcome is what compensations and notifications are told of the operation, as .Outcome.phase, .reason and .message.
+type Outcome struct {
+	Phase, Reason, Message string
+}
+
+// Purpose of a call within its operation.
+type Purpose string
+
+// The purposes.
+const (
+	Main       Purpose = ""
+	Compensate Purpose = "compensate"
+	Notify     Purpose = "notify"
+)
+
+// CallID is the ID of a call: <operationID>.<webhookID>, with .compensate or .notify for those calls.
+func CallID(operationID, webhookID string, purpose Purpose) string {
+	id := operationID + "." + webhookID
+	if purpose != Main {
+		id += "." + string(purpose)
+	}
+	return id
+}
+
+func (c Call) validate() error {
+	if c.ID == "" || len(c.ID) > 1024 || !httpguts.ValidHeaderFieldValue(c.ID) {
+		return fieldError("spec.operationID", "cannot be sent in a header: empty, too long or with control characters")
+	}
+	if len(c.CorrelationID) > maxValue || !httpguts.ValidHeaderFieldValue(c.CorrelationID) {
+		return fieldError("spec.correlationID", "cannot be sent in a header: too long or with control characters")
+	}
+	return nil
+}

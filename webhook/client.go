@@ -1,0 +1,152 @@
+package webhook
+
+import (
+	"errors"
+	"net/url"
+	"sync"
+
+	"github.com/fairlead-io/fairlead/webhook/guard"
+)
+
+// Options of a Client. The zero value works for endpoints at public addresses that need no credentials.
+type Options struct {
+	// Resolver gives secrets. Without one, definitions that name secrets cannot be called.
+	Resolver Resolver
+	// AllowTargets lists what may be called besides public addresses: CIDRs, addresses, names of hosts. See package guard.
+	AllowTargets []string
+	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are ignored. With a
+	// proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal addresses are still refused here.
+	Proxy *url.URL
+	// UserAgent is sent unless a definition sets its own. Default: Fairlead.
+	UserAgent string
+	// OnBreaker is told when the state of an endpoint's breaker may have changed. It must not block. It may be called from several
+	// goroutines; Client.Breaker has the present state.
+	OnBreaker func(namespace, name string, status BreakerStatus)
+}
+
+// Client calls endpoints. It owns connections, cached tokens, and the limits and breakers of all endpoints. It is safe for concurrent use.
+type Client struct {
+	resolver   Resolver
+	userAgent  string
+	onBreaker  func(namespace, name string, status BreakerStatus)
+	transports transports
+	tokens     tokens
+
+	mu       sync.Mutex
+	gates    map[string]*gate // by endpoint
+	closed   bool
+	inFlight sync.WaitGroup // tries
+}
+
+// New makes a Client. It fails on targets and proxies that cannot be understood.
+func New(o Options) (*Client, error) {
+	g, err := guard.New(o.AllowTargets...)
+	if err != nil {
+		return nil, err
+	}
+	if p := o.Proxy; p != nil {
+		switch p.Scheme {
+		case "http", "https", "socks5", "socks5h":
+		default:
+			return nil, errors.New("cannot use proxy: its scheme is none of http, https, socks5")
+		}
+		if p.Host == "" {
+			return nil, errors.New("cannot use proxy: it has no host")
+		}
+	}
+	c := &Client{resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{}}
+	c.transports.guard, c.transports.proxy = g, o.Proxy
+	if c.resolver == nil {
+		c.resolver = noResolver{}
+	}
+	if c.userAgent == "" {
+		c.userAgent = "Fairlead"
+	}
+	return c, nil
+}
+
+// Close waits for the tries under way and closes all connections. Tries after Close are Canceled with ErrClosed. To end tries early,
+// cancel their contexts. Close may be called more than once.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.inFlight.Wait()
+	c.transports.close()
+}
+
+// begin registers a try, unless the Client is closed.
+func (c *Client) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.inFlight.Add(1)
+	return true
+}
+
+func (c *Client) gate(endpoint string) *gate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.gates[endpoint]
+	if g == nil {
+		g = newGate()
+		c.gates[endpoint] = g
+	}
+	return g
+}
+
+// Acquire asks for leave to send one request to w's endpoint: a call or a poll. It never blocks. With a permit the caller sends the
+// request, or gives the permit back with Release. Without one it asks again, with the same id, after wait.For, or as soon as wake is
+// called (once, from any goroutine; it must not block; nil is allowed). Who came first is served first. id names the waiting caller,
+// for example Call.ID.
+func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
+	g := c.gate(w.def.endpoint())
+	before := g.breakerStatus()
+	probe, wait, wakes := g.acquire(&w.def, id, wake)
+	runAll(wakes)
+	c.announce(w, g, before)
+	if wait.For > 0 {
+		return nil, wait
+	}
+	return &Permit{client: c, hook: w, gate: g, probe: probe}, Wait{}
+}
+
+// Withdraw tells that the caller who asked with id does not wait any longer. Without it, its place is lost to the others for a moment.
+func (c *Client) Withdraw(w *Compiled, id string) {
+	runAll(c.gate(w.def.endpoint()).withdraw(id))
+}
+
+// Breaker is the state of the breaker of an endpoint.
+func (c *Client) Breaker(namespace, name string) BreakerStatus {
+	c.mu.Lock()
+	g := c.gates[Definition{Namespace: namespace, Name: name}.endpoint()]
+	c.mu.Unlock()
+	if g == nil {
+		return BreakerStatus{State: Closed}
+	}
+	return g.breakerStatus()
+}
+
+// Forget drops the limits and the breaker of an endpoint that is no more.
+func (c *Client) Forget(namespace, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.gates, Definition{Namespace: namespace, Name: name}.endpoint())
+}
+
+func (c *Client) announce(w *Compiled, g *gate, before BreakerStatus) {
+	if c.onBreaker == nil {
+		return
+	}
+	if now := g.breakerStatus(); now.State != before.State || !now.Until.Equal(before.Until) {
+		c.onBreaker(w.def.Namespace, w.def.Name, now)
+	}
+}
+
+func runAll(wakes []func()) {
+	for _, wake := range wakes {
+		wake()
+	}
+}

@@ -1,0 +1,158 @@
+package webhook
+
+import "time"
+
+// Mode says how the receiver tells its result.
+type Mode string
+
+// The modes.
+const (
+	Sync          Mode = "Sync"          // the answer is the result
+	Async         Mode = "Async"         // the answer names a URL to poll
+	AsyncCallback Mode = "AsyncCallback" // the receiver calls back
+)
+
+// Definition describes an endpoint: what to send, and how to judge what comes back. Its fields mirror the spec of the Webhook
+// resource, and errors name them as it does. Zero fields mean the defaults.
+type Definition struct {
+	// Namespace and Name identify the endpoint: limits, breaker and cached tokens belong to the pair. The Resolver gets the Namespace.
+	Namespace, Name string
+
+	Mode              Mode          // default Sync
+	Request           Request       //
+	RequestTimeout    time.Duration // of one try; default 30s
+	CorrelationHeader string        // default X-Correlation-ID
+	Response          Response      //
+	Poll              Poll          //
+	Retry             RetryPolicy   //
+	Timeout           time.Duration // of all tries, polls and waiting together; default 2h; kept by the caller
+	Auth              *Auth         // nil: none
+	SigningSecret     string        // name of the secret whose values are the signing keys; empty: not signed
+	TLS               TLS           //
+	Concurrency       int           // requests in flight; 0: no limit
+	RatePerSecond     float64       // requests started; 0: no limit
+	Breaker           Breaker       //
+}
+
+// Request is what is sent. Every field is a template.
+type Request struct {
+	Method  string            // default POST
+	URL     string            // absolute, http or https
+	Headers map[string]string // values are templates; those that the protocol sets are ignored, see Compiled.Warnings
+	Body    *string           // default {} as application/json; empty: no body. GET and HEAD send the default body never
+}
+
+// Response holds the CEL rules for the answer of a call.
+type Response struct {
+	Success  string // default: status 2xx
+	Gone     string // default: status 404 or 410
+	Retry    string // default: no answer (status 0), 408, 425, 429, 5xx. A rule of one's own wins over success, the default does not
+	Location string // the URL to poll; default: the Location header
+	Error    string // an error text; a success with one is a failure. What it cannot find counts as no text
+}
+
+// Poll holds the CEL rules for the answer of a poll, and how often to ask.
+type Poll struct {
+	Interval  time.Duration // default 10s
+	Succeeded string        // default: response.body.status is SUCCEEDED, SUCCESS or DONE, in any case
+	Failed    string        // default: response.body.status is FAILED or ERROR, in any case
+	Error     string        // as in Response
+}
+
+// RetryPolicy says how often and when a try is repeated.
+type RetryPolicy struct {
+	MaxAttempts     int           // tries, the first one included; default 10
+	InitialInterval time.Duration // default 1s
+	MaxInterval     time.Duration // default 5m
+}
+
+// Auth is exactly one way to prove who calls. Secrets are named, and resolved at each try by the Resolver.
+type Auth struct {
+	Basic               string               // name of a secret with username and password
+	Bearer              string               // name of a secret with token
+	MTLS                string               // name of a secret with tls.crt and tls.key
+	OAuth2              *OAuth2              // client credentials
+	ServiceAccountToken *ServiceAccountToken //
+}
+
+// OAuth2 gets a token by the client credentials grant (RFC 6749, section 4.4).
+type OAuth2 struct {
+	TokenURL string
+	Scopes   []string
+	Secret   string // name of a secret with client_id and client_secret
+}
+
+// ServiceAccountToken asks the Resolver for a token of a service account.
+type ServiceAccountToken struct {
+	Audience           string
+	ServiceAccountName string
+}
+
+// TLS says which server is trusted.
+type TLS struct {
+	CASecret   string // name of a secret with ca.crt; default: the system's authorities
+	ServerName string // default: the host of the URL
+}
+
+// Breaker stops calls to an endpoint that keeps failing.
+type Breaker struct {
+	Failures int           // in a row; default 5
+	OpenFor  time.Duration // default 30s
+}
+
+// Keys of the secrets.
+const (
+	KeyUsername     = "username"
+	KeyPassword     = "password"
+	KeyToken        = "token"
+	KeyTLSCert      = "tls.crt"
+	KeyTLSKey       = "tls.key"
+	KeyClientID     = "client_id"
+	KeyClientSecret = "client_secret"
+	KeyCA           = "ca.crt"
+)
+
+// Bounds.
+const (
+	MaxBody     = 1 << 20   // bytes of an answer that are read, after unpacking
+	MaxHeader   = 64 << 10  // bytes of the headers of an answer
+	MaxMessage  = 1 << 10   // bytes of Result.Message
+	maxRequest  = 1 << 20   // bytes of a rendered body
+	maxURL      = 8 << 10   // bytes of a rendered or received URL
+	maxValue    = 8 << 10   // bytes of a rendered header value
+	maxTemplate = 256 << 10 // bytes of the source of a template
+	maxExpr     = 8 << 10   // characters of an expression
+)
+
+func (d Definition) withDefaults() Definition {
+	if d.Mode == "" {
+		d.Mode = Sync
+	}
+	if d.Request.Method == "" {
+		d.Request.Method = "POST"
+	}
+	setDefault(&d.RequestTimeout, 30*time.Second)
+	setDefault(&d.Timeout, 2*time.Hour)
+	setDefault(&d.Poll.Interval, 10*time.Second)
+	setDefault(&d.Retry.InitialInterval, time.Second)
+	setDefault(&d.Retry.MaxInterval, 5*time.Minute)
+	setDefault(&d.Breaker.OpenFor, 30*time.Second)
+	if d.CorrelationHeader == "" {
+		d.CorrelationHeader = "X-Correlation-ID"
+	}
+	if d.Retry.MaxAttempts == 0 {
+		d.Retry.MaxAttempts = 10
+	}
+	if d.Breaker.Failures == 0 {
+		d.Breaker.Failures = 5
+	}
+	return d
+}
+
+func setDefault(d *time.Duration, def time.Duration) {
+	if *d == 0 {
+		*d = def
+	}
+}
+
+func (d Definition) endpoint() string { return d.Namespace + "/" + d.Name }

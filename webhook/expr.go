@@ -1,0 +1,156 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/ext"
+)
+
+// Bounds of one evaluation.
+const (
+	costLimit   = 5_000_000 // in the units of CEL, about one per operation or ten bytes
+	memoryLimit = 16 << 20  // elements
+	evalTimeout = time.Second
+	checkEvery  = 64 // iterations between two looks at the context
+)
+
+// celResponse is what expressions call response.
+type celResponse struct {
+	Status  int64             `cel:"status"`
+	Headers map[string]string `cel:"headers"`
+	Body    any               `cel:"body"`
+}
+
+// environment is the immutable environment of all expressions. Making one takes milliseconds, so it is made once.
+var environment = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(
+		ext.NativeTypes(reflect.TypeFor[celResponse](), ext.ParseStructTags(true)),
+		cel.Variable("response", cel.ObjectType("webhook.celResponse")),
+		cel.CrossTypeNumericComparisons(true),
+		cel.ParserExpressionSizeLimit(maxExpr),
+		cel.RegexProgramSizeLimit(10_000),
+		ext.Strings(),
+	)
+})
+
+// expr is a compiled expression, safe for concurrent use.
+type expr struct {
+	field   string
+	program cel.Program
+	ast     *cel.Ast
+}
+
+// compileExpr compiles source, which is to yield want.
+func compileExpr(field, source string, want *cel.Type) (*expr, error) {
+	env, err := environment()
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the environment of expressions: %w", err)
+	}
+	compiled, issues := env.Compile(source)
+	if err := issues.Err(); err != nil {
+		return nil, fieldError(field, "cannot compile expression: %w", err)
+	}
+	if out := compiled.OutputType(); !out.IsExactType(want) && !out.IsExactType(cel.DynType) {
+		return nil, fieldError(field, "cannot compile expression: it yields %s, not %s", out, want)
+	}
+	program, err := env.Program(compiled,
+		cel.CostLimit(costLimit), cel.MemoryLimit(memoryLimit), cel.InterruptCheckFrequency(checkEvery))
+	if err != nil {
+		return nil, fieldError(field, "cannot compile expression: %w", err)
+	}
+	return &expr{field: field, program: program, ast: compiled}, nil
+}
+
+func (e *expr) eval(a *answer) (ref.Val, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), evalTimeout)
+	defer cancel()
+	out, _, err := e.program.ContextEval(ctx, map[string]any{"response": a.cel()})
+	if err != nil {
+		return nil, e.cannot("%w", err)
+	}
+	return out, nil
+}
+
+// cannot is no FieldError: the expression is valid, it is this answer that it does not fit.
+func (e *expr) cannot(format string, args ...any) error {
+	return fmt.Errorf("%s: cannot evaluate expression on this answer: "+format, append([]any{e.field}, args...)...)
+}
+
+func (e *expr) bool(a *answer) (bool, error) {
+	out, err := e.eval(a)
+	if err != nil {
+		return false, err
+	}
+	truth, ok := out.(types.Bool)
+	if !ok {
+		return false, e.cannot("it yields %s, not bool", out.Type().TypeName())
+	}
+	return bool(truth), nil
+}
+
+// text is the string that the expression yields. What is empty in JSON (null, false, {}, []) is the empty string, and what is no
+// string is its JSON.
+func (e *expr) text(a *answer) (string, error) {
+	out, err := e.eval(a)
+	if err != nil {
+		return "", err
+	}
+	switch v := out.(type) {
+	case types.String:
+		return string(v), nil
+	case types.Null:
+		return "", nil
+	case types.Bool:
+		if !v {
+			return "", nil
+		}
+	}
+	native, err := out.ConvertToNative(types.JSONValueType)
+	if err != nil {
+		return "", e.cannot("it yields %s, not string", out.Type().TypeName())
+	}
+	marshaler, ok := native.(interface{ MarshalJSON() ([]byte, error) })
+	if !ok {
+		return "", e.cannot("it yields no JSON")
+	}
+	data, err := marshaler.MarshalJSON()
+	if err != nil {
+		return "", e.cannot("%w", err)
+	}
+	if s := string(data); s != "{}" && s != "[]" {
+		return s, nil
+	}
+	return "", nil
+}
+
+// origins are those that string constants of the expression begin with: hosts that the author names.
+func (e *expr) origins() []string {
+	var found []string
+	ast.PostOrderVisit(e.ast.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
+		if node.Kind() != ast.LiteralKind {
+			return
+		}
+		s, ok := node.AsLiteral().(types.String)
+		if !ok {
+			return
+		}
+		text := string(s)
+		if lower := strings.ToLower(text); !strings.HasPrefix(lower, "https://") && !strings.HasPrefix(lower, "http://") {
+			return
+		}
+		if u, err := url.Parse(text); err == nil && u.Host != "" && u.User == nil {
+			found = append(found, originOf(u))
+		}
+	}))
+	return found
+}

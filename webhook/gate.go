@@ -1,0 +1,195 @@
+package webhook
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// grace is how long a place is kept for a caller who was woken, or whose turn in the rate has come.
+	grace = 2 * time.Second
+	// askAgain is when a caller who waits for a place asks again, should nobody wake it.
+	askAgain = 10 * time.Second
+)
+
+// WaitReason says what a caller has to wait for.
+type WaitReason string
+
+// The reasons.
+const (
+	WaitBreaker     WaitReason = "breaker"
+	WaitRate        WaitReason = "rate"
+	WaitConcurrency WaitReason = "concurrency"
+)
+
+// Wait is the answer "not now" of Client.Acquire.
+type Wait struct {
+	For    time.Duration // ask again after that; above zero
+	Reason WaitReason
+}
+
+// gate holds the limits of one endpoint. It never runs a callback under its lock: methods return those to run.
+type gate struct {
+	mu       sync.Mutex
+	breaker  breaker
+	limits   Breaker
+	capacity int // 0: no limit
+	inFlight int
+
+	queue  list.List                // of *place, who came first is first
+	places map[string]*list.Element // by id: the queue
+	woken  map[string]time.Time     // by id: until when a place is kept
+
+	limiter *rate.Limiter
+	turns   list.List                // of *turn, the earliest first
+	turnOf  map[string]*list.Element // by id
+}
+
+type place struct {
+	id   string
+	wake func()
+}
+
+type turn struct {
+	id string
+	at time.Time
+}
+
+func newGate() *gate {
+	return &gate{breaker: newBreaker(), places: map[string]*list.Element{}, woken: map[string]time.Time{}, turnOf: map[string]*list.Element{}}
+}
+
+// acquire asks for a permit for id.
+func (g *gate) acquire(d *Definition, id string, wake func()) (probe bool, wait Wait, wakes []func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.configure(d, now)
+	if left := g.breaker.wait(now, d.Breaker.OpenFor); left > 0 {
+		g.leave(id)
+		return false, Wait{For: left, Reason: WaitBreaker}, g.promote(now)
+	}
+	if left := g.turn(id, now); left > 0 {
+		return false, Wait{For: left, Reason: WaitRate}, nil
+	}
+	if g.capacity > 0 {
+		p := g.enqueue(id)
+		if wakes = g.promote(now); g.woken[id].IsZero() {
+			p.wake = wake // only now: who gets its place at once need not be woken
+			return false, Wait{For: askAgain, Reason: WaitConcurrency}, wakes
+		}
+	}
+	g.leave(id)
+	g.takeTurn(id)
+	g.inFlight++
+	return g.breaker.pass(), Wait{}, wakes
+}
+
+// configure follows the definition, which may have been edited.
+func (g *gate) configure(d *Definition, now time.Time) {
+	g.limits, g.capacity = d.Breaker, d.Concurrency
+	switch {
+	case d.RatePerSecond <= 0:
+		g.limiter = nil
+	case g.limiter == nil:
+		g.limiter = rate.NewLimiter(rate.Limit(d.RatePerSecond), 1) // a burst of one: evenly spaced
+	case g.limiter.Limit() != rate.Limit(d.RatePerSecond):
+		g.limiter.SetLimitAt(now, rate.Limit(d.RatePerSecond))
+	}
+}
+
+// turn is how long id has to wait for its turn in the rate. Who has to wait keeps its turn, so that many who wait do not all come
+// back at once.
+func (g *gate) turn(id string, now time.Time) time.Duration {
+	if g.limiter == nil {
+		return 0
+	}
+	for e := g.turns.Front(); e != nil && now.Sub(e.Value.(*turn).at) > askAgain+grace; e = g.turns.Front() {
+		g.takeTurn(e.Value.(*turn).id)
+	}
+	if e := g.turnOf[id]; e != nil {
+		return max(e.Value.(*turn).at.Sub(now), 0)
+	}
+	delay := g.limiter.ReserveN(now, 1).DelayFrom(now)
+	g.turnOf[id] = g.turns.PushBack(&turn{id: id, at: now.Add(delay)})
+	return delay
+}
+
+func (g *gate) takeTurn(id string) {
+	if e := g.turnOf[id]; e != nil {
+		g.turns.Remove(e)
+		delete(g.turnOf, id)
+	}
+}
+
+// free is how many places nobody has or is kept for.
+func (g *gate) free() int { return g.capacity - g.inFlight - len(g.woken) }
+
+// enqueue gives id a place at the end of the queue, unless it has one or one is kept for it.
+func (g *gate) enqueue(id string) *place {
+	if e := g.places[id]; e != nil {
+		p := e.Value.(*place)
+		p.wake = nil
+		return p
+	}
+	p := &place{id: id}
+	if _, kept := g.woken[id]; !kept {
+		g.places[id] = g.queue.PushBack(p)
+	}
+	return p
+}
+
+// leave takes id out of the queue and gives up what is kept for it.
+func (g *gate) leave(id string) {
+	if e := g.places[id]; e != nil {
+		g.queue.Remove(e)
+		delete(g.places, id)
+	}
+	delete(g.woken, id)
+}
+
+// promote keeps the free places for those who came first.
+func (g *gate) promote(now time.Time) (wakes []func()) {
+	for id, until := range g.woken {
+		if now.After(until) {
+			delete(g.woken, id) // it does not come; the next one
+		}
+	}
+	for e := g.queue.Front(); e != nil && (g.capacity == 0 || g.free() > 0); e = g.queue.Front() {
+		p := e.Value.(*place)
+		g.leave(p.id)
+		g.woken[p.id] = now.Add(grace)
+		if p.wake != nil {
+			wakes = append(wakes, p.wake)
+		}
+	}
+	return wakes
+}
+
+// release gives the place back.
+func (g *gate) release(probe bool, outcome outcome) []func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	g.inFlight--
+	g.breaker.done(probe, outcome, now, g.limits)
+	return g.promote(now)
+}
+
+// withdraw forgets that id waits.
+func (g *gate) withdraw(id string) []func() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leave(id)
+	g.takeTurn(id)
+	return g.promote(time.Now())
+}
+
+func (g *gate) breakerStatus() BreakerStatus {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.breaker.status
+}

@@ -1,0 +1,217 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// judgeCall says what the answer of a call means. from is the URL of the request.
+func (w *Compiled) judgeCall(a *answer, from *url.URL) Result {
+	res := Result{StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated}
+	if a.status == 0 {
+		res.Err = a.err
+		return w.judgeSilence(a, res)
+	}
+	gone, err := w.isGone(a)
+	if err != nil {
+		return res.fail(err)
+	}
+	res.Gone = gone
+	success, err := w.isSuccess(a)
+	if err != nil {
+		return res.fail(err)
+	}
+	retry, err := w.wantsRetry(a)
+	if err != nil && !success {
+		return res.fail(err)
+	}
+	errText := w.errorText(w.responseError, a)
+	switch {
+	case retry && (!success || w.retry != nil): // the default rule does not overrule a success rule
+		res.Verdict, res.Message = Retry, a.describe(errText)
+	case !success:
+		res.Verdict, res.Message = Failed, a.describe(errText)
+	case errText != "":
+		res.Verdict, res.Message = Failed, errText
+	case w.def.Mode == Async:
+		return w.accept(a, res, from)
+	case w.def.Mode == AsyncCallback:
+		res.Verdict = Accepted
+	default:
+		res.Verdict = Succeeded
+	}
+	return res
+}
+
+func (w *Compiled) judgeSilence(a *answer, res Result) Result {
+	retry, err := w.wantsRetry(a)
+	if err != nil {
+		return res.fail(err)
+	}
+	res.Verdict, res.Message = Failed, a.describe("")
+	if retry {
+		res.Verdict = Retry
+	}
+	return res
+}
+
+func (w *Compiled) accept(a *answer, res Result, from *url.URL) Result {
+	location := a.headers["location"]
+	if w.location != nil {
+		var err error
+		if location, err = w.location.text(a); err != nil {
+			return res.fail(err)
+		}
+	}
+	if location == "" {
+		res.Verdict, res.Message = Failed, fmt.Sprintf("answered %d without a URL to poll", a.status)
+		return res
+	}
+	absolute, err := resolveLocation(location, from)
+	if err != nil {
+		return res.fail(err)
+	}
+	res.Verdict, res.Location = Accepted, absolute
+	return res
+}
+
+// judgePoll says what the answer of a poll means. Nothing that goes wrong on the way is final: the work goes on regardless.
+func (w *Compiled) judgePoll(a *answer) Result {
+	res := Result{Verdict: Pending, StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated, Err: a.err}
+	if a.status == 0 || a.status >= 500 {
+		res.Message = a.describe("")
+		return res
+	}
+	failed, errFailed := w.pollSays(w.pollFailed, a, "FAILED", "ERROR")
+	succeeded, errSucceeded := w.pollSays(w.pollSucceeded, a, "SUCCEEDED", "SUCCESS", "DONE")
+	errText := ""
+	if failed || succeeded {
+		errText = w.errorText(w.pollError, a)
+	}
+	switch {
+	case failed:
+		res.Verdict, res.Message = Failed, a.describe(errText)
+	case succeeded && errText != "":
+		res.Verdict, res.Message = Failed, errText
+	case succeeded:
+		res.Verdict = Succeeded
+	case errSucceeded != nil:
+		res.Message = errSucceeded.Error()
+	case errFailed != nil:
+		res.Message = errFailed.Error()
+	default:
+		res.Message = a.progress()
+	}
+	return res
+}
+
+func (w *Compiled) isGone(a *answer) (bool, error) {
+	if w.gone != nil {
+		return w.gone.bool(a)
+	}
+	return a.status == 404 || a.status == 410, nil
+}
+
+func (w *Compiled) isSuccess(a *answer) (bool, error) {
+	if w.success != nil {
+		return w.success.bool(a)
+	}
+	return a.is2xx(), nil
+}
+
+func (w *Compiled) wantsRetry(a *answer) (bool, error) {
+	if w.retry != nil {
+		return w.retry.bool(a)
+	}
+	switch a.status {
+	case 0, 408, 425, 429:
+		return true, nil
+	}
+	return a.status >= 500, nil
+}
+
+func (w *Compiled) pollSays(rule *expr, a *answer, words ...string) (bool, error) {
+	if rule != nil {
+		return rule.bool(a)
+	}
+	status, _ := get(a.body, "status").(string)
+	for _, word := range words {
+		if strings.EqualFold(status, word) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// errorText is empty where the rule finds nothing in this answer: most answers have no error to find.
+func (w *Compiled) errorText(rule *expr, a *answer) string {
+	if rule == nil {
+		return ""
+	}
+	text, err := rule.text(a)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(text)
+}
+
+func (r Result) fail(err error) Result {
+	r.Verdict, r.Message, r.Err = Failed, err.Error(), err
+	return r
+}
+
+// describe is the message for an answer that is not a success.
+func (a *answer) describe(errText string) string {
+	if a.status == 0 {
+		if a.err == nil {
+			return ErrNoAnswer.Error()
+		}
+		return a.err.Error()
+	}
+	if errText != "" {
+		return errText
+	}
+	if text := a.complaint(); text != "" {
+		return fmt.Sprintf("answered %d: %s", a.status, text)
+	}
+	if status, ok := get(a.body, "status").(string); ok {
+		return fmt.Sprintf("answered %d: status %q", a.status, status)
+	}
+	return fmt.Sprintf("answered %d", a.status)
+}
+
+// complaint looks where error texts usually are: RFC 9457, OAuth, GraphQL, Google and Kubernetes errors, plain text.
+func (a *answer) complaint() string {
+	switch body := a.body.(type) {
+	case string:
+		if strings.Contains(a.headers["content-type"], "html") {
+			return ""
+		}
+		return body[:min(len(body), MaxMessage)]
+	case map[string]any:
+		for _, path := range [][]string{{"error"}, {"error", "message"}, {"detail"}, {"error_description"}, {"message"}, {"title"}} {
+			if s, ok := get(body, path...).(string); ok && s != "" {
+				return s
+			}
+		}
+	}
+	return ""
+}
+
+// progress shows the state that the receiver reports.
+func (a *answer) progress() string {
+	if status := get(a.body, "status"); status != nil {
+		if data, err := json.Marshal(status); err == nil {
+			return "in progress: status " + string(data)
+		}
+	}
+	if a.is2xx() {
+		if _, ok := a.body.(map[string]any); !ok {
+			return fmt.Sprintf("answered %d without a status: %s", a.status, a.complaint())
+		}
+		return "in progress"
+	}
+	return a.describe("")
+}

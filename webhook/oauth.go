@@ -1,0 +1,157 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// tokenTTL is how long a token is used whose end the server does not tell.
+const tokenTTL = 10 * time.Minute
+
+// maxTokens is when tokens that ended are looked for.
+const maxTokens = 1024
+
+// tokens caches access tokens by definition and secret.
+type tokens struct {
+	mu      sync.Mutex
+	entries map[string]*tokenEntry
+}
+
+// tokenEntry fetches one token at a time: the others wait for the one who does.
+type tokenEntry struct {
+	turn    chan struct{} // holds one element while nobody fetches; guards the rest
+	value   string
+	kind    string
+	renewAt time.Time
+}
+
+func (t *tokens) entry(key string) *tokenEntry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e := t.entries[key]; e != nil {
+		return e
+	}
+	if t.entries == nil {
+		t.entries = map[string]*tokenEntry{}
+	}
+	if len(t.entries) >= maxTokens {
+		t.prune()
+	}
+	e := &tokenEntry{turn: make(chan struct{}, 1)}
+	e.turn <- struct{}{}
+	t.entries[key] = e
+	return e
+}
+
+// prune drops tokens that would have to be fetched anew anyway, such as those of a secret that was replaced.
+func (t *tokens) prune() {
+	for key, e := range t.entries {
+		select {
+		case <-e.turn:
+			if time.Now().After(e.renewAt) {
+				delete(t.entries, key)
+			}
+			e.turn <- struct{}{}
+		default: // being fetched
+		}
+	}
+}
+
+func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
+	const field = "spec.auth.oauth2"
+	o := w.def.Auth.OAuth2
+	values, err := c.secret(ctx, &w.def, field, o.Secret, KeyClientID, KeyClientSecret)
+	if err != nil {
+		return err
+	}
+	id, secret := string(bytes.TrimSpace(values[KeyClientID])), string(bytes.TrimSpace(values[KeyClientSecret]))
+	creds.hide(secret, base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret))))
+	if !trusted {
+		return nil
+	}
+	entry := c.tokens.entry(tokenKey(w, id, secret))
+	select {
+	case <-entry.turn:
+	case <-ctx.Done():
+		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot get an access token: %w", ctx.Err())}
+	}
+	defer func() { entry.turn <- struct{}{} }()
+	creds.cached = entry.value != "" && entry.value != refused && time.Now().Before(entry.renewAt)
+	if !creds.cached {
+		entry.value = ""
+		if err := c.fetchToken(ctx, w, creds, entry, id, secret); err != nil {
+			return err
+		}
+	}
+	if err := creds.bearer(field, entry.value); err != nil {
+		return err
+	}
+	creds.authorization = entry.kind + " " + entry.value
+	return nil
+}
+
+func (c *Client) fetchToken(ctx context.Context, w *Compiled, creds *credentials, entry *tokenEntry, id, secret string) error {
+	const field = "spec.auth.oauth2"
+	transport, release, err := c.transports.get(tlsMaterial{ca: creds.tls.ca, withSystem: true})
+	if err != nil {
+		return &CredentialsError{Field: field, Err: err}
+	}
+	defer release()
+	o := w.def.Auth.OAuth2
+	config := clientcredentials.Config{ClientID: id, ClientSecret: secret, TokenURL: o.TokenURL, Scopes: o.Scopes}
+	token, err := config.Token(context.WithValue(ctx, oauth2.HTTPClient, &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}))
+	if err != nil {
+		return &CredentialsError{Field: field, Permanent: refusedByServer(err), Err: fmt.Errorf("cannot get an access token: %w", bare(err))}
+	}
+	now := time.Now()
+	end := token.Expiry
+	if end.IsZero() {
+		end = now.Add(tokenTTL)
+	}
+	// A token near its end may end on the way.
+	entry.renewAt = end.Add(-min(end.Sub(now)/10, time.Minute))
+	entry.value, entry.kind = token.AccessToken, "Bearer"
+	if kind := token.Type(); !strings.EqualFold(kind, "bearer") {
+		return &CredentialsError{Field: field, Err: errors.New("cannot use the access token: it is no bearer token")}
+	}
+	return nil
+}
+
+// refusedByServer reports whether the token endpoint said no, as against being out of order or busy.
+func refusedByServer(err error) bool {
+	var retrieve *oauth2.RetrieveError
+	if !errors.As(err, &retrieve) || retrieve.Response == nil {
+		return false
+	}
+	switch code := retrieve.Response.StatusCode; code {
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
+		return false
+	default:
+		return code >= 400 && code < 500
+	}
+}
+
+func tokenKey(w *Compiled, id, secret string) string {
+	o := w.def.Auth.OAuth2
+	h := sha256.New()
+	for _, part := range append([]string{w.def.endpoint(), o.TokenURL, id, secret}, o.Scopes...) {
+		fmt.Fprintf(h, "%d:%s,", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

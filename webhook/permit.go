@@ -1,0 +1,255 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+)
+
+// Permit is the leave to send one request. Call, Poll or Release must be called, exactly one of them; after that the permit is used up
+// and further ones do nothing (Call and Poll: Canceled).
+type Permit struct {
+	client *Client
+	hook   *Compiled
+	gate   *gate
+	probe  bool
+	used   atomic.Bool
+}
+
+// Release gives the permit back unused.
+func (p *Permit) Release() {
+	if p.used.CompareAndSwap(false, true) {
+		p.finish(outcomeNone)
+	}
+}
+
+func (p *Permit) finish(o outcome) {
+	before := p.gate.breakerStatus()
+	runAll(p.gate.release(p.probe, o))
+	p.client.announce(p.hook, p.gate, before)
+}
+
+// Call makes one try of a call and judges the answer. It returns within the definition's requestTimeout, or soon after ctx ends.
+func (p *Permit) Call(ctx context.Context, call Call) Result {
+	return p.try(ctx, func(ctx context.Context, t *try) Result {
+		r, err := p.hook.render(call)
+		if err != nil {
+			return invalid(err)
+		}
+		t.call, t.request, t.trusted = call, r, true
+		if res, ok := t.send(ctx); !ok {
+			return res
+		}
+		return p.hook.judgeCall(t.answer, r.url)
+	})
+}
+
+// Poll asks once for the state of a call whose answer named pollURL, and judges what it says. It returns like Call.
+func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
+	return p.try(ctx, func(ctx context.Context, t *try) Result {
+		r, trusted, err := p.hook.pollRequest(call, pollURL)
+		if err != nil {
+			return invalid(err)
+		}
+		t.call, t.request, t.trusted = call, r, trusted
+		res, ok := t.send(ctx)
+		if ok {
+			return p.hook.judgePoll(t.answer)
+		}
+		if res.Verdict == Retry || (res.Verdict == Failed && errors.Is(res.Err, ErrCredentials)) {
+			res.Verdict = Pending // what is in progress over there goes on without us
+		}
+		return res
+	})
+}
+
+func invalid(err error) Result {
+	return Result{Verdict: Invalid, Message: err.Error(), Err: err, RetryAfter: -1}
+}
+
+// try is the state of one try.
+type try struct {
+	permit  *Permit
+	call    Call
+	request *request
+	trusted bool
+	creds   *credentials
+	mask    *mask
+	answer  *answer
+}
+
+// try runs body with the timeout of the definition, and gives back the permit.
+func (p *Permit) try(ctx context.Context, body func(context.Context, *try) Result) (res Result) {
+	if !p.used.CompareAndSwap(false, true) {
+		return Result{Verdict: Canceled, Message: "the permit is used up", Err: ErrCanceled, RetryAfter: -1}
+	}
+	if !p.client.begin() {
+		p.finish(outcomeNone)
+		return Result{Verdict: Canceled, Message: ErrClosed.Error(), Err: ErrClosed, RetryAfter: -1}
+	}
+	defer p.client.inFlight.Done()
+	started := time.Now()
+	limited, cancel := context.WithTimeout(ctx, p.hook.def.RequestTimeout)
+	defer cancel()
+	t := &try{permit: p}
+	counts := outcomeNone
+	defer func() { // a Resolver is code of the user
+		if r := recover(); r != nil {
+			res = Result{Verdict: Retry, RetryAfter: -1, Err: fmt.Errorf("cannot make the call: panic: %v", r)}
+			res.Message, counts = res.Err.Error(), outcomeNone
+		}
+		res = t.clean(res)
+		res.Duration = time.Since(started)
+		p.finish(counts)
+	}()
+	res = body(limited, t)
+	if ctx.Err() != nil && res.StatusCode == 0 && res.Verdict != Invalid {
+		res.Verdict, res.Err = Canceled, fmt.Errorf("%w: %w", ErrCanceled, context.Cause(ctx))
+		res.Message = res.Err.Error()
+	}
+	if t.answer != nil && t.trusted { // another host tells nothing of this endpoint
+		counts = outcomeOf(res)
+	}
+	return res
+}
+
+// clean masks what is left to mask: a receiver may have spelled a secret so that only parsing brought it to light.
+func (t *try) clean(res Result) Result {
+	m := t.mask
+	if m == nil {
+		creds := &credentials{}
+		creds.hideCallback(t.call.Data.CallbackURL)
+		m = newMask(creds.secrets...)
+	}
+	if location := m.apply(res.Location); location != res.Location {
+		res.Verdict, res.Location = Failed, ""
+		res.Message, res.Err = "cannot use URL to poll: it contains a secret", errURL
+	}
+	res.Message = oneLine(m.apply(res.Message))
+	res.Err = m.applyError(res.Err)
+	return res
+}
+
+// send sends the request, and once more if a cached token was refused. It reports false if there is nothing to judge.
+func (t *try) send(ctx context.Context) (Result, bool) {
+	res, ok := t.sendWith(ctx, "")
+	if !ok || t.answer.status != http.StatusUnauthorized || !t.creds.cached || t.creds.token == "" {
+		return res, ok
+	}
+	first, firstCreds, firstMask := t.answer, t.creds, t.mask
+	if _, ok := t.sendWith(ctx, firstCreds.token); !ok {
+		t.answer, t.creds, t.mask = first, firstCreds, firstMask // the refusal is all there is to judge
+	}
+	return Result{}, true
+}
+
+func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
+	p := t.permit
+	creds, err := p.client.credentials(ctx, p.hook, t.trusted, refused)
+	creds.hideCallback(t.call.Data.CallbackURL)
+	if refused != "" {
+		creds.hide(refused)
+	}
+	t.creds, t.mask = creds, newMask(creds.secrets...)
+	if err != nil {
+		return noCredentials(err), false
+	}
+	if refused != "" && creds.token == refused {
+		return Result{}, false
+	}
+	t.answer = p.exchange(ctx, t)
+	if err := t.answer.err; err != nil {
+		if errors.Is(err, ErrTargetRefused) {
+			return Result{Verdict: Refused, Message: err.Error(), Err: err, RetryAfter: -1}, false
+		}
+		if errors.Is(err, ErrCredentials) {
+			return noCredentials(err), false
+		}
+	}
+	return Result{}, true
+}
+
+// noCredentials judges a try that was not sent for want of credentials. Secrets get mended, so it is worth another try, unless the
+// token endpoint has refused them.
+func noCredentials(err error) Result {
+	res := Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}
+	var known *CredentialsError
+	switch {
+	case errors.Is(err, ErrTargetRefused):
+		res.Verdict = Refused
+	case errors.As(err, &known) && known.Permanent:
+		res.Verdict = Failed
+	}
+	return res
+}
+
+// noRequest reports whether the endpoint was not asked at all.
+func (r Result) noRequest() bool { return errors.Is(r.Err, ErrCredentials) }
+
+// exchange sends the request and reads the answer, masked.
+func (p *Permit) exchange(ctx context.Context, t *try) *answer {
+	rt, release, err := p.client.transports.get(t.creds.tls)
+	if err != nil {
+		return noAnswer(err)
+	}
+	defer release()
+	resp, err := rt.RoundTrip(t.httpRequest(ctx))
+	if err != nil {
+		return noAnswer(p.silence(ctx, err))
+	}
+	defer resp.Body.Close()
+	data, truncated, err := readBody(resp)
+	if err != nil {
+		return noAnswer(p.silence(ctx, err))
+	}
+	header := http.Header{}
+	for name, values := range resp.Header {
+		for _, value := range values {
+			header.Add(name, t.mask.apply(value))
+		}
+	}
+	after, ok := backoff.RetryAfter(resp.Header, time.Now())
+	if !ok {
+		after = -1
+	}
+	return newAnswer(resp.StatusCode, header, t.mask.apply(string(data)), truncated, after)
+}
+
+// httpRequest makes the request to send. It has no GetBody, so that net/http does not repeat it of its own accord.
+func (t *try) httpRequest(ctx context.Context) *http.Request {
+	w, r := t.permit.hook, t.request
+	sealed := &request{method: r.method, url: r.url, header: r.header.Clone(), body: r.body}
+	w.seal(ctx, sealed, t.call, t.permit.client.userAgent, t.creds.keys)
+	if t.creds.authorization != "" {
+		sealed.header.Set("Authorization", t.creds.authorization)
+	}
+	target := *r.url
+	req := (&http.Request{
+		Method: r.method, URL: &target, Host: target.Host, Header: sealed.header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(r.body)),
+	}).WithContext(ctx)
+	if len(r.body) > 0 {
+		req.Body = io.NopCloser(bytes.NewReader(r.body))
+	}
+	return req
+}
+
+// silence says why no answer came.
+func (p *Permit) silence(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w within %v", ErrNoAnswer, p.hook.def.RequestTimeout)
+	}
+	err = bare(err)
+	if errors.Is(err, ErrTargetRefused) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNoAnswer, err)
+}

@@ -1,0 +1,173 @@
+package webhook
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/webhook/guard"
+)
+
+// maxTransports bounds the pools of connections: one for each set of certificates.
+const maxTransports = 256
+
+// tlsMaterial is what makes connections different from others. Zero: the system's authorities and no client certificate.
+type tlsMaterial struct {
+	cert, key, ca []byte // PEM
+	serverName    string
+	withSystem    bool // ca adds to the system's authorities instead of replacing them
+}
+
+func (m tlsMaterial) fingerprint() [32]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d:%s,%d:%s,%d:%s,%d:%s,%t", len(m.cert), m.cert, len(m.key), m.key, len(m.ca), m.ca,
+		len(m.serverName), m.serverName, m.withSystem && len(m.ca) > 0)
+	return [32]byte(h.Sum(nil))
+}
+
+func (m tlsMaterial) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: m.serverName}
+	if len(m.ca) > 0 {
+		pool := x509.NewCertPool()
+		if m.withSystem {
+			if system, err := x509.SystemCertPool(); err == nil {
+				pool = system
+			}
+		}
+		if !pool.AppendCertsFromPEM(m.ca) {
+			return nil, &CredentialsError{Field: "spec.tls.caSecretRef", Err: errors.New("cannot use ca.crt: it has no certificate in PEM")}
+		}
+		config.RootCAs = pool
+	}
+	if len(m.cert) > 0 {
+		pair, err := tls.X509KeyPair(m.cert, m.key)
+		if err != nil {
+			return nil, &CredentialsError{Field: "spec.auth.mtls", Err: fmt.Errorf("cannot use tls.crt and tls.key: %w", err)}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// transports are the pools of connections, the least recently used one going first.
+type transports struct {
+	guard *guard.Guard
+	proxy *url.URL
+
+	mu     sync.Mutex
+	byKey  map[[32]byte]*list.Element
+	recent list.List // of *pool, most recent first
+}
+
+type pool struct {
+	key       [32]byte
+	transport *http.Transport
+	users     int
+	evicted   bool
+}
+
+// get gives the pool for m. release must be called when the answer has been read.
+func (t *transports) get(m tlsMaterial) (rt http.RoundTripper, release func(), err error) {
+	key := m.fingerprint()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	element := t.byKey[key]
+	if element == nil {
+		config, err := m.config()
+		if err != nil {
+			return nil, nil, err
+		}
+		if t.byKey == nil {
+			t.byKey = map[[32]byte]*list.Element{}
+		}
+		element = t.recent.PushFront(&pool{key: key, transport: t.newTransport(config)})
+		t.byKey[key] = element
+		t.evict(maxTransports)
+	}
+	t.recent.MoveToFront(element)
+	p := element.Value.(*pool)
+	p.users++
+	return t.guarded(p.transport), func() { t.release(p) }, nil
+}
+
+func (t *transports) release(p *pool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p.users--; p.users == 0 && p.evicted {
+		p.transport.CloseIdleConnections()
+	}
+}
+
+func (t *transports) evict(keep int) {
+	for t.recent.Len() > keep {
+		p := t.recent.Remove(t.recent.Back()).(*pool)
+		delete(t.byKey, p.key)
+		p.evicted = true
+		p.transport.CloseIdleConnections()
+	}
+}
+
+// close ends all idle connections. The others end when their answers have been read.
+func (t *transports) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.evict(0)
+}
+
+func (t *transports) newTransport(config *tls.Config) *http.Transport {
+	tr := &http.Transport{
+		DialContext:            t.guard.DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    10 * time.Second,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // unpacked here, where the result is bounded
+		MaxIdleConns:           512,
+		MaxIdleConnsPerHost:    64,
+		IdleConnTimeout:        60 * time.Second,
+		MaxResponseHeaderBytes: MaxHeader,
+	}
+	if t.proxy != nil { // never from the environment
+		tr.Proxy = http.ProxyURL(t.proxy)
+		tr.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return tr
+}
+
+// guarded judges the host itself where a proxy will resolve it.
+func (t *transports) guarded(rt *http.Transport) http.RoundTripper {
+	if t.proxy == nil {
+		return rt
+	}
+	return roundTrip(func(req *http.Request) (*http.Response, error) {
+		if err := t.guard.CheckHost(req.URL.Hostname()); err != nil {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, err
+		}
+		return rt.RoundTrip(req)
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// bare strips the URL that net/http puts before an error: it may be long, and holds data of the caller.
+func bare(err error) error {
+	for {
+		var wrapped *url.Error
+		if !errors.As(err, &wrapped) {
+			return err
+		}
+		err = wrapped.Err
+	}
+}
