@@ -20,7 +20,9 @@ import (
 )
 
 // page is a LIST answer of objects "name@version".
-func page(next string, objects ...string) http.HandlerFunc { return answer(200, pageBody(next, objects...)) }
+func page(next string, objects ...string) http.HandlerFunc {
+	return answer(200, pageBody(next, objects...))
+}
 
 func pageBody(next string, objects ...string) string {
 	var items []string

@@ -244,4 +244,3 @@ func midway(err error) error {
 	}
 	return err
 }
-
