@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -193,7 +194,7 @@ func transportReason(err error) string {
 	switch {
 	case errors.Is(err, ErrTimeout):
 		return "timeout"
-	case errors.Is(err, ErrProtocol):
+	case errors.Is(err, ErrProtocol), isSyntax(err):
 		return "protocol"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
@@ -205,6 +206,11 @@ func transportReason(err error) string {
 		return "timeout"
 	}
 	return "no-answer"
+}
+
+func isSyntax(err error) bool {
+	_, ok := errors.AsType[*json.SyntaxError](err)
+	return ok
 }
 
 // isTLS says that the two sides do not trust or understand each other, which no repetition mends.

@@ -115,7 +115,27 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	case a.err != nil && ctx.Err() != nil:
 		return nil, x.end(ctx, context.Cause(ctx))
 	}
-	return nil, x.judge(ctx, a)
+	o := x.judge(ctx, a)
+	if o.action == done {
+		return x.whole(ctx, o.answer, item)
+	}
+	return nil, o
+}
+
+// whole hands out the items of a list that did not come as JSON although that was asked for.
+func (x *exchange) whole(ctx context.Context, a *Answer, item func(*Page, []byte) (bool, error)) (*Page, outcome) {
+	page, err := parsePage(a)
+	if err != nil {
+		return nil, x.end(ctx, err)
+	}
+	for _, raw := range page.Items {
+		if more, err := item(page, raw); err != nil {
+			return nil, x.end(ctx, err)
+		} else if !more {
+			break
+		}
+	}
+	return page, outcome{action: done}
 }
 
 // watchedBody cancels the request when a read takes too long.
@@ -224,4 +244,3 @@ func midway(err error) error {
 	}
 	return err
 }
-

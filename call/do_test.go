@@ -1,0 +1,269 @@
+package call_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/call"
+)
+
+const ms = time.Millisecond
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	ok := answer(200, web)
+	five03 := status(503, "ServiceUnavailable", "come back")
+	for _, tc := range []struct {
+		reason string
+		policy call.Policy
+		script []http.HandlerFunc
+		waits  []time.Duration
+		err    func(error) bool
+	}{
+		{"a good answer needs one try", call.Policy{}, []http.HandlerFunc{ok}, nil, nil},
+		{"503 is tried again, doubling", call.Policy{}, []http.HandlerFunc{five03, five03, five03, ok},
+			[]time.Duration{400 * ms, 800 * ms, 1600 * ms}, nil},
+		{"429, 500, 502 and 504 are tried again", call.Policy{}, []http.HandlerFunc{
+			status(429, "TooManyRequests", "x"), status(500, "InternalError", "x"), answer(502, ""), status(504, "Timeout", "x"), ok},
+			[]time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms}, nil},
+		{"the back-off stops at its cap and the retries at five", call.Policy{Cap: time.Second}, []http.HandlerFunc{five03},
+			[]time.Duration{400 * ms, 800 * ms, 1000 * ms, 1000 * ms, 1000 * ms}, apierrors.IsServiceUnavailable},
+		{"negative retries mean one try", call.Policy{Retries: -1}, []http.HandlerFunc{five03}, nil, apierrors.IsServiceUnavailable},
+		{"Retry-After wins, with a little jitter on top", call.Policy{},
+			[]http.HandlerFunc{withHeader(status(429, "TooManyRequests", "x"), "Retry-After", "7"), ok}, []time.Duration{7400 * ms}, nil},
+		{"so does retryAfterSeconds of the Status", call.Policy{}, []http.HandlerFunc{
+			answer(500, `{"kind":"Status","reason":"ServerTimeout","code":500,"details":{"retryAfterSeconds":3}}`), ok}, []time.Duration{3400 * ms}, nil},
+		{"a reset connection is tried again", call.Policy{}, []http.HandlerFunc{reset, ok}, []time.Duration{400 * ms}, nil},
+		{"a try without an answer ends after its own timeout", call.Policy{Timeout: 2 * time.Second}, []http.HandlerFunc{hang, ok},
+			[]time.Duration{2400 * ms}, nil},
+		{"403 is final", call.Policy{}, []http.HandlerFunc{status(403, "Forbidden", "no")}, nil, apierrors.IsForbidden},
+		{"404 is final", call.Policy{}, []http.HandlerFunc{status(404, "NotFound", "no")}, nil, apierrors.IsNotFound},
+		{"a page of a proxy is no object", call.Policy{}, []http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte("<html>log in</html>"))
+		}, "Content-Type", "text/html")}, nil, func(err error) bool { return errors.Is(err, call.ErrProtocol) }},
+		{"nor is a body that is not json", call.Policy{}, []http.HandlerFunc{answer(200, `{"kind":`)}, nil,
+			func(err error) bool { return errors.Is(err, call.ErrProtocol) }},
+		{"timeouts alone end in a timeout that is not the caller's", call.Policy{Timeout: time.Second, Retries: 1}, []http.HandlerFunc{hang},
+			[]time.Duration{1400 * ms}, func(err error) bool {
+				return errors.Is(err, call.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded)
+			}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, call.Options{}, tc.script...)
+				a, err := call.Do(t.Context(), b.client, get(), tc.policy)
+				if tc.err == nil {
+					if err != nil || string(a.Raw) != web || a.Tries != len(tc.waits)+1 {
+						t.Errorf("got %+v, %v; want the object after %d tries", a, err, len(tc.waits)+1)
+					}
+				} else if !tc.err(err) {
+					t.Errorf("unexpected error: %v", err)
+				}
+				if diff := cmp.Diff(tc.waits, b.waits()); diff != "" {
+					t.Errorf("times between tries (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestRefusedConnectionIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, call.Options{}, answer(201, web))
+		tries := 0
+		b.pipe.down = func() error {
+			if tries++; tries < 3 {
+				return syscall.ECONNREFUSED
+			}
+			return nil
+		}
+		// Not even an unnamed create is in doubt when nobody was there to take it.
+		r := call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Body: []byte(`{"metadata":{"generateName":"x-"}}`)}
+		if a, err := call.Do(t.Context(), b.client, r, call.Policy{}); err != nil || a.Tries != 3 {
+			t.Errorf("got %+v, %v; want success at the third try", a, err)
+		}
+	})
+}
+
+func TestAbsence(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		reply  http.HandlerFunc
+		ok     bool
+	}{
+		{"the server says that the object does not exist", status(404, "NotFound", `configmaps "web" not found`), true},
+		{"nobody serves the resource", withHeader(answer(404, "404 page not found\n"), "Content-Type", "text/plain"), false},
+		{"a proxy has its own 404 page", withHeader(answer(404, "<html>"), "Content-Type", "text/html"), false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, call.Options{}, tc.reply)
+			r := get()
+			r.NotFoundOK = true
+			a, err := call.Do(t.Context(), b.client, r, call.Policy{})
+			if a != nil || (err == nil) != tc.ok {
+				t.Errorf("got %v, %v; absence accepted: want %v", a, err, tc.ok)
+			}
+		})
+	}
+}
+
+func TestCancellation(t *testing.T) {
+	t.Parallel()
+	preempted := errors.New("preempted")
+	t.Run("a request in flight is cancelled on the wire", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			gone := make(chan time.Time, 1)
+			b := newBench(t, call.Options{}, func(_ http.ResponseWriter, r *http.Request) {
+				<-r.Context().Done()
+				gone <- time.Now()
+			})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(3*time.Second, func() { cancel(preempted) })
+			begun := time.Now()
+			_, err := call.Do(ctx, b.client, call.Request{Verb: call.VerbUpdate, Resource: configMaps, Name: "web", Namespace: "a", Body: []byte(web)}, call.Policy{})
+			if !errors.Is(err, preempted) || !errors.Is(err, call.ErrOutcomeUnknown) {
+				t.Errorf("got %v, want the cause and an unknown outcome", err)
+			}
+			if at := <-gone; at.Sub(begun) != 3*time.Second {
+				t.Errorf("the server saw the cancellation after %v, want 3s", at.Sub(begun))
+			}
+		})
+	})
+	t.Run("nothing is sent once the context has ended", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t, call.Options{}, answer(200, web))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(preempted)
+		_, err := call.Do(ctx, b.client, get(), call.Policy{})
+		if !errors.Is(err, preempted) || len(b.seen()) != 0 {
+			t.Errorf("got %v after %d requests, want the cause and none", err, len(b.seen()))
+		}
+	})
+	t.Run("the wait between tries ends at once", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, call.Options{}, withHeader(status(429, "TooManyRequests", "x"), "Retry-After", "100"))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(preempted) })
+			begun := time.Now()
+			_, err := call.Do(ctx, b.client, get(), call.Policy{})
+			if !errors.Is(err, preempted) || !apierrors.IsTooManyRequests(err) || time.Since(begun) != time.Second {
+				t.Errorf("after %v: %v", time.Since(begun), err)
+			}
+		})
+	})
+	t.Run("a deadline that comes before the next try ends the call now", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, call.Options{}, withHeader(status(429, "TooManyRequests", "x"), "Retry-After", "100"))
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			begun := time.Now()
+			_, err := call.Do(ctx, b.client, get(), call.Policy{})
+			if !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsTooManyRequests(err) || time.Since(begun) != 0 {
+				t.Errorf("after %v: %v", time.Since(begun), err)
+			}
+		})
+	})
+	t.Run("one call's timeout does not touch another call", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			slow := func(w http.ResponseWriter, r *http.Request) {
+				<-time.After(8 * time.Second) // of fake time
+				answer(200, web)(w, r)
+			}
+			b := newBench(t, call.Options{}, hang, slow)
+			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Timeout: time.Second, Retries: -1}); !errors.Is(err, call.ErrTimeout) {
+				t.Errorf("got %v, want a timeout", err)
+			}
+			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: -1}); err != nil {
+				t.Errorf("a call with time left failed: %v", err)
+			}
+		})
+	})
+}
+
+func TestOnConflict(t *testing.T) {
+	t.Parallel()
+	update := func(on func(context.Context, call.Conflict) (call.Request, error)) call.Request {
+		return call.Request{Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web", Body: []byte(web), OnConflict: on}
+	}
+	refused := status(409, "Conflict", "the object has been modified")
+	t.Run("the next request is sent after a back-off", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, call.Options{}, refused, refused, answer(200, web))
+			var counts []int
+			a, err := call.Do(t.Context(), b.client, update(func(_ context.Context, c call.Conflict) (call.Request, error) {
+				counts = append(counts, c.Count)
+				next := c.Request
+				next.Body = []byte(`{"metadata":{"name":"web","resourceVersion":"9"}}`)
+				return next, nil
+			}), call.Policy{})
+			if err != nil || a.Tries != 3 {
+				t.Fatalf("got %+v, %v", a, err)
+			}
+			if diff := cmp.Diff([]int{1, 2}, counts); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff([]time.Duration{400 * ms, 800 * ms}, b.waits()); diff != "" {
+				t.Error(diff)
+			}
+			if got := b.seen()[2]; got != `PUT /api/v1/namespaces/a/configmaps/web {"metadata":{"name":"web","resourceVersion":"9"}}` {
+				t.Errorf("third request is %q", got)
+			}
+		})
+	})
+	t.Run("it is bounded and ends in the last conflict", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, call.Options{}, refused)
+			_, err := call.Do(t.Context(), b.client, update(func(_ context.Context, c call.Conflict) (call.Request, error) { return c.Request, nil }), call.Policy{Conflicts: 3})
+			if !apierrors.IsConflict(err) || len(b.seen()) != 4 {
+				t.Errorf("after %d requests: %v", len(b.seen()), err)
+			}
+		})
+	})
+	t.Run("its error and its panic end the call", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, call.Options{}, refused)
+			gone := errors.New("gone")
+			_, err := call.Do(t.Context(), b.client, update(func(context.Context, call.Conflict) (call.Request, error) { return call.Request{}, gone }), call.Policy{})
+			if !errors.Is(err, gone) || !apierrors.IsConflict(err) {
+				t.Errorf("got %v, want both the conflict and what the function said", err)
+			}
+			_, err = call.Do(t.Context(), b.client, update(func(context.Context, call.Conflict) (call.Request, error) { panic("boom") }), call.Policy{})
+			if err == nil || !apierrors.IsConflict(err) {
+				t.Errorf("got %v, want the panic as an error", err)
+			}
+		})
+	})
+}
+
+func TestTypedAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, call.Options{}, answer(200, web))
+	a, err := call.Do(t.Context(), b.client, get(), call.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cm corev1.ConfigMap
+	if err := a.Into(&cm); err != nil || cm.Data["k"] != "v" || cm.ResourceVersion != "7" {
+		t.Errorf("got %+v, %v", cm, err)
+	}
+}

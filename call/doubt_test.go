@@ -1,0 +1,178 @@
+package call_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/call"
+)
+
+// What becomes of a write whose first try may or may not have been executed.
+func TestUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	exists := status(409, "AlreadyExists", `configmaps "web" already exists`)
+	changed := status(409, "Conflict", "the object has been modified")
+	ok := answer(200, web)
+	other := answer(200, strings.Replace(web, `"k":"v"`, `"k":"other"`, 1))
+	more := answer(200, strings.Replace(web, `"k":"v"`, `"k":"v","added":"by admission"`, 1))
+
+	write := func(verb call.Verb, body string, opts ...func(*call.Request)) call.Request {
+		r := call.Request{Verb: verb, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web"}
+		if body != "" {
+			r.Body = []byte(body)
+		}
+		for _, o := range opts {
+			o(&r)
+		}
+		return r
+	}
+	patch := func(t types.PatchType) func(*call.Request) {
+		return func(r *call.Request) { r.PatchType = t }
+	}
+	idempotent := func(r *call.Request) { r.Idempotent = true }
+	subresource := func(s string) func(*call.Request) { return func(r *call.Request) { r.Subresource = s } }
+	typed := func(r *call.Request) {
+		r.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"}, Data: map[string]string{"k": "v"}}
+	}
+	const (
+		named     = `{"metadata":{"name":"web","creationTimestamp":null,"labels":{}},"data":{"k":"v"}}`
+		versioned = `{"metadata":{"name":"web","resourceVersion":"6"},"data":{"k":"v"}}`
+		create    = "POST /api/v1/namespaces/a/configmaps"
+		path      = " /api/v1/namespaces/a/configmaps/web"
+	)
+	const (
+		succeeds = iota
+		recovers
+		refused  // the server's refusal stands, and the outcome is known
+		doubtful // it fails, and says that the outcome is unknown
+	)
+	for _, tc := range []struct {
+		reason  string
+		request call.Request
+		script  []http.HandlerFunc
+		paths   []string
+		want    int
+	}{
+		{"a named create is repeated", write(call.VerbCreate, named), []http.HandlerFunc{reset, ok}, []string{create, create}, succeeds},
+		{"a create that exists with all we sent was ours", write(call.VerbCreate, named), []http.HandlerFunc{reset, exists, ok},
+			[]string{create, create, "GET" + path}, recovers},
+		{"fields that others added do not matter", write(call.VerbCreate, "", typed), []http.HandlerFunc{reset, exists, more},
+			[]string{create, create, "GET" + path}, recovers},
+		{"a create that exists with something else was not ours", write(call.VerbCreate, named), []http.HandlerFunc{reset, exists, other},
+			[]string{create, create, "GET" + path}, refused},
+		{"the read that settles it is retried too", write(call.VerbCreate, named), []http.HandlerFunc{reset, exists, status(503, "ServiceUnavailable", ""), ok},
+			[]string{create, create, "GET" + path, "GET" + path}, recovers},
+		{"what was in the way is gone: create again", write(call.VerbCreate, named), []http.HandlerFunc{reset, exists, status(404, "NotFound", ""), ok},
+			[]string{create, create, "GET" + path, create}, succeeds},
+		{"an existing object is no success when nothing was in doubt", write(call.VerbCreate, named), []http.HandlerFunc{exists, ok},
+			[]string{create}, refused},
+		{"429 leaves no doubt", write(call.VerbCreate, named), []http.HandlerFunc{status(429, "TooManyRequests", ""), exists, ok},
+			[]string{create, create}, refused},
+		{"a create with a generated name is not repeated", write(call.VerbCreate, `{"metadata":{"generateName":"x-"}}`), []http.HandlerFunc{reset, ok},
+			[]string{create}, doubtful},
+		{"unless the drawn name was taken", write(call.VerbCreate, `{"metadata":{"generateName":"x-"}}`), []http.HandlerFunc{exists, ok},
+			[]string{create, create}, succeeds},
+		{"an action is not repeated", write(call.VerbCreate, named, subresource("eviction")), []http.HandlerFunc{status(500, "InternalError", ""), ok},
+			[]string{"POST" + path + "/eviction"}, doubtful},
+		{"unless it is said to be idempotent", write(call.VerbCreate, named, subresource("eviction"), idempotent), []http.HandlerFunc{status(500, "InternalError", ""), ok},
+			[]string{"POST" + path + "/eviction", "POST" + path + "/eviction"}, succeeds},
+		{"an update with a version is repeated", write(call.VerbUpdate, versioned), []http.HandlerFunc{reset, ok}, []string{"PUT" + path, "PUT" + path}, succeeds},
+		{"an update without one is not", write(call.VerbUpdate, named), []http.HandlerFunc{reset, ok}, []string{"PUT" + path}, doubtful},
+		{"a conflict after doubt is compared with the live object: done", write(call.VerbUpdate, versioned), []http.HandlerFunc{reset, changed, ok},
+			[]string{"PUT" + path, "PUT" + path, "GET" + path}, recovers},
+		{"or not done", write(call.VerbUpdate, versioned), []http.HandlerFunc{reset, changed, other},
+			[]string{"PUT" + path, "PUT" + path, "GET" + path}, refused},
+		{"a conflict without doubt is a conflict", write(call.VerbUpdate, versioned), []http.HandlerFunc{changed, ok}, []string{"PUT" + path}, refused},
+		{"a merge patch is idempotent", write(call.VerbPatch, `{"data":{"k":"v"}}`, patch(types.MergePatchType)), []http.HandlerFunc{reset, ok},
+			[]string{"PATCH" + path, "PATCH" + path}, succeeds},
+		{"a merge patch with a version that has been done", write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v","x":null}}`, patch(types.MergePatchType)),
+			[]http.HandlerFunc{reset, changed, ok}, []string{"PATCH" + path, "PATCH" + path, "GET" + path}, recovers},
+		{"a merge patch whose removal has not been done", write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":null}}`, patch(types.MergePatchType)),
+			[]http.HandlerFunc{reset, changed, ok}, []string{"PATCH" + path, "PATCH" + path, "GET" + path}, refused},
+		{"a json patch may not be repeated", write(call.VerbPatch, `[{"op":"add","path":"/data/l/-","value":1}]`, patch(types.JSONPatchType)),
+			[]http.HandlerFunc{reset, ok}, []string{"PATCH" + path}, doubtful},
+		{"unless it tests the version", write(call.VerbPatch, `[{"op":"test","path":"/metadata/resourceVersion","value":"6"}]`, patch(types.JSONPatchType)),
+			[]http.HandlerFunc{reset, ok}, []string{"PATCH" + path, "PATCH" + path}, succeeds},
+		{"a strategic patch without a version may not be repeated", write(call.VerbPatch, `{"data":{"k":"v"}}`, patch(types.StrategicMergePatchType)),
+			[]http.HandlerFunc{reset, ok}, []string{"PATCH" + path}, doubtful},
+		{"a server-side apply is idempotent", write(call.VerbApply, named), []http.HandlerFunc{reset, ok}, []string{"PATCH" + path, "PATCH" + path}, succeeds},
+		{"a delete is repeated, and 404 then means that it was done", write(call.VerbDelete, ""), []http.HandlerFunc{reset, status(404, "NotFound", "")},
+			[]string{"DELETE" + path, "DELETE" + path}, recovers},
+		{"a delete of nothing is not a success", write(call.VerbDelete, ""), []http.HandlerFunc{status(404, "NotFound", "")}, []string{"DELETE" + path}, refused},
+		{"a page instead of an answer leaves doubt", write(call.VerbUpdate, versioned), []http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
+			w.Write([]byte("<html>"))
+		}, "Content-Type", "text/html")}, []string{"PUT" + path}, doubtful},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, call.Options{}, tc.script...)
+				a, err := call.Do(t.Context(), b.client, tc.request, call.Policy{})
+				switch tc.want {
+				case succeeds, recovers:
+					if err != nil || a.Recovered != (tc.want == recovers) {
+						t.Errorf("got %+v, %v", a, err)
+					}
+				case refused, doubtful:
+					if err == nil || errors.Is(err, call.ErrOutcomeUnknown) != (tc.want == doubtful) {
+						t.Errorf("got %v; outcome unknown: want %v", err, tc.want == doubtful)
+					}
+				}
+				var paths []string
+				for _, r := range b.seen() {
+					method, rest, _ := strings.Cut(r, " ")
+					uri, _, _ := strings.Cut(rest, " ")
+					paths = append(paths, method+" "+uri)
+				}
+				if diff := cmp.Diff(tc.paths, paths); diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestProtobufCreateInDoubt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var stored []byte
+		b := newBench(t, call.Options{}, reset, status(409, "AlreadyExists", ""), func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", call.Protobuf)
+			w.Write(stored)
+		})
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"}, Data: map[string]string{"k": "v"}}
+		stored = protobuf(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a", UID: "u1", ResourceVersion: "7"}, Data: map[string]string{"k": "v"}}, "ConfigMap")
+		a, err := call.Do(t.Context(), b.client, call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+			Object: cm, ContentType: call.Protobuf, Accept: call.Protobuf}, call.Policy{})
+		if err != nil || !a.Recovered || a.ContentType != call.Protobuf {
+			t.Fatalf("got %+v, %v", a, err)
+		}
+		var got corev1.ConfigMap
+		if err := a.Into(&got); err != nil || got.UID != "u1" || got.Kind != "ConfigMap" {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if cm.Kind != "" {
+			t.Error("the caller's object was changed")
+		}
+	})
+}
+
+func TestJSONPatchConflict(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, call.Options{}, status(422, "Invalid", "the path does not exist"))
+		_, err := call.Do(t.Context(), b.client, call.Request{Verb: call.VerbPatch, PatchType: types.JSONPatchType, Resource: configMaps, Namespace: "a", Name: "web", Body: []byte(`[]`)}, call.Policy{})
+		if !apierrors.IsInvalid(err) || len(b.seen()) != 1 {
+			t.Errorf("after %d requests: %v", len(b.seen()), err)
+		}
+	})
+}
