@@ -235,6 +235,9 @@ func (b *builder) run(ctx context.Context, dir string, args []string, out func(s
 		return err
 	}
 	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return err
 	}
 	messages := b.follow(stderr)

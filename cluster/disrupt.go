@@ -22,7 +22,7 @@ func (c *Cluster) KillAPIServer(ctx context.Context) error {
 }
 
 // StopAPIServer ends kube-apiserver as an update of it would: it finishes what it is answering, then closes watches.
-// When it needs longer than four seconds it is killed.
+// When it needs longer than three seconds it is killed.
 func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	return c.do(ctx, "stop kube-apiserver", func() error {
 		c.endAPIServer(apiServerGrace)

@@ -40,9 +40,9 @@ type Options struct {
 const (
 	defaultStartTimeout = time.Minute
 
-	// Together under the ten seconds that Stop promises.
-	apiServerGrace = 4 * time.Second
-	etcdGrace      = 4 * time.Second
+	// Together well under the ten seconds that Stop promises.
+	apiServerGrace = 3 * time.Second
+	etcdGrace      = 3 * time.Second
 )
 
 func (o Options) withDefaults() Options {

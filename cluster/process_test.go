@@ -144,7 +144,7 @@ func TestTemporaryDirsOfTheDeadAreRemoved(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	old := time.Now().Add(-2 * tempMinAge)
-	make := func(name string, at time.Time) string {
+	makeDir := func(name string, at time.Time) string {
 		dir := filepath.Join(tmp, tempPrefix+name)
 		lock := filepath.Join(dir, lockFile)
 		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(lock, []byte(strconv.Itoa(1)), 0o600), os.Chtimes(lock, at, at)); err != nil {
@@ -152,7 +152,7 @@ func TestTemporaryDirsOfTheDeadAreRemoved(t *testing.T) {
 		}
 		return dir
 	}
-	dead, young, held := make("dead", old), make("young", time.Now()), make("held", old)
+	dead, young, held := makeDir("dead", old), makeDir("young", time.Now()), makeDir("held", old)
 	lock, _, err := tryLock(filepath.Join(held, lockFile))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,96 @@
+# Each target does its own set-up: a clean clone with Go, git and a C compiler (for the race detector) is enough.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := help
+
+GO ?= go
+BIN := $(CURDIR)/bin
+
+# Every module that has code of ours. controlplane/ and tools/ only pin versions.
+MODULES := $(patsubst ./%,%,$(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './controlplane/*' -not -path './tools/*' | sort)))
+OTHER_MODULES := $(filter-out .,$(MODULES))
+
+LINT := $(BIN)/golangci-lint
+CONTROLLER_GEN := $(BIN)/controller-gen
+
+# Arguments for one test run: make test TESTFLAGS='-run TestX ./cluster/...' tests only that, in the root module.
+TESTFLAGS ?=
+SOAK ?= 10m
+BENCHTIME ?= 1s
+
+.PHONY: help
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+.PHONY: up
+up: build ## Run control plane and examples on this machine until Ctrl-C
+	@exec $(BIN)/fairlead up
+
+.PHONY: build
+build: ## Build the programs into bin/
+	@echo "==> build fairlead and the examples"
+	@$(GO) build -o $(BIN)/ ./cmd/fairlead
+	@$(GO) -C examples build -o $(BIN)/ ./...
+
+.PHONY: test
+test: build ## Run every test of every module, with a real control plane and the race detector
+	@echo "==> test: $(MODULES) (the first time, a control plane is built: about five minutes)"
+ifneq ($(TESTFLAGS),)
+	@$(BIN)/fairlead up --temporary -- $(GO) test -race -timeout 20m $(TESTFLAGS)
+else
+	@$(BIN)/fairlead up --temporary -- ./hack/test.sh $(MODULES)
+endif
+
+.PHONY: lint
+lint: check-tidy check-generated ## Check style, layers, defects, and that generated files are up to date
+	@for module in $(MODULES); do \
+		echo "==> lint $$module"; \
+		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
+	done
+
+.PHONY: fmt
+fmt: tools ## Format the code
+	@for module in $(MODULES); do (cd $$module && $(LINT) fmt --config $(CURDIR)/.golangci.yml ./...); done
+
+.PHONY: bench
+bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
+	@echo "==> bench"
+	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
+
+.PHONY: soak
+soak: build ## Run the tests over and over for a while (SOAK=10m), shuffled
+	@echo "==> soak for $(SOAK)"
+	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)
+
+.PHONY: generate
+generate: tools ## Write generated files: deepcopy, CRDs, the control plane's module as text
+	@echo "==> generate"
+	@CONTROLLER_GEN=$(CONTROLLER_GEN) ./hack/generate.sh .
+
+.PHONY: check-generated
+check-generated: tools ## Fail when generated files are not what generate would write
+	@echo "==> check generated files"
+	@CONTROLLER_GEN=$(CONTROLLER_GEN) ./hack/check-generated.sh
+
+.PHONY: tidy
+tidy: ## Bring go.mod and go.sum of every module up to date
+	@for module in $(MODULES) controlplane tools; do echo "==> tidy $$module"; $(GO) -C $$module mod tidy; done
+
+.PHONY: check-tidy
+check-tidy: # in every module, go.mod and go.sum are what the code needs
+	@for module in $(MODULES) controlplane tools; do \
+		echo "==> check go.mod in $$module"; \
+		$(GO) -C $$module mod tidy -diff || { echo "run: make tidy" >&2; exit 1; }; \
+	done
+
+.PHONY: clean
+clean: ## Remove what was built and the control plane's data in .fairlead/
+	@rm -rf $(BIN) .fairlead
+
+# The go command knows whether they are up to date, and does next to nothing when they are.
+.PHONY: tools
+tools:
+	@echo "==> build tools (the first time, this takes about two minutes)"
+	@$(GO) -C tools build -o $(BIN)/ tool

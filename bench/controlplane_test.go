@@ -1,0 +1,33 @@
+package bench_test
+
+import (
+	"os"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/cluster"
+)
+
+// BenchmarkControlPlane is the time from nothing to an answer of a real API server, and back to nothing.
+func BenchmarkControlPlane(b *testing.B) {
+	// Not measured: the one-time build.
+	binaries, err := cluster.Build(b.Context(), cluster.BuildOptions{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		c, err := cluster.Start(b.Context(), cluster.Options{Binaries: binaries})
+		if err != nil {
+			b.Fatal(err)
+		}
+		client, err := kubernetes.NewForConfig(c.Config())
+		if err == nil {
+			_, err = client.Discovery().ServerVersion()
+		}
+		c.Stop()
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"fairlead": main}) }
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goCommand, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			// Scripts have a home of their own, and must share what is expensive to build.
+			env.Setenv("XDG_CACHE_HOME", cache)
+			for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {
+				value, err := exec.Command(goCommand, "env", name).Output()
+				if err != nil {
+					return err
+				}
+				env.Setenv(name, string(value[:len(value)-1]))
+			}
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"waitfile": waitFile, "exits": exits,
+		},
+	})
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// streams are what a command reads and writes: its constructor gets them, nothing else of the process.
+type streams struct {
+	in  io.Reader
+	out io.Writer // results, which a script may read
+	err io.Writer // progress and errors, for people
+}
+
+// Exit codes of the program. A command that runs another one passes its code on.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// run is the program. It returns the exit code, and has written one line to stderr if that is not 0.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	s := streams{in: stdin, out: stdout, err: stderr}
+	root := newRootCommand(s)
+	root.SetArgs(args)
+	begun := false
+	markBegin(root, &begun)
+
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var exit *exitError
+	var usage *usageError
+	switch {
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &usage), !begun:
+		// What cobra finds wrong before a command begins is always the caller's mistake.
+		_, _ = fmt.Fprintf(stderr, "%s: %s (see %[1]s --help)\n", cmd.CommandPath(), oneLine(err))
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintf(stderr, "%s: %v\n", cmd.CommandPath(), err)
+		return exitFailure
+	}
+}
+
+// newRootCommand returns the whole tree. Each command is a file with a constructor; add it here.
+func newRootCommand(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "fairlead",
+		Short:         "The asynchronous runtime for Kubernetes operators",
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := ""
+			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+				hint = fmt.Sprintf(", did you mean %s?", strings.Join(similar, " or "))
+			}
+			return usageErrorf("unknown command %q%s", args[0], hint)
+		},
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(
+		newUpCommand(s),
+	)
+	return root
+}
+
+// markBegin has every command of the tree set *begun when its own code starts.
+func markBegin(cmd *cobra.Command, begun *bool) {
+	if inner := cmd.RunE; inner != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*begun = true
+			return inner(cmd, args)
+		}
+	}
+	for _, child := range cmd.Commands() {
+		markBegin(child, begun)
+	}
+}
+
+// usageError is the caller's mistake: exit code 2.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usageErrorf(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// exitError ends the program with a code and without a message.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
