@@ -60,7 +60,9 @@ func (x *exchange) run() {
 		<-ctx.Done()
 		x.out.abort()
 	}
-	x.enc, _ = negotiate(x.r.Header.Get("Accept"), nil)
+	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
+	acceptable := false
+	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table)
 	switch {
 	case p.respond != nil:
 		h := x.out.w.Header()
@@ -86,19 +88,18 @@ func (x *exchange) run() {
 			fn(x.query)
 		}
 	}
-	if err := x.dispatch(); err != nil {
+	if err := x.dispatch(acceptable); err != nil {
 		x.fail(err)
 	}
 }
 
-func (x *exchange) dispatch() error {
+func (x *exchange) dispatch(acceptable bool) error {
 	if x.req.Resource == "" {
 		return x.discovery()
 	}
 	if handled, err := x.review(); handled {
 		return err
 	}
-	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
 	if x.table == nil || x.req.Subresource != "" && !x.table.res.has(x.req.Subresource) {
 		return errPathNotFound()
 	}
@@ -108,11 +109,9 @@ func (x *exchange) dispatch() error {
 	if x.table.res.Namespaced && x.req.Namespace == "" && x.req.Verb != "list" && x.req.Verb != "watch" {
 		return errPathNotFound()
 	}
-	enc, ok := negotiate(x.r.Header.Get("Accept"), x.table)
-	if !ok {
+	if !acceptable {
 		return notAcceptable()
 	}
-	x.enc = enc
 	switch x.req.Verb {
 	case "get":
 		return x.get()

@@ -60,7 +60,7 @@ func (x *exchange) watch() error {
 	}
 	tooOld := false
 	switch {
-	case initial || !given || rev == 0 && !x.has("sendInitialEvents"):
+	case initial || rev == 0 && !x.has("sendInitialEvents"):
 		objects, at, ok := x.s.store.snapshotAt(x.table, now)
 		if !ok {
 			tooOld = true
