@@ -164,7 +164,7 @@ func (e *Executor) park(ctx context.Context, f *flow.Fiber[run], until time.Time
 		return flow.Next{}, err
 	}
 	r.op = nil
-	waits := []flow.Wait{r.live.news}
+	waits := []flow.Wait{&r.live.news}
 	if until.Before(farFuture) {
 		waits = append(waits, flow.Until(until))
 	}
@@ -187,7 +187,7 @@ func (e *Executor) rest(ctx context.Context, f *flow.Fiber[run], now time.Time) 
 	expiry := r.op.Status.FinishedAt.Add(r.op.Spec.TTLAfterFinished.Duration)
 	if now.Before(expiry) {
 		r.op = nil
-		return f.Await(r.live.news, flow.Until(expiry)).Then(stepAdvance), nil
+		return f.Await(&r.live.news, flow.Until(expiry)).Then(stepAdvance), nil
 	}
 	return f.End(), e.remove(ctx, r)
 }

@@ -12,7 +12,7 @@ import (
 // liveRun is what the Executor knows of a run, besides its flow.
 type liveRun struct {
 	// news is set when the Operation, or a Webhook that it may wait for, has changed.
-	news *flow.Signal
+	news flow.Signal
 	// wrote is the version of the run's own last write, whose event is no news.
 	wrote string
 	// missed is true when something happened since the run looked last.
@@ -65,7 +65,7 @@ func (e *Executor) changed(ctx context.Context, op *v1alpha1.Operation) {
 		e.mu.Unlock()
 		return
 	}
-	live = &liveRun{news: flow.NewSignal(), cancelling: cancel}
+	live = &liveRun{cancelling: cancel}
 	e.live[key] = live
 	e.mu.Unlock()
 	e.start(ctx, key, tenant(op), live)
@@ -132,7 +132,9 @@ func (e *Executor) gone(key store.Key) {
 	delete(e.live, key)
 	e.mu.Unlock()
 	if live != nil {
-		e.engine.Cancel(key.String(), errDeleted)
+		if fiber, ok := e.engine.Find(key.String()); ok {
+			fiber.Cancel(errDeleted)
+		}
 	}
 }
 

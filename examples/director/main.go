@@ -1,0 +1,127 @@
+// Director is a small API service, as a platform team would write it on Fairlead: applications in SQLite, and an
+// operation for everything that takes longer than a request may.
+//
+//	director --listen 127.0.0.1:8080 --database director.db
+//
+// POST   /applications        registers one: {"name": "shop", "webhook": {"url": "http://127.0.0.1:8090/cleanup"}}
+// GET    /applications[/{id}] shows them
+// DELETE /applications/{id}   unregisters one: its webhook is told to clean up, then the row goes. With the header
+//
+//	Prefer: respond-async the answer is 202 at once, with the Location of the operation
+//
+// GET    /operations/…        shows operations, see package operation/httpapi
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operation/outbox"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+type config struct{ listen, database, namespace string }
+
+func main() {
+	var c config
+	flag.StringVar(&c.listen, "listen", "127.0.0.1:8080", "address to listen on; loopback, since callers are not authenticated")
+	flag.StringVar(&c.database, "database", "director.db", "`file` of the SQLite database")
+	flag.StringVar(&c.namespace, "namespace", "default", "namespace of operations and webhooks")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	kubeconfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if err == nil {
+		err = run(ctx, kubeconfig, c, log, func(net.Addr) {})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "director:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until the context ends. listening is told the address.
+func run(ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logger, listening func(net.Addr)) (err error) {
+	listener, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return fmt.Errorf("cannot listen: %w (choose another address with --listen)", err)
+	}
+	defer listener.Close() //nolint:errcheck // the server has closed it by then
+	if !listener.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		return fmt.Errorf("cannot listen on %s: callers are not authenticated, so only loopback will do", c.listen)
+	}
+	apps, err := openApplications(ctx, c.database)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, apps.close()) }()
+	scheduler, err := operation.NewScheduler(operation.Options{Config: kubeconfig, Namespace: c.namespace, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer scheduler.Close()
+
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	rt := fairlead.New(kubeconfig, fairlead.WithScheme(scheme), fairlead.WithLogger(log))
+	watch := &watcher{apps: apps, client: rt.Client()}
+	observe.Source[v1alpha1.Operation](rt, Unregistrations, source.Namespaces(c.namespace))
+	observe.On(rt, Unregistrations, watch.changed, observe.Name("outcomes"))
+
+	deliver := &deliverer{apps: apps, client: rt.Client(), scheduler: scheduler, namespace: c.namespace}
+	relay := &outbox.Relay{Outbox: apps.box, Deliver: deliver.deliver, Log: log}
+	rt.Add("outbox", relay.Run)
+	rt.Add("http", func(ctx context.Context) error {
+		operations, err := httpapi.New(httpapi.Options{
+			Scheduler: scheduler, Operations: rt.Store(Unregistrations), Authorizer: httpapi.Anonymous{}, Logger: log,
+		})
+		if err != nil {
+			return err
+		}
+		s := &service{apps: apps, scheduler: scheduler, log: log}
+		listening(listener.Addr())
+		log.Info("director is listening", "address", listener.Addr().String())
+		return serve(ctx, listener, s.handler(operations))
+	})
+	return rt.Run(ctx)
+}
+
+// serve answers requests until the context ends, then lets those under way finish for a while.
+func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
+	done := make(chan error, 1)
+	go func() {
+		<-ctx.Done()
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer cancel()
+		done <- server.Shutdown(bounded)
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("cannot serve: %w", err)
+	}
+	return <-done
+}

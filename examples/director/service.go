@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+// service is the HTTP face of the director.
+type service struct {
+	apps      *applications
+	scheduler *operation.Scheduler
+	log       *slog.Logger
+}
+
+func (s *service) handler(operations http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /applications", s.register)
+	mux.HandleFunc("GET /applications", s.list)
+	mux.HandleFunc("GET /applications/{id}", s.get)
+	mux.Handle("DELETE /applications/{id}", operation.Async(
+		operation.AsyncOptions{Scheduler: s.scheduler, Logger: s.log}, s.unregister))
+	mux.Handle("/operations/", operations)
+	mux.Handle("/operations", operations)
+	return mux
+}
+
+func (s *service) register(w http.ResponseWriter, r *http.Request) {
+	var app Application
+	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&app); err != nil {
+		s.refuse(w, r, &refusal{http.StatusBadRequest, "cannot read the body: " + err.Error()})
+		return
+	}
+	if err := check(app); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	app, err := s.apps.create(r.Context(), app)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Location", "/applications/"+app.ID)
+	answer(w, http.StatusCreated, app)
+}
+
+func check(app Application) error {
+	if app.Name == "" {
+		return &refusal{http.StatusUnprocessableEntity, "name is required"}
+	}
+	if app.Webhook == nil {
+		return nil
+	}
+	if u, err := url.Parse(app.Webhook.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return &refusal{http.StatusUnprocessableEntity, "webhook.url must be an http or https URL"}
+	}
+	switch app.Webhook.Mode {
+	case "", "Sync", "Async":
+		return nil
+	default:
+		return &refusal{http.StatusUnprocessableEntity, "webhook.mode must be Sync or Async"}
+	}
+}
+
+func (s *service) list(w http.ResponseWriter, r *http.Request) {
+	apps, err := s.apps.list(r.Context())
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	answer(w, http.StatusOK, apps)
+}
+
+func (s *service) get(w http.ResponseWriter, r *http.Request) {
+	app, err := s.apps.get(r.Context(), r.PathValue("id"))
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	answer(w, http.StatusOK, app)
+}
+
+// unregister begins the operation; operation.Async does the rest.
+func (s *service) unregister(ctx context.Context, r *http.Request, id string) (operation.Request, error) {
+	return s.apps.unregister(ctx, r.PathValue("id"), id)
+}
+
+func (s *service) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	var known *refusal
+	if !errors.As(err, &known) {
+		s.log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		known = &refusal{http.StatusInternalServerError, "the director failed; see its log"}
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(known.status)
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the caller is gone if this fails
+		"title": http.StatusText(known.status), "status": known.status, "detail": known.text,
+	})
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the caller is gone if this fails
+}
