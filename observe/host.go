@@ -67,7 +67,7 @@ func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e E
 
 // caller turns a typed function into one that takes events of a store.
 func caller[T any, P Object[T]](fn func(context.Context, Event[T]) error, mask Mask) func(context.Context, store.Event) error {
-	decode := store.Decoded[T, P]
+	decode := store.As[T]
 	return func(ctx context.Context, e store.Event) error {
 		t := typeOf(e.Type)
 		if t == 0 || !mask.accepts(t, e.Initial) {

@@ -21,11 +21,12 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/source"
 )
 
-// Options configure a Scheduler. Config or Calls is required, and Namespace.
+// Options configure a Scheduler. Config and Namespace are required.
 type Options struct {
-	// Config says where the API server is and who we are. Not needed with Calls.
+	// Config says where the API server is and who we are.
 	Config *rest.Config
 	// Calls is a client that is shared with others. Default: a new one, which Close closes.
 	Calls *call.Client
@@ -41,7 +42,8 @@ type Options struct {
 // concurrent use, by any number of processes.
 type Scheduler struct {
 	calls     *call.Client
-	owned     bool
+	owned     bool           // calls is ours to close
+	sources   *source.Client // for Wait
 	namespace string
 	policy    call.Policy
 	log       *slog.Logger
@@ -56,6 +58,10 @@ func NewScheduler(o Options) (*Scheduler, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	var err error
+	if s.sources, err = source.NewClient(o.Config, source.ClientOptions{}); err != nil {
+		return nil, fmt.Errorf("cannot make a scheduler: %w", err)
+	}
 	if s.calls == nil {
 		calls, err := call.New(call.Options{Config: o.Config, Logger: o.Logger})
 		if err != nil {
@@ -69,7 +75,7 @@ func NewScheduler(o Options) (*Scheduler, error) {
 // In returns the same Scheduler for another namespace.
 func (s *Scheduler) In(namespace string) *Scheduler {
 	other := *s
-	other.namespace, other.owned = namespace, false
+	other.namespace, other.owned = namespace, false // the first one closes what they share
 	return &other
 }
 
@@ -78,6 +84,7 @@ func (s *Scheduler) Namespace() string { return s.namespace }
 
 // Close closes the connections that this Scheduler opened for itself.
 func (s *Scheduler) Close() {
+	s.sources.Close()
 	if s.owned {
 		s.calls.Close()
 	}

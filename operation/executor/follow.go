@@ -32,8 +32,8 @@ func (e *Executor) followOperations(ctx context.Context) {
 		}
 		switch event.Type {
 		case store.Added, store.Modified:
-			op, ok := e.operations.Get(event.Key)
-			if !ok {
+			op, err := e.operations.Get(event.Key)
+			if err != nil {
 				continue // deleted since; that event comes too
 			}
 			e.changed(ctx, op)
@@ -93,7 +93,7 @@ func (e *Executor) over(ctx context.Context, key store.Key, group string, live *
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", key, "error", result.Err)
 	}
 	if missed := e.forget(key, live); missed && ctx.Err() == nil {
-		if op, ok := e.operations.Get(key); ok {
+		if op, err := e.operations.Get(key); err == nil {
 			e.changed(ctx, op)
 		}
 	}

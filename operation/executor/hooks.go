@@ -34,10 +34,10 @@ func newHooks(webhooks store.View[v1alpha1.Webhook]) *hooks {
 // get returns the Webhook ready for calls. Errors: errNoWebhook; a *webhook.FieldError that names the field.
 func (h *hooks) get(namespace, name string) (*webhook.Compiled, error) {
 	key := store.Key{Namespace: namespace, Name: name}
-	w, ok := h.webhooks.Get(key)
+	w, err := h.webhooks.Get(key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !ok {
+	if err != nil {
 		delete(h.compiled, key)
 		return nil, fmt.Errorf("%w: %s", errNoWebhook, name)
 	}

@@ -58,7 +58,7 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 // refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
 // written itself, else the API server's.
 func (e *Executor) refresh(ctx context.Context, r *run) error {
-	if op, ok := e.operations.Get(r.key); ok && !older(op.ResourceVersion, r.version) {
+	if op, err := e.operations.Get(r.key); err == nil && !older(op.ResourceVersion, r.version) {
 		if r.op == nil || op.ResourceVersion != r.version {
 			r.adopt(op.DeepCopy())
 		}

@@ -38,9 +38,9 @@ type token struct {
 
 // Secret implements webhook.Resolver. The values are shared and read-only.
 func (s *secrets) Secret(_ context.Context, namespace, name string) (map[string][]byte, error) {
-	secret, ok := store.Of[corev1.Secret](s.secrets).Get(store.Key{Namespace: namespace, Name: name})
-	if !ok {
-		return nil, fmt.Errorf("secret %s/%s does not exist, or is not readable", namespace, name)
+	secret, err := store.Of[corev1.Secret](s.secrets).Get(store.Key{Namespace: namespace, Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read secret %s/%s: %w", namespace, name, err)
 	}
 	return secret.Data, nil
 }

@@ -74,8 +74,8 @@ func stream(w http.ResponseWriter, r *http.Request, op *v1alpha1.Operation, curs
 				send("gone", last)
 				return nil
 			case store.Added, store.Modified:
-				op := &v1alpha1.Operation{}
-				if err := e.Object.Decode(op); err != nil {
+				op, err := store.As[v1alpha1.Operation](e.Object)
+				if err != nil {
 					return nil //nolint:nilerr // the answer has begun; the caller reconnects
 				}
 				if op.ResourceVersion == last.ResourceVersion {

@@ -175,7 +175,7 @@ func resource(r *http.Request) operation.Resource {
 // scheduled a moment ago may not have come by.
 func (h *handler) find(r *http.Request, namespace string, res operation.Resource) (*v1alpha1.Operation, error) {
 	key := store.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
-	if op, ok := store.Of[v1alpha1.Operation](h.Operations).Get(key); ok {
+	if op, err := store.Of[v1alpha1.Operation](h.Operations).Get(key); err == nil {
 		return op, nil
 	}
 	return h.Scheduler.In(namespace).Get(r.Context(), res)

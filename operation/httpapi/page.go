@@ -49,7 +49,6 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 // not decoded again.
 func (h *handler) page(namespace string, status operation.Status, resourceType, after string, limit int) Page {
 	snapshot := h.Operations.Snapshot()
-	defer snapshot.Close()
 	var names []store.Key
 	for record := range snapshot.InNamespace(namespace) {
 		if record.Key().Name > after {
@@ -60,8 +59,8 @@ func (h *handler) page(namespace string, status operation.Status, resourceType, 
 	page := Page{Items: []operation.View{}}
 	view := store.Of[v1alpha1.Operation](h.Operations)
 	for _, key := range names {
-		op, ok := view.Get(key)
-		if !ok || resourceType != "" && op.Spec.ResourceType != resourceType {
+		op, err := view.Get(key)
+		if err != nil || resourceType != "" && op.Spec.ResourceType != resourceType {
 			continue
 		}
 		v := operation.ViewOf(op)
