@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
@@ -144,6 +145,12 @@ func specFields(op *v1alpha1.Operation) map[string]any {
 	return fields
 }
 
+// older tells whether a version comes before another one. Versions that cannot be compared are taken as newer when they
+// differ, since what is read then is checked again when it is written.
 func older(version, than string) bool {
-	return than != "" && version != than && compare(version, than) < 0
+	if version == than || than == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }
