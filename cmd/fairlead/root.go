@@ -79,6 +79,8 @@ func newRootCommand(s streams) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newUpCommand(s),
+		newWatchCommand(s),
+		newCRDsCommand(s),
 	)
 	return root
 }

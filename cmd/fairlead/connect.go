@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// connection are the flags that say which API server is meant, and as whom. They have kubectl's names and meaning.
+type connection struct {
+	kubeconfig, context          string
+	server, token, tokenFile, ca string
+	insecure                     bool
+}
+
+// flags adds the flags that all commands have.
+func (c *connection) flags(f *pflag.FlagSet) {
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "`file` that says where the API server is (default: $KUBECONFIG, ~/.kube/config, the pod's own)")
+	f.StringVar(&c.context, "context", "", "`name` of the context in that file")
+}
+
+// serverFlags adds the flags that need no file.
+func (c *connection) serverFlags(f *pflag.FlagSet) {
+	c.flags(f)
+	f.StringVar(&c.server, "server", "", "`URL` of the API server; plain http works too")
+	f.StringVar(&c.token, "token", "", "bearer `token`")
+	f.StringVar(&c.tokenFile, "token-file", "", "`file` with a bearer token, read again when it changes")
+	f.StringVar(&c.ca, "certificate-authority", "", "`file` with the certificate authorities of the API server")
+	f.BoolVar(&c.insecure, "insecure-skip-tls-verify", false, "do not verify the API server's certificate")
+}
+
+// config returns the configuration and the namespace of the context.
+func (c *connection) config() (*rest.Config, string, error) {
+	if c.token != "" && c.tokenFile != "" {
+		return nil, "", usageErrorf("--token and --token-file exclude each other")
+	}
+	if c.insecure && c.ca != "" {
+		return nil, "", usageErrorf("--certificate-authority and --insecure-skip-tls-verify exclude each other")
+	}
+	for _, file := range []string{c.kubeconfig, c.tokenFile, c.ca} {
+		if file == "" {
+			continue
+		}
+		if _, err := os.Stat(file); err != nil {
+			return nil, "", usageErrorf("cannot read %s: %v", file, errors.Unwrap(err))
+		}
+	}
+	if c.server != "" {
+		if u, err := url.Parse(c.server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, "", usageErrorf("--server %q is not an http or https URL", c.server)
+		}
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
+	overrides.ClusterInfo.Server = c.server
+	overrides.ClusterInfo.CertificateAuthority = c.ca
+	overrides.ClusterInfo.InsecureSkipTLSVerify = c.insecure
+	overrides.AuthInfo.Token = c.token
+	overrides.AuthInfo.TokenFile = c.tokenFile
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, "", errors.New("no API server is configured: set KUBECONFIG, or use --kubeconfig; fairlead up starts a server of your own")
+		}
+		return nil, "", fmt.Errorf("cannot use the kubeconfig: %w", err)
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil || namespace == "" {
+		namespace = "default"
+	}
+	return config, namespace, nil
+}

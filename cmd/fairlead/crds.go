@@ -1,0 +1,26 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+)
+
+func newCRDsCommand(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "crds",
+		Short: "Print the custom resource definitions of Operation and Webhook",
+		Long: `Crds prints the custom resource definitions as YAML:
+
+	fairlead crds | kubectl apply --server-side -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if _, err := s.out.Write(v1alpha1.CRDYAML()); err != nil {
+				return fmt.Errorf("cannot print: %w", err)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// printer writes events and statuses in one of the formats. It is safe for concurrent use.
+type printer struct {
+	resource resource
+	stats    bool
+	begin    time.Time
+
+	mu     sync.Mutex
+	out    *bufio.Writer
+	format format
+	events int
+	count  int
+	failed error
+}
+
+// format writes one kind of output. Calls come one at a time.
+type format interface {
+	event(w io.Writer, e store.Event) error
+	status(w io.Writer, s source.Status) error
+	stats(w io.Writer, s watchStats) error
+	// settle is called when nothing more is due at once.
+	settle(w io.Writer) error
+}
+
+// watchStats are counts and times since the start.
+type watchStats struct {
+	Type           string  `json:"type"`
+	Count          int     `json:"count"`
+	Events         int     `json:"events"`
+	ElapsedSeconds float64 `json:"elapsedSeconds"`
+}
+
+func newPrinter(s streams, output string, r resource, stats bool) *printer {
+	p := &printer{resource: r, stats: stats, begin: time.Now(), out: bufio.NewWriterSize(s.out, 64<<10)}
+	width, height, tty := terminal(s.out)
+	switch {
+	case output == "json":
+		p.format = &jsonFormat{}
+	case output == "name":
+		p.format = &nameFormat{resource: r.gvr.GroupResource().String(), log: s.err}
+	case output == "none":
+		p.format = &noFormat{log: s.err}
+	case tty:
+		p.format = newScreen(r, width, height)
+	default:
+		p.format = newTable(r, s.err)
+	}
+	return p
+}
+
+// print writes a batch of events, and what it wrote goes out at the end of it.
+func (p *printer) print(batch []store.Event) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range batch {
+		switch e.Type {
+		case store.Added:
+			p.count++
+		case store.Deleted:
+			p.count--
+		}
+		if e.Type != store.Synced {
+			p.events++
+		}
+		err := p.format.event(p.out, e)
+		if err == nil && e.Type == store.Synced && p.stats {
+			err = p.format.stats(p.out, p.counts())
+		}
+		if p.fail(err) != nil {
+			return p.failed
+		}
+	}
+	return p.fail(errors.Join(p.format.settle(p.out), p.out.Flush()))
+}
+
+func (p *printer) status(s source.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = p.fail(errors.Join(p.format.status(p.out, s), p.format.settle(p.out), p.out.Flush())) // print returns it
+}
+
+func (p *printer) counts() watchStats {
+	return watchStats{Type: "STATS", Count: p.count, Events: p.events, ElapsedSeconds: time.Since(p.begin).Seconds()}
+}
+
+// close writes the last words.
+func (p *printer) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return p.failed
+	}
+	if p.stats {
+		p.failed = p.format.stats(p.out, p.counts())
+	}
+	return p.fail(p.out.Flush())
+}
+
+// fail remembers the first error.
+func (p *printer) fail(err error) error {
+	if p.failed == nil && err != nil {
+		p.failed = fmt.Errorf("cannot print: %w", err)
+	}
+	return p.failed
+}
+
+// jsonFormat writes a JSON object a line. The object itself is copied as it came, never decoded.
+type jsonFormat struct{ line []byte }
+
+func (f *jsonFormat) event(w io.Writer, e store.Event) error {
+	b := append(f.line[:0], `{"type":"`...)
+	switch e.Type {
+	case store.Added, store.Modified, store.Deleted, store.Sync:
+		b = append(b, e.Type.String()...)
+		b = append(b, '"')
+		switch {
+		case e.Type == store.Added && e.Initial:
+			b = append(b, `,"initial":true`...)
+		case e.Type == store.Deleted:
+			b = append(b, `,"inferred":`...)
+			b = strconv.AppendBool(b, e.Inferred)
+		}
+		b = appendField(b, "key", e.Key.String())
+		b = appendField(b, "uid", string(e.Object.UID()))
+		b = appendField(b, "resourceVersion", e.Object.Version())
+		if e.Type == store.Modified && e.Prior != nil {
+			b = appendField(b, "previousResourceVersion", e.Prior.Version())
+		}
+		b = append(b, `,"object":`...)
+		var err error
+		if b, err = e.Object.AppendJSON(b); err != nil {
+			return err
+		}
+	case store.Synced:
+		b = append(b, `SYNCED"`...)
+		b = appendField(b, "resourceVersion", e.Version)
+		b = append(b, `,"count":`...)
+		b = strconv.AppendInt(b, int64(e.Count), 10)
+	case store.Epoch:
+		b = append(b, `EPOCH"`...)
+		b = appendField(b, "reason", e.Reason)
+		b = appendField(b, "resourceVersion", e.Version)
+	case store.QuarantinedObject:
+		b = append(b, `QUARANTINED"`...)
+		b = appendField(b, "key", e.Key.String())
+		b = appendField(b, "uid", string(e.UID))
+		b = appendField(b, "resourceVersion", e.Version)
+		b = appendField(b, "error", e.Err.Error())
+	default:
+		return nil
+	}
+	b = append(b, '}', '\n')
+	f.line = b
+	if cap(f.line) > 1<<20 {
+		f.line = nil
+	}
+	_, err := w.Write(b)
+	return err
+}
+
+// appendField appends a member with a string value.
+func appendField(b []byte, name, value string) []byte {
+	b = append(b, ',', '"')
+	b = append(b, name...)
+	b = append(b, '"', ':')
+	for i := range len(value) {
+		if c := value[i]; c < 0x20 || c == '"' || c == '\\' || c >= 0x7f {
+			quoted, _ := json.Marshal(value) // strings always encode
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, value...)
+	return append(b, '"')
+}
+
+func (f *jsonFormat) status(w io.Writer, s source.Status) error {
+	return json.NewEncoder(w).Encode(struct {
+		Type         string        `json:"type"`
+		Namespace    string        `json:"namespace,omitempty"`
+		Phase        source.Phase  `json:"phase"`
+		Reason       source.Reason `json:"reason"`
+		Message      string        `json:"message"`
+		StaleSeconds float64       `json:"staleSeconds"`
+	}{"STATUS", s.Namespace, s.Phase, s.Reason, s.Message, s.Staleness(time.Now()).Seconds()})
+}
+
+func (f *jsonFormat) stats(w io.Writer, s watchStats) error { return json.NewEncoder(w).Encode(s) }
+func (f *jsonFormat) settle(io.Writer) error                { return nil }
+
+// nameFormat writes the name of every object that appears or changes, as kubectl does. Statuses go to stderr.
+type nameFormat struct {
+	resource string
+	log      io.Writer
+}
+
+func (f *nameFormat) event(w io.Writer, e store.Event) error {
+	switch e.Type {
+	case store.Added, store.Modified, store.Deleted, store.Sync:
+		_, err := fmt.Fprintf(w, "%s/%s\n", f.resource, e.Key)
+		return err
+	default:
+		return nil
+	}
+}
+
+func (f *nameFormat) status(_ io.Writer, s source.Status) error { return logStatus(f.log, s) }
+func (f *nameFormat) stats(_ io.Writer, s watchStats) error     { return logStats(f.log, s) }
+func (f *nameFormat) settle(io.Writer) error                    { return nil }
+
+// noFormat writes no objects.
+type noFormat struct{ log io.Writer }
+
+func (f *noFormat) event(io.Writer, store.Event) error        { return nil }
+func (f *noFormat) status(_ io.Writer, s source.Status) error { return logStatus(f.log, s) }
+func (f *noFormat) stats(_ io.Writer, s watchStats) error     { return logStats(f.log, s) }
+func (f *noFormat) settle(io.Writer) error                    { return nil }
+
+func logStatus(w io.Writer, s source.Status) error {
+	_, err := fmt.Fprintln(w, statusLine(s))
+	return err
+}
+
+func logStats(w io.Writer, s watchStats) error {
+	_, err := fmt.Fprintf(w, "%d objects, %d events in %.3fs\n", s.Count, s.Events, s.ElapsedSeconds)
+	return err
+}
+
+func statusLine(s source.Status) string {
+	line := string(s.Phase)
+	if s.Namespace != "" {
+		line = s.Namespace + ": " + line
+	}
+	if string(s.Reason) != string(s.Phase) {
+		line += " (" + string(s.Reason) + ")"
+	}
+	if s.Message != "" {
+		line += ": " + s.Message
+	}
+	if stale := s.Staleness(time.Now()).Round(time.Second); s.Phase == source.Degraded && stale > 0 {
+		line += fmt.Sprintf("; shown is the state of %v ago", stale)
+	}
+	return line
+}

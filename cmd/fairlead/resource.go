@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// resource is what a name on the command line stands for.
+type resource struct {
+	gvr        schema.GroupVersionResource
+	kind       string // empty when it was not looked up
+	namespaced bool
+}
+
+// clusterScoped are the resources of Kubernetes itself that are in no namespace, so that a full name, which is not looked
+// up, does not need -A for them.
+var clusterScoped = map[schema.GroupResource]bool{
+	{Resource: "nodes"}: true, {Resource: "namespaces"}: true, {Resource: "persistentvolumes"}: true,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:                       true,
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"}:                true,
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}:               true,
+	{Group: "apiregistration.k8s.io", Resource: "apiservices"}:                           true,
+	{Group: "storage.k8s.io", Resource: "storageclasses"}:                                true,
+	{Group: "storage.k8s.io", Resource: "volumeattachments"}:                             true,
+	{Group: "storage.k8s.io", Resource: "csidrivers"}:                                    true,
+	{Group: "storage.k8s.io", Resource: "csinodes"}:                                      true,
+	{Group: "scheduling.k8s.io", Resource: "priorityclasses"}:                            true,
+	{Group: "node.k8s.io", Resource: "runtimeclasses"}:                                   true,
+	{Group: "networking.k8s.io", Resource: "ingressclasses"}:                             true,
+	{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}:               true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingwebhookconfigurations"}: true,
+	{Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations"}:   true,
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"}:     true,
+}
+
+// discoveryTimeout bounds the look-up of a name.
+const discoveryTimeout = 15 * time.Second
+
+// findResource returns the resource of a name. One with version and group is taken as it is; others are looked up.
+func findResource(config *rest.Config, name string) (resource, error) {
+	if name == "" || strings.ContainsAny(name, "/ \t") {
+		return resource{}, usageErrorf("%q is not the name of a resource: write pods, or deployments.v1.apps", name)
+	}
+	full, partial := schema.ParseResourceArg(strings.ToLower(name))
+	if full != nil && isVersion(full.Version) {
+		return resource{gvr: *full, namespaced: !clusterScoped[full.GroupResource()]}, nil
+	}
+	config = rest.CopyConfig(config)
+	config.Timeout = discoveryTimeout
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
+	}
+	if _, err := d.ServerVersion(); err != nil {
+		return resource{}, fmt.Errorf("cannot look up %q: the API server at %s does not answer: %w", name, config.Host, err)
+	}
+	cached := memory.NewMemCacheClient(d)
+	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+	gvk, err := mapper.KindFor(partial.WithVersion(""))
+	if err != nil {
+		return resource{}, usageErrorf("the API server has no resource %q", name)
+	}
+	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return resource{}, usageErrorf("the API server has no resource %q", name)
+	}
+	return resource{gvr: mapping.Resource, kind: gvk.Kind, namespaced: mapping.Scope.Name() == "namespace"}, nil
+}
+
+// isVersion tells deployments.v1.apps from operations.fairlead.io.
+func isVersion(s string) bool {
+	return len(s) > 1 && s[0] == 'v' && s[1] >= '0' && s[1] <= '9'
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+type watchOptions struct {
+	connection
+	namespaces    []string
+	all           bool
+	labels        string
+	fields        string
+	output        string
+	resync        time.Duration
+	stats         bool
+	verbose       bool
+	noWatchList   bool
+	pageSize      int
+	silence       time.Duration
+	listProgress  time.Duration
+	maxWatch      time.Duration
+	backoffBase   time.Duration
+	backoffCap    time.Duration
+	bulkGuard     int
+	bulkGuardFlag int
+}
+
+func newWatchCommand(s streams) *cobra.Command {
+	var o watchOptions
+	cmd := &cobra.Command{
+		Use:   "watch RESOURCE[.VERSION.GROUP]",
+		Short: "Show objects and every change of them, through whatever happens to the connection",
+		Long: `Watch shows the objects of a resource and then every change, like kubectl get --watch, and never ends by itself:
+expired versions, cut and silent connections, restarts of the API server, rights that are taken and given back are all
+repaired, and what changed meanwhile is shown.
+
+A name with version and group needs no discovery: deployments.v1.apps, or configmaps.v1. for the core group. Others are
+looked up, so pods, deploy and operations.fairlead.io work too.
+
+With -o json every line is an object with a type: ADDED, MODIFIED, DELETED, SYNCED, SYNC, EPOCH, QUARANTINED, STATUS,
+STATS. Without -n and -A the namespace of the context is watched. Interrupt it to end it.`,
+		Example: `  fairlead watch pods -A
+  fairlead watch configmaps.v1. -n team-a -n team-b -l app=web -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageErrorf("name one resource, such as pods or deployments.v1.apps")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return watch(cmd.Context(), s, o, args[0]) },
+	}
+	f := cmd.Flags()
+	o.serverFlags(f)
+	f.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "`namespace`; may be repeated")
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "watch all namespaces")
+	f.StringVarP(&o.labels, "selector", "l", "", "label `selector`")
+	f.StringVar(&o.fields, "field-selector", "", "field `selector`")
+	f.StringVarP(&o.output, "output", "o", "", "`format`: json, table, name or none (default table)")
+	f.IntVar(&o.pageSize, "page-size", source.DefaultPageSize, "`objects` per page of a list")
+	f.BoolVar(&o.noWatchList, "no-watch-list", false, "list in pages instead of streaming the initial objects")
+	f.DurationVar(&o.silence, "silence-budget", source.DefaultSilenceBudget, "silence on a watch before the server is asked whether it is still current")
+	f.DurationVar(&o.listProgress, "list-progress-timeout", source.DefaultListProgressTimeout, "time without progress before a list is tried anew")
+	f.DurationVar(&o.maxWatch, "max-watch", source.DefaultMaxWatch, "lifetime of one watch request")
+	f.DurationVar(&o.backoffBase, "backoff-base", source.DefaultBackoffBase, "bound of the first wait after a failure")
+	f.DurationVar(&o.backoffCap, "backoff-cap", source.DefaultBackoffCap, "bound of every wait after a failure")
+	f.IntVar(&o.bulkGuard, "bulk-delete-guard", source.DefaultBulkDeleteGuard, "more than `N` deletions learnt from one list need a second one; 0: off")
+	f.DurationVar(&o.resync, "resync", 0, "period in which every object is shown again from memory (default off)")
+	f.BoolVar(&o.stats, "stats", false, "show counts and times, when synced and at the end")
+	f.BoolVar(&o.verbose, "verbose", false, "log every request and repair to stderr")
+	return cmd
+}
+
+func (o *watchOptions) check(s streams) error {
+	switch o.output {
+	case "":
+		o.output = "table"
+	case "json", "table", "name", "none":
+	default:
+		return usageErrorf("unknown output format %q: use json, table, name or none", o.output)
+	}
+	if o.all && len(o.namespaces) > 0 {
+		return usageErrorf("-n and -A exclude each other")
+	}
+	if _, err := labels.Parse(o.labels); err != nil {
+		return usageErrorf("cannot read label selector %q: %v", o.labels, err)
+	}
+	if _, err := fields.ParseSelector(o.fields); err != nil {
+		return usageErrorf("cannot read field selector %q: %v", o.fields, err)
+	}
+	for name, d := range map[string]time.Duration{
+		"--silence-budget": o.silence, "--list-progress-timeout": o.listProgress, "--max-watch": o.maxWatch,
+		"--backoff-base": o.backoffBase, "--backoff-cap": o.backoffCap,
+	} {
+		if d <= 0 {
+			return usageErrorf("%s must be a duration above zero, such as 30s", name)
+		}
+	}
+	if o.resync < 0 || o.pageSize < 1 || o.bulkGuard < 0 {
+		return usageErrorf("--resync and --bulk-delete-guard must not be negative, and --page-size must be at least 1")
+	}
+	if o.bulkGuard == 0 {
+		o.bulkGuardFlag = -1 // off, in the words of the library
+	} else {
+		o.bulkGuardFlag = o.bulkGuard
+	}
+	return nil
+}
+
+func watch(ctx context.Context, s streams, o watchOptions, name string) error {
+	if err := o.check(s); err != nil {
+		return err
+	}
+	config, namespace, err := o.config()
+	if err != nil {
+		return err
+	}
+	resource, err := findResource(config, name)
+	if err != nil {
+		return err
+	}
+	if len(o.namespaces) == 0 && !o.all && resource.namespaced {
+		o.namespaces = []string{namespace}
+	}
+	if len(o.namespaces) > 0 && !resource.namespaced {
+		return usageErrorf("%s are not in namespaces: leave -n out", resource.gvr.Resource)
+	}
+	return follow(ctx, s, o, config, resource)
+}
+
+// follow runs a source into a store and prints what its subscriber is given, until the context ends.
+func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config, resource resource) error {
+	log := slog.New(slog.DiscardHandler)
+	if o.verbose {
+		log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	st := store.New(store.Options{
+		Resource: resource.gvr, Kind: resource.gvr.GroupVersion().WithKind(resource.kind), Namespaced: resource.namespaced,
+		LabelSelector: o.labels, FieldSelector: o.fields, Logger: log,
+	})
+	defer st.Close()
+	src, err := source.New(source.Config{
+		REST: config, Resource: resource.gvr, Namespaces: o.namespaces, LabelSelector: o.labels, FieldSelector: o.fields,
+		PageSize: o.pageSize, NoWatchList: o.noWatchList, SilenceBudget: o.silence, ListProgressTimeout: o.listProgress,
+		MaxWatch: o.maxWatch, BackoffBase: o.backoffBase, BackoffCap: o.backoffCap, BulkDeleteGuard: o.bulkGuardFlag,
+		Logger: log,
+	}, st.Sink)
+	if err != nil {
+		return err
+	}
+	p := newPrinter(s, o.output, resource, o.stats)
+	ctx, cancel := context.WithCancelCause(ctx)
+	var running sync.WaitGroup
+	statuses := st.WatchStatus()
+	running.Go(func() {
+		for status := range statuses.C {
+			p.status(status)
+		}
+	})
+	woken := make(chan struct{}, 1)
+	cursor := st.Subscribe(store.SubscribeOptions{Name: "watch", Resync: o.resync, Wake: func() {
+		select {
+		case woken <- struct{}{}:
+		default: // it will look anyway
+		}
+	}})
+	running.Go(func() {
+		if err := src.Run(ctx); err != nil {
+			cancel(err)
+		}
+	})
+	for err == nil {
+		if batch := cursor.Take(watchBatch); len(batch) > 0 {
+			err = p.print(batch)
+			continue
+		}
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			if err = context.Cause(ctx); errors.Is(err, context.Canceled) {
+				err = nil // interrupted, as it should be
+			}
+			cursor.Close()
+			statuses.Close()
+			running.Wait()
+			return errors.Join(err, p.close())
+		}
+	}
+	cancel(nil)
+	cursor.Close()
+	statuses.Close()
+	running.Wait()
+	return err
+}
+
+// watchBatch is how many events are printed before the output goes out.
+const watchBatch = 256
+
+// terminal tells whether a stream is a terminal, and how wide and high.
+func terminal(w any) (width, height int, ok bool) {
+	f, isFile := w.(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) {
+		return 0, 0, false
+	}
+	width, height, err := term.GetSize(int(f.Fd()))
+	return width, height, err == nil && width > 0 && height > 0
+}
