@@ -223,6 +223,21 @@ func stamp(op *v1alpha1.Operation) {
 	op.Annotations[v1alpha1.AnnotationScheduledAt] = time.Now().UTC().Format(time.RFC3339Nano)
 }
 
+// Retry schedules the request of the operation of a resource again, with a new id. Errors: [ErrNotFound]; [ErrInProgress]
+// when it has not ended; those of Schedule.
+func (s *Scheduler) Retry(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
+	op, err := s.Get(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if !op.Terminal() {
+		return nil, fmt.Errorf("cannot retry operation of %s: %w", r, &InProgressError{Running: op})
+	}
+	spec := op.Spec.DeepCopy()
+	spec.OperationID, spec.CancelRequested = uuid.NewString(), false
+	return s.ScheduleSpec(ctx, *spec)
+}
+
 // Get returns the Operation of a resource, [ErrNotFound] if there is none.
 func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
 	op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))

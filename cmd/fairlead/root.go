@@ -80,6 +80,7 @@ func newRootCommand(s streams) *cobra.Command {
 	root.AddCommand(
 		newUpCommand(s),
 		newWatchCommand(s),
+		newOpCommand(s),
 		newCRDsCommand(s),
 	)
 	return root

@@ -1,0 +1,352 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+// opOptions are what all commands about operations have.
+type opOptions struct {
+	connection
+	namespace string
+	output    string
+}
+
+func (o *opOptions) scheduler() (*operation.Scheduler, error) {
+	switch o.output {
+	case "", "table", "json", "yaml":
+	default:
+		return nil, usageErrorf("unknown output format %q: use json, yaml or table", o.output)
+	}
+	config, namespace, err := o.config()
+	if err != nil {
+		return nil, err
+	}
+	if o.namespace != "" {
+		namespace = o.namespace
+	}
+	return operation.NewScheduler(operation.Options{Config: config, Namespace: namespace})
+}
+
+func newOpCommand(s streams) *cobra.Command {
+	var o opOptions
+	cmd := &cobra.Command{
+		Use:     "op",
+		Aliases: []string{"operation", "operations"},
+		Short:   "Schedule, show, await and cancel operations",
+		Long: `Op works with operations, each named by its resource: TYPE/ID, or TYPE ID where the type or id has a slash.
+
+	fairlead op schedule Application/shop --type Delete --webhook cleanup
+	fairlead op wait Application/shop`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return usageErrorf("unknown command %q", args[0])
+		},
+	}
+	f := cmd.PersistentFlags()
+	o.flags(f)
+	f.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of the operations (default: that of the context)")
+	f.StringVarP(&o.output, "output", "o", "", "`format`: table, json or yaml (default table)")
+	cmd.AddCommand(newOpScheduleCommand(s, &o), newOpListCommand(s, &o), newOpGetCommand(s, &o),
+		newOpDescribeCommand(s, &o), newOpWaitCommand(s, &o), newOpCancelCommand(s, &o), newOpRetryCommand(s, &o))
+	return cmd
+}
+
+// named reads TYPE/ID or TYPE ID.
+func named(args []string) (operation.Resource, error) {
+	r := operation.Resource{}
+	switch len(args) {
+	case 1:
+		r.Type, r.ID, _ = strings.Cut(args[0], "/")
+	case 2:
+		r.Type, r.ID = args[0], args[1]
+	}
+	if r.Type == "" || r.ID == "" {
+		return r, usageErrorf("name the resource as TYPE/ID, such as Application/shop, or as TYPE ID")
+	}
+	return r, nil
+}
+
+// friendly adds what to do to errors that people meet first.
+func friendly(err error, s *operation.Scheduler) error {
+	switch {
+	case err == nil:
+		return nil
+	case strings.Contains(err.Error(), "could not find the requested resource"), strings.Contains(err.Error(), "404 page not found"):
+		return fmt.Errorf("%w; the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f -", err)
+	case errors.Is(err, operation.ErrNotFound):
+		return fmt.Errorf("%w in namespace %s", err, s.Namespace())
+	default:
+		return err
+	}
+}
+
+type scheduleOptions struct {
+	operation.Request
+	kind, object   string
+	headers        map[string]string
+	related        []string
+	ttl            time.Duration
+	parallel, wait bool
+}
+
+func newOpScheduleCommand(s streams, o *opOptions) *cobra.Command {
+	var so scheduleOptions
+	cmd := &cobra.Command{
+		Use:   "schedule TYPE/ID --type Create|Update|Delete [flags]",
+		Short: "Schedule an operation",
+		Example: `  fairlead op schedule Application/shop --type Delete --category unregisterApplication --webhook cleanup --wait
+  fairlead op schedule Application/shop --type Create --webhook a --webhook b --parallel --object '{"name":"shop"}'`,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if so.Resource, err = named(args); err != nil {
+				return err
+			}
+			if err := so.complete(cmd); err != nil {
+				return err
+			}
+			scheduler, err := o.scheduler()
+			if err != nil {
+				return err
+			}
+			defer scheduler.Close()
+			op, err := scheduler.Schedule(cmd.Context(), so.Request)
+			if err != nil {
+				return friendly(err, scheduler)
+			}
+			if so.wait {
+				return awaitOperation(cmd.Context(), s, o, scheduler, so.Resource, op.EffectiveID(), 0)
+			}
+			return show(s.out, o.output, operation.ViewOf(op))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&so.kind, "type", "", "what is done to the resource: Create, Update or Delete (required)")
+	f.StringVar(&so.ID, "id", "", "`id` of this operation; the same id runs nothing twice (default: a new one)")
+	f.StringVar(&so.Category, "category", "", "`name` that groups operations of one kind")
+	f.StringVar(&so.CorrelationID, "correlation-id", "", "`id` that is sent with every call")
+	f.StringArrayVar(&so.Webhooks, "webhook", nil, "`name` of a Webhook to call; may be repeated, in order")
+	f.StringArrayVar(&so.Compensate, "compensate", nil, "`name` of a Webhook to call after a failure; may be repeated")
+	f.StringVar(&so.Notify, "notify", "", "`name` of a Webhook to call with the outcome")
+	f.StringArrayVar(&so.related, "related", nil, "`TYPE/ID` of a resource that is touched too; may be repeated")
+	f.BoolVar(&so.parallel, "parallel", false, "call the webhooks all at once")
+	f.StringVar(&so.object, "object", "", "`JSON` that templates see as .Resource, or @file")
+	f.StringVar(&so.TenantID, "tenant", "", "`tenant` on whose behalf it runs")
+	f.StringToStringVar(&so.headers, "header", nil, "`name=value` that templates see under .Headers; may be repeated")
+	f.DurationVar(&so.Timeout, "timeout", v1alpha1.DefaultTimeout, "timeout of the whole operation")
+	f.DurationVar(&so.ttl, "ttl", 0, "delete the Operation that long after its end (default: keep it)")
+	f.BoolVar(&so.wait, "wait", false, "wait for the end and show progress")
+	return cmd
+}
+
+func (so *scheduleOptions) complete(cmd *cobra.Command) error {
+	so.Type = v1alpha1.OperationType(so.kind)
+	so.Headers = so.headers
+	if so.parallel {
+		so.Execution = operation.Parallel
+	}
+	if cmd.Flags().Changed("ttl") {
+		so.TTLAfterFinished = &so.ttl
+	}
+	for _, text := range so.related {
+		r, err := named([]string{text})
+		if err != nil {
+			return usageErrorf("--related %q is not of the form TYPE/ID", text)
+		}
+		so.Related = append(so.Related, r)
+	}
+	if so.object != "" {
+		raw := []byte(so.object)
+		if file, ok := strings.CutPrefix(so.object, "@"); ok {
+			var err error
+			if raw, err = os.ReadFile(file); err != nil {
+				return usageErrorf("cannot read --object: %v", err)
+			}
+		}
+		if !json.Valid(raw) {
+			return usageErrorf("--object is not JSON")
+		}
+		so.Object = json.RawMessage(raw)
+	}
+	var invalid *operation.InvalidError
+	if _, err := so.Spec(); errors.As(err, &invalid) {
+		var all []string
+		for _, f := range invalid.Fields {
+			all = append(all, strings.TrimPrefix(f.Field, "spec.")+" "+f.Problem)
+		}
+		return usageErrorf("%s", strings.Join(all, "; "))
+	}
+	return nil
+}
+
+func newOpListCommand(s streams, o *opOptions) *cobra.Command {
+	var q operation.Query
+	var status string
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		Short: "List operations",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want := operation.Status(strings.ToUpper(status))
+			switch want {
+			case "", operation.InProgress, operation.Succeeded, operation.Failed:
+			default:
+				return usageErrorf("unknown status %q: use IN_PROGRESS, SUCCEEDED or FAILED", status)
+			}
+			scheduler, err := o.scheduler()
+			if err != nil {
+				return err
+			}
+			defer scheduler.Close()
+			views := []operation.View{}
+			for op, err := range scheduler.List(cmd.Context(), q) {
+				if err != nil {
+					return friendly(err, scheduler)
+				}
+				if v := operation.ViewOf(op); want == "" || v.Status == want {
+					views = append(views, v)
+				}
+			}
+			if o.output == "json" || o.output == "yaml" {
+				return encode(s.out, o.output, map[string]any{"items": views})
+			}
+			if len(views) == 0 {
+				say(s.err, "no operations in namespace %s", scheduler.Namespace())
+				return nil
+			}
+			return showTable(s.out, views)
+		},
+	}
+	cmd.Flags().StringVar(&status, "status", "", "only operations that are IN_PROGRESS, SUCCEEDED or FAILED")
+	cmd.Flags().StringVar(&q.ResourceType, "resource-type", "", "only operations of resources of this `type`")
+	return cmd
+}
+
+func newOpGetCommand(s streams, o *opOptions) *cobra.Command {
+	return &cobra.Command{
+		Use: "get TYPE/ID", Short: "Show an operation",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withOperation(cmd.Context(), o, args, func(op *v1alpha1.Operation) error {
+				return show(s.out, o.output, operation.ViewOf(op))
+			})
+		},
+	}
+}
+
+func newOpCancelCommand(s streams, o *opOptions) *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel TYPE/ID", Short: "Ask for the cancellation of an operation",
+		Long: "Cancel asks for the cancellation: no new call starts, the one in flight is cancelled, compensation runs.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := named(args)
+			if err != nil {
+				return err
+			}
+			scheduler, err := o.scheduler()
+			if err != nil {
+				return err
+			}
+			defer scheduler.Close()
+			op, err := scheduler.Cancel(cmd.Context(), r, "")
+			if err != nil {
+				return friendly(err, scheduler)
+			}
+			return show(s.out, o.output, operation.ViewOf(op))
+		},
+	}
+}
+
+func newOpRetryCommand(s streams, o *opOptions) *cobra.Command {
+	return &cobra.Command{
+		Use: "retry TYPE/ID", Short: "Schedule an operation that has failed again, with a new id",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := named(args)
+			if err != nil {
+				return err
+			}
+			scheduler, err := o.scheduler()
+			if err != nil {
+				return err
+			}
+			defer scheduler.Close()
+			op, err := scheduler.Retry(cmd.Context(), r)
+			if err != nil {
+				return friendly(err, scheduler)
+			}
+			return show(s.out, o.output, operation.ViewOf(op))
+		},
+	}
+}
+
+func withOperation(ctx context.Context, o *opOptions, args []string, do func(*v1alpha1.Operation) error) error {
+	r, err := named(args)
+	if err != nil {
+		return err
+	}
+	scheduler, err := o.scheduler()
+	if err != nil {
+		return err
+	}
+	defer scheduler.Close()
+	op, err := scheduler.Get(ctx, r)
+	if err != nil {
+		return friendly(err, scheduler)
+	}
+	return do(op)
+}
+
+func show(w io.Writer, output string, v operation.View) error {
+	if output == "json" || output == "yaml" {
+		return encode(w, output, v)
+	}
+	return showTable(w, []operation.View{v})
+}
+
+func encode(w io.Writer, output string, v any) error {
+	if output == "yaml" {
+		raw, err := yaml.Marshal(v)
+		if err == nil {
+			_, err = w.Write(raw)
+		}
+		return err
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func showTable(w io.Writer, views []operation.View) error {
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	_, _ = fmt.Fprintln(tw, "RESOURCE\tTYPE\tCATEGORY\tSTATUS\tDONE\tAGE\tREASON") // Flush returns the error
+	for _, v := range views {
+		reason := v.Reason
+		if v.Error != "" && v.Error != v.Reason {
+			reason += ": " + v.Error
+		}
+		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", v.ResourceType, v.ResourceID, v.OperationType, dash(v.OperationCategory),
+			v.Status, v.Progress.Completed, v.Progress.Total, duration.HumanDuration(time.Since(v.CreatedAt)), dash(reason))
+	}
+	return tw.Flush()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+func newOpDescribeCommand(s streams, o *opOptions) *cobra.Command {
+	return &cobra.Command{
+		Use: "describe TYPE/ID", Short: "Show an operation with its calls, in the order of time, and those before it",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withOperation(cmd.Context(), o, args, func(op *v1alpha1.Operation) error {
+				if o.output == "json" || o.output == "yaml" {
+					return encode(s.out, o.output, op)
+				}
+				return describeOperation(s.out, op)
+			})
+		},
+	}
+}
+
+func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
+	v := operation.ViewOf(op)
+	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(tw, "%s:\t%s\n", name, value) // Flush returns the error
+		}
+	}
+	line("Resource", v.ResourceType+"/"+v.ResourceID)
+	line("Operation", fmt.Sprintf("%s %s", v.OperationType, v.OperationID))
+	line("Category", v.OperationCategory)
+	line("Correlation", v.CorrelationID)
+	line("Object", op.Namespace+"/"+op.Name)
+	line("Status", string(v.Status))
+	line("Reason", v.Reason)
+	line("Error", v.Error)
+	line("Scheduled", stamp(v.CreatedAt))
+	line("Deadline", stamp(op.Deadline()))
+	if v.FinishedAt != nil {
+		line("Finished", stamp(*v.FinishedAt)+" ("+v.FinishedAt.Sub(v.CreatedAt).Round(time.Millisecond).String()+")")
+	}
+	if op.PickedUp() {
+		calls(tw, "Webhooks", op.Status.Webhooks)
+		calls(tw, "Compensation", op.Status.Compensations)
+		if op.Status.Notification != nil {
+			calls(tw, "Notification", []v1alpha1.WebhookCallStatus{*op.Status.Notification})
+		}
+	}
+	if len(op.Status.History) > 0 {
+		_, _ = fmt.Fprintln(tw, "Earlier operations:")
+		for _, h := range op.Status.History {
+			_, _ = fmt.Fprintf(tw, "  %s\t%s\t%s\t%s %s\n", stamp(h.FinishedAt.Time), h.OperationType, h.OperationID, h.Phase, h.Reason)
+		}
+	}
+	return tw.Flush()
+}
+
+func calls(w io.Writer, title string, list []v1alpha1.WebhookCallStatus) {
+	if len(list) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w, title+":")
+	for _, c := range list {
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1, c.LastStatusCode, c.Message)
+		for _, moment := range []struct {
+			what string
+			at   interface{ IsZero() bool }
+			text func() string
+		}{
+			{"started", c.StartedAt, func() string { return stamp(c.StartedAt.Time) }},
+			{"last poll", c.LastPollTimestamp, func() string { return stamp(c.LastPollTimestamp.Time) + " " + c.WebhookPollURL }},
+			{"next", c.NextAttemptAt, func() string { return stamp(c.NextAttemptAt.Time) }},
+			{"finished", c.FinishedAt, func() string { return stamp(c.FinishedAt.Time) }},
+		} {
+			if !moment.at.IsZero() {
+				_, _ = fmt.Fprintf(w, "    %s\t%s\n", moment.what, moment.text())
+			}
+		}
+	}
+}
+
+func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
+	var id string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "wait TYPE/ID", Short: "Wait for the end of an operation",
+		Long: "Wait shows the progress of an operation until it ends. The exit code is 0 when it succeeded, 1 when it failed.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := named(args)
+			if err != nil {
+				return err
+			}
+			scheduler, err := o.scheduler()
+			if err != nil {
+				return err
+			}
+			defer scheduler.Close()
+			return awaitOperation(cmd.Context(), s, o, scheduler, r, id, timeout)
+		},
+	}
+	cmd.Flags().StringVar(&id, "id", "", "`id` of the operation, if it may not be written yet or others may have followed")
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after that long (default: never)")
+	return cmd
+}
+
+// awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every change.
+func awaitOperation(ctx context.Context, s streams, o *opOptions, scheduler *operation.Scheduler, r operation.Resource, id string, timeout time.Duration) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not ended after %v", timeout))
+		defer cancel()
+	}
+	width, _, tty := terminal(s.err)
+	last := ""
+	v, err := scheduler.Wait(ctx, r, id, func(v operation.View) {
+		line := progressLine(v)
+		switch {
+		case line == last:
+		case tty:
+			_, _ = fmt.Fprintf(s.err, "\r\x1b[2K%s", cut(line, width))
+		default:
+			say(s.err, "%s", line)
+		}
+		last = line
+	})
+	if tty && last != "" {
+		_, _ = fmt.Fprint(s.err, "\r\x1b[2K")
+	}
+	if err != nil {
+		return friendly(err, scheduler)
+	}
+	if o.output == "json" || o.output == "yaml" {
+		err = encode(s.out, o.output, v)
+	} else {
+		say(s.out, "%s", endLine(v))
+	}
+	if err == nil && v.Status == operation.Failed {
+		err = &exitError{exitFailure}
+	}
+	return err
+}
+
+func progressLine(v operation.View) string {
+	line := fmt.Sprintf("%s/%s: %s in progress, %d of %d webhooks done", v.ResourceType, v.ResourceID, v.OperationType,
+		v.Progress.Completed, v.Progress.Total)
+	for _, w := range v.Webhooks {
+		if w.State != v1alpha1.PhaseInProgress {
+			continue
+		}
+		line += fmt.Sprintf("; %s: try %d", w.WebhookID, w.RetriesCount+1)
+		if w.WebhookPollURL != "" {
+			line += ", polling"
+		}
+		if w.Message != "" {
+			line += ", " + w.Message
+		}
+		if w.NextAttemptAt != nil {
+			line += ", next at " + w.NextAttemptAt.Local().Format(time.TimeOnly)
+		}
+	}
+	return line
+}
+
+func endLine(v operation.View) string {
+	took := ""
+	if v.FinishedAt != nil {
+		took = " after " + v.FinishedAt.Sub(v.CreatedAt).Round(time.Millisecond).String()
+	}
+	if v.Status == operation.Succeeded {
+		return fmt.Sprintf("%s/%s: %s: Success%s", v.ResourceType, v.ResourceID, v.OperationType, took)
+	}
+	return fmt.Sprintf("%s/%s: %s: Failed%s: %s: %s", v.ResourceType, v.ResourceID, v.OperationType, took, v.Reason, v.Error)
+}
