@@ -487,7 +487,7 @@ func TestDatabaseFailure(t *testing.T) {
 		r := b.relay(func(_ context.Context, e outbox.Entry) error { got <- e.ID; return nil })
 		r.Log = slog.New(slog.NewTextHandler(lines, nil))
 		start(t, r)
-		if line := take(t, lines); !strings.Contains(line, "cannot read outbox") {
+		if line := take(t, lines); !strings.Contains(line, "cannot use outbox") {
 			t.Errorf("first line: %s", line)
 		}
 		if _, err := b.db.ExecContext(t.Context(), `ALTER TABLE `+b.table+`_away RENAME TO `+b.table); err != nil {
@@ -495,7 +495,7 @@ func TestDatabaseFailure(t *testing.T) {
 		}
 		take(t, got)
 		for line := range drain(lines) {
-			if strings.Contains(line, "cannot read outbox") {
+			if strings.Contains(line, "cannot use outbox") {
 				t.Errorf("logged twice: %s", line)
 			}
 		}

@@ -61,10 +61,11 @@ type statements struct {
 	insert, byID, claim, end, postpone, release, clean, rejected, requeue, stats string
 }
 
-// eligible are the pending entries that are due, not leased, and the first of their key.
+// eligible are the pending entries that are due, not leased, and the first of their key. The subquery is one look into the index on
+// the key for each row until the limit is reached; a NOT EXISTS can become a join over all pending rows.
 const eligible = `SELECT o.seq FROM {table} AS o
 	WHERE o.state = 'pending' AND o.due_at <= ? AND o.leased_until <= ?
-	AND NOT EXISTS (SELECT 1 FROM {table} AS p WHERE p.order_key = o.order_key AND p.state = 'pending' AND p.seq < o.seq)
+	AND o.seq = (SELECT MIN(p.seq) FROM {table} AS p WHERE p.order_key = o.order_key AND p.state = 'pending')
 	ORDER BY o.seq LIMIT ?`
 
 const claimed = `RETURNING seq, id, order_key, payload, attempts, enqueued_at`

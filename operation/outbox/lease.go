@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	mathrand "math/rand/v2"
@@ -14,10 +14,12 @@ import (
 	"time"
 )
 
-// States of a row. A pending one may be leased.
+// What becomes of an entry. The first three are states of its row; released is pending with the attempt not counted.
 const (
+	statePending   = "pending"
 	stateDelivered = "delivered"
 	stateRejected  = "rejected"
+	stateReleased  = "released"
 )
 
 const (
@@ -27,9 +29,6 @@ const (
 	// cleanBatch bounds how many rows one statement deletes.
 	cleanBatch = 1000
 )
-
-// errLeaseLost is returned for an entry that was leased to another relay, or ended, meanwhile.
-var errLeaseLost = errors.New("lease lost")
 
 // lease is an entry that belongs to one relay for a while. What the relay stores about it counts only while the token in the row is
 // still the same.
@@ -75,31 +74,49 @@ func (o *Outbox) claimArgs(now time.Time, limit int, term time.Duration, token s
 	return append(what, which...)
 }
 
-func (o *Outbox) end(ctx context.Context, l lease, state, reason string) error {
-	return o.settle(ctx, o.sql.end, state, micros(o.now()), storable(reason), l.seq, l.token)
+// outcome is what came of a lease.
+type outcome struct {
+	lease
+	state  string
+	after  time.Duration // until the next attempt, of a pending one
+	reason string
 }
 
-func (o *Outbox) postpone(ctx context.Context, l lease, after time.Duration, reason string) error {
-	return o.settle(ctx, o.sql.postpone, micros(o.now().Add(after)), storable(reason), l.seq, l.token)
-}
-
-func (o *Outbox) release(ctx context.Context, l lease) error {
-	return o.settle(ctx, o.sql.release, l.seq, l.token)
-}
-
-func (o *Outbox) settle(ctx context.Context, statement string, args ...any) error {
-	result, err := o.db.ExecContext(ctx, statement, args...)
+// store writes all outcomes, or none, and returns the leases that were lost: to another relay, or because the entry has ended.
+func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, err error) {
+	tx, err := o.db.BeginTx(ctx, nil)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("cannot store outcomes: %w", err)
 	}
-	n, err := result.RowsAffected()
-	if err != nil {
-		return err
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	now := o.now()
+	// In the order of rows, as claim goes, so that two relays never wait for each other in a circle.
+	slices.SortFunc(outcomes, func(a, b outcome) int { return cmp.Compare(a.seq, b.seq) })
+	for _, out := range outcomes {
+		var result sql.Result
+		switch out.state {
+		case statePending:
+			result, err = tx.ExecContext(ctx, o.sql.postpone, micros(now.Add(out.after)), storable(out.reason), out.seq, out.token)
+		case stateReleased:
+			result, err = tx.ExecContext(ctx, o.sql.release, out.seq, out.token)
+		default:
+			result, err = tx.ExecContext(ctx, o.sql.end, out.state, micros(now), storable(out.reason), out.seq, out.token)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot store outcomes: %w", err)
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return nil, fmt.Errorf("cannot store outcomes: %w", err)
+		}
+		if n == 0 {
+			lost = append(lost, out.lease)
+		}
 	}
-	if n == 0 {
-		return errLeaseLost
+	if err := tx.Commit(); err != nil {
+		return nil, fmt.Errorf("cannot store outcomes: %w", err)
 	}
-	return nil
+	return lost, nil
 }
 
 // clean deletes entries that were delivered up to before, and reports whether there may be more.

@@ -58,21 +58,22 @@ func (r *Relay) Run(ctx context.Context) error {
 		return fmt.Errorf("cannot run relay: %w: Outbox and Deliver are required", ErrInvalid)
 	}
 	run := newRun(r)
-	defer run.deliveries.Wait()
 	for ctx.Err() == nil {
 		run.step(ctx)
 	}
+	run.finish(ctx)
 	return nil
 }
 
-// run is one call of Relay.Run: the settings with their defaults, and what is going on. The loop alone uses busy, failures and
-// nextClean.
+// run is one call of Relay.Run: the settings with their defaults, and what is going on. The loop alone talks to the database, so that
+// the outcomes of many deliveries are stored in one transaction; the deliveries alone run user code.
 type run struct {
 	Relay
 	box        *Outbox
 	deliveries sync.WaitGroup
-	ended      chan struct{} // one value for each delivery that ended; has room for all of them
-	busy       int
+	ended      chan outcome // has room for those of all deliveries
+	unstored   []outcome
+	busy       int // entries that are leased, up to the storing of their outcome
 	failures   int // of the database, in a row
 	nextClean  time.Time
 }
@@ -88,7 +89,7 @@ func newRun(r *Relay) *run {
 	if run.Log == nil {
 		run.Log = slog.New(slog.DiscardHandler)
 	}
-	run.ended = make(chan struct{}, run.Concurrency)
+	run.ended = make(chan outcome, run.Concurrency)
 	return run
 }
 
@@ -98,21 +99,19 @@ func setDefault[T int | time.Duration](field *T, value T) {
 	}
 }
 
-// step starts the deliveries that can start now, and waits until there may be more.
+// step stores what has ended, starts what can start, and waits until there may be more to do.
 func (r *run) step(ctx context.Context) {
 	changed := r.box.changed() // before looking, so that no commit falls between
 	wait := r.Poll
-	if free := r.Concurrency - r.busy; free > 0 {
-		leases, err := r.claim(ctx, free)
-		if r.failed(ctx, err) {
-			wait = backoff(r.InitialBackoff, min(r.MaxBackoff, 30*time.Second), r.failures)
-			changed = nil // a database that does not answer is not asked more often because there is more to do
+	if err := r.exchange(ctx); err != nil {
+		if r.failures++; r.failures == 1 {
+			r.Log.WarnContext(ctx, "cannot use outbox, trying again", "error", err)
 		}
-		for _, l := range leases {
-			r.busy++
-			r.deliveries.Go(func() { r.deliver(ctx, l) })
-		}
-		r.clean(ctx)
+		wait = backoff(r.InitialBackoff, min(r.MaxBackoff, 30*time.Second), r.failures)
+		changed = nil // a database that does not answer is not asked more often because there is more to do
+	} else if r.failures > 0 {
+		r.Log.InfoContext(ctx, "outbox can be used again", "failures", r.failures)
+		r.failures = 0
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -120,73 +119,100 @@ func (r *run) step(ctx context.Context) {
 	case <-ctx.Done():
 	case <-changed:
 	case <-timer.C:
-	case <-r.ended:
-		r.busy--
+	case o := <-r.ended:
+		r.unstored = append(r.unstored, o)
 	}
-	for { // as many as have ended meanwhile, to claim for all of them at once
+	r.collect()
+}
+
+// exchange stores outcomes and leases as many entries as there is room for.
+func (r *run) exchange(ctx context.Context) error {
+	if err := r.store(ctx); err != nil {
+		return err
+	}
+	free := r.Concurrency - r.busy
+	if free == 0 {
+		return nil
+	}
+	statement, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	leases, err := r.box.claim(statement, free, r.Timeout+LeaseMargin)
+	if err != nil {
+		return err
+	}
+	r.busy += len(leases)
+	for _, l := range leases {
+		r.deliveries.Go(func() { r.ended <- r.deliver(ctx, l) })
+	}
+	r.clean(statement)
+	return nil
+}
+
+// collect takes what has ended meanwhile, without waiting.
+func (r *run) collect() {
+	for {
 		select {
-		case <-r.ended:
-			r.busy--
-			continue
+		case o := <-r.ended:
+			r.unstored = append(r.unstored, o)
 		default:
 			return
 		}
 	}
 }
 
-func (r *run) claim(ctx context.Context, limit int) ([]lease, error) {
+// store writes the outcomes. When it fails they stay, for the next time.
+func (r *run) store(ctx context.Context) error {
+	if len(r.unstored) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	return r.box.claim(ctx, limit, r.Timeout+LeaseMargin)
-}
-
-// failed reports whether err is one of the database, and logs the first of a row and its end.
-func (r *run) failed(ctx context.Context, err error) bool {
-	switch {
-	case err != nil && ctx.Err() == nil:
-		if r.failures++; r.failures == 1 {
-			r.Log.WarnContext(ctx, "cannot read outbox, trying again", "error", err)
-		}
-		return true
-	case err == nil && r.failures > 0:
-		r.Log.InfoContext(ctx, "outbox can be read again", "failures", r.failures)
-		r.failures = 0
+	lost, err := r.box.store(ctx, r.unstored)
+	if err != nil {
+		return err
 	}
-	return false
+	for _, l := range lost {
+		r.Log.WarnContext(ctx, "outbox entry took longer than its lease, its outcome does not count", "id", l.ID, "key", l.Key, "attempt", l.Attempt)
+	}
+	r.busy -= len(r.unstored)
+	r.unstored = nil
+	return nil
 }
 
-// deliver hands one entry on and stores what came of it.
-func (r *run) deliver(ctx context.Context, l lease) {
-	defer func() { r.ended <- struct{}{} }()
+// finish waits for the deliveries and stores what came of them.
+func (r *run) finish(ctx context.Context) {
+	r.deliveries.Wait()
+	r.collect()
+	if err := r.store(ctx); err != nil {
+		// Their leases run out, and they are delivered again.
+		r.Log.WarnContext(ctx, "cannot store the outcomes of the last outbox entries", "entries", len(r.unstored), "error", err)
+	}
+}
+
+// deliver hands one entry on and says what came of it.
+func (r *run) deliver(ctx context.Context, l lease) outcome {
 	err := ctx.Err() // not called when Run was told to stop while the entry was being claimed
 	if err == nil {
 		err = r.call(ctx, l.Entry)
 	}
-	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-	defer cancel()
 	log := r.Log.With("id", l.ID, "key", l.Key, "attempt", l.Attempt)
 	var rejected *rejection
 	var postponed *postponement
-	var stored error
 	switch {
 	case err == nil:
-		stored = r.box.end(store, l, stateDelivered, "")
+		return outcome{lease: l, state: stateDelivered}
 	case errors.As(err, &rejected):
 		log.WarnContext(ctx, "outbox entry rejected", "error", rejected.cause)
-		stored = r.box.end(store, l, stateRejected, rejected.cause.Error())
+		return outcome{lease: l, state: stateRejected, reason: rejected.cause.Error()}
 	case ctx.Err() != nil:
-		stored = r.box.release(store, l) // told to stop, which is no fault of the entry
+		return outcome{lease: l, state: stateReleased} // told to stop, which is no fault of the entry
 	case errors.As(err, &postponed):
 		log.InfoContext(ctx, "outbox entry postponed", "after", postponed.after, "error", postponed.cause)
-		stored = r.box.postpone(store, l, postponed.after, postponed.cause.Error())
+		return outcome{lease: l, state: statePending, after: postponed.after, reason: postponed.cause.Error()}
 	default:
 		after := backoff(r.InitialBackoff, r.MaxBackoff, l.Attempt)
 		log.WarnContext(ctx, "outbox entry not delivered", "after", after, "error", err)
-		stored = r.box.postpone(store, l, after, err.Error())
-	}
-	if stored != nil {
-		// The lease runs out, and the entry is delivered again.
-		log.WarnContext(ctx, "cannot store the outcome of an outbox entry", "error", stored)
+		return outcome{lease: l, state: statePending, after: after, reason: err.Error()}
 	}
 }
 
@@ -210,7 +236,7 @@ func (r *run) clean(ctx context.Context) {
 		return
 	}
 	full, err := r.box.clean(ctx, now.Add(-r.Keep))
-	if err != nil && ctx.Err() == nil {
+	if err != nil {
 		r.Log.WarnContext(ctx, "cannot delete delivered outbox entries", "error", err)
 	}
 	if !full { // else there is more, to be deleted in the next step
