@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,15 +18,24 @@ type object struct {
 	lives        atomic.Int32
 	watched      atomic.Int32
 	stopped      atomic.Int32
+	mu           sync.Mutex
 	waker        Waker
 	err          error
 	onCheck      func()
 }
 
 func (o *object) Watch(w Waker) func() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.waker = w
 	o.watched.Add(1)
 	return func() { o.stopped.Add(1) }
+}
+
+func (o *object) wake() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waker.Wake()
 }
 
 func (o *object) Check(_ context.Context, live bool) (bool, error) {
@@ -67,11 +77,11 @@ func TestAwait(t *testing.T) {
 	}{
 		{"a condition that holds already parks nothing", nil, func(o *object) { o.cached.Store(true) }, "", nil, 0, "then late"},
 		{"an event ends it", nil, func(o *object) {
-			time.AfterFunc(time.Second, func() { o.cached.Store(true); o.waker.Wake() })
+			time.AfterFunc(time.Second, func() { o.cached.Store(true); o.wake() })
 		}, "", nil, time.Second, "then late"},
 		{"an event that changes nothing does not", nil, func(o *object) {
-			time.AfterFunc(time.Second, func() { o.waker.Wake() })
-			time.AfterFunc(2*time.Second, func() { o.cached.Store(true); o.waker.Wake() })
+			time.AfterFunc(time.Second, func() { o.wake() })
+			time.AfterFunc(2*time.Second, func() { o.cached.Store(true); o.wake() })
 		}, "", nil, 2 * time.Second, "then late"},
 		{"a missed event is found by the live check", nil, func(o *object) {
 			time.AfterFunc(3*time.Second, func() { o.live.Store(true) })
@@ -113,7 +123,7 @@ func TestAwait(t *testing.T) {
 				t.Errorf("%s: %d watches, %d stopped", c.reason, o.watched.Load(), o.stopped.Load())
 			}
 			checks := o.checks.Load()
-			o.waker.Wake() // of the past
+			o.wake() // of the past
 			synctest.Wait()
 			if o.checks.Load() != checks {
 				t.Errorf("%s: a late wake was heeded", c.reason)
@@ -129,7 +139,7 @@ func TestAWakeWhileTheConditionIsCheckedIsNotLost(t *testing.T) {
 		o.onCheck = func() { // the event comes after the state was read
 			if o.checks.Load() == 1 {
 				o.cached.Store(true)
-				o.waker.Wake()
+				o.wake()
 			}
 		}
 		check := func(ctx context.Context) (bool, error) { return false, nil }
