@@ -183,10 +183,19 @@ func (r *run) step() move {
 // call runs user code; a panic of it is an error.
 func (r *run) call(st *step) (n Next, err error) {
 	defer r.f.caught(&err)
-	if r.e.opt.Tracer == nil && !r.e.opt.Labels {
-		return st.run(r.ctx, r.f), nil
+	opt := &r.e.opt
+	if opt.Hook != nil {
+		opt.Hook(Handle{r.f}, r.f.path(), false)
 	}
-	return r.traced(st), nil
+	if opt.Tracer == nil && !opt.Labels {
+		n = st.run(r.ctx, r.f)
+	} else {
+		n = r.traced(st)
+	}
+	if opt.Hook != nil {
+		opt.Hook(Handle{r.f}, r.f.path(), true)
+	}
+	return n, nil
 }
 
 // caught turns a panic into an error. It is deferred.
@@ -481,7 +490,7 @@ func (r *run) end(status Status, err error) {
 	r.saveEnd(status, err)
 	r.logEnd(status, err)
 	r.endTrace(status, err)
-	r.callBack(Result{Handle: Handle{f}, Status: status, Err: err})
+	r.callBack(Result{Handle: Handle{f}, Status: status, Err: err, Begun: f.begun})
 }
 
 func (r *run) callBack(res Result) {
