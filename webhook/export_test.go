@@ -12,3 +12,18 @@ func (c *Client) ExpireTokens() {
 		e.turn <- struct{}{}
 	}
 }
+
+// Rendered is a request as it would be sent, without what the protocol adds.
+type Rendered struct {
+	Method, URL, Body string
+	Header            map[string][]string
+}
+
+// Render renders the request of a call.
+func (w *Compiled) Render(call Call) (Rendered, error) {
+	r, err := w.render(call)
+	if err != nil {
+		return Rendered{}, err
+	}
+	return Rendered{Method: r.method, URL: r.url.String(), Body: string(r.body), Header: r.header}, nil
+}
