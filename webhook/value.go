@@ -60,6 +60,9 @@ func plain(v any) (any, error) {
 	case int32:
 		return int64(v), nil
 	case float64:
+		if whole := int64(v); float64(whole) == v && whole > -1<<53 && whole < 1<<53 {
+			return whole, nil // encoding/json makes floats of all numbers
+		}
 		return decimal(v), nil
 	case map[string]string:
 		m := make(map[string]any, len(v))

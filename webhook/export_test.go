@@ -1,0 +1,29 @@
+package webhook
+
+import "time"
+
+// ExpireTokens makes all cached tokens due for renewal.
+func (c *Client) ExpireTokens() {
+	c.tokens.mu.Lock()
+	defer c.tokens.mu.Unlock()
+	for _, e := range c.tokens.entries {
+		<-e.turn
+		e.renewAt = time.Now()
+		e.turn <- struct{}{}
+	}
+}
+
+// Rendered is a request as it would be sent, without what the protocol adds.
+type Rendered struct {
+	Method, URL, Body string
+	Header            map[string][]string
+}
+
+// Render renders the request of a call.
+func (w *Compiled) Render(call Call) (Rendered, error) {
+	r, err := w.render(call)
+	if err != nil {
+		return Rendered{}, err
+	}
+	return Rendered{Method: r.method, URL: r.url.String(), Body: string(r.body), Header: r.header}, nil
+}
