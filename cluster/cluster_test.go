@@ -1,9 +1,9 @@
 package cluster_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -267,20 +267,16 @@ func TestServersDieWithTheirParent(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || line != "ready\n" {
-		t.Fatalf("helper says %q, %v", line, err)
-	}
-	children := childrenOf(t, parent.Process.Pid)
-	if len(children) != 2 {
-		t.Fatalf("helper has children %v, want etcd and kube-apiserver", children)
+	var etcd, apiServer int
+	if _, err := fmt.Fscanln(out, &etcd, &apiServer); err != nil {
+		t.Fatalf("helper does not tell the processes: %v", err)
 	}
 
 	if err := parent.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	_ = parent.Wait()
-	for _, pid := range children {
+	for _, pid := range []int{etcd, apiServer} {
 		eventually(t, 5*time.Second, "process "+strconv.Itoa(pid)+" ends", func() bool { return !running(pid) })
 	}
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -185,12 +184,9 @@ func testContext(t *testing.T, c *cluster.Cluster) {
 }
 
 func testUnexpectedExit(t *testing.T, c *cluster.Cluster) {
-	for _, pid := range childrenOf(t, os.Getpid()) {
-		if strings.Contains(commandLine(pid), c.Dir()) && strings.Contains(commandLine(pid), "kube-apiserver") {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
-		}
+	_, apiServer := c.PIDs()
+	if err := syscall.Kill(apiServer, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
 	select {
 	case <-c.Done():

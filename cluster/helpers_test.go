@@ -1,10 +1,10 @@
 package cluster_test
 
 import (
+	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -24,47 +24,21 @@ func eventually(t *testing.T, limit time.Duration, what string, holds func() boo
 	}
 }
 
-// childrenOf returns the direct children of a process.
-func childrenOf(t *testing.T, parent int) []int {
-	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var children []int
-	for _, path := range stats {
-		if state, ppid := stat(path); ppid == parent && state != "Z" {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			children = append(children, pid)
-		}
-	}
-	return children
-}
-
+// running reports whether a process exists and is more than an exit status that nobody has collected: in a container
+// there may be nobody to do so.
 func running(pid int) bool {
-	state, _ := stat(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	return state != "" && state != "Z"
-}
-
-// stat returns state and parent of a process, or "" and 0 when it is gone.
-func stat(path string) (state string, parent int) {
-	b, err := os.ReadFile(path)
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return "", 0
+		return !os.IsNotExist(err) || !hasProc()
 	}
-	_, rest, _ := strings.Cut(string(b), ") ") // the command's name may have spaces, but ends with the last bracket
-	fields := strings.Fields(rest)
-	if len(fields) < 2 {
-		return "", 0
-	}
-	parent, _ = strconv.Atoi(fields[1])
-	return fields[0], parent
+	_, state, _ := strings.Cut(string(b), ") ") // the command's name may have spaces, but ends with the last bracket
+	return !strings.HasPrefix(state, "Z")
 }
 
-func commandLine(pid int) string {
-	b, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
-	return strings.ReplaceAll(string(b), "\x00", " ")
+func hasProc() bool {
+	_, err := os.Stat("/proc/self")
+	return err == nil
 }

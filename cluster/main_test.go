@@ -32,7 +32,7 @@ func helper(dir string) int {
 		return 1
 	}
 	defer c.Stop()
-	fmt.Println("ready")
+	fmt.Println(c.PIDs())
 	<-ctx.Done()
 	return 0
 }
