@@ -92,7 +92,7 @@ func TestInformersFollow(t *testing.T) {
 			if !opts.Pipe {
 				t.Fatal("only a pipe stays in the bubble")
 			}
-			for i := range 1200 { // more than two pages
+			for i := range 620 { // more than a page
 				if _, err := s.Put(newPod(fmt.Sprintf("p%04d", i))); err != nil {
 					t.Fatal(err)
 				}
@@ -112,8 +112,9 @@ func TestInformersFollow(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				want := contents(stored)
 				for name, informer := range running {
-					if got, want := contents(informer.GetStore().List()), contents(stored); got != want {
+					if got := contents(informer.GetStore().List()); got != want {
 						t.Errorf("%s, %s: the cache has %d objects, the server %d", when, name, len(informer.GetStore().List()), len(stored))
 					}
 				}
