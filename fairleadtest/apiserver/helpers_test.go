@@ -87,7 +87,9 @@ func (c raw) do(method, path, contentType, body string) (reply, error) {
 	if err != nil {
 		return out, err
 	}
-	_ = json.Unmarshal(b, &out.Obj) // a body that is not JSON is compared as text
+	if len(b) < 1<<20 {
+		_ = json.Unmarshal(b, &out.Obj) // a body that is not JSON is compared as text
+	}
 	return out, nil
 }
 

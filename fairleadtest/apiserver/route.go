@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -45,7 +46,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	x := &exchange{s: s, r: r, req: &req, query: req.Query, plan: s.planFor(&req)}
 	x.out = newOut(w, r, x, entry)
+	defer x.rescue()
 	x.run()
+}
+
+// rescue turns the panic of a user's function (a hook, a validation, a field) into 500 and a word in the log; once the
+// answer has begun the request can only be aborted.
+func (x *exchange) rescue() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	x.out.entry.panicked(fmt.Sprintf("%v\n%s", v, debug.Stack()))
+	if x.out.begun {
+		x.out.abort()
+	}
+	x.plan = &plan{cut: -1}
+	x.fail(errors.NewInternalError(fmt.Errorf("a function given to the server panicked: %v", v)))
 }
 
 func (x *exchange) run() {
