@@ -47,9 +47,9 @@ func SkipSpace(b []byte, i int) int {
 // stops marks, by the high bit of each byte, the bytes of x that end a run of ordinary string bytes: a quote, a
 // backslash, a control character. Only the lowest mark is exact, the ones above it may be carried over.
 func stops(x uint64) uint64 {
-	quote := x ^ (ones * '"')
-	slash := x ^ (ones * '\\')
-	return ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*0x20)&^x) & highs
+	low := x ^ ones*0x02 // a quote, and only it, joins the control characters below 0x21
+	slash := x ^ ones*'\\'
+	return ((low-ones*0x21)&^low | (slash-ones)&^slash) & highs
 }
 
 // SkipString skips the string whose opening quote is b[i]. plain says that it contains no escape.
@@ -57,13 +57,17 @@ func SkipString(b []byte, i int) (end int, plain bool, err error) {
 	plain = true
 	i++
 	for {
-		for len(b)-i >= 8 {
-			m := stops(binary.LittleEndian.Uint64(b[i:]))
-			if m != 0 {
-				i += bits.TrailingZeros64(m) >> 3
+		// Sixteen bytes hold most strings, so that the number of rounds is easy to predict.
+		for len(b)-i >= 16 {
+			m, n := stops(binary.LittleEndian.Uint64(b[i:])), stops(binary.LittleEndian.Uint64(b[i+8:]))
+			at, next := bits.TrailingZeros64(m), 64+bits.TrailingZeros64(n)
+			if m == 0 {
+				at = next
+			}
+			i += at >> 3
+			if at < 128 {
 				break
 			}
-			i += 8
 		}
 		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {
 			i++
