@@ -57,6 +57,7 @@ type Cursor struct {
 	pos     position
 	late    pending
 	read    atomic.Uint64 // pos.seq, for those who look from outside
+	settled atomic.Uint64 // up to here it has been judged what is an echo
 	closed  atomic.Bool
 	armed   atomic.Bool
 	ready   chan struct{} // for Next
@@ -75,12 +76,13 @@ type Cursor struct {
 func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
 	c := &Cursor{s: s, opt: opt, ready: make(chan struct{}, 1)}
 	if opt.HoldWrites != "" {
-		c.hold = &holding{keys: map[Key]*delta{}}
+		c.hold = &holding{keys: map[Key]*held{}}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.pos = s.changes.end()
 	c.read.Store(c.pos.seq)
+	c.settled.Store(c.pos.seq)
 	c.synced = s.synced
 	if opt.From == FromSnapshot {
 		w := s.root.Load().base.objects.iterate()
@@ -299,7 +301,9 @@ func (c *Cursor) fold(left uint64) {
 func (c *Cursor) judge(it *rawItem) {
 	switch {
 	case it.delta != nil:
-		c.judgeDelta(it.delta)
+		if c.hold == nil || !c.holdsDelta(it.delta) {
+			c.giveDelta(it.delta)
+		}
 	case it.change.obj == nil:
 		c.judgeNote(it.change)
 	case c.hold != nil && c.holds(it.change):
@@ -322,7 +326,7 @@ func (c *Cursor) judgeNote(ch *change) {
 	}
 }
 
-func (c *Cursor) judgeDelta(d *delta) {
+func (c *Cursor) giveDelta(d *delta) {
 	for {
 		e, some, last := d.take(c.keep)
 		if some {
