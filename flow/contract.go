@@ -1,0 +1,122 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// StepFunc is the code of a step. It may block briefly; long waits are returned (Delay, Retry, Suspend, Await, Fork), so that
+// they hold no worker. ctx ends when the fiber is cancelled, with the cause, and when it parks; do not keep it. What it returns
+// is made by the methods of f.
+type StepFunc[P any] func(ctx context.Context, f *Fiber[P]) Next
+
+// Do makes a step of a function that knows nothing of fibers: nil goes on, an error fails the step.
+func Do[P any](fn func(ctx context.Context, packet *P) error) StepFunc[P] {
+	return func(ctx context.Context, f *Fiber[P]) Next {
+		if err := fn(ctx, f.Packet); err != nil {
+			return f.Fail(err)
+		}
+		return f.Next()
+	}
+}
+
+// Wait is a condition that Await parks a fiber on. The engine calls Watch, then Check once, so that a condition that is true
+// already ends the wait at once; then Check again after each wake, and every backstop interval with live set, so that a missed
+// event delays but never loses. Check runs on a worker, never within Watch or Wake, with no lock held.
+type Wait interface {
+	// Watch arranges for w.Wake to be called whenever the condition may have changed, until the returned stop is called.
+	// Wake never blocks and calls no user code; it may be called with locks held, from Watch itself, and after stop.
+	Watch(w Waker) (stop func())
+	// Check says whether the condition holds. live asks for a look at the source of truth instead of a cache. An error
+	// ends the wait and fails the step.
+	Check(ctx context.Context, live bool) (bool, error)
+}
+
+// Backstopped is a Wait that says how often its condition is checked live. Others get [EngineOptions.Backstop].
+type Backstopped interface {
+	Wait
+	// Backstop is the interval between live checks; zero or less means never.
+	Backstop() time.Duration
+}
+
+// Mode is what starting a fiber does when another fiber of its key is alive.
+type Mode uint8
+
+const (
+	// Preempt cancels the live fiber with cause ErrPreempted, waits until its code has returned, then starts. Of several
+	// that come while it waits, only the last one runs; the others end cancelled.
+	Preempt Mode = iota
+	// Coalesce lets the live fiber finish, then starts. Of several that come meanwhile only the last one runs; the others
+	// end cancelled with cause ErrCoalesced.
+	Coalesce
+	// SkipIfBusy starts nothing and returns ErrBusy.
+	SkipIfBusy
+)
+
+// Status is where a fiber is in its life.
+type Status uint8
+
+const (
+	Ready     Status = iota + 1 // waiting for a worker
+	Running                     // a worker runs its code
+	Parked                      // waiting without a worker
+	Completed                   // ended: ran to the end
+	Failed                      // ended: a step failed or panicked
+	Cancelled                   // ended: cancelled, preempted or closed
+)
+
+// Ended says whether the fiber is over.
+func (s Status) Ended() bool { return s >= Completed }
+
+var statusNames = [...]string{"", "ready", "running", "parked", "completed", "failed", "cancelled"}
+
+func (s Status) String() string { return statusNames[s] }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Result is how a fiber ended. OnEnd gets it; it runs once for every fiber, on a worker, before the key is free for the next
+// one.
+type Result struct {
+	Handle Handle
+	Status Status // Completed, Failed or Cancelled
+	Err    error  // nil if and only if Completed
+}
+
+// Clock is the engine's time. The zero EngineOptions uses the system's, which testing/synctest fakes. Now must not go back.
+type Clock interface {
+	Now() time.Time
+	// AfterFunc calls f in its own goroutine after d, unless stop was called before; stop says whether it prevented that.
+	AfterFunc(d time.Duration, f func()) (stop func() bool)
+}
+
+// Positions stores where durable fibers are. Implementations may merge a save with other writes to the same object. They are
+// called from workers, at most one call per key at a time.
+type Positions interface {
+	// Load returns the last position saved for key; false if there is none.
+	Load(ctx context.Context, key string) (Position, bool, error)
+	// Save replaces the position of key.
+	Save(ctx context.Context, key string, p Position) error
+	// Clear removes the position of key; an absent one is no error.
+	Clear(ctx context.Context, key string) error
+}
+
+// Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint) and has
+// a stable JSON form. Times are wall-clock.
+type Position struct {
+	Flow       string          `json:"flow"`
+	Version    int             `json:"version,omitempty"`
+	Generation int64           `json:"generation,omitempty"` // of the object worked on, as given to Start
+	Step       string          `json:"step"`                 // the step to run next, its path within the flow
+	Reason     string          `json:"reason,omitempty"`     // why it was saved: delay, retry, suspend, await, fork, save, failed, cancelled
+	Attempt    int             `json:"attempt,omitempty"`    // runs of Step before this one
+	Begun      time.Time       `json:"begun"`                // when the fiber was started first
+	Started    time.Time       `json:"started"`              // when Step was entered first
+	Wake       time.Time       `json:"wake,omitzero"`        // not to run before
+	Deadline   time.Time       `json:"deadline,omitzero"`    // of the await or suspension; goes on counting
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // what steps keep with SetCheckpoint
+	Token      string          `json:"token"`                // identifies this run; the root of idempotency keys
+	Ended      bool            `json:"ended,omitempty"`      // the run is over; kept for Undo, never resumed
+	Err        string          `json:"error,omitempty"`
+}

@@ -1,0 +1,288 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// def is a flow without its packet type: the steps in one line, groups flattened, names resolved.
+type def struct {
+	name      string
+	version   int
+	providers []Provider
+	steps     []step
+	first     int32
+	index     map[string]int32 // path of a step or group → step
+	undo      *def             // nil in an undo flow
+	undoes    []int32          // in an undo flow: the step that each step undoes,
+	forward   *def             // of this flow
+	nodes     any              // []Node[P], for Inline
+	err       error
+}
+
+type step struct {
+	path     string
+	run      func(context.Context, *fiber) Next
+	done     func(context.Context, *fiber) (bool, error)
+	retry    *Backoff
+	deadline time.Duration
+	next     int32 // none at the end
+	onError  int32 // none without
+	save     bool
+	detour   bool
+}
+
+// none is the absence of a step: the end of the line, or no target.
+const none int32 = -1
+
+func (d *def) with(change func(*def)) *def {
+	c := *d
+	change(&c)
+	if d.undo != nil {
+		c.undo = d.undo.with(change)
+		c.undo.forward = &c
+	}
+	return &c
+}
+
+// resolve finds a step by name as seen from the step at pc: its group first, then outwards, then as a full path.
+func (d *def) resolve(pc int32, name string) (int32, bool) {
+	scope := d.steps[pc].path
+	for {
+		cut := strings.LastIndexByte(scope, '/')
+		if cut < 0 {
+			i, ok := d.index[name]
+			return i, ok
+		}
+		scope = scope[:cut]
+		if i, ok := d.index[scope+"/"+name]; ok {
+			return i, true
+		}
+	}
+}
+
+// from is the step to begin with, given its path, or in an undo flow that of the last step begun; none if nothing is to be undone.
+func (d *def) from(path string) (int32, bool) {
+	if d.forward == nil {
+		i, ok := d.index[path]
+		return i, ok
+	}
+	last, ok := d.forward.index[path]
+	if !ok {
+		return none, false
+	}
+	for i, of := range d.undoes {
+		if of <= last {
+			return int32(i), true
+		}
+	}
+	return none, true
+}
+
+// compiler flattens nodes into a def.
+type compiler[P any] struct {
+	def   *def
+	sets  []settings
+	undos []func(context.Context, *fiber) Next
+	errs  []error
+}
+
+func compile[P any](name string, nodes []Node[P]) *def {
+	c := &compiler[P]{def: &def{name: name, index: map[string]int32{}, nodes: nodes, first: none}}
+	if why := badName(name); why != "" {
+		c.fault("flow name %q %s", name, why)
+	}
+	c.add("", nodes)
+	c.link()
+	c.resolveTargets()
+	c.buildUndo()
+	if len(c.errs) > 0 {
+		c.def.err = fmt.Errorf("cannot build flow %q: %w", name, errors.Join(c.errs...))
+	}
+	return c.def
+}
+
+func (c *compiler[P]) fault(format string, args ...any) {
+	c.errs = append(c.errs, fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...))
+}
+
+func badName(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case strings.ContainsAny(name, "/[]\n"):
+		return "contains one of / [ ] or a line break"
+	}
+	return ""
+}
+
+func (c *compiler[P]) add(scope string, nodes []Node[P]) {
+	for i, n := range nodes {
+		if n.err != nil {
+			c.errs = append(c.errs, n.err)
+		}
+		if n.kind == nodeNone {
+			c.fault("node %d of %q is empty", i, c.def.name+"/"+scope)
+			continue
+		}
+		if why := badName(n.name); why != "" {
+			c.fault("step name %q %s", scope+n.name, why)
+		}
+		path := scope + n.name
+		if _, dup := c.def.index[path]; dup {
+			c.fault("duplicate name %q", path)
+			continue
+		}
+		c.def.index[path] = int32(len(c.def.steps))
+		if n.kind == nodeGroup {
+			if len(n.nodes) == 0 {
+				c.fault("group %q has no step", path)
+			}
+			c.add(path+"/", n.nodes)
+			continue
+		}
+		c.addStep(path, n)
+	}
+}
+
+func (c *compiler[P]) addStep(path string, n Node[P]) {
+	s := step{path: path, save: n.set.save, retry: n.set.retry, deadline: n.set.deadline, next: none, onError: none,
+		detour: n.kind == nodeDetour}
+	var undo func(context.Context, *fiber) Next
+	switch {
+	case n.kind == nodeFork && n.kids == nil, n.kind != nodeFork && n.run == nil:
+		c.fault("step %q has no function", path)
+	case n.kind == nodeFork:
+		s.run, undo = forkStep(n.kids, n.set.fork), undoFork(n.kids, n.set.fork.limit)
+	default:
+		run := n.run
+		s.run = func(ctx context.Context, f *fiber) Next { return run(ctx, f.self.(*Fiber[P])) }
+	}
+	if n.set.forkOnly && n.kind != nodeFork {
+		c.fault("step %q is no fork but has an option of forks", path)
+	}
+	if m := n.set.fork; m.limit < 0 || m.quorum < 0 {
+		c.fault("fork %q has a negative limit or quorum", path)
+	}
+	if n.set.deadline < 0 {
+		c.fault("step %q has a negative deadline", path)
+	}
+	switch done := n.set.done.(type) {
+	case nil:
+	case func(context.Context, *Fiber[P]) (bool, error):
+		s.done = func(ctx context.Context, f *fiber) (bool, error) { return done(ctx, f.self.(*Fiber[P])) }
+	default:
+		c.fault("Done of step %q is for another packet: %T", path, done)
+	}
+	switch fn := n.set.undo.(type) {
+	case nil:
+	case StepFunc[P]:
+		undo = func(ctx context.Context, f *fiber) Next { return fn(ctx, f.self.(*Fiber[P])) }
+		if s.detour {
+			c.fault("detour %q has an Undo, which would never run", path)
+		}
+	default:
+		c.fault("Undo of step %q is for another packet: %T", path, fn)
+	}
+	c.def.steps = append(c.def.steps, s)
+	c.sets = append(c.sets, n.set)
+	c.undos = append(c.undos, undo)
+}
+
+// link makes each step of the line point to the following one; detours stand outside.
+func (c *compiler[P]) link() {
+	next := none
+	for i := len(c.def.steps) - 1; i >= 0; i-- {
+		if s := &c.def.steps[i]; !s.detour {
+			s.next, next = next, int32(i)
+		}
+	}
+	c.def.first = next
+	if next == none {
+		c.fault("no step in the line")
+	}
+}
+
+func (c *compiler[P]) resolveTargets() {
+	for i, set := range c.sets {
+		s := &c.def.steps[i]
+		for _, name := range set.targets {
+			if _, ok := c.def.resolve(int32(i), name); !ok {
+				c.fault("step %q goes to %q: %w", s.path, name, ErrUnknownStep)
+			}
+		}
+		if set.onError == "" {
+			continue
+		}
+		to, ok := c.def.resolve(int32(i), set.onError)
+		if !ok {
+			c.fault("step %q goes to %q on error: %w", s.path, set.onError, ErrUnknownStep)
+			continue
+		}
+		s.onError = to
+	}
+	// A step whose error handlers lead back to it would fail in a circle for ever.
+	for i := range c.def.steps {
+		slow, n := int32(i), 0
+		for slow != none && n <= len(c.def.steps) {
+			slow, n = c.def.steps[slow].onError, n+1
+			if slow == int32(i) {
+				c.fault("step %q is its own error handler, in a cycle of %d", c.def.steps[i].path, n)
+				break
+			}
+		}
+	}
+}
+
+// buildUndo makes the flow that runs the undo steps backwards.
+func (c *compiler[P]) buildUndo() {
+	u := &def{name: c.def.name + "/undo", forward: c.def, index: map[string]int32{}, first: none}
+	for i := len(c.def.steps) - 1; i >= 0; i-- {
+		if c.undos[i] == nil {
+			continue
+		}
+		set := c.sets[i]
+		u.index[c.def.steps[i].path] = int32(len(u.steps))
+		u.undoes = append(u.undoes, int32(i))
+		u.steps = append(u.steps, step{path: c.def.steps[i].path, run: c.undos[i], retry: set.retry, next: none, onError: none})
+	}
+	for i := range u.steps {
+		if i+1 < len(u.steps) {
+			u.steps[i].next = int32(i + 1)
+		}
+	}
+	if len(u.steps) > 0 {
+		u.first = 0
+	}
+	c.def.undo = u
+}
+
+func forkStep[P any](kids func(context.Context, *Fiber[P]) ([]Child, error), mode forkMode) func(context.Context, *fiber) Next {
+	return func(ctx context.Context, f *fiber) Next {
+		children, err := kids(ctx, f.self.(*Fiber[P]))
+		if err != nil {
+			return f.Fail(err)
+		}
+		return Next{op: opFork, forked: &forkSpec{children: children, mode: mode}}
+	}
+}
+
+func undoFork[P any](kids func(context.Context, *Fiber[P]) ([]Child, error), limit int) func(context.Context, *fiber) Next {
+	return func(ctx context.Context, f *fiber) Next {
+		children, err := kids(ctx, f.self.(*Fiber[P]))
+		if err != nil {
+			return f.Fail(err)
+		}
+		var undo []Child
+		for _, c := range children {
+			if c.def != nil && c.def.undo != nil && len(c.def.undo.steps) > 0 {
+				c.def = c.def.undo
+				undo = append(undo, c)
+			}
+		}
+		return Next{op: opFork, forked: &forkSpec{children: undo, mode: forkMode{limit: limit}}}
+	}
+}

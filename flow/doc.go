@@ -1,0 +1,55 @@
+// Package flow runs long pieces of work as fibers: named steps over a typed packet, at most one fiber per key, parked
+// without a goroutine. It knows nothing of Kubernetes.
+//
+// # A flow
+//
+// A [Flow] is an immutable list of steps over a packet, the user's own struct. A step is plain Go that may block briefly
+// and returns what happens next:
+//
+//	bringUp := flow.New[Domain]("bring-up",
+//		flow.Step("admin-server", flow.Do(startAdmin)),        // func(ctx, *Domain) error
+//		flow.Step("wait-ready", func(ctx context.Context, f *flow.Fiber[Domain]) flow.Next {
+//			return f.Await(podReady(f.Packet.Admin), flow.Timeout(5*time.Minute))
+//		}),
+//		flow.Fork("managed-servers", eachServer, flow.Limit(8)),
+//	)
+//
+// New collects what is wrong with a flow (no step, a duplicate name, an unknown target, a cycle of error handlers) in
+// [Flow.Err]; Start refuses such a flow. A flow can thus be a package-level variable.
+//
+// # A fiber
+//
+// An [Engine] runs fibers on a bounded number of workers, in turn between groups (by default the namespace, that is, what
+// stands before the first slash of the key):
+//
+//	engine := flow.NewEngine(flow.EngineOptions{Workers: 32})
+//	defer engine.Close(context.Background())
+//	h, err := bringUp.Start(ctx, engine, &domain, flow.StartOptions{Key: "prod/orders", OnEnd: report})
+//
+// While a fiber is parked (delay, retry, suspension, await, fork) it is a record of a few hundred bytes: no goroutine, no
+// runtime timer, no context. The context of a step therefore lives until the fiber parks or ends; a [Fiber.Suspend] keeps it
+// until the fiber is resumed. A fiber that is cancelled, preempted or closed finds its context cancelled with the cause.
+//
+// # One fiber per key
+//
+// A fiber started with a key passes the gate of that key. What happens when another one is alive is the [Mode]: Preempt
+// cancels it and waits until its code, children and callback included, has returned; Coalesce waits for it to finish;
+// SkipIfBusy refuses. Each fiber has an epoch, higher than that of every earlier one of the key; [Fenced] tells a client
+// that holds a fiber's context whether it may still write.
+//
+// # After a restart
+//
+// With [Positions] the engine records where a fiber is: when it parks, before steps marked [Save] and at the end. A fiber
+// started after a restart goes on there, and its deadlines go on counting. The position is a hint, never the truth: an
+// unknown step, another version or another generation start from the first step, and [Done] lets a step say that its effect
+// is already visible.
+//
+// # Invariants
+//
+// F1: at most one fiber per key runs; a successor starts after its predecessor's code has returned.
+//
+// F2: a fiber ends exactly once: completed, failed or cancelled; its callback always runs.
+//
+// Besides: no lock is held while user code runs; a panic of user code fails the fiber, with its stack, and nothing else;
+// after Close no goroutine and no timer is left.
+package flow

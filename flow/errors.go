@@ -1,0 +1,110 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	// ErrInvalid is wrapped by every error of Flow.Err.
+	ErrInvalid = errors.New("invalid flow")
+	// ErrClosed is the cause of fibers cancelled by Close, and what Start returns after Close or Drain.
+	ErrClosed = errors.New("engine is closed")
+	// ErrBusy is returned by Start with SkipIfBusy while a fiber of the key is alive.
+	ErrBusy = errors.New("a fiber of this key is alive")
+	// ErrNotCurrent is returned by Start with IfCurrent when the given fiber is no longer the newest of its key.
+	ErrNotCurrent = errors.New("fiber is not the current one of its key")
+	// ErrCancelled is matched by the error of every cancelled fiber, next to its cause.
+	ErrCancelled = errors.New("fiber cancelled")
+	// ErrPreempted is the cause when a newer fiber of the key takes over.
+	ErrPreempted = errors.New("preempted by a newer fiber of the key")
+	// ErrCoalesced is the cause when a fiber that had not yet started is replaced by a newer one of its key.
+	ErrCoalesced = errors.New("replaced, before it started, by a newer fiber of the key")
+	// ErrNotNeeded is the cause for children that the mode of their fork no longer needs.
+	ErrNotNeeded = errors.New("no longer needed by its fork")
+	// ErrTimeout is matched when an await, a deadline of a step or of a fiber runs out.
+	ErrTimeout = errors.New("timed out")
+	// ErrStaleToken fails a step that suspends on a token that is not its latest one.
+	ErrStaleToken = errors.New("token is stale")
+	// ErrUnknownStep fails a step that goes to a step that does not exist.
+	ErrUnknownStep = errors.New("unknown step")
+	// ErrTooDeep fails a fork nested deeper than 64: a flow that forks itself without end.
+	ErrTooDeep = errors.New("forks are nested too deeply")
+	// ErrEnded is returned by Fenced for a fiber that is over.
+	ErrEnded = errors.New("fiber has ended")
+	// ErrStuck is wrapped by the error of a Close that gave up waiting.
+	ErrStuck = errors.New("fibers did not stop")
+)
+
+var (
+	errGoexit   = errors.New("step ended its goroutine")
+	errDeadline = fmt.Errorf("deadline of the step: %w", ErrTimeout)
+	errZeroNext = errors.New("step returned the zero Next")
+)
+
+// errParked ends the context of a step whose fiber parked.
+var errParked = errors.New("fiber has parked: the context of a step ends with it")
+
+// StepError is an error with the path of the step it happened in, as in
+// "bring-up/managed-servers[3]/wait-ready: pod is gone".
+type StepError struct {
+	Path string
+	Err  error
+}
+
+func (e *StepError) Error() string { return e.Path + ": " + e.Err.Error() }
+func (e *StepError) Unwrap() error { return e.Err }
+
+// PanicError is a panic of user code.
+type PanicError struct {
+	Path  string // of the step
+	Value any    // what was given to panic
+	Stack []byte // of the goroutine that panicked
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns the value of the panic if it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// ForkError is why a fork failed: the errors of its children, each a *StepError or a cancellation with its path.
+type ForkError struct {
+	Path  string // of the fork
+	Total int    // children
+	Errs  []error
+}
+
+func (e *ForkError) Error() string {
+	if len(e.Errs) == 1 {
+		return e.Errs[0].Error()
+	}
+	texts := make([]string, len(e.Errs))
+	for i, err := range e.Errs {
+		texts[i] = err.Error()
+	}
+	return fmt.Sprintf("%s: %d of %d children failed: %s", e.Path, len(e.Errs), e.Total, strings.Join(texts, "; "))
+}
+
+func (e *ForkError) Unwrap() []error { return e.Errs }
+
+// CancelError is the error of a cancelled fiber; it matches ErrCancelled and its cause.
+type CancelError struct {
+	Path  string // where it was
+	Cause error
+}
+
+func (e *CancelError) Error() string   { return e.Path + ": cancelled: " + e.Cause.Error() }
+func (e *CancelError) Unwrap() []error { return []error{ErrCancelled, e.Cause} }
+
+// inPath adds the path to err once: errors of children and cancellations carry theirs.
+func inPath(path string, err error) error {
+	switch err.(type) {
+	case *StepError, *ForkError, *CancelError:
+		return err
+	}
+	return &StepError{Path: path, Err: err}
+}

@@ -1,0 +1,5 @@
+package flow
+
+import "runtime"
+
+func runtimeGoexit() { runtime.Goexit() }

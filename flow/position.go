@@ -1,0 +1,234 @@
+package flow
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// durable is what a fiber with Positions remembers.
+type durable struct {
+	store      Positions
+	generation int64
+	timeout    time.Duration
+	fresh      bool     // not to be resumed: another fiber of the key was alive
+	tries      int      // failed loads
+	last       Position // as saved
+	saved      bool
+	deadline   int64 // of the await of the step resumed at
+	resumedAt  int32
+}
+
+// reasonSave marks a save before a step marked Save.
+const reasonSave = "save"
+
+// saveTimeout bounds one call of Positions.
+const saveTimeout = 10 * time.Second
+
+// load finds out where a durable fiber begins.
+func (r *run) load() move {
+	f, d := r.f, r.f.x.Load().durable
+	d.resumedAt = none
+	start := move{kind: moveEnter, to: f.resume}
+	if d.fresh {
+		return start
+	}
+	var pos Position
+	var found bool
+	err := f.guard(func() (err error) {
+		ctx, cancel := context.WithTimeout(r.ctx, saveTimeout)
+		defer cancel()
+		pos, found, err = d.store.Load(ctx, f.key)
+		return err
+	})
+	if err != nil {
+		return r.loadLater(err)
+	}
+	if !found {
+		return start
+	}
+	def := f.flow.def
+	if def.forward != nil && pos.Flow == def.forward.name {
+		if i, ok := def.from(pos.Step); ok && pos.Version == def.version {
+			start.to = i
+		}
+		r.adopt(pos)
+		return start
+	}
+	i, known := def.index[pos.Step]
+	if pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
+		r.e.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
+			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)
+		return start
+	}
+	return r.resumeAt(i, pos)
+}
+
+// loadLater tries to load again after a while: to begin without the position might make an effect outside twice.
+func (r *run) loadLater(err error) move {
+	f, d := r.f, r.f.x.Load().durable
+	d.tries++
+	r.e.log.Warn("cannot load position", "key", f.key, "flow", f.flow.def.name, "try", d.tries, "error", err)
+	r.e.mu.Lock()
+	f.begun = false
+	r.e.mu.Unlock()
+	if r.tryPark(whyLoad, r.e.now()+int64(Backoff{}.Delay(d.tries)), 0) {
+		return move{kind: moveAway}
+	}
+	return move{kind: moveCancel}
+}
+
+// adopt takes over what stays the same across restarts.
+func (r *run) adopt(pos Position) {
+	x := r.f.x.Load()
+	x.checkpoint = pos.Checkpoint
+	x.token = pos.Token
+	x.durable.last, x.durable.saved = pos, true
+}
+
+// resumeAt goes on at step i where the position was saved.
+func (r *run) resumeAt(i int32, pos Position) move {
+	f, x, d := r.f, r.f.x.Load(), r.f.x.Load().durable
+	r.adopt(pos)
+	f.mu.Lock()
+	f.began = r.e.since(pos.Begun)
+	f.mu.Unlock()
+	if d.timeout > 0 {
+		x.deadline = f.began + int64(d.timeout)
+	}
+	if !pos.Deadline.IsZero() {
+		d.deadline, d.resumedAt = r.e.since(pos.Deadline), i
+	}
+	m := move{kind: moveRepeat, to: i, attempt: int32(pos.Attempt), entered: r.e.since(pos.Started)}
+	if !pos.Wake.After(r.e.clock.Now()) {
+		return m
+	}
+	r.enter(m)
+	f.resume, f.wake = i, r.e.since(pos.Wake)
+	why := whyDelay
+	if pos.Reason == whyRetry.String() {
+		why = whyRetry
+		f.attempt-- // picking up counts it
+	}
+	if r.tryPark(why, r.earliest(f.wake), 0) {
+		return move{kind: moveAway}
+	}
+	return move{kind: moveCancel}
+}
+
+// savedDeadline returns, once, the deadline of the await that the position was saved in.
+func (r *run) savedDeadline() int64 {
+	x := r.f.x.Load()
+	if x == nil || x.durable == nil || x.durable.deadline == 0 || x.durable.resumedAt != r.f.pc {
+		return 0
+	}
+	at := x.durable.deadline
+	x.durable.deadline = 0
+	return at
+}
+
+// savePark saves where the fiber parks. It is a hint: if it is lost, the fiber goes on.
+func (r *run) savePark(to, attempt int32, why reason, wake, deadline int64) {
+	x := r.f.x.Load()
+	if x == nil || x.durable == nil || r.f.cancelled.Load() {
+		return
+	}
+	if err := r.save(to, why.String(), wake, deadline, false, attempt); err != nil {
+		r.e.lost.Add(1)
+		r.e.log.Warn("cannot save position", "key", r.f.key, "path", r.f.path(), "reason", why.String(), "error", err)
+	}
+}
+
+// save records that the fiber goes on at step to; always even if nothing has changed.
+func (r *run) save(to int32, reason string, wake, deadline int64, always bool, attempt ...int32) error {
+	f, x := r.f, r.f.x.Load()
+	def := f.flow.def
+	p := Position{Flow: def.name, Version: def.version, Generation: x.durable.generation, Reason: reason,
+		Attempt: int(f.attempt), Begun: r.saved(f.began), Checkpoint: x.checkpoint, Token: f.runToken()}
+	if len(attempt) > 0 {
+		p.Attempt = int(attempt[0])
+	}
+	entered := f.entered
+	if to != f.pc {
+		entered = r.now
+	}
+	if f.step().detour && len(x.back) > 0 { // the way back would be lost: the step that it was left from runs again
+		b := x.back[0]
+		to, entered, p.Attempt = b.pc, b.entered, int(b.attempt)
+	}
+	p.Step, p.Started = def.steps[to].path, r.saved(entered)
+	if wake > 0 {
+		p.Wake = r.saved(wake)
+	}
+	if deadline > 0 {
+		p.Deadline = r.saved(deadline)
+	}
+	if x.durable.saved && !always && reflect.DeepEqual(p, x.durable.last) {
+		return nil
+	}
+	return r.write(r.ctx, p)
+}
+
+func (r *run) write(ctx context.Context, p Position) error {
+	f, d := r.f, r.f.x.Load().durable
+	err := f.guard(func() error {
+		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+		defer cancel()
+		return d.store.Save(ctx, f.key, p)
+	})
+	if err != nil {
+		return fmt.Errorf("cannot save position: %w", err)
+	}
+	d.last, d.saved = p, true
+	return nil
+}
+
+// saved is a time as positions keep it.
+func (r *run) saved(t int64) time.Time { return r.e.wall(t).Round(0).UTC() }
+
+// saveEnd clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends because
+// the engine is closed keeps it, to go on after the restart, and one that never began has none.
+func (r *run) saveEnd(status Status, err error) {
+	f, x := r.f, r.f.x.Load()
+	if x == nil || x.durable == nil || !f.begun || (status == Cancelled && errors.Is(x.cause, ErrClosed)) {
+		return
+	}
+	var failed error
+	if status == Completed {
+		failed = f.guard(func() error {
+			ctx, cancel := context.WithTimeout((*carrier)(f), saveTimeout)
+			defer cancel()
+			return x.durable.store.Clear(ctx, f.key)
+		})
+	} else if len(f.flow.def.steps) > 0 {
+		p := Position{Flow: f.flow.def.name, Version: f.flow.def.version, Generation: x.durable.generation, Step: f.step().path,
+			Reason: status.String(), Attempt: int(f.attempt), Begun: r.saved(f.began), Started: r.saved(f.entered),
+			Checkpoint: x.checkpoint, Token: f.runToken(), Ended: true, Err: err.Error()}
+		if f.step().detour && len(x.back) > 0 {
+			p.Step = f.flow.def.steps[x.back[0].pc].path
+		}
+		failed = r.write((*carrier)(f), p)
+	}
+	if failed != nil {
+		r.e.lost.Add(1)
+		r.e.log.Warn("cannot save end of fiber", "key", f.key, "path", f.path(), "error", failed)
+	}
+}
+
+// runToken identifies the run, across restarts if it is durable.
+func (f *fiber) runToken() string {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	x := f.ext()
+	if x.token == "" {
+		x.token = rand.Text()
+	}
+	return x.token
+}
+
+// IdempotencyKey returns a key for requests outside that this step makes: the same on each attempt and, for a durable fiber,
+// after a restart; another one for each step, child and run.
+func (f *fiber) IdempotencyKey() string { return f.root().runToken() + "/" + f.path() }

@@ -1,0 +1,35 @@
+package flow
+
+// Provider is a value that fibers find by its type. Provide makes it.
+type Provider struct{ value any }
+
+// box keeps the static type of a value, so that an interface is found by itself and not by what implements it.
+type box[T any] struct{ value T }
+
+// Provide makes value available to Use, as a T, on an engine, a flow or a fiber.
+func Provide[T any](value T) Provider { return Provider{box[T]{value}} }
+
+// Use returns the nearest T: of the fiber, of its flow, of the fibers it was forked from and their flows, of the engine.
+func Use[T, P any](f *Fiber[P]) (T, bool) {
+	for c := &f.fiber; c != nil; c = c.parent() {
+		if x := c.x.Load(); x != nil {
+			if v, ok := find[T](x.providers); ok {
+				return v, true
+			}
+		}
+		if v, ok := find[T](c.flow.def.providers); ok {
+			return v, true
+		}
+	}
+	return find[T](f.e.opt.Providers)
+}
+
+func find[T any](providers []Provider) (T, bool) {
+	for _, p := range providers {
+		if b, ok := p.value.(box[T]); ok {
+			return b.value, true
+		}
+	}
+	var zero T
+	return zero, false
+}

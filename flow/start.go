@@ -1,0 +1,224 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// StartOptions says how a fiber runs; the zero value runs it at once, beside all others.
+type StartOptions struct {
+	// Key names what the fiber works on, such as "namespace/name"; the gate lets one fiber per key run. "" passes no gate.
+	Key string
+	// Mode is what to do when a fiber of the key is alive.
+	Mode Mode
+	// IfCurrent, if set, starts only if that fiber (or the one it was forked from) is still the newest of the key; else
+	// Start returns ErrNotCurrent. It is how a fiber's callback chains failure steps after itself.
+	IfCurrent Handle
+	// Group shares the workers fairly. Default: the key up to its first slash.
+	Group string
+	// OnEnd is called once, when the fiber has ended, on a worker, before the next fiber of the key starts. It should be brief
+	// and must not wait for fibers.
+	OnEnd func(Result)
+	// From is the path of the step to begin with, as Flow.Steps names it; for Undo, the last step that was begun. A position
+	// that is resumed takes precedence. Default: the first step; for Undo, the last.
+	From string
+	// Timeout fails the fiber with ErrTimeout when it has lasted so long, restarts included; 0 is no limit.
+	Timeout time.Duration
+	// Grace overrides that of the engine for this fiber's wait at the gate.
+	Grace time.Duration
+	// Providers are found by Use before those of the flow and the engine.
+	Providers []Provider
+	// Positions makes the fiber durable under its Key, which must not be empty. If a position is found and no other fiber of
+	// the key is alive in this engine, the fiber goes on there.
+	Positions Positions
+	// Generation is that of the object worked on; a position of another one is not resumed.
+	Generation int64
+}
+
+// Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it carries a
+// span, the spans of the fiber link to it. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent.
+func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
+	h, err := e.start(ctx, fl.def, newFiber(packet), opt)
+	if err != nil {
+		return Handle{}, fmt.Errorf("cannot start %q: %w", fl.def.name, err)
+	}
+	return h, nil
+}
+
+// Undo starts a fiber that runs the Undo steps of the flow in reverse order, from the last step that was begun: the one of the
+// saved position if opt has Positions and there is one, else opt.From, else the last of the flow. Its name is that of the flow
+// with "/undo". A forked flow is undone by undoing its children.
+func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
+	if fl.def.err != nil {
+		return Handle{}, fmt.Errorf("cannot undo %q: %w", fl.def.name, fl.def.err)
+	}
+	h, err := e.start(ctx, fl.def.undo, newFiber(packet), opt)
+	if err != nil {
+		return Handle{}, fmt.Errorf("cannot undo %q: %w", fl.def.name, err)
+	}
+	return h, nil
+}
+
+func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) (Handle, error) {
+	if d.err != nil {
+		return Handle{}, d.err
+	}
+	if opt.Positions != nil && opt.Key == "" {
+		return Handle{}, errors.New("positions need a key")
+	}
+	if opt.IfCurrent.f != nil && opt.Key == "" {
+		opt.Key = opt.IfCurrent.f.root().key
+	}
+	first := d.first
+	if opt.From != "" {
+		var ok bool
+		if first, ok = d.from(opt.From); !ok {
+			return Handle{}, fmt.Errorf("cannot begin at %q: %w", opt.From, ErrUnknownStep)
+		}
+	}
+	f.resume = first
+	f.e, f.key, f.onEnd = e, opt.Key, opt.OnEnd
+	f.began = e.now()
+	f.entered, f.since = f.began, f.began
+	if len(opt.Providers) > 0 {
+		f.ext().providers = opt.Providers
+	}
+	if opt.Timeout > 0 {
+		f.ext().deadline = f.began + int64(opt.Timeout)
+	}
+	if opt.Positions != nil {
+		f.ext().durable = &durable{store: opt.Positions, generation: opt.Generation, timeout: opt.Timeout}
+	}
+	f.linkTrace(ctx)
+	group := opt.Group
+	if group == "" {
+		group, _, _ = strings.Cut(opt.Key, "/")
+	}
+	var calls cancels
+	defer func() { calls.run() }() // once the lock is released
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return Handle{}, ErrClosed
+	}
+	wait, err := e.passGate(f, opt, &calls)
+	if err != nil {
+		return Handle{}, err
+	}
+	e.add(f)
+	f.group = e.ready.join(group)
+	f.flow = e.flows.bind(d)
+	f.flow.started()
+	if wait {
+		f.state, f.why = Parked, whyGate
+		if g := f.ext().grace; g > 0 {
+			e.setTimer(f, f.began+int64(g))
+		}
+	} else {
+		e.makeReady(f)
+	}
+	return Handle{f}, nil
+}
+
+// Handle is what others than its steps may hold of a fiber. The zero Handle is of no fiber: it has ended. Handles are
+// comparable and safe for concurrent use.
+type Handle struct{ f *fiber }
+
+// Cancel asks the fiber to end as cancelled: a parked one ends at once, a running one finds its context cancelled and ends
+// when its step returns, a forked one when its children have ended. It says whether it came in time; if so, the fiber's error
+// matches ErrCancelled and cause. A nil cause is ErrCancelled.
+func (h Handle) Cancel(cause error) bool {
+	if h.f == nil {
+		return false
+	}
+	if cause == nil {
+		cause = ErrCancelled
+	}
+	var calls cancels
+	e := h.f.e
+	e.mu.Lock()
+	ok := e.cancel(h.f, cause, &calls)
+	e.mu.Unlock()
+	calls.run()
+	return ok
+}
+
+// Done returns a channel that is closed when the fiber has ended and its callback has returned.
+func (h Handle) Done() <-chan struct{} {
+	if h.f == nil {
+		return closed
+	}
+	h.f.e.mu.Lock()
+	defer h.f.e.mu.Unlock()
+	if h.f.state.Ended() {
+		return closed
+	}
+	x := h.f.ext()
+	if x.done == nil {
+		x.done = make(chan struct{})
+	}
+	return x.done
+}
+
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// Wait waits for the end of the fiber and returns its error; the cause of ctx if that ends first. It must not be called from a
+// step: a step that waits for a fiber is a Fork.
+func (h Handle) Wait(ctx context.Context) error {
+	select {
+	case <-h.Done():
+		return h.Err()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Status returns where the fiber is.
+func (h Handle) Status() Status {
+	if h.f == nil {
+		return Completed
+	}
+	h.f.e.mu.Lock()
+	defer h.f.e.mu.Unlock()
+	return h.f.state
+}
+
+// Err returns how a fiber that has ended failed; nil before, and if it completed.
+func (h Handle) Err() error {
+	if h.f == nil || !h.Status().Ended() {
+		return nil
+	}
+	if x := h.f.x.Load(); x != nil {
+		return x.err
+	}
+	return nil
+}
+
+// Step returns the path, within its flow, of the step that the fiber is at or ended at: what Undo takes as From.
+func (h Handle) Step() string {
+	if h.f == nil || len(h.f.flow.def.steps) == 0 {
+		return ""
+	}
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	return h.f.step().path
+}
+
+// Key returns the key that the fiber was started with.
+func (h Handle) Key() string {
+	if h.f == nil {
+		return ""
+	}
+	return h.f.Key()
+}
+
+// Epoch returns the number of the fiber at the gate: higher than that of any fiber started before it.
+func (h Handle) Epoch() uint64 {
+	if h.f == nil {
+		return 0
+	}
+	return h.f.Epoch()
+}

@@ -1,0 +1,112 @@
+package flow
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Waker makes the engine look at the waits of one await again. It is comparable, so that a source can keep a set of them.
+type Waker struct {
+	f   *fiber
+	seq uint32
+}
+
+// Wake tells that the condition may have changed. It never blocks on user code and may be called at any time, from anywhere;
+// once the await is over it does nothing.
+func (w Waker) Wake() {
+	if w.f == nil {
+		return
+	}
+	e := w.f.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w.f.seq != w.seq || w.f.sealed || w.f.poke&pokeEvent != 0 {
+		return
+	}
+	e.pokeLocked(w.f, pokeEvent)
+}
+
+// Timeout ends an await with an error that matches ErrTimeout when d has passed. Conditions are looked at live one last time
+// before.
+func Timeout(d time.Duration) Wait { return timeout(d) }
+
+type timeout time.Duration
+
+func (timeout) Watch(Waker) func()                        { return nil }
+func (timeout) Check(context.Context, bool) (bool, error) { return false, nil }
+
+// Until is true from t on.
+func Until(t time.Time) Wait { return until(t) }
+
+type until time.Time
+
+func (until) Watch(Waker) func()                        { return nil }
+func (until) Check(context.Context, bool) (bool, error) { return false, nil }
+
+// Func is a condition without events: check is called once, then every interval.
+func Func(check func(ctx context.Context) (bool, error), interval time.Duration) Wait {
+	return polled{check, interval}
+}
+
+type polled struct {
+	check    func(context.Context) (bool, error)
+	interval time.Duration
+}
+
+func (polled) Watch(Waker) func()                                { return nil }
+func (p polled) Check(ctx context.Context, _ bool) (bool, error) { return p.check(ctx) }
+func (p polled) Backstop() time.Duration                         { return p.interval }
+
+// Signal is a condition in memory: false until Set, then true until Clear. The zero value is ready for use. It is safe for
+// concurrent use and must not be copied.
+type Signal struct {
+	mu     sync.Mutex
+	set    bool
+	wakers map[Waker]struct{}
+}
+
+// Set makes the signal true and wakes the fibers that wait for it.
+func (s *Signal) Set() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set = true
+	for w := range s.wakers {
+		w.Wake()
+	}
+}
+
+// Clear makes it false.
+func (s *Signal) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set = false
+}
+
+// IsSet says whether it is true.
+func (s *Signal) IsSet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.set
+}
+
+// Watch implements Wait.
+func (s *Signal) Watch(w Waker) func() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.wakers == nil {
+		s.wakers = map[Waker]struct{}{}
+	}
+	s.wakers[w] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.wakers, w)
+	}
+}
+
+// Check implements Wait.
+func (s *Signal) Check(context.Context, bool) (bool, error) { return s.IsSet(), nil }
+
+// Backstop implements Backstopped: memory misses no event.
+func (s *Signal) Backstop() time.Duration { return 0 }
