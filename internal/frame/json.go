@@ -1,0 +1,319 @@
+package frame
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// MaxDepth bounds the nesting of a JSON value; it is the bound of encoding/json.
+const MaxDepth = 10000
+
+// ErrShort says that the value goes on behind the end of the buffer.
+var ErrShort = errors.New("value is incomplete")
+
+// SyntaxError says what is wrong at which byte of the buffer.
+type SyntaxError struct {
+	Offset int
+	Want   string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("malformed at byte %d: want %s", e.Offset, e.Want)
+}
+
+// Syntax makes the error of a malformed value at index i.
+func Syntax(i int, want string) error { return &SyntaxError{Offset: i, Want: want} }
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// SkipSpace returns the index of the first byte at or after i that is no JSON white space.
+func SkipSpace(b []byte, i int) int {
+	for i < len(b) {
+		switch b[i] {
+		case ' ', '\t', '\n', '\r':
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// stops marks, by the high bit of each byte, the bytes of x that end a run of ordinary string bytes: a quote, a
+// backslash, a control character. Only the lowest mark is exact, the ones above it may be carried over.
+func stops(x uint64) uint64 {
+	quote := x ^ (ones * '"')
+	slash := x ^ (ones * '\\')
+	return ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*0x20)&^x) & highs
+}
+
+// SkipString skips the string whose opening quote is b[i]. plain says that it contains no escape.
+func SkipString(b []byte, i int) (end int, plain bool, err error) {
+	plain = true
+	i++
+	for {
+		for len(b)-i >= 8 {
+			m := stops(binary.LittleEndian.Uint64(b[i:]))
+			if m != 0 {
+				i += bits.TrailingZeros64(m) >> 3
+				break
+			}
+			i += 8
+		}
+		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= 0x20 {
+			i++
+		}
+		if i >= len(b) {
+			return i, plain, ErrShort
+		}
+		switch b[i] {
+		case '"':
+			return i + 1, plain, nil
+		case '\\':
+			plain = false
+			if i, err = skipEscape(b, i); err != nil {
+				return i, false, err
+			}
+		default:
+			return i, plain, Syntax(i, "no control character in a string")
+		}
+	}
+}
+
+func skipEscape(b []byte, i int) (int, error) {
+	if i+1 >= len(b) {
+		return i, ErrShort
+	}
+	switch b[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return i + 2, nil
+	case 'u':
+		for j := i + 2; j < i+6; j++ {
+			if j >= len(b) {
+				return i, ErrShort
+			}
+			if !isHex(b[j]) {
+				return j, Syntax(j, "hexadecimal digit")
+			}
+		}
+		return i + 6, nil
+	}
+	return i, Syntax(i, "known escape")
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// SkipValue skips the value that starts at b[i], which is no white space. A number needs a byte behind it.
+func SkipValue(b []byte, i int) (int, error) {
+	return skipValue(b, i, 0)
+}
+
+// SkipValueAt is SkipValue for a value that is nested depth levels deep.
+func SkipValueAt(b []byte, i, depth int) (int, error) {
+	return skipValue(b, i, depth)
+}
+
+func skipValue(b []byte, i, depth int) (int, error) {
+	if i >= len(b) {
+		return i, ErrShort
+	}
+	switch b[i] {
+	case '"':
+		end, _, err := SkipString(b, i)
+		return end, err
+	case '{', '[':
+		return skipNested(b, i, depth)
+	}
+	return skipScalar(b, i)
+}
+
+// skipNested walks an object or array with one bit per open level; every 64 levels it calls itself.
+func skipNested(b []byte, i, depth int) (int, error) {
+	var (
+		objects uint64 // one bit per open level, the innermost lowest: 1 is an object
+		level   int
+		err     error
+	)
+open:
+	if level == 64 {
+		if i, err = skipNested(b, i, depth+level); err != nil {
+			return i, err
+		}
+		goto after
+	}
+	if depth+level >= MaxDepth {
+		return i, Syntax(i, "at most 10000 levels of nesting")
+	}
+	level++
+	if b[i] == '{' {
+		objects = objects<<1 | 1
+		if i = space(b, i+1); i >= len(b) {
+			return i, ErrShort
+		}
+		if b[i] != '}' {
+			goto key
+		}
+	} else {
+		objects <<= 1
+		if i = space(b, i+1); i >= len(b) {
+			return i, ErrShort
+		}
+		if b[i] != ']' {
+			goto value
+		}
+	}
+closed:
+	i++
+	level--
+	objects >>= 1
+	if level == 0 {
+		return i, nil
+	}
+after:
+	if i = space(b, i); i >= len(b) {
+		return i, ErrShort
+	}
+	switch b[i] {
+	case ',':
+		if i = space(b, i+1); i >= len(b) {
+			return i, ErrShort
+		}
+		if objects&1 == 0 {
+			goto value
+		}
+	case '}':
+		if objects&1 == 0 {
+			return i, Syntax(i, "comma or ]")
+		}
+		goto closed
+	case ']':
+		if objects&1 == 1 {
+			return i, Syntax(i, "comma or }")
+		}
+		goto closed
+	default:
+		return i, Syntax(i, "comma or end")
+	}
+key:
+	if b[i] != '"' {
+		return i, Syntax(i, "name of a member")
+	}
+	if i, _, err = SkipString(b, i); err != nil {
+		return i, err
+	}
+	if i = space(b, i); i >= len(b) {
+		return i, ErrShort
+	}
+	if b[i] != ':' {
+		return i, Syntax(i, "colon")
+	}
+	if i = space(b, i+1); i >= len(b) {
+		return i, ErrShort
+	}
+value:
+	switch b[i] {
+	case '"':
+		if i, _, err = SkipString(b, i); err != nil {
+			return i, err
+		}
+	case '{', '[':
+		goto open
+	default:
+		if i, err = skipScalar(b, i); err != nil {
+			return i, err
+		}
+	}
+	goto after
+}
+
+// space is SkipSpace with the usual case, none, inlined.
+func space(b []byte, i int) int {
+	if i < len(b) && b[i] <= ' ' {
+		return SkipSpace(b, i)
+	}
+	return i
+}
+
+func skipScalar(b []byte, i int) (int, error) {
+	switch c := b[i]; {
+	case c == 't':
+		return skipWord(b, i, "true")
+	case c == 'f':
+		return skipWord(b, i, "false")
+	case c == 'n':
+		return skipWord(b, i, "null")
+	case c == '-' || '0' <= c && c <= '9':
+		return skipNumber(b, i)
+	}
+	return i, Syntax(i, "value")
+}
+
+func skipWord(b []byte, i int, word string) (int, error) {
+	for j := range len(word) {
+		if i+j >= len(b) {
+			return i, ErrShort
+		}
+		if b[i+j] != word[j] {
+			return i + j, Syntax(i+j, word)
+		}
+	}
+	return i + len(word), nil
+}
+
+func skipNumber(b []byte, i int) (int, error) {
+	if b[i] == '-' {
+		i++
+	}
+	if i < len(b) && b[i] == '0' {
+		i++
+	} else {
+		j := skipDigits(b, i)
+		if j == i {
+			return numberStop(b, i)
+		}
+		i = j
+	}
+	if i < len(b) && b[i] == '.' {
+		j := skipDigits(b, i+1)
+		if j == i+1 {
+			return numberStop(b, j)
+		}
+		i = j
+	}
+	if i < len(b) && (b[i] == 'e' || b[i] == 'E') {
+		i++
+		if i < len(b) && (b[i] == '+' || b[i] == '-') {
+			i++
+		}
+		j := skipDigits(b, i)
+		if j == i {
+			return numberStop(b, i)
+		}
+		i = j
+	}
+	if i >= len(b) {
+		return i, ErrShort // more digits may follow
+	}
+	return i, nil
+}
+
+func numberStop(b []byte, i int) (int, error) {
+	if i >= len(b) {
+		return i, ErrShort
+	}
+	return i, Syntax(i, "digit")
+}
+
+func skipDigits(b []byte, i int) int {
+	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,90 @@
+package source
+
+import (
+	"context"
+	"fmt"
+)
+
+// listing is a replacement under way and what has been learnt about it.
+type listing struct {
+	Replacement
+	consistent bool
+	count      int // objects listed
+	version    string
+	confirms   *confirmation // the list before, if this one is to confirm it
+	committed  bool
+}
+
+// close forgets what was staged, unless it was committed.
+func (l *listing) close() {
+	if !l.committed {
+		l.Abort()
+	}
+}
+
+// confirmation asks for a second list, since the first would delete so much.
+type confirmation struct{ missing, known, listed int }
+
+func (c *confirmation) Error() string {
+	return fmt.Sprintf("list of %d objects misses %d of %d known ones: %v", c.listed, c.missing, c.known, ErrImplausible)
+}
+
+func (c *confirmation) Unwrap() error { return ErrImplausible }
+
+// accept applies a complete list, if it is to be believed.
+func (s *scope) accept(ctx context.Context, l *listing) error {
+	epoch := false
+	if older(l.version, s.seen) {
+		if !l.consistent {
+			return fmt.Errorf("list at version %s, known is %s: %w", l.version, s.seen, ErrStale)
+		}
+		// The second of two consistent reads; one alone may come from a replica that lags behind.
+		second, err := s.probe(ctx, true)
+		if err != nil {
+			return err
+		}
+		if !older(second, s.seen) || older(second, l.version) {
+			return fmt.Errorf("list at version %s, known is %s, then %s: %w", l.version, s.seen, second, ErrStale)
+		}
+		epoch = true
+	}
+	if c := s.doubt(l); c != nil {
+		return c
+	}
+	reason := string(s.history.reason)
+	if epoch {
+		reason = fmt.Sprintf("history was rolled back from version %s to %s", s.seen, l.version)
+		s.log.Warn("history was rolled back", "from", string(s.seen), "to", l.version)
+		s.count.Epochs++
+	}
+	l.committed = true
+	s.see(l.version)
+	s.commit(l, Commit{Version: l.version, Epoch: epoch, Reason: reason})
+	return nil
+}
+
+// commit applies the list and notes that it is done.
+func (s *scope) commit(l *listing, c Commit) {
+	l.Replacement.Commit(c)
+	s.count.Lists++
+	s.pending = ""
+	s.mu.Lock()
+	s.status.Synced = true
+	s.mu.Unlock()
+	s.contact()
+}
+
+// doubt says whether a list needs a second one before it is believed.
+func (s *scope) doubt(l *listing) *confirmation {
+	missing, known := l.Missing()
+	guard := s.src.cfg.BulkDeleteGuard
+	empty := l.count == 0 && known > 0 && !s.src.cfg.TrustEmptyList
+	many := guard > 0 && missing > guard
+	if !empty && !many {
+		return nil
+	}
+	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) {
+		return nil
+	}
+	return &confirmation{missing: missing, known: known, listed: l.count}
+}

@@ -1,0 +1,136 @@
+package source
+
+import (
+	"github.com/fairlead-io/fairlead/internal/frame"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// protoList decodes a list in protobuf item by item: the magic, a runtime.Unknown, and in its field raw the list, whose
+// items are field 2.
+type protoList struct {
+	at               protoState
+	left             int // bytes of raw to come
+	apiVersion, kind string
+	meta             listMeta
+}
+
+type protoState uint8
+
+const (
+	protoMagic protoState = iota
+	protoOuter
+	protoInner
+	protoDone
+)
+
+func (d *protoList) next(b []byte, eof bool, e *event) (n int, got bool, err error) {
+	if d.at == protoMagic {
+		if len(b) < len(magic) {
+			return 0, false, frame.ErrShort
+		}
+		if string(b[:len(magic)]) != magic {
+			return 0, false, &ProtocolError{What: "no list", Excerpt: excerpt(b), Err: errNoEnvelope}
+		}
+		n, d.at = len(magic), protoOuter
+	}
+	for {
+		if d.at == protoInner && d.left == 0 {
+			d.at = protoOuter
+		}
+		if d.at == protoDone {
+			return n, false, frame.ErrShort
+		}
+		if n >= len(b) {
+			if d.at == protoOuter && eof {
+				return d.end(n, e)
+			}
+			return n, false, frame.ErrShort
+		}
+		f, i, err := frame.FieldHead(b, n)
+		if err != nil {
+			return n, false, d.malformed(err)
+		}
+		if d.at == protoOuter && f.Number == 2 && f.Type == frame.Bytes {
+			if d.kind == "Status" {
+				return d.refusal(b, n, f)
+			}
+			d.at, d.left, n = protoInner, f.End-f.Start, i
+			continue
+		}
+		if d.at == protoInner && f.End-n > d.left {
+			return n, false, &ProtocolError{What: "malformed list", Err: errCutMessage}
+		}
+		if f.End > len(b) {
+			return n, false, frame.ErrShort
+		}
+		begin := n
+		n = f.End
+		if d.at == protoOuter {
+			if f.Number == 1 && f.Type == frame.Bytes {
+				apiVersion, kind, err := typeMeta(b[f.Start:f.End])
+				if err != nil {
+					return n, false, d.malformed(err)
+				}
+				d.apiVersion, d.kind = string(apiVersion), string(kind)
+			}
+			continue
+		}
+		d.left -= f.End - begin
+		if f.Type != frame.Bytes {
+			continue
+		}
+		switch f.Number {
+		case 1:
+			var m metav1.ListMeta
+			if err := m.Unmarshal(b[f.Start:f.End]); err != nil {
+				return n, false, d.malformed(err)
+			}
+			d.meta.version, d.meta.next = m.ResourceVersion, m.Continue
+			if m.RemainingItemCount != nil {
+				d.meta.remaining = *m.RemainingItemCount
+			}
+		case 2:
+			e.reset(Protobuf)
+			e.obj.Raw = b[f.Start:f.End:f.End]
+			if err := scanProto(e.obj.Raw, &e.obj.Header); err != nil {
+				e.err = err
+			}
+			e.change = Added
+			e.finishObject()
+			return n, true, nil
+		}
+	}
+}
+
+// refusal reads a status, which is wanted as a whole.
+func (d *protoList) refusal(b []byte, n int, f frame.Field) (int, bool, error) {
+	if f.End > len(b) {
+		return n, false, frame.ErrShort
+	}
+	var s metav1.Status
+	if err := s.Unmarshal(b[f.Start:f.End]); err != nil {
+		return n, false, &ProtocolError{What: "malformed status", Err: err}
+	}
+	return n, false, newAPIError(int(s.Code), s)
+}
+
+func (d *protoList) end(n int, e *event) (int, bool, error) {
+	if d.kind == "" && d.meta.version == "" {
+		return n, false, frame.ErrShort
+	}
+	m, err := checkList(d.kind, d.apiVersion, d.meta)
+	if err != nil {
+		return n, false, err
+	}
+	d.at = protoDone
+	e.reset(Protobuf)
+	e.kind, e.list = evListEnd, m
+	return n, true, nil
+}
+
+func (d *protoList) malformed(err error) error {
+	if isShort(err) {
+		return err
+	}
+	return &ProtocolError{What: "malformed list", Err: err}
+}

@@ -1,0 +1,143 @@
+package source
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/frame"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// initialEventsEnd is the annotation of the bookmark that ends the initial events of a watch (KEP-3157).
+const initialEventsEnd = metav1.InitialEventsAnnotationKey
+
+type eventKind uint8
+
+const (
+	evOpened   eventKind = iota + 1 // the server has answered 200
+	evObject                        // an item of a list, or ADDED, MODIFIED, DELETED
+	evBookmark                      // obj.Header.ResourceVersion is the version
+	evError                         // err is an *APIError
+	evGarbage                       // one frame that cannot be read; raw has it, err says why
+	evListEnd                       // list has the metadata
+)
+
+// event is what decoders make of the bytes. Slots are reused; everything in them aliases the buffer of their batch.
+type event struct {
+	kind       eventKind
+	change     ChangeType
+	obj        Object
+	err        error // an object that cannot be handed over, or why kind is evError or evGarbage
+	initialEnd bool
+	list       *listMeta
+}
+
+type listMeta struct {
+	kind          string // of the items; empty if the list does not tell
+	version, next string
+	remaining     int64
+}
+
+// decoder cuts events out of a growing buffer.
+type decoder interface {
+	// next decodes the event at the beginning of b. n bytes are done with, whatever else is returned. frame.ErrShort
+	// asks for more bytes; with eof there are none, and the value is cut. Any other error ends the stream.
+	next(b []byte, eof bool, e *event) (n int, got bool, err error)
+}
+
+func (e *event) reset(enc Encoding) {
+	e.kind, e.change, e.err, e.initialEnd, e.list = 0, 0, nil, false, nil
+	e.obj.Raw, e.obj.Encoding = nil, enc
+	e.obj.Header.reset()
+}
+
+// finishObject checks what the scan alone cannot.
+func (e *event) finishObject() {
+	e.kind = evObject
+	switch h := &e.obj.Header; {
+	case e.err != nil:
+	case h.wrong != nil:
+		e.err = h.wrong
+	case len(h.Name) == 0:
+		e.err = errNoName
+	}
+}
+
+// wrongKind tells objects that no list or watch of a resource contains: the answer is not what was asked for.
+func wrongKind(kind, apiVersion []byte) bool {
+	switch string(kind) {
+	case "Table":
+		return len(apiVersion) >= 12 && string(apiVersion[:12]) == "meta.k8s.io/"
+	case "Status":
+		return string(apiVersion) == "v1"
+	}
+	return false
+}
+
+// finishEvent gives an object of a watch its meaning.
+func (e *event) finishEvent(eventType string) error {
+	switch eventType {
+	case "ADDED":
+		e.change = Added
+	case "MODIFIED":
+		e.change = Modified
+	case "DELETED":
+		e.change = Deleted
+	case "BOOKMARK":
+		e.kind = evBookmark
+		e.initialEnd = endsInitialEvents(&e.obj)
+		return nil
+	case "ERROR":
+		e.kind = evError
+		e.err = inStreamError(&e.obj)
+		return nil
+	default:
+		e.kind, e.err = evGarbage, errEventType
+		return nil
+	}
+	if h := &e.obj.Header; wrongKind(h.Kind, h.APIVersion) {
+		return &ProtocolError{What: string(h.Kind) + " instead of an object", Excerpt: excerpt(e.obj.Raw)}
+	}
+	e.finishObject()
+	return nil
+}
+
+func endsInitialEvents(o *Object) bool {
+	var m metav1.PartialObjectMetadata
+	if o.Encoding == Protobuf {
+		return m.Unmarshal(o.Raw) == nil && m.Annotations[initialEventsEnd] == "true"
+	}
+	var only struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	return json.Unmarshal(o.Raw, &only) == nil && only.Metadata.Annotations[initialEventsEnd] == "true"
+}
+
+func inStreamError(o *Object) error {
+	var s metav1.Status
+	var err error
+	if o.Encoding == Protobuf {
+		err = s.Unmarshal(o.Raw)
+	} else {
+		err = json.Unmarshal(o.Raw, &s)
+	}
+	if err != nil {
+		return &ProtocolError{What: "an error event without a status", Excerpt: excerpt(o.Raw), Err: err}
+	}
+	e := newAPIError(int(s.Code), s)
+	e.InStream = true
+	return e
+}
+
+func newAPIError(code int, s metav1.Status) *APIError {
+	e := &APIError{Code: code, ErrStatus: s}
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		e.RetryAfter = time.Duration(s.Details.RetryAfterSeconds) * time.Second
+	}
+	return e
+}
+
+// isShort says that more bytes could complete the value.
+func isShort(err error) bool { return err == frame.ErrShort }

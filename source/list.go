@@ -1,0 +1,223 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// restarts is how often a list starts again because its continue token expired: with pages once more, then as a whole.
+const restarts = 3
+
+// sync brings the sink up to date with the server and leaves the version in seen. If that was done by a watch, its stream
+// is returned and goes on.
+func (s *scope) sync(ctx context.Context) (*stream, error) {
+	consistent := s.fresh || len(s.seen) == 0
+	if !s.src.cfg.NoWatchList && !time.Now().Before(s.noWatchListUntil) {
+		st, err := s.watchList(ctx, consistent)
+		var c *confirmation
+		switch {
+		case err == nil:
+			return st, nil
+		case errors.As(err, &c):
+			return nil, s.confirm(ctx, c)
+		case !s.fallsBack(ctx, err):
+			return nil, err
+		}
+		s.log.Info("initial events of a watch are not to be had, listing instead", "error", err)
+	}
+	err := s.list(ctx, consistent, nil)
+	if c, ok := errors.AsType[*confirmation](err); ok {
+		err = s.confirm(ctx, c)
+	}
+	return nil, err
+}
+
+// confirm lists again, consistently and over another connection, before many objects are deleted.
+func (s *scope) confirm(ctx context.Context, c *confirmation) error {
+	s.log.Warn("list would delete many objects, asking again", "missing", c.missing, "known", c.known, "listed", c.listed)
+	s.reconnect()
+	err := s.list(ctx, true, c)
+	if _, again := errors.AsType[*confirmation](err); again {
+		return ErrImplausible
+	}
+	return err
+}
+
+// list fetches the content page by page and applies it.
+func (s *scope) list(ctx context.Context, consistent bool, confirms *confirmation) error {
+	for n := 1; ; n++ {
+		err := s.listOnce(ctx, consistent, confirms, n == restarts)
+		if !errors.Is(err, errTokenExpired) || n == restarts {
+			if err != nil {
+				s.count.ListErrors++
+			}
+			return err
+		}
+		s.log.Info("continue token has expired, listing from the beginning", "error", err)
+	}
+}
+
+var errTokenExpired = errors.New("continue token has expired")
+
+func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirmation, whole bool) error {
+	q := query{}
+	if !whole {
+		q.limit = max(0, s.src.cfg.PageSize)
+	}
+	if !consistent {
+		q.version, q.notOlderThan = string(s.seen), true
+	}
+	l := &listing{Replacement: s.sink.Replace(), confirms: confirms, consistent: consistent}
+	defer l.close()
+	for {
+		m, err := s.page(ctx, q, l)
+		if err != nil {
+			if q.next != "" && isExpired(err) {
+				return errors.Join(errTokenExpired, err)
+			}
+			return err
+		}
+		if l.version == "" {
+			l.version = m.version // later pages are of the same snapshot
+		}
+		if m.next == "" {
+			return s.accept(ctx, l)
+		}
+		q = query{limit: q.limit, next: m.next}
+	}
+}
+
+// pageTries bounds the tries of one page after the first: what has been staged by then is worth keeping.
+const pageTries = 3
+
+// page fetches one page. A try that fails for a passing reason is repeated with the same token.
+func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error) {
+	for n := 0; ; n++ {
+		m, err := s.pageOnce(ctx, q, l)
+		if err == nil || ctx.Err() != nil || q.next == "" || n == pageTries || !passing(err) {
+			return m, err
+		}
+		wait := s.backoff.Delay(n, s.src.cfg.Rand)
+		if api, ok := errors.AsType[*APIError](err); ok {
+			wait = max(wait, api.RetryAfter)
+		}
+		s.log.Info("page of a list failed, trying it again", "error", err, "wait", wait)
+		s.count.Retries++
+		sleep(ctx, wait)
+	}
+}
+
+// passing says that the same request may well work in a moment.
+func passing(err error) bool {
+	api, ok := errors.AsType[*APIError](err)
+	if ok {
+		return api.Code == 429 || api.Code >= 500
+	}
+	return true
+}
+
+func (s *scope) pageOnce(ctx context.Context, q query, l *listing) (*listMeta, error) {
+	st := openStream(ctx, s.opener(q))
+	defer st.close()
+	var end *listMeta
+	timer := time.NewTimer(s.src.cfg.ListProgressTimeout)
+	defer timer.Stop()
+	for {
+		e, err := st.buffered()
+		switch {
+		case e != nil:
+			if end, err = s.stage(e, l, end); err != nil {
+				return nil, err
+			}
+		case err == io.EOF && end != nil:
+			return end, nil
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return nil, &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
+		case err != nil:
+			return nil, err
+		default:
+			if err := s.await(ctx, st, timer, s.src.cfg.ListProgressTimeout); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// stage takes one event of a list.
+func (s *scope) stage(e *event, l *listing, end *listMeta) (*listMeta, error) {
+	switch e.kind {
+	case evOpened:
+		s.contact()
+		s.listing()
+	case evListEnd:
+		if kind := e.list.kind; kind != "" && s.kind != "" && kind != s.kind {
+			return nil, &ProtocolError{What: kind + "List instead of " + s.kind + "List"}
+		}
+		if s.kind == "" {
+			s.kind = e.list.kind
+		}
+		s.contact()
+		return e.list, nil
+	case evObject:
+		l.count++
+		s.put(l, e)
+	}
+	return end, nil
+}
+
+func (s *scope) put(l *listing, e *event) {
+	err := e.err
+	if err == nil {
+		err = s.checkKind(&e.obj)
+	}
+	if err == nil {
+		err = l.Put(&e.obj)
+	}
+	if err != nil {
+		s.quarantine(&e.obj, err)
+	}
+}
+
+// listing reports that a list is coming in, unless something is wrong: that is over when the list is complete.
+func (s *scope) listing() {
+	if phase := s.phase(); phase == Connecting || phase == Watching {
+		s.report(Listing, ReasonListing, nil)
+	}
+}
+
+// await waits for the next batch of a stream, and gives up when the stream makes no progress for so long.
+func (s *scope) await(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) error {
+	timer.Reset(patience)
+	for {
+		select {
+		case b := <-st.out:
+			st.receive(b)
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			idle := st.idle()
+			if idle >= patience {
+				s.abandon(st)
+				return ErrStalled
+			}
+			timer.Reset(patience - idle)
+		}
+	}
+}
+
+// abandon makes the next request take another connection than this stream.
+func (s *scope) abandon(st *stream) {
+	if g := st.generation.Load(); g != nil {
+		s.src.client.abandon(g)
+	}
+}
+
+// reconnect makes the next request take another connection than the last one of this scope.
+func (s *scope) reconnect() {
+	if g := s.used.Load(); g != nil {
+		s.src.client.abandon(g)
+	}
+}

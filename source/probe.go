@@ -1,0 +1,93 @@
+package source
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// probe asks for the version of the server: a consistent list of one object. anew takes a new connection, perhaps to
+// another replica.
+func (s *scope) probe(ctx context.Context, anew bool) (version string, err error) {
+	s.count.Probes++
+	if anew {
+		s.reconnect()
+	}
+	st := openStream(ctx, s.opener(query{limit: 1}))
+	defer st.close()
+	timer := time.NewTimer(s.src.cfg.ListProgressTimeout)
+	defer timer.Stop()
+	for {
+		e, err := st.buffered()
+		switch {
+		case e != nil && e.kind == evListEnd:
+			s.contact()
+			return e.list.version, nil
+		case e != nil:
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return "", &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
+		case err != nil:
+			return "", err
+		default:
+			if err := s.await(ctx, st, timer, s.src.cfg.ListProgressTimeout); err != nil {
+				return "", err
+			}
+		}
+	}
+}
+
+// silent decides about a watch that has brought nothing for the silence budget. A server whose version stands still is
+// idle, and all is well. One that moved on may have done so with other resources: the watch is resumed once, and listed
+// again if that brings nothing up to the server's version either, less and less often.
+func (s *scope) silent(ctx context.Context, w *watching) error {
+	if w.opened.IsZero() {
+		s.abandon(w.stream)
+		return ErrStalled
+	}
+	if s.pending != "" {
+		if time.Now().Before(s.nextSilentRelist) {
+			return nil
+		}
+		s.silentRelistGap = min(max(2*s.silentRelistGap, s.src.cfg.SilenceBudget), 16*s.src.cfg.SilenceBudget)
+		s.nextSilentRelist = time.Now().Add(s.silentRelistGap)
+		s.abandon(w.stream)
+		return ErrSilent
+	}
+	version, err := s.probe(ctx, false)
+	if err != nil {
+		s.abandon(w.stream)
+		return err
+	}
+	if len(w.out) > 0 {
+		return nil // it has spoken meanwhile
+	}
+	order, comparable := compareVersions(version, s.seen)
+	switch {
+	case version == string(s.seen):
+		return nil
+	case comparable && order < 0:
+		return errRolledBack
+	}
+	s.log.Info("watch is silent while the server moves on", "version", string(s.seen), "server", version)
+	s.pending = version
+	s.abandon(w.stream)
+	return errResume
+}
+
+// suspect checks, not more than once per silence budget, whether an older version in the stream means that history was
+// rolled back.
+func (s *scope) suspect(ctx context.Context) error {
+	now := time.Now()
+	if now.Before(s.nextSuspicion) {
+		return nil
+	}
+	s.nextSuspicion = now.Add(s.src.cfg.SilenceBudget)
+	version, err := s.probe(ctx, false)
+	if err != nil {
+		return err
+	}
+	if older(version, s.seen) {
+		return errRolledBack
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// history counts the troubles since the watch last brought something.
+type history struct {
+	failures int    // waits in a row
+	expired  int    // 410 in a row
+	internal int    // 500 InternalError in a row
+	quick    int    // watches that ended at once in a row
+	lists    int    // lists refused in a row
+	reason   Reason // why the next list is made
+}
+
+func (h *history) progress() { *h = history{} }
+
+// Bounds of what is tried before the next stronger remedy.
+const (
+	maxInternal = 3
+	maxQuick    = 3
+	quickEnd    = 2 * time.Second // a watch that ends sooner without an event ended at once
+	tooLargeFor = time.Second     // wait before a list when the server does not say how long
+	maxTold     = 5 * time.Minute // of what a server may tell us to wait
+)
+
+// remedy is what to do about the end of an attempt.
+type remedy struct {
+	relist, fresh bool          // list again; consistently, whatever is known
+	told          time.Duration // wait as the server said
+	wait          bool          // wait by the back-off
+	reconnect     bool          // by a new connection
+	degraded      bool
+	reason        Reason // "": nothing to report
+}
+
+// remedyFor is the whole of the repair policy: what ended the attempt, and what went before, decide what comes next.
+func remedyFor(err error, h *history) remedy {
+	_, listing := errors.AsType[*listFailure](err)
+	switch {
+	case err == errEndedSoon:
+		return remedy{wait: true}
+	case err == errEnded, err == errLifetime:
+		h.quick = 0
+		return remedy{}
+	case err == errResume:
+		return remedy{reconnect: true}
+	case errors.Is(err, ErrEnded):
+		if h.quick++; h.quick < maxQuick {
+			return remedy{wait: true}
+		}
+		h.quick = 0
+		return remedy{relist: true, wait: true, reason: ReasonExpired}
+	case errors.Is(err, errRolledBack):
+		return remedy{relist: true, fresh: true, reason: ReasonExpired}
+	case errors.Is(err, ErrSilent):
+		return remedy{relist: true, reconnect: true, degraded: true, reason: ReasonSilent}
+	case errors.Is(err, ErrStalled):
+		return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonStalled}
+	case errors.Is(err, ErrStale), errors.Is(err, ErrImplausible):
+		h.lists++
+		return remedy{fresh: true, wait: h.lists > 1, reconnect: true, degraded: h.lists > 1, reason: ReasonServerError}
+	}
+	if api, ok := errors.AsType[*APIError](err); ok {
+		return remedyForAPI(api, listing, h)
+	}
+	if _, ok := errors.AsType[*ProtocolError](err); ok {
+		return remedy{wait: true, degraded: true, reason: ReasonProtocolError}
+	}
+	return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonDisconnected}
+}
+
+func remedyForAPI(e *APIError, listing bool, h *history) remedy {
+	switch {
+	case isTooLarge(e):
+		again := h.lists > 0
+		h.lists++
+		return remedy{relist: true, fresh: true, told: orElse(e.RetryAfter, tooLargeFor), wait: again, degraded: again,
+			reason: ReasonServerError}
+	case isExpired(e):
+		// The version is gone: list at it, then whatever it is; a server that goes on like this is asked ever less often.
+		h.expired++
+		return remedy{relist: true, fresh: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
+			reason: ReasonExpired}
+	case e.Code == http.StatusTooManyRequests:
+		return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
+	case e.ErrStatus.Reason == metav1.StatusReasonStoreReadError:
+		h.internal++ // an object that could not be read is gone, and its DELETED can never be sent
+		return remedy{relist: true, wait: h.internal > 1, degraded: h.internal > 1, reason: ReasonServerError}
+	case e.Code == http.StatusUnauthorized:
+		return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
+	case e.Code == http.StatusForbidden:
+		return remedy{wait: true, degraded: true, reason: ReasonForbidden}
+	case e.Code == http.StatusNotFound:
+		// What was deleted with the resource is in no watch that begins after its return.
+		return remedy{relist: true, wait: true, degraded: true, reason: ReasonNotFound}
+	case e.Code == http.StatusInternalServerError && !listing:
+		h.internal++
+		return remedy{relist: h.internal > maxInternal, told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
+	case e.Code < http.StatusInternalServerError && !listing:
+		// The server does not take our version, or not this request: a list shows which.
+		return remedy{relist: true, fresh: true, wait: true, degraded: true, reason: ReasonServerError}
+	}
+	return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
+}
+
+func isExpired(err error) bool {
+	e, ok := errors.AsType[*APIError](err)
+	return ok && (e.Code == http.StatusGone || e.ErrStatus.Reason == metav1.StatusReasonExpired ||
+		e.ErrStatus.Reason == metav1.StatusReasonGone)
+}
+
+func isTooLarge(err error) bool {
+	e, ok := errors.AsType[*APIError](err)
+	return ok && e.hasCause(metav1.CauseTypeResourceVersionTooLarge)
+}
+
+func orElse(d, otherwise time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return otherwise
+}
+
+// repair does what the end of an attempt asks for, and waits if it must.
+func (s *scope) repair(ctx context.Context, err error) {
+	r := remedyFor(err, &s.history)
+	if r.relist {
+		s.relist = true
+		s.history.reason = r.reason
+	}
+	s.fresh = s.fresh || r.fresh
+	if r.reconnect {
+		s.reconnect()
+	}
+	if r.reason == ReasonNotFound {
+		s.kind = "" // it may come back as another
+	}
+	var wait time.Duration
+	if r.wait {
+		wait = s.backoff.Delay(s.history.failures, s.src.cfg.Rand)
+		s.history.failures++
+	}
+	if r.told > 0 {
+		wait = min(r.told, maxTold) + wait/8 // jitter, so that not all come back in the same moment
+	}
+	if wait > 0 {
+		s.count.Retries++
+	}
+	s.log.Debug("attempt has ended", "error", err, "relist", s.relist, "consistent", s.fresh, "wait", wait)
+	switch {
+	case r.degraded:
+		s.report(Degraded, r.reason, err)
+	case r.relist && s.phase() != Degraded && r.reason != "":
+		s.report(Listing, r.reason, err)
+	}
+	sleep(ctx, wait)
+}

@@ -1,0 +1,160 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const protobufType = "application/vnd.kubernetes.protobuf"
+
+// query is a request for a collection. Zero fields are left out.
+type query struct {
+	limit             int
+	next              string // continue
+	version           string
+	notOlderThan      bool
+	watch             bool
+	sendInitialEvents bool
+	timeout           time.Duration
+}
+
+func (q query) values(sel Selectors) url.Values {
+	v := url.Values{}
+	set := func(key, value string) {
+		if value != "" {
+			v.Set(key, value)
+		}
+	}
+	set("labelSelector", sel.Label)
+	set("fieldSelector", sel.Field)
+	set("shardSelector", sel.Shard)
+	if q.limit > 0 {
+		set("limit", strconv.Itoa(q.limit))
+	}
+	set("continue", q.next)
+	set("resourceVersion", q.version)
+	if q.notOlderThan {
+		set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
+	}
+	if q.watch {
+		set("watch", "true")
+		set("allowWatchBookmarks", "true")
+		set("timeoutSeconds", strconv.Itoa(max(1, int(q.timeout/time.Second))))
+	}
+	if q.sendInitialEvents {
+		set("sendInitialEvents", "true")
+	}
+	return v
+}
+
+// opener makes the request when the stream is opened. It waits for the budget first.
+func (s *scope) opener(q query) opener {
+	return func(ctx context.Context, st *stream) (io.ReadCloser, decoder, error) {
+		client := s.src.client
+		if err := client.limiter.Wait(ctx, q.watch && !q.sendInitialEvents); err != nil {
+			return nil, nil, err
+		}
+		g, err := client.acquire()
+		if err != nil {
+			return nil, nil, err
+		}
+		st.generation.Store(g)
+		s.used.Store(g)
+		gvr := s.src.cfg.Resource
+		u := client.url(gvr.Group, gvr.Version, s.namespace, gvr.Resource)
+		u.RawQuery = q.values(s.selectors).Encode()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+		if err != nil {
+			client.release(g)
+			return nil, nil, err
+		}
+		accept := "application/json"
+		if s.src.cfg.Encoding == Protobuf {
+			accept = protobufType + ",application/json"
+		}
+		req.Header.Set("Accept", accept)
+		res, err := g.client.Do(req)
+		if err != nil {
+			client.release(g)
+			return nil, nil, err
+		}
+		body := &releasingBody{ReadCloser: res.Body, release: func() { client.release(g) }}
+		if res.StatusCode != http.StatusOK {
+			defer body.Close()
+			return nil, nil, refusal(res)
+		}
+		return body, newDecoder(q.watch, res.Header.Get("Content-Type")), nil
+	}
+}
+
+// releasingBody gives its connection free when it is closed, once.
+type releasingBody struct {
+	io.ReadCloser
+	release func()
+	once    sync.Once
+}
+
+func (b *releasingBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.once.Do(b.release)
+	return err
+}
+
+func newDecoder(watch bool, contentType string) decoder {
+	mediaType, _, _ := mime.ParseMediaType(contentType)
+	proto := mediaType == protobufType
+	switch {
+	case watch && proto:
+		return &protoWatch{}
+	case watch:
+		return &jsonWatch{}
+	case proto:
+		return &protoList{}
+	}
+	return &jsonList{}
+}
+
+// maxRefusal bounds how much of the body of a refusal is read.
+const maxRefusal = 64 << 10
+
+// refusal makes the error of an answer other than 200. Its body is a Status, or text or HTML of a proxy.
+func refusal(res *http.Response) error {
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
+	var s metav1.Status
+	contentType := res.Header.Get("Content-Type")
+	switch {
+	case strings.HasPrefix(contentType, protobufType):
+		if _, kind, raw, err := envelope(body); err != nil || string(kind) != "Status" || s.Unmarshal(raw) != nil {
+			s = metav1.Status{}
+		}
+	default:
+		if json.Unmarshal(body, &s) != nil || s.Kind != "Status" {
+			s = metav1.Status{Message: proxyMessage(contentType, body)}
+		}
+	}
+	e := newAPIError(res.StatusCode, s)
+	if d, ok := backoff.RetryAfter(res.Header, time.Now()); ok {
+		e.RetryAfter = d
+	}
+	return e
+}
+
+// proxyMessage is what a proxy says, when that is short text; pages of HTML say nothing.
+func proxyMessage(contentType string, body []byte) string {
+	text := strings.TrimSpace(excerpt(body))
+	if strings.HasPrefix(text, "<") || strings.Contains(contentType, "html") {
+		return ""
+	}
+	return text
+}

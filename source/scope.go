@@ -1,0 +1,220 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+)
+
+// scope lists and watches one namespace, or all of them, in one goroutine.
+type scope struct {
+	src       *Source
+	namespace string
+	log       *slog.Logger
+	done      chan struct{}
+	stop      context.CancelFunc // set before the goroutine starts
+	backoff   backoff.Policy
+
+	// Shared with callers of Status and SetSelectors.
+	mu       sync.Mutex
+	status   Status
+	wanted   Selectors
+	reselect context.CancelCauseFunc // ends the present attempt; nil between attempts
+
+	// Of the goroutine.
+	sink      Sink
+	selectors Selectors
+	seen      []byte   // last version seen; empty: nothing is known
+	kind      string   // of the objects, once a list or an object told it
+	relist    bool     // before watching again
+	fresh     bool     // list consistently, whatever is known
+	history   history  // of troubles, for repair
+	count     Counters // published to status after each batch
+
+	noWatchListUntil time.Time // the server refused it, or did not end its initial events
+	pending          string    // version that the server has reached while the watch was silent
+	nextSuspicion    time.Time // earliest probe because of an older version
+	nextSilentRelist time.Time
+	silentRelistGap  time.Duration
+	used             atomic.Pointer[generation] // by the last request
+	garbageAt        string                     // version at which a frame could not be read
+}
+
+func newScope(src *Source, namespace string) *scope {
+	return &scope{
+		src: src, namespace: namespace, done: make(chan struct{}),
+		log:     src.cfg.Logger.With("resource", src.cfg.Resource.String(), "namespace", namespace),
+		backoff: backoff.Policy{Base: src.cfg.BackoffBase, Cap: src.cfg.BackoffCap},
+		wanted:  src.selectors, selectors: src.selectors,
+		status: Status{Namespace: namespace, Phase: Connecting, Reason: ReasonListing, Since: time.Now()},
+	}
+}
+
+var errReselected = errors.New("selectors have changed")
+
+// run goes on until ctx is done: attempt, repair, attempt …
+func (s *scope) run(ctx context.Context) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.src.fail(fmt.Errorf("cannot go on with %s: panic: %v\n%s", s.src.cfg.Resource, p, debug.Stack()))
+		}
+	}()
+	s.sink = s.src.newSink(s.namespace)
+	known := s.sink.Known()
+	s.see(known.Version)
+	s.relist = known.Version == ""
+	if !s.relist {
+		s.mu.Lock()
+		s.status.Synced = true
+		s.mu.Unlock()
+	}
+	s.announce(known.Version != "")
+	defer s.report(Stopped, ReasonDisconnected, nil)
+	for ctx.Err() == nil {
+		s.cycle(ctx)
+	}
+}
+
+// announce is the first report.
+func (s *scope) announce(resuming bool) {
+	s.mu.Lock()
+	s.status.Phase = "" // so that the report is a change
+	s.mu.Unlock()
+	if resuming {
+		s.report(Connecting, ReasonWatching, nil)
+	} else {
+		s.report(Connecting, ReasonListing, nil)
+	}
+}
+
+// cycle works with one set of selectors, until they change or ctx is done.
+func (s *scope) cycle(ctx context.Context) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.mu.Lock()
+	if s.wanted != s.selectors {
+		s.selectors, s.relist = s.wanted, true
+	}
+	s.reselect = cancel
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.reselect = nil
+		s.mu.Unlock()
+	}()
+	for ctx.Err() == nil {
+		err := s.attempt(ctx)
+		if ctx.Err() == nil {
+			s.repair(ctx, err)
+		}
+	}
+}
+
+// reconfigure makes the scope go on with other selectors. It is called with the mutex of the Source.
+func (s *scope) reconfigure(sel Selectors) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = sel
+	if s.reselect != nil {
+		s.reselect(errReselected)
+	}
+}
+
+// attempt lists if it must, then watches until something ends it. The error says what.
+func (s *scope) attempt(ctx context.Context) error {
+	var st *stream
+	if s.relist {
+		var err error
+		if st, err = s.sync(ctx); err != nil {
+			return &listFailure{err}
+		}
+		s.relist, s.fresh = false, false
+	}
+	return s.watch(ctx, st)
+}
+
+// listFailure marks an error as one of listing rather than watching.
+type listFailure struct{ error }
+
+func (e *listFailure) Unwrap() error { return e.error }
+
+// see notes the last version seen.
+func (s *scope) see(version string) { s.seen = append(s.seen[:0], version...) }
+
+// contact notes that the server said something of use, and publishes the counters.
+func (s *scope) contact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.LastContact = time.Now()
+	if s.status.Version != string(s.seen) {
+		s.status.Version = string(s.seen)
+	}
+	s.status.Counters = s.count
+}
+
+func (s *scope) currentStatus() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status
+}
+
+// report tells the sink when phase or reason change. err is nil when all is well.
+func (s *scope) report(phase Phase, reason Reason, err error) {
+	s.mu.Lock()
+	changed := s.status.Phase != phase || s.status.Reason != reason
+	if changed {
+		s.status.Phase, s.status.Reason, s.status.Since = phase, reason, time.Now()
+	}
+	s.status.Err, s.status.Message = err, message(err)
+	s.status.Version = string(s.seen)
+	s.status.Counters = s.count
+	status := s.status
+	s.mu.Unlock()
+	if !changed {
+		return
+	}
+	level := slog.LevelInfo
+	if phase == Degraded {
+		level = slog.LevelWarn
+	}
+	s.log.Log(context.Background(), level, "source changes its state", "phase", phase, "reason", reason,
+		"message", status.Message, "version", status.Version)
+	s.sink.Report(status)
+}
+
+func (s *scope) phase() Phase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status.Phase
+}
+
+// message is the server's own words where there are any.
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	if api, ok := errors.AsType[*APIError](err); ok && api.ErrStatus.Message != "" {
+		return api.ErrStatus.Message
+	}
+	return err.Error()
+}
+
+// sleep waits for d or until ctx is done.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

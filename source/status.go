@@ -1,0 +1,69 @@
+package source
+
+import "time"
+
+// Phase is what a scope is doing.
+type Phase string
+
+const (
+	Connecting Phase = "Connecting" // a request is out, nothing has come yet; the reason says what for
+	Listing    Phase = "Listing"    // the content is being fetched
+	Watching   Phase = "Watching"   // changes arrive
+	Degraded   Phase = "Degraded"   // it does not work at present; it is tried again
+	Stopped    Phase = "Stopped"
+)
+
+// Reason is why a scope is in its phase.
+type Reason string
+
+const (
+	ReasonWatching        Reason = "Watching"
+	ReasonListing         Reason = "Listing"
+	ReasonDisconnected    Reason = "Disconnected"    // no connection, or it broke: network, DNS, TLS
+	ReasonStalled         Reason = "Stalled"         // a request without answer or progress
+	ReasonSilent          Reason = "Silent"          // a watch that brings nothing while the server moves on
+	ReasonExpired         Reason = "Expired"         // 410: the history since our version is gone
+	ReasonTooManyRequests Reason = "TooManyRequests" // 429
+	ReasonUnauthorized    Reason = "Unauthorized"    // 401
+	ReasonForbidden       Reason = "Forbidden"       // 403
+	ReasonNotFound        Reason = "NotFound"        // 404: the resource is not served, or not yet
+	ReasonProtocolError   Reason = "ProtocolError"   // the answer is not what was asked for
+	ReasonServerError     Reason = "ServerError"     // any other refusal
+)
+
+// Status is the condition of one scope.
+type Status struct {
+	Namespace   string // "" for all
+	Phase       Phase
+	Reason      Reason
+	Message     string    // the server's own words where there are any
+	Err         error     // why it is Degraded; nil otherwise
+	Since       time.Time // of this phase and reason
+	LastContact time.Time // when the server last said something that this scope could use; zero: never
+	Version     string    // last version seen
+	Synced      bool      // a complete list has been applied, now or in an earlier run
+	Counters    Counters
+}
+
+// Counters count since the source was made.
+type Counters struct {
+	Lists       int64 // complete lists applied
+	ListErrors  int64 // lists given up or refused
+	Watches     int64 // watches opened
+	Retries     int64 // waits for another try
+	Events      int64 // changes handed to the sink
+	Bookmarks   int64
+	Suppressed  int64 // replayed or older changes
+	Quarantined int64
+	Probes      int64
+	Epochs      int64
+}
+
+// Staleness is for how long nothing has confirmed what is cached. It is zero while the scope has never been in contact;
+// ask Synced for that.
+func (s Status) Staleness(now time.Time) time.Duration {
+	if s.LastContact.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(s.LastContact))
+}

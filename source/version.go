@@ -1,0 +1,46 @@
+package source
+
+import "strings"
+
+// compareVersions orders two resource versions as KEP-5504 says: numbers without leading zeros, of any length. ok is
+// false when one of them is no such number; then the source is in equality-only mode for them: versions that differ say
+// nothing about before and after. It is resourceversion.CompareResourceVersion without an allocation.
+func compareVersions[A, B string | []byte](a A, b B) (order int, ok bool) {
+	if !isNumber(a) || !isNumber(b) {
+		return 0, false
+	}
+	if len(a) != len(b) {
+		if len(a) < len(b) {
+			return -1, true
+		}
+		return 1, true
+	}
+	return strings.Compare(string(a), string(b)), true
+}
+
+func isNumber[T string | []byte](v T) bool {
+	if len(v) == 0 || v[0] == '0' {
+		return false
+	}
+	for i := range len(v) {
+		if v[i] < '0' || v[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// older says that a is certainly older than b.
+func older[A, B string | []byte](a A, b B) bool {
+	order, ok := compareVersions(a, b)
+	return ok && order < 0
+}
+
+// reached says that a is at or after b, as far as one can tell.
+func reached[A, B string | []byte](a A, b B) bool {
+	order, ok := compareVersions(a, b)
+	if !ok {
+		return string(a) == string(b)
+	}
+	return order >= 0
+}

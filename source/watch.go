@@ -1,0 +1,225 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+)
+
+// How a watch ends when nothing is wrong.
+var (
+	errEnded     = errors.New("server ended the watch")
+	errEndedSoon = errors.New("server ended the watch after a short time")
+	errLifetime  = errors.New("watch reached its maximum lifetime")
+	errResume    = errors.New("watch is resumed to see whether it is alive")
+)
+
+// errRolledBack: the server's version is below ours. A consistent list decides.
+var errRolledBack = errors.New("server is behind the version seen")
+
+// grace is how long a watch must stay open before the scope counts as recovered, if no event comes first.
+const grace = time.Second
+
+// settled is how long a watch must stay open before earlier troubles are forgotten, if no event comes first.
+const settled = 10 * time.Second
+
+// watching is one watch while it is open.
+type watching struct {
+	*stream
+	opened   time.Time
+	frames   int // events and bookmarks
+	last     time.Time
+	graceful *time.Timer
+}
+
+// watchTimeout is what the server is asked for: a third to two thirds of our own limit, spread so that watches that
+// began together do not end together.
+func (s *scope) watchTimeout() time.Duration {
+	limit := s.src.cfg.MaxWatch
+	return limit/3 + time.Duration(s.src.cfg.Rand()*float64(limit)/3)
+}
+
+// watch follows the changes after the version seen, on an open stream or a new one, until something ends it.
+func (s *scope) watch(ctx context.Context, st *stream) error {
+	w := &watching{stream: st, last: time.Now()}
+	if st != nil {
+		s.opened(w)
+	} else {
+		w.stream = openStream(ctx, s.opener(query{watch: true, version: string(s.seen), timeout: s.watchTimeout()}))
+	}
+	defer func() {
+		w.close()
+		if !w.opened.IsZero() && time.Since(w.opened) > settled {
+			s.history.progress()
+		}
+	}()
+	budget := s.src.cfg.SilenceBudget
+	silence := time.NewTimer(budget)
+	defer silence.Stop()
+	lifetime := time.NewTimer(s.src.cfg.MaxWatch)
+	defer lifetime.Stop()
+	w.graceful = time.NewTimer(grace)
+	defer w.graceful.Stop()
+	heard := false
+	for {
+		e, err := w.buffered()
+		if e != nil {
+			if err := s.event(ctx, w, e); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			if heard {
+				s.contact()
+			}
+			return s.ended(w, err)
+		}
+		if heard {
+			heard = false
+			s.contact()
+		}
+		select {
+		case b := <-w.out:
+			w.receive(b)
+			if b.n > 0 {
+				w.last = time.Now()
+			}
+			heard = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-lifetime.C:
+			return errLifetime
+		case <-w.graceful.C:
+			s.recovered(w)
+		case <-silence.C:
+			if quiet := time.Since(w.last); quiet < budget {
+				silence.Reset(budget - quiet)
+				continue
+			}
+			if err := s.silent(ctx, w); err != nil {
+				return err
+			}
+			silence.Reset(budget)
+		}
+	}
+}
+
+func (s *scope) opened(w *watching) {
+	w.opened = time.Now()
+	if s.phase() != Degraded {
+		s.report(Watching, ReasonWatching, nil)
+	}
+	s.contact()
+}
+
+// recovered clears the condition of a scope whose watch works.
+func (s *scope) recovered(w *watching) {
+	if !w.opened.IsZero() {
+		s.report(Watching, ReasonWatching, nil)
+	}
+}
+
+// ended makes an error of the end of a stream.
+func (s *scope) ended(w *watching, err error) error {
+	if err != io.EOF {
+		return err
+	}
+	lived := time.Since(w.opened)
+	switch {
+	case w.frames == 0 && lived < quickEnd:
+		return ErrEnded
+	case lived < time.Second:
+		return errEndedSoon
+	}
+	return errEnded
+}
+
+// event takes one event of a watch.
+func (s *scope) event(ctx context.Context, w *watching, e *event) error {
+	switch e.kind {
+	case evOpened:
+		s.count.Watches++
+		s.opened(w)
+	case evError:
+		return e.err
+	case evGarbage:
+		return s.garbage(e)
+	case evBookmark:
+		return s.bookmark(ctx, w, e)
+	case evObject:
+		return s.change(ctx, w, e)
+	}
+	return nil
+}
+
+// progress notes that the watch brings something: earlier troubles are over.
+func (s *scope) progress(w *watching) {
+	w.frames++
+	if w.frames == 1 {
+		s.history.progress()
+		s.recovered(w)
+	}
+}
+
+func (s *scope) change(ctx context.Context, w *watching, e *event) error {
+	if err := s.checkKind(&e.obj); err != nil {
+		return err
+	}
+	version := e.obj.Header.ResourceVersion
+	order, comparable := compareVersions(version, s.seen)
+	if comparable && order <= 0 || !comparable && len(version) > 0 && string(version) == string(s.seen) {
+		s.count.Suppressed++
+		if order < 0 {
+			return s.suspect(ctx)
+		}
+		return nil
+	}
+	if e.err == nil {
+		e.err = s.sink.Apply(e.change, &e.obj)
+	}
+	if e.err != nil {
+		s.quarantine(&e.obj, e.err)
+	} else {
+		s.count.Events++
+	}
+	s.advance(w, version)
+	return nil
+}
+
+func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
+	version := e.obj.Header.ResourceVersion
+	if len(version) == 0 {
+		return nil
+	}
+	if older(version, s.seen) {
+		s.count.Suppressed++
+		return s.suspect(ctx)
+	}
+	s.count.Bookmarks++
+	s.sink.Bookmark(string(version))
+	s.advance(w, version)
+	return nil
+}
+
+func (s *scope) advance(w *watching, version []byte) {
+	if len(version) > 0 && !older(version, s.seen) {
+		s.seen = append(s.seen[:0], version...)
+	}
+	if s.pending != "" && reached(s.seen, s.pending) {
+		s.pending = ""
+	}
+	s.silentRelistGap = 0
+	s.progress(w)
+}
+
+// garbage handles a frame that cannot be read: it is fetched again, and quarantined when it comes again.
+func (s *scope) garbage(e *event) error {
+	if s.garbageAt != string(s.seen) {
+		s.garbageAt = string(s.seen)
+		return &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
+	}
+	s.quarantine(&e.obj, e.err)
+	return nil
+}

@@ -1,0 +1,148 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Budget of the initial events of a watch: each patience (ListProgressTimeout) must bring an object, and from the
+// fourth on a good number, since on a busy server changes keep coming although the end has been lost.
+const (
+	busyAfter   = 4
+	busyObjects = 1000
+)
+
+// noWatchListFor is how long LIST is used after a watch whose initial events never ended. A server that refuses them is
+// not asked again for longer.
+const (
+	noWatchListFor     = 10 * time.Minute
+	noWatchListRefused = 24 * time.Hour
+)
+
+// watchList fetches the content as the initial events of a watch (KEP-3157) and applies it. The stream goes on as watch.
+func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err error) {
+	q := query{watch: true, sendInitialEvents: true, notOlderThan: true, timeout: s.watchTimeout()}
+	if !consistent {
+		q.version = string(s.seen)
+	}
+	st := openStream(ctx, s.opener(q))
+	l := &listing{Replacement: s.sink.Replace(), consistent: consistent}
+	defer func() {
+		l.close()
+		if err != nil {
+			st.close()
+		}
+	}()
+	patience := s.src.cfg.ListProgressTimeout
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	began, objects := time.Now(), 0
+	window := began
+	for {
+		e, err := st.buffered()
+		switch {
+		case e != nil:
+			done, err := s.stageInitial(ctx, e, l)
+			if err != nil {
+				return nil, err
+			}
+			if done {
+				return st, nil
+			}
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return nil, &initialEventsError{cause: err}
+		case err != nil:
+			return nil, err
+		default:
+			if time.Since(window) >= patience {
+				late := time.Since(began) >= busyAfter*patience
+				if n := l.count - objects; n == 0 || late && n < busyObjects {
+					s.abandon(st)
+					return nil, &initialEventsError{cause: ErrStalled}
+				}
+				window, objects = time.Now(), l.count
+			}
+			if err := s.await(ctx, st, timer, patience); err != nil {
+				if errors.Is(err, ErrStalled) {
+					err = &initialEventsError{cause: err}
+				}
+				return nil, err
+			}
+		}
+	}
+}
+
+// initialEventsError says that a watch did not bring its initial events to an end.
+type initialEventsError struct{ cause error }
+
+func (e *initialEventsError) Error() string { return errNoEndOfList.Error() + ": " + e.cause.Error() }
+func (e *initialEventsError) Unwrap() error { return e.cause }
+
+// stageInitial takes one of the initial events; done says that it was the bookmark that ends them.
+func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bool, err error) {
+	switch e.kind {
+	case evOpened:
+		s.contact()
+		s.listing()
+	case evError:
+		return false, e.err
+	case evGarbage:
+		return false, &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
+	case evObject:
+		if e.change == Deleted {
+			l.count--
+			if e.err == nil {
+				l.Remove(&e.obj)
+			}
+			return false, nil
+		}
+		if e.change == Added {
+			l.count++
+		}
+		s.put(l, e)
+	case evBookmark:
+		if !e.initialEnd {
+			return false, nil // an ordinary one says nothing about the list
+		}
+		version := string(e.obj.Header.ResourceVersion)
+		if version == "" || version == "0" {
+			return false, &ProtocolError{What: "bookmark without resource version"}
+		}
+		l.version = version
+		s.count.Watches++
+		return true, s.accept(ctx, l)
+	}
+	return false, nil
+}
+
+// fallsBack says that LIST may work where the initial events of a watch did not, and for how long not to ask for them.
+func (s *scope) fallsBack(ctx context.Context, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	api, refused := errors.AsType[*APIError](err)
+	_, unfinished := errors.AsType[*initialEventsError](err)
+	_, strange := errors.AsType[*ProtocolError](err)
+	switch {
+	case refused && isExpired(err), refused && isTooLarge(err):
+		return false
+	case refused:
+		switch api.Code {
+		case http.StatusUnauthorized, http.StatusNotFound, http.StatusTooManyRequests:
+			return false // LIST would meet the same
+		case http.StatusForbidden:
+			return true // the right to list may be there, and says it better
+		}
+		if api.Code < 500 {
+			s.noWatchListUntil = time.Now().Add(noWatchListRefused)
+		}
+		return true
+	case unfinished || strange:
+		s.noWatchListUntil = time.Now().Add(noWatchListFor)
+		return true
+	}
+	return false
+}
