@@ -53,7 +53,6 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	// The error of a call names the operation and the object itself.
 	if e.Key == (store.Key{}) {
 		return fmt.Sprintf("cannot %s %s: %v", e.Op, e.Kind, e.Err)
 	}
