@@ -1,0 +1,184 @@
+package store
+
+// delta is what happened to one key between what a subscriber was given last and now, folded from any number of changes.
+type delta struct {
+	key      Key
+	given    *Record // what the subscriber has; nil: nothing
+	dead     *Record // the last known state of the given incarnation, if it was deleted
+	now      *Record // the latest state; nil: there is none
+	steps    int     // changes folded in
+	initial  bool
+	inferred bool
+	relist   bool
+}
+
+// fold adds the next change of the key.
+func (d *delta) fold(c *change) {
+	if d.steps == 0 {
+		d.given = c.prior
+	}
+	d.steps++
+	d.relist = d.relist || c.relist
+	switch c.typ {
+	case Added:
+		d.now, d.initial = c.obj, c.initial
+	case Modified:
+		d.now = c.obj
+	case Deleted:
+		d.now, d.initial = nil, false
+		if d.dead == nil && (d.given != nil && d.given.SameUID(c.obj) || c.prior == nil) {
+			d.dead, d.inferred = c.obj, c.inferred
+		}
+	}
+}
+
+// take returns the next event of the delta, and whether that was the last one. A delta is a deletion of what was given,
+// then an addition; or one modification; or, for an object that came and went, nothing.
+func (d *delta) take(keep func(*Record) bool) (e Event, some, last bool) {
+	given, now := d.given, d.now
+	if given != nil && !keep(given) {
+		given = nil
+	}
+	if now != nil && !keep(now) {
+		now = nil
+	}
+	gone := given != nil && (d.dead != nil || now == nil || !now.SameUID(given))
+	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && keep(d.dead) // an overlaid object that never was
+	switch {
+	case gone || ghost:
+		e = Event{Type: Deleted, Key: d.key, Object: given, Prior: given, Inferred: d.inferred}
+		if d.dead != nil {
+			e.Object = d.dead
+		} else if d.now == nil || !d.now.SameUID(given) {
+			e.Inferred = true
+		}
+		d.given, d.dead = nil, nil
+		return e, true, now == nil
+	case now == nil:
+		return e, false, true
+	case given == nil:
+		return Event{Type: Added, Key: now.Key(), Object: now, Initial: d.initial}, true, true
+	case given == now:
+		return e, false, true
+	}
+	return Event{Type: Modified, Key: now.Key(), Object: now, Prior: given}, true, true
+}
+
+// then appends what happened later, across an epoch: final states from before it may have higher versions than what comes
+// after it, so a deletion is reported with what was given.
+func (d *delta) then(later *delta) {
+	if d.given != nil && (d.dead != nil || later.dead != nil && later.dead.SameUID(d.given)) {
+		d.dead, d.inferred = d.given, true
+	}
+	d.now, d.initial, d.relist = later.now, later.initial, true
+	d.steps += later.steps
+}
+
+// pending is the folded part of the log for one slow cursor: at most one delta per key, in the order in which the keys
+// changed first, and the notes between them. What follows an epoch is folded anew, because lower versions may only come
+// after it; of several epochs only the last is kept apart, which bounds pending to two deltas per key.
+type pending struct {
+	byKey  map[Key]*delta // since the last epoch
+	bad    map[Key]int    // absolute position of the QUARANTINED of a key
+	order  []pendingItem
+	head   int
+	popped int // items dropped from the front of order
+	epochs int // in order
+}
+
+type pendingItem struct {
+	d    *delta
+	note *change
+}
+
+func (p *pending) empty() bool { return p.head == len(p.order) }
+
+// len is the number of keys and notes that wait.
+func (p *pending) len() int { return len(p.order) - p.head }
+
+func (p *pending) fold(c *change) {
+	switch c.typ {
+	case Added, Modified, Deleted:
+		p.deltaOf(c.obj.Key()).fold(c)
+		return
+	case Epoch:
+		if p.epochs > 0 {
+			p.mergeEpochs()
+		}
+		p.byKey = nil
+		p.epochs++
+	case QuarantinedObject:
+		k := Key{c.note.quarantine.Namespace, c.note.quarantine.Name}
+		if at, ok := p.bad[k]; ok {
+			p.order[at-p.popped].note = c // the latest is enough
+			return
+		}
+		if p.bad == nil {
+			p.bad = map[Key]int{}
+		}
+		p.bad[k] = p.popped + len(p.order)
+	}
+	p.order = append(p.order, pendingItem{note: c})
+}
+
+func (p *pending) deltaOf(k Key) *delta {
+	d, ok := p.byKey[k]
+	if !ok {
+		if p.byKey == nil {
+			p.byKey = map[Key]*delta{}
+		}
+		d = &delta{key: k}
+		p.byKey[k] = d
+		p.order = append(p.order, pendingItem{d: d})
+	}
+	return d
+}
+
+// mergeEpochs makes one generation, behind one epoch, of all that is pending.
+func (p *pending) mergeEpochs() {
+	old := p.order[p.head:]
+	*p = pending{byKey: map[Key]*delta{}, epochs: 1, order: make([]pendingItem, 1, len(old))}
+	for _, it := range old {
+		switch {
+		case it.d != nil && p.byKey[it.d.key] != nil:
+			p.byKey[it.d.key].then(it.d)
+		case it.d != nil:
+			p.byKey[it.d.key] = it.d
+			p.order = append(p.order, it)
+		case it.note.typ == Epoch:
+			p.order[0] = it
+		case it.note.typ == QuarantinedObject:
+			p.fold(it.note)
+		default:
+			p.order = append(p.order, it)
+		}
+	}
+}
+
+// front is the oldest item.
+func (p *pending) front() *pendingItem { return &p.order[p.head] }
+
+// pop drops the front.
+func (p *pending) pop() {
+	it := &p.order[p.head]
+	switch {
+	case it.d != nil:
+		if p.byKey[it.d.key] == it.d {
+			delete(p.byKey, it.d.key)
+		}
+	case it.note.typ == Epoch:
+		p.epochs--
+	case it.note.typ == QuarantinedObject:
+		delete(p.bad, Key{it.note.note.quarantine.Namespace, it.note.note.quarantine.Name})
+	}
+	*it = pendingItem{}
+	p.head++
+	switch {
+	case p.head == len(p.order):
+		*p = pending{}
+	case p.head >= 1024 && p.head*2 >= len(p.order):
+		p.order = append([]pendingItem(nil), p.order[p.head:]...)
+		p.popped += p.head
+		p.head = 0
+	}
+}

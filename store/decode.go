@@ -1,0 +1,120 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// As returns the object of a record as T: an API type, unstructured.Unstructured or metav1.PartialObjectMetadata. It is
+// decoded at most once while anybody uses it, shared, and READ-ONLY.
+func As[T any](r *Record) (*T, error) {
+	for v := r.views.Load(); v != nil; v = v.next {
+		if o, ok := v.obj.(*T); ok {
+			if !v.used.Load() {
+				v.used.Store(true)
+			}
+			if v.check != nil {
+				v.verify(r)
+			}
+			return o, nil
+		}
+	}
+	return asCold[T](r)
+}
+
+// errProtobuf: protobuf drops the fields that it does not know, so an unstructured reader would be given less than there is.
+var errProtobuf = errors.New("the store holds protobuf, which cannot be read without its Go type")
+
+// unmarshaler is what generated API types implement for protobuf.
+type unmarshaler interface{ Unmarshal([]byte) error }
+
+// decode makes a new T from the bytes of a record.
+func decode[T any](r *Record, raw []byte) (*T, error) {
+	o := new(T)
+	var err error
+	switch t := any(o).(type) {
+	case *unstructured.Unstructured:
+		err = decodeUnstructured(r, raw, t)
+	default:
+		err = decodeInto(r, raw, t)
+	}
+	if err != nil {
+		return nil, &DecodeError{Key: r.Key(), Type: reflect.TypeFor[T](), Err: err}
+	}
+	return o, nil
+}
+
+func decodeInto(r *Record, raw []byte, into any) error {
+	if r.enc == source.Protobuf {
+		pb, ok := into.(unmarshaler)
+		if !ok {
+			return errProtobuf
+		}
+		if err := pb.Unmarshal(raw); err != nil {
+			return err
+		}
+	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+		return err
+	}
+	if o, ok := into.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {
+		o.GetObjectKind().SetGroupVersionKind(r.st.opt.Kind)
+	}
+	return nil
+}
+
+func decodeUnstructured(r *Record, raw []byte, into *unstructured.Unstructured) error {
+	if r.enc == source.Protobuf {
+		typed, err := r.st.decodeByScheme(r, raw)
+		if err != nil {
+			return err
+		}
+		if into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed); err != nil {
+			return err
+		}
+	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &into.Object); err != nil {
+		return err
+	}
+	if into.Object == nil {
+		return errors.New("not an object")
+	}
+	if into.GroupVersionKind().Empty() {
+		into.SetGroupVersionKind(r.st.opt.Kind)
+	}
+	return nil
+}
+
+// decodeByScheme decodes protobuf without a static type.
+func (s *Store) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
+	if s.opt.Scheme == nil {
+		return nil, errProtobuf
+	}
+	o, err := s.opt.Scheme.New(s.opt.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return o, decodeInto(r, raw, o)
+}
+
+// AppendJSON appends the object as JSON, without managedFields, to dst. An object that came as protobuf is decoded through
+// the Scheme and encoded again.
+func (r *Record) AppendJSON(dst []byte) ([]byte, error) {
+	if r.enc == source.JSON {
+		return r.AppendRaw(dst), nil
+	}
+	o, err := r.st.decodeByScheme(r, r.Raw())
+	if err == nil {
+		var out []byte
+		if out, err = json.Marshal(o); err == nil {
+			return append(dst, out...), nil
+		}
+	}
+	return dst, fmt.Errorf("cannot encode %s as JSON: %w", r.Key(), err)
+}

@@ -1,0 +1,112 @@
+package store
+
+// holding is what a cursor that does not want its own echoes (see ledger) holds back. Only Take touches it.
+type holding struct {
+	keys map[Key]*held
+}
+
+// held is what happened to one key while a write to it was in flight.
+type held struct {
+	delta delta
+	steps []*change // to be judged when the write has landed; nil once one is known to be foreign
+	plain bool      // one of them is not an echo
+}
+
+// maxSteps bounds the changes that are held to be judged; who has more of them has foreign ones.
+const maxSteps = 32
+
+// holds says whether a change is held, or dropped as an echo, instead of given.
+func (c *Cursor) holds(ch *change) bool {
+	k := ch.obj.Key()
+	h := c.hold.keys[k]
+	if h == nil && !c.s.ledger.inFlight(k, c.opt.HoldWrites) {
+		return c.isEcho(ch)
+	}
+	if h == nil {
+		h = &held{delta: delta{key: k}}
+		c.hold.keys[k] = h
+	}
+	h.delta.fold(ch)
+	if ch.typ == Deleted { // never held
+		delete(c.hold.keys, k)
+		c.giveDelta(&h.delta)
+		return true
+	}
+	if len(h.steps) == maxSteps {
+		h.plain, h.steps = true, nil
+	}
+	if !h.plain {
+		h.steps = append(h.steps, ch)
+	}
+	return true
+}
+
+// holdsDelta joins what was folded to what is held of its key.
+func (c *Cursor) holdsDelta(d *delta) bool {
+	h := c.hold.keys[d.key]
+	if h == nil {
+		return false
+	}
+	h.delta.then(d)
+	h.plain, h.steps = true, nil
+	return true
+}
+
+// fillReleased judges what is held of keys whose writes have landed.
+func (c *Cursor) fillReleased(max int) {
+	for k, h := range c.hold.keys {
+		if len(c.out) >= max {
+			return
+		}
+		if c.s.ledger.inFlight(k, c.opt.HoldWrites) {
+			continue
+		}
+		delete(c.hold.keys, k)
+		foreign := h.plain
+		for _, ch := range h.steps {
+			foreign = foreign || !c.isEcho(ch)
+		}
+		if foreign {
+			c.giveDelta(&h.delta)
+		}
+	}
+	if len(c.hold.keys) == 0 {
+		c.settled.Store(c.read.Load())
+	}
+}
+
+// released says whether fillReleased has something to do.
+func (h *holding) released(c *Cursor) bool {
+	for k := range h.keys {
+		if !c.s.ledger.inFlight(k, c.opt.HoldWrites) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cursor) isEcho(ch *change) bool {
+	primary, ok := c.primaryOf(ch.obj)
+	if !ok {
+		return false
+	}
+	if ch.prior != nil {
+		if before, ok := c.primaryOf(ch.prior); !ok || before != primary {
+			return false
+		}
+	}
+	return c.s.ledger.isEcho(ch, c.opt.HoldWrites, primary)
+}
+
+func (c *Cursor) primaryOf(r *Record) (k Key, ok bool) {
+	if c.opt.PrimaryOf == nil {
+		return r.Key(), true
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.logger.Error("a subscriber's function for primaries panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p)
+			ok = false
+		}
+	}()
+	return c.opt.PrimaryOf(r)
+}

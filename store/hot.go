@@ -1,0 +1,209 @@
+package store
+
+import (
+	"fmt"
+	"hash/maphash"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"encoding/json"
+)
+
+// view is one decoded form of a record. While it is in the hot set it holds the object; after that it only remembers it
+// weakly, so that an object that somebody still uses is found again, and one that nobody uses is collected.
+type view struct {
+	next  *view
+	obj   any // *T; nil when it is held weakly
+	weak  weakRef
+	used  atomic.Bool // since the hot set looked last
+	check *mutationCheck
+}
+
+type weakRef interface{ value() any }
+
+type weakTo[T any] struct{ p weak.Pointer[T] }
+
+func (w weakTo[T]) value() any {
+	if p := w.p.Value(); p != nil {
+		return p
+	}
+	return nil
+}
+
+// hotSet bounds the decoded objects that are held although nobody may use them: a clock with a second chance.
+type hotSet struct {
+	mu    sync.Mutex // also serializes changes of Record.views
+	limit int64
+	bytes int64
+	ring  []hotEntry
+	hand  int
+
+	detect    bool
+	mutations atomic.Int64
+}
+
+type hotEntry struct {
+	rec  *Record
+	view *view
+	cost int64
+}
+
+const (
+	defaultHotBytes = 32 << 20
+	// decodedFactor is how much larger a decoded object is than its encoded form, roughly.
+	decodedFactor = 4
+)
+
+func (h *hotSet) init(opt Options) {
+	h.limit, h.detect = opt.HotBytes, opt.DetectMutation
+	if h.limit == 0 {
+		h.limit = defaultHotBytes
+	}
+}
+
+// asCold finds an object that is held weakly, or decodes it.
+func asCold[T any](r *Record) (*T, error) {
+	h := &r.st.hot
+	h.mu.Lock()
+	if o := stillUsed[T](h, r); o != nil {
+		h.mu.Unlock()
+		return o, nil
+	}
+	h.mu.Unlock()
+	raw := r.load()
+	o, err := decode[T](r, raw)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if other := stillUsed[T](h, r); other != nil {
+		return other, nil // another reader was faster: all get the same
+	}
+	v := &view{obj: o, weak: weakTo[T]{weak.Make(o)}}
+	v.used.Store(true)
+	if h.detect {
+		v.check = newMutationCheck(o)
+	}
+	h.insert(r, v, int64(len(raw))*decodedFactor)
+	return o, nil
+}
+
+// stillUsed returns the object if anybody has it; the caller holds h.mu.
+func stillUsed[T any](h *hotSet, r *Record) *T {
+	for v := r.views.Load(); v != nil; v = v.next {
+		if o, ok := v.obj.(*T); ok {
+			return o
+		}
+		if w, ok := v.weak.(weakTo[T]); ok {
+			if o, ok := w.value().(*T); ok {
+				return o
+			}
+		}
+	}
+	return nil
+}
+
+// insert replaces the view of the same type; the caller holds h.mu.
+func (h *hotSet) insert(r *Record, v *view, cost int64) {
+	head := without(r.views.Load(), v)
+	v.next = head
+	r.views.Store(v)
+	if h.limit < 0 || r.stale.Load() && cost > h.limit/2 {
+		h.cool(r, v)
+		return
+	}
+	h.bytes += cost
+	h.ring = append(h.ring, hotEntry{rec: r, view: v, cost: cost})
+	for h.bytes > h.limit && len(h.ring) > 1 {
+		h.evict()
+	}
+}
+
+// evict looks at one entry and lets it go, or gives it a second chance.
+func (h *hotSet) evict() {
+	if h.hand >= len(h.ring)-1 { // the newest is not looked at
+		h.hand = 0
+	}
+	e := h.ring[h.hand]
+	if e.view.used.Swap(false) && !e.rec.stale.Load() {
+		h.hand++
+		return
+	}
+	h.bytes -= e.cost
+	last := len(h.ring) - 1
+	h.ring[h.hand] = h.ring[last]
+	h.ring[last] = hotEntry{}
+	h.ring = h.ring[:last]
+	h.cool(e.rec, e.view)
+}
+
+// cool replaces a view that holds its object by one that remembers it; the caller holds h.mu. Views that readers may be
+// looking at are never changed.
+func (h *hotSet) cool(r *Record, v *view) {
+	if v.check != nil {
+		v.verify(r)
+	}
+	rest := without(r.views.Load(), v)
+	if v.weak.value() == nil {
+		r.views.Store(rest)
+		return
+	}
+	r.views.Store(&view{next: rest, weak: v.weak, check: v.check})
+}
+
+// without returns a list without the views of the type of v, and without those whose object is gone.
+func without(list, v *view) *view {
+	if list == nil {
+		return nil
+	}
+	rest := without(list.next, v)
+	if list == v || reflect.TypeOf(list.weak) == reflect.TypeOf(v.weak) || list.obj == nil && list.weak.value() == nil {
+		return rest
+	}
+	c := &view{next: rest, obj: list.obj, weak: list.weak, check: list.check}
+	c.used.Store(list.used.Load())
+	return c
+}
+
+// mutationCheck finds out whether a shared object was changed.
+type mutationCheck struct {
+	sum uint64
+	bad atomic.Bool
+}
+
+var mutationSeed = maphash.MakeSeed()
+
+func newMutationCheck(o any) *mutationCheck { return &mutationCheck{sum: fingerprint(o)} }
+
+func fingerprint(o any) uint64 {
+	b, err := json.Marshal(o)
+	if err != nil {
+		b = fmt.Append(nil, err)
+	}
+	return maphash.Bytes(mutationSeed, b)
+}
+
+// verify reports a changed object, once.
+func (v *view) verify(r *Record) {
+	o := v.obj
+	if o == nil {
+		o = v.weak.value()
+	}
+	if o == nil || fingerprint(o) == v.check.sum || v.check.bad.Swap(true) {
+		return
+	}
+	s := r.st
+	s.hot.mutations.Add(1)
+	err := fmt.Errorf("a shared object of type %T was changed: copy it first", o)
+	if s.opt.OnMutation != nil {
+		s.opt.OnMutation(r.Key(), err)
+		return
+	}
+	s.logger.Error("a shared object was changed by a reader", "key", r.Key(), "version", r.Version(), "type", fmt.Sprintf("%T", o))
+}
+
+// Mutations returns how many shared objects were found changed (Options.DetectMutation).
+func (s *Store) Mutations() int64 { return s.hot.mutations.Load() }

@@ -1,0 +1,139 @@
+package store
+
+import (
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"slices"
+)
+
+// IndexFunc returns the values under which a record is found; it must depend on the record alone. An error or a panic
+// leaves that one object out of that one index and is reported by Snapshot.IndexErrors.
+type IndexFunc func(*Record) ([]string, error)
+
+// indexDef is the definition of a user-defined index.
+type indexDef struct {
+	name string
+	fn   IndexFunc
+	seed maphash.Seed
+}
+
+// indexValues is what an index function said about a record.
+type indexValues struct {
+	values []string
+	err    error
+}
+
+// eval calls user code; no lock of ours may be held.
+func (d *indexDef) eval(r *Record) (v indexValues) {
+	defer func() {
+		if p := recover(); p != nil {
+			v.err = fmt.Errorf("index function panicked: %v", p)
+		}
+		if v.err != nil {
+			v = indexValues{err: fmt.Errorf("cannot index %s by %s: %w", r.Key(), d.name, v.err)}
+		}
+	}()
+	v.values, v.err = d.fn(r)
+	if len(v.values) > 1 {
+		v.values = slices.Clone(v.values)
+		slices.Sort(v.values)
+		v.values = slices.Compact(v.values)
+	}
+	return v
+}
+
+// index is one version of a user-defined index.
+type index struct {
+	def     *indexDef
+	buckets trie[*bucket]  // by value
+	entries trie[*indexed] // by object: where it is to be taken out of
+}
+
+type bucket struct {
+	value string
+	hash  uint64
+	ids   trie[*ident]
+}
+
+func (b *bucket) hash64() uint64         { return b.hash }
+func (b *bucket) sameKey(o *bucket) bool { return b.value == o.value }
+
+type indexed struct {
+	id *ident
+	indexValues
+}
+
+func (x *indexed) hash64() uint64          { return x.id.hash }
+func (x *indexed) sameKey(o *indexed) bool { return x.id.sameKey(o.id) }
+
+// set replaces the values of an object.
+func (x *index) set(e *edit, id *ident, v indexValues) {
+	old, had := x.entries.find(&indexed{id: id})
+	if had && old.id == id && old.err == nil && v.err == nil && slices.Equal(old.values, v.values) {
+		return
+	}
+	if had {
+		for _, v := range old.values {
+			b := x.bucket(v)
+			b.ids, _, _ = b.ids.delete(e, id)
+			if b.ids.len == 0 {
+				x.buckets, _, _ = x.buckets.delete(e, b)
+			} else {
+				x.buckets, _, _ = x.buckets.set(e, b)
+			}
+		}
+	}
+	if len(v.values) == 0 && v.err == nil {
+		if had {
+			x.entries, _, _ = x.entries.delete(e, old)
+		}
+		return
+	}
+	shared := make([]string, len(v.values))
+	for i, value := range v.values {
+		b := x.bucket(value)
+		b.ids, _, _ = b.ids.set(e, id)
+		x.buckets, _, _ = x.buckets.set(e, b)
+		shared[i] = b.value
+	}
+	x.entries, _, _ = x.entries.set(e, &indexed{id, indexValues{shared, v.err}})
+}
+
+// bucket returns a copy of the bucket of a value that may be changed.
+func (x *index) bucket(value string) *bucket {
+	b := &bucket{value: value, hash: maphash.String(x.def.seed, value)}
+	if had, ok := x.buckets.find(b); ok {
+		*b = *had
+	}
+	return b
+}
+
+func (x *index) ids(value string) iter.Seq[*ident] {
+	b, ok := x.buckets.find(&bucket{value: value, hash: maphash.String(x.def.seed, value)})
+	if !ok {
+		return func(func(*ident) bool) {}
+	}
+	return b.ids.all()
+}
+
+// stage asks the index functions about a record, outside of any lock.
+func stage(r *Record, defs []*indexDef) staged {
+	st := staged{rec: r, defs: defs}
+	if len(defs) > 0 {
+		st.values = make([]indexValues, len(defs))
+		for i, d := range defs {
+			st.values[i] = d.eval(r)
+		}
+	}
+	return st
+}
+
+func (st *staged) valuesOf(d *indexDef) indexValues {
+	for i, have := range st.defs {
+		if have == d {
+			return st.values[i]
+		}
+	}
+	return indexValues{}
+}

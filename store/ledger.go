@@ -1,0 +1,252 @@
+package store
+
+import (
+	"sync"
+)
+
+// The ledger of own writes. A controller's own write comes back as an event, which would only make it reconcile once more. A
+// cursor that asks for it (SubscribeOptions.HoldWrites) is not given such an echo; every other cursor is given everything.
+//
+// While a write is in flight (BeginWrite until Done, Deleted or Fail), changes of that key are held back from the cursors of its
+// owner, for they may be its echo. Then each held change is judged. It is an echo, and dropped, only if all of this holds:
+//
+//   - its version is that of the answer to a write made by the same owner for the same primary (WriteContext);
+//   - it is a modification, or the addition of an object that this write created; a deletion never is an echo, and what is
+//     held before one is given with it;
+//   - the state before it, as delivered, is the base of that write, or another own version;
+//   - the answer differs from the base only in what was written (see pure);
+//   - it did not come by a list, whose changes may span several, and was not folded with others.
+//
+// Changes held together of which any is no echo are given as one modification from the oldest to the newest. An answer with
+// the version of the base (nothing was changed) is not recorded at all; one with a foreign version (nothing was changed, but
+// somebody else was faster) fails the test of its content.
+//
+// A dropped echo counts as given: it is the Prior of the next event.
+//
+// What the ledger forgets too early, or judges too strictly, costs one more reconciliation; it never hides a foreign change.
+type ledger struct {
+	mu      sync.Mutex // after Store.mu and Cursor.mu
+	windows map[Key]*window
+	begun   int // writes since the last sweep
+}
+
+// window is what is known of own writes to one key.
+type window struct {
+	flight []*Write
+	own    []ownWrite
+}
+
+// ownWrite is one answered write.
+type ownWrite struct {
+	owner   string
+	primary Key
+	ver     version
+	base    version
+	created bool
+	applied uint64 // the change log was at least here when the base had the write; 0: not yet
+}
+
+// WriteContext says who makes a write, and from what it was computed.
+type WriteContext struct {
+	// Owner names the writing controller; empty: the write is nobody's, and its event is given to all.
+	Owner string
+	// Primary is the object in whose reconciliation the write is made.
+	Primary Key
+	// Base is the state that the write was computed from; nil for a create.
+	Base *Record
+	// Create says that the request creates the object, so that nothing can have been there before.
+	Create bool
+	// Locked says that the request carries the version of Base, so that nothing can have happened in between.
+	Locked bool
+	// Subresource is "status" and the like; empty for the object itself.
+	Subresource string
+	// Sent is the body of a request that is not Locked: a merge patch or an apply, as JSON. Without it the echo is given.
+	Sent []byte
+}
+
+// Write is one write in flight. Exactly one of Done, Deleted and Fail ends it; further calls do nothing.
+type Write struct {
+	s   *Store
+	key Key
+	ctx WriteContext
+	end sync.Once
+}
+
+// sweepEvery is after how many writes the ledger looks for what it can forget.
+const sweepEvery = 64
+
+func (l *ledger) init() { l.windows = map[Key]*window{} }
+
+// BeginWrite is called before a request that writes an object is sent. For a create with a generated name, call it with an
+// empty name: nothing is held, but the answer is recorded.
+func (s *Store) BeginWrite(k Key, ctx WriteContext) *Write {
+	w := &Write{s: s, key: k, ctx: ctx}
+	if ctx.Owner == "" {
+		return w
+	}
+	l := &s.ledger
+	l.mu.Lock()
+	win := l.window(k)
+	win.flight = append(win.flight, w)
+	l.begun++
+	sweep := l.begun >= sweepEvery
+	l.mu.Unlock()
+	if sweep {
+		s.sweepLedger()
+	}
+	return w
+}
+
+func (l *ledger) window(k Key) *window {
+	win := l.windows[k]
+	if win == nil {
+		win = &window{}
+		l.windows[k] = win
+	}
+	return win
+}
+
+// land ends the flight of w and wakes the cursors that hold something because of it.
+func (w *Write) land() {
+	s := w.s
+	if w.ctx.Owner == "" {
+		return
+	}
+	l := &s.ledger
+	l.mu.Lock()
+	if win := l.windows[w.key]; win != nil {
+		for i, o := range win.flight {
+			if o == w {
+				win.flight = append(win.flight[:i], win.flight[i+1:]...)
+				break
+			}
+		}
+		l.tidy(w.key, win)
+	}
+	l.mu.Unlock()
+	s.mu.Lock()
+	cursors := s.cursors
+	s.mu.Unlock()
+	for _, c := range cursors {
+		if c.opt.HoldWrites == w.ctx.Owner {
+			c.wake()
+		}
+	}
+}
+
+func (l *ledger) tidy(k Key, win *window) {
+	if len(win.flight) == 0 && len(win.own) == 0 {
+		delete(l.windows, k)
+	}
+}
+
+// record notes the answer; the caller holds s.mu, so that no event of it is judged before.
+func (l *ledger) record(w *Write, rec *Record) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	win := l.window(rec.Key())
+	o := ownWrite{owner: w.ctx.Owner, primary: w.ctx.Primary, ver: rec.ver, created: w.ctx.Create}
+	if w.ctx.Base != nil {
+		o.base = w.ctx.Base.ver
+	}
+	win.own = append(win.own, o)
+}
+
+// inFlight says whether a write of that owner to that key is not answered yet.
+func (l *ledger) inFlight(k Key, owner string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	win := l.windows[k]
+	if win == nil {
+		return false
+	}
+	for _, w := range win.flight {
+		if w.ctx.Owner == owner {
+			return true
+		}
+	}
+	return false
+}
+
+// isEcho says whether a change is the echo of a recorded write.
+func (l *ledger) isEcho(ch *change, owner string, primary Key) bool {
+	if ch.relist || ch.typ != Added && ch.typ != Modified {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	win := l.windows[ch.obj.Key()]
+	if win == nil {
+		return false
+	}
+	own := win.find(ch.obj.ver, owner, primary)
+	switch {
+	case own == nil:
+		return false
+	case ch.typ == Added:
+		return own.created
+	case own.created:
+		return false
+	}
+	return ch.prior.ver.equal(own.base) || win.find(ch.prior.ver, owner, primary) != nil
+}
+
+func (win *window) find(ver version, owner string, primary Key) *ownWrite {
+	for i := range win.own {
+		if o := &win.own[i]; o.ver.equal(ver) && o.owner == owner && o.primary == primary {
+			return o
+		}
+	}
+	return nil
+}
+
+// sweepLedger forgets the writes whose echo every cursor of their owner has judged.
+func (s *Store) sweepLedger() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	judged := map[string]uint64{} // by owner, the least of its cursors
+	for _, c := range s.cursors {
+		if c.hold != nil {
+			if at, ok := judged[c.opt.HoldWrites]; !ok || c.settled.Load() < at {
+				judged[c.opt.HoldWrites] = c.settled.Load()
+			}
+		}
+	}
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.begun = 0
+	cur := s.root.Load()
+	for k, win := range l.windows {
+		sc := s.scopeOf(k.Namespace)
+		have, _ := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k)
+		kept := win.own[:0]
+		for _, o := range win.own {
+			at, listening := judged[o.owner]
+			if sc == nil || !listening {
+				continue
+			}
+			if o.applied == 0 && s.isApplied(sc, o.ver, have) {
+				o.applied = s.changes.seq + 1
+			}
+			if o.applied == 0 || at+1 < o.applied {
+				kept = append(kept, o)
+			}
+		}
+		clear(win.own[len(kept):])
+		win.own = kept
+		l.tidy(k, win)
+	}
+}
+
+// dropScope forgets the writes to a namespace, or all for "": what is held because of them is given.
+func (l *ledger) dropScope(ns string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, win := range l.windows {
+		if ns == "" || k.Namespace == ns {
+			win.own = nil
+			l.tidy(k, win)
+		}
+	}
+}

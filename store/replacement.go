@@ -1,0 +1,217 @@
+package store
+
+import (
+	"iter"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// replacement stages the complete content of one scope. What is known already and has not changed costs a comparison and a
+// mark; only the rest is staged.
+type replacement struct {
+	sc     *scope
+	mark   uint32 // written to the ident of each known object that is listed
+	begun  uint64 // clock of the overlay when it began: a list sees every write answered before
+	known  int
+	seen   int
+	staged []staged
+	byKey  map[Key]int // into staged
+	twins  []staged    // known uid and version with other content: only an epoch makes such
+	defs   []*indexDef
+	done   bool
+}
+
+// Replace implements source.Sink.
+func (sc *scope) Replace() source.Replacement {
+	s := sc.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.marks++
+	r := &replacement{sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, defs: s.defs}
+	r.begun = s.overlay.tick()
+	sc.listing = r
+	return r
+}
+
+// Put implements source.Replacement.
+func (r *replacement) Put(o *source.Object) error {
+	sc, s := r.sc, r.sc.s
+	if err := sc.check(o); err != nil {
+		s.stats.quarantined.Add(1)
+		return err
+	}
+	ver := parseVersion(o.Header.ResourceVersion)
+	prior, known := s.find(s.root.Load().base, o)
+	if known {
+		r.see(prior.id)
+		if prior.ver.equal(ver) && prior.id.hasUID(o.Header.UID) {
+			if s.contentSum(o) == prior.sum {
+				r.unstage(prior.Key())
+				return nil
+			}
+			rec, err := s.newRecord(o, ver)
+			if err == nil {
+				r.twins = append(r.twins, stage(rec, r.defs))
+			}
+			return err
+		}
+	}
+	rec, err := s.newRecord(o, ver)
+	if err != nil {
+		s.stats.quarantined.Add(1)
+		return err
+	}
+	st := stage(rec, r.defs)
+	if i, again := r.byKey[rec.Key()]; again {
+		r.staged[i] = st
+		return nil
+	}
+	r.byKey[rec.Key()] = len(r.staged)
+	r.staged = append(r.staged, st)
+	return nil
+}
+
+// see marks a known object as listed.
+func (r *replacement) see(id *ident) {
+	if id.mark.Swap(r.mark) != r.mark {
+		r.seen++
+	}
+}
+
+func (r *replacement) unstage(k Key) {
+	if i, ok := r.byKey[k]; ok {
+		r.staged[i] = staged{}
+		delete(r.byKey, k)
+	}
+}
+
+// Remove implements source.Replacement.
+func (r *replacement) Remove(o *source.Object) {
+	r.unstage(Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)})
+	if prior, ok := r.sc.s.find(r.sc.s.root.Load().base, o); ok && prior.id.mark.Load() == r.mark {
+		prior.id.mark.Store(0)
+		r.seen--
+	}
+}
+
+// Missing implements source.Replacement.
+func (r *replacement) Missing() (missing, known int) { return r.known - r.seen, r.known }
+
+// Abort implements source.Replacement.
+func (r *replacement) Abort() {
+	r.sc.s.mu.Lock()
+	defer r.sc.s.mu.Unlock()
+	r.end()
+}
+
+func (r *replacement) end() {
+	r.done = true
+	r.staged, r.byKey, r.twins = nil, nil, nil
+	if r.sc.listing == r {
+		r.sc.listing = nil
+	}
+}
+
+// Commit implements source.Replacement.
+func (r *replacement) Commit(c source.Commit) {
+	s := r.sc.s
+	for {
+		if wake, ok := r.tryCommit(c); ok {
+			wake()
+			return
+		}
+		r.defs = s.indexDefs()
+		for _, list := range [][]staged{r.staged, r.twins} {
+			for i := range list {
+				if list[i].rec != nil {
+					list[i] = stage(list[i].rec, r.defs)
+				}
+			}
+		}
+	}
+}
+
+// tryCommit builds the next state beside the current one: readers go on with that, and see all of the difference or nothing.
+// Only writers wait.
+func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
+	sc, s := r.sc, r.sc.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.done || sc.dropped {
+		r.end()
+		return func() {}, true
+	}
+	if !sameDefs(r.defs, s.defs) {
+		return nil, false
+	}
+	cur := s.root.Load()
+	e := &edit{}
+	next := root{base: cur.base.copy()}
+	initial := !sc.committed && !s.synced
+	listVer := parseVersion(c.Version)
+	var batch []change
+	if c.Epoch {
+		batch = append(batch, change{typ: Epoch, note: &note{version: c.Version, reason: c.Reason}})
+	}
+	for rec := range cur.base.inScope(sc.ns) {
+		if rec.id.mark.Load() == r.mark {
+			continue
+		}
+		next.base.delete(e, rec)
+		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: rec, prior: rec})
+	}
+	all := r.staged
+	if c.Epoch {
+		all = append(all, r.twins...)
+	}
+	for i := range all {
+		rec := all[i].rec
+		if rec == nil {
+			continue
+		}
+		prior, _ := cur.base.objects.find(rec)
+		if prior != nil && !c.Epoch && !s.odd && prior.ver.newer(rec.ver) {
+			s.stats.suppressed.Add(1)
+			continue
+		}
+		s.adopt(rec, prior)
+		next.base.set(e, all[i])
+		from := len(batch)
+		batch = changesOf(prior, rec, batch)
+		for j := from; j < len(batch); j++ {
+			batch[j].relist = true
+			batch[j].initial = initial && batch[j].typ == Added
+		}
+		sc.unquarantine(rec.Key())
+	}
+	if c.Epoch {
+		sc.version = version{}
+		s.overlay.dropScope(sc.ns)
+		s.ledger.dropScope(sc.ns)
+		s.failScopeWaiters(sc.ns, c.Reason)
+	}
+	sc.advance(listVer)
+	ghosts := s.overlay.listed(s, sc, r.begun, listVer, cur.base, next.base)
+	for _, g := range ghosts {
+		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
+	}
+	next.view = s.overlay.rebuild(s, next.base)
+	sc.committed = true
+	batch = append(batch, s.checkSynced()...)
+	s.stats.commits.Add(1)
+	wake = s.publish(next, batch)
+	for i := range batch {
+		s.superseded(batch[i].prior)
+	}
+	s.notifyWaiters()
+	r.end()
+	return wake, true
+}
+
+// inScope yields the records of a namespace, or all for "".
+func (s *state) inScope(ns string) iter.Seq[*Record] {
+	if ns == "" {
+		return s.all()
+	}
+	return s.where(func(sh *shape) bool { return sh.ns == ns })
+}

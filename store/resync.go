@@ -1,0 +1,148 @@
+package store
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Resync: an object is due when the hand of the subscriber's clock passes the hash of its key. The hand goes round once per
+// period, in steps, so objects are spread evenly, each comes exactly once per period, and nothing is kept per object. A
+// Sync is given only when the subscriber has taken everything else, hence never a stale state after a newer one.
+
+const resyncSteps = 64
+
+// resyncer is the clock of one cursor.
+type resyncer struct {
+	start time.Time
+	step  int64  // steps done
+	hand  uint64 // hashes up to here are done in this round
+	open  bool   // a step is being given
+	until uint64
+	last  bool // the step ends the round
+}
+
+// due says whether the clock has moved; only after Synced.
+func (z *resyncer) due(c *Cursor) bool {
+	if c.opt.Resync <= 0 || !c.done {
+		return false
+	}
+	if z.open {
+		return true
+	}
+	if z.start.IsZero() {
+		z.start = time.Now()
+	}
+	return z.now(c) > z.step
+}
+
+func (z *resyncer) now(c *Cursor) int64 {
+	return int64(time.Since(z.start) / max(1, c.opt.Resync/resyncSteps))
+}
+
+// fillResync appends the objects that are due.
+func (c *Cursor) fillResync(max int) {
+	z := &c.resync
+	for len(c.out) < max && z.due(c) {
+		cur := c.s.root.Load()
+		if cur.seq != c.read.Load() || c.hold != nil && len(c.hold.keys) > 0 {
+			return // there is something newer to give first
+		}
+		if !z.open {
+			z.begin(z.now(c))
+		}
+		walk := cur.base.objects.seek(z.hand)
+		for {
+			r, ok := walk.next()
+			if !ok || !z.last && r.hash64() >= z.until {
+				z.open = false
+				if z.hand = z.until; z.last {
+					z.hand = 0
+				}
+				break
+			}
+			if len(c.out) >= max {
+				z.hand = r.hash64()
+				return
+			}
+			if c.keep(r) {
+				c.out = append(c.out, Event{Type: Sync, Key: r.Key(), Object: r, Prior: r})
+			}
+		}
+	}
+}
+
+// begin opens the next step, or the present one if a whole round was missed, which is not made up for.
+func (z *resyncer) begin(now int64) {
+	z.step++
+	if behind := now - z.step; behind > resyncSteps {
+		z.step += behind / resyncSteps * resyncSteps
+	}
+	at := uint64(z.step % resyncSteps)
+	z.until, z.last, z.open = at*(math.MaxUint64/resyncSteps+1), at == 0, true
+}
+
+// resyncTimer wakes the cursors that want a resync: one timer per store. All but wg is guarded by Store.mu.
+type resyncTimer struct {
+	timer *time.Timer
+	every time.Duration
+	wg    sync.WaitGroup
+	armed uint64 // counts armings: a tick that was replaced does nothing
+	off   bool
+}
+
+// startResync arms the timer for a new cursor; the caller holds s.mu.
+func (s *Store) startResync(c *Cursor) {
+	if c.opt.Resync <= 0 || s.resync.off {
+		return
+	}
+	every := max(time.Millisecond, c.opt.Resync/resyncSteps)
+	t := &s.resync
+	if t.timer != nil && t.every <= every {
+		return
+	}
+	t.stop()
+	t.off = false
+	t.every = every
+	s.armResync()
+}
+
+func (s *Store) armResync() {
+	t := &s.resync
+	t.wg.Add(1)
+	t.armed++
+	mine := t.armed
+	t.timer = time.AfterFunc(t.every, func() {
+		defer t.wg.Done()
+		s.tickResync(mine)
+	})
+}
+
+func (s *Store) tickResync(mine uint64) {
+	s.mu.Lock()
+	cursors := s.cursors
+	wanted := false
+	for _, c := range cursors {
+		wanted = wanted || c.opt.Resync > 0
+	}
+	if s.resync.armed != mine || s.resync.off {
+		wanted = false
+	} else if s.resync.timer = nil; wanted {
+		s.armResync()
+	}
+	s.mu.Unlock()
+	for _, c := range cursors {
+		if c.opt.Resync > 0 {
+			c.wake()
+		}
+	}
+}
+
+func (t *resyncTimer) stop() {
+	if t.timer != nil && t.timer.Stop() {
+		t.wg.Done()
+	}
+	t.timer, t.off = nil, true
+}
+
+func (t *resyncTimer) wait() { t.wg.Wait() }

@@ -1,0 +1,137 @@
+package store
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Snapshot is one version of the store, own writes included. It never changes, blocks no writer, costs nothing to take, and keeps the
+// versions that it shows in memory for as long as it is held. It is safe for concurrent use.
+type Snapshot struct {
+	s     *Store
+	state *state
+}
+
+// Snapshot returns the present version.
+func (s *Store) Snapshot() Snapshot { return Snapshot{s: s, state: s.root.Load().view} }
+
+// Len returns the number of objects.
+func (v Snapshot) Len() int { return v.state.objects.len }
+
+// Get returns the object of a key.
+func (v Snapshot) Get(k Key) (*Record, bool) {
+	return v.state.get(v.s.intern.hashKey(k.Namespace, k.Name), k)
+}
+
+// All yields every object, in no particular order.
+func (v Snapshot) All() iter.Seq[*Record] { return v.state.all() }
+
+// InNamespace yields the objects of a namespace, all for "".
+func (v Snapshot) InNamespace(ns string) iter.Seq[*Record] { return v.state.inScope(ns) }
+
+// Index yields the objects that an index has under a value: IndexNamespace, IndexLabel, IndexOwner, or one of AddIndex. An
+// index that does not exist yields nothing; see HasIndex.
+func (v Snapshot) Index(name, value string) iter.Seq[*Record] {
+	seq, _ := v.state.byIndex(name, value)
+	return seq
+}
+
+// HasIndex says whether there is an index of that name.
+func (v Snapshot) HasIndex(name string) bool {
+	_, ok := v.state.byIndex(name, "")
+	return ok
+}
+
+// Select yields the objects whose labels match; nil matches all.
+func (v Snapshot) Select(sel labels.Selector) iter.Seq[*Record] { return v.state.selected(sel) }
+
+// SelectIn is Select in one namespace, in all for "".
+func (v Snapshot) SelectIn(ns string, sel labels.Selector) iter.Seq[*Record] {
+	if ns == "" {
+		return v.Select(sel)
+	}
+	return v.state.where(func(sh *shape) bool {
+		return sh.ns == ns && (sel == nil || sel.Matches(&sh.labels))
+	})
+}
+
+// AddIndex adds an index over all objects, at any time. Adding one of a name that exists fails. The function is called for each
+// version of each object, outside of any lock.
+func (s *Store) AddIndex(name string, fn IndexFunc) error {
+	def := &indexDef{name: name, fn: fn, seed: s.intern.seed}
+	values := map[*Record]indexValues{}
+	for {
+		// Ask about what is new, until nothing has changed in between.
+		cur := s.root.Load()
+		for _, st := range []*state{cur.base, cur.view} {
+			for r := range st.all() {
+				if _, asked := values[r]; !asked {
+					values[r] = def.eval(r)
+				}
+			}
+			if cur.base == cur.view {
+				break
+			}
+		}
+		done, err := s.tryAddIndex(def, cur, values)
+		if err != nil {
+			return fmt.Errorf("cannot add index %q: %w", name, err)
+		}
+		if done {
+			return nil
+		}
+	}
+}
+
+func (s *Store) tryAddIndex(def *indexDef, seen *root, values map[*Record]indexValues) (done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cur := s.root.Load()
+	if _, exists := cur.view.byIndex(def.name, ""); exists {
+		return false, fmt.Errorf("there is one of that name")
+	}
+	if cur.base != seen.base || cur.view != seen.view {
+		return false, nil
+	}
+	add := func(st *state) *state {
+		e, x := &edit{}, &index{def: def}
+		for r := range st.all() {
+			x.set(e, r.id, values[r])
+		}
+		next := st.copy()
+		next.indexes = append(next.indexes, x)
+		return next
+	}
+	next := root{base: add(cur.base)}
+	next.view = next.base
+	if cur.view != cur.base {
+		next.view = add(cur.view)
+	}
+	s.defs = append(slices.Clone(s.defs), def)
+	for _, ent := range s.overlay.entries {
+		if r := ent.st.rec; r != nil {
+			ent.st = staged{rec: r, defs: s.defs, values: append(slices.Clone(ent.st.values), values[r])}
+		}
+	}
+	s.publish(next, nil)
+	return true, nil
+}
+
+// IndexErrors returns, by key, why objects are missing from an index.
+func (v Snapshot) IndexErrors(name string) map[Key]error {
+	out := map[Key]error{}
+	for _, x := range v.state.indexes {
+		if x.def.name != name {
+			continue
+		}
+		for e := range x.entries.all() {
+			if e.err != nil {
+				out[e.id.key()] = e.err
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,187 @@
+package store
+
+import (
+	"iter"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// state is one version of everything that is read: the objects and their indexes. It never changes after it was
+// published; with returns the next one, which shares all but what is different.
+//
+// There are two of them at a time. The base is what the server's stream has told, and what cursors are fed from; the view
+// is the base with our own writes laid over it, and what is read. While there is nothing to lay over they are the same pointer,
+// so that an empty overlay costs a reader nothing.
+type state struct {
+	objects trie[*Record]
+	groups  trie[*group] // one for each shape that is in use
+	indexes []*index     // user-defined ones, in the order of indexDef.at
+}
+
+// group is the set of objects of one shape.
+type group struct {
+	shape *shape
+	ids   trie[*ident]
+}
+
+func (g *group) hash64() uint64        { return g.shape.hash }
+func (g *group) sameKey(o *group) bool { return g.shape == o.shape }
+
+// staged is a record that is about to be published with what user code says about it, which is asked outside of any lock.
+type staged struct {
+	rec    *Record
+	values []indexValues // for each index of defs
+	defs   []*indexDef
+}
+
+// get returns the record of key k with hash h.
+func (s *state) get(h uint64, k Key) (*Record, bool) {
+	return s.objects.get(h, func(r *Record) bool { return r.id.is(k) })
+}
+
+// lookup resolves an ident of one of the indexes of s.
+func (s *state) lookup(id *ident) (*Record, bool) {
+	return s.objects.get(id.hash, func(r *Record) bool { return r.id == id || r.id.sameKey(id) })
+}
+
+// set puts a record in place; it changes s, which the caller has copied.
+func (s *state) set(e *edit, st staged) (old *Record) {
+	r := st.rec
+	var replaced bool
+	s.objects, old, replaced = s.objects.set(e, r)
+	if !replaced || old.shape != r.shape || old.id != r.id {
+		if replaced {
+			s.leave(e, old)
+		}
+		s.join(e, r)
+	}
+	for _, x := range s.indexes {
+		x.set(e, r.id, st.valuesOf(x.def))
+	}
+	if !replaced {
+		return nil
+	}
+	return old
+}
+
+// delete takes the record of the same key as r away.
+func (s *state) delete(e *edit, r *Record) (old *Record, ok bool) {
+	s.objects, old, ok = s.objects.delete(e, r)
+	if !ok {
+		return nil, false
+	}
+	s.leave(e, old)
+	for _, x := range s.indexes {
+		x.set(e, old.id, indexValues{})
+	}
+	return old, true
+}
+
+func (s *state) join(e *edit, r *Record) {
+	g := group{shape: r.shape}
+	if had, ok := s.groups.find(&g); ok {
+		g.ids = had.ids
+	}
+	g.ids, _, _ = g.ids.set(e, r.id)
+	s.groups, _, _ = s.groups.set(e, &g)
+}
+
+func (s *state) leave(e *edit, r *Record) {
+	g := group{shape: r.shape}
+	had, ok := s.groups.find(&g)
+	if !ok {
+		return
+	}
+	g.ids, _, _ = had.ids.delete(e, r.id)
+	if g.ids.len == 0 {
+		s.groups, _, _ = s.groups.delete(e, &g)
+		return
+	}
+	s.groups, _, _ = s.groups.set(e, &g)
+}
+
+// copy returns a state that may be changed; those who read s see nothing of it.
+func (s *state) copy() *state {
+	next := *s
+	if len(s.indexes) > 0 {
+		next.indexes = make([]*index, len(s.indexes))
+		for i, x := range s.indexes {
+			c := *x
+			next.indexes[i] = &c
+		}
+	}
+	return &next
+}
+
+// all yields every record.
+func (s *state) all() iter.Seq[*Record] { return s.objects.all() }
+
+// where yields the records of the shapes that match.
+func (s *state) where(match func(*shape) bool) iter.Seq[*Record] {
+	return func(yield func(*Record) bool) {
+		for g := range s.groups.all() {
+			if !match(g.shape) {
+				continue
+			}
+			for id := range g.ids.all() {
+				if r, ok := s.lookup(id); ok && !yield(r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Names of the indexes that every store has.
+const (
+	IndexNamespace = "namespace" // value: the namespace
+	IndexLabel     = "label"     // value: "key=value", or "key" for any value
+	IndexOwner     = "owner"     // value: the uid of an owner
+)
+
+// byIndex yields the records for a value of an index, built-in or user-defined; ok is false if there is no such index.
+func (s *state) byIndex(name, value string) (_ iter.Seq[*Record], ok bool) {
+	switch name {
+	case IndexNamespace:
+		return s.where(func(sh *shape) bool { return sh.ns == value }), true
+	case IndexLabel:
+		return s.where(func(sh *shape) bool { return hasLabel(sh.labels, value) }), true
+	case IndexOwner:
+		return s.where(func(sh *shape) bool {
+			return slices.ContainsFunc(sh.owners, func(o Owner) bool { return string(o.UID) == value })
+		}), true
+	}
+	for _, x := range s.indexes {
+		if x.def.name != name {
+			continue
+		}
+		return func(yield func(*Record) bool) {
+			for id := range x.ids(value) {
+				if r, ok := s.lookup(id); ok && !yield(r) {
+					return
+				}
+			}
+		}, true
+	}
+	return func(func(*Record) bool) {}, false
+}
+
+// hasLabel compares without building strings: expr is "key=value" or "key".
+func hasLabel(set labelSet, expr string) bool {
+	for _, l := range set {
+		n := len(l.Key)
+		if len(expr) == n && expr == l.Key || len(expr) == n+1+len(l.Value) && expr[n] == '=' && expr[:n] == l.Key && expr[n+1:] == l.Value {
+			return true
+		}
+	}
+	return false
+}
+
+// selected yields the records whose labels match.
+func (s *state) selected(sel labels.Selector) iter.Seq[*Record] {
+	if sel == nil || sel.Empty() {
+		return s.all()
+	}
+	return s.where(func(sh *shape) bool { return sel.Matches(&sh.labels) })
+}

@@ -1,0 +1,7 @@
+package store
+
+import "sync/atomic"
+
+type counters struct {
+	applied, suppressed, commits, quarantined atomic.Int64
+}

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// View reads a store as objects of one Go type. All views share the one encoded copy; what they decode is shared too: it is
+// READ-ONLY. Copy it (DeepCopy) before changing it.
+type View[T any] struct{ s *Store }
+
+// Of returns the view of a store as T, a Kubernetes API type: *T is a metav1.Object.
+func Of[T any](s *Store) View[T] { return View[T]{s: s} }
+
+// Unstructured returns the view of a store as unstructured objects.
+func Unstructured(s *Store) View[unstructured.Unstructured] {
+	return Of[unstructured.Unstructured](s)
+}
+
+// Metadata returns the view of a store as metadata only.
+func Metadata(s *Store) View[metav1.PartialObjectMetadata] {
+	return Of[metav1.PartialObjectMetadata](s)
+}
+
+// ErrNotFound is returned for a key that the store does not have.
+var ErrNotFound = errors.New("not found")
+
+// DecodeError is returned for an object that cannot be read as the type of the view.
+type DecodeError struct {
+	Key  Key
+	Type reflect.Type
+	Err  error
+}
+
+func (e *DecodeError) Error() string {
+	return fmt.Sprintf("cannot decode %s as %s: %v", e.Key, e.Type, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *DecodeError) Unwrap() error { return e.Err }
+
+// Store returns the store.
+func (v View[T]) Store() *Store { return v.s }
+
+// Get returns the object of a key, shared and read-only; ErrNotFound, or a *DecodeError.
+func (v View[T]) Get(k Key) (*T, error) {
+	r, ok := v.s.Get(k)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return As[T](r)
+}
+
+// All yields every object of one version of the store. Those that cannot be decoded are left out; see List.
+func (v View[T]) All() iter.Seq2[Key, *T] { return decoded[T](v.s.Snapshot().All()) }
+
+// Index yields the objects that an index has under a value; see Snapshot.Index.
+func (v View[T]) Index(name, value string) iter.Seq2[Key, *T] {
+	return decoded[T](v.s.Snapshot().Index(name, value))
+}
+
+// InNamespace yields the objects of a namespace, all for "".
+func (v View[T]) InNamespace(ns string) iter.Seq2[Key, *T] {
+	return decoded[T](v.s.Snapshot().InNamespace(ns))
+}
+
+// Select yields the objects whose labels match.
+func (v View[T]) Select(sel labels.Selector) iter.Seq2[Key, *T] {
+	return decoded[T](v.s.Snapshot().Select(sel))
+}
+
+// List returns the objects of a sequence of a Snapshot. Those that cannot be decoded are left out and reported by the error, which joins
+// one *DecodeError for each.
+func (v View[T]) List(records iter.Seq[*Record]) ([]*T, error) {
+	var out []*T
+	var errs []error
+	for r := range records {
+		o, err := As[T](r)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, o)
+	}
+	return out, errors.Join(errs...)
+}
+
+func decoded[T any](records iter.Seq[*Record]) iter.Seq2[Key, *T] {
+	return func(yield func(Key, *T) bool) {
+		for r := range records {
+			if o, err := As[T](r); err == nil && !yield(r.Key(), o) {
+				return
+			}
+		}
+	}
+}
+
+// IndexBy adds an index over the objects of a view. A panic of fn leaves the object out of the index; see AddIndex.
+func IndexBy[T any](v View[T], name string, fn func(*T) []string) error {
+	return v.s.AddIndex(name, func(r *Record) ([]string, error) {
+		o, err := As[T](r)
+		if err != nil {
+			return nil, err
+		}
+		return fn(o), nil
+	})
+}

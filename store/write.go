@@ -1,0 +1,136 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// Done ends the write with the answer to a create, update, patch or apply: it is laid over the store, and recorded, so that
+// its event is known as an echo. An answer that cannot be read ends the write like Fail.
+func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err error) {
+	w.end.Do(func() {
+		defer w.land()
+		var rec *Record
+		if rec, err = w.s.parse(enc, answer); err != nil {
+			return
+		}
+		var record func()
+		if w.ctx.Owner != "" && !rec.ver.isZero() && pure(&w.ctx, rec) {
+			record = func() { w.s.ledger.record(w, rec) }
+		}
+		result = w.s.put(rec, record)
+	})
+	return result, err
+}
+
+// Deleted ends the write with the answer to a delete after which the incarnation is gone; see ParseDeletion.
+func (w *Write) Deleted(uid types.UID) (result PutResult) {
+	w.end.Do(func() {
+		defer w.land()
+		result = w.s.PutDeleted(w.key, uid)
+	})
+	return result
+}
+
+// Fail ends a write that was refused, or whose answer is not known: what was held because of it is given.
+func (w *Write) Fail() { w.end.Do(w.land) }
+
+// ParseDeletion reads the answer to a delete, a Status or the object as JSON, and says whether the object is gone, and which
+// incarnation it was. One that still has finalizers or a grace period is not gone: it is an answer for Done.
+func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
+	var a struct {
+		Kind     string
+		Details  struct{ UID types.UID }
+		Metadata struct {
+			UID                        types.UID
+			Finalizers                 []string
+			DeletionGracePeriodSeconds *int64
+		}
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+	}
+	if a.Metadata.UID == "" {
+		return a.Kind == "Status", a.Details.UID, nil
+	}
+	grace := a.Metadata.DeletionGracePeriodSeconds
+	return len(a.Metadata.Finalizers) == 0 && (grace == nil || *grace == 0), a.Metadata.UID, nil
+}
+
+// pure says whether the answer differs from the base only in what was written, so that a change from the base to the answer
+// contains nothing foreign.
+func pure(w *WriteContext, answer *Record) bool {
+	base := w.Base
+	switch {
+	case w.Create:
+		return true
+	case base == nil || !base.SameUID(answer) || base.ver.equal(answer.ver):
+		return false
+	case w.Locked:
+		return true
+	case base.del != answer.del || base.fin != answer.fin && w.Subresource != "":
+		return false
+	case w.Subresource != "" && (base.gen != answer.gen || base.shape != answer.shape):
+		return false
+	case len(w.Sent) == 0 || base.enc != source.JSON || answer.enc != source.JSON:
+		return false
+	}
+	var before, after, sent map[string]any
+	for raw, into := range map[*[]byte]*map[string]any{ptr(base.load()): &before, ptr(answer.load()): &after, &w.Sent: &sent} {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(*raw, into); err != nil {
+			return false
+		}
+	}
+	for _, o := range []map[string]any{before, after} {
+		if meta, ok := o["metadata"].(map[string]any); ok {
+			for _, own := range []string{"resourceVersion", "generation", "managedFields"} {
+				delete(meta, own)
+			}
+		}
+		delete(o, "kind")
+		delete(o, "apiVersion")
+	}
+	return covered(before, after, sent)
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// covered says whether every difference between before and after is one that sent asked for. Lists have to be as sent.
+func covered(before, after, sent any) bool {
+	if reflect.DeepEqual(before, after) {
+		return true
+	}
+	b, isB := before.(map[string]any)
+	a, isA := after.(map[string]any)
+	m, isM := sent.(map[string]any)
+	if !isM || !isA || !isB && before != nil {
+		return reflect.DeepEqual(after, sent)
+	}
+	for k, v := range a {
+		want, asked := m[k]
+		if !asked {
+			if old, had := b[k]; !had || !reflect.DeepEqual(old, v) {
+				return false
+			}
+			continue
+		}
+		if !covered(b[k], v, want) {
+			return false
+		}
+	}
+	for k := range b {
+		if _, still := a[k]; still {
+			continue
+		}
+		if want, asked := m[k]; !asked || want != nil {
+			return false
+		}
+	}
+	return true
+}
