@@ -114,6 +114,7 @@ type writeOptions struct {
 	propagation metav1.DeletionPropagation
 	notFoundOK  bool
 	idempotent  bool
+	body        Object
 }
 
 func (c *Client) resolveWrite(opts []WriteOption) writeOptions {

@@ -21,12 +21,9 @@ func (c *Client) watched(k *kind) *store.Store {
 
 // knows says whether a store's silence about a namespace ("": all of them) means absence.
 func knows(st *store.Store, namespace string) bool {
-	if !st.HasSynced() {
-		return false
-	}
 	for _, scope := range st.Statuses() {
 		if scope.Namespace == "" || scope.Namespace == namespace {
-			return true
+			return scope.Synced
 		}
 	}
 	return false
