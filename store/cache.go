@@ -1,0 +1,337 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// CacheOptions configure a Cache. Config is needed; Scheme and Mapper are for those who ask by kind or Go type.
+type CacheOptions struct {
+	Config *rest.Config
+	// Client is shared by the sources; nil: one is made from Config, and closed when Run returns.
+	Client *source.Client
+	Scheme *runtime.Scheme
+	Mapper meta.RESTMapper
+	// Linger is for how long a store that nobody uses goes on being watched; 0: 30 seconds, negative: not at all.
+	Linger time.Duration
+	// Source is applied to every source before the options of its request.
+	Source []source.Option
+	// Store is the pattern for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
+	Store  Options
+	Logger *slog.Logger
+}
+
+const defaultLinger = 30 * time.Second
+
+// Cache is the stores of one cluster, made on demand: all that ask for the same objects share one store and one watch, which
+// stops when the last has let go of it. It is safe for concurrent use.
+type Cache struct {
+	opt    CacheOptions
+	client *source.Client
+	meta   metadata.Interface
+
+	mu      sync.Mutex
+	entries map[cacheKey]*cacheEntry
+	spawn   func(*cacheEntry) // starts the watch of an entry; nil while Run does not run
+	ended   bool
+	running sync.WaitGroup
+}
+
+// cacheKey is what makes two requests the same.
+type cacheKey struct {
+	resource            schema.GroupVersionResource
+	namespaces          string
+	label, field, shard string
+	json                bool
+}
+
+type cacheEntry struct {
+	key    cacheKey
+	cfg    source.Config
+	store  *Store
+	users  int
+	linger *time.Timer
+	stop   context.CancelFunc
+	gone   bool
+}
+
+// Request says which objects are wanted.
+type Request struct {
+	Kind schema.GroupVersionKind
+	// Resource and Namespaced are looked up with the Mapper if Resource is empty.
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	// Unstructured asks for a store that unstructured readers can use without loss, which is one from JSON.
+	Unstructured bool
+	// Options choose namespaces, selectors and how it is watched; of two requests that share a store the first one's count.
+	Options []source.Option
+}
+
+// Handle is a claim to a store.
+type Handle struct {
+	*Store
+	c    *Cache
+	e    *cacheEntry
+	once sync.Once
+}
+
+// NewCache returns a cache without stores. Nothing is watched before Run.
+func NewCache(opt CacheOptions) (*Cache, error) {
+	if opt.Config == nil {
+		return nil, errors.New("cannot make cache: no rest.Config")
+	}
+	if opt.Linger == 0 {
+		opt.Linger = defaultLinger
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cache{opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}}
+	var err error
+	if c.client == nil {
+		if c.client, err = source.NewClient(opt.Config, source.ClientOptions{}); err != nil {
+			return nil, fmt.Errorf("cannot make cache: %w", err)
+		}
+	}
+	if c.meta, err = metadata.NewForConfig(opt.Config); err != nil {
+		return nil, fmt.Errorf("cannot make cache: %w", err)
+	}
+	return c, nil
+}
+
+// Run watches what is asked for until ctx is done, and returns when all of it has stopped and every store is closed. It can be
+// called once.
+func (c *Cache) Run(ctx context.Context) error {
+	c.mu.Lock()
+	if c.spawn != nil || c.ended {
+		c.mu.Unlock()
+		return errors.New("cannot run cache: it has been run already")
+	}
+	c.spawn = func(e *cacheEntry) {
+		own, stop := context.WithCancel(ctx)
+		e.stop = stop
+		c.running.Go(func() {
+			defer stop()
+			c.watch(own, e)
+		})
+	}
+	for _, e := range c.entries {
+		c.spawn(e)
+	}
+	c.mu.Unlock()
+
+	<-ctx.Done()
+
+	c.mu.Lock()
+	c.spawn, c.ended = nil, true
+	for _, e := range c.entries {
+		if e.linger != nil {
+			e.linger.Stop()
+		}
+	}
+	c.mu.Unlock()
+	c.running.Wait()
+	if c.opt.Client == nil {
+		c.client.Close()
+	}
+	return nil
+}
+
+// watch runs the source of an entry.
+func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
+	defer e.store.Close()
+	src, err := source.New(e.cfg, e.store.Sink)
+	if err == nil {
+		err = src.Run(ctx)
+	}
+	if err != nil {
+		c.opt.Logger.Error("cannot watch", "resource", e.key.resource.String(), "error", err)
+	}
+}
+
+// Acquire returns the store of a kind, shared with all that ask for the same. Release the handle when it is not needed any more.
+func (c *Cache) Acquire(kind schema.GroupVersionKind, options ...source.Option) (*Handle, error) {
+	return c.Open(Request{Kind: kind, Options: options})
+}
+
+// AcquireFor is Acquire for a Go type that the Scheme knows.
+func AcquireFor[T any](c *Cache, options ...source.Option) (*Handle, error) {
+	o, ok := any(new(T)).(runtime.Object)
+	if !ok || c.opt.Scheme == nil {
+		return nil, fmt.Errorf("cannot acquire a store for %T: not an API type, or no scheme", *new(T))
+	}
+	kinds, _, err := c.opt.Scheme.ObjectKinds(o)
+	if err != nil {
+		return nil, fmt.Errorf("cannot acquire a store for %T: %w", *new(T), err)
+	}
+	return c.Open(Request{Kind: kinds[0], Options: options})
+}
+
+// Open returns the store that a request asks for.
+func (c *Cache) Open(req Request) (*Handle, error) {
+	if err := c.resolve(&req); err != nil {
+		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
+	}
+	cfg := source.Config{Client: c.client, Resource: req.Resource, Logger: c.opt.Logger}
+	for _, o := range append(slices.Clone(c.opt.Source), req.Options...) {
+		o(&cfg)
+	}
+	if !req.Namespaced {
+		cfg.Namespaces = nil
+	}
+	key := cacheKey{resource: req.Resource, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: cfg.ShardSelector, json: true}
+	key.namespaces = strings.Join(slices.Compact(slices.Sorted(slices.Values(cfg.Namespaces))), ",")
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, ErrClosed)
+	}
+	e := c.entries[key] // one from JSON serves everybody
+	if e == nil && !req.Unstructured && c.hasProtobuf(req.Kind) {
+		key.json = false
+		e = c.entries[key]
+	}
+	if e == nil {
+		e = c.newEntry(key, cfg, req)
+	}
+	e.users++
+	if e.linger != nil {
+		e.linger.Stop()
+		e.linger = nil
+	}
+	return &Handle{Store: e.store, c: c, e: e}, nil
+}
+
+// newEntry makes a store; the caller holds c.mu.
+func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) *cacheEntry {
+	if !key.json {
+		cfg.Encoding = source.Protobuf
+	} else {
+		cfg.Encoding = source.JSON
+	}
+	opt := c.opt.Store
+	opt.Resource, opt.Kind, opt.Namespaced, opt.Scheme = req.Resource, req.Kind, req.Namespaced, c.opt.Scheme
+	opt.LabelSelector, opt.FieldSelector, opt.ShardSelector = key.label, key.field, key.shard
+	if opt.Logger == nil {
+		opt.Logger = c.opt.Logger
+	}
+	opt.Probe = func(ctx context.Context) (string, error) {
+		list, err := c.meta.Resource(req.Resource).List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		return list.ResourceVersion, nil
+	}
+	e := &cacheEntry{key: key, cfg: cfg, store: New(opt)}
+	for _, ns := range cfg.Namespaces { // all of them belong to "synced" from the start
+		e.store.Sink(ns)
+	}
+	c.entries[key] = e
+	if c.spawn != nil {
+		c.spawn(e)
+	}
+	return e
+}
+
+// resolve fills in the resource.
+func (c *Cache) resolve(req *Request) error {
+	if !req.Resource.Empty() {
+		return nil
+	}
+	if c.opt.Mapper == nil {
+		return errors.New("no mapper")
+	}
+	m, err := c.opt.Mapper.RESTMapping(req.Kind.GroupKind(), req.Kind.Version)
+	if err != nil {
+		return err
+	}
+	req.Resource, req.Namespaced = m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace
+	return nil
+}
+
+// hasProtobuf says whether the Go type of a kind can be read from protobuf.
+func (c *Cache) hasProtobuf(kind schema.GroupVersionKind) bool {
+	if c.opt.Scheme == nil {
+		return false
+	}
+	o, err := c.opt.Scheme.New(kind)
+	if err != nil {
+		return false
+	}
+	if _, generic := o.(*unstructured.Unstructured); generic {
+		return false
+	}
+	_, ok := o.(unmarshaler)
+	return ok
+}
+
+// Release gives the claim up. The store must not be used after it.
+func (h *Handle) Release() {
+	h.once.Do(func() { h.c.release(h.e) })
+}
+
+func (c *Cache) release(e *cacheEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.users--
+	if e.users > 0 || c.ended {
+		return
+	}
+	if c.opt.Linger <= 0 {
+		c.retire(e)
+		return
+	}
+	var mine *time.Timer
+	mine = time.AfterFunc(c.opt.Linger, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if e.linger == mine && e.users == 0 {
+			c.retire(e)
+		}
+	})
+	e.linger = mine
+}
+
+// retire ends an entry; the caller holds c.mu.
+func (c *Cache) retire(e *cacheEntry) {
+	if e.gone {
+		return
+	}
+	e.gone, e.linger = true, nil
+	delete(c.entries, e.key)
+	if e.stop != nil {
+		e.stop()
+		return
+	}
+	e.store.Close()
+}
+
+// Stores returns the stores that there are, of one resource or, for the zero value, of all.
+func (c *Cache) Stores(resource schema.GroupVersionResource) []*Store {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []*Store
+	for _, e := range c.entries {
+		if resource.Empty() || e.key.resource == resource {
+			out = append(out, e.store)
+		}
+	}
+	return out
+}
