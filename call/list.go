@@ -259,6 +259,9 @@ func parseProtobufPage(a *Answer, rest []byte) (*Page, error) {
 	return page, nil
 }
 
+// Decode decodes one of the items into obj, which must have its type or be unstructured (JSON only).
+func (p *Page) Decode(item int, obj runtime.Object) error { return p.decodeItem(p.Items[item], obj) }
+
 func (p *Page) decodeItem(raw []byte, obj runtime.Object) error {
 	if p.Answer != nil && bytes.HasPrefix(p.Answer.Raw, protobufMagic) {
 		m, ok := obj.(interface{ Unmarshal([]byte) error })

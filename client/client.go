@@ -1,0 +1,199 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Key names an object; Namespace is empty for cluster-scoped ones.
+type Key = store.Key
+
+// Object is any Kubernetes object: typed, *unstructured.Unstructured or *metav1.PartialObjectMetadata.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// ObjectList is a list of objects, such as *corev1.PodList or *unstructured.UnstructuredList.
+type ObjectList interface {
+	metav1.ListInterface
+	runtime.Object
+}
+
+// KeyOf returns the key of an object.
+func KeyOf(obj metav1.Object) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
+
+// Reader reads objects into memory of the caller's own.
+type Reader interface {
+	// Get fills obj, whose type says which kind is meant. apierrors.IsNotFound tells absence.
+	Get(ctx context.Context, key Key, obj Object) error
+	// List fills list, in no particular order.
+	List(ctx context.Context, list ObjectList, opts ...ReadOption) error
+}
+
+// Writer writes objects. What the server answers is put over the store, and into obj.
+type Writer interface {
+	Create(ctx context.Context, obj Object, opts ...WriteOption) error
+	Update(ctx context.Context, obj Object, opts ...WriteOption) error
+	Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error
+	// Apply is a server-side apply of all fields of obj, as the client's field owner.
+	Apply(ctx context.Context, obj Object, opts ...WriteOption) error
+	Delete(ctx context.Context, obj Object, opts ...WriteOption) error
+}
+
+// CollectionDeleter deletes many objects at once.
+type CollectionDeleter interface {
+	// DeleteCollection deletes the objects of the kind of obj that the options select.
+	DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error
+}
+
+// StatusWriter writes the status of objects.
+type StatusWriter interface {
+	Update(ctx context.Context, obj Object, opts ...WriteOption) error
+	Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error
+	Apply(ctx context.Context, obj Object, opts ...WriteOption) error
+}
+
+var (
+	_ Reader            = (*Client)(nil)
+	_ Writer            = (*Client)(nil)
+	_ CollectionDeleter = (*Client)(nil)
+	_ StatusWriter      = (*SubResource)(nil)
+)
+
+// Options configure a Client. Config or Call is required; everything else has a default.
+type Options struct {
+	Config *rest.Config
+	// Call makes the requests; by default a new one for Config. Share it: it holds the retry budget of the server.
+	Call *call.Client
+	// Policy of the requests.
+	Policy call.Policy
+
+	// Cache holds the stores to read from; none by default, so that every read is live.
+	Cache *store.Cache
+	// Scheme knows the Go types; that of client-go by default.
+	Scheme *runtime.Scheme
+	// Mapper knows the resources of kinds; by default one that asks the server, when it must.
+	Mapper meta.RESTMapper
+	Logger *slog.Logger
+
+	// FieldOwner is the field manager of all writes; "fairlead" by default.
+	FieldOwner string
+
+	// Conflicts bounds how Modify deals with conflicts.
+	Conflicts Conflicts
+
+	// CacheTimeout bounds waits for the cache after a write that cannot be laid over it, and of WaitForCache; 10 s.
+	CacheTimeout time.Duration
+	// Backstop is how often waits look at the server; 30 s.
+	Backstop time.Duration
+	// AppliesKept bounds the memory of applies made, by which equal ones are recognised; 10,000; negative: none.
+	AppliesKept int
+}
+
+// Conflicts says how Modify deals with conflicts. Zero fields have the defaults named here.
+type Conflicts struct {
+	Tries     int           // writes in all; 10
+	Base, Cap time.Duration // back-off with full jitter; 10 ms and 1 s
+	// With resource versions that cannot be ordered, the cache is polled until the version has changed.
+	PollInterval time.Duration // 50 ms
+	PollTimeout  time.Duration // 10 s
+}
+
+func (c Conflicts) resolved() Conflicts {
+	if c.Tries <= 0 {
+		c.Tries = 10
+	}
+	c.Base = orDefault(c.Base, 10*time.Millisecond)
+	c.Cap = orDefault(c.Cap, time.Second)
+	c.PollInterval = orDefault(c.PollInterval, 50*time.Millisecond)
+	c.PollTimeout = orDefault(c.PollTimeout, 10*time.Second)
+	return c
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d <= 0 {
+		return def
+	}
+	return d
+}
+
+// Client reads and writes objects of one cluster. It is safe for concurrent use.
+type Client struct {
+	opt     Options
+	call    *call.Client
+	ownCall bool
+	kinds   kinds
+	log     *slog.Logger
+	applied applied
+	hubs    hubs
+}
+
+// New returns a client. It sends nothing: without a Mapper, the server is asked for its resources when they are needed first.
+func New(o Options) (*Client, error) {
+	if o.Config == nil && (o.Call == nil || o.Mapper == nil) {
+		return nil, errors.New("cannot make a client: no configuration")
+	}
+	o.CacheTimeout = orDefault(o.CacheTimeout, 10*time.Second)
+	o.Backstop = orDefault(o.Backstop, 30*time.Second)
+	o.Conflicts = o.Conflicts.resolved()
+	if o.FieldOwner == "" {
+		o.FieldOwner = "fairlead"
+	}
+	if o.AppliesKept == 0 {
+		o.AppliesKept = 10_000
+	}
+	if o.Scheme == nil {
+		o.Scheme = scheme.Scheme
+	}
+	c := &Client{opt: o, call: o.Call, log: o.Logger}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.call == nil {
+		var err error
+		if c.call, err = call.New(call.Options{Config: o.Config, Logger: o.Logger}); err != nil {
+			return nil, fmt.Errorf("cannot make a client: %w", err)
+		}
+		c.ownCall = true
+	}
+	if o.Mapper == nil {
+		d, err := discovery.NewDiscoveryClientForConfig(o.Config)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a client: %w", err)
+		}
+		o.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
+	}
+	c.kinds.scheme, c.kinds.mapper = o.Scheme, o.Mapper
+	c.applied.init(o.AppliesKept)
+	return c, nil
+}
+
+// Close ends the subscriptions of waits and closes idle connections.
+func (c *Client) Close() {
+	c.hubs.close()
+	if c.ownCall {
+		c.call.Close()
+	}
+}
+
+// Scheme returns the scheme that the client knows Go types by.
+func (c *Client) Scheme() *runtime.Scheme { return c.kinds.scheme }
+
+// Mapper returns the mapper that the client knows resources by.
+func (c *Client) Mapper() meta.RESTMapper { return c.kinds.mapper }

@@ -1,0 +1,192 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+func (c *Client) delete(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
+	w, err := c.begin(ctx, call.VerbDelete, subresource, obj, opts)
+	if err != nil {
+		return err
+	}
+	if w.o.body != nil {
+		w.req.Object = w.o.body
+	}
+	pre := &metav1.Preconditions{}
+	if w.o.uid {
+		uid := obj.GetUID()
+		if uid == "" {
+			return w.fail(ErrNoUID)
+		}
+		pre.UID = &uid
+	}
+	if w.o.version {
+		version := obj.GetResourceVersion()
+		if version == "" {
+			return w.fail(ErrNoVersion)
+		}
+		pre.ResourceVersion = &version
+	}
+	if *pre != (metav1.Preconditions{}) && w.req.Object == nil {
+		w.req.Object = &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: pre}
+	}
+	if err := fence(ctx); err != nil {
+		return w.fail(err)
+	}
+	f := w.takeOff(ctx)
+	// What the cache shows now is certainly gone, should the server not know the object any more.
+	shown := make([]types.UID, len(f.stores))
+	for i, st := range f.stores {
+		if r, ok := st.Get(w.key); ok {
+			shown[i] = r.UID()
+		}
+	}
+	a, err := call.Do(ctx, c.call, w.req, *w.o.policy)
+	switch {
+	case err == nil:
+		return f.deleted(a, shown)
+	case apierrors.IsNotFound(err) && subresource == "":
+		f.gone("", shown)
+		if w.o.notFoundOK {
+			return nil
+		}
+	default:
+		f.fail()
+	}
+	return err
+}
+
+// deleted lays the answer to a delete over the stores.
+func (f *flight) deleted(a *call.Answer, shown []types.UID) error {
+	if f.w.sub != "" || len(f.writes) == 0 {
+		f.fail()
+		return nil
+	}
+	if len(a.Raw) == 0 { // an earlier try had done it
+		f.gone("", shown)
+		return nil
+	}
+	gone, uid, err := store.ParseDeletion(a.Raw)
+	if err != nil {
+		f.fail()
+		return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
+	}
+	if gone {
+		f.gone(uid, shown)
+		return nil
+	}
+	for _, w := range f.writes {
+		if _, err := w.Done(source.JSON, a.Raw); err != nil {
+			return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
+		}
+	}
+	return nil
+}
+
+// gone makes reads say that an incarnation is gone: the one that the server named, else the one that each store showed.
+func (f *flight) gone(uid types.UID, shown []types.UID) {
+	for i, w := range f.writes {
+		switch {
+		case uid != "":
+			w.Deleted(uid)
+		case shown[i] != "":
+			w.Deleted(shown[i])
+		default:
+			w.Fail()
+		}
+	}
+}
+
+// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What the server answers
+// does not say what is left, so where the kind is watched one list of the namespace follows, and its result is laid over the
+// store.
+func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
+	k, err := c.kinds.of(obj)
+	if err != nil {
+		return err
+	}
+	const op = "delete collection of"
+	at := Key{Namespace: sel.Namespace}
+	if err := fence(ctx); err != nil {
+		return k.fail(op, at, err)
+	}
+	o := c.resolveWrite(opts)
+	if o.uid || o.version {
+		return k.fail(op, at, errors.New("a collection has neither uid nor version"))
+	}
+	q := o.query(call.VerbDeleteCollection)
+	for key, value := range map[string]string{"labelSelector": sel.Labels, "fieldSelector": sel.Field} {
+		if value != "" {
+			q.Set(key, value)
+		}
+	}
+	_, err = call.Do(ctx, c.call, call.Request{Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q}, *o.policy)
+	if err != nil || o.dryRun {
+		return err
+	}
+	if err := c.relist(ctx, k, sel.Namespace); err != nil {
+		return k.fail(op, at, fmt.Errorf("%w: %w", ErrCacheBehind, err))
+	}
+	return nil
+}
+
+// relist reads a namespace from the server and lays what has changed over the stores. An object that a store showed before
+// the list began, and that the list does not have, is gone.
+func (c *Client) relist(ctx context.Context, k *kind, namespace string) error {
+	stores := c.stores(k)
+	if len(stores) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(c.opt.CacheTimeout, time.Second))
+	defer cancel()
+	before := make([]map[Key]types.UID, len(stores))
+	for i, st := range stores {
+		before[i] = map[Key]types.UID{}
+		for r := range st.Snapshot().InNamespace(namespace) {
+			before[i][r.Key()] = r.UID()
+		}
+	}
+	there := map[types.UID]bool{}
+	req := call.Request{Resource: k.gvr, Kind: k.gvk.Kind, Namespace: namespace, Query: url.Values{}}
+	for page, err := range call.Pages(ctx, c.call, req, call.Policy{PageSize: call.CachePage}) {
+		if err != nil {
+			return err
+		}
+		if page.Restarted {
+			clear(there)
+		}
+		for i, raw := range page.Items {
+			var meta metav1.PartialObjectMetadata
+			if err := page.Decode(i, &meta); err != nil {
+				return err
+			}
+			there[meta.UID] = true
+			for _, st := range stores {
+				if _, err := st.Put(source.JSON, raw); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for i, st := range stores {
+		for key, uid := range before[i] {
+			if !there[uid] {
+				st.PutDeleted(key, uid)
+			}
+		}
+	}
+	return nil
+}

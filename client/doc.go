@@ -1,0 +1,45 @@
+// Package client reads and writes objects of a cluster: typed reads from the store, where a kind is watched, and writes whose
+// answers the next read sees at once.
+//
+//	c, err := client.New(client.Options{Config: cfg, Cache: cache, Scheme: scheme})
+//
+//	pod, err := client.Get[corev1.Pod](ctx, c, client.Key{Namespace: "team-a", Name: "web-0"}) // shared, read-only, no copy
+//	for pod, err := range client.List[corev1.Pod](ctx, c, client.InNamespace("team-a"), client.Labels("app=web")) { … }
+//
+//	var own corev1.Pod
+//	err = c.Get(ctx, key, &own) // a copy of one's own
+//
+//	err = client.Modify(ctx, c, &own, func(p *corev1.Pod) error { p.Labels["seen"] = "true"; return nil })
+//
+// # Reads
+//
+// A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the
+// same pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not
+// watched, or not listed yet, is a request to the server, as is one through [Client.Live]. So is one of an object whose last write the watch has not
+// brought for too long. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The methods fill an object of the caller's own.
+//
+// Objects from the store lack their managedFields, and whatever else the store was told to drop.
+//
+// # Writes
+//
+// Create, Update, Patch, Apply, Delete, DeleteCollection, and all but the last two for subresources, go through package
+// call and its retry rules. The answer is put over the store before the method returns, and into the object that was given. A
+// write that would change nothing is not sent.
+//
+// Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with the
+// resourceVersion that it was computed from, and does it again after a conflict. An Update of an object that came from the
+// cache is refused ([ErrPruned]), since it would wipe what the cache does not keep.
+//
+// # Who may write
+//
+// Before each request the client asks whether the context may still write: a context of a fiber of package flow that was
+// preempted may not, nor one whose [Binding] says so; the error matches [ErrFenced]. Updates, patches and applies of a
+// fiber, or with Binding.RequireVersion, carry the resourceVersion that they were computed from, so that one on the wire
+// can only conflict.
+//
+// # Waiting
+//
+// [Object] and [Condition] are waits of package flow: evaluated at once, on each event, and live every so often.
+//
+// A [Client] is safe for concurrent use. It has no goroutine; Close ends the subscriptions of its waits.
+package client

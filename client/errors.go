@@ -1,0 +1,71 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+var (
+	// ErrNotWatched is matched when something can only be answered from the cache, and the cache does not hold the kind or the
+	// namespace.
+	ErrNotWatched = errors.New("not watched")
+
+	// ErrNoName is matched when an object has no name, or no namespace though its kind is namespaced.
+	ErrNoName = errors.New("the object has no name or no namespace")
+
+	// ErrNoVersion is matched when a write must carry a resourceVersion and none is known.
+	ErrNoVersion = errors.New("the object has no resourceVersion")
+
+	// ErrNoUID is matched when a write is asked to hold for one incarnation of an object that has no uid.
+	ErrNoUID = errors.New("the object has no uid")
+
+	// ErrPruned is matched when an object that came from the cache, without its managedFields, was to be sent whole: the server
+	// would lose what the cache does not keep. Modify sends the difference; Live reads the whole object.
+	ErrPruned = errors.New("the object lacks what the cache does not keep")
+
+	// ErrReplaced is matched when an object was deleted and created again: it is not the one that was meant.
+	ErrReplaced = errors.New("the object was replaced by another one of its name")
+
+	// ErrFenced is matched when no request may be sent any more in this context: its fiber was preempted, its leadership lost.
+	ErrFenced = errors.New("no request may be sent any more")
+
+	// ErrCacheBehind is matched when a write has succeeded, and the cache could not be brought to show it in time.
+	ErrCacheBehind = errors.New("the cache does not show it yet")
+
+	// ErrTooManyConflicts is matched when Modify gave up; the error also unwraps to the last conflict.
+	ErrTooManyConflicts = errors.New("too many conflicts")
+
+	// ErrNoIndex is matched when a list asks for an index that the store does not have.
+	ErrNoIndex = errors.New("no such index")
+)
+
+// Error says which operation on which object could not be made. It unwraps to the cause: one of the sentinels above, a
+// *call.Error (of which apierrors.IsNotFound and its like see the server's answer), or the context's cause.
+type Error struct {
+	Op   string // get, list, create, update status, …
+	Kind string
+	Key  store.Key
+	Err  error
+}
+
+func (e *Error) Error() string {
+	if e.Key == (store.Key{}) {
+		return fmt.Sprintf("cannot %s %s: %v", e.Op, e.Kind, e.Err)
+	}
+	return fmt.Sprintf("cannot %s %s %s: %v", e.Op, e.Kind, e.Key, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+func (k *kind) fail(op string, key store.Key, err error) error {
+	return &Error{Op: op, Kind: k.gvk.Kind, Key: key, Err: err}
+}
+
+// absent is the error of a read of an object that the cache says does not exist; apierrors.IsNotFound knows it.
+func (k *kind) absent(key store.Key) error {
+	return apierrors.NewNotFound(k.gvr.GroupResource(), key.Name)
+}

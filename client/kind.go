@@ -1,0 +1,97 @@
+package client
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// kind is what is known of a kind of objects.
+type kind struct {
+	gvk        schema.GroupVersionKind
+	gvr        schema.GroupVersionResource
+	namespaced bool
+	// unmanaged: the server answered an object of this kind without managedFields, so the cache cannot have dropped any.
+	unmanaged atomic.Bool
+}
+
+// kinds finds the kind of objects, through the Scheme and the RESTMapper, and remembers it.
+type kinds struct {
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+
+	byType sync.Map // reflect.Type → *kind
+	byGVK  sync.Map // schema.GroupVersionKind → *kind
+}
+
+// of returns the kind of an object, which may be empty apart from its type.
+func (ks *kinds) of(obj runtime.Object) (*kind, error) {
+	switch obj.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		gvk := obj.GetObjectKind().GroupVersionKind()
+		if gvk.Kind == "" || gvk.Version == "" {
+			return nil, fmt.Errorf("cannot tell the kind of a %T: set its apiVersion and kind", obj)
+		}
+		return ks.mapped(gvk)
+	}
+	t := reflect.TypeOf(obj)
+	if k, ok := ks.byType.Load(t); ok {
+		return k.(*kind), nil
+	}
+	gvks, _, err := ks.scheme.ObjectKinds(obj)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell the kind of a %T: %w", obj, err)
+	}
+	gvk := gvks[0]
+	if len(gvks) > 1 {
+		// A type that is registered under several kinds says itself which one it is meant to be.
+		if own := obj.GetObjectKind().GroupVersionKind(); own.Kind != "" {
+			gvk = own
+		} else {
+			return nil, fmt.Errorf("cannot tell the kind of a %T: it is registered as %v", obj, gvks)
+		}
+	}
+	k, err := ks.mapped(gvk)
+	if err == nil && len(gvks) == 1 {
+		ks.byType.Store(t, k)
+	}
+	return k, err
+}
+
+// ofList returns the kind of the items of a list.
+func (ks *kinds) ofList(list runtime.Object) (*kind, error) {
+	gvk := list.GetObjectKind().GroupVersionKind()
+	switch list.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadataList:
+	default:
+		gvks, _, err := ks.scheme.ObjectKinds(list)
+		if err != nil {
+			return nil, fmt.Errorf("cannot tell the kind of a %T: %w", list, err)
+		}
+		gvk = gvks[0]
+	}
+	item, ok := strings.CutSuffix(gvk.Kind, "List")
+	if !ok {
+		return nil, fmt.Errorf("cannot tell the kind of the items of a %T: its kind is %q, which does not end in List", list, gvk.Kind)
+	}
+	return ks.mapped(gvk.GroupVersion().WithKind(item))
+}
+
+func (ks *kinds) mapped(gvk schema.GroupVersionKind) (*kind, error) {
+	if k, ok := ks.byGVK.Load(gvk); ok {
+		return k.(*kind), nil
+	}
+	m, err := ks.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell the resource of %s: %w", gvk, err)
+	}
+	k, _ := ks.byGVK.LoadOrStore(gvk, &kind{gvk: gvk, gvr: m.Resource, namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace})
+	return k.(*kind), nil
+}

@@ -1,0 +1,186 @@
+package client
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fairlead-io/fairlead/call"
+)
+
+// ReadOption selects what a list returns. Without options it returns everything of the kind.
+type ReadOption func(*readOptions)
+
+type readOptions struct {
+	namespace  string
+	labels     labels.Selector
+	fields     fields.Selector
+	index      string
+	indexValue string
+	live       bool
+	err        error
+}
+
+func resolveRead(opts []ReadOption) readOptions {
+	o := readOptions{labels: labels.Everything(), fields: fields.Everything()}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}
+
+// InNamespace lists one namespace.
+func InNamespace(ns string) ReadOption { return func(o *readOptions) { o.namespace = ns } }
+
+// Labels lists objects whose labels match a selector such as "app=web,tier!=db". A malformed one fails the list.
+func Labels(selector string) ReadOption {
+	return func(o *readOptions) {
+		sel, err := labels.Parse(selector)
+		if err != nil {
+			o.err = err
+			return
+		}
+		o.labels = sel
+	}
+}
+
+// Matching lists objects whose labels match.
+func Matching(sel labels.Selector) ReadOption { return func(o *readOptions) { o.labels = sel } }
+
+// Fields lists objects whose fields match a selector such as "metadata.name=web". From the store only metadata.name and
+// metadata.namespace can be answered; a list by any other field asks the server. See [Index] for more.
+func Fields(selector string) ReadOption {
+	return func(o *readOptions) {
+		sel, err := fields.ParseSelector(selector)
+		if err != nil {
+			o.err = err
+			return
+		}
+		o.fields = sel
+	}
+}
+
+// Index lists the objects that an index of the store has under a value. The kind must be watched.
+func Index(name, value string) ReadOption {
+	return func(o *readOptions) { o.index, o.indexValue = name, value }
+}
+
+// Live asks the server, though the kind be watched.
+func Live() ReadOption { return func(o *readOptions) { o.live = true } }
+
+func (o *readOptions) query() url.Values {
+	q := url.Values{}
+	if !o.labels.Empty() {
+		q.Set("labelSelector", o.labels.String())
+	}
+	if !o.fields.Empty() {
+		q.Set("fieldSelector", o.fields.String())
+	}
+	return q
+}
+
+// fromStore says whether a store can evaluate the fields asked for.
+func (o *readOptions) fromStore() bool {
+	for _, r := range o.fields.Requirements() {
+		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
+			return false
+		}
+	}
+	return true
+}
+
+// Selection says which objects DeleteCollection deletes: of all namespaces if Namespace is empty, as far as the server allows that.
+type Selection struct {
+	Namespace     string
+	Labels, Field string // selectors
+}
+
+// WriteOption tunes one write.
+type WriteOption func(*writeOptions)
+
+type writeOptions struct {
+	dryRun      bool
+	force       bool
+	always      bool
+	owner       string
+	policy      *call.Policy
+	uid         bool
+	version     bool
+	grace       *int64
+	propagation metav1.DeletionPropagation
+	notFoundOK  bool
+	idempotent  bool
+	body        Object
+}
+
+func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
+	o := writeOptions{owner: c.opt.FieldOwner}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.policy == nil {
+		o.policy = &c.opt.Policy
+	}
+	return o
+}
+
+// DryRun has the server check the write and answer as if it had been made. Nothing is put over the store.
+func DryRun() WriteOption { return func(o *writeOptions) { o.dryRun = true } }
+
+// Force lets an apply take fields from other owners.
+func Force() WriteOption { return func(o *writeOptions) { o.force = true } }
+
+// Always sends the write though it would change nothing.
+func Always() WriteOption { return func(o *writeOptions) { o.always = true } }
+
+// Owner is the field manager of this write.
+func Owner(name string) WriteOption { return func(o *writeOptions) { o.owner = name } }
+
+// WithPolicy makes the write under another policy.
+func WithPolicy(p call.Policy) WriteOption { return func(o *writeOptions) { o.policy = &p } }
+
+// SameUID makes a delete hold for the incarnation that has the uid of the object; without one it fails with ErrNoUID.
+func SameUID() WriteOption { return func(o *writeOptions) { o.uid = true } }
+
+// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails with ErrNoVersion.
+func SameVersion() WriteOption { return func(o *writeOptions) { o.version = true } }
+
+// Grace is the grace period of a delete, in seconds.
+func Grace(seconds int64) WriteOption { return func(o *writeOptions) { o.grace = &seconds } }
+
+// Propagation says what a delete does with dependents.
+func Propagation(p metav1.DeletionPropagation) WriteOption {
+	return func(o *writeOptions) { o.propagation = p }
+}
+
+// IgnoreNotFound makes a delete of what does not exist a success.
+func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK = true } }
+
+// Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown. See package call.
+func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
+
+func (o *writeOptions) query(verb call.Verb) url.Values {
+	q := url.Values{}
+	if o.dryRun {
+		q.Set("dryRun", metav1.DryRunAll)
+	}
+	switch verb {
+	case call.VerbDelete, call.VerbDeleteCollection:
+		if o.grace != nil {
+			q.Set("gracePeriodSeconds", strconv.FormatInt(*o.grace, 10))
+		}
+		if o.propagation != "" {
+			q.Set("propagationPolicy", string(o.propagation))
+		}
+	default:
+		q.Set("fieldManager", strings.TrimSpace(o.owner))
+		if verb == call.VerbApply && o.force {
+			q.Set("force", "true")
+		}
+	}
+	return q
+}

@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// flight is a write that is under way, as the stores of its kind know it.
+type flight struct {
+	w      *writing
+	stores []*store.Store
+	writes []*store.Write
+}
+
+// takeOff announces the write to every store of the kind, those with a selector too: each decides whether it concerns it.
+func (w *writing) takeOff(ctx context.Context) *flight {
+	f := &flight{w: w}
+	if w.o.dryRun {
+		return f
+	}
+	f.stores = w.c.stores(w.k)
+	for _, st := range f.stores {
+		wc := bound(ctx).Write
+		wc.Create = w.req.Verb == call.VerbCreate && w.sub == ""
+		wc.Subresource, wc.Sent = w.sub, w.sent
+		if r, ok := st.Get(w.key); ok && !wc.Create && (w.version == "" || w.version == r.Version()) {
+			wc.Base, wc.Locked = r, w.version != ""
+		}
+		f.writes = append(f.writes, st.BeginWrite(w.key, wc))
+	}
+	return f
+}
+
+func (f *flight) fail() {
+	for _, w := range f.writes {
+		w.Fail()
+	}
+}
+
+// land puts the answer over the stores. Where that is not possible it waits for the cache instead; its error says that
+// the write has succeeded and the cache is behind.
+func (f *flight) land(ctx context.Context, a *call.Answer) error {
+	if len(f.writes) == 0 {
+		return nil
+	}
+	w := f.w
+	whole, version := f.whole(a)
+	if !whole {
+		f.fail()
+		switch {
+		case version != "":
+			return f.wait(ctx, version)
+		case evicts[w.sub]:
+			return w.c.freshen(ctx, w.k, w.key)
+		}
+		return nil
+	}
+	for i, write := range f.writes {
+		result, err := write.Done(source.JSON, a.Raw)
+		if err != nil {
+			return w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
+		}
+		if result == store.NeedsBarrier {
+			if err := w.c.catchUp(ctx, f.stores[i], w.key.Namespace, version); err != nil {
+				return w.fail(err)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *flight) wait(ctx context.Context, version string) error {
+	for _, st := range f.stores {
+		if err := f.w.c.catchUp(ctx, st, f.w.key.Namespace, version); err != nil {
+			return f.w.fail(err)
+		}
+	}
+	return nil
+}
+
+// evicts are the subresources whose create changes the object without an answer that shows it.
+var evicts = map[string]bool{"eviction": true, "binding": true}
+
+// whole says whether the answer is the object itself, as that of a status is. Of other subresources (a Scale) only the
+// version is of use.
+func (f *flight) whole(a *call.Answer) (whole bool, version string) {
+	var head struct {
+		Kind     string
+		Metadata struct{ ResourceVersion string }
+	}
+	if a.ContentType != call.JSON || json.Unmarshal(a.Raw, &head) != nil {
+		return false, ""
+	}
+	return head.Kind == f.w.k.gvk.Kind, head.Metadata.ResourceVersion
+}
+
+// catchUp waits until a store has a version of a namespace, within the client's bound.
+func (c *Client) catchUp(ctx context.Context, st *store.Store, namespace, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CacheTimeout)
+	defer cancel()
+	if err := st.WaitForNamespace(ctx, namespace, version); err != nil {
+		return fmt.Errorf("%w: %w", ErrCacheBehind, err)
+	}
+	return nil
+}
+
+// freshen reads an object from the server and lays what it finds over the stores.
+func (c *Client) freshen(ctx context.Context, k *kind, key Key) error {
+	var before []types.UID
+	stores := c.stores(k)
+	for _, st := range stores {
+		var uid types.UID
+		if r, ok := st.Get(key); ok {
+			uid = r.UID()
+		}
+		before = append(before, uid)
+	}
+	a, err := call.Do(ctx, c.call, call.Request{Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: key.Namespace, Name: key.Name, NotFoundOK: true}, c.opt.Policy)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCacheBehind, err)
+	}
+	for i, st := range stores {
+		switch {
+		case a != nil:
+			if _, err := st.Put(source.JSON, a.Raw); err != nil {
+				return k.fail("read", key, fmt.Errorf("%w: %w", ErrCacheBehind, err))
+			}
+		case before[i] != "":
+			st.PutDeleted(key, before[i])
+		}
+	}
+	return nil
+}

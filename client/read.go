@@ -1,0 +1,243 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Get fills obj from the store, if its kind and namespace are watched, else from the server. What obj held before is
+// gone. apierrors.IsNotFound tells absence.
+func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
+	k, err := c.kinds.of(obj)
+	if err != nil {
+		return err
+	}
+	r, from, err := c.lookup(ctx, k, key)
+	switch {
+	case err != nil:
+		return err
+	case from:
+		return fill(k, r, obj)
+	}
+	return c.getLive(ctx, k, key, obj)
+}
+
+// List fills list from the store, if the kind and the namespace are watched, else from the server, page by page.
+func (c *Client) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
+	k, err := c.kinds.ofList(list)
+	if err != nil {
+		return err
+	}
+	o := resolveRead(opts)
+	items, err := newItems(list)
+	if err != nil {
+		return k.fail("list", Key{Namespace: o.namespace}, err)
+	}
+	snapshot, version, err := c.snapshot(ctx, k, &o)
+	if err != nil {
+		return k.fail("list", Key{Namespace: o.namespace}, err)
+	}
+	if snapshot == nil {
+		return c.listLive(ctx, k, &o, list, items)
+	}
+	for r := range snapshot {
+		obj := items.next()
+		if err := fill(k, r, obj); err != nil {
+			return err
+		}
+		items.add(obj)
+	}
+	items.done()
+	list.SetResourceVersion(version)
+	return nil
+}
+
+// Live returns a reader that always asks the server.
+func (c *Client) Live() Reader { return liveReader{c} }
+
+type liveReader struct{ c *Client }
+
+func (l liveReader) Get(ctx context.Context, key Key, obj Object) error {
+	k, err := l.c.kinds.of(obj)
+	if err != nil {
+		return err
+	}
+	return l.c.getLive(ctx, k, key, obj)
+}
+
+func (l liveReader) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
+	return l.c.List(ctx, list, append(opts[:len(opts):len(opts)], Live())...)
+}
+
+// fill decodes a record into an object of the caller's own.
+func fill(k *kind, r *store.Record, obj Object) error {
+	err := decodeRecord(r, obj)
+	if err != nil {
+		return k.fail("get", r.Key(), fmt.Errorf("cannot decode it as %T: %w", obj, err))
+	}
+	name(k, obj)
+	return nil
+}
+
+func decodeRecord(r *store.Record, obj Object) error {
+	clearObject(obj)
+	if r.Encoding() == source.Protobuf {
+		if pb, ok := obj.(interface{ Unmarshal([]byte) error }); ok {
+			return pb.Unmarshal(r.Raw())
+		}
+	}
+	raw, err := r.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	if u, ok := obj.(runtime.Unstructured); ok {
+		var content map[string]any
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
+			return err
+		}
+		u.SetUnstructuredContent(content)
+		return nil
+	}
+	return kjson.UnmarshalCaseSensitivePreserveInts(raw, obj)
+}
+
+// clearObject makes an object what new makes of its type: decoders leave what they do not find.
+func clearObject(obj runtime.Object) { reflect.ValueOf(obj).Elem().SetZero() }
+
+// name writes the kind into an object that does not say it, as those of built-in kinds in lists do not, and those that the server reduced to
+// their metadata.
+func name(k *kind, obj runtime.Object) {
+	_, metadata := obj.(*metav1.PartialObjectMetadata)
+	if metadata || obj.GetObjectKind().GroupVersionKind().Kind == "" {
+		obj.GetObjectKind().SetGroupVersionKind(k.gvk)
+	}
+}
+
+// getLive reads from the server.
+func (c *Client) getLive(ctx context.Context, k *kind, key Key, obj Object) error {
+	if err := fence(ctx); err != nil {
+		return k.fail("get", key, err)
+	}
+	a, err := call.Do(ctx, c.call, call.Request{
+		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: key.Namespace, Name: key.Name, Accept: accept(obj, false),
+	}, c.opt.Policy)
+	if err != nil {
+		return err
+	}
+	return into(k, a, obj)
+}
+
+// into decodes an answer into an object that may hold something.
+func into(k *kind, a *call.Answer, obj Object) error {
+	clearObject(obj)
+	if err := a.Into(obj); err != nil {
+		return err
+	}
+	name(k, obj)
+	return nil
+}
+
+// accept asks for no more than the metadata where that is all that is wanted.
+func accept(obj runtime.Object, list bool) string {
+	switch obj.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		as := "PartialObjectMetadata"
+		if list {
+			as += "List"
+		}
+		return "application/json;as=" + as + ";g=meta.k8s.io;v=v1,application/json"
+	}
+	return call.JSON
+}
+
+func (c *Client) listRequest(k *kind, o *readOptions, accept string) call.Request {
+	return call.Request{Resource: k.gvr, Kind: k.gvk.Kind, Namespace: o.namespace, Query: o.query(), Accept: accept}
+}
+
+func (c *Client) listLive(ctx context.Context, k *kind, o *readOptions, list ObjectList, items *items) error {
+	if err := fence(ctx); err != nil {
+		return k.fail("list", Key{Namespace: o.namespace}, err)
+	}
+	p := c.opt.Policy
+	if p.PageSize == 0 {
+		p.PageSize = call.CachePage
+	}
+	for page, err := range call.Pages(ctx, c.call, c.listRequest(k, o, accept(list, true)), p) {
+		if err != nil {
+			return err
+		}
+		if page.Restarted {
+			items.clear()
+		}
+		for i := range page.Items {
+			obj := items.next()
+			if err := page.Decode(i, obj); err != nil {
+				return err
+			}
+			name(k, obj)
+			items.add(obj)
+		}
+		list.SetResourceVersion(page.Version)
+	}
+	items.done()
+	list.SetContinue("")
+	list.SetRemainingItemCount(nil)
+	return nil
+}
+
+// items are the items of a list, to be filled.
+type items struct {
+	target reflect.Value // the slice
+	slice  reflect.Value
+	elem   reflect.Type
+	ptr    bool
+}
+
+var errNotAList = errors.New("the list has no items of objects")
+
+func newItems(list ObjectList) (*items, error) {
+	ptr, err := meta.GetItemsPtr(list)
+	if err != nil {
+		return nil, err
+	}
+	target := reflect.ValueOf(ptr).Elem()
+	elem := target.Type().Elem()
+	it := &items{target: target, slice: reflect.MakeSlice(target.Type(), 0, 0), elem: elem}
+	if elem.Kind() == reflect.Pointer {
+		it.ptr, it.elem = true, elem.Elem()
+	}
+	if _, ok := reflect.New(it.elem).Interface().(Object); !ok {
+		return nil, errNotAList
+	}
+	return it, nil
+}
+
+func (it *items) next() Object { return reflect.New(it.elem).Interface().(Object) }
+
+func (it *items) add(obj Object) {
+	v := reflect.ValueOf(obj)
+	if !it.ptr {
+		v = v.Elem()
+	}
+	it.slice = reflect.Append(it.slice, v)
+}
+
+func (it *items) clear() { it.slice = it.slice.Slice(0, 0) }
+func (it *items) done()  { it.target.Set(it.slice) }
+
+// matchesName evaluates the fields that every store can.
+func matchesName(sel fields.Selector, r *store.Record) bool {
+	return sel.Empty() || sel.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()})
+}
