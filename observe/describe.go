@@ -64,9 +64,9 @@ func (r *Registry) Describe() Description {
 		}
 		if s.handle != nil {
 			sd.Running = true
-			sd.Objects = s.handle.Store().Len()
+			sd.Objects = s.handle.Len()
 			now := time.Now()
-			for _, st := range s.handle.Store().Statuses() {
+			for _, st := range s.handle.Statuses() {
 				sd.Status = append(sd.Status, StatusDescription{
 					Namespace: st.Namespace, Phase: st.Phase, Reason: st.Reason, Message: st.Message, Since: st.Since,
 					Staleness: st.Staleness(now),

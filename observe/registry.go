@@ -19,7 +19,7 @@ import (
 
 // Stores opens the store of a resource, shared with everybody who opens the same. A *store.Cache is one.
 type Stores interface {
-	Acquire(gvk schema.GroupVersionKind, as store.Representation, options ...source.Option) (*store.Handle, error)
+	Open(store.Request) (*store.Handle, error)
 }
 
 // RegistryOptions configure a Registry. Scheme and Stores are required.
@@ -254,7 +254,7 @@ func (r *Registry) begin(run *running, o *Observer) error {
 		r.mu.Unlock()
 		return nil // stopped meanwhile
 	}
-	d.stream = handle.Store().Subscribe(store.SubscribeOptions{Name: o.Name(), Wake: wake, Resync: o.opts.resync})
+	d.stream = handle.Subscribe(store.SubscribeOptions{Name: o.Name(), Wake: wake, Resync: o.opts.resync})
 	o.delivery = d
 	r.mu.Unlock()
 	wake()
@@ -281,11 +281,10 @@ func (r *Registry) open(run *running, o *Observer) (*store.Handle, error) {
 	options, err := protectOptions(run.ctx, s.options)
 	var handle *store.Handle
 	if err == nil {
-		as := store.Typed
-		if s.object == unstructuredType || r.wanted(s.selector, unstructuredType) {
-			as = store.AsUnstructured
-		}
-		handle, err = r.opts.Stores.Acquire(gvk, as, options...)
+		handle, err = r.opts.Stores.Open(store.Request{
+			Kind: gvk, Options: options,
+			Unstructured: s.object == unstructuredType || r.wanted(s.selector, unstructuredType),
+		})
 	}
 	r.mu.Lock()
 	if err != nil {
