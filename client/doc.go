@@ -39,7 +39,7 @@
 //
 // # Waiting
 //
-// [Object] and [Condition] are waits of package flow: evaluated at once, on each event, and live every so often.
+// [When], [Condition] and [Gone] are waits of package flow: evaluated at once, on each event, and live every so often.
 //
 // A [Client] is safe for concurrent use. It has no goroutine; Close ends the subscriptions of its waits.
 package client

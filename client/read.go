@@ -127,16 +127,26 @@ func name(k *kind, obj runtime.Object) {
 
 // getLive reads from the server.
 func (c *Client) getLive(ctx context.Context, k *kind, key Key, obj Object) error {
-	if err := fence(ctx); err != nil {
-		return k.fail("get", key, err)
-	}
-	a, err := call.Do(ctx, c.call, call.Request{
-		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: key.Namespace, Name: key.Name, Accept: accept(obj, false),
-	}, c.opt.Policy)
+	a, err := c.fetch(ctx, k, key, accept(obj, false))
 	if err != nil {
 		return err
 	}
 	return into(k, a, obj)
+}
+
+func (c *Client) fetch(ctx context.Context, k *kind, key Key, accept string) (*call.Answer, error) {
+	if err := fence(ctx); err != nil {
+		return nil, k.fail("get", key, err)
+	}
+	if key.Name == "" || k.namespaced && key.Namespace == "" {
+		return nil, k.fail("get", key, ErrNoName)
+	}
+	if !k.namespaced {
+		key.Namespace = ""
+	}
+	return call.Do(ctx, c.call, call.Request{
+		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: key.Namespace, Name: key.Name, Accept: accept,
+	}, c.opt.Policy)
 }
 
 // into decodes an answer into an object that may hold something.

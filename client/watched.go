@@ -8,6 +8,24 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
+// stores returns all stores of a kind.
+func (c *Client) stores(k *kind) []*store.Store {
+	if c.opt.Cache == nil {
+		return nil
+	}
+	return c.opt.Cache.Stores(k.gvr)
+}
+
+// unordered says whether the versions of a store are opaque: a change can be told, but not which of two is newer.
+func unordered(st *store.Store) bool {
+	for _, r := range st.Version() {
+		if r < '0' || r > '9' {
+			return true
+		}
+	}
+	return false
+}
+
 // watched returns the store that answers reads of a kind: one that holds all of it, in the namespaces that it watches. Stores
 // with a selector hold less than the kind and answer only those who hold them.
 func (c *Client) watched(k *kind) *store.Store {

@@ -108,7 +108,7 @@ func (w *writing) lock(version string) (string, error) {
 // unordered says whether the versions of the kind cannot be ordered, so that every write must be locked.
 func (w *writing) unordered() bool {
 	st := w.c.watched(w.k)
-	return st != nil && !st.Comparable()
+	return st != nil && unordered(st)
 }
 
 func (c *Client) create(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {

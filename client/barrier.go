@@ -1,0 +1,52 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// WaitForCache returns when the cache shows everything that the server had when it was called: of the kinds of the given objects,
+// of which nothing else is used, or of all that are watched. It is for those who want to see the writes of others; one's own are
+// seen without it.
+//
+// It waits for at most Options.CacheTimeout, or the deadline of ctx if that is earlier. Its error matches ErrCacheBehind and
+// says which kind is behind, and why; a kind that is not watched is an error that matches ErrNotWatched.
+func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
+	if c.opt.Cache == nil {
+		return fmt.Errorf("cannot wait for the cache: %w", ErrNotWatched)
+	}
+	var stores []*store.Store
+	for _, obj := range kinds {
+		k, err := c.kinds.of(obj)
+		if err != nil {
+			return err
+		}
+		of := c.stores(k)
+		if len(of) == 0 {
+			return k.fail("wait for the cache of", Key{}, ErrNotWatched)
+		}
+		stores = append(stores, of...)
+	}
+	if len(kinds) == 0 {
+		stores = c.opt.Cache.Stores(schema.GroupVersionResource{})
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opt.CacheTimeout)
+	defer cancel()
+	errs := make([]error, len(stores))
+	var wg sync.WaitGroup
+	for i, st := range stores {
+		wg.Go(func() {
+			if err := st.Barrier(ctx); err != nil {
+				errs[i] = fmt.Errorf("%w: %w", ErrCacheBehind, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,129 @@
+package client
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// hubs wake waits: one cursor for each store that somebody waits on, however many they are, and no goroutine.
+type hubs struct {
+	mu      sync.Mutex
+	byStore map[*store.Store]*hub
+}
+
+// hub is the waits on one store.
+type hub struct {
+	st      *store.Store
+	cursor  *store.Cursor
+	pending atomic.Int64 // wakes since drain last began; whoever makes it 1 drains
+
+	mu    sync.Mutex // after hubs.mu
+	waits map[Key]map[*flow.Waker]struct{}
+	count int
+}
+
+// join has a waker woken on each event of a key until it leaves.
+func (hs *hubs) join(st *store.Store, key Key, w flow.Waker) (leave func()) {
+	hs.mu.Lock()
+	h := hs.byStore[st]
+	if h == nil {
+		if hs.byStore == nil {
+			hs.byStore = map[*store.Store]*hub{}
+		}
+		h = &hub{st: st, waits: map[Key]map[*flow.Waker]struct{}{}}
+		hs.byStore[st] = h
+	}
+	fresh := h.cursor == nil
+	if fresh {
+		h.cursor = st.Subscribe(store.SubscribeOptions{Name: "client waits", From: store.FromNow, Wake: h.wake})
+	}
+	own := &w
+	h.mu.Lock()
+	if h.waits[key] == nil {
+		h.waits[key] = map[*flow.Waker]struct{}{}
+	}
+	h.waits[key][own] = struct{}{}
+	h.count++
+	h.mu.Unlock()
+	hs.mu.Unlock()
+	if fresh {
+		h.wake() // a cursor wakes only after a Take that found nothing
+	}
+	return sync.OnceFunc(func() { hs.leave(h, key, own) })
+}
+
+func (hs *hubs) leave(h *hub, key Key, own *flow.Waker) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h.mu.Lock()
+	delete(h.waits[key], own)
+	if len(h.waits[key]) == 0 {
+		delete(h.waits, key)
+	}
+	h.count--
+	last := h.count == 0
+	h.mu.Unlock()
+	if last && hs.byStore[h.st] == h {
+		delete(hs.byStore, h.st)
+		h.cursor.Close()
+	}
+}
+
+func (hs *hubs) close() {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, h := range hs.byStore {
+		h.cursor.Close()
+	}
+	clear(hs.byStore)
+}
+
+const takeAtOnce = 256
+
+// wake is called by the store, from several goroutines, once too often at times. One of them drains.
+func (h *hub) wake() {
+	if h.pending.Add(1) > 1 {
+		return
+	}
+	for {
+		seen := h.pending.Load()
+		for {
+			events := h.cursor.Take(takeAtOnce)
+			if len(events) == 0 {
+				break
+			}
+			for i := range events {
+				h.event(&events[i])
+			}
+		}
+		if h.pending.CompareAndSwap(seen, 0) {
+			return
+		}
+	}
+}
+
+func (h *hub) event(e *store.Event) {
+	h.mu.Lock()
+	var wakers []flow.Waker
+	if e.Type == store.Epoch || e.Type == store.Synced { // every answer may be another one now
+		for _, ws := range h.waits {
+			wakers = appendWakers(wakers, ws)
+		}
+	} else {
+		wakers = appendWakers(nil, h.waits[e.Key])
+	}
+	h.mu.Unlock()
+	for _, w := range wakers {
+		w.Wake()
+	}
+}
+
+func appendWakers(to []flow.Waker, set map[*flow.Waker]struct{}) []flow.Waker {
+	for w := range set {
+		to = append(to, *w)
+	}
+	return to
+}

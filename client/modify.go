@@ -1,0 +1,212 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/backoff"
+)
+
+// Modify changes the object that obj names: fn is applied to the freshest known state of it, and the difference is sent with the
+// resourceVersion of that state, so that nothing that fn has not seen is overwritten. After a conflict fn is applied again
+// to what is there then, a bounded number of times (Options.Conflicts); the final error matches ErrTooManyConflicts and the last conflict.
+// fn may therefore run several times, each time on a fresh copy; its error ends the call. Nothing is sent when fn changes nothing.
+//
+// Afterwards obj is what the server answered. If obj has a uid, only that incarnation is changed: else ErrReplaced.
+// What the cache does not keep (managedFields) is neither seen nor lost.
+func Modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
+	return modify(ctx, c, "", obj, fn, opts)
+}
+
+// ModifyStatus is Modify for the status: other changes of fn are not sent.
+func ModifyStatus[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
+	return modify(ctx, c, "status", obj, fn, opts)
+}
+
+func modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, subresource string, obj PT, fn func(PT) error, opts []WriteOption) error {
+	m, err := c.modification(ctx, subresource, obj, opts)
+	if err != nil {
+		return err
+	}
+	return m.run(ctx, func(o Object) error { return fn(o.(PT)) })
+}
+
+// modification is a Modify in progress.
+type modification struct {
+	w    *writing
+	obj  Object
+	uid  types.UID
+	live bool // the cache is behind: read from the server
+	last error
+}
+
+func (c *Client) modification(ctx context.Context, subresource string, obj Object, opts []WriteOption) (*modification, error) {
+	w, err := c.begin(ctx, call.VerbPatch, subresource, obj, opts)
+	if err != nil {
+		return nil, err
+	}
+	w.op = "modify"
+	if subresource != "" {
+		w.op = "modify " + subresource + " of"
+	}
+	return &modification{w: w, obj: obj, uid: obj.GetUID()}, nil
+}
+
+func (m *modification) run(ctx context.Context, fn func(Object) error) error {
+	p := m.w.c.opt.Conflicts
+	delay := backoff.Policy{Base: p.Base, Cap: p.Cap, Factor: 2}
+	for n := 0; n < p.Tries; n++ {
+		base, err := m.freshest(ctx, n)
+		if err != nil {
+			return err
+		}
+		if m.uid != "" && base.GetUID() != m.uid {
+			return m.w.fail(fmt.Errorf("%w: it has uid %s now", ErrReplaced, base.GetUID()))
+		}
+		err = m.try(ctx, base, fn)
+		if err == nil || !apierrors.IsConflict(err) {
+			return err
+		}
+		m.last = err
+		if n+1 < p.Tries {
+			if err := m.settle(ctx, base.GetResourceVersion(), delay.Delay(n, rand.Float64)); err != nil {
+				return err
+			}
+		}
+	}
+	return m.w.fail(fmt.Errorf("%w: gave up after %d: %w", ErrTooManyConflicts, p.Tries, m.last))
+}
+
+// freshest returns a copy of the freshest known state: what the cache shows, or the server's answer; at first also
+// what the caller has, if that is a whole object and nothing better is known.
+func (m *modification) freshest(ctx context.Context, tries int) (Object, error) {
+	base := m.obj.DeepCopyObject().(Object)
+	if !m.live {
+		r, from, err := m.w.c.lookup(ctx, m.w.k, m.w.key)
+		switch {
+		case err != nil:
+			return nil, err
+		case from:
+			return base, fill(m.w.k, r, base)
+		case tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.c.watched(m.w.k) == nil:
+			return base, nil
+		}
+	}
+	return base, m.w.c.getLive(ctx, m.w.k, m.w.key, base)
+}
+
+// try applies fn to a copy of base and sends the difference.
+func (m *modification) try(ctx context.Context, base Object, fn func(Object) error) error {
+	changed := base.DeepCopyObject().(Object)
+	if err := protect(fn, changed); err != nil {
+		return m.w.fail(err)
+	}
+	before, err := content(base)
+	if err != nil {
+		return m.w.fail(err)
+	}
+	after, err := content(changed)
+	if err != nil {
+		return m.w.fail(err)
+	}
+	d := difference(before, after)
+	dropServerFields(d)
+	if m.w.sub != "" {
+		only := map[string]any{}
+		if s, ok := d[m.w.sub]; ok {
+			only[m.w.sub] = s
+		}
+		d = only
+	}
+	if len(d) == 0 && !m.w.o.always {
+		return assign(m.obj, base)
+	}
+	sub(d, "metadata")["resourceVersion"] = base.GetResourceVersion()
+	data, err := json.Marshal(d)
+	if err != nil {
+		return m.w.fail(err)
+	}
+	w := *m.w
+	w.version, w.sent = base.GetResourceVersion(), data
+	w.req.PatchType, w.req.Body = types.MergePatchType, data
+	return w.send(ctx)
+}
+
+// protect calls the caller's function, whose panic becomes an error.
+func protect(fn func(Object) error, obj Object) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in the function that modifies the object: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn(obj)
+}
+
+// settle waits after a conflict until a newer state than the one that conflicted can be read, from the cache or else from the
+// server.
+func (m *modification) settle(ctx context.Context, stale string, delay time.Duration) error {
+	st := m.w.c.watched(m.w.k)
+	if st != nil && unordered(st) {
+		return m.poll(ctx, stale)
+	}
+	if err := sleep(ctx, delay); err != nil {
+		return errors.Join(m.w.fail(err), m.last)
+	}
+	m.live = true
+	if st != nil {
+		if r, ok := st.Get(m.w.key); ok && r.Version() != stale {
+			m.live = false
+		}
+	}
+	return nil
+}
+
+// poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state read from
+// the server might be ahead of the cache, and could not be told from one that is behind it.
+func (m *modification) poll(ctx context.Context, stale string) error {
+	p := m.w.c.opt.Conflicts
+	ctx, cancel := context.WithTimeout(ctx, p.PollTimeout)
+	defer cancel()
+	for {
+		r, ok := m.w.c.watched(m.w.k).Get(m.w.key)
+		if !ok {
+			return m.w.k.absent(m.w.key)
+		}
+		if r.Version() != stale {
+			return nil
+		}
+		if err := sleep(ctx, p.PollInterval); err != nil {
+			return m.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, errors.Join(err, m.last)))
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// assign makes dst, which has the same type, what src is.
+func assign(dst, src Object) error {
+	raw, err := json.Marshal(src)
+	if err != nil {
+		return err
+	}
+	clearObject(dst)
+	return json.Unmarshal(raw, dst)
+}

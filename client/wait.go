@@ -1,0 +1,117 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// When waits until an object is as cond wants it; cond is given nil while the object does not exist. The object is READ-ONLY. An error of
+// cond ends the wait.
+//
+//	return f.Await(client.When(c, key, func(p *corev1.Pod) (bool, error) { return p != nil && p.Status.Phase == corev1.PodRunning, nil }), flow.Timeout(5*time.Minute))
+//
+// The condition is evaluated when the wait begins, on each event of the object where its kind is watched, and on the server's
+// answer every Options.Backstop. What the server answered is put over the store when it ends the wait, so that the next
+// step reads nothing older.
+func When[T any, PT ObjectOf[T]](c *Client, key Key, cond func(*T) (bool, error)) flow.Backstopped {
+	return &objectWait[T, PT]{c: c, key: key, cond: cond}
+}
+
+// Condition waits until a condition of status.conditions of an object is True, as in Condition[corev1.Pod](c, key, "Ready").
+func Condition[T any, PT ObjectOf[T]](c *Client, key Key, condition string) flow.Backstopped {
+	return When[T, PT](c, key, func(obj *T) (bool, error) {
+		if obj == nil {
+			return false, nil
+		}
+		raw, err := json.Marshal(obj)
+		if err != nil {
+			return false, err
+		}
+		var head struct {
+			Status struct{ Conditions []metav1.Condition }
+		}
+		if err := json.Unmarshal(raw, &head); err != nil {
+			return false, err
+		}
+		for _, have := range head.Status.Conditions {
+			if have.Type == condition {
+				return have.Status == metav1.ConditionTrue, nil
+			}
+		}
+		return false, nil
+	})
+}
+
+// Gone waits until an object does not exist.
+func Gone[T any, PT ObjectOf[T]](c *Client, key Key) flow.Backstopped {
+	return When[T, PT](c, key, func(obj *T) (bool, error) { return obj == nil, nil })
+}
+
+type objectWait[T any, PT ObjectOf[T]] struct {
+	c    *Client
+	key  Key
+	cond func(*T) (bool, error)
+}
+
+// Backstop implements flow.Backstopped.
+func (w *objectWait[T, PT]) Backstop() time.Duration { return w.c.opt.Backstop }
+
+// Watch implements flow.Wait.
+func (w *objectWait[T, PT]) Watch(waker flow.Waker) (stop func()) {
+	k, err := kindFor[T, PT](w.c)
+	if err != nil {
+		return nil // Check says so
+	}
+	st := w.c.watched(k)
+	if st == nil {
+		return nil // the backstop alone
+	}
+	return w.c.hubs.join(st, w.key, waker)
+}
+
+// Check implements flow.Wait.
+func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) {
+	if !live {
+		obj, err := Get[T, PT](ctx, w.c, w.key)
+		return w.judge(obj, err)
+	}
+	k, err := kindFor[T, PT](w.c)
+	if err != nil {
+		return false, err
+	}
+	a, err := w.c.fetch(ctx, k, w.key, call.JSON)
+	if err != nil {
+		return w.judge(nil, err)
+	}
+	obj := PT(new(T))
+	if err := into(k, a, obj); err != nil {
+		return false, err
+	}
+	ok, err := w.judge(obj, nil)
+	if ok {
+		for _, st := range w.c.stores(k) {
+			if _, err := st.Put(source.JSON, a.Raw); err != nil {
+				return false, err
+			}
+		}
+	}
+	return ok, err
+}
+
+func (w *objectWait[T, PT]) judge(obj *T, err error) (bool, error) {
+	if apierrors.IsNotFound(err) {
+		return w.cond(nil)
+	}
+	if err != nil {
+		return false, err
+	}
+	return w.cond(obj)
+}
