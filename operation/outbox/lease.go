@@ -40,10 +40,36 @@ type lease struct {
 
 // claim leases up to limit entries, in their order.
 func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]lease, error) {
-	now, token := o.now(), rand.Text()
-	rows, err := o.db.QueryContext(ctx, o.sql.claim, o.claimArgs(now, limit, term, token)...)
+	tx, err := o.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim entries: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
+	if o.dialect == PostgreSQL {
+		// The plan to have walks the pending rows in order and stops at the limit. As long as the table was not analyzed PostgreSQL
+		// believes that few rows are pending, and would examine and sort them all, each time.
+		if _, err := tx.ExecContext(ctx, planInOrder); err != nil {
+			return nil, fmt.Errorf("cannot claim entries: %w", err)
+		}
+	}
+	out, err := o.leased(ctx, tx, limit, term)
+	if err != nil {
+		return nil, fmt.Errorf("cannot claim entries: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, fmt.Errorf("cannot claim entries: %w", err)
+	}
+	return out, nil
+}
+
+// planInOrder holds until the end of the transaction.
+const planInOrder = `SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)`
+
+func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Duration) ([]lease, error) {
+	now, token := o.now(), rand.Text()
+	rows, err := tx.QueryContext(ctx, o.sql.claim, o.claimArgs(now, limit, term, token)...)
+	if err != nil {
+		return nil, err
 	}
 	defer rows.Close()
 	var out []lease
@@ -52,13 +78,13 @@ func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]le
 		var payload string
 		var enqueued int64
 		if err := rows.Scan(&l.seq, &l.ID, &l.Key, &payload, &l.Attempt, &enqueued); err != nil {
-			return nil, fmt.Errorf("cannot claim entries: %w", err)
+			return nil, err
 		}
 		l.Payload, l.EnqueuedAt = json.RawMessage(payload), time.UnixMicro(enqueued)
 		out = append(out, l)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("cannot claim entries: %w", err)
+		return nil, err
 	}
 	slices.SortFunc(out, func(a, b lease) int { return cmp.Compare(a.seq, b.seq) })
 	return out, nil
