@@ -236,6 +236,33 @@ func TestServerFailsToStart(t *testing.T) {
 	}
 }
 
+func TestPortTakenAfterItsChoice(t *testing.T) {
+	t.Parallel()
+	built, err := cluster.Build(t.Context(), cluster.BuildOptions{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A server that finds its port taken at its first start.
+	dir := t.TempDir()
+	script := fmt.Sprintf(`#!/bin/sh
+[ -e %[1]s ] && exec %[2]s "$@"
+touch %[1]s
+echo "bind: address already in use"
+exit 1
+`, filepath.Join(dir, "started"), built.APIServer)
+	built.APIServer = filepath.Join(dir, "server")
+	if err := os.WriteFile(built.APIServer, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := clustertest.Start(t, cluster.Options{Binaries: built})
+	if _, err := client(t, c.Config()).Discovery().ServerVersion(); err != nil {
+		t.Error(err)
+	}
+	if err := c.Err(); err != nil {
+		t.Errorf("the first attempt counts as a failure: %v", err)
+	}
+}
+
 func TestStartIsBounded(t *testing.T) {
 	t.Parallel()
 	_, err := cluster.Start(t.Context(), cluster.Options{StartTimeout: time.Millisecond})

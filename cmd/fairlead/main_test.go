@@ -12,10 +12,6 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"fairlead": m
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
 	goCommand, err := exec.LookPath("go")
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +20,9 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(env *testscript.Env) error {
 			// Scripts have a home of their own, and must share what is expensive to build.
-			env.Setenv("XDG_CACHE_HOME", cache)
+			for _, name := range []string{"HOME", "XDG_CACHE_HOME"} {
+				env.Setenv(name, os.Getenv(name))
+			}
 			for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOFLAGS", "GOSUMDB"} {
 				value, err := exec.Command(goCommand, "env", name).Output()
 				if err != nil {
@@ -35,7 +33,8 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"waitfile": waitFile, "exits": exits,
+			"waitfile": waitFile,
+			"exits":    exits,
 		},
 	})
 }

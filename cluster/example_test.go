@@ -1,0 +1,32 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/cluster"
+)
+
+func ExampleStart() {
+	ctx := context.Background()
+	// Without a Dir it is temporary; the first time on a machine, the progress of the build is shown.
+	c, err := cluster.Start(ctx, cluster.Options{Progress: cluster.ProgressTo(os.Stderr, 0)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Stop()
+
+	client := kubernetes.NewForConfigOrDie(c.Config())
+	ns, err := client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
+	if err != nil {
+		log.Print(err)
+		return
+	}
+	fmt.Println(ns.Name, ns.Status.Phase)
+	// Output: default Active
+}
