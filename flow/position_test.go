@@ -130,7 +130,9 @@ func TestResumeAfterARestart(t *testing.T) {
 			outcome{"a", 2 * time.Second, "f/a: deadline of the step: timed out"}},
 		{"the timeout of a fiber goes on counting", line(Step("a", slow)), nil, 3 * time.Second, func(o *StartOptions) { o.Timeout = 10 * time.Second },
 			outcome{"a", 2 * time.Second, "f/a: deadline of the fiber: timed out"}},
-		{"what is done is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) { return f.Attempt() == 0 && f.Now().After(f.Began()), nil }))),
+		{"what is done is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) {
+			return f.Attempt() == 0 && f.Now().After(f.Began()), nil
+		}))),
 			nil, 0, nil, outcome{"b", 0, ""}},
 		{"an unknown step starts from the first", line(Step("a", delay)), New("f", note("other")), 0, nil, outcome{"other", 0, ""}},
 		{"another version starts from the first", line(Step("a", delay)), line(Step("a", stay)).Version(2), 0, nil, outcome{"zero b", 0, ""}},
