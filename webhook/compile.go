@@ -139,7 +139,11 @@ func (w *Compiled) compileRequest() error {
 			errs = append(errs, &FieldError{Field: "spec.request.method", Err: err})
 		}
 	}
+	r.URL = strings.TrimSpace(r.URL) // a block scalar of YAML ends with a line break
 	w.url = parse("spec.request.url", r.URL, kindURL, maxURL)
+	if w.def.Auth != nil && !namesHost(r.URL) {
+		w.warnings = append(w.warnings, "spec.request.url: the host comes from data, and so the credentials go where the data says")
+	}
 	if w.url != nil && w.url.static != nil {
 		if _, err := parseTarget(*w.url.static); err != nil {
 			errs = append(errs, &FieldError{Field: "spec.request.url", Err: err})
@@ -164,7 +168,7 @@ func (w *Compiled) compileRequest() error {
 			continue
 		}
 		seen[lower] = name
-		t := parse(field, r.Headers[name], kindPlain, maxValue)
+		t := parse(field, strings.TrimSpace(r.Headers[name]), kindPlain, maxValue)
 		if t != nil && t.static != nil && !httpguts.ValidHeaderFieldValue(*t.static) {
 			errs = append(errs, fieldError(field, "cannot be sent: it contains control characters"))
 		}
@@ -178,6 +182,13 @@ func (w *Compiled) compileRequest() error {
 		w.body = parse("spec.request.body", body, kindBody, maxRequest)
 	}
 	return errors.Join(errs...)
+}
+
+// namesHost reports whether the text of a URL template before the first action has the whole host.
+func namesHost(source string) bool {
+	text, _, dynamic := strings.Cut(source, "{{")
+	_, rest, found := strings.Cut(text, "://")
+	return found && (!dynamic || strings.ContainsAny(rest, "/?#"))
 }
 
 func (w *Compiled) checkAuth() error {

@@ -36,10 +36,12 @@ type Definition struct {
 
 // Request is what is sent. Every field is a template.
 type Request struct {
-	Method  string            // default POST
-	URL     string            // absolute, http or https
-	Headers map[string]string // values are templates; those that the protocol sets are ignored, see Compiled.Warnings
-	Body    *string           // default {} as application/json; empty: no body. GET and HEAD send the default body never
+	Method string // default POST
+	URL    string // absolute, http or https
+	// Headers have templates as values; an empty value sends no header. User-Agent, Accept and Content-Type may be set; what the protocol
+	// sets itself is ignored (see Compiled.Warnings), and what would change the connection is an error.
+	Headers map[string]string
+	Body    *string // default {} as application/json; empty: no body. GET and HEAD send the default body never
 }
 
 // Response holds the CEL rules for the answer of a call.

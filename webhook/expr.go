@@ -18,10 +18,9 @@ import (
 
 // Bounds of one evaluation.
 const (
-	costLimit   = 5_000_000 // in the units of CEL, about one per operation or ten bytes
-	memoryLimit = 16 << 20  // elements
-	evalTimeout = time.Second
-	checkEvery  = 64 // iterations between two looks at the context
+	costLimit   = 1_000_000        // in the units of CEL, about one per operation or ten bytes
+	evalTimeout = 10 * time.Second // the last resort; the cost limit strikes first
+	checkEvery  = 64               // iterations between two looks at the context
 )
 
 // celResponse is what expressions call response.
@@ -64,7 +63,8 @@ func compileExpr(field, source string, want *cel.Type) (*expr, error) {
 		return nil, fieldError(field, "cannot compile expression: it yields %s, not %s", out, want)
 	}
 	program, err := env.Program(compiled,
-		cel.CostLimit(costLimit), cel.MemoryLimit(memoryLimit), cel.InterruptCheckFrequency(checkEvery))
+		// No memory limit besides: what an evaluation builds is part of its cost, and tracking memory costs more than evaluating.
+		cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery))
 	if err != nil {
 		return nil, fieldError(field, "cannot compile expression: %w", err)
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"context"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -86,6 +85,7 @@ func (w *Compiled) renderURL(root map[string]any) (*url.URL, error) {
 func (w *Compiled) renderHeaders(h http.Header, root map[string]any) error {
 	for _, each := range w.headers {
 		value, err := each.text.render(root, false)
+		value = strings.TrimSpace(value)
 		if err == nil && !httpguts.ValidHeaderFieldValue(value) {
 			err = fmt.Errorf("cannot be sent: it contains control characters")
 		}

@@ -21,14 +21,17 @@ const (
 
 // Bounds of one rendering.
 const (
-	maxSteps   = 100_000     // iterations of loops and calls of templates
-	maxWork    = 32 << 20    // bytes that functions produce
-	maxDepth   = 64          // templates that call each other
-	maxRunning = time.Second // together
-	clockEvery = 16          // steps between two looks at the clock
+	maxSteps   = 50_000           // iterations of loops and calls of templates
+	maxWork    = 8 << 20          // bytes that functions produce
+	maxDepth   = 64               // templates that call each other
+	maxRunning = 10 * time.Second // the last resort; on a starved machine it must not hit honest templates
+	clockEvery = 16               // steps between two looks at the clock
 )
 
-var errTooMuch = errors.New("too much work for a template")
+var (
+	errTooMuch = errors.New("too much work for a template")
+	errTooDeep = fmt.Errorf("templates call each other more than %d deep", maxDepth)
+)
 
 // Names that compiled templates use and users cannot.
 const (
@@ -103,6 +106,11 @@ func (t *text) render(root map[string]any, jsonBody bool) (out string, err error
 	}()
 	r.reset(jsonBody)
 	if err := r.template.Execute(r, root); err != nil {
+		for _, bound := range []error{errTooMuch, errTooDeep} {
+			if errors.Is(err, bound) {
+				err = bound // without the names of our own functions
+			}
+		}
 		return "", fmt.Errorf("cannot render template: %w", err)
 	}
 	out = string(r.out)

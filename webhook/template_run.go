@@ -82,7 +82,7 @@ func (r *run) step() (string, error) {
 func (r *run) enter() (string, error) {
 	r.depth++
 	if r.depth > maxDepth {
-		return "", fmt.Errorf("templates call each other more than %d deep", maxDepth)
+		return "", errTooDeep
 	}
 	return r.step()
 }

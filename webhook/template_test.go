@@ -72,20 +72,20 @@ func TestRenderBody(t *testing.T) {
 		{reason: "methods of Go types", source: `{{.Resource.point.Secret}}`, err: `map has no entry for key "Secret"`},
 		{reason: "recursion", source: `{{define "x"}}{{template "x" .}}{{end}}{{template "x" .}}`, err: "call each other"},
 		{reason: "a long loop", source: `{{range 1000000000}}{{end}}`, err: "too much work"},
-		{reason: "long loops within each other", source: `{{range 90000}}{{range 90000}}{{end}}{{end}}`, err: "too much work"},
-		{reason: "long output", source: `{{range 90000}}0123456789abcdef{{end}}`, err: "output longer than"},
+		{reason: "long loops within each other", source: `{{range 40000}}{{range 40000}}{{end}}{{end}}`, err: "too much work"},
+		{reason: "long output", source: `{{range 40000}}0123456789abcdef0123456789abcdef{{end}}`, err: "output longer than"},
 		{reason: "doubling", source: `{{$a := "0123456789abcdef"}}{{range 60}}{{$a = print $a $a}}{{end}}`, err: "too much work"},
 		{reason: "doubling by printf", source: `{{$a := "0123456789abcdef"}}{{range 60}}{{$a = printf "%s%s" $a $a}}{{end}}`, err: "too much work"},
 		{reason: "doubling by replace", source: `{{$a := "aaaaaaaaaaaaaaaa"}}{{range 60}}{{$a = replace "a" "aa" $a}}{{end}}`, err: "too much work"},
 		{reason: "doubling by join", source: `{{$a := "aaaaaaaaaaaaaaaa"}}{{range 60}}{{$a = join $a $.Resource.tags}}{{end}}`, want: ""},
 		{reason: "widths", source: `{{printf "%99999d" 1}}`, err: "three digits"},
 		{reason: "many widths", source: `{{range 9999}}{{$x := printf "%999d%999d%999d%999d%999d" 1 2 3 4 5}}{{end}}`, err: "too much work"},
-		{reason: "work without output", source: `{{range 90000}}{{$x := json $.Resource}}{{$x = json $.Resource}}{{end}}`, err: "too much work"},
+		{reason: "work without output", source: `{{range 40000}}{{$x := json $.Resource}}{{$x = json $.Resource}}{{end}}`, err: "too much work"},
 		{reason: "a wrong argument", source: `{{join 1 2}}`, err: "expected string"},
 	} {
 		started := time.Now()
 		got, err := renderBody(t, tc.source, tc.headers, data)
-		if took := time.Since(started); took > 3*time.Second {
+		if took := time.Since(started); took > 30*time.Second {
 			t.Errorf("%s: it took %v", tc.reason, took)
 		}
 		if tc.err != "" {
