@@ -19,11 +19,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -38,6 +36,7 @@ import (
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/operation/outbox"
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 type config struct{ listen, database, namespace string }
@@ -96,8 +95,13 @@ func run(ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logge
 	relay := &outbox.Relay{Outbox: apps.box, Deliver: deliver.deliver, Log: log}
 	rt.Add("outbox", relay.Run)
 	rt.Add("http", func(ctx context.Context) error {
+		known, err := store.AcquireFor[v1alpha1.Operation](rt.Cache(), source.Namespaces(c.namespace)) // the observer's
+		if err != nil {
+			return err
+		}
+		defer known.Release()
 		operations, err := httpapi.New(httpapi.Options{
-			Scheduler: scheduler, Operations: rt.Store(Unregistrations), Authorizer: httpapi.Anonymous{}, Logger: log,
+			Scheduler: scheduler, Operations: known.Store, Authorizer: httpapi.Anonymous{}, Logger: log,
 		})
 		if err != nil {
 			return err
@@ -105,23 +109,7 @@ func run(ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logge
 		s := &service{apps: apps, scheduler: scheduler, log: log}
 		listening(listener.Addr())
 		log.Info("director is listening", "address", listener.Addr().String())
-		return serve(ctx, listener, s.handler(operations))
+		return fairlead.Serve(ctx, listener, s.handler(operations))
 	})
 	return rt.Run(ctx)
-}
-
-// serve answers requests until the context ends, then lets those under way finish for a while.
-func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}
-	done := make(chan error, 1)
-	go func() {
-		<-ctx.Done()
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-		defer cancel()
-		done <- server.Shutdown(bounded)
-	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("cannot serve: %w", err)
-	}
-	return <-done
 }

@@ -94,5 +94,5 @@ func (w *watcher) changed(ctx context.Context, e observe.Event[v1alpha1.Operatio
 		return nil
 	}
 	hook := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: op.Namespace, Name: webhookName(v.ResourceID)}}
-	return client.IgnoreNotFound(w.client.Delete(ctx, hook))
+	return w.client.Delete(ctx, hook, client.IgnoreNotFound())
 }
