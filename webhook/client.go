@@ -2,7 +2,9 @@ package webhook
 
 import (
 	"errors"
+	"log/slog"
 	"net/url"
+	"runtime/debug"
 	"sync"
 
 	"github.com/fairlead-io/fairlead/webhook/guard"
@@ -22,6 +24,8 @@ type Options struct {
 	// OnBreaker is told when the state of an endpoint's breaker may have changed. It must not block. It may be called from several
 	// goroutines; Client.Breaker has the present state.
 	OnBreaker func(namespace, name string, status BreakerStatus)
+	// Logger is told of panics in callbacks, which are caught. Default: none.
+	Logger *slog.Logger
 }
 
 // Client calls endpoints. It owns connections, cached tokens, and the limits and breakers of all endpoints. It is safe for concurrent use.
@@ -29,6 +33,7 @@ type Client struct {
 	resolver   Resolver
 	userAgent  string
 	onBreaker  func(namespace, name string, status BreakerStatus)
+	logger     *slog.Logger
 	transports transports
 	tokens     tokens
 
@@ -61,6 +66,9 @@ func New(o Options) (*Client, error) {
 	}
 	if c.userAgent == "" {
 		c.userAgent = "Fairlead"
+	}
+	if c.logger = o.Logger; c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
 	}
 	return c, nil
 }
@@ -105,7 +113,7 @@ func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 	g := c.gate(w.def.endpoint())
 	before := g.breakerStatus()
 	probe, wait, wakes := g.acquire(&w.def, id, wake)
-	runAll(wakes)
+	c.notify(wakes...)
 	c.announce(w, g, before)
 	if wait.For > 0 {
 		return nil, wait
@@ -115,7 +123,7 @@ func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 
 // Withdraw tells that the caller who asked with id does not wait any longer. Without it, its place is lost to the others for a moment.
 func (c *Client) Withdraw(w *Compiled, id string) {
-	runAll(c.gate(w.def.endpoint()).withdraw(id))
+	c.notify(c.gate(w.def.endpoint()).withdraw(id)...)
 }
 
 // Breaker is the state of the breaker of an endpoint.
@@ -141,12 +149,20 @@ func (c *Client) announce(w *Compiled, g *gate, before BreakerStatus) {
 		return
 	}
 	if now := g.breakerStatus(); now.State != before.State || !now.Until.Equal(before.Until) {
-		c.onBreaker(w.def.Namespace, w.def.Name, now)
+		c.notify(func() { c.onBreaker(w.def.Namespace, w.def.Name, now) })
 	}
 }
 
-func runAll(wakes []func()) {
-	for _, wake := range wakes {
-		wake()
+// notify runs callbacks of the user, each on its own.
+func (c *Client) notify(callbacks ...func()) {
+	for _, callback := range callbacks {
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					c.logger.Error("panic in a callback of the webhook client", "panic", p, "stack", string(debug.Stack()))
+				}
+			}()
+			callback()
+		}()
 	}
 }

@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -162,6 +163,26 @@ func TestPanicOfResolver(t *testing.T) {
 	for range 2 { // the permit came back
 		if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Retry || !strings.Contains(res.Message, "panic: boom") {
 			t.Errorf("%+v", res)
+		}
+	}
+}
+
+func TestPanicOfCallbacks(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	client := newClient(t, webhook.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		OnBreaker: func(string, string, webhook.BreakerStatus) { panic("breaker boom") }})
+	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: "http://127.0.0.1:1"}, Concurrency: 1, Breaker: webhook.Breaker{Failures: 1}})
+	p := permit(t, client, hook)
+	if other, _ := client.Acquire(hook, "other", func() { panic("wake boom") }); other != nil {
+		t.Fatal("two of one")
+	}
+	if res := p.Call(t.Context(), aCall()); res.Verdict != webhook.Retry {
+		t.Errorf("%+v", res)
+	}
+	for _, want := range []string{"breaker boom", "wake boom"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%q is not reported: %s", want, log.String())
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (p *Permit) Release() {
 
 func (p *Permit) finish(o outcome) {
 	before := p.gate.breakerStatus()
-	runAll(p.gate.release(p.probe, o))
+	p.client.notify(p.gate.release(p.probe, o)...)
 	p.client.announce(p.hook, p.gate, before)
 }
 
