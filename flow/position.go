@@ -33,7 +33,7 @@ func (r *run) load() move {
 	f, d := r.f, r.f.x.Load().durable
 	d.resumedAt = none
 	start := move{kind: moveEnter, to: f.resume}
-	if d.fresh {
+	if d.fresh && f.flow.def.forward == nil {
 		return start
 	}
 	var pos Position
@@ -59,7 +59,7 @@ func (r *run) load() move {
 		return start
 	}
 	i, known := def.index[pos.Step]
-	if pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
+	if d.fresh || pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
 		r.e.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
 			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)
 		return start

@@ -337,6 +337,20 @@ func TestUndoRunsInReverseFromTheLastStepBegun(t *testing.T) {
 		})
 	}
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+		fl := New("f", Step("a", stay, undo("a")), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour).Then("b") }, undo("b")), Step("c", stay, undo("c")))
+		opt := StartOptions{Key: "k", Positions: &Memory{}}
+		h := start(t, e, fl, &packet{}, opt)
+		synctest.Wait()
+		p := &packet{}
+		u, err := fl.Undo(t.Context(), e, p, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Wait(t.Context()); err != nil || !errors.Is(h.Err(), ErrPreempted) || strings.Join(p.log, " ") != "-b -a" {
+			t.Errorf("undo of a live fiber: %v, it ended with %v, undone %v", err, h.Err(), p.log)
+		}
+	})
+	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		h, err := New("f", note("a")).Undo(t.Context(), e, &packet{}, StartOptions{})
 		if err != nil || h.Wait(t.Context()) != nil {
 			t.Error("a flow without an undo has nothing to undo:", err)

@@ -198,6 +198,40 @@ func TestSignal(t *testing.T) {
 	})
 }
 
+func TestADeadlineIsOnlyThatOfItsStep(t *testing.T) {
+	t.Parallel()
+	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+		cut := func(ctx context.Context, f *fib) Next { // runs for 2 s, or until its context ends
+			select {
+			case <-ctx.Done():
+				return f.Fail(context.Cause(ctx))
+			case <-time.After(2 * time.Second):
+				return f.Next()
+			}
+		}
+		cases := []struct {
+			reason string
+			nodes  []Node[packet]
+			err    string
+		}{
+			{"the following step has none", []Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut)}, ""},
+			{"the following step has a longer one", []Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut, Deadline(time.Minute))}, ""},
+			{"a step after one that was cut", []Node[packet]{Step("a", cut, Deadline(time.Second), OnError("b")), Step("b", cut)}, ""},
+			{"its own counts", []Node[packet]{Step("a", stay, Deadline(time.Minute)), Step("b", cut, Deadline(time.Second))}, "f/b: deadline of the step: timed out"},
+		}
+		for _, c := range cases {
+			err := start(t, e, New("f", c.nodes...), &packet{}, StartOptions{}).Wait(t.Context())
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if text != c.err {
+				t.Errorf("%s: %q, want %q", c.reason, text, c.err)
+			}
+		}
+	})
+}
+
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	forever := func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) }
@@ -239,6 +273,10 @@ func TestDeadlines(t *testing.T) {
 			Deadline(5*time.Second), Retry(Backoff{Base: 2 * time.Second, Max: 2 * time.Second})), 0, 4 * time.Second, errBad, ""},
 		{"of the fiber, parked", Step("a", forever), time.Minute, time.Minute, ErrTimeout, ""},
 		{"of the fiber, running", Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(context.Cause(ctx)) }), time.Minute, time.Minute, ErrTimeout, ""},
+		{"of the fiber: a step that ignores it is the last", Group("g", Step("a", func(ctx context.Context, f *fib) Next {
+			<-ctx.Done()
+			return f.Next()
+		}), note("never")), time.Minute, time.Minute, ErrTimeout, ""},
 		{"of the fiber: no handler outlives it", Step("a", forever, OnError("after")), time.Minute, time.Minute, ErrTimeout, ""},
 	}
 	for _, c := range cases {
