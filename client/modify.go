@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
@@ -163,8 +164,9 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 	}
 	m.live = true
 	if st != nil {
-		if r, ok := st.Get(m.w.key); ok && r.Version() != stale {
-			m.live = false
+		if r, ok := st.Get(m.w.key); ok {
+			order, err := resourceversion.CompareResourceVersion(r.Version(), stale)
+			m.live = err != nil || order <= 0
 		}
 	}
 	return nil

@@ -51,7 +51,14 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 		return nil
 	}
 	w := f.w
-	whole, version := f.whole(a)
+	whole, version, gone := f.whole(a)
+	if whole && gone != "" {
+		// The last finalizer of a deleted object was taken away: the server has dropped it.
+		for _, write := range f.writes {
+			write.Deleted(gone)
+		}
+		return nil
+	}
 	if !whole {
 		f.fail()
 		switch {
@@ -89,16 +96,26 @@ func (f *flight) wait(ctx context.Context, version string) error {
 var evicts = map[string]bool{"eviction": true, "binding": true}
 
 // whole says whether the answer is the object itself, as that of a status is. Of other subresources (a Scale) only the
-// version is of use.
-func (f *flight) whole(a *call.Answer) (whole bool, version string) {
+// version is of use. gone is the uid of an object that the write has brought to its end.
+func (f *flight) whole(a *call.Answer) (whole bool, version string, gone types.UID) {
 	var head struct {
 		Kind     string
-		Metadata struct{ ResourceVersion string }
+		Metadata struct {
+			UID                        types.UID
+			ResourceVersion            string
+			DeletionTimestamp          *string
+			DeletionGracePeriodSeconds *int64
+			Finalizers                 []string
+		}
 	}
 	if a.ContentType != call.JSON || json.Unmarshal(a.Raw, &head) != nil {
-		return false, ""
+		return false, "", ""
 	}
-	return head.Kind == f.w.k.gvk.Kind, head.Metadata.ResourceVersion
+	m := head.Metadata
+	if m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.DeletionGracePeriodSeconds == nil || *m.DeletionGracePeriodSeconds == 0) {
+		gone = m.UID
+	}
+	return head.Kind == f.w.k.gvk.Kind, m.ResourceVersion, gone
 }
 
 // catchUp waits until a store has a version of a namespace, within the client's bound.
