@@ -25,8 +25,9 @@ help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 .PHONY: up
-up: build ## Run control plane and examples on this machine until Ctrl-C
-	@exec $(BIN)/fairlead up
+up: build ## Run control plane, controller, director and receiver on this machine until Ctrl-C
+	@mkdir -p .fairlead
+	@exec $(BIN)/fairlead up --with '$(BIN)/receiver' --with '$(BIN)/director --database .fairlead/director.db'
 
 .PHONY: build
 build: ## Build the programs into bin/

@@ -79,6 +79,7 @@ func newRootCommand(s streams) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(
 		newUpCommand(s),
+		newControllerCommand(s),
 		newWatchCommand(s),
 		newOpCommand(s),
 		newCRDsCommand(s),

@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/operation/install"
 )
 
 // commandGrace is what a command gets to end in. With the time that the servers need it stays under ten seconds.
@@ -25,15 +30,18 @@ func newUpCommand(s streams) *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
 		Use:   "up [-- command [argument…]]",
-		Short: "Run a Kubernetes control plane on this machine until interrupted",
-		Long: `Up runs a real kube-apiserver and etcd, on loopback only, and writes the line that points kubectl to them:
+		Short: "Run a Kubernetes control plane and the operations controller on this machine until interrupted",
+		Long: `Up runs a real kube-apiserver and etcd, on loopback only, with the custom resources, the operations controller and its
+HTTP API, and writes the line that points kubectl and fairlead to them:
 
 	export KUBECONFIG=…
+
+Programs named with --with are started too, with KUBECONFIG set, and are ended with it.
 
 The first time on a machine it builds them, which takes some minutes and needs Go. Everything is kept in one directory,
 so that the next up continues with the same objects, credentials and, if it is free, port.
 
-With a command, up runs that with KUBECONFIG set (and ` + clustertest.EnvVar + `, for tests that use package
+With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar + `, for tests that use package
 clustertest), stops when the command ends, and exits with its code:
 
 	fairlead up --temporary -- go test ./...`,
@@ -49,6 +57,11 @@ clustertest), stops when the command ends, and exits with its code:
 		},
 	}
 	flags := cmd.Flags()
+	o.controller.noAuth = true
+	flags.StringArrayVar(&o.with, "with", nil, "`program` with arguments to run beside it; may be repeated")
+	flags.StringVar(&o.controller.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
+	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
+		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	flags.StringVar(&o.dir, "dir", ".fairlead", "`directory` that keeps data, credentials and logs")
 	flags.BoolVar(&o.temporary, "temporary", false, "use a fresh directory and remove it at the end; faster, for tests")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` that keeps the binaries (default: in the user's cache directory)")
@@ -61,6 +74,8 @@ type upOptions struct {
 	temporary      bool
 	cacheDir       string
 	apiServerFlags []string
+	with           []string
+	controller     controllerOptions
 }
 
 func up(ctx context.Context, s streams, o upOptions, command []string) error {
@@ -85,13 +100,110 @@ func up(ctx context.Context, s streams, o upOptions, command []string) error {
 	if len(command) > 0 {
 		return runCommand(ctx, s, c, command)
 	}
+	return runAll(ctx, s, c, o)
+}
+
+// runAll runs the operations controller and the companions until the context ends or one of them does.
+func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) error {
+	calls, err := call.New(call.Options{Config: c.Config()})
+	if err != nil {
+		return err
+	}
+	defer calls.Close()
+	if err := install.CRDs(ctx, calls); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel(nil)
+	run := func(fn func() error) {
+		running.Go(func() {
+			if err := fn(); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	log, err := openLog(filepath.Join(c.Dir(), "controller.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // a log that is complete up to the last line written
+	ready := make(chan net.Addr, 1)
+	run(func() error {
+		return runController(ctx, c.Config(), "default", o.controller, slog.New(slog.NewTextHandler(log, nil)),
+			func(at net.Addr) { ready <- at })
+	})
+	select {
+	case at := <-ready:
+		say(s.err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at, log.Name())
+	case <-ctx.Done():
+		return upError(ctx)
+	}
+	for _, line := range o.with {
+		run(func() error { return runCompanion(ctx, s, c, strings.Fields(line)) })
+	}
 	say(s.out, "export KUBECONFIG=%s", shellQuote(c.KubeconfigPath()))
-	say(s.err, "press Ctrl-C to stop")
+	for _, hint := range o.hints() {
+		say(s.err, "%s", hint)
+	}
 	select {
 	case <-ctx.Done():
-		return nil
 	case <-c.Done():
-		return c.Err()
+		cancel(c.Err())
+	}
+	return upError(ctx)
+}
+
+// upError is why it ended: nil when it was interrupted.
+func upError(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// hints say what to try next.
+func (o *upOptions) hints() []string {
+	hints := []string{"", "Copy the line above into another shell, then try:"}
+	if len(o.with) > 0 {
+		hints = append(hints,
+			`  curl -X POST localhost:8080/applications -d '{"name":"shop","webhook":{"url":"http://127.0.0.1:8090/cleanup"}}'`,
+			`  curl -i -X DELETE -H 'Prefer: respond-async' localhost:8080/applications/<id>`,
+			`  bin/fairlead op wait Application/<id>`,
+			`  curl -i localhost:8080/applications/<id>`)
+	} else {
+		hints = append(hints, `  fairlead op schedule Application/shop --type Delete --wait`)
+	}
+	return append(hints, `  bin/fairlead watch operations.fairlead.io -A`, "", "Press Ctrl-C to stop.")
+}
+
+func openLog(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open log: %w", err)
+	}
+	return f, nil
+}
+
+// runCompanion runs a program until the context ends. One that ends by itself is an error: its own words are on stderr.
+func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []string) error {
+	if len(command) == 0 {
+		return usageErrorf("--with needs a program")
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdout, cmd.Stderr = s.err, s.err
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath())
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = commandGrace
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s ended: %w", filepath.Base(command[0]), err)
+	default:
+		return fmt.Errorf("%s ended", filepath.Base(command[0]))
 	}
 }
 

@@ -1,0 +1,310 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// controllerOptions configure the operations controller and its HTTP API.
+type controllerOptions struct {
+	namespaces   []string
+	listen       string
+	publicURL    string
+	allowTargets []string
+	egressProxy  string
+	leaderElect  bool
+	noAuth       bool
+	workers      int
+}
+
+func (o *controllerOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: none")
+	f.StringVar(&o.publicURL, "public-url", "", "`URL` that callbacks and locations start with (default: the listen address)")
+	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
+	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
+	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
+	f.IntVar(&o.workers, "workers", 0, "`operations` that may be worked on at once, calls included (default 256)")
+}
+
+func newControllerCommand(s streams) *cobra.Command {
+	var c connection
+	var o controllerOptions
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the operations controller and its HTTP API",
+		Long: `Controller runs Operations to their end: it calls their Webhooks, records every attempt before it is made, and serves
+the HTTP API. It needs the custom resources: fairlead crds | kubectl apply --server-side -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, namespace, err := c.config()
+			if err != nil {
+				return err
+			}
+			level := slog.LevelInfo
+			if verbose {
+				level = slog.LevelDebug
+			}
+			log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
+			if len(o.namespaces) > 0 {
+				namespace = o.namespaces[0]
+			}
+			return runController(cmd.Context(), config, namespace, o, log, nil)
+		},
+	}
+	f := cmd.Flags()
+	c.flags(f)
+	f.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "`namespace` to serve; may be repeated (default: all)")
+	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the Lease fairlead-controller; the HTTP API runs always")
+	f.BoolVar(&verbose, "verbose", false, "log more")
+	o.flags(f)
+	return cmd
+}
+
+// runController runs until the context ends. namespace is the default one, which also has the callback key and the Lease.
+// ready, if not nil, is called with the address of the HTTP API when it is served.
+func runController(ctx context.Context, config *rest.Config, namespace string, o controllerOptions, log *slog.Logger, ready func(net.Addr)) error {
+	listener, err := o.open()
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer listener.Close() //nolint:errcheck // the server has closed it by then
+	}
+	types := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(types), scheme.AddToScheme(types)); err != nil {
+		return err
+	}
+	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithLogger(log))
+	if rt.Calls() == nil {
+		return rt.Run(ctx) // says what is wrong with the configuration
+	}
+	if err := checkCluster(ctx, rt.Calls(), config); err != nil {
+		return err
+	}
+	c := &controller{controllerOptions: o, rt: rt, config: config, namespace: namespace, log: log}
+	if err := c.prepare(ctx, listener); err != nil {
+		return err
+	}
+	defer c.close()
+	rt.Add("executor", c.lead)
+	if listener != nil {
+		rt.Add("http", func(ctx context.Context) error {
+			handler, err := c.handler()
+			if err != nil {
+				return err
+			}
+			log.InfoContext(ctx, "HTTP API is served", "address", listener.Addr().String())
+			if ready != nil {
+				ready(listener.Addr())
+			}
+			return fairlead.Serve(ctx, listener, handler)
+		})
+	}
+	return rt.Run(ctx)
+}
+
+// open checks the options and opens the listener, nil if there is none.
+func (o *controllerOptions) open() (net.Listener, error) {
+	if o.publicURL != "" {
+		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" {
+			return nil, usageErrorf("--public-url %q is not a URL", o.publicURL)
+		}
+	}
+	if o.egressProxy != "" {
+		if u, err := url.Parse(o.egressProxy); err != nil || u.Host == "" {
+			return nil, usageErrorf("--egress-proxy %q is not a URL", o.egressProxy)
+		}
+	}
+	if o.listen == "" {
+		return nil, nil
+	}
+	address, err := net.ResolveTCPAddr("tcp", o.listen)
+	if err != nil {
+		return nil, usageErrorf("cannot use --listen %q: %v", o.listen, err)
+	}
+	if o.noAuth && !address.IP.IsLoopback() {
+		return nil, usageErrorf("--insecure-no-auth is for loopback only, and --listen %s is not", o.listen)
+	}
+	listener, err := net.ListenTCP("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen: %w (choose another address with --listen)", err)
+	}
+	return listener, nil
+}
+
+// checkCluster says in one line what is wrong when nothing could work.
+func checkCluster(ctx context.Context, calls *call.Client, config *rest.Config) error {
+	_, err := call.Do(ctx, calls, call.Request{
+		Verb: call.VerbList, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Query: url.Values{"limit": {"1"}},
+	}, call.Policy{Retries: 2})
+	var failed *call.Error
+	switch {
+	case err == nil, apierrors.IsForbidden(err): // single namespaces may be readable
+		return nil
+	case apierrors.IsNotFound(err):
+		return errors.New("the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f -")
+	case errors.As(err, &failed) && failed.Code == 0:
+		return fmt.Errorf("the API server at %s does not answer: %w", config.Host, err)
+	default:
+		return fmt.Errorf("cannot use the API server at %s: %w", config.Host, err)
+	}
+}
+
+// controller is what runController puts together.
+type controller struct {
+	controllerOptions
+	rt        *fairlead.Runtime
+	config    *rest.Config
+	namespace string
+	log       *slog.Logger
+
+	operations, webhooks, secrets *store.Handle
+	events                        *executor.Events
+	scheduler                     *operation.Scheduler
+	callbacks                     *executor.Callbacks
+	key                           []byte
+	executor                      *executor.Executor
+}
+
+// prepare makes everything that needs no running cache.
+func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
+	in := source.Namespaces(c.namespaces...)
+	var err error
+	for _, want := range []struct {
+		handle **store.Handle
+		kind   string
+	}{{&c.operations, v1alpha1.KindOperation}, {&c.webhooks, v1alpha1.KindWebhook}} {
+		if *want.handle, err = c.rt.Cache().Acquire(v1alpha1.GroupVersion.WithKind(want.kind), in); err != nil {
+			return err
+		}
+	}
+	if c.secrets, err = c.rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("Secret"), in); err != nil {
+		return err
+	}
+	if c.events, err = executor.NewEvents(c.config); err != nil {
+		return err
+	}
+	if c.scheduler, err = operation.NewScheduler(operation.Options{
+		Config: c.config, Calls: c.rt.Calls(), Namespace: c.namespace, Logger: c.log,
+	}); err != nil {
+		return err
+	}
+	if listener != nil && c.publicURL == "" {
+		c.publicURL = "http://" + listener.Addr().String()
+	}
+	if listener != nil {
+		if c.key, err = callbackKey(ctx, c.rt.Calls(), c.namespace); err != nil {
+			return err
+		}
+	}
+	c.callbacks = executor.NewCallbacks(c.publicURL, c.key)
+	var proxy *url.URL
+	if c.egressProxy != "" {
+		if proxy, err = url.Parse(c.egressProxy); err != nil {
+			return err
+		}
+	}
+	c.executor, err = executor.New(executor.Options{
+		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
+		AllowTargets: c.allowTargets, EgressProxy: proxy, PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers,
+		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
+	})
+	return err
+}
+
+func (c *controller) close() {
+	c.events.Close()
+	c.scheduler.Close()
+	for _, h := range []*store.Handle{c.operations, c.webhooks, c.secrets} {
+		h.Release()
+	}
+}
+
+// lead runs the executor, with leader election only while it is the leader. A leader that is deposed ends the program: its
+// successor works from what is recorded.
+func (c *controller) lead(ctx context.Context) error {
+	if !c.leaderElect {
+		return c.executor.Run(ctx)
+	}
+	return whileLeading(ctx, c.config, c.namespace, c.log, c.executor.Run)
+}
+
+// handler serves the HTTP API and the controller's own pages.
+func (c *controller) handler() (http.Handler, error) {
+	var authorizer httpapi.Authorizer = httpapi.NewKubernetes(c.rt.Calls())
+	if c.noAuth {
+		authorizer = httpapi.Anonymous{}
+	}
+	api, err := httpapi.New(httpapi.Options{
+		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
+		Authorizer: authorizer, Callbacks: executor.NewTaker(c.rt.Calls(), c.callbacks), PublicURL: c.publicURL, Logger: c.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	own := c.rt.Handler()
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		mux.Handle(path, own)
+	}
+	mux.Handle("/debug/flows", c.executor.Flows().DebugHandler())
+	return mux, nil
+}
+
+const callbackSecret = "fairlead-callback-key"
+
+// callbackKey returns the key of callback tokens, which all replicas share: from a Secret that the first of them makes.
+func callbackKey(ctx context.Context, calls *call.Client, namespace string) ([]byte, error) {
+	fresh := make([]byte, 32)
+	_, _ = rand.Read(fresh) // it never fails
+	request := call.Request{
+		Verb: call.VerbCreate, Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret",
+		Namespace: namespace, Name: callbackSecret,
+		Object: &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: callbackSecret, Namespace: namespace},
+			Data:       map[string][]byte{"key": fresh},
+		},
+	}
+	answer, err := call.Do(ctx, calls, request, call.Policy{})
+	if apierrors.IsAlreadyExists(err) {
+		request.Verb, request.Object = call.VerbGet, nil
+		answer, err = call.Do(ctx, calls, request, call.Policy{})
+	}
+	var secret corev1.Secret
+	if err == nil {
+		err = answer.Into(&secret)
+	}
+	if err == nil && len(secret.Data["key"]) < 16 {
+		err = errors.New("it has no key of at least 16 bytes: delete it, and a new one is made")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read secret %s/%s: %w", namespace, callbackSecret, err)
+	}
+	return secret.Data["key"], nil
+}
