@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,9 +148,9 @@ func TestFlapping(t *testing.T) {
 
 // TestOutage: requests during a long outage are few, and the end of it is noticed within the cap of the back-off.
 func TestOutage(t *testing.T) {
-	down := true
+	var up atomic.Bool
 	bad := func(w http.ResponseWriter, r *http.Request) {
-		if down {
+		if !up.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		list(5, object("a", 1))(w, r)
@@ -159,7 +160,7 @@ func TestOutage(t *testing.T) {
 		if st := r.status(); st.Phase != source.Degraded || st.Reason != source.ReasonDisconnected || src.Status()[0].Synced {
 			t.Errorf("status %+v", st)
 		}
-		down = false
+		up.Store(true)
 		time.Sleep(source.DefaultBackoffCap + 2*time.Second)
 		synctest.Wait()
 		if st := r.status(); st.Phase != source.Watching || !src.Status()[0].Synced {
