@@ -168,6 +168,9 @@ func (r *run) step() move {
 	n, err := r.call(st)
 	if err != nil {
 		r.record(opPanic)
+		if f.tokens {
+			r.dropToken()
+		}
 		return r.failed(err, none)
 	}
 	r.record(n.op)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -216,7 +217,7 @@ func TestAStepThatEndsItsGoroutineFails(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
 		ends := 0
-		exit := func() { runtimeGoexit() }
+		exit := runtime.Goexit
 		h := start(t, e, New("f", Step("a", func(ctx context.Context, f *fib) Next { exit(); return f.Next() })), &packet{},
 			StartOptions{Key: "k", OnEnd: func(Result) { ends++; exit() }})
 		if err := h.Wait(t.Context()); !errors.Is(err, errGoexit) || ends != 1 {
