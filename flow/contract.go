@@ -36,7 +36,8 @@ type Wait interface {
 // Backstopped is a Wait that says how often its condition is checked live. Others get [EngineOptions.Backstop].
 type Backstopped interface {
 	Wait
-	// Backstop is the interval between live checks; zero or less means never.
+	// Backstop is the interval between live checks; zero or less means never. The first one comes after half of it to all of
+	// it, so that fibers that began to wait together do not look together.
 	Backstop() time.Duration
 }
 

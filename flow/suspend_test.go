@@ -146,3 +146,33 @@ func TestStaleTokenFailsTheSuspension(t *testing.T) {
 		})
 	}
 }
+
+func TestATokenOfAStepThatDidNotSuspendIsStale(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		reason string
+		leave  func(f *fib) Next
+	}{
+		{"it went on", func(f *fib) Next { return f.Next() }},
+		{"it failed", func(f *fib) Next { return f.Fail(errBad) }},
+		{"it panicked", func(f *fib) Next { panic(errBad) }},
+		{"it parked otherwise", func(f *fib) Next { return f.Delay(1) }},
+	}
+	for _, c := range cases {
+		bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+			var tok Token
+			h := start(t, e, New("f", Step("a", func(ctx context.Context, f *fib) Next {
+				tok = f.Token()
+				return c.leave(f)
+			}, OnError("b")), Step("b", func(ctx context.Context, f *fib) Next {
+				if tok.Resume(nil) {
+					t.Errorf("%s: its token was accepted", c.reason)
+				}
+				return f.Next()
+			})), &packet{}, StartOptions{})
+			if err := h.Wait(t.Context()); err != nil {
+				t.Errorf("%s: %v", c.reason, err)
+			}
+		})
+	}
+}
