@@ -81,9 +81,9 @@ type extra struct {
 	done       chan struct{}
 	providers  []Provider
 	durable    *durable
-	trace      tracing
-	back       []back // where detours return to
-	deadline   int64  // of the fiber
+	trace      *tracing // with a tracer only
+	back       []back   // where detours return to
+	deadline   int64    // of the fiber
 	token      string
 	checkpoint json.RawMessage
 	childName  string

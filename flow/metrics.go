@@ -30,7 +30,7 @@ type flowNumbers struct {
 
 // stepNumbers count the outcomes of a step and its running times.
 type stepNumbers struct {
-	outcomes [opResume + 1]atomic.Uint64
+	outcomes [opSkip + 1]atomic.Uint64
 	total    atomic.Int64 // nanoseconds
 	buckets  [len(bucketBounds) + 1]atomic.Uint64
 }
