@@ -3,6 +3,8 @@ package flow
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -76,6 +78,16 @@ func (s Status) String() string { return statusNames[s] }
 
 // MarshalText implements [encoding.TextMarshaler].
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Status) UnmarshalText(text []byte) error {
+	i := slices.Index(statusNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("cannot read status: %q is none", text)
+	}
+	*s = Status(i)
+	return nil
+}
 
 // Result is how a fiber ended. OnEnd gets it; it runs once for every fiber, on a worker, before the key is free for the next
 // one. Only the callback of a fiber that never began may run beside the live fiber of its key.
