@@ -43,7 +43,7 @@ func (s *scope) watchTimeout() time.Duration {
 // watch follows the changes after the version seen, on an open stream or a new one, until something ends it.
 func (s *scope) watch(ctx context.Context, st *stream) error {
 	w := &watching{stream: st, last: time.Now()}
-	if s.recent.base == "" {
+	if s.recent.base == nil {
 		s.recent.reset(string(s.seen))
 	}
 	if st != nil {
@@ -172,8 +172,8 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	}
 	version := e.obj.Header.ResourceVersion
 	order, comparable := compareVersions(version, s.seen)
-	replay := comparable && order <= 0 || !comparable && len(version) > 0 && string(version) == string(s.seen)
-	if replay && !s.recent.missed(&e.obj) {
+	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(version)
+	if replay {
 		s.count.Suppressed++
 		if order < 0 {
 			return s.suspect(ctx)
