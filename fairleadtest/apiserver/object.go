@@ -1,0 +1,217 @@
+package apiserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// object is one immutable state of one object. Each encoding is made when it is first asked for, and only once.
+type object struct {
+	table               *table
+	rev                 uint64
+	namespace, name     string
+	uid, version        string
+	labels              labels.Set
+	mu                  sync.Mutex
+	content             map[string]any // read-only; decoded from bare when an object was loaded as bytes
+	bare                []byte         // JSON without kind and apiVersion: {"metadata":…}
+	proto               []byte         // protobuf without envelope
+	metaJSON, metaProto []byte         // PartialObjectMetadata
+	poisoned            bool           // by Poison: not what it should be
+	verbatim            bool           // bare is sent as it is, kind and apiVersion included
+}
+
+func (o *object) key() string { return objectKey(o.namespace, o.name) }
+
+// newObject takes over content, which has its final metadata.
+func newObject(t *table, rev uint64, content map[string]any) *object {
+	u := unstructured.Unstructured{Object: content}
+	return &object{table: t, rev: rev, namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()),
+		version: u.GetResourceVersion(), labels: u.GetLabels(), content: content}
+}
+
+// read returns the content, which is shared and must not be changed.
+func (o *object) read() (map[string]any, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.readLocked()
+}
+
+func (o *object) readLocked() (map[string]any, error) {
+	if o.content == nil {
+		var m map[string]any
+		if err := utiljson.Unmarshal(o.bare, &m); err != nil {
+			return nil, fmt.Errorf("cannot decode the stored object %s: %w", o.key(), err)
+		}
+		m["kind"], m["apiVersion"] = o.table.res.Kind, o.table.res.apiVersion()
+		o.content = m
+	}
+	return o.content, nil
+}
+
+// copy returns the content as an object that the caller owns.
+func (o *object) copy() (*unstructured.Unstructured, error) {
+	m, err := o.read()
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(m)}, nil
+}
+
+// bareJSON returns the JSON without kind and apiVersion.
+func (o *object) bareJSON() ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bare != nil {
+		return o.bare, nil
+	}
+	rest := make(map[string]any, len(o.content))
+	for k, v := range o.content {
+		if k != "kind" && k != "apiVersion" {
+			rest[k] = v
+		}
+	}
+	b, err := json.Marshal(rest)
+	if err != nil {
+		return nil, err
+	}
+	o.bare = b
+	return b, nil
+}
+
+// protoBytes returns the protobuf message of a built-in object, without the envelope.
+func (o *object) protoBytes() ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.proto != nil {
+		return o.proto, nil
+	}
+	b, err := o.encodeProtoLocked()
+	if err != nil && o.poisoned {
+		// what cannot be encoded is poison in this encoding too: good metadata, then a field whose content is cut
+		if b, err = o.metaProtoLocked(); err == nil {
+			b = append(bytes.Clone(b), 0x12, 0x01, 0xff)
+		}
+	}
+	o.proto = b
+	return b, err
+}
+
+func (o *object) encodeProtoLocked() ([]byte, error) {
+	m, err := o.readLocked()
+	if err != nil {
+		return nil, err
+	}
+	typed, err := o.table.res.newTyped()
+	if err != nil {
+		return nil, err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, typed); err != nil {
+		return nil, err
+	}
+	return marshalProto(typed)
+}
+
+// partialJSON and partialProto return the PartialObjectMetadata of the object.
+func (o *object) partialJSON() ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.metaJSON != nil {
+		return o.metaJSON, nil
+	}
+	m, err := o.readLocked()
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(m["metadata"])
+	if err != nil {
+		return nil, err
+	}
+	o.metaJSON = []byte(partialPrefix + `"metadata":` + string(b) + "}")
+	return o.metaJSON, nil
+}
+
+func (o *object) partialProto() ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.metaProtoLocked()
+}
+
+func (o *object) metaProtoLocked() ([]byte, error) {
+	if o.metaProto != nil {
+		return o.metaProto, nil
+	}
+	m, err := o.readLocked()
+	if err != nil {
+		return nil, err
+	}
+	meta, _ := m["metadata"].(map[string]any)
+	b, err := partialProto(meta)
+	o.metaProto = b
+	return b, err
+}
+
+// withVersion returns the same state under another version: what a DELETED event carries.
+func (o *object) withVersion(v versioner, rev uint64) *object {
+	m, err := o.copy()
+	if err != nil { // bytes that do not decode: they stay as they are
+		return &object{table: o.table, rev: rev, namespace: o.namespace, name: o.name, uid: o.uid, version: o.version,
+			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned, verbatim: o.verbatim}
+	}
+	m.SetResourceVersion(v.format(rev))
+	out := newObject(o.table, rev, m.Object)
+	out.poisoned = o.poisoned
+	return out
+}
+
+// normalize makes content what a server would store: for a built-in kind unknown fields are dropped, and a field of a
+// wrong type is an error; every number is an int64 or a float64.
+func normalize(t *table, content map[string]any) (map[string]any, error) {
+	if t.typed {
+		typed, err := t.res.newTyped()
+		if err != nil {
+			return nil, err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed); err != nil {
+			return nil, err
+		}
+		out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+		if err != nil {
+			return nil, err
+		}
+		content = out
+	}
+	if meta, ok := content["metadata"].(map[string]any); ok && meta["creationTimestamp"] == nil {
+		delete(meta, "creationTimestamp")
+	}
+	content["kind"], content["apiVersion"] = t.res.Kind, t.res.apiVersion()
+	return content, nil
+}
+
+// toContent turns any object of a user into a map that the caller owns.
+func toContent(obj runtime.Object) (map[string]any, error) {
+	if u, ok := obj.(runtime.Unstructured); ok {
+		b, err := json.Marshal(u.UnstructuredContent())
+		if err != nil {
+			return nil, err
+		}
+		var m map[string]any
+		return m, utiljson.Unmarshal(b, &m)
+	}
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, err
+	}
+	if gvks, _, err := scheme.Scheme.ObjectKinds(obj); err == nil && len(gvks) > 0 {
+		m["kind"], m["apiVersion"] = gvks[0].Kind, gvks[0].GroupVersion().String()
+	}
+	return m, nil
+}

@@ -1,0 +1,126 @@
+package apiserver
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// out writes the answer of one request, with the faults of its plan. It is used by one goroutine.
+type out struct {
+	w     http.ResponseWriter
+	rc    *http.ResponseController
+	x     *exchange
+	entry *logEntry
+
+	begun   bool
+	buf     []byte
+	events  int   // frames in buf
+	sent    int64 // bytes of the body that have been written
+	pieces  int   // index of the next fragment
+	dripped int   // bytes since the last pause
+}
+
+const flushAt = 64 << 10
+
+func newOut(w http.ResponseWriter, r *http.Request, x *exchange, entry *logEntry) *out {
+	return &out{w: w, rc: http.NewResponseController(w), x: x, entry: entry}
+}
+
+// abort ends the request in the middle: the connection (HTTP/1.1) or the stream (HTTP/2) is gone.
+func (o *out) abort() { panic(http.ErrAbortHandler) }
+
+// begin sends the header. Everything that happens after the request was carried out happens here.
+func (o *out) begin(code int, contentType string, length int) {
+	p := o.x.plan
+	for _, fn := range p.after {
+		fn(o.x.r.Context(), *o.x.req)
+	}
+	if p.dropAfter || o.x.r.Context().Err() != nil {
+		o.abort()
+	}
+	if p.contentType != "" {
+		contentType = p.contentType
+	}
+	h := o.w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-cache, private")
+	if length >= 0 && p.cut < 0 {
+		h.Set("Content-Length", strconv.Itoa(length))
+	}
+	o.entry.answered(code)
+	o.w.WriteHeader(code)
+	o.begun = true
+	if length < 0 || p.cut >= 0 {
+		o.check(o.rc.Flush())
+	}
+}
+
+// whole sends a complete answer.
+func (o *out) whole(code int, contentType string, body []byte) {
+	for _, fn := range o.x.plan.rewrite {
+		body = fn(append([]byte(nil), body...))
+	}
+	o.begin(code, contentType, len(body))
+	o.emit(body)
+	o.entry.sent(len(body), 0)
+}
+
+// flush sends what is in buf.
+func (o *out) flush() {
+	if len(o.buf) == 0 {
+		return
+	}
+	n, events := len(o.buf), o.events
+	o.emit(o.buf)
+	o.buf, o.events = o.buf[:0], 0
+	if cap(o.buf) > 16*flushAt {
+		o.buf = nil // after a huge object
+	}
+	o.check(o.rc.Flush())
+	o.entry.sent(n, events)
+}
+
+// emit writes body bytes, cut and in pieces as planned.
+func (o *out) emit(b []byte) {
+	p := o.x.plan
+	for len(b) > 0 {
+		n := len(b)
+		if len(p.fragments) > 0 {
+			n = min(n, max(1, p.fragments[o.pieces%len(p.fragments)]))
+			o.pieces++
+		}
+		if p.dripBytes > 0 {
+			n = min(n, p.dripBytes-o.dripped)
+		}
+		if p.cut >= 0 {
+			if n = int(min(int64(n), p.cut-o.sent)); n == 0 {
+				o.check(o.rc.Flush())
+				o.abort()
+			}
+		}
+		_, err := o.w.Write(b[:n])
+		o.check(err)
+		o.sent += int64(n)
+		o.dripped += n
+		b = b[n:]
+		if len(p.fragments) > 0 || p.dripBytes > 0 {
+			o.check(o.rc.Flush())
+		}
+		if p.dripBytes > 0 && o.dripped >= p.dripBytes {
+			o.dripped = 0
+			sleep(o.x.r.Context(), p.dripEvery)
+			o.check(o.x.r.Context().Err())
+		}
+	}
+	if p.cut >= 0 && o.sent >= p.cut {
+		o.check(o.rc.Flush())
+		o.abort()
+	}
+}
+
+// check aborts the request when the client has gone.
+func (o *out) check(err error) {
+	if err != nil {
+		o.abort()
+	}
+}

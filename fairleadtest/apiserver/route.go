@@ -1,0 +1,227 @@
+package apiserver
+
+import (
+	"context"
+	stderrors "errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// exchange is one request on its way through the server.
+type exchange struct {
+	s     *Server
+	r     *http.Request
+	req   *Request // what the log shows; not changed after the start
+	query url.Values
+	plan  *plan
+	out   *out
+	table *table
+	enc   encoding
+}
+
+// ServeHTTP lets the server be mounted elsewhere too.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.reqs.Add(1)
+	defer s.reqs.Done()
+	req := parseRequest(r)
+	if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch || r.Method == http.MethodDelete {
+		body, err := readBody(r)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		req.Body = body
+	}
+	entry := s.log.start(req)
+	defer entry.end()
+	req = entry.req
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	r = r.WithContext(ctx)
+	x := &exchange{s: s, r: r, req: &req, query: req.Query, plan: s.planFor(&req)}
+	x.out = newOut(w, r, x, entry)
+	defer x.rescue()
+	x.run()
+}
+
+// rescue turns the panic of a user's function (a hook, a validation, a field) into 500 and a word in the log; once the
+// answer has begun the request can only be aborted.
+func (x *exchange) rescue() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	x.out.entry.panicked(fmt.Sprintf("%v\n%s", v, debug.Stack()))
+	if x.out.begun {
+		x.out.abort()
+	}
+	x.plan = &plan{cut: -1}
+	x.fail(errors.NewInternalError(fmt.Errorf("a function given to the server panicked: %v", v)))
+}
+
+func (x *exchange) run() {
+	p, ctx := x.plan, x.r.Context()
+	for _, fn := range p.before {
+		fn(ctx, *x.req)
+	}
+	if ctx.Err() != nil || p.dropBefore {
+		x.out.abort()
+	}
+	if p.blackHole {
+		<-ctx.Done()
+		x.out.abort()
+	}
+	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
+	acceptable := false
+	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table)
+	switch {
+	case p.respond != nil:
+		h := x.out.w.Header()
+		for k, v := range p.respond.header {
+			h.Set(k, v)
+		}
+		x.out.whole(p.respond.code, p.respond.contentType, p.respond.body)
+		return
+	case p.answer != nil:
+		x.fail(&errors.StatusError{ErrStatus: *p.answer})
+		return
+	}
+	if want := x.s.currentToken(); want != "" && x.r.Header.Get("Authorization") != "Bearer "+want {
+		x.fail(errors.NewUnauthorized("Unauthorized"))
+		return
+	}
+	if len(p.query) > 0 {
+		x.query = url.Values{}
+		for k, v := range x.req.Query {
+			x.query[k] = append([]string(nil), v...)
+		}
+		for _, fn := range p.query {
+			fn(x.query)
+		}
+	}
+	if err := x.dispatch(acceptable); err != nil {
+		x.fail(err)
+	}
+}
+
+func (x *exchange) dispatch(acceptable bool) error {
+	if x.req.Resource == "" {
+		return x.discovery()
+	}
+	if handled, err := x.review(); handled {
+		return err
+	}
+	if x.table == nil || x.req.Subresource != "" && !x.table.res.has(x.req.Subresource) {
+		return errPathNotFound()
+	}
+	if !x.table.res.Namespaced && x.req.Namespace != "" {
+		return errPathNotFound()
+	}
+	if x.table.res.Namespaced && x.req.Namespace == "" && x.req.Verb != "list" && x.req.Verb != "watch" {
+		return errPathNotFound()
+	}
+	if !acceptable {
+		return notAcceptable()
+	}
+	switch x.req.Verb {
+	case "get":
+		return x.get()
+	case "list":
+		return x.list()
+	case "watch":
+		return x.watch()
+	case "create":
+		if x.req.Subresource == "token" {
+			return x.tokenRequest()
+		}
+		return x.create()
+	case "update":
+		return x.update()
+	case "patch":
+		return x.patch()
+	case "delete":
+		return x.delete()
+	case "deletecollection":
+		return x.deleteCollection()
+	}
+	return errors.NewMethodNotSupported(x.groupResource(), x.req.Verb)
+}
+
+func (x *exchange) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: x.req.Group, Resource: x.req.Resource}
+}
+
+// fail answers with the Status of err.
+func (x *exchange) fail(err error) {
+	status := asStatus(err)
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		x.out.w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
+	}
+	x.out.whole(int(status.Code), x.enc.contentType(false), x.enc.status(status))
+}
+
+func asStatus(err error) metav1.Status {
+	var api errors.APIStatus
+	if stderrors.As(err, &api) {
+		return api.Status()
+	}
+	return errors.NewInternalError(err).Status()
+}
+
+func errPathNotFound() error {
+	return &errors.StatusError{ErrStatus: failure(http.StatusNotFound, metav1.StatusReasonNotFound,
+		"the server could not find the requested resource")}
+}
+
+// parseRequest understands /api/v1/…, /apis/group/version/… and the rest, as the real server does.
+func parseRequest(r *http.Request) Request {
+	req := Request{Method: r.Method, Path: r.URL.Path, Proto: r.Proto, Query: r.URL.Query(), Header: r.Header,
+		Verb: strings.ToLower(r.Method)}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		req.Version, parts = parts[1], parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		req.Group, req.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return req
+	}
+	if len(parts) >= 3 && parts[0] == "namespaces" && !(len(parts) == 3 && parts[2] == "status") && !(len(parts) == 3 && parts[2] == "finalize") {
+		req.Namespace, parts = parts[1], parts[2:]
+	}
+	req.Resource = parts[0]
+	if len(parts) > 1 {
+		req.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		req.Subresource = strings.Join(parts[2:], "/")
+	}
+	watching := req.Query.Get("watch")
+	switch r.Method {
+	case http.MethodGet:
+		switch {
+		case watching == "true" || watching == "1":
+			req.Verb = "watch"
+		case req.Name == "":
+			req.Verb, req.Page = "list", continuePage(req.Query.Get("continue"))
+		}
+	case http.MethodPost:
+		req.Verb = "create"
+	case http.MethodPut:
+		req.Verb = "update"
+	case http.MethodDelete:
+		if req.Name == "" {
+			req.Verb = "deletecollection"
+		}
+	}
+	return req
+}

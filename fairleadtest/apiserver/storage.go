@@ -1,0 +1,292 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// store is the etcd of the server: one counter, and per resource the live objects and the log of revisions.
+// One lock guards it all; nothing that belongs to a user is called under it.
+type store struct {
+	version versioner
+
+	mu        sync.RWMutex
+	rev       uint64 // revision of the last write, the only counter
+	compacted uint64 // revisions below this one cannot be read any more
+	uids      uint64 // never goes back, unlike rev
+	tables    map[schema.GroupVersionResource]*table
+}
+
+// table holds one resource. All fields but res, prefix and typed are guarded by store.mu.
+type table struct {
+	res    Resource
+	typed  bool
+	prefix string // of each encoded object: {"kind":…,"apiVersion":…,
+
+	served  bool
+	live    map[string]*object
+	keys    []string // of live, sorted
+	log     []*revision
+	trimmed uint64        // revision of the newest log entry that was compacted away
+	changed chan struct{} // closed and replaced at each write; watches wait for it
+	snaps   []*snapshot   // recently listed, newest last
+}
+
+// revision is one write: cur is the new state (for a delete the last state with the version of the deletion).
+type revision struct {
+	rev       uint64
+	typ       watch.EventType
+	cur, prev *object
+
+	leftOnce sync.Once
+	left     *object
+}
+
+// snapshot is the sorted content of a table at one revision.
+type snapshot struct {
+	rev     uint64
+	objects []*object
+}
+
+func newStore(v versioner) *store {
+	return &store{version: v, rev: 1, tables: map[schema.GroupVersionResource]*table{}}
+}
+
+// objectKey orders as etcd does: by namespace, then name.
+func objectKey(namespace, name string) string { return namespace + "/" + name }
+
+func (st *store) register(r Resource) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if t := st.tables[r.GVR()]; t != nil {
+		t.served = true
+		return
+	}
+	st.tables[r.GVR()] = &table{
+		res: r, typed: r.typed(), served: true, live: map[string]*object{}, changed: make(chan struct{}),
+		prefix: fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, r.Kind, r.apiVersion()),
+	}
+}
+
+// withdraw stops serving a resource and reports whether it was served.
+func (st *store) withdraw(gvr schema.GroupVersionResource) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	t := st.tables[gvr]
+	if t == nil || !t.served {
+		return false
+	}
+	t.served = false
+	t.wake()
+	return true
+}
+
+func (st *store) table(gvr schema.GroupVersionResource) *table {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	if t := st.tables[gvr]; t != nil && t.served {
+		return t
+	}
+	return nil
+}
+
+// served returns the resources that are served now, in a fixed order.
+func (st *store) served() []Resource {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	var out []Resource
+	for _, t := range st.tables {
+		if t.served {
+			out = append(out, t.res)
+		}
+	}
+	slices.SortFunc(out, func(a, b Resource) int {
+		return strings.Compare(a.Group+"/"+a.Version+"/"+a.Resource, b.Group+"/"+b.Version+"/"+b.Resource)
+	})
+	return out
+}
+
+func (st *store) current() uint64 {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return st.rev
+}
+
+func (st *store) get(t *table, key string) *object {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return t.live[key]
+}
+
+// commit stores one write if base is still the live object of that key (nil: there must be none). build is given the
+// new revision and returns the object; for a delete it is the last state. It returns nil when base is not live.
+func (st *store) commit(t *table, key string, typ watch.EventType, base *object, build func(rev uint64) *object) *object {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if t.live[key] != base {
+		return nil
+	}
+	st.rev++
+	obj := build(st.rev)
+	t.append(&revision{rev: st.rev, typ: typ, cur: obj, prev: base}, key)
+	return obj
+}
+
+func (t *table) append(r *revision, key string) {
+	switch r.typ {
+	case watch.Deleted:
+		delete(t.live, key)
+		if i, ok := slices.BinarySearch(t.keys, key); ok {
+			t.keys = slices.Delete(t.keys, i, i+1)
+		}
+	default:
+		if _, ok := t.live[key]; !ok {
+			i, _ := slices.BinarySearch(t.keys, key)
+			t.keys = slices.Insert(t.keys, i, key)
+		}
+		t.live[key] = r.cur
+	}
+	t.log = append(t.log, r)
+	t.wake()
+}
+
+func (t *table) wake() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// lastRev is the revision of the newest write to the table.
+func (t *table) lastRev() uint64 {
+	if n := len(t.log); n > 0 {
+		return t.log[n-1].rev
+	}
+	return t.trimmed
+}
+
+// after returns the index of the first log entry newer than rev.
+func (t *table) after(rev uint64) int {
+	return sort.Search(len(t.log), func(i int) bool { return t.log[i].rev > rev })
+}
+
+// snapshotAt returns the content at rev, or the present one if rev is 0 (the returned revision says which). It
+// returns false if rev was compacted. A revision in the future is the caller's business.
+func (st *store) snapshotAt(t *table, rev uint64) (objects []*object, at uint64, ok bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if rev == 0 {
+		rev = st.rev
+	}
+	if rev < st.compacted {
+		return nil, rev, false
+	}
+	effective := min(rev, t.lastRev())
+	for _, s := range t.snaps {
+		if s.rev == effective {
+			return s.objects, rev, true
+		}
+	}
+	undo := map[string]*object{} // key → state at rev, nil if there was none
+	for i := len(t.log) - 1; i >= 0 && t.log[i].rev > rev; i-- {
+		undo[t.log[i].cur.key()] = t.log[i].prev
+	}
+	objects = make([]*object, 0, len(t.keys)+len(undo))
+	for _, k := range t.keys {
+		if old, changed := undo[k]; !changed {
+			objects = append(objects, t.live[k])
+		} else {
+			if old != nil {
+				objects = append(objects, old)
+			}
+			delete(undo, k)
+		}
+	}
+	if len(undo) > 0 { // objects that have been deleted since
+		for _, old := range undo {
+			if old != nil {
+				objects = append(objects, old)
+			}
+		}
+		slices.SortFunc(objects, func(a, b *object) int { return strings.Compare(a.key(), b.key()) })
+	}
+	const keep = 8
+	if len(t.snaps) == keep {
+		t.snaps = slices.Delete(t.snaps, 0, 1)
+	}
+	t.snaps = append(t.snaps, &snapshot{rev: effective, objects: objects})
+	return objects, rev, true
+}
+
+// eventsAfter returns the writes to t after rev, the present revision, and the channel that the next write closes.
+// ok is false when some of those writes were compacted away.
+func (st *store) eventsAfter(t *table, rev uint64) (events []*revision, now uint64, changed <-chan struct{}, ok bool) {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return t.log[t.after(rev):len(t.log):len(t.log)], st.rev, t.changed, rev >= t.trimmed
+}
+
+func (st *store) stillServed(t *table) bool {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return t.served
+}
+
+// compact forgets the history before rev; the state at rev itself stays readable.
+func (st *store) compact(rev uint64) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	rev = min(rev, st.rev)
+	if rev <= st.compacted {
+		return
+	}
+	st.compacted = rev
+	for _, t := range st.tables {
+		if i := t.after(rev); i > 0 {
+			t.trimmed = t.log[i-1].rev
+			t.log = slices.Clone(t.log[i:])
+		}
+		t.snaps = slices.DeleteFunc(t.snaps, func(s *snapshot) bool { return s.rev < t.trimmed })
+	}
+}
+
+// rollback restores the state at rev, as an etcd restored from a backup does: the counter goes back too.
+func (st *store) rollback(rev uint64) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if rev > st.rev || rev < max(st.compacted, 1) {
+		return fmt.Errorf("cannot roll back to revision %d: the history reaches from %d to %d", rev, max(st.compacted, 1), st.rev)
+	}
+	for _, t := range st.tables {
+		first := t.after(rev)
+		for i := len(t.log) - 1; i >= first; i-- {
+			if key := t.log[i].cur.key(); t.log[i].prev == nil {
+				delete(t.live, key)
+			} else {
+				t.live[key] = t.log[i].prev
+			}
+		}
+		if first < len(t.log) {
+			t.log = slices.Clone(t.log[:first])
+			t.keys = t.keys[:0:0]
+			for k := range t.live {
+				t.keys = append(t.keys, k)
+			}
+			slices.Sort(t.keys)
+		}
+		t.snaps = nil
+		t.wake()
+	}
+	st.rev = rev
+	return nil
+}
+
+func (st *store) compactedAt() uint64 {
+	st.mu.RLock()
+	defer st.mu.RUnlock()
+	return st.compacted
+}

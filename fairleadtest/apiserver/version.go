@@ -1,0 +1,44 @@
+package apiserver
+
+import (
+	"strconv"
+	"strings"
+)
+
+// versioner turns revisions into the resource versions that clients see. Opaque ones are strings without order,
+// as some aggregated API servers have: only equality means anything.
+type versioner struct{ opaque bool }
+
+// opaqueFactor is odd, so that multiplication by it can be undone modulo 2^64.
+const opaqueFactor uint64 = 0x9e3779b97f4a7c15
+
+func inverse(odd uint64) uint64 {
+	x := odd // Newton's iteration doubles the number of correct bits
+	for range 6 {
+		x *= 2 - odd*x
+	}
+	return x
+}
+
+func (v versioner) format(rev uint64) string {
+	if v.opaque {
+		return "v-" + strconv.FormatUint(rev*opaqueFactor, 36)
+	}
+	return strconv.FormatUint(rev, 10)
+}
+
+func (v versioner) parse(s string) (uint64, bool) {
+	if s == "0" {
+		return 0, true
+	}
+	if !v.opaque {
+		rev, err := strconv.ParseUint(s, 10, 64)
+		return rev, err == nil
+	}
+	digits, ok := strings.CutPrefix(s, "v-")
+	if !ok {
+		return 0, false
+	}
+	x, err := strconv.ParseUint(digits, 36, 64)
+	return x * inverse(opaqueFactor), err == nil
+}
