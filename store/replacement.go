@@ -226,5 +226,5 @@ func (s *state) inScope(ns string) iter.Seq[*Record] {
 	if ns == "" {
 		return s.all()
 	}
-	return s.where(func(sh *shape) bool { return sh.ns == ns })
+	return s.faceted(byNamespace, "", ns, func(sh *shape) bool { return sh.ns == ns })
 }
