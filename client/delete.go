@@ -88,10 +88,11 @@ func (f *flight) deleted(a *call.Answer, shown []types.UID) error {
 		f.gone(uid, shown)
 		return nil
 	}
-	for _, w := range f.writes {
+	for i, w := range f.writes {
 		if _, err := w.Done(source.JSON, a.Raw); err != nil {
 			return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
 		}
+		f.w.c.hubs.poke(f.stores[i], f.w.key)
 	}
 	return nil
 }
@@ -107,6 +108,7 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 		default:
 			w.Fail()
 		}
+		f.w.c.hubs.poke(f.stores[i], f.w.key)
 	}
 }
 

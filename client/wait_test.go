@@ -67,7 +67,7 @@ func TestWaits(t *testing.T) {
 				if err := client.Modify(c.ctx, c.client, configMap("web"), set("colour", "green")); err != nil {
 					c.t.Fatal(err)
 				}
-			}, 30 * time.Second, nil},
+			}, 0, nil},
 		{"the backstop, when the watch is behind", setup{watch: []string{"ConfigMap"}, options: client.Options{Backstop: 7 * time.Second}}, green, true,
 			func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 7 * time.Second, nil},
 		{"the backstop, when nothing is watched", setup{}, green, false, func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 30 * time.Second, nil},
