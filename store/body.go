@@ -10,11 +10,6 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// body is where the encoded object of a record is.
-type body struct {
-	raw []byte
-}
-
 // newRecord copies what is kept of an object: all but its managedFields.
 func (s *Store) newRecord(o *source.Object, ver version) (*Record, error) {
 	h := &o.Header
@@ -29,7 +24,7 @@ func (s *Store) newRecord(o *source.Object, ver version) (*Record, error) {
 	r.shape = s.intern.shape(h)
 	r.id = s.intern.ident(h, r.shape.ns)
 	n := len(o.Raw) - (h.ManagedFields.End - h.ManagedFields.Start)
-	r.body.raw = o.AppendPruned(make([]byte, 0, n))
+	r.body.heap.Store(&loose{data: o.AppendPruned(make([]byte, 0, n))})
 	return r, nil
 }
 
@@ -54,17 +49,35 @@ func (s *Store) contentSum(o *source.Object) uint64 {
 var metadataMember = []byte(`"metadata"`)
 
 // AppendRaw appends the encoded object, as it is kept (without managedFields; see Encoding), to dst.
-func (r *Record) AppendRaw(dst []byte) []byte { return append(dst, r.body.raw...) }
+func (r *Record) AppendRaw(dst []byte) []byte {
+	if dst == nil {
+		dst = []byte{}
+	}
+	out, err := r.st.pack.load(r, dst)
+	if err != nil { // our own bytes: memory is broken
+		r.st.logger.Error("cannot unpack an object", "key", r.Key(), "error", err)
+		return dst
+	}
+	return out
+}
 
 // Raw returns the encoded object as it is kept. The caller may change the slice.
 func (r *Record) Raw() []byte { return r.AppendRaw(nil) }
 
-// superseded is told of each record that is not the latest any more.
-func (s *Store) superseded(r *Record) {
-	if r != nil {
-		r.stale.Store(true)
+// load returns the encoded object for decoding, which does not change it.
+func (r *Record) load() ([]byte, error) { return r.st.pack.load(r, nil) }
+
+// keep is told of each record that has been staged or published, so that it becomes compact.
+func (s *Store) keep(r *Record) {
+	if h := r.body.heap.Load(); h != nil {
+		s.pack.add(r, len(h.data))
 	}
 }
 
-// load returns the encoded object for decoding, which does not change it.
-func (r *Record) load() []byte { return r.body.raw }
+// superseded is told of each record that is not the latest any more.
+func (s *Store) superseded(r *Record) {
+	if r != nil {
+		s.pack.superseded(r)
+		s.compactSoon()
+	}
+}

@@ -66,6 +66,7 @@ type Cursor struct {
 	done    bool // Synced has been given
 	count   int  // initial objects given
 	out     []Event
+	over    []Event // for the next Take
 	raw     []rawItem
 	queue   []Event // for Next
 	resync  resyncer
@@ -170,7 +171,12 @@ const nextBatch = 64
 func (c *Cursor) Take(max int) []Event {
 	clear(c.out)
 	c.out = c.out[:0]
-	for len(c.out) < max && !c.closed.Load() {
+	if c.closed.Load() {
+		return nil
+	}
+	c.out = append(c.out, c.over...)
+	c.over = nil
+	for len(c.out) == 0 && !c.closed.Load() {
 		c.fill(max)
 		if len(c.out) > 0 {
 			break
@@ -179,6 +185,10 @@ func (c *Cursor) Take(max int) []Event {
 		if !c.available() || !c.armed.CompareAndSwap(true, false) {
 			break
 		}
+	}
+	if len(c.out) > max { // a fold gives up to two events
+		c.over = append(c.over, c.out[max:]...)
+		c.out = c.out[:max]
 	}
 	if cap(c.out) > idleBuffer && len(c.out) == 0 {
 		c.out, c.raw = nil, nil // an idle cursor is small
@@ -192,7 +202,7 @@ const idleBuffer = 16
 func (c *Cursor) available() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.late.empty() || c.initial != nil || c.synced && !c.done {
+	if len(c.over) > 0 || !c.late.empty() || c.initial != nil || c.synced && !c.done {
 		return true
 	}
 	p := c.pos

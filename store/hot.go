@@ -72,7 +72,10 @@ func asCold[T any](r *Record) (*T, error) {
 		return o, nil
 	}
 	h.mu.Unlock()
-	raw := r.load()
+	raw, err := r.load()
+	if err != nil {
+		return nil, &DecodeError{Key: r.Key(), Type: reflect.TypeFor[T](), Err: err}
+	}
 	o, err := decode[T](r, raw)
 	if err != nil {
 		return nil, err

@@ -61,8 +61,10 @@ func (r *replacement) Put(o *source.Object) error {
 		s.stats.quarantined.Add(1)
 		return err
 	}
+	s.keep(rec)
 	st := stage(rec, r.defs)
 	if i, again := r.byKey[rec.Key()]; again {
+		s.superseded(r.staged[i].rec)
 		r.staged[i] = st
 		return nil
 	}
@@ -80,6 +82,7 @@ func (r *replacement) see(id *ident) {
 
 func (r *replacement) unstage(k Key) {
 	if i, ok := r.byKey[k]; ok {
+		r.sc.s.superseded(r.staged[i].rec)
 		r.staged[i] = staged{}
 		delete(r.byKey, k)
 	}
@@ -101,7 +104,15 @@ func (r *replacement) Missing() (missing, known int) { return r.known - r.seen, 
 func (r *replacement) Abort() {
 	r.sc.s.mu.Lock()
 	defer r.sc.s.mu.Unlock()
+	r.discard()
 	r.end()
+}
+
+// discard gives back the memory of what was staged.
+func (r *replacement) discard() {
+	for i := range r.staged {
+		r.sc.s.superseded(r.staged[i].rec)
+	}
 }
 
 func (r *replacement) end() {
@@ -138,6 +149,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.done || sc.dropped {
+		r.discard()
 		r.end()
 		return func() {}, true
 	}
@@ -172,6 +184,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		prior, _ := cur.base.objects.find(rec)
 		if prior != nil && !c.Epoch && !s.odd && prior.ver.newer(rec.ver) {
 			s.stats.suppressed.Add(1)
+			s.superseded(rec)
 			continue
 		}
 		s.adopt(rec, prior)

@@ -47,6 +47,7 @@ type Store struct {
 	logger   *slog.Logger
 	intern   *interner
 	hot      hotSet
+	pack     packer
 
 	root    atomic.Pointer[root]
 	seq     atomic.Uint64 // entries of the change log
@@ -85,6 +86,7 @@ func New(opt Options) *Store {
 	s.logger = s.logger.With("resource", opt.Resource.GroupResource().String())
 	s.selector, s.fields = parseSelectors(opt)
 	s.hot.init(opt)
+	s.pack.init(s.intern.seed)
 	s.overlay.init()
 	s.ledger.init()
 	empty := &state{}
@@ -122,6 +124,7 @@ func (s *Store) Close() {
 		c.signal()
 	}
 	s.resync.wait()
+	s.pack.close()
 }
 
 func (s *Store) unsubscribe(c *Cursor) {

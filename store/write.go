@@ -81,11 +81,9 @@ func pure(w *WriteContext, answer *Record) bool {
 	case len(w.Sent) == 0 || base.enc != source.JSON || answer.enc != source.JSON:
 		return false
 	}
-	var before, after, sent map[string]any
-	for raw, into := range map[*[]byte]*map[string]any{ptr(base.load()): &before, ptr(answer.load()): &after, &w.Sent: &sent} {
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(*raw, into); err != nil {
-			return false
-		}
+	before, after, sent := map[string]any{}, map[string]any{}, map[string]any{}
+	if !parseInto(base, before) || !parseInto(answer, after) || kjson.UnmarshalCaseSensitivePreserveInts(w.Sent, &sent) != nil {
+		return false
 	}
 	for _, o := range []map[string]any{before, after} {
 		if meta, ok := o["metadata"].(map[string]any); ok {
@@ -99,7 +97,10 @@ func pure(w *WriteContext, answer *Record) bool {
 	return covered(before, after, sent)
 }
 
-func ptr[T any](v T) *T { return &v }
+func parseInto(r *Record, into map[string]any) bool {
+	raw, err := r.load()
+	return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(raw, &into) == nil
+}
 
 // covered says whether every difference between before and after is one that sent asked for. Lists have to be as sent.
 func covered(before, after, sent any) bool {

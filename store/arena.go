@@ -1,0 +1,196 @@
+package store
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// arena keeps encoded objects outside of the Go heap, where the garbage collector neither scans nor doubles them. Blocks are of one slot
+// size each; a block without a live slot is given back, and sparse ones are emptied by Store.compact.
+//
+// The mutex is held for a copy of a slot at most, and shared by readers while they decode one.
+type arena struct {
+	mu      sync.RWMutex
+	blocks  []*block // by number; nil: free for reuse
+	unused  []uint32 // such numbers
+	partial [classes][]uint32
+	live    int64 // bytes in slots that are in use
+	mapped  int64 // bytes of blocks that have been touched, roughly
+	memory  *mappings
+}
+
+// mappings is what is to be unmapped when the arena is gone; it must not refer to the arena.
+type mappings struct{ blocks map[*block]struct{} }
+
+const (
+	blockSize = 256 << 10
+	maxSlot   = 32 << 10 // larger objects stay on the heap
+	classes   = 40
+	slotStart = 4 // bytes of a slot before its data: the length
+)
+
+// block is one mapping, cut into slots. A free slot holds the number of the next free one.
+type block struct {
+	mem   []byte
+	class int
+	free  uint16 // 1 + the first free slot
+	fresh uint16 // slots from here on were never used
+	live  uint16
+	open  bool // is in arena.partial
+}
+
+// slotRef is where a slot is: 1 + block number, and slot number; 0: nowhere.
+type slotRef uint64
+
+func newArena() *arena {
+	a := &arena{memory: &mappings{blocks: map[*block]struct{}{}}}
+	runtime.AddCleanup(a, func(m *mappings) {
+		for b := range m.blocks {
+			unmap(b.mem)
+		}
+	}, a.memory)
+	return a
+}
+
+// classOf returns the smallest class whose slots hold n bytes: four classes for each power of two, from 64 bytes on.
+func classOf(n int) int {
+	if n <= 64 {
+		return 0
+	}
+	exp := bits.Len(uint(n-1)) - 1 // 2^exp < n <= 2^(exp+1)
+	step := 1 << (exp - 2)
+	return (exp-6)*4 + (n-1-1<<exp)/step + 1
+}
+
+func slotSize(class int) int {
+	if class == 0 {
+		return 64
+	}
+	exp, part := 6+(class-1)/4, (class-1)%4+1
+	return 1<<exp + part<<(exp-2)
+}
+
+// put copies data into a slot; ok is false if it is too large. The caller holds a.mu.
+func (a *arena) put(data []byte) (ref slotRef, ok bool) {
+	n := len(data) + slotStart
+	if n > maxSlot {
+		return 0, false
+	}
+	class := classOf(n)
+	list := a.partial[class]
+	if len(list) == 0 {
+		no, ok := a.grow(class)
+		if !ok {
+			return 0, false
+		}
+		list = append(list, no)
+		a.partial[class] = list
+	}
+	no := list[len(list)-1]
+	b := a.blocks[no]
+	size := slotSize(class)
+	var slot uint16
+	if b.free != 0 {
+		slot = b.free - 1
+		b.free = binary.LittleEndian.Uint16(b.mem[int(slot)*size:])
+	} else {
+		slot = b.fresh
+		b.fresh++
+		a.mapped += int64(size)
+	}
+	b.live++
+	a.live += int64(size)
+	if b.free == 0 && int(b.fresh) == len(b.mem)/size {
+		a.partial[class], b.open = list[:len(list)-1], false
+	}
+	at := int(slot) * size
+	binary.LittleEndian.PutUint32(b.mem[at:], uint32(len(data)))
+	copy(b.mem[at+slotStart:], data)
+	return slotRef(no+1)<<16 | slotRef(slot), true
+}
+
+func (a *arena) grow(class int) (no uint32, ok bool) {
+	mem, err := mapMemory(blockSize)
+	if err != nil {
+		return 0, false // the object stays on the heap
+	}
+	b := &block{mem: mem, class: class, open: true}
+	a.memory.blocks[b] = struct{}{}
+	if n := len(a.unused); n > 0 {
+		no = a.unused[n-1]
+		a.unused = a.unused[:n-1]
+		a.blocks[no] = b
+		return no, true
+	}
+	a.blocks = append(a.blocks, b)
+	return uint32(len(a.blocks) - 1), true
+}
+
+// putElsewhere is put into another block than that of ref, one that is not sparse if there is such a one.
+func (a *arena) putElsewhere(data []byte, ref slotRef) (_ slotRef, ok bool) {
+	no := uint32(ref>>16 - 1)
+	class := a.blocks[no].class
+	a.close(no)
+	for list := a.partial[class]; len(list) > 0 && a.sparse(slotRef(list[len(list)-1]+1)<<16); list = a.partial[class] {
+		a.close(list[len(list)-1]) // it will be emptied too
+	}
+	return a.put(data)
+}
+
+// close takes a block off the list of those that are filled.
+func (a *arena) close(no uint32) {
+	b := a.blocks[no]
+	if !b.open {
+		return
+	}
+	b.open = false
+	list := a.partial[b.class]
+	if i := slices.Index(list, no); i >= 0 {
+		a.partial[b.class] = slices.Delete(list, i, i+1)
+	}
+}
+
+// data returns the bytes of a slot, which are only valid while a.mu is held.
+func (a *arena) data(ref slotRef) []byte {
+	b := a.blocks[ref>>16-1]
+	at := int(ref&0xffff) * slotSize(b.class)
+	n := int(binary.LittleEndian.Uint32(b.mem[at:]))
+	return b.mem[at+slotStart : at+slotStart+n]
+}
+
+// free gives a slot back. The caller holds a.mu.
+func (a *arena) free(ref slotRef) {
+	no, slot := uint32(ref>>16-1), uint16(ref)
+	b := a.blocks[no]
+	size := slotSize(b.class)
+	binary.LittleEndian.PutUint16(b.mem[int(slot)*size:], b.free)
+	b.free = slot + 1
+	b.live--
+	a.live -= int64(size)
+	if b.live == 0 {
+		a.drop(no, b)
+		return
+	}
+	if !b.open {
+		b.open = true
+		a.partial[b.class] = append(a.partial[b.class], no)
+	}
+}
+
+func (a *arena) drop(no uint32, b *block) {
+	a.mapped -= int64(b.fresh) * int64(slotSize(b.class))
+	a.close(no)
+	delete(a.memory.blocks, b)
+	a.blocks[no] = nil
+	a.unused = append(a.unused, no)
+	unmap(b.mem)
+}
+
+// sparse says whether the block of a slot is less than half full and not the one being filled.
+func (a *arena) sparse(ref slotRef) bool {
+	b := a.blocks[ref>>16-1]
+	return int(b.live)*2 < int(b.fresh) && int(b.fresh)*2 > len(b.mem)/slotSize(b.class)
+}

@@ -1,0 +1,167 @@
+package store_test
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/internal/corpus"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// resident returns the resident set of this process in bytes.
+func resident() int64 {
+	runtime.GC()
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	f := bytes.Fields(b)
+	n, _ := strconv.ParseInt(string(f[1]), 10, 64)
+	return n * int64(os.Getpagesize())
+}
+
+// BenchmarkMemory prints what a pod of many workloads costs, everything included (S2).
+func BenchmarkMemory(b *testing.B) {
+	const n = 50_000
+	for b.Loop() {
+		pods := corpus.NewPods(1, 300)
+		var m0, m1 runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m0)
+		s := store.New(store.Options{Namespaced: true})
+		r := s.Sink("").Replace()
+		var o source.Object
+		var size int
+		for i := range n {
+			o.Raw = pods.JSON(i, true)
+			if err := source.Scan(source.JSON, o.Raw, &o.Header); err != nil {
+				b.Fatal(err)
+			}
+			size += len(o.Raw) - (o.Header.ManagedFields.End - o.Header.ManagedFields.Start)
+			if err := r.Put(&o); err != nil {
+				b.Fatal(err)
+			}
+		}
+		r.Commit(source.Commit{Version: "900000000"})
+		s.Flush()
+		runtime.GC()
+		runtime.ReadMemStats(&m1)
+		heap := float64(m1.HeapAlloc-m0.HeapAlloc) / n
+		st := s.MemoryStats()
+		b.ReportMetric(float64(size)/n, "json-B/obj")
+		b.ReportMetric(heap, "heap-B/obj")
+		b.ReportMetric(float64(st.Mapped)/n, "mapped-B/obj")
+		b.ReportMetric(2*heap+float64(st.Mapped)/n, "resident-B/obj")
+		b.ReportMetric(float64(m1.HeapObjects-m0.HeapObjects)/n, "objects/obj")
+		s.Close()
+		runtime.KeepAlive(s)
+	}
+}
+
+// BenchmarkGet reads a decoded object of the hot set (S6).
+func BenchmarkGet(b *testing.B) {
+	s, keys := filled(b, 100_000)
+	defer s.Close()
+	v := store.Of[corev1.Pod](s)
+	for _, k := range keys[:1000] {
+		if _, err := v.Get(k); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if _, err := v.Get(keys[i%1000]); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
+
+// BenchmarkGetCold decodes.
+func BenchmarkGetCold(b *testing.B) {
+	s, keys := filled(b, 20_000)
+	defer s.Close()
+	v := store.Of[corev1.Pod](s)
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if _, err := v.Get(keys[i%len(keys)]); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}
+
+// BenchmarkListIndex lists the 333 pods of one workload by a label.
+func BenchmarkListIndex(b *testing.B) {
+	s, keys := filled(b, 100_000)
+	defer s.Close()
+	r, _ := s.Get(keys[0])
+	instance, _ := r.Label("app.kubernetes.io/instance")
+	v := store.Of[corev1.Pod](s)
+	b.ReportAllocs()
+	for b.Loop() {
+		n := 0
+		for range v.Index(store.IndexLabel, "app.kubernetes.io/instance="+instance) {
+			n++
+		}
+		if n < 300 {
+			b.Fatal(n)
+		}
+	}
+}
+
+// BenchmarkApply applies MODIFIED events of 10,000 pods, with one subscriber that reads only headers.
+func BenchmarkApply(b *testing.B) {
+	s, _ := filled(b, 10_000)
+	defer s.Close()
+	c := s.Subscribe(store.SubscribeOptions{From: store.FromNow})
+	sink := s.Sink("")
+	pods := corpus.NewPods(1, 300)
+	objects := make([]source.Object, 10_000)
+	for i := range objects {
+		objects[i] = *object(pods.JSON(i, true))
+	}
+	b.ReportAllocs()
+	version := 1_000_000_000
+	var buf [16]byte
+	i := 0
+	for b.Loop() {
+		version++
+		o := &objects[i%len(objects)]
+		o.Header.ResourceVersion = strconv.AppendInt(buf[:0], int64(version), 10)
+		if err := sink.Apply(source.Modified, o); err != nil {
+			b.Fatal(err)
+		}
+		for len(c.Take(64)) > 0 {
+		}
+		i++
+	}
+}
+
+func filled(tb testing.TB, n int) (*store.Store, []store.Key) {
+	pods := corpus.NewPods(1, 300)
+	s := store.New(store.Options{Namespaced: true})
+	r := s.Sink("").Replace()
+	var keys []store.Key
+	var o source.Object
+	for i := range n {
+		o.Raw = pods.JSON(i, true)
+		if err := source.Scan(source.JSON, o.Raw, &o.Header); err != nil {
+			tb.Fatal(err)
+		}
+		keys = append(keys, store.Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)})
+		if err := r.Put(&o); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	r.Commit(source.Commit{Version: "900000000"})
+	return s, keys
+}
