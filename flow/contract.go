@@ -77,11 +77,12 @@ func (s Status) String() string { return statusNames[s] }
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Result is how a fiber ended. OnEnd gets it; it runs once for every fiber, on a worker, before the key is free for the next
-// one.
+// one. Only the callback of a fiber that never began may run beside the live fiber of its key.
 type Result struct {
 	Handle Handle
 	Status Status // Completed, Failed or Cancelled
 	Err    error  // nil if and only if Completed
+	Begun  bool   // false: cancelled before any of its code ran
 }
 
 // Clock is the engine's time. The zero EngineOptions uses the system's, which testing/synctest fakes. Now must not go back.

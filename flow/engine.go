@@ -25,8 +25,11 @@ type EngineOptions struct {
 	Providers []Provider   // found by Use in every fiber
 
 	// OnStuck, if set, is told of each predecessor that did not stop within the grace, and again after twice the time, and so
-	// on. It runs in a goroutine of the engine.
+	// on. It runs in a goroutine of the engine, several at a time if there are several to report.
 	OnStuck func(Stuck)
+	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A panic of it
+	// counts as one of the step. It is for tests, which stop or crash a fiber there.
+	Hook func(h Handle, path string, after bool)
 }
 
 // Engine runs fibers. Make it with NewEngine, end it with Close. It is safe for concurrent use. It holds no goroutine before

@@ -33,7 +33,7 @@ func (r *run) load() move {
 	f, d := r.f, r.f.x.Load().durable
 	d.resumedAt = none
 	start := move{kind: moveEnter, to: f.resume}
-	if d.fresh {
+	if d.fresh && f.flow.def.forward == nil {
 		return start
 	}
 	var pos Position
@@ -59,7 +59,7 @@ func (r *run) load() move {
 		return start
 	}
 	i, known := def.index[pos.Step]
-	if pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
+	if d.fresh || pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
 		r.e.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
 			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)
 		return start
@@ -94,7 +94,7 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	f, x, d := r.f, r.f.x.Load(), r.f.x.Load().durable
 	r.adopt(pos)
 	f.mu.Lock()
-	f.began = r.e.since(pos.Begun)
+	f.began = r.past(pos.Begun)
 	f.mu.Unlock()
 	if d.timeout > 0 {
 		x.deadline = f.began + int64(d.timeout)
@@ -102,7 +102,7 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	if !pos.Deadline.IsZero() {
 		d.deadline, d.resumedAt = r.e.since(pos.Deadline), i
 	}
-	m := move{kind: moveRepeat, to: i, attempt: int32(pos.Attempt), entered: r.e.since(pos.Started)}
+	m := move{kind: moveRepeat, to: i, attempt: int32(min(max(pos.Attempt, 0), 1<<30)), entered: r.past(pos.Started)}
 	if !pos.Wake.After(r.e.clock.Now()) {
 		return m
 	}
@@ -111,12 +111,20 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	why := whyDelay
 	if pos.Reason == whyRetry.String() {
 		why = whyRetry
-		f.attempt-- // picking up counts it
+		f.attempt = max(f.attempt, 1) - 1 // picking up counts it
 	}
 	if r.tryPark(why, r.earliest(f.wake), 0) {
 		return move{kind: moveAway}
 	}
 	return move{kind: moveCancel}
+}
+
+// past is a time that was saved, which an absent or a future one cannot be.
+func (r *run) past(t time.Time) int64 {
+	if at := r.e.since(t); !t.IsZero() && at < r.now {
+		return at
+	}
+	return r.now
 }
 
 // savedDeadline returns, once, the deadline of the await that the position was saved in.

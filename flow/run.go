@@ -16,6 +16,8 @@ type run struct {
 	f   *fiber
 	ctx context.Context
 	now int64
+	// timed tells that a timer ends the context at a deadline of the step or the fiber.
+	timed bool
 }
 
 // move is what comes next.
@@ -86,7 +88,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	}
 	r.openContext()
 	if r.fiberLate() {
-		return move{kind: moveFailed, err: inPath(f.path(), fmt.Errorf("deadline of the fiber: %w", ErrTimeout))}
+		return move{kind: moveFailed, err: inPath(f.path(), errFiberLate)}
 	}
 	switch why {
 	case whyDelay, whyRetry:
@@ -139,17 +141,9 @@ func (r *run) enter(m move) {
 // step runs the step that the fiber is at.
 func (r *run) step() move {
 	f, st := r.f, r.f.step()
-	if r.ctx.Err() != nil { // by the deadline of the step before
-		r.openContext()
-	}
 	x := f.x.Load()
-	if at := r.deadlines(); at > 0 {
-		if r.now >= at {
-			return r.fail(errDeadline, none)
-		}
-		r.e.mu.Lock()
-		r.e.setTimer(f, at)
-		r.e.mu.Unlock()
+	if late := r.arm(); late != nil {
+		return r.fail(late, none)
 	}
 	if st.done != nil && f.entering {
 		var done bool
@@ -180,13 +174,46 @@ func (r *run) step() move {
 	return r.apply(n)
 }
 
+// arm has the context of the step end at its deadline, or that of the fiber; it returns an error if that has passed.
+func (r *run) arm() error {
+	at := r.deadlines()
+	switch {
+	case at == 0 && !r.timed:
+		return nil
+	case r.fiberLate():
+		return errFiberLate
+	case at > 0 && r.now >= at:
+		return errDeadline
+	}
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	if r.ctx.Err() != nil { // the deadline was that of the step before
+		r.openContext()
+	}
+	if r.timed = at > 0; r.timed {
+		r.e.setTimer(r.f, at)
+	} else {
+		r.e.timers.remove(r.f)
+	}
+	return nil
+}
+
 // call runs user code; a panic of it is an error.
 func (r *run) call(st *step) (n Next, err error) {
 	defer r.f.caught(&err)
-	if r.e.opt.Tracer == nil && !r.e.opt.Labels {
-		return st.run(r.ctx, r.f), nil
+	opt := &r.e.opt
+	if opt.Hook != nil {
+		opt.Hook(Handle{r.f}, r.f.path(), false)
 	}
-	return r.traced(st), nil
+	if opt.Tracer == nil && !opt.Labels {
+		n = st.run(r.ctx, r.f)
+	} else {
+		n = r.traced(st)
+	}
+	if opt.Hook != nil {
+		opt.Hook(Handle{r.f}, r.f.path(), true)
+	}
+	return n, nil
 }
 
 // caught turns a panic into an error. It is deferred.
@@ -308,8 +335,16 @@ func (r *run) forgetError() {
 // fail is a step that failed with an error; a retry may follow.
 func (r *run) fail(err error, orElse int32) move {
 	f, st := r.f, r.f.step()
-	if r.ctx.Err() != nil && context.Cause(r.ctx) == ErrTimeout && err != errDeadline {
-		err = fmt.Errorf("%w: %w", errDeadline, err)
+	if r.ctx.Err() != nil && context.Cause(r.ctx) == ErrTimeout && err != errDeadline && err != errFiberLate {
+		late := errDeadline
+		if r.fiberLate() {
+			late = errFiberLate
+		}
+		if err == ErrTimeout || err == context.Canceled { // what the context says; it adds nothing
+			err = late
+		} else {
+			err = fmt.Errorf("%w: %w", late, err)
+		}
 	}
 	if st.retry != nil && !st.retry.exhausted(int(f.attempt)+1) && !f.cancelled.Load() {
 		at, d := r.deadlines(), st.retry.Delay(int(f.attempt)+1)
@@ -481,7 +516,7 @@ func (r *run) end(status Status, err error) {
 	r.saveEnd(status, err)
 	r.logEnd(status, err)
 	r.endTrace(status, err)
-	r.callBack(Result{Handle: Handle{f}, Status: status, Err: err})
+	r.callBack(Result{Handle: Handle{f}, Status: status, Err: err, Begun: f.begun})
 }
 
 func (r *run) callBack(res Result) {
