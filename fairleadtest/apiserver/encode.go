@@ -52,8 +52,8 @@ func (e encoding) appendObject(dst []byte, o *object) ([]byte, error) {
 		return append(dst, b...), err
 	}
 	b, err := o.bareJSON()
-	if err != nil {
-		return dst, err
+	if err != nil || o.verbatim {
+		return append(dst, b...), err
 	}
 	dst = append(dst, o.table.prefix...)
 	if len(b) == 2 { // {}

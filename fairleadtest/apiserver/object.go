@@ -25,7 +25,8 @@ type object struct {
 	bare                []byte         // JSON without kind and apiVersion: {"metadata":…}
 	proto               []byte         // protobuf without envelope
 	metaJSON, metaProto []byte         // PartialObjectMetadata
-	poisoned            bool           // bare is what the user wants to be sent, whatever it is
+	poisoned            bool           // by Poison: not what it should be
+	verbatim            bool           // bare is sent as it is, kind and apiVersion included
 }
 
 func (o *object) key() string { return objectKey(o.namespace, o.name) }
@@ -163,7 +164,7 @@ func (o *object) withVersion(v versioner, rev uint64) *object {
 	m, err := o.copy()
 	if err != nil { // bytes that do not decode: they stay as they are
 		return &object{table: o.table, rev: rev, namespace: o.namespace, name: o.name, uid: o.uid, version: o.version,
-			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned}
+			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned, verbatim: o.verbatim}
 	}
 	m.SetResourceVersion(v.format(rev))
 	out := newObject(o.table, rev, m.Object)

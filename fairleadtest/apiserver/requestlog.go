@@ -27,7 +27,8 @@ type Request struct {
 	Done                  bool // the server is through with it, whatever the outcome
 	Code                  int  // of the answer; 0 if none was begun
 	Bytes                 int64
-	Events                int64 // frames of a watch, bookmarks included
+	Events                int64  // frames of a watch, bookmarks included
+	Panic                 string // value and stack, if a function given to the server panicked; the answer is 500 then
 	startSeq, endSeq      int
 }
 
@@ -112,6 +113,13 @@ func (e *logEntry) answered(code int) {
 	e.log.mu.Lock()
 	defer e.log.mu.Unlock()
 	e.req.Code = code
+	e.log.notifyLocked()
+}
+
+func (e *logEntry) panicked(what string) {
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	e.req.Panic = what
 	e.log.notifyLocked()
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime/debug"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -45,7 +46,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	x := &exchange{s: s, r: r, req: &req, query: req.Query, plan: s.planFor(&req)}
 	x.out = newOut(w, r, x, entry)
+	defer x.rescue()
 	x.run()
+}
+
+// rescue turns the panic of a user's function (a hook, a validation, a field) into 500 and a word in the log; once the
+// answer has begun the request can only be aborted.
+func (x *exchange) rescue() {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	x.out.entry.panicked(fmt.Sprintf("%v\n%s", v, debug.Stack()))
+	if x.out.begun {
+		x.out.abort()
+	}
+	x.plan = &plan{cut: -1}
+	x.fail(errors.NewInternalError(fmt.Errorf("a function given to the server panicked: %v", v)))
 }
 
 func (x *exchange) run() {
@@ -60,7 +80,9 @@ func (x *exchange) run() {
 		<-ctx.Done()
 		x.out.abort()
 	}
-	x.enc, _ = negotiate(x.r.Header.Get("Accept"), nil)
+	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
+	acceptable := false
+	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table)
 	switch {
 	case p.respond != nil:
 		h := x.out.w.Header()
@@ -86,19 +108,18 @@ func (x *exchange) run() {
 			fn(x.query)
 		}
 	}
-	if err := x.dispatch(); err != nil {
+	if err := x.dispatch(acceptable); err != nil {
 		x.fail(err)
 	}
 }
 
-func (x *exchange) dispatch() error {
+func (x *exchange) dispatch(acceptable bool) error {
 	if x.req.Resource == "" {
 		return x.discovery()
 	}
 	if handled, err := x.review(); handled {
 		return err
 	}
-	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
 	if x.table == nil || x.req.Subresource != "" && !x.table.res.has(x.req.Subresource) {
 		return errPathNotFound()
 	}
@@ -108,11 +129,9 @@ func (x *exchange) dispatch() error {
 	if x.table.res.Namespaced && x.req.Namespace == "" && x.req.Verb != "list" && x.req.Verb != "watch" {
 		return errPathNotFound()
 	}
-	enc, ok := negotiate(x.r.Header.Get("Accept"), x.table)
-	if !ok {
+	if !acceptable {
 		return notAcceptable()
 	}
-	x.enc = enc
 	switch x.req.Verb {
 	case "get":
 		return x.get()

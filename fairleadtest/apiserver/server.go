@@ -59,8 +59,7 @@ type Server struct {
 	store  *store
 	log    *requestLog
 	apply  appliers
-	ctx    context.Context // ends at Close; only the base of the contexts of requests
-	cancel context.CancelFunc
+	cancel context.CancelFunc // ends the contexts of all requests
 
 	http  *http.Server
 	tls   *tlsFiles
@@ -97,7 +96,7 @@ func New(opts Options) (*Server, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
 		opts: opts, store: newStore(versioner{opaque: opts.OpaqueVersions}), log: newRequestLog(), token: opts.Token,
-		ctx: ctx, cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
+		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
 	for _, r := range opts.Resources {
 		s.store.register(r)

@@ -60,7 +60,7 @@ func (x *exchange) watch() error {
 	}
 	tooOld := false
 	switch {
-	case initial || !given || rev == 0 && !x.has("sendInitialEvents"):
+	case initial || rev == 0 && !x.has("sendInitialEvents"):
 		objects, at, ok := x.s.store.snapshotAt(x.table, now)
 		if !ok {
 			tooOld = true
@@ -92,6 +92,7 @@ func (x *exchange) watch() error {
 		return nil
 	}
 	w.run(timeout)
+	x.out.flush()
 	return nil
 }
 
@@ -140,7 +141,6 @@ func (w *stream) run(timeout time.Duration) {
 		case <-over:
 			if w.bookmarks && !fault.silent {
 				w.bookmark(nil)
-				x.out.flush()
 			}
 			return
 		case <-ticker.C:

@@ -115,7 +115,6 @@ func (w *stream) commands() bool {
 			}
 		}
 		if !fn(w) {
-			w.x.out.flush()
 			return false
 		}
 	}
