@@ -102,6 +102,9 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 	for i, w := range f.writes {
 		switch {
 		case uid != "":
+			if shown[i] != "" && shown[i] != uid {
+				f.stores[i].PutDeleted(f.w.key, shown[i]) // it made room for the one that was deleted
+			}
 			w.Deleted(uid)
 		case shown[i] != "":
 			w.Deleted(shown[i])

@@ -163,6 +163,7 @@ func runModel(t *testing.T, ops []op) (failure string) {
 		if failure != "" {
 			return failure
 		}
+		synctest.Wait()
 		remember("one")
 		remember("two")
 		listed := map[string]*corev1.ConfigMap{}
