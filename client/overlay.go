@@ -28,6 +28,7 @@ func (w *writing) takeOff(ctx context.Context) *flight {
 	f.stores = w.c.stores(w.k)
 	for _, st := range f.stores {
 		wc := bound(ctx).Write
+		wc.Base, wc.Locked = nil, false
 		wc.Create = w.req.Verb == call.VerbCreate && w.sub == ""
 		wc.Subresource, wc.Sent = w.sub, w.sent
 		if r, ok := st.Get(w.key); ok && !wc.Create && (w.version == "" || w.version == r.Version()) {

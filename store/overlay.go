@@ -163,12 +163,6 @@ func (s *Store) putDeleted(k Key, uid types.UID) PutResult {
 	hash := s.intern.hashKey(k.Namespace, k.Name)
 	seen, visible := cur.view.get(hash, k)
 	if !visible || uid != "" && !seen.id.hasUID([]byte(uid)) {
-		if uid != "" && s.overlay.entries[k] == nil {
-			// The watch has yet to bring that incarnation: it must not be seen when it does.
-			h := source.Header{Namespace: []byte(k.Namespace), Name: []byte(k.Name), UID: []byte(uid)}
-			s.overlay.entries[k] = &overlaid{dead: s.intern.ident(&h, k.Namespace), ns: k.Namespace, clock: s.overlay.tick(), since: time.Now()}
-			s.publish(root{base: cur.base, view: cur.view.copy()}, nil)
-		}
 		return AlreadyKnown // reads do not see that incarnation
 	}
 	_, known := cur.base.get(hash, k)
