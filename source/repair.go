@@ -90,7 +90,7 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 			reason: ReasonExpired}
 	case e.Code == http.StatusTooManyRequests:
 		return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
-	case e.ErrStatus.Reason == metav1.StatusReasonStoreReadError:
+	case e.ErrStatus.Reason == metav1.StatusReasonStoreReadError, e.ErrStatus.Reason == "StoreReadError":
 		h.internal++ // an object that could not be read is gone, and its DELETED can never be sent
 		return remedy{relist: true, wait: h.internal > 1, degraded: h.internal > 1, reason: ReasonServerError}
 	case e.Code == http.StatusUnauthorized:

@@ -1,6 +1,9 @@
 package frame
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // Wire types of protobuf.
 const (
@@ -37,7 +40,7 @@ func FieldHead(b []byte, i int) (f Field, next int, err error) {
 	if err != nil {
 		return f, i, err
 	}
-	if tag>>3 == 0 || tag>>3 > 1<<29-1 {
+	if tag>>3 == 0 || tag>>3 > math.MaxInt32 {
 		return f, i, Syntax(i, "field number")
 	}
 	f.Number, f.Type = int(tag>>3), int(tag&7)
