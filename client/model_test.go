@@ -214,9 +214,8 @@ func runModel(t *testing.T, ops []op) (failure string) {
 		}
 	}
 	hold.Release()
-	if err := c.client.WaitForCache(c.ctx); err != nil && c.server.Revision() > 0 {
-		// The watch is quiet: there may be no event that tells how far it is.
-		synctest.Wait()
+	if err := c.client.WaitForCache(c.ctx); err != nil {
+		return fmt.Sprintf("%v: %v", ops, err)
 	}
 	for _, name := range []string{"one", "two"} {
 		live, _ := c.server.Object(configMaps, "a", name)
@@ -228,6 +227,7 @@ func runModel(t *testing.T, ops []op) (failure string) {
 			return fmt.Sprintf("%v: at rest %s is %s and is read as %v, %v", ops, name, live.GetResourceVersion(), got, err)
 		}
 	}
+	c.seen(configMaps, c.put(foreign("last"))) // whose event is the last one
 	if n := c.cache.Stores(configMaps)[0].OverlayStats().Entries; n != 0 {
 		return fmt.Sprintf("%v: at rest %d own writes are still laid over the store", ops, n)
 	}
