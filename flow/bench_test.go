@@ -46,7 +46,7 @@ func parkedBytes(tb testing.TB, n int) float64 {
 }
 
 func TestAParkedFiberTakesLessThan500Bytes(t *testing.T) {
-	if got := parkedBytes(t, 50_000); got >= 500 {
+	if got := parkedBytes(t, 20_000); got >= 500 {
 		t.Errorf("%.0f bytes", got)
 	} else {
 		t.Logf("%.0f bytes", got)
