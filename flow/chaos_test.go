@@ -199,7 +199,7 @@ func (c *chaos) start(name string, opt flow.StartOptions, chain bool) {
 
 func TestF1AndF2OnEverySchedule(t *testing.T) {
 	t.Parallel()
-	schedules := 3000
+	schedules := 2000
 	if testing.Short() {
 		schedules = 300
 	}
