@@ -1,5 +1,7 @@
 package store
 
+import "io"
+
 // MaxLag is when a cursor is folded.
 const MaxLag = maxLag
 
@@ -46,4 +48,10 @@ func IsHot(s *Store, k Key) bool {
 		}
 	}
 	return false
+}
+
+// ReadSaved decodes a saved state.
+func ReadSaved(r io.Reader, identity string) error {
+	_, err := readSaved(r, identity)
+	return err
 }
