@@ -29,8 +29,8 @@ func (c *Client) Patch(ctx context.Context, obj Object, patch Patch, opts ...Wri
 	return c.patch(ctx, "", obj, patch, opts)
 }
 
-// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that obj does not
-// have are removed. An apply equal to the last one is not sent while the cache still shows what it applied.
+// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that
+// obj does not have are removed. An apply equal to the last one is not sent while the cache still shows what it applied.
 func (c *Client) Apply(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.apply(ctx, "", obj, opts)
 }
