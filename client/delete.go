@@ -115,9 +115,9 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 	}
 }
 
-// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What the server answers
-// does not say what is left, so where the kind is watched one list of the namespace follows, and its result is laid over the
-// store.
+// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What
+// the server answers does not say what is left, so where the kind is watched one list of the namespace follows, and its
+// result is laid over the store.
 func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
 	k, err := c.kinds.of(obj)
 	if err != nil {
