@@ -128,7 +128,7 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // a log that is complete up to the last line written
+	defer log.Close()
 	ready := make(chan net.Addr, 1)
 	run(func() error {
 		return runController(ctx, c.Config(), "default", o.controller, slog.New(slog.NewTextHandler(log, nil)),

@@ -54,7 +54,7 @@ func startWatch(t *testing.T, s *apiserver.Server, args ...string) *watching {
 		for {
 			var l line
 			if err := d.Decode(&l); err != nil {
-				if err != io.EOF { //nolint:errorlint // the decoder returns it as it is
+				if err != io.EOF {
 					t.Errorf("output is not JSON: %v", err)
 				}
 				return
