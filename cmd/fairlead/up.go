@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/child"
 	"github.com/fairlead-io/fairlead/operation/install"
 )
 
@@ -196,6 +198,9 @@ func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = commandGrace
+	cmd.SysProcAttr = child.Attr()
+	runtime.LockOSThread() // as child.Attr wants it
+	defer runtime.UnlockOSThread()
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:
