@@ -113,6 +113,9 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	}
 	defer calls.Close()
 	if err := install.CRDs(ctx, calls); err != nil {
+		if ctx.Err() != nil {
+			return nil // interrupted, as it should be
+		}
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
