@@ -76,12 +76,3 @@ func (b *Budget) reserve(now time.Time, delay time.Duration) (time.Duration, boo
 	b.tokens = left
 	return max(delay, wait), true
 }
-
-// left returns the tokens there are, negative when retries wait for theirs.
-func (b *Budget) left(now time.Time) float64 {
-	rate, _, burst, _ := b.params()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now, rate, burst)
-	return b.tokens
-}

@@ -53,7 +53,7 @@ func TestOverlaidReadsAgainstAModel(t *testing.T) {
 }
 
 func runModel(t *testing.T, ops []op) (failure string) {
-	c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+	c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 	defer c.close()
 	hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 	model := map[string]*known{}

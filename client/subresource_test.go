@@ -23,7 +23,7 @@ import (
 func TestEvictionIsRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"Pod"}})
+		c := start(t.Context(), t, setup{watch: []string{"Pod"}})
 		defer c.close()
 		p := pod("web")
 		if err := c.client.Create(c.ctx, p); err != nil {
@@ -55,7 +55,7 @@ func TestScaleWaitsForTheCache(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+			c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 			defer c.close()
 			c.put(foreign("web", "replicas", "1"))
 			synctest.Wait()

@@ -5,6 +5,7 @@ import "time"
 // ChangeType is the type of a change that a watch reports.
 type ChangeType uint8
 
+// The types of changes.
 const (
 	Added ChangeType = iota + 1
 	Modified
