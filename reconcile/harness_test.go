@@ -146,7 +146,7 @@ func (b *bench) controller(fn func(ctx context.Context, n int, g *gateway) (reco
 			return reconcile.Done, nil
 		}
 		return fn(ctx, n, g)
-	}), opts...)
+	}), append([]reconcile.Option{reconcile.MaxInterval(-1)}, opts...)...)
 }
 
 // countUp writes the status.
