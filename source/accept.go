@@ -10,6 +10,7 @@ type listing struct {
 	Replacement
 	consistent bool
 	count      int // objects listed
+	promised   int // objects there should be, by what the first page said
 	version    string
 	confirms   *confirmation // the list before, if this one is to confirm it
 	committed  bool
@@ -68,6 +69,7 @@ func (s *scope) commit(l *listing, c Commit) {
 	l.Replacement.Commit(c)
 	s.count.Lists++
 	s.pending = ""
+	s.recent.reset(c.Version)
 	s.mu.Lock()
 	s.status.Synced = true
 	s.mu.Unlock()
@@ -80,10 +82,12 @@ func (s *scope) doubt(l *listing) *confirmation {
 	guard := s.src.cfg.BulkDeleteGuard
 	empty := l.count == 0 && known > 0 && !s.src.cfg.TrustEmptyList
 	many := guard > 0 && missing > guard
-	if !empty && !many {
+	short := l.count < l.promised && !s.estimates
+	if !empty && !many && !short {
 		return nil
 	}
 	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) {
+		s.estimates = s.estimates || short // its promises are not exact, as the API allows
 		return nil
 	}
 	return &confirmation{missing: missing, known: known, listed: l.count}

@@ -221,6 +221,8 @@ func checkList(kind, apiVersion string, m listMeta) (*listMeta, error) {
 		return nil, &ProtocolError{What: kind + " (" + apiVersion + ") instead of a list"}
 	case m.version == "" || m.version == "0":
 		return nil, &ProtocolError{What: "list without resource version"}
+	case m.next == "" && m.remaining > 0:
+		return nil, &ProtocolError{What: "list that says there is more, and not where"}
 	}
 	m.kind = strings.TrimSuffix(kind, "List")
 	return &m, nil

@@ -54,6 +54,11 @@ func (d *protoList) next(b []byte, eof bool, e *event) (n int, got bool, err err
 			if d.kind == "Status" {
 				return d.refusal(b, n, f)
 			}
+			if d.kind != "" {
+				if _, err := checkList(d.kind, d.apiVersion, listMeta{version: "1"}); err != nil {
+					return n, false, err
+				}
+			}
 			d.at, d.left, n = protoInner, f.End-f.Start, i
 			continue
 		}

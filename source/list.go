@@ -81,6 +81,7 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 		}
 		if l.version == "" {
 			l.version = m.version // later pages are of the same snapshot
+			l.promised = l.count + int(m.remaining)
 		}
 		if m.next == "" {
 			return s.accept(ctx, l)

@@ -44,7 +44,9 @@ type scope struct {
 	nextSilentRelist time.Time
 	silentRelistGap  time.Duration
 	used             atomic.Pointer[generation] // by the last request
-	garbageAt        string                     // version at which a frame could not be read
+	recent           recent
+	estimates        bool   // remainingItemCount is not exact
+	garbageAt        string // version at which a frame could not be read
 }
 
 func newScope(src *Source, namespace string) *scope {

@@ -103,12 +103,17 @@ func (r *recorder) Apply(t source.ChangeType, o *source.Object) error {
 		r.t.Error("Apply while a replacement is open")
 	}
 	key, version := keyOf(&o.Header), string(o.Header.ResourceVersion)
+	if !r.odd && less(version, r.objects[key].version) {
+		r.t.Errorf("version of %s went down from %s to %s without an epoch", key, r.objects[key].version, version)
+	}
 	if t == source.Deleted {
 		delete(r.objects, key)
 	} else {
 		r.objects[key] = held{string(o.Header.UID), version, string(o.Raw)}
 	}
-	r.forward(version)
+	if r.odd || less(r.version, version) {
+		r.version = version // swapped events of different objects may come late
+	}
 	r.note("%s %s %s", t, key, version)
 	return nil
 }
@@ -196,6 +201,11 @@ func (s *staged) Commit(c source.Commit) {
 	defer s.r.mu.Unlock()
 	s.end()
 	s.r.commits++
+	for key, was := range s.r.objects {
+		if now, is := s.objects[key]; is && !c.Epoch && !s.r.odd && less(now.version, was.version) {
+			s.r.t.Errorf("a list took %s from %s to %s without an epoch", key, was.version, now.version)
+		}
+	}
 	s.r.objects = s.objects
 	if c.Epoch {
 		s.r.version = ""

@@ -43,6 +43,9 @@ func (s *scope) watchTimeout() time.Duration {
 // watch follows the changes after the version seen, on an open stream or a new one, until something ends it.
 func (s *scope) watch(ctx context.Context, st *stream) error {
 	w := &watching{stream: st, last: time.Now()}
+	if s.recent.base == nil {
+		s.recent.reset(string(s.seen))
+	}
 	if st != nil {
 		s.opened(w)
 	} else {
@@ -169,7 +172,8 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	}
 	version := e.obj.Header.ResourceVersion
 	order, comparable := compareVersions(version, s.seen)
-	if comparable && order <= 0 || !comparable && len(version) > 0 && string(version) == string(s.seen) {
+	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(version)
+	if replay {
 		s.count.Suppressed++
 		if order < 0 {
 			return s.suspect(ctx)
@@ -184,6 +188,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	} else {
 		s.count.Events++
 	}
+	s.recent.add(&e.obj)
 	s.advance(w, version)
 	return nil
 }

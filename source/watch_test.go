@@ -125,6 +125,22 @@ func TestReplayedEventsAreSuppressed(t *testing.T) {
 	eventually(t, "two suppressed", func() bool { return src.Status()[0].Counters.Suppressed == 2 })
 }
 
+// TestSwappedEvents: a late change of one object is not lost because another object is already further.
+func TestSwappedEvents(t *testing.T) {
+	t.Parallel()
+	r := newRecorder(t)
+	s := serve(t, []reply{list(5, object("a", 1)), list(9)}, []reply{watch(event("ADDED", object("c", 7)), event("MODIFIED", object("a", 6)),
+		event("MODIFIED", object("c", 6)), event("MODIFIED", object("a", 6)), bookmark(9))})
+	s.run(r)
+	r.wait("the bookmark", func() bool { return r.version == "9" })
+	if got := r.snapshot(); got["ns/a"].version != "6" || got["ns/c"].version != "7" {
+		t.Errorf("objects %v, want a at 6 and c at 7", got)
+	}
+	if n := counted(r.lines(), "MODIFIED"); n != 1 {
+		t.Errorf("%d modifications, want 1: %q", n, r.lines())
+	}
+}
+
 func TestFragmentation(t *testing.T) {
 	t.Parallel()
 	all := event("ADDED", object("ü\\u00e9", 6)) + "\n\r\n " + event("MODIFIED", object("c", 7)) + bookmark(9)

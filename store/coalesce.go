@@ -47,9 +47,12 @@ func (d *delta) take(keep func(*Record) bool) (e Event, some, last bool) {
 	switch {
 	case gone || ghost:
 		e = Event{Type: Deleted, Key: d.key, Object: given, Prior: given, Inferred: d.inferred}
-		if d.dead != nil {
+		switch {
+		case d.dead != nil:
 			e.Object = d.dead
-		} else if d.now == nil || !d.now.SameUID(given) {
+		case d.now != nil && d.now.SameUID(given): // it does not match any more
+			e.Object = d.now
+		default:
 			e.Inferred = true
 		}
 		d.given, d.dead = nil, nil
