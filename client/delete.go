@@ -88,10 +88,11 @@ func (f *flight) deleted(a *call.Answer, shown []types.UID) error {
 		f.gone(uid, shown)
 		return nil
 	}
-	for _, w := range f.writes {
+	for i, w := range f.writes {
 		if _, err := w.Done(source.JSON, a.Raw); err != nil {
 			return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
 		}
+		f.w.c.hubs.poke(f.stores[i], f.w.key)
 	}
 	return nil
 }
@@ -101,18 +102,22 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 	for i, w := range f.writes {
 		switch {
 		case uid != "":
+			if shown[i] != "" && shown[i] != uid {
+				f.stores[i].PutDeleted(f.w.key, shown[i]) // it made room for the one that was deleted
+			}
 			w.Deleted(uid)
 		case shown[i] != "":
 			w.Deleted(shown[i])
 		default:
 			w.Fail()
 		}
+		f.w.c.hubs.poke(f.stores[i], f.w.key)
 	}
 }
 
-// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What the server answers
-// does not say what is left, so where the kind is watched one list of the namespace follows, and its result is laid over the
-// store.
+// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What
+// the server answers does not say what is left, so where the kind is watched one list of the namespace follows, and its
+// result is laid over the store.
 func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
 	k, err := c.kinds.of(obj)
 	if err != nil {

@@ -70,15 +70,13 @@ func TestDifference(t *testing.T) {
 		{"an empty map", `{}`, `{"m":{}}`, `{"m":{}}`},
 		{"null says nothing", `{"a":null}`, `{"a":null,"b":null}`, `{}`},
 	} {
-		var a, b, want map[string]any
-		for raw, into := range map[string]*map[string]any{tc.a: &a, tc.b: &b, tc.want: &want} {
-			if err := json.Unmarshal([]byte(raw), into); err != nil {
+		parse := func(raw string) (m map[string]any) {
+			if err := json.Unmarshal([]byte(raw), &m); err != nil {
 				t.Fatal(err)
 			}
+			return m
 		}
-		if tc.a == tc.b {
-			b = a
-		}
+		a, b, want := parse(tc.a), parse(tc.b), parse(tc.want)
 		if diff := cmp.Diff(want, difference(a, b)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}

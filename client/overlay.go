@@ -28,6 +28,7 @@ func (w *writing) takeOff(ctx context.Context) *flight {
 	f.stores = w.c.stores(w.k)
 	for _, st := range f.stores {
 		wc := bound(ctx).Write
+		wc.Base, wc.Locked = nil, false
 		wc.Create = w.req.Verb == call.VerbCreate && w.sub == ""
 		wc.Subresource, wc.Sent = w.sub, w.sent
 		if r, ok := st.Get(w.key); ok && !wc.Create && (w.version == "" || w.version == r.Version()) {
@@ -51,7 +52,15 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 		return nil
 	}
 	w := f.w
-	whole, version := f.whole(a)
+	whole, version, gone := f.whole(a)
+	if whole && gone != "" {
+		// The last finalizer of a deleted object was taken away: the server has dropped it.
+		for i, write := range f.writes {
+			write.Deleted(gone)
+			w.c.hubs.poke(f.stores[i], w.key)
+		}
+		return nil
+	}
 	if !whole {
 		f.fail()
 		switch {
@@ -67,6 +76,7 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 		if err != nil {
 			return w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
 		}
+		w.c.hubs.poke(f.stores[i], w.key)
 		if result == store.NeedsBarrier {
 			if err := w.c.catchUp(ctx, f.stores[i], w.key.Namespace, version); err != nil {
 				return w.fail(err)
@@ -89,16 +99,26 @@ func (f *flight) wait(ctx context.Context, version string) error {
 var evicts = map[string]bool{"eviction": true, "binding": true}
 
 // whole says whether the answer is the object itself, as that of a status is. Of other subresources (a Scale) only the
-// version is of use.
-func (f *flight) whole(a *call.Answer) (whole bool, version string) {
+// version is of use. gone is the uid of an object that the write has brought to its end.
+func (f *flight) whole(a *call.Answer) (whole bool, version string, gone types.UID) {
 	var head struct {
 		Kind     string
-		Metadata struct{ ResourceVersion string }
+		Metadata struct {
+			UID                        types.UID
+			ResourceVersion            string
+			DeletionTimestamp          *string
+			DeletionGracePeriodSeconds *int64
+			Finalizers                 []string
+		}
 	}
 	if a.ContentType != call.JSON || json.Unmarshal(a.Raw, &head) != nil {
-		return false, ""
+		return false, "", ""
 	}
-	return head.Kind == f.w.k.gvk.Kind, head.Metadata.ResourceVersion
+	m := head.Metadata
+	if m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.DeletionGracePeriodSeconds == nil || *m.DeletionGracePeriodSeconds == 0) {
+		gone = m.UID
+	}
+	return head.Kind == f.w.k.gvk.Kind, m.ResourceVersion, gone
 }
 
 // catchUp waits until a store has a version of a namespace, within the client's bound.

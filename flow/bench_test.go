@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
 func memory() uint64 {
@@ -61,16 +64,32 @@ func BenchmarkParked(b *testing.B) {
 }
 
 // BenchmarkStep is the dispatch of one step to the next (row F2).
-func BenchmarkStep(b *testing.B) {
-	e := NewEngine(EngineOptions{Workers: 1})
+func BenchmarkStep(b *testing.B) { benchmarkSteps(b, EngineOptions{Workers: 1}) }
+
+// BenchmarkStepTraced is the same with a span per step.
+func BenchmarkStepTraced(b *testing.B) {
+	benchmarkSteps(b, EngineOptions{Workers: 1, Tracer: sdktrace.NewTracerProvider().Tracer("bench")})
+}
+
+// BenchmarkStepLabelled is the same with pprof labels.
+func BenchmarkStepLabelled(b *testing.B) { benchmarkSteps(b, EngineOptions{Workers: 1, Labels: true}) }
+
+func benchmarkSteps(b *testing.B, opt EngineOptions) {
+	e := NewEngine(opt)
 	defer e.Close(context.Background())
 	left := b.N
-	fl := New("f", Step("a", func(ctx context.Context, f *fib) Next {
+	line := func(ctx context.Context, f *fib) Next {
 		if left--; left > 0 {
-			return f.Goto("b")
+			return f.Next()
 		}
 		return f.End()
-	}), Step("b", func(ctx context.Context, f *fib) Next { return f.Goto("a") }))
+	}
+	fl := New("f", Step("a", line), Step("b", line), Step("c", line), Step("d", func(ctx context.Context, f *fib) Next {
+		if left--; left > 0 {
+			return f.Goto("a")
+		}
+		return f.End()
+	}))
 	b.ReportAllocs()
 	b.ResetTimer()
 	h, err := fl.Start(context.Background(), e, &packet{}, StartOptions{})
@@ -116,6 +135,35 @@ func BenchmarkFiber(b *testing.B) {
 	}
 }
 
+// BenchmarkRestart is a restart with 10,000 saved fibers until all are armed (row F4).
+func BenchmarkRestart(b *testing.B) {
+	const n = 10_000
+	var store Memory
+	fl := New("f", Step("a", stay), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) }), Step("c", stay))
+	run := func() {
+		e := NewEngine(EngineOptions{})
+		b.StartTimer()
+		for i := range n {
+			if _, err := fl.Start(context.Background(), e, &packet{}, StartOptions{Key: fmt.Sprintf("ns-%d/object-%d", i%50, i), Positions: &store}); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for armed := 0; armed < n; runtime.Gosched() {
+			e.mu.Lock()
+			armed = len(e.timers.heap)
+			e.mu.Unlock()
+		}
+		b.StopTimer()
+		e.Close(context.Background())
+	}
+	b.StopTimer()
+	run() // saves them
+	b.ResetTimer()
+	for range b.N {
+		run()
+	}
+}
+
 // BenchmarkPreempt is from the start of a successor until it runs, the predecessor being a step that heeds its context (row F3).
 func BenchmarkPreempt(b *testing.B) {
 	e := NewEngine(EngineOptions{})
@@ -126,10 +174,15 @@ func BenchmarkPreempt(b *testing.B) {
 		<-ctx.Done()
 		return f.Next()
 	}))
+	var took []time.Duration
 	for b.Loop() {
+		began := time.Now()
 		if _, err := fl.Start(context.Background(), e, &packet{}, StartOptions{Key: "ns/name"}); err != nil {
 			b.Fatal(err)
 		}
 		<-running
+		took = append(took, time.Since(began))
 	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds()), "p99-ns")
 }

@@ -36,7 +36,8 @@ type Wait interface {
 // Backstopped is a Wait that says how often its condition is checked live. Others get [EngineOptions.Backstop].
 type Backstopped interface {
 	Wait
-	// Backstop is the interval between live checks; zero or less means never.
+	// Backstop is the interval between live checks; zero or less means never. The first one comes after half of it to all of
+	// it, so that fibers that began to wait together do not look together.
 	Backstop() time.Duration
 }
 
@@ -86,6 +87,8 @@ type Result struct {
 }
 
 // Clock is the engine's time. The zero EngineOptions uses the system's, which testing/synctest fakes. Now must not go back.
+// Both methods are called with a lock of the engine held: they must not block nor call the engine, and AfterFunc must not call
+// f before it returns.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f in its own goroutine after d, unless stop was called before; stop says whether it prevented that.

@@ -18,6 +18,7 @@ type EngineOptions struct {
 	Backstop time.Duration // between live checks of a wait that does not say; default 30 s, negative never
 	Grace    time.Duration // until a predecessor that does not stop is reported as stuck; default 30 s, negative never
 
+	Epoch     uint64       // fibers get epochs above it: with leader election, the term shifted left by 32, so that terms order too
 	Clock     Clock        // default the system's
 	Logger    *slog.Logger // default none
 	Tracer    trace.Tracer // a span per step; default none
@@ -25,7 +26,7 @@ type EngineOptions struct {
 	Providers []Provider   // found by Use in every fiber
 
 	// OnStuck, if set, is told of each predecessor that did not stop within the grace, and again after twice the time, and so
-	// on. It runs in a goroutine of the engine.
+	// on. It runs in a goroutine of the engine, several at a time if there are several to report.
 	OnStuck func(Stuck)
 	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A panic of it
 	// counts as one of the step. It is for tests, which stop or crash a fiber there.
@@ -82,7 +83,7 @@ func NewEngine(opt EngineOptions) *Engine {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opt: opt, clock: opt.Clock, log: opt.Logger, gates: map[string]*fiber{}, live: &fiber{}}
+	e := &Engine{opt: opt, clock: opt.Clock, log: opt.Logger, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
 	e.zero = e.clock.Now().Add(-epochBefore)
 	e.idle = sync.NewCond(&e.mu)
 	e.live.prev, e.live.next = e.live, e.live
@@ -142,7 +143,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	e.halted = true
-	e.nidle = 0
+	e.nidle, e.workers = 0, nil
 	e.timers.stop(&e.wg)
 	e.idle.Broadcast()
 	e.mu.Unlock()

@@ -38,9 +38,10 @@ var (
 )
 
 var (
-	errGoexit   = errors.New("step ended its goroutine")
-	errDeadline = fmt.Errorf("deadline of the step: %w", ErrTimeout)
-	errZeroNext = errors.New("step returned the zero Next")
+	errGoexit    = errors.New("step ended its goroutine")
+	errFiberLate = fmt.Errorf("deadline of the fiber: %w", ErrTimeout)
+	errDeadline  = fmt.Errorf("deadline of the step: %w", ErrTimeout)
+	errZeroNext  = errors.New("step returned the zero Next")
 )
 
 // errParked ends the context of a step whose fiber parked.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,9 +118,14 @@ func TestIfCurrentChainsFailureSteps(t *testing.T) {
 func TestAStuckPredecessorIsReportedWithItsStack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
 		var reports []Stuck
 		var log strings.Builder
-		e := NewEngine(EngineOptions{Workers: 1, Grace: time.Minute, OnStuck: func(s Stuck) { reports = append(reports, s) },
+		e := NewEngine(EngineOptions{Workers: 1, Grace: time.Minute, OnStuck: func(s Stuck) {
+			mu.Lock()
+			defer mu.Unlock()
+			reports = append(reports, s)
+		},
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		leave := make(chan struct{})
 		a := start(t, e, New("a", children("kids", []fstep{func(ctx context.Context, f *fib) Next { stubborn(leave); return f.Next() }})), &packet{}, StartOptions{Key: "ns/k"})

@@ -18,6 +18,7 @@ type durable struct {
 	tries      int      // failed loads
 	last       Position // as saved
 	saved      bool
+	dirty      bool  // something may be stored under the key
 	deadline   int64 // of the await of the step resumed at
 	resumedAt  int32
 }
@@ -33,7 +34,7 @@ func (r *run) load() move {
 	f, d := r.f, r.f.x.Load().durable
 	d.resumedAt = none
 	start := move{kind: moveEnter, to: f.resume}
-	if d.fresh {
+	if d.fresh && f.flow.def.forward == nil {
 		return start
 	}
 	var pos Position
@@ -50,6 +51,7 @@ func (r *run) load() move {
 	if !found {
 		return start
 	}
+	d.dirty = true
 	def := f.flow.def
 	if def.forward != nil && pos.Flow == def.forward.name {
 		if i, ok := def.from(pos.Step); ok && pos.Version == def.version {
@@ -59,7 +61,7 @@ func (r *run) load() move {
 		return start
 	}
 	i, known := def.index[pos.Step]
-	if pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
+	if d.fresh || pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
 		r.e.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
 			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)
 		return start
@@ -94,7 +96,7 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	f, x, d := r.f, r.f.x.Load(), r.f.x.Load().durable
 	r.adopt(pos)
 	f.mu.Lock()
-	f.began = r.e.since(pos.Begun)
+	f.began = r.past(pos.Begun)
 	f.mu.Unlock()
 	if d.timeout > 0 {
 		x.deadline = f.began + int64(d.timeout)
@@ -102,7 +104,7 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	if !pos.Deadline.IsZero() {
 		d.deadline, d.resumedAt = r.e.since(pos.Deadline), i
 	}
-	m := move{kind: moveRepeat, to: i, attempt: int32(pos.Attempt), entered: r.e.since(pos.Started)}
+	m := move{kind: moveRepeat, to: i, attempt: int32(min(max(pos.Attempt, 0), 1<<30)), entered: r.past(pos.Started)}
 	if !pos.Wake.After(r.e.clock.Now()) {
 		return m
 	}
@@ -111,12 +113,20 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	why := whyDelay
 	if pos.Reason == whyRetry.String() {
 		why = whyRetry
-		f.attempt-- // picking up counts it
+		f.attempt = max(f.attempt, 1) - 1 // picking up counts it
 	}
 	if r.tryPark(why, r.earliest(f.wake), 0) {
 		return move{kind: moveAway}
 	}
 	return move{kind: moveCancel}
+}
+
+// past is a time that was saved, which an absent or a future one cannot be.
+func (r *run) past(t time.Time) int64 {
+	if at := r.e.since(t); !t.IsZero() && at < r.now {
+		return at
+	}
+	return r.now
 }
 
 // savedDeadline returns, once, the deadline of the await that the position was saved in.
@@ -174,6 +184,7 @@ func (r *run) save(to int32, reason string, wake, deadline int64, always bool, a
 
 func (r *run) write(ctx context.Context, p Position) error {
 	f, d := r.f, r.f.x.Load().durable
+	d.dirty = true
 	err := f.guard(func() error {
 		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 		defer cancel()
@@ -198,6 +209,9 @@ func (r *run) saveEnd(status Status, err error) {
 	}
 	var failed error
 	if status == Completed {
+		if !x.durable.dirty {
+			return
+		}
 		failed = f.guard(func() error {
 			ctx, cancel := context.WithTimeout((*carrier)(f), saveTimeout)
 			defer cancel()

@@ -60,9 +60,9 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 		saves  string
 		clears int
 	}{
-		{"steps that do not park save nothing", []Node[packet]{note("a"), note("b")}, "", 1},
+		{"steps that do not park save nothing", []Node[packet]{note("a"), note("b")}, "", 0},
 		{"a delay saves the step that follows", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }), note("b")}, "b:delay", 1},
-		{"a delay of nothing or at the end saves nothing of use", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) })}, "", 1},
+		{"a delay of nothing or at the end saves nothing of use", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) })}, "", 0},
 		{"an await saves its own step", []Node[packet]{Step("a", signal)}, "a:await", 1},
 		{"a save step saves before it runs", []Node[packet]{note("a"), Step("b", stay, Save())}, "b:save", 1},
 		{"each try is saved", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next {
@@ -72,7 +72,7 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 			return f.Next()
 		}, Save())}, "a:save a:retry a:save a:retry a:save", 1},
 		{"a fork", []Node[packet]{children("kids", []fstep{func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }})}, "kids:fork", 1},
-		{"a yield is no park", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Yield() }), note("b")}, "", 1},
+		{"a yield is no park", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Yield() }), note("b")}, "", 0},
 		{"a detour saves the step it comes back to", []Node[packet]{Step("a", conflict),
 			Detour("read-again", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) })}, "a:delay", 1},
 		{"a failure stays, for undo", []Node[packet]{note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) })}, "b:failed", 0},
@@ -130,7 +130,9 @@ func TestResumeAfterARestart(t *testing.T) {
 			outcome{"a", 2 * time.Second, "f/a: deadline of the step: timed out"}},
 		{"the timeout of a fiber goes on counting", line(Step("a", slow)), nil, 3 * time.Second, func(o *StartOptions) { o.Timeout = 10 * time.Second },
 			outcome{"a", 2 * time.Second, "f/a: deadline of the fiber: timed out"}},
-		{"what is done is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) { return f.Attempt() == 0 && f.Now().After(f.Began()), nil }))),
+		{"what is done is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) {
+			return f.Attempt() == 0 && f.Now().After(f.Began()), nil
+		}))),
 			nil, 0, nil, outcome{"b", 0, ""}},
 		{"an unknown step starts from the first", line(Step("a", delay)), New("f", note("other")), 0, nil, outcome{"other", 0, ""}},
 		{"another version starts from the first", line(Step("a", delay)), line(Step("a", stay)).Version(2), 0, nil, outcome{"zero b", 0, ""}},
@@ -334,6 +336,20 @@ func TestUndoRunsInReverseFromTheLastStepBegun(t *testing.T) {
 			}
 		})
 	}
+	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+		fl := New("f", Step("a", stay, undo("a")), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour).Then("b") }, undo("b")), Step("c", stay, undo("c")))
+		opt := StartOptions{Key: "k", Positions: &Memory{}}
+		h := start(t, e, fl, &packet{}, opt)
+		synctest.Wait()
+		p := &packet{}
+		u, err := fl.Undo(t.Context(), e, p, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Wait(t.Context()); err != nil || !errors.Is(h.Err(), ErrPreempted) || strings.Join(p.log, " ") != "-b -a" {
+			t.Errorf("undo of a live fiber: %v, it ended with %v, undone %v", err, h.Err(), p.log)
+		}
+	})
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		h, err := New("f", note("a")).Undo(t.Context(), e, &packet{}, StartOptions{})
 		if err != nil || h.Wait(t.Context()) != nil {

@@ -124,8 +124,8 @@ func (e *Engine) arm() {
 // fire looks at all fibers that are due. It runs in the goroutine of the alarm.
 func (e *Engine) fire(alarm uint64) {
 	defer e.wg.Done()
-	var calls cancels
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.timers.alarm == alarm {
 		e.timers.unset = nil
 	}
@@ -137,15 +137,14 @@ func (e *Engine) fire(alarm uint64) {
 			e.overdue(f, now)
 		case f.state == Parked:
 			e.pokeLocked(f, pokeTimer)
-		case f.state == Running: // its deadline
+		case f.state == Running: // the deadline of its step; under mu, so that it cannot hit the following one
 			f.mu.Lock()
-			if stop := f.cancel; stop != nil {
-				calls = append(calls, func() { stop(ErrTimeout) })
-			}
+			stop := f.cancel
 			f.mu.Unlock()
+			if stop != nil {
+				stop(ErrTimeout)
+			}
 		}
 	}
 	e.arm()
-	e.mu.Unlock()
-	calls.run()
 }

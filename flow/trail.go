@@ -65,9 +65,10 @@ func entryLen(b []byte) int {
 	return n + 4
 }
 
-// packTime keeps a duration in a byte to within an eighth: 5 bits of exponent over 128 ns, 3 bits of mantissa.
+// packTime keeps a duration in a byte to within an eighth: 5 bits of exponent over 256 ns, 3 bits of mantissa; an hour and a quarter is
+// the most.
 func packTime(d int64) byte {
-	v := uint64(max(d, 0)) >> 7
+	v := uint64(max(d, 0)) >> 8
 	if v < 8 {
 		return byte(v)
 	}
@@ -80,10 +81,10 @@ func packTime(d int64) byte {
 
 func unpackTime(b byte) time.Duration {
 	if b < 8 {
-		return time.Duration(b) << 7
+		return time.Duration(b) << 8
 	}
 	shift := b>>3 - 1
-	return time.Duration(uint64(8|b&7)<<shift) << 7
+	return time.Duration(uint64(8|b&7)<<shift) << 8
 }
 
 // TrailEntry is one thing that a fiber has done.

@@ -199,7 +199,7 @@ func TestSlowListIsNotCutOff(t *testing.T) {
 			time.Sleep(25 * time.Second)
 		}
 	}
-	inBubble(t, []reply{slow}, []reply{watch()}, 30*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+	inBubble(t, []reply{slow, list(5, objects(4, 1)...)}, []reply{watch()}, 30*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
 		if len(r.snapshot()) != 4 || len(s.seen()) < 2 || s.seen()[1] != "WATCH resourceVersion=5" {
 			t.Errorf("objects %v, requests %q", r.snapshot(), s.seen())
 		}

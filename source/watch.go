@@ -49,7 +49,11 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 	if st != nil {
 		s.opened(w)
 	} else {
-		w.stream = openStream(ctx, s.opener(query{watch: true, version: string(s.seen), timeout: s.watchTimeout()}))
+		var err error
+		if w.stream, err = s.open(ctx, query{watch: true, version: string(s.seen), timeout: s.watchTimeout()}); err != nil {
+			return err
+		}
+		w.last = time.Now()
 	}
 	defer func() {
 		w.close()

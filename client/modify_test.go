@@ -1,0 +1,206 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+)
+
+func set(k, v string) func(*corev1.ConfigMap) error {
+	return func(cm *corev1.ConfigMap) error {
+		if cm.Data == nil {
+			cm.Data = map[string]string{}
+		}
+		cm.Data[k] = v
+		return nil
+	}
+}
+
+func TestModify(t *testing.T) {
+	t.Parallel()
+	for _, watched := range []bool{true, false} {
+		for _, held := range []bool{true, false} {
+			if held && !watched {
+				continue
+			}
+			t.Run(fmt.Sprintf("watched %v, held %v", watched, held), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := setup{}
+					if watched {
+						s.watch = []string{"ConfigMap"}
+					}
+					c := start(t, t.Context(), s)
+					defer c.close()
+					c.put(foreign("web", "k", "v"))
+					synctest.Wait()
+					if held {
+						hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
+						defer hold.Release()
+					}
+					// Somebody else writes before each of the first two patches arrives.
+					n := 0
+					c.server.On(apiserver.Match{Verb: "patch", Times: 2}, apiserver.Before(func(context.Context, apiserver.Request) {
+						n++
+						live, err := c.server.Object(configMaps, "a", "web")
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						live.Object["data"].(map[string]any)[fmt.Sprint("foreign", n)] = "x"
+						c.put(live)
+					}))
+					runs := 0
+					cm := configMap("web")
+					if err := client.Modify(c.ctx, c.client, cm, func(cm *corev1.ConfigMap) error { runs++; return set("own", "y")(cm) }); err != nil {
+						t.Fatal(err)
+					}
+					live, err := c.server.Object(configMaps, "a", "web")
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := `map[foreign1:x foreign2:x k:v own:y]`
+					if got := fmt.Sprint(live.Object["data"]); got != want || runs != 3 {
+						t.Errorf("after %d runs the server has %s, want %s", runs, got, want)
+					}
+					if got := fmt.Sprint(cm.Data); got != want || cm.ResourceVersion != live.GetResourceVersion() {
+						t.Errorf("the answer is %s at %s", got, cm.ResourceVersion)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestModifyGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 4}}})
+		defer c.close()
+		c.put(foreign("web", "k", "v"))
+		synctest.Wait()
+		c.server.On(apiserver.Match{Verb: "patch"}, apiserver.Answer(apiserver.Failure(409)))
+		err := client.Modify(c.ctx, c.client, configMap("web"), set("k", "w"))
+		if !errors.Is(err, client.ErrTooManyConflicts) || !apierrors.IsConflict(err) || c.requests("patch") != 4 {
+			t.Errorf("after %d patches: %v", c.requests("patch"), err)
+		}
+	})
+}
+
+func TestModifyEnds(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+		defer c.close()
+		old := configMap("web", "k", "v")
+		if err := c.client.Create(c.ctx, old); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Modify(c.ctx, c.client, configMap("absent"), set("k", "w")); !apierrors.IsNotFound(err) {
+			t.Errorf("absent: %v", err)
+		}
+		if err := client.Modify(c.ctx, c.client, old.DeepCopy(), func(*corev1.ConfigMap) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("an error of the function: %v", err)
+		}
+		if err := client.Modify(c.ctx, c.client, old.DeepCopy(), func(*corev1.ConfigMap) error { panic("boom") }); err == nil || !strings.Contains(err.Error(), "boom") {
+			t.Errorf("a panic of the function: %v", err)
+		}
+		shared, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.client.Delete(c.ctx, configMap("web")); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.client.Create(c.ctx, configMap("web", "k", "v")); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.Modify(c.ctx, c.client, old.DeepCopy(), set("k", "w")); !errors.Is(err, client.ErrReplaced) {
+			t.Errorf("another incarnation: %v", err)
+		}
+		if n := c.requests("patch"); n != 0 {
+			t.Errorf("%d patches were sent", n)
+		}
+		if shared.Data["k"] != "v" {
+			t.Error("a shared object was changed")
+		}
+	})
+}
+
+// Parallel modifications of one object lose nothing.
+func TestModifyInParallel(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 100}}})
+		defer c.close()
+		if err := c.client.Create(c.ctx, configMap("web")); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for j := range 5 {
+					if err := client.Modify(c.ctx, c.client, configMap("web"), set(fmt.Sprintf("%d-%d", i, j), "x")); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		live, err := c.server.Object(configMaps, "a", "web")
+		if err != nil || len(live.Object["data"].(map[string]any)) != 40 {
+			t.Errorf("got %v, %v; want 40 entries", live, err)
+		}
+	})
+}
+
+// With versions that cannot be ordered, writes are locked and a conflict waits for the cache.
+func TestOpaqueVersions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, t.Context(), setup{server: apiserver.Options{OpaqueVersions: true}, watch: []string{"ConfigMap"},
+			options: client.Options{Conflicts: client.Conflicts{PollTimeout: 3 * time.Second}}})
+		defer c.close()
+		if err := c.client.Create(c.ctx, configMap("web", "k", "v")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
+		live, err := c.server.Object(configMaps, "a", "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		live.Object["data"] = map[string]any{"k": "foreign"}
+		c.put(live)
+
+		begun := time.Now()
+		err = client.Modify(c.ctx, c.client, configMap("web"), set("own", "x"))
+		if !errors.Is(err, client.ErrCacheBehind) || !apierrors.IsConflict(err) || time.Since(begun) != 3*time.Second {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		if n := c.requests("get"); n != 0 {
+			t.Errorf("%d live reads, want none", n)
+		}
+		time.AfterFunc(time.Second, hold.Release)
+		cm := configMap("web")
+		if err := client.Modify(c.ctx, c.client, cm, set("own", "x")); err != nil || fmt.Sprint(cm.Data) != "map[k:foreign own:x]" {
+			t.Errorf("got %v, %v", cm.Data, err)
+		}
+		own, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
+		if err != nil || own.Data["own"] != "x" {
+			t.Errorf("the own write is not read: %v, %v", own, err)
+		}
+	})
+}
