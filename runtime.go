@@ -153,7 +153,7 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	if err == nil {
 		err = rt.serve(ctx, stop)
 	}
-	err = errors.Join(err, rt.observers.Stop())
+	err = errors.Join(err, rt.observers.Stop(ctx))
 	stopCache()
 	cache.Wait()
 	return errors.Join(err, cacheErr)
