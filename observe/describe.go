@@ -18,6 +18,7 @@ type Description struct {
 
 // SourceDescription is one source with its observers.
 type SourceDescription struct {
+	Cluster  string   `json:"cluster,omitempty"`
 	Selector []string `json:"selector"`
 	Type     string   `json:"type,omitempty"`
 	At       string   `json:"at"`
@@ -46,6 +47,7 @@ type StatusDescription struct {
 
 // ObserverDescription is one observer.
 type ObserverDescription struct {
+	Cluster  string   `json:"cluster,omitempty"`
 	Selector []string `json:"selector"`
 	Name     string   `json:"name"`
 	At       string   `json:"at"`
@@ -84,7 +86,7 @@ func (r *Registry) Describe() Description {
 
 // description is called with the lock of the registry held.
 func (o *Origin) description(now time.Time) SourceDescription {
-	d := SourceDescription{Selector: o.selector.Names(), At: o.place, Observers: []ObserverDescription{}}
+	d := SourceDescription{Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place, Observers: []ObserverDescription{}}
 	if o.object != nil {
 		d.Type = o.object.String()
 	}
@@ -120,7 +122,7 @@ func (o *Origin) description(now time.Time) SourceDescription {
 // description is called with the lock of the registry held.
 func (o *Observer) description() ObserverDescription {
 	d := ObserverDescription{
-		Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any", Mask: o.opts.mask.String(),
+		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any", Mask: o.opts.mask.String(),
 		Delivery: "sync", Failure: o.opts.failure.String(),
 		Stats: Stats{
 			Handled: o.stats.handled.Load(), Failed: o.stats.failed.Load(), Retried: o.stats.retried.Load(),
@@ -152,16 +154,24 @@ func (d Description) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, s := range d.Sources {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", strings.Join(s.Selector, " + "), s.Type, s.At, s.state())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, s.At, s.state())
 		for _, o := range s.Observers {
 			fmt.Fprintf(w, "  %s\n", o.line())
 		}
 	}
 	for _, o := range d.Unmatched {
-		fmt.Fprintf(w, "%s\t-\t-\tno source\n  %s\n", strings.Join(o.Selector, " + "), o.line())
+		fmt.Fprintf(w, "%s\t-\t-\tno source\n  %s\n", named(o.Cluster, o.Selector), o.line())
 	}
 	_ = w.Flush() // a strings.Builder cannot fail
 	return b.String()
+}
+
+func named(cluster string, selector []string) string {
+	name := strings.Join(selector, " + ")
+	if cluster != "" {
+		name = cluster + ": " + name
+	}
+	return name
 }
 
 func (s SourceDescription) state() string {

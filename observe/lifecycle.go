@@ -286,6 +286,18 @@ func (r *Registry) failureOf(o *Observer) error {
 func (r *Registry) missing(observers []*Observer) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return strings.Join(unsynced(observers), "; ")
+}
+
+// Unsynced names the observers that have not handled their initial objects, and says why.
+func (r *Registry) Unsynced() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return unsynced(r.observers)
+}
+
+// unsynced is called with the lock held.
+func unsynced(observers []*Observer) []string {
 	var names []string
 	for _, o := range observers {
 		select {
@@ -299,7 +311,7 @@ func (r *Registry) missing(observers []*Observer) string {
 			names = append(names, name)
 		}
 	}
-	return strings.Join(names, "; ")
+	return names
 }
 
 // describe names an observer for messages.

@@ -24,6 +24,8 @@ type Stores interface {
 
 // RegistryOptions configure a Registry. Scheme and Stores are required.
 type RegistryOptions struct {
+	// Cluster is the name of the cluster, for descriptions, where there are several.
+	Cluster string
 	// Scheme knows the types that are observed.
 	Scheme *runtime.Scheme
 	// Stores gives the stores of sources that are observed.
