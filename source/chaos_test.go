@@ -50,7 +50,7 @@ func TestChaos(t *testing.T) {
 
 func chaos(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	server, err := apiserver.New(apiserver.Options{Pipe: true, NoWatchList: rnd.IntN(4) == 0})
+	server, err := apiserver.New(apiserver.Options{Pipe: true, NoWatchList: rnd.IntN(4) == 0, OpaqueVersions: seed%8 == 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +66,7 @@ func chaos(t *testing.T, seed uint64) {
 		put()
 	}
 	r := newRecorder(t)
+	r.odd = seed%8 == 7
 	enc := source.JSON
 	if rnd.IntN(2) == 0 {
 		enc = source.Protobuf

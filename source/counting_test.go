@@ -14,6 +14,7 @@ import (
 // counter is a Sink that only counts.
 type counter struct {
 	known     string
+	until     int64 // changes
 	puts      atomic.Int64
 	applied   atomic.Int64
 	bytes     atomic.Int64
@@ -24,7 +25,9 @@ type counter struct {
 func (c *counter) Known() source.Known         { return source.Known{Version: c.known} }
 func (c *counter) Replace() source.Replacement { return c }
 func (c *counter) Apply(_ source.ChangeType, o *source.Object) error {
-	c.applied.Add(1)
+	if c.applied.Add(1) == c.until {
+		close(c.committed)
+	}
 	c.bytes.Add(int64(len(o.Raw)))
 	return nil
 }
@@ -47,8 +50,24 @@ func newPlainServer(tb testing.TB, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
+func runUntilApplied(tb testing.TB, server *httptest.Server, objects int) {
+	c := &counter{known: "10", until: int64(objects), committed: make(chan struct{})}
+	run(tb, server, c, true)
+	if n := c.bad.Load(); n != 0 {
+		tb.Errorf("%d quarantined", n)
+	}
+}
+
 func runUntilCommit(tb testing.TB, server *httptest.Server, watchList bool, objects int) {
 	c := &counter{committed: make(chan struct{})}
+	run(tb, server, c, watchList)
+	if n := c.puts.Load(); n != int64(objects) {
+		tb.Errorf("%d objects put, want %d", n, objects)
+	}
+}
+
+// run runs a source until the counter has what it waits for.
+func run(tb testing.TB, server *httptest.Server, c *counter, watchList bool) {
 	src, err := source.New(source.Config{REST: &rest.Config{Host: server.URL}, Resource: configMaps, NoWatchList: !watchList, PageSize: -1},
 		func(string) source.Sink { return c })
 	if err != nil {
@@ -58,9 +77,6 @@ func runUntilCommit(tb testing.TB, server *httptest.Server, watchList bool, obje
 	done := make(chan error)
 	go func() { done <- src.Run(ctx) }()
 	<-c.committed
-	if n := c.puts.Load(); n != int64(objects) {
-		tb.Errorf("%d objects put, want %d", n, objects)
-	}
 	cancel()
 	if err := <-done; err != nil {
 		tb.Error(err)

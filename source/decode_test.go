@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -244,4 +246,49 @@ func TestBuffersShrink(t *testing.T) {
 	if objects != 3002 || held > 2*largeBuffer {
 		t.Errorf("%d events, want 3002 with the answer; the last buffer has %d bytes", objects, held)
 	}
+}
+
+// slowly reads one part after the other, with a pause between them.
+type slowly struct{ parts []string }
+
+func (s *slowly) Read(b []byte) (int, error) {
+	if len(s.parts) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, s.parts[0])
+	if s.parts[0] = s.parts[0][n:]; s.parts[0] == "" {
+		s.parts = s.parts[1:]
+		time.Sleep(time.Minute) // of the bubble's clock
+	}
+	return n, nil
+}
+
+// TestIdleStreamsAreSmall: a watch that was busy in its beginning holds little when it idles.
+func TestIdleStreamsAreSmall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		added := `{"type":"ADDED","object":` + small + "}\n"
+		bookmark := `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}` + "\n"
+		body := &slowly{[]string{strings.Repeat(added, 20000), bookmark, bookmark, bookmark, bookmark, bookmark, bookmark}}
+		st := openStream(t.Context(), func(context.Context, *stream) (io.ReadCloser, decoder, error) {
+			return io.NopCloser(body), &jsonWatch{}, nil
+		})
+		defer st.close()
+		largest, last, slots := 0, 0, 0
+		for {
+			e, err := st.buffered()
+			if e != nil {
+				last, slots = len(st.current.data), len(st.current.events)
+				largest = max(largest, last)
+				continue
+			}
+			if err != nil {
+				break
+			}
+			st.receive(<-st.out)
+		}
+		if largest < largeBuffer || last > 4*smallBuffer || slots > smallEvents {
+			t.Errorf("buffer grew to %d and is %d at last, with %d events", largest, last, slots)
+		}
+	})
 }

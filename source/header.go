@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/fairlead-io/fairlead/internal/frame"
@@ -35,7 +36,8 @@ type Header struct {
 
 	metadata Span // of the value of metadata; with its tag and length for protobuf
 	scratch  []byte
-	wrong    error // first member of a wrong type
+	byKey    map[string]int // of Labels, when there are absurdly many
+	wrong    error          // first member of a wrong type
 }
 
 // Pair is one label.
@@ -50,6 +52,12 @@ type Owner struct {
 // Span is a range of an object's bytes. For JSON, cutting the span of managedFields leaves valid JSON, for its comma is
 // included. For protobuf the lengths around it change too: see [Object.AppendPruned].
 type Span struct{ Start, End int }
+
+func (s *Span) shift(n int) {
+	if !s.Empty() {
+		s.Start, s.End = s.Start+n, s.End+n
+	}
+}
 
 // Empty says that the span covers nothing.
 func (s Span) Empty() bool { return s.Start >= s.End }
@@ -82,8 +90,11 @@ func Scan(enc Encoding, raw []byte, h *Header) error {
 	if enc == Protobuf {
 		return scanProto(raw, h)
 	}
-	i, err := scanJSON(raw, frame.SkipSpace(raw, 0), h)
+	begin := frame.SkipSpace(raw, 0)
+	i, err := scanJSON(raw, begin, h)
 	if err == nil {
+		h.metadata.shift(begin)
+		h.ManagedFields.shift(begin)
 		if i = frame.SkipSpace(raw, i); i < len(raw) {
 			err = frame.Syntax(i, "nothing behind the object")
 		}
@@ -99,6 +110,39 @@ func (h *Header) reset() {
 	clear(labels)
 	clear(owners)
 	*h = Header{Labels: labels[:0], Owners: owners[:0], scratch: scratch[:0]}
+}
+
+// fewLabels is up to how many labels a key is looked up by walking them; no sane object has more.
+const fewLabels = 64
+
+// addLabel keeps the last of several labels with one key.
+func (h *Header) addLabel(key, value []byte) {
+	if len(h.Labels) >= fewLabels {
+		h.addOneOfMany(key, value)
+		return
+	}
+	for j := range h.Labels {
+		if bytes.Equal(h.Labels[j].Key, key) {
+			h.Labels[j].Value = value
+			return
+		}
+	}
+	h.Labels = append(h.Labels, Pair{key, value})
+}
+
+func (h *Header) addOneOfMany(key, value []byte) {
+	if h.byKey == nil {
+		h.byKey = map[string]int{}
+		for j, l := range h.Labels {
+			h.byKey[string(l.Key)] = j
+		}
+	}
+	if j, is := h.byKey[string(key)]; is {
+		h.Labels[j].Value = value
+		return
+	}
+	h.byKey[string(key)] = len(h.Labels)
+	h.Labels = append(h.Labels, Pair{key, value})
 }
 
 // mistyped notes the first member that does not have the type that the API gives it.

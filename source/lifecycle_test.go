@@ -6,6 +6,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -276,8 +278,9 @@ func TestTLS(t *testing.T) {
 
 func TestUntrustedServer(t *testing.T) {
 	t.Parallel()
-	server := httptest.NewTLSServer(nil)
-	server.Config.ErrorLog = nil
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
 	t.Cleanup(server.Close)
 	r := newRecorder(t)
 	(&script{t: t, server: server}).run(r)

@@ -120,7 +120,10 @@ func passing(err error) bool {
 }
 
 func (s *scope) pageOnce(ctx context.Context, q query, l *listing) (*listMeta, error) {
-	st := openStream(ctx, s.opener(q))
+	st, err := s.open(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	defer st.close()
 	var end *listMeta
 	timer := time.NewTimer(s.src.cfg.ListProgressTimeout)

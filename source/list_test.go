@@ -245,30 +245,6 @@ func TestStalledListIsTriedOnANewConnection(t *testing.T) {
 	}
 }
 
-// TestSlowListIsNotCutOff: there is no total deadline as long as bytes come.
-func TestSlowListIsNotCutOff(t *testing.T) {
-	t.Parallel()
-	r := newRecorder(t)
-	text := listBody(5, "", objects(4, 1)...)
-	slow := func(w http.ResponseWriter, q *http.Request) {
-		tick := time.NewTicker(30 * time.Millisecond)
-		defer tick.Stop()
-		for len(text) > 0 {
-			n := min(40, len(text))
-			fmt.Fprint(w, text[:n])
-			w.(http.Flusher).Flush()
-			text = text[n:]
-			<-tick.C
-		}
-	}
-	s := serve(t, []reply{slow}, []reply{watch()})
-	s.run(r, func(cfg *source.Config) { cfg.ListProgressTimeout = 200 * time.Millisecond })
-	r.wait("Watching", func() bool { return r.status().Phase == source.Watching })
-	if len(r.snapshot()) != 4 || len(s.seen()) != 2 {
-		t.Errorf("objects %v, requests %q", r.snapshot(), s.seen())
-	}
-}
-
 func TestPoisonObjectIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)

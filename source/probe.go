@@ -13,7 +13,10 @@ func (s *scope) probe(ctx context.Context, anew bool) (version string, err error
 	if anew {
 		s.reconnect()
 	}
-	st := openStream(ctx, s.opener(query{limit: 1}))
+	st, err := s.open(ctx, query{limit: 1})
+	if err != nil {
+		return "", err
+	}
 	defer st.close()
 	timer := time.NewTimer(s.src.cfg.ListProgressTimeout)
 	defer timer.Stop()

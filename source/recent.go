@@ -1,19 +1,22 @@
 package source
 
-import "hash/maphash"
+import (
+	"bytes"
+	"hash/maphash"
+)
 
 // recent remembers the last changes that were handed over. A server sends changes in the order of their versions; one that
 // arrives with an older version is usually a replay, but some proxies and aggregated servers swap events. Whether the
 // change has been seen, or is superseded by a newer one of the same object, is answered from here.
 type recent struct {
 	seed    maphash.Seed
-	base    string // everything up to this version has been handed over
+	base    []byte // everything up to this version has been handed over
 	changes []recentChange
-	next    int // where the next one goes, when full
+	next    int // where the last one went
 }
 
 type recentChange struct {
-	version string
+	version []byte
 	key     uint64
 }
 
@@ -24,7 +27,7 @@ func (r *recent) reset(version string) {
 	if r.seed == (maphash.Seed{}) {
 		r.seed = maphash.MakeSeed()
 	}
-	r.base, r.next = version, 0
+	r.base = append(r.base[:0], version...)
 	r.changes = r.changes[:0]
 }
 
@@ -39,16 +42,33 @@ func (r *recent) key(o *Object) uint64 {
 
 // add notes a change that was handed over, in the order in which that was done.
 func (r *recent) add(o *Object) {
-	c := recentChange{string(o.Header.ResourceVersion), r.key(o)}
+	if r.changes == nil {
+		r.changes = make([]recentChange, 0, recentSize)
+	}
 	if len(r.changes) < recentSize {
-		r.changes = append(r.changes, c)
-		return
+		r.changes = r.changes[:len(r.changes)+1]
+		r.next = len(r.changes) - 1
+	} else {
+		r.next = (r.next + 1) % recentSize
+		if old := r.changes[r.next].version; older(r.base, old) {
+			r.base = append(r.base[:0], old...)
+		}
 	}
-	if old := r.changes[r.next].version; older(r.base, old) {
-		r.base = old
+	c := &r.changes[r.next]
+	c.version, c.key = append(c.version[:0], o.Header.ResourceVersion...), r.key(o)
+}
+
+// has says that this very version was among the last changes. It is all that can be said of versions without order.
+func (r *recent) has(version []byte) bool {
+	if len(version) == 0 {
+		return false
 	}
-	r.changes[r.next] = c
-	r.next = (r.next + 1) % recentSize
+	for _, c := range r.changes {
+		if bytes.Equal(c.version, version) {
+			return true
+		}
+	}
+	return bytes.Equal(version, r.base)
 }
 
 // missed says that a change with an older version than the last one has not been handed over, nor a newer one of the same
@@ -60,7 +80,7 @@ func (r *recent) missed(o *Object) bool {
 	}
 	key := r.key(o)
 	for _, c := range r.changes {
-		if c.version == string(version) || c.key == key && !older(c.version, version) {
+		if bytes.Equal(c.version, version) || c.key == key && !older(c.version, version) {
 			return false
 		}
 	}

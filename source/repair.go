@@ -28,6 +28,7 @@ const (
 	quickEnd    = 2 * time.Second // a watch that ends sooner without an event ended at once
 	tooLargeFor = time.Second     // wait before a list when the server does not say how long
 	maxTold     = 5 * time.Minute // of what a server may tell us to wait
+	maxSoon     = 10 * time.Second
 )
 
 // remedy is what to do about the end of an attempt.
@@ -35,6 +36,7 @@ type remedy struct {
 	relist, fresh bool          // list again; consistently, whatever is known
 	told          time.Duration // wait as the server said
 	wait          bool          // wait by the back-off
+	soon          bool          // but not long: somebody may be waiting for what they have just set right
 	reconnect     bool          // by a new connection
 	degraded      bool
 	reason        Reason // "": nothing to report
@@ -94,12 +96,12 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 		h.internal++ // an object that could not be read is gone, and its DELETED can never be sent
 		return remedy{relist: true, wait: h.internal > 1, degraded: h.internal > 1, reason: ReasonServerError}
 	case e.Code == http.StatusUnauthorized:
-		return remedy{wait: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
+		return remedy{wait: true, soon: true, reconnect: true, degraded: true, reason: ReasonUnauthorized}
 	case e.Code == http.StatusForbidden:
-		return remedy{wait: true, degraded: true, reason: ReasonForbidden}
+		return remedy{wait: true, soon: true, degraded: true, reason: ReasonForbidden}
 	case e.Code == http.StatusNotFound:
 		// What was deleted with the resource is in no watch that begins after its return.
-		return remedy{relist: true, wait: true, degraded: true, reason: ReasonNotFound}
+		return remedy{relist: true, wait: true, soon: true, degraded: true, reason: ReasonNotFound}
 	case e.Code == http.StatusInternalServerError && !listing:
 		h.internal++
 		return remedy{relist: h.internal > maxInternal, told: e.RetryAfter, wait: true, degraded: true, reason: ReasonServerError}
@@ -146,6 +148,9 @@ func (s *scope) repair(ctx context.Context, err error) {
 	if r.wait {
 		wait = s.backoff.Delay(s.history.failures, s.src.cfg.Rand)
 		s.history.failures++
+		if r.soon {
+			wait = min(wait, maxSoon)
+		}
 	}
 	if r.told > 0 {
 		wait = min(r.told, maxTold) + wait/8 // jitter, so that not all come back in the same moment

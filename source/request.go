@@ -58,13 +58,19 @@ func (q query) values(sel Selectors) url.Values {
 	return v
 }
 
-// opener makes the request when the stream is opened. It waits for the budget first.
+// open waits for the budget, then opens a stream. The wait is not part of the stream, whose time to answer is bounded.
+func (s *scope) open(ctx context.Context, q query) (*stream, error) {
+	urgent := q.watch && !q.sendInitialEvents || q.limit == 1
+	if err := s.src.client.limiter.Wait(ctx, urgent); err != nil {
+		return nil, err
+	}
+	return openStream(ctx, s.opener(q)), nil
+}
+
+// opener makes the request when the stream is opened.
 func (s *scope) opener(q query) opener {
 	return func(ctx context.Context, st *stream) (io.ReadCloser, decoder, error) {
 		client := s.src.client
-		if err := client.limiter.Wait(ctx, q.watch && !q.sendInitialEvents); err != nil {
-			return nil, nil, err
-		}
 		g, err := client.acquire()
 		if err != nil {
 			return nil, nil, err

@@ -51,6 +51,27 @@ func BenchmarkWatchList(b *testing.B) {
 	benchmarkSync(b, objects, true, text.Bytes())
 }
 
+// BenchmarkEvents measures changes of a watch from the socket to the sink.
+func BenchmarkEvents(b *testing.B) {
+	const objects = 20000
+	var text bytes.Buffer
+	for i := range objects {
+		fmt.Fprintf(&text, "{\"type\":\"MODIFIED\",\"object\":%s}\n", pod(i))
+	}
+	server := newPlainServer(b, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.Copy(w, bytes.NewReader(text.Bytes()))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	b.SetBytes(int64(text.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		runUntilApplied(b, server, objects)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*objects), "ns/object")
+}
+
 func benchmarkSync(b *testing.B, objects int, watchList bool, text []byte) {
 	server := newPlainServer(b, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -1,19 +1,21 @@
 package source
 
 import (
-	"bytes"
 	"strconv"
 	"unicode/utf8"
 
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// members walks the object that starts at b[i] and calls visit with the name of each member and the index of its value;
-// visit answers with the index behind the value.
+// cursor walks the members of the object that starts at b[i]. The caller switches on the name and moves i behind the value:
 //
-// It is written as a cursor rather than as a callback, because the callers switch on the name in their own loop:
-//
-//	for c := (cursor{b: b, i: i}); c.next(h); { switch string(c.name) { … c.i, c.err = … } }
+//	c := cursor{b: b, i: i}
+//	for c.next(h) {
+//		switch string(c.name) {
+//		…
+//			c.i, c.err = …
+//		}
+//	}
 type cursor struct {
 	b     []byte
 	i     int // of the value when next returned true; behind the object when it returned false
@@ -248,7 +250,7 @@ func parseInt(s []byte) (n int64, bad bool) {
 func scanLabels(b []byte, i int, h *Header) (int, error) {
 	if b[i] != '{' {
 		if b[i] == 'n' {
-			h.Labels = h.Labels[:0]
+			h.Labels, h.byKey = h.Labels[:0], nil
 		}
 		return h.other(b, i, 2, "metadata.labels")
 	}
@@ -263,17 +265,6 @@ func scanLabels(b []byte, i int, h *Header) (int, error) {
 		h.addLabel(key, value)
 	}
 	return c.i, c.err
-}
-
-// addLabel keeps the last of several labels with one key.
-func (h *Header) addLabel(key, value []byte) {
-	for j := range h.Labels {
-		if bytes.Equal(h.Labels[j].Key, key) {
-			h.Labels[j].Value = value
-			return
-		}
-	}
-	h.Labels = append(h.Labels, Pair{key, value})
 }
 
 // elements walks an array: each call of next moves i to an element, or behind the array.

@@ -3,6 +3,7 @@ package source_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -87,6 +88,7 @@ func (o *typed) facts() facts {
 
 var scanSamples = []string{
 	pod(1), object("a", 1), `{}`, `{"metadata":null}`, `{"metadata":{}}`, `{"metadata":[]}`, `{"kind":7,"metadata":{"name":"x"}}`,
+	" \n" + `{"metadata":{"name":"x","managedFields":[{"a":1}],"uid":"u"}} `, `{"metadata":{"labels":{` + manyLabels() + `}}}`,
 	`{"spec":{"metadata":{"name":"inner"}},"metadata":{"name":"outer"}}`,
 	` { "metadata" : { "name" : "x" , "labels" : { "a" : "b" , "a" : "c", "d":null } , "generation" : -12 } } `,
 	`{"metadata":{"name":"x"},"metadata":{"namespace":"y"}}`,
@@ -98,6 +100,15 @@ var scanSamples = []string{
 	`{"metadata":{"managedFields":[{"a":1}],"name":"x"}}`, `{"metadata":{"name":"x","managedFields":[{"a":1}]}}`, `{"metadata":{"managedFields":[]}}`,
 	`{"metadata":{"name":"x", "managedFields" : [ ] , "uid":"u"}}`, `{"\u006detadata":{"n\u0061me":"x"}}`, `{"metadata":{"labels":{"a":1},"name":"x"}}`,
 	`{"metadata":{"name":"x"}`, `{"metadata":{"name":"x"}} x`, `[]`, `null`, `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
+}
+
+// manyLabels are more than anybody should have, and some of them twice.
+func manyLabels() string {
+	var all []string
+	for i := range 200 {
+		all = append(all, fmt.Sprintf("\"k%d\":\"%d\"", i%150, i))
+	}
+	return strings.Join(all, ",")
 }
 
 // FuzzScanJSON: the scan accepts what the JSON library of Kubernetes accepts and finds the same.

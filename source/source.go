@@ -95,7 +95,7 @@ func New(cfg Config, sink func(namespace string) Sink) (*Source, error) {
 }
 
 func scopesOf(namespaces []string) []string {
-	if len(namespaces) == 0 {
+	if len(namespaces) == 0 || slices.Contains(namespaces, "") {
 		return []string{""}
 	}
 	return namespaces

@@ -37,7 +37,7 @@ type Status struct {
 	Phase       Phase
 	Reason      Reason
 	Message     string    // the server's own words where there are any
-	Err         error     // why it is Degraded; nil otherwise
+	Err         error     // what is wrong, or made it list again; nil when all is well
 	Since       time.Time // of this phase and reason
 	LastContact time.Time // when the server last said something that this scope could use; zero: never
 	Version     string    // last version seen

@@ -14,6 +14,7 @@ const (
 	smallBuffer = 16 << 10
 	largeBuffer = 512 << 10
 	batchEvents = 512
+	smallEvents = 32
 	batchCount  = 3 // one being read into, one on the way, one being applied
 )
 
@@ -232,6 +233,9 @@ func (s *stream) fill(b *batch, body io.Reader) error {
 	b.room(s.size)
 	n, err := body.Read(b.data[b.to:])
 	if n > 0 {
+		if s.idle() > time.Second {
+			s.size, s.quiet = smallBuffer, 0 // most watches idle after their beginning, and there may be hundreds
+		}
 		s.touch()
 		b.to += n
 		s.adapt(b)
@@ -277,6 +281,9 @@ func (s *stream) take(ctx context.Context) *batch {
 	select {
 	case b := <-s.free:
 		b.from, b.to, b.n, b.err = 0, 0, 0, nil
+		if s.size == smallBuffer && len(b.events) > smallEvents {
+			b.events = nil
+		}
 		return b
 	case <-ctx.Done():
 		return nil

@@ -3,6 +3,7 @@ package source_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -184,6 +185,24 @@ func TestBlackHole(t *testing.T) {
 				t.Errorf("log %q", r.lines())
 			}
 		})
+	})
+}
+
+// TestSlowListIsNotCutOff: there is no total deadline as long as bytes come.
+func TestSlowListIsNotCutOff(t *testing.T) {
+	slow := func(w http.ResponseWriter, r *http.Request) {
+		for text := listBody(5, "", objects(4, 1)...); len(text) > 0; {
+			n := min(20, len(text))
+			fmt.Fprint(w, text[:n])
+			w.(http.Flusher).Flush()
+			text = text[n:]
+			time.Sleep(25 * time.Second)
+		}
+	}
+	inBubble(t, []reply{slow, list(5, objects(4, 1)...)}, []reply{watch()}, 30*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+		if len(r.snapshot()) != 4 || len(s.seen()) < 2 || s.seen()[1] != "WATCH resourceVersion=5" {
+			t.Errorf("objects %v, requests %q", r.snapshot(), s.seen())
+		}
 	})
 }
 

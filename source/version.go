@@ -1,7 +1,5 @@
 package source
 
-import "strings"
-
 // compareVersions orders two resource versions as KEP-5504 says: numbers without leading zeros, of any length. ok is
 // false when one of them is no such number; then the source is in equality-only mode for them: versions that differ say
 // nothing about before and after. It is resourceversion.CompareResourceVersion without an allocation.
@@ -15,7 +13,15 @@ func compareVersions[A, B string | []byte](a A, b B) (order int, ok bool) {
 		}
 		return 1, true
 	}
-	return strings.Compare(string(a), string(b)), true
+	for i := range len(a) {
+		if a[i] != b[i] {
+			if a[i] < b[i] {
+				return -1, true
+			}
+			return 1, true
+		}
+	}
+	return 0, true
 }
 
 func isNumber[T string | []byte](v T) bool {

@@ -43,13 +43,17 @@ func (s *scope) watchTimeout() time.Duration {
 // watch follows the changes after the version seen, on an open stream or a new one, until something ends it.
 func (s *scope) watch(ctx context.Context, st *stream) error {
 	w := &watching{stream: st, last: time.Now()}
-	if s.recent.base == "" {
+	if s.recent.base == nil {
 		s.recent.reset(string(s.seen))
 	}
 	if st != nil {
 		s.opened(w)
 	} else {
-		w.stream = openStream(ctx, s.opener(query{watch: true, version: string(s.seen), timeout: s.watchTimeout()}))
+		var err error
+		if w.stream, err = s.open(ctx, query{watch: true, version: string(s.seen), timeout: s.watchTimeout()}); err != nil {
+			return err
+		}
+		w.last = time.Now()
 	}
 	defer func() {
 		w.close()
@@ -172,8 +176,8 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	}
 	version := e.obj.Header.ResourceVersion
 	order, comparable := compareVersions(version, s.seen)
-	replay := comparable && order <= 0 || !comparable && len(version) > 0 && string(version) == string(s.seen)
-	if replay && !s.recent.missed(&e.obj) {
+	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(version)
+	if replay {
 		s.count.Suppressed++
 		if order < 0 {
 			return s.suspect(ctx)

@@ -28,7 +28,10 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 	if !consistent {
 		q.version = string(s.seen)
 	}
-	st := openStream(ctx, s.opener(q))
+	st, err := s.open(ctx, q)
+	if err != nil {
+		return nil, err
+	}
 	l := &listing{Replacement: s.sink.Replace(), consistent: consistent}
 	defer func() {
 		l.close()
