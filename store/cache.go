@@ -61,6 +61,15 @@ type cacheKey struct {
 	json                bool
 }
 
+// scope tells apart the stores of one resource and selectors.
+func (k cacheKey) scope() string {
+	scope := k.namespaces
+	if !k.json {
+		scope += " protobuf"
+	}
+	return strings.TrimSpace(scope)
+}
+
 type cacheEntry struct {
 	key    cacheKey
 	cfg    source.Config
@@ -229,6 +238,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) *cacheEnt
 	opt := c.opt.Store
 	opt.Resource, opt.Kind, opt.Namespaced, opt.Scheme = req.Resource, req.Kind, req.Namespaced, c.opt.Scheme
 	opt.LabelSelector, opt.FieldSelector, opt.ShardSelector = key.label, key.field, key.shard
+	opt.Scope = key.scope()
 	if opt.Logger == nil {
 		opt.Logger = c.opt.Logger
 	}
@@ -298,7 +308,7 @@ func (c *Cache) release(e *cacheEntry) {
 		c.retire(e)
 		return
 	}
-	var mine *time.Timer
+	var mine *time.Timer // to be compared with: a handle may have been acquired and released since
 	mine = time.AfterFunc(c.opt.Linger, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -1,5 +1,7 @@
 package store
 
+import "io"
+
 // MaxLag is when a cursor is folded.
 const MaxLag = maxLag
 
@@ -15,4 +17,41 @@ func Backlog(c *Cursor) (entries, folded int) {
 		n++
 	}
 	return n, c.late.len()
+}
+
+// LedgerSize returns how many own writes are remembered.
+func LedgerSize(s *Store) (n int) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	for _, w := range s.ledger.windows {
+		n += len(w.own) + len(w.flight)
+	}
+	return n
+}
+
+// Hot returns how many objects the hot set holds, and their estimated size.
+func Hot(s *Store) (entries int, bytes int64) {
+	s.hot.mu.Lock()
+	defer s.hot.mu.Unlock()
+	return len(s.hot.ring), s.hot.bytes
+}
+
+// IsHot says whether an object is in the hot set.
+func IsHot(s *Store, k Key) bool {
+	r, ok := s.Get(k)
+	if !ok {
+		return false
+	}
+	for v := r.views.Load(); v != nil; v = v.next {
+		if v.obj != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// ReadSaved decodes a saved state.
+func ReadSaved(r io.Reader, identity string) error {
+	_, err := readSaved(r, identity)
+	return err
 }

@@ -86,7 +86,6 @@ func asCold[T any](r *Record) (*T, error) {
 		return other, nil // another reader was faster: all get the same
 	}
 	v := &view{obj: o, weak: weakTo[T]{weak.Make(o)}}
-	v.used.Store(true)
 	if h.detect {
 		v.check = newMutationCheck(o)
 	}

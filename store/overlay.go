@@ -366,7 +366,16 @@ func parseSelectors(opt Options) (labels.Selector, fieldSelector) {
 	return sel, f
 }
 
-// inScope says whether the watch's selectors match; decided is false if that cannot be told here.
+// SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.
+func (s *Store) SetSelectors(sel source.Selectors) {
+	labels, fields := parseSelectors(Options{LabelSelector: sel.Label, FieldSelector: sel.Field, ShardSelector: sel.Shard})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.selector, s.fields = labels, fields
+}
+
+// inScope says whether the watch's selectors match; decided is false if that cannot be told here. The caller
+// holds s.mu.
 func (s *Store) inScope(r *Record) (in, decided bool) {
 	if s.selector != nil && !s.selector.Matches(r.Labels()) {
 		return false, true

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"github.com/klauspost/compress/s2"
 )
@@ -35,6 +36,7 @@ type loose struct {
 // dict is a dictionary. Only its bytes are kept; the tables for encoding belong to the encoders.
 type dict struct {
 	id    uint32
+	data  []byte // shared by all of its encoders
 	s2    *s2.Dict
 	refs  int // slots of the arena that need it; guarded by arena.mu
 	group *packGroup
@@ -76,7 +78,8 @@ type packer struct {
 	work     sync.Mutex // one round at a time: guards all below
 	groups   map[uint64]*packGroup
 	common   *dict
-	encoders map[*dict]*s2.Dict
+	encoders map[*dict]weak.Pointer[s2.Dict]
+	inUse    []*s2.Dict // in this round
 	sample   []byte
 	taken    map[uint64]int
 	buf      []byte
@@ -88,7 +91,7 @@ type packer struct {
 
 func (p *packer) init(seed maphash.Seed) {
 	p.arena, p.seed = newArena(), seed
-	p.groups, p.encoders, p.taken = map[uint64]*packGroup{}, map[*dict]*s2.Dict{}, map[uint64]int{}
+	p.groups, p.encoders, p.taken = map[uint64]*packGroup{}, map[*dict]weak.Pointer[s2.Dict]{}, map[uint64]int{}
 }
 
 // add queues a new record.
@@ -185,10 +188,7 @@ func (p *packer) pack(batch []*Record) {
 	for _, it := range items {
 		p.packOne(it.r, it.group)
 	}
-	if len(p.groups) > maxGroups {
-		clear(p.groups)
-	}
-	clear(p.encoders)
+	p.endRound()
 }
 
 // learn adds an object to the sample for the common dictionary.
@@ -263,7 +263,7 @@ func (p *packer) renew(g *packGroup, raw []byte) {
 // newDict makes a dictionary of a copy of data.
 func (p *packer) newDict(data []byte) *dict {
 	own := append(make([]byte, 0, len(data)+16), data...)
-	d := &dict{s2: s2.MakeDict(own, nil)}
+	d := &dict{data: own, s2: s2.MakeDict(own, nil)}
 	if d.s2 == nil {
 		return nil
 	}
@@ -280,20 +280,36 @@ func (p *packer) newDict(data []byte) *dict {
 	return d
 }
 
-// encoder returns the dictionary with tables, of which only some are kept, and only while packing.
+// encoder returns a form of the dictionary that has tables for encoding, of 32 KB each. They are held for a round of packing, and
+// after that until the garbage collector wants them.
 func (p *packer) encoder(d *dict) *s2.Dict {
-	if e := p.encoders[d]; e != nil {
-		return e
+	e := p.encoders[d].Value()
+	if e == nil {
+		e = s2.MakeDict(d.data, nil)
+		p.encoders[d] = weak.Make(e)
 	}
-	for old := range p.encoders {
-		if len(p.encoders) < maxEncoders {
-			break
+	if n := len(p.inUse); n == 0 || p.inUse[n-1] != e {
+		if n == maxEncoders {
+			clear(p.inUse)
+			p.inUse = p.inUse[:0]
 		}
-		delete(p.encoders, old)
+		p.inUse = append(p.inUse, e)
 	}
-	e := s2.NewDict(d.s2.Bytes()) // a copy: its tables go away with it
-	p.encoders[d] = e
 	return e
+}
+
+// endRound lets go of what only a round needs.
+func (p *packer) endRound() {
+	if len(p.groups) > maxGroups {
+		clear(p.groups)
+	}
+	clear(p.inUse)
+	p.inUse = p.inUse[:0]
+	for d, w := range p.encoders {
+		if w.Value() == nil {
+			delete(p.encoders, d)
+		}
+	}
 }
 
 // move puts the packed form (nil: the object as it is) into a slot, unless the record was superseded meanwhile.

@@ -51,6 +51,7 @@ func (r *replacement) Put(o *source.Object) error {
 			}
 			rec, err := s.newRecord(o, ver)
 			if err == nil {
+				s.keep(rec)
 				r.twins = append(r.twins, stage(rec, r.defs))
 			}
 			return err
@@ -112,6 +113,13 @@ func (r *replacement) Abort() {
 func (r *replacement) discard() {
 	for i := range r.staged {
 		r.sc.s.superseded(r.staged[i].rec)
+	}
+	r.discardTwins()
+}
+
+func (r *replacement) discardTwins() {
+	for i := range r.twins {
+		r.sc.s.superseded(r.twins[i].rec)
 	}
 }
 
@@ -175,6 +183,8 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	all := r.staged
 	if c.Epoch {
 		all = append(all, r.twins...)
+	} else {
+		r.discardTwins()
 	}
 	for i := range all {
 		rec := all[i].rec
@@ -226,5 +236,5 @@ func (s *state) inScope(ns string) iter.Seq[*Record] {
 	if ns == "" {
 		return s.all()
 	}
-	return s.where(func(sh *shape) bool { return sh.ns == ns })
+	return s.faceted(byNamespace, "", ns, func(sh *shape) bool { return sh.ns == ns })
 }

@@ -30,11 +30,24 @@ func (v Snapshot) Get(k Key) (*Record, bool) {
 func (v Snapshot) All() iter.Seq[*Record] { return v.state.all() }
 
 // InNamespace yields the objects of a namespace, all for "".
-func (v Snapshot) InNamespace(ns string) iter.Seq[*Record] { return v.state.inScope(ns) }
+func (v Snapshot) InNamespace(ns string) iter.Seq[*Record] {
+	if ns != "" {
+		v.s.needFacets(v.state, byNamespace)
+	}
+	return v.state.inScope(ns)
+}
 
 // Index yields the objects that an index has under a value: IndexNamespace, IndexLabel, IndexOwner, or one of AddIndex. An
 // index that does not exist yields nothing; see HasIndex.
 func (v Snapshot) Index(name, value string) iter.Seq[*Record] {
+	switch name {
+	case IndexNamespace:
+		v.s.needFacets(v.state, byNamespace)
+	case IndexLabel:
+		v.s.needFacets(v.state, byLabel)
+	case IndexOwner:
+		v.s.needFacets(v.state, byOwner)
+	}
 	seq, _ := v.state.byIndex(name, value)
 	return seq
 }
@@ -46,14 +59,22 @@ func (v Snapshot) HasIndex(name string) bool {
 }
 
 // Select yields the objects whose labels match; nil matches all.
-func (v Snapshot) Select(sel labels.Selector) iter.Seq[*Record] { return v.state.selected(sel) }
+func (v Snapshot) Select(sel labels.Selector) iter.Seq[*Record] {
+	if sel != nil {
+		if _, _, ok := oneValue(sel); ok {
+			v.s.needFacets(v.state, byLabel)
+		}
+	}
+	return v.state.selected(sel)
+}
 
 // SelectIn is Select in one namespace, in all for "".
 func (v Snapshot) SelectIn(ns string, sel labels.Selector) iter.Seq[*Record] {
 	if ns == "" {
 		return v.Select(sel)
 	}
-	return v.state.where(func(sh *shape) bool {
+	v.s.needFacets(v.state, byNamespace)
+	return v.state.faceted(byNamespace, "", ns, func(sh *shape) bool {
 		return sh.ns == ns && (sel == nil || sel.Matches(&sh.labels))
 	})
 }

@@ -3,8 +3,10 @@ package store
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
 // state is one version of everything that is read: the objects and their indexes. It never changes after it was
@@ -16,7 +18,8 @@ import (
 type state struct {
 	objects trie[*Record]
 	groups  trie[*group] // one for each shape that is in use
-	indexes []*index     // user-defined ones, in the order of indexDef.at
+	facets  [facetKinds]*facets
+	indexes []*index // user-defined ones, in the order of indexDef.at
 }
 
 // group is the set of objects of one shape.
@@ -82,6 +85,8 @@ func (s *state) join(e *edit, r *Record) {
 	g := group{shape: r.shape}
 	if had, ok := s.groups.find(&g); ok {
 		g.ids = had.ids
+	} else {
+		s.use(e, r.shape, true)
 	}
 	g.ids, _, _ = g.ids.set(e, r.id)
 	s.groups, _, _ = s.groups.set(e, &g)
@@ -96,9 +101,19 @@ func (s *state) leave(e *edit, r *Record) {
 	g.ids, _, _ = had.ids.delete(e, r.id)
 	if g.ids.len == 0 {
 		s.groups, _, _ = s.groups.delete(e, &g)
+		s.use(e, r.shape, false)
 		return
 	}
 	s.groups, _, _ = s.groups.set(e, &g)
+}
+
+// use keeps the facets up to date.
+func (s *state) use(e *edit, sh *shape, used bool) {
+	for kind, x := range s.facets {
+		if x != nil {
+			s.facets[kind] = x.with(e, facetKind(kind), sh, used)
+		}
+	}
 }
 
 // copy returns a state that may be changed; those who read s see nothing of it.
@@ -119,8 +134,13 @@ func (s *state) all() iter.Seq[*Record] { return s.objects.all() }
 
 // where yields the records of the shapes that match.
 func (s *state) where(match func(*shape) bool) iter.Seq[*Record] {
+	return s.among(s.groups.all(), match)
+}
+
+// among yields the records of those groups whose shape matches.
+func (s *state) among(groups iter.Seq[*group], match func(*shape) bool) iter.Seq[*Record] {
 	return func(yield func(*Record) bool) {
-		for g := range s.groups.all() {
+		for g := range groups {
 			if !match(g.shape) {
 				continue
 			}
@@ -131,6 +151,14 @@ func (s *state) where(match func(*shape) bool) iter.Seq[*Record] {
 			}
 		}
 	}
+}
+
+// faceted is where, restricted to a facet if there are facets of that kind. The facet is implied by match.
+func (s *state) faceted(kind facetKind, key, value string, match func(*shape) bool) iter.Seq[*Record] {
+	if groups, ok := s.having(kind, key, value); ok {
+		return s.among(groups, match)
+	}
+	return s.where(match)
 }
 
 // Names of the indexes that every store has.
@@ -144,11 +172,15 @@ const (
 func (s *state) byIndex(name, value string) (_ iter.Seq[*Record], ok bool) {
 	switch name {
 	case IndexNamespace:
-		return s.where(func(sh *shape) bool { return sh.ns == value }), true
+		return s.faceted(byNamespace, "", value, func(sh *shape) bool { return sh.ns == value }), true
 	case IndexLabel:
-		return s.where(func(sh *shape) bool { return hasLabel(sh.labels, value) }), true
+		match := func(sh *shape) bool { return hasLabel(sh.labels, value) }
+		if k, v, pair := strings.Cut(value, "="); pair {
+			return s.faceted(byLabel, k, v, match), true
+		}
+		return s.where(match), true
 	case IndexOwner:
-		return s.where(func(sh *shape) bool {
+		return s.faceted(byOwner, "", value, func(sh *shape) bool {
 			return slices.ContainsFunc(sh.owners, func(o Owner) bool { return string(o.UID) == value })
 		}), true
 	}
@@ -183,5 +215,26 @@ func (s *state) selected(sel labels.Selector) iter.Seq[*Record] {
 	if sel == nil || sel.Empty() {
 		return s.all()
 	}
-	return s.where(func(sh *shape) bool { return sel.Matches(&sh.labels) })
+	match := func(sh *shape) bool { return sel.Matches(&sh.labels) }
+	if k, v, ok := oneValue(sel); ok {
+		return s.faceted(byLabel, k, v, match)
+	}
+	return s.where(match)
+}
+
+// oneValue returns a label that every match of a selector has.
+func oneValue(sel labels.Selector) (key, value string, ok bool) {
+	reqs, selectable := sel.Requirements()
+	if !selectable {
+		return "", "", false
+	}
+	for _, r := range reqs {
+		if op := r.Operator(); op != selection.Equals && op != selection.DoubleEquals && op != selection.In {
+			continue
+		}
+		if values := r.ValuesUnsorted(); len(values) == 1 {
+			return r.Key(), values[0], true
+		}
+	}
+	return "", "", false
 }

@@ -26,6 +26,8 @@ type Options struct {
 	FieldSelector string
 	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes need a barrier.
 	ShardSelector string
+	// Scope tells this store from others of the same resource and selectors, in metrics: the namespaces, the encoding.
+	Scope string
 	// HotBytes bounds the decoded objects that survive garbage collection without being used; 0: 32 MiB, negative: none.
 	HotBytes int64
 	// DetectMutation checks, at a cost, that nobody changes a shared decoded object; see Store.Mutations.

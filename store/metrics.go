@@ -1,0 +1,118 @@
+package store
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counters count since the store was made.
+type counters struct {
+	applied, suppressed, commits, quarantined atomic.Int64
+}
+
+// Stats are numbers about a store.
+type Stats struct {
+	Objects     int
+	Applied     int64 // changes of watches
+	Suppressed  int64 // older or replayed changes
+	Commits     int64 // lists
+	Quarantined int64 // objects that could not be kept
+	Subscribers int
+	MaxLag      int // of the slowest subscriber, in changes
+	Mutations   int64
+	Overlay     OverlayStats
+	Memory      MemoryStats
+}
+
+// Stats returns numbers about the store.
+func (s *Store) Stats() Stats {
+	out := Stats{Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(), Commits: s.stats.commits.Load(),
+		Quarantined: s.stats.quarantined.Load(), Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats()}
+	s.mu.Lock()
+	cursors := s.cursors
+	s.mu.Unlock()
+	out.Subscribers = len(cursors)
+	for _, c := range cursors {
+		out.MaxLag = max(out.MaxLag, c.Lag())
+	}
+	return out
+}
+
+// Collector returns a collector of the metrics of the stores that list returns, such as those of Cache.Stores. Series of two
+// stores of one resource are told apart by the label "selector".
+func Collector(list func() []*Store) prometheus.Collector { return &collector{list} }
+
+type collector struct{ list func() []*Store }
+
+type metric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(Stats) float64
+}
+
+func newMetric(name, help string, kind prometheus.ValueType, value func(Stats) float64) metric {
+	return metric{prometheus.NewDesc("fairlead_store_"+name, help, []string{"group", "version", "resource", "selector"}, nil), kind, value}
+}
+
+func metrics() []metric {
+	const gauge, count = prometheus.GaugeValue, prometheus.CounterValue
+	return []metric{
+		newMetric("objects", "Objects in the store.", gauge, func(s Stats) float64 { return float64(s.Objects) }),
+		newMetric("changes_total", "Changes applied.", count, func(s Stats) float64 { return float64(s.Applied) }),
+		newMetric("suppressed_total", "Changes that were older than what was known.", count, func(s Stats) float64 { return float64(s.Suppressed) }),
+		newMetric("lists_total", "Lists applied.", count, func(s Stats) float64 { return float64(s.Commits) }),
+		newMetric("quarantined_total", "Objects that could not be kept.", count, func(s Stats) float64 { return float64(s.Quarantined) }),
+		newMetric("subscribers", "Subscribers.", gauge, func(s Stats) float64 { return float64(s.Subscribers) }),
+		newMetric("subscriber_lag", "Changes that the slowest subscriber has not taken.", gauge, func(s Stats) float64 { return float64(s.MaxLag) }),
+		newMetric("mutations_total", "Shared objects that were found changed.", count, func(s Stats) float64 { return float64(s.Mutations) }),
+		newMetric("overlay_entries", "Own writes that the watch has not brought yet.", gauge, func(s Stats) float64 { return float64(s.Overlay.Entries) }),
+		newMetric("overlay_oldest_seconds", "Age of the oldest of them.", gauge, func(s Stats) float64 { return s.Overlay.Oldest.Seconds() }),
+		newMetric("overlay_overdue", "Those that are older than the bound.", gauge, func(s Stats) float64 { return float64(len(s.Overlay.Overdue)) }),
+		newMetric("packed_bytes", "Bytes of encoded objects outside of the Go heap.", gauge, func(s Stats) float64 { return float64(s.Memory.Live) }),
+		newMetric("mapped_bytes", "Bytes mapped for them.", gauge, func(s Stats) float64 { return float64(s.Memory.Mapped) }),
+	}
+}
+
+func staleness() *prometheus.Desc {
+	return prometheus.NewDesc("fairlead_store_staleness_seconds", "For how long nothing has confirmed what is stored.", []string{"group", "version", "resource", "selector", "namespace"}, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, m := range metrics() {
+		out <- m.desc
+	}
+	out <- staleness()
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	all, stale, now := metrics(), staleness(), time.Now()
+	for _, s := range c.list() {
+		stats, r := s.Stats(), s.opt.Resource
+		labels := []string{r.Group, r.Version, r.Resource, s.opt.selector()}
+		for _, m := range all {
+			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(stats), labels...)
+		}
+		for _, st := range s.Statuses() {
+			out <- prometheus.MustNewConstMetric(stale, prometheus.GaugeValue, st.Staleness(now).Seconds(), append(labels[:4:4], st.Namespace)...)
+		}
+	}
+}
+
+// selector tells the stores of one resource apart.
+func (o *Options) selector() string {
+	out := ""
+	for _, s := range []string{o.LabelSelector, o.FieldSelector, o.ShardSelector, o.Scope} {
+		if s == "" {
+			continue
+		}
+		if out != "" {
+			out += "; "
+		}
+		out += s
+	}
+	return out
+}

@@ -1,0 +1,271 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// A saved store is one file: a magic line, then an s2 stream of the identity, the scopes with their versions, and the encoded
+// objects of each, every field with its length before it; at the end of the file is the CRC-32C of all before it. It is
+// written beside the old one and renamed, so that a crash leaves the old one or the new one.
+
+// ErrNotSaved is returned by Load when there is nothing that can be used: no file, one of another format or identity, or a
+// damaged one. The store is unchanged, and a source lists as usual.
+var ErrNotSaved = errors.New("no usable saved state")
+
+const (
+	saveMagic = "fairlead store 1\n"
+	// maxSavedField bounds what a damaged length can make Load allocate at once.
+	maxSavedField = 64 << 20
+)
+
+// Save writes what the server has told, not the overlay, to a file in dir, from which Load resumes. identity is to be of the cluster: Load
+// refuses the state of another one.
+func (s *Store) Save(dir, identity string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot save store: %w", err)
+		}
+	}()
+	f, err := os.CreateTemp(dir, s.fileName()+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	buf := bufio.NewWriterSize(f, 1<<16)
+	err = s.write(io.MultiWriter(buf, sum), identity)
+	if err == nil {
+		err = errors.Join(writeSum(buf, sum), buf.Flush(), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(dir, s.fileName()))
+}
+
+func writeSum(w io.Writer, sum hash.Hash32) error {
+	return binary.Write(w, binary.LittleEndian, sum.Sum32())
+}
+
+// fileName is of the resource and what tells its stores apart.
+func (s *Store) fileName() string {
+	r := s.opt.Resource
+	name := fmt.Sprintf("%s.%s.%s", r.Resource, r.Version, r.Group)
+	if sel := s.opt.selector(); sel != "" {
+		name += fmt.Sprintf("-%08x", crc32.ChecksumIEEE([]byte(sel)))
+	}
+	return name + ".store"
+}
+
+// savedScope is one scope at the version of a state.
+type savedScope struct{ ns, version string }
+
+func (s *Store) write(w io.Writer, identity string) error {
+	s.mu.Lock() // the versions belong to the state
+	var scopes []savedScope
+	for ns, sc := range s.scopes {
+		if sc.committed {
+			scopes = append(scopes, savedScope{ns, sc.version.String()})
+		}
+	}
+	base := s.root.Load().base
+	s.mu.Unlock()
+	if _, err := io.WriteString(w, saveMagic); err != nil {
+		return err
+	}
+	z := s2.NewWriter(w, s2.WriterConcurrency(1))
+	out := fieldWriter{w: z}
+	out.text(identity)
+	out.number(uint64(len(scopes)))
+	for _, sc := range scopes {
+		out.text(sc.ns)
+		out.text(sc.version)
+		n := 0
+		for range base.inScope(sc.ns) {
+			n++
+		}
+		out.number(uint64(n))
+		for r := range base.inScope(sc.ns) {
+			raw, err := r.load()
+			if err != nil {
+				return errors.Join(err, z.Close())
+			}
+			out.number(uint64(r.enc))
+			out.field(raw)
+		}
+	}
+	return errors.Join(out.err, z.Close())
+}
+
+// Load fills an empty store from what Save wrote, as if it had been listed, so that a source resumes its watch at the saved
+// version. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
+func (s *Store) Load(dir, identity string) error {
+	scopes, err := s.read(filepath.Join(dir, s.fileName()), identity)
+	if err != nil {
+		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
+	}
+	for _, sc := range scopes {
+		r := s.Sink(sc.ns).Replace()
+		for i := range sc.objects {
+			if err := r.Put(&sc.objects[i]); err != nil {
+				r.Abort()
+				return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
+			}
+		}
+		r.Commit(source.Commit{Version: sc.version, Reason: "saved state"})
+	}
+	return nil
+}
+
+type loadedScope struct {
+	savedScope
+	objects []source.Object
+}
+
+func (s *Store) read(path, identity string) ([]loadedScope, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	if err := checkSum(f, info.Size(), sum); err != nil {
+		return nil, err
+	}
+	return readSaved(io.LimitReader(f, info.Size()-crc32.Size), identity)
+}
+
+var errDamaged = errors.New("the file is damaged")
+
+// checkSum reads the whole file once, before anything of it is believed, and goes back to its start.
+func checkSum(f io.ReadSeeker, size int64, sum hash.Hash32) error {
+	if size < crc32.Size {
+		return errDamaged
+	}
+	if _, err := io.Copy(sum, io.LimitReader(f, size-crc32.Size)); err != nil {
+		return err
+	}
+	var want uint32
+	if err := binary.Read(f, binary.LittleEndian, &want); err != nil {
+		return err
+	}
+	if want != sum.Sum32() {
+		return errDamaged
+	}
+	_, err := f.Seek(0, io.SeekStart)
+	return err
+}
+
+// readSaved decodes a file whose checksum has been verified; all the same it trusts no length.
+func readSaved(r io.Reader, identity string) ([]loadedScope, error) {
+	magic := make([]byte, len(saveMagic))
+	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != saveMagic {
+		return nil, errors.New("not of this format")
+	}
+	in := fieldReader{r: bufio.NewReader(s2.NewReader(r))}
+	if id := in.text(); in.err == nil && id != identity {
+		return nil, fmt.Errorf("saved of %q", id)
+	}
+	var out []loadedScope
+	for range in.number() {
+		sc := loadedScope{savedScope: savedScope{ns: in.text(), version: in.text()}}
+		for range in.number() {
+			o := source.Object{Encoding: source.Encoding(in.number()), Raw: in.field()}
+			if in.err != nil {
+				return nil, in.err
+			}
+			if o.Encoding > source.Protobuf {
+				return nil, errDamaged
+			}
+			if err := source.Scan(o.Encoding, o.Raw, &o.Header); err != nil {
+				return nil, err
+			}
+			sc.objects = append(sc.objects, o)
+		}
+		if in.err != nil {
+			return nil, in.err
+		}
+		out = append(out, sc)
+	}
+	return out, in.err
+}
+
+type fieldWriter struct {
+	w   io.Writer
+	buf []byte
+	err error
+}
+
+func (f *fieldWriter) write(b []byte) {
+	if f.err == nil {
+		_, f.err = f.w.Write(b)
+	}
+}
+
+func (f *fieldWriter) number(n uint64) {
+	f.buf = binary.AppendUvarint(f.buf[:0], n)
+	f.write(f.buf)
+}
+
+func (f *fieldWriter) field(b []byte) {
+	f.number(uint64(len(b)))
+	f.write(b)
+}
+
+func (f *fieldWriter) text(s string) { f.field([]byte(s)) }
+
+type fieldReader struct {
+	r   *bufio.Reader
+	err error
+}
+
+func (f *fieldReader) number() uint64 {
+	if f.err != nil {
+		return 0
+	}
+	var n uint64
+	n, f.err = binary.ReadUvarint(f.r)
+	if f.err != nil {
+		return 0
+	}
+	return n
+}
+
+func (f *fieldReader) field() []byte {
+	n := f.number()
+	if f.err == nil && n > maxSavedField {
+		f.err = errDamaged
+	}
+	if f.err != nil {
+		return nil
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(n, 1<<16))) // more only as it comes: the length may be wrong
+	if _, f.err = io.CopyN(&b, f.r, int64(n)); f.err != nil {
+		return nil
+	}
+	return b.Bytes()
+}
+
+func (f *fieldReader) text() string { return string(f.field()) }

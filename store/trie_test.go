@@ -1,0 +1,102 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// pair is a trie element with a hash of the test's choice, so that hashes collide.
+type pair struct {
+	key, value int
+	hash       uint64
+}
+
+func (p *pair) hash64() uint64       { return p.hash }
+func (p *pair) sameKey(o *pair) bool { return p.key == o.key }
+
+// TestTrie compares tries with maps: each version stays what it was, whatever is done to later ones.
+func TestTrie(t *testing.T) {
+	t.Parallel()
+	hashes := []uint64{0, 1, 15, 16, 1 << 59, 1<<59 | 1, ^uint64(0), ^uint64(0) - 1, ^uint64(0) - 16, 0xF0F0F0F0F0F0F0F0}
+	rapid.Check(t, func(rt *rapid.T) {
+		type version struct {
+			trie trie[*pair]
+			want map[int]int
+		}
+		cur := version{want: map[int]int{}}
+		old := []version{}
+		var e *edit
+		rt.Repeat(map[string]func(*rapid.T){
+			"set": func(rt *rapid.T) {
+				k := rapid.IntRange(0, 40).Draw(rt, "key")
+				p := &pair{key: k, value: rapid.Int().Draw(rt, "value"), hash: hashes[k%len(hashes)] + uint64(k/20)<<30}
+				_, had := cur.want[k]
+				var replaced bool
+				cur.trie, _, replaced = cur.trie.set(e, p)
+				if replaced != had {
+					rt.Fatalf("replaced %v, want %v", replaced, had)
+				}
+				cur.want[k] = p.value
+			},
+			"delete": func(rt *rapid.T) {
+				k := rapid.IntRange(0, 40).Draw(rt, "key")
+				v, had := cur.want[k]
+				next, was, ok := cur.trie.delete(e, &pair{key: k, hash: hashes[k%len(hashes)] + uint64(k/20)<<30})
+				if ok != had || ok && was.value != v {
+					rt.Fatalf("deleted %v %v, want %v %v", was, ok, v, had)
+				}
+				cur.trie = next
+				delete(cur.want, k)
+			},
+			"keep": func(rt *rapid.T) {
+				old = append(old, version{cur.trie, maps.Clone(cur.want)})
+				e = nil
+				if rapid.Bool().Draw(rt, "batch") {
+					e = &edit{}
+				}
+			},
+			"": func(rt *rapid.T) {
+				for _, v := range append(slices.Clone(old), cur) {
+					checkTrie(rt, v.trie, v.want)
+				}
+			},
+		})
+	})
+}
+
+func checkTrie(rt *rapid.T, tr trie[*pair], want map[int]int) {
+	if tr.len != len(want) {
+		rt.Fatalf("len %d, want %d", tr.len, len(want))
+	}
+	got := map[int]int{}
+	last := uint64(0)
+	var all []*pair
+	for p := range tr.all() {
+		if p.hash < last {
+			rt.Fatal("not in the order of the hashes")
+		}
+		last = p.hash
+		got[p.key] = p.value
+		all = append(all, p)
+		if q, ok := tr.find(&pair{key: p.key, hash: p.hash}); !ok || q != p {
+			rt.Fatalf("key %d is not found", p.key)
+		}
+	}
+	if !maps.Equal(got, want) {
+		rt.Fatalf("has %v, want %v", got, want)
+	}
+	for _, from := range all {
+		w := tr.seek(from.hash)
+		var rest []*pair
+		for p, ok := w.next(); ok; p, ok = w.next() {
+			rest = append(rest, p)
+		}
+		i := slices.IndexFunc(all, func(p *pair) bool { return p.hash >= from.hash })
+		if !slices.Equal(rest, all[i:]) {
+			rt.Fatalf("after seek(%x): %d elements, want %d", from.hash, len(rest), len(all)-i)
+		}
+	}
+}
