@@ -66,15 +66,15 @@ func (r Recording) CheckAtRest(server, cache map[string]State) []Violation {
 		name string
 		have map[string]State
 	}{{"events", folded}, {"cache", cache}} {
-		for _, d := range difference(server, side.have) {
+		for _, d := range Difference(server, side.have) {
 			found = append(found, Violation{"W4", -1, fmt.Sprintf("%s of %s: %s", side.name, r.Name, d)})
 		}
 	}
 	return found
 }
 
-// difference describes in which keys two states differ, at most ten of them.
-func difference(server, have map[string]State) []string {
+// Difference describes in which keys two states differ, at most ten of them.
+func Difference(server, have map[string]State) []string {
 	keys := map[string]bool{}
 	for k := range server {
 		keys[k] = true

@@ -22,7 +22,7 @@ func (Fairlead) Start(cfg Config) (Instance, error) {
 		enc = source.Protobuf
 	}
 	w, err := fairleadtest.Start(source.Config{REST: cfg.REST, Resource: cfg.Resource, Namespaces: cfg.Namespaces, LabelSelector: cfg.Labels,
-		PageSize: cfg.PageSize, NoWatchList: cfg.NoWatchList, Encoding: enc}, store.Options{Namespaced: true})
+		PageSize: cfg.PageSize, NoWatchList: cfg.NoWatchList, Encoding: enc, Rand: cfg.Rand, Logger: cfg.Logger}, store.Options{Namespaced: true})
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ type ours struct {
 }
 
 func (o *ours) Subscribe(name string) Subscriber {
-	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync}}), o.cfg.Labels != ""}
+	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync}}), o.cfg.Labels != "" || len(o.cfg.Namespaces) > 0}
 }
 
 func (o *ours) Status(namespace string) (source.Status, bool) {

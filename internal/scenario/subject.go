@@ -7,6 +7,7 @@
 package scenario
 
 import (
+	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,7 +27,9 @@ type Config struct {
 	PageSize    int
 	NoWatchList bool
 	Protobuf    bool
-	Resync      time.Duration // of subscribers
+	Resync      time.Duration  // of subscribers
+	Rand        func() float64 // jitter; nil: the subject's own
+	Logger      *slog.Logger   // nil: none
 }
 
 // Subject is a cache that is kept up to date by list and watch.
