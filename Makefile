@@ -1,4 +1,4 @@
-# Each target does its own set-up: a clean clone with Go, git and a C compiler (for the race detector) is enough.
+# Each target does its own set-up: a clean clone with Go, make and git is enough on Debian.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -36,7 +36,7 @@ build: ## Build the programs into bin/
 	@$(GO) -C examples build -o $(BIN)/ ./...
 
 .PHONY: test
-test: build ## Run every test of every module, with a real control plane and the race detector
+test: setup-tests build ## Run every test of every module, with a real control plane and the race detector
 	@echo "==> test: $(MODULES) (the first time, a control plane is built: about five minutes)"
 ifneq ($(TESTFLAGS),)
 	@$(BIN)/fairlead up --temporary -- $(GO) test -race -timeout 20m $(TESTFLAGS)
@@ -45,7 +45,7 @@ else
 endif
 
 .PHONY: lint
-lint: check-tidy check-generated ## Check style, layers, defects, and that generated files are up to date
+lint: check-tidy check-dependencies check-generated ## Check style, layers, defects, and that generated files are up to date
 	@for module in $(MODULES); do \
 		echo "==> lint $$module"; \
 		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
@@ -61,7 +61,7 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
 
 .PHONY: soak
-soak: build ## Run the tests over and over for a while (SOAK=10m), shuffled
+soak: setup-tests build ## Run the tests over and over for a while (SOAK=10m), shuffled
 	@echo "==> soak for $(SOAK)"
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)
 
@@ -86,9 +86,17 @@ check-tidy: # in every module, go.mod and go.sum are what the code needs
 		$(GO) -C $$module mod tidy -diff || { echo "run: make tidy" >&2; exit 1; }; \
 	done
 
+.PHONY: check-dependencies
+check-dependencies: # docs/dependencies.md says why there is each dependency
+	@./hack/check-dependencies.sh $(MODULES) controlplane tools
+
 .PHONY: clean
 clean: ## Remove what was built and the control plane's data in .fairlead/
 	@rm -rf $(BIN) .fairlead
+
+.PHONY: setup-tests
+setup-tests: # what tests need besides Go
+	@./hack/setup-tests.sh
 
 # The go command knows whether they are up to date, and does next to nothing when they are.
 .PHONY: tools

@@ -196,3 +196,35 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 		}
 	})
 }
+
+// A step that runs again, after a restart or because the flow says so, remembers that its write may have been executed.
+func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c, stop := newServer(t)
+		defer stop()
+		s.On(apiserver.Match{Verb: "create", Times: 1}, apiserver.DropAfter())
+		e := flow.NewEngine(flow.EngineOptions{})
+		var recovered bool
+		fl := flow.New("create", call.Step("call", c, call.StepSpec[visit]{
+			Policy: call.Policy{Retries: -1},
+			Request: func(context.Context, *visit) (call.Request, error) {
+				return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}, nil
+			},
+			OnSuccess: func(_ context.Context, f *flow.Fiber[visit], a *call.Answer) flow.Next {
+				recovered = a.Recovered
+				return f.Next()
+			},
+		}, flow.Retry(flow.Backoff{Attempts: 2})))
+		h, err := fl.Start(t.Context(), e, new(visit), flow.StartOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Wait(t.Context()); err != nil || !recovered {
+			t.Errorf("the fiber ended with %v, recovered: %v", err, recovered)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

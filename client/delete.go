@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -88,10 +89,11 @@ func (f *flight) deleted(a *call.Answer, shown []types.UID) error {
 		f.gone(uid, shown)
 		return nil
 	}
-	for _, w := range f.writes {
+	for i, w := range f.writes {
 		if _, err := w.Done(source.JSON, a.Raw); err != nil {
 			return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
 		}
+		f.w.c.hubs.poke(f.stores[i], f.w.key)
 	}
 	return nil
 }
@@ -101,18 +103,22 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 	for i, w := range f.writes {
 		switch {
 		case uid != "":
+			if shown[i] != "" && shown[i] != uid {
+				f.stores[i].PutDeleted(f.w.key, shown[i]) // it made room for the one that was deleted
+			}
 			w.Deleted(uid)
 		case shown[i] != "":
 			w.Deleted(shown[i])
 		default:
 			w.Fail()
 		}
+		f.w.c.hubs.poke(f.stores[i], f.w.key)
 	}
 }
 
-// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What the server answers
-// does not say what is left, so where the kind is watched one list of the namespace follows, and its result is laid over the
-// store.
+// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What
+// the server answers does not say what is left, so where the kind is watched one list of the namespace follows, and its
+// result is laid over the store.
 func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
 	k, err := c.kinds.of(obj)
 	if err != nil {
@@ -133,30 +139,37 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 			q.Set(key, value)
 		}
 	}
-	_, err = call.Do(ctx, c.call, call.Request{Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q}, *o.policy)
+	a, err := call.Do(ctx, c.call, call.Request{Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q}, *o.policy)
 	if err != nil || o.dryRun {
 		return err
 	}
-	if err := c.relist(ctx, k, sel.Namespace); err != nil {
+	if err := c.relist(ctx, k, sel.Namespace, a.Raw); err != nil {
 		return k.fail(op, at, fmt.Errorf("%w: %w", ErrCacheBehind, err))
 	}
 	return nil
 }
 
 // relist reads a namespace from the server and lays what has changed over the stores. An object that a store showed before
-// the list began, and that the list does not have, is gone.
-func (c *Client) relist(ctx context.Context, k *kind, namespace string) error {
+// the list began, or that the answer to the delete names, and that the list does not have, is gone.
+func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer []byte) error {
 	stores := c.stores(k)
 	if len(stores) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(c.opt.CacheTimeout, time.Second))
 	defer cancel()
-	before := make([]map[Key]types.UID, len(stores))
+	var named metav1.PartialObjectMetadataList // no items in a mere Status
+	if err := json.Unmarshal(answer, &named); err != nil {
+		return err
+	}
+	before := make([]map[types.UID]Key, len(stores))
 	for i, st := range stores {
-		before[i] = map[Key]types.UID{}
+		before[i] = map[types.UID]Key{}
+		for _, m := range named.Items {
+			before[i][m.UID] = KeyOf(&m)
+		}
 		for r := range st.Snapshot().InNamespace(namespace) {
-			before[i][r.Key()] = r.UID()
+			before[i][r.UID()] = r.Key()
 		}
 	}
 	there := map[types.UID]bool{}
@@ -182,9 +195,10 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string) error {
 		}
 	}
 	for i, st := range stores {
-		for key, uid := range before[i] {
+		for uid, key := range before[i] {
 			if !there[uid] {
 				st.PutDeleted(key, uid)
+				c.hubs.poke(st, key)
 			}
 		}
 	}

@@ -105,6 +105,16 @@ func (h *hub) wake() {
 	}
 }
 
+// poke wakes the waits on a key because a write of this client was laid over the store, which is no event.
+func (hs *hubs) poke(st *store.Store, key Key) {
+	hs.mu.Lock()
+	h := hs.byStore[st]
+	hs.mu.Unlock()
+	if h != nil {
+		h.event(&store.Event{Type: store.Modified, Key: key})
+	}
+}
+
 func (h *hub) event(e *store.Event) {
 	h.mu.Lock()
 	var wakers []flow.Waker

@@ -28,6 +28,7 @@ func (w *writing) takeOff(ctx context.Context) *flight {
 	f.stores = w.c.stores(w.k)
 	for _, st := range f.stores {
 		wc := bound(ctx).Write
+		wc.Base, wc.Locked = nil, false
 		wc.Create = w.req.Verb == call.VerbCreate && w.sub == ""
 		wc.Subresource, wc.Sent = w.sub, w.sent
 		if r, ok := st.Get(w.key); ok && !wc.Create && (w.version == "" || w.version == r.Version()) {
@@ -54,8 +55,9 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 	whole, version, gone := f.whole(a)
 	if whole && gone != "" {
 		// The last finalizer of a deleted object was taken away: the server has dropped it.
-		for _, write := range f.writes {
+		for i, write := range f.writes {
 			write.Deleted(gone)
+			w.c.hubs.poke(f.stores[i], w.key)
 		}
 		return nil
 	}
@@ -74,6 +76,7 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 		if err != nil {
 			return w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
 		}
+		w.c.hubs.poke(f.stores[i], w.key)
 		if result == store.NeedsBarrier {
 			if err := w.c.catchUp(ctx, f.stores[i], w.key.Namespace, version); err != nil {
 				return w.fail(err)

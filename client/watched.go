@@ -50,6 +50,9 @@ func knows(st *store.Store, namespace string) bool {
 // lookup finds an object in the store. from is false when the server must be asked; an object that the store knows to be
 // absent is an error.
 func (c *Client) lookup(_ context.Context, k *kind, key Key) (r *store.Record, from bool, err error) {
+	if !k.namespaced {
+		key.Namespace = ""
+	}
 	st := c.watched(k)
 	if st == nil || st.Overdue(key) {
 		return nil, false, nil

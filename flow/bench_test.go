@@ -46,10 +46,42 @@ func parkedBytes(tb testing.TB, n int) float64 {
 }
 
 func TestAParkedFiberTakesLessThan500Bytes(t *testing.T) {
-	if got := parkedBytes(t, 50_000); got >= 500 {
+	if got := parkedBytes(t, 20_000); got >= 500 {
 		t.Errorf("%.0f bytes", got)
 	} else {
 		t.Logf("%.0f bytes", got)
+	}
+}
+
+func TestAParkedFiberHoldsNoGoroutine(t *testing.T) {
+	const workers = 4
+	e := NewEngine(EngineOptions{Workers: workers})
+	defer e.Close(context.Background())
+	before := runtime.NumGoroutine()
+	fl := New("f", Step("a", func(ctx context.Context, f *fib) Next {
+		switch f.Packet.n % 3 {
+		case 0:
+			return f.Delay(time.Hour)
+		case 1:
+			return f.Await(&Signal{}, Timeout(time.Hour))
+		}
+		return f.Suspend(f.Token())
+	}))
+	for i := range 3000 {
+		if _, err := fl.Start(context.Background(), e, &packet{n: i}, StartOptions{Key: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for parked := 0; parked < 3000; {
+		parked = 0
+		for i := range e.Fibers() {
+			if i.Status == Parked {
+				parked++
+			}
+		}
+	}
+	if got := runtime.NumGoroutine() - before; got > workers {
+		t.Errorf("3000 parked fibers hold %d goroutines", got)
 	}
 }
 

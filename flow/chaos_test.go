@@ -19,6 +19,7 @@ type chaos struct {
 	m       *flowtest.Monitor
 	e       *flow.Engine
 	signal  flow.Signal
+	store   flaky
 	mu      sync.Mutex
 	tokens  []flow.Token
 	handles []flow.Handle
@@ -109,7 +110,32 @@ func anything(ctx context.Context, f *flow.Fiber[item]) flow.Next {
 func work(c *chaos) *flow.Flow[item] {
 	step := flowtest.Watched(c.m, anything)
 	return flow.New("work", flow.Step("a", step, flow.Deadline(15*time.Millisecond)), flow.Detour("again", step),
-		flow.Step("b", step, flow.Retry(flow.Backoff{Base: time.Millisecond, Max: 2 * time.Millisecond, Attempts: 3})), flow.Step("c", step))
+		flow.Step("b", step, flow.Retry(flow.Backoff{Base: time.Millisecond, Max: 2 * time.Millisecond, Attempts: 3})), flow.Step("c", step, flow.Save()))
+}
+
+// flaky is a slow store that fails now and then.
+type flaky struct {
+	flow.Memory
+	c *chaos
+}
+
+func (s *flaky) Load(ctx context.Context, key string) (flow.Position, bool, error) {
+	s.c.pause(ctx, "load "+key)
+	if s.c.s.N(4) == 0 {
+		return flow.Position{}, false, errors.New("cannot reach the store")
+	}
+	return s.Memory.Load(ctx, key)
+}
+
+func (s *flaky) Save(ctx context.Context, key string, p flow.Position) error {
+	s.c.pause(ctx, "save "+key)
+	switch s.c.s.N(8) {
+	case 0:
+		return errors.New("cannot reach the store")
+	case 1:
+		panic("in the store")
+	}
+	return s.Memory.Save(ctx, key, p)
 }
 
 // one picks and removes, or keeps, something of a list.
@@ -139,6 +165,9 @@ func (c *chaos) starter(who string, n int) {
 			opt := flow.StartOptions{Key: []string{"x/one", "x/two", ""}[c.s.N(3)], Mode: flow.Mode(c.s.N(3))}
 			if c.s.N(4) == 0 {
 				opt.Timeout = time.Duration(1 + c.s.N(int(30*time.Millisecond)))
+			}
+			if opt.Key != "" && c.s.N(3) == 0 {
+				opt.Positions = &c.store
 			}
 			c.start(fmt.Sprintf("%s-%d", who, i), opt, c.s.N(3) == 0)
 		}
@@ -170,12 +199,13 @@ func (c *chaos) start(name string, opt flow.StartOptions, chain bool) {
 
 func TestF1AndF2OnEverySchedule(t *testing.T) {
 	t.Parallel()
-	schedules := 3000
+	schedules := 2000
 	if testing.Short() {
 		schedules = 300
 	}
 	flowtest.Explore(t, schedules, func(s *flowtest.Schedule) {
 		c := &chaos{s: s, m: &flowtest.Monitor{TB: s}}
+		c.store.c = c
 		c.e = flow.NewEngine(flow.EngineOptions{Workers: 1 + s.N(4), PerGroup: s.N(3), Grace: 20 * time.Millisecond})
 		c.starter("p", 3)
 		c.starter("q", 3)

@@ -42,7 +42,7 @@ func Fenced(ctx context.Context) error {
 		f.e.mu.Unlock()
 		switch {
 		case cancelled:
-			return &CancelError{Path: f.path(), Cause: f.x.Load().cause}
+			return &CancelError{Path: f.whereabouts(), Cause: f.x.Load().cause}
 		case ended:
 			return ErrEnded
 		}

@@ -3,6 +3,8 @@ package flow
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 )
 
@@ -36,7 +38,8 @@ type Wait interface {
 // Backstopped is a Wait that says how often its condition is checked live. Others get [EngineOptions.Backstop].
 type Backstopped interface {
 	Wait
-	// Backstop is the interval between live checks; zero or less means never.
+	// Backstop is the interval between live checks; zero or less means never. The first one comes after half of it to all of
+	// it, so that fibers that began to wait together do not look together.
 	Backstop() time.Duration
 }
 
@@ -76,6 +79,16 @@ func (s Status) String() string { return statusNames[s] }
 // MarshalText implements [encoding.TextMarshaler].
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (s *Status) UnmarshalText(text []byte) error {
+	i := slices.Index(statusNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("cannot read status: %q is none", text)
+	}
+	*s = Status(i)
+	return nil
+}
+
 // Result is how a fiber ended. OnEnd gets it; it runs once for every fiber, on a worker, before the key is free for the next
 // one. Only the callback of a fiber that never began may run beside the live fiber of its key.
 type Result struct {
@@ -86,6 +99,8 @@ type Result struct {
 }
 
 // Clock is the engine's time. The zero EngineOptions uses the system's, which testing/synctest fakes. Now must not go back.
+// Both methods are called with a lock of the engine held: they must not block nor call the engine, and AfterFunc must not call
+// f before it returns.
 type Clock interface {
 	Now() time.Time
 	// AfterFunc calls f in its own goroutine after d, unless stop was called before; stop says whether it prevented that.

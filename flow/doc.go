@@ -17,6 +17,11 @@
 // New collects what is wrong with a flow (no step, a duplicate name, an unknown target, a cycle of error handlers) in
 // [Flow.Err]; Start refuses such a flow. A flow can thus be a package-level variable.
 //
+// What a step may return: Next (the following step), Goto (another one; a [Detour] comes back), Delay, Retry (the same step
+// again), Suspend (until a [Token] is resumed), Await (until one of several [Wait]s holds), Fork (children), Yield, End, Fail.
+// Waits can be told where to go on with Next.Then, and after an error with Next.Else. Options of a step: [Retry] with back-off,
+// [OnError], [Deadline], [Done], [Save], [Undo], [To].
+//
 // # A fiber
 //
 // An [Engine] runs fibers on a bounded number of workers, in turn between groups (by default the namespace, that is, what
@@ -43,6 +48,17 @@
 // started after a restart goes on there, and its deadlines go on counting. The position is a hint, never the truth: an
 // unknown step, another version or another generation start from the first step, and [Done] lets a step say that its effect
 // is already visible.
+//
+// # Looking at it
+//
+// Every error has the path of its step ("bring-up/managed-servers[3]/wait-ready: …"); every fiber keeps a short trail of what it
+// did. [Engine.Fibers] and [Engine.Stuck] list live fibers, [Engine.DebugHandler] serves them at /debug/flows,
+// [Engine.Collector] has the metrics, and EngineOptions turns on spans and pprof labels.
+//
+// # Testing
+//
+// Engines work in bubbles of testing/synctest. Package flowtest explores interleavings by seed, checks F1 and F2 on each, and
+// crashes a flow at every boundary.
 //
 // # Invariants
 //

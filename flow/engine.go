@@ -18,6 +18,7 @@ type EngineOptions struct {
 	Backstop time.Duration // between live checks of a wait that does not say; default 30 s, negative never
 	Grace    time.Duration // until a predecessor that does not stop is reported as stuck; default 30 s, negative never
 
+	Epoch     uint64       // fibers get epochs above it: with leader election, the term shifted left by 32, so that terms order too
 	Clock     Clock        // default the system's
 	Logger    *slog.Logger // default none
 	Tracer    trace.Tracer // a span per step; default none
@@ -82,7 +83,7 @@ func NewEngine(opt EngineOptions) *Engine {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opt: opt, clock: opt.Clock, log: opt.Logger, gates: map[string]*fiber{}, live: &fiber{}}
+	e := &Engine{opt: opt, clock: opt.Clock, log: opt.Logger, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
 	e.zero = e.clock.Now().Add(-epochBefore)
 	e.idle = sync.NewCond(&e.mu)
 	e.live.prev, e.live.next = e.live, e.live
@@ -142,7 +143,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	e.halted = true
-	e.nidle = 0
+	e.nidle, e.workers = 0, nil
 	e.timers.stop(&e.wg)
 	e.idle.Broadcast()
 	e.mu.Unlock()

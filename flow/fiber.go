@@ -81,9 +81,9 @@ type extra struct {
 	done       chan struct{}
 	providers  []Provider
 	durable    *durable
-	trace      tracing
-	back       []back // where detours return to
-	deadline   int64  // of the fiber
+	trace      *tracing // with a tracer only
+	back       []back   // where detours return to
+	deadline   int64    // of the fiber
 	token      string
 	checkpoint json.RawMessage
 	childName  string
@@ -145,6 +145,14 @@ func (f *fiber) step() *step { return &f.flow.def.steps[f.pc] }
 
 // path is where the fiber is, from the root flow on.
 func (f *fiber) path() string { return f.pathAt(f.pc) }
+
+// whereabouts is path for others than the worker that runs the fiber.
+func (f *fiber) whereabouts() string {
+	f.mu.Lock()
+	pc := f.pc
+	f.mu.Unlock()
+	return f.pathAt(pc)
+}
 
 func (f *fiber) pathAt(pc int32) string {
 	p := f.flow.def.name

@@ -105,7 +105,7 @@ func (j *join) start(e *Engine) {
 		f.entered, f.since = f.began, f.began
 		x := f.ext()
 		x.childName, x.childIndex = c.name, i
-		x.trace.link = j.parent.spanContext()
+		f.linkSpan(j.parent.spanContext())
 		j.kids[i] = f
 		j.alive++
 		e.add(f)

@@ -53,7 +53,7 @@ func (e *Engine) passGate(f *fiber, opt StartOptions, calls *cancels) (wait bool
 		x.grace = e.opt.Grace
 	}
 	if x.durable != nil {
-		x.durable.fresh = true // its predecessor's position is not its own
+		x.durable.fresh, x.durable.dirty = true, true // its predecessor's position is not its own
 	}
 	return true, nil
 }

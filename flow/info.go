@@ -27,13 +27,14 @@ type Info struct {
 	Trail    Trail         `json:"trail"`
 }
 
-// Fibers yields a picture of each live fiber, oldest first; those that start meanwhile are included. It holds no lock while it
+// Fibers yields a picture of each live fiber, oldest first, without those that start meanwhile. It holds no lock while it
 // yields, so that a million fibers can be looked at while they run.
 func (e *Engine) Fibers() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		// A cursor in the ring keeps the place while the lock is released.
 		cursor := &fiber{state: cursorState}
 		e.mu.Lock()
+		last := e.lastID
 		cursor.prev, cursor.next = e.live, e.live.next
 		cursor.prev.next, cursor.next.prev = cursor, cursor
 		e.mu.Unlock()
@@ -47,7 +48,7 @@ func (e *Engine) Fibers() iter.Seq[Info] {
 			batch = batch[:0]
 			e.mu.Lock()
 			f := cursor.next
-			for ; f != e.live && len(batch) < 64; f = f.next {
+			for ; f != e.live && f.id <= last && len(batch) < 64; f = f.next {
 				if !f.isCursor() {
 					batch = append(batch, e.info(f))
 				}

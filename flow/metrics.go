@@ -30,7 +30,7 @@ type flowNumbers struct {
 
 // stepNumbers count the outcomes of a step and its running times.
 type stepNumbers struct {
-	outcomes [opResume + 1]atomic.Uint64
+	outcomes [opSkip + 1]atomic.Uint64
 	total    atomic.Int64 // nanoseconds
 	buckets  [len(bucketBounds) + 1]atomic.Uint64
 }
@@ -92,7 +92,7 @@ func (e *Engine) Collector() prometheus.Collector { return collector{e} }
 type collector struct{ e *Engine }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("flow_"+name, help, labels, nil)
+	return prometheus.NewDesc("fairlead_flow_"+name, help, labels, nil)
 }
 
 // describe lists the metrics. They are made anew each time, since there is no package state.

@@ -43,9 +43,8 @@ const (
 	opPanic
 	opCancel
 	opSkip
-	opResume
 )
 
-var opNames = [...]string{"", "next", "goto", "delay", "retry", "suspend", "await", "fork", "end", "fail", "yield", "panic", "cancel", "skip", "resume"}
+var opNames = [...]string{"", "next", "goto", "delay", "retry", "suspend", "await", "fork", "end", "fail", "yield", "panic", "cancel", "skip"}
 
 func (o op) String() string { return opNames[o] }

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
@@ -10,6 +11,7 @@ type parking struct {
 	then, orElse int32
 	waits        []waiting
 	backstop     time.Duration // between live checks, 0 none
+	events       bool          // the live check is a backstop for events, not the only look
 	checkAt      int64         // the next live check
 	timeoutAt    int64         // 0 none
 	fork         *join
@@ -171,6 +173,9 @@ func (r *run) await(n Next, then, orElse int32) move {
 		p.timeoutAt = at // of before the restart: it goes on counting
 	}
 	p.checkAt = r.nextCheck(p)
+	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == r.now+int64(p.backstop) {
+		p.checkAt -= rand.Int64N(spread) // fibers that began to wait together shall not look together
+	}
 	m, done := r.check(false)
 	if done {
 		return m
@@ -185,7 +190,8 @@ func (p *parking) limitBackstop(d time.Duration, wait Wait) {
 		d = b.Backstop()
 	}
 	if d > 0 && (p.backstop == 0 || d < p.backstop) {
-		p.backstop = d
+		_, only := wait.(polled)
+		p.backstop, p.events = d, !only
 	}
 }
 

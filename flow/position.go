@@ -18,6 +18,7 @@ type durable struct {
 	tries      int      // failed loads
 	last       Position // as saved
 	saved      bool
+	dirty      bool  // something may be stored under the key
 	deadline   int64 // of the await of the step resumed at
 	resumedAt  int32
 }
@@ -50,6 +51,7 @@ func (r *run) load() move {
 	if !found {
 		return start
 	}
+	d.dirty = true
 	def := f.flow.def
 	if def.forward != nil && pos.Flow == def.forward.name {
 		if i, ok := def.from(pos.Step); ok && pos.Version == def.version {
@@ -182,6 +184,7 @@ func (r *run) save(to int32, reason string, wake, deadline int64, always bool, a
 
 func (r *run) write(ctx context.Context, p Position) error {
 	f, d := r.f, r.f.x.Load().durable
+	d.dirty = true
 	err := f.guard(func() error {
 		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 		defer cancel()
@@ -206,6 +209,9 @@ func (r *run) saveEnd(status Status, err error) {
 	}
 	var failed error
 	if status == Completed {
+		if !x.durable.dirty {
+			return
+		}
 		failed = f.guard(func() error {
 			ctx, cancel := context.WithTimeout((*carrier)(f), saveTimeout)
 			defer cancel()

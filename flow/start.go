@@ -32,7 +32,8 @@ type StartOptions struct {
 	// Providers are found by Use before those of the flow and the engine.
 	Providers []Provider
 	// Positions makes the fiber durable under its Key, which must not be empty. If a position is found and no other fiber of
-	// the key is alive in this engine, the fiber goes on there.
+	// the key is alive in this engine, the fiber goes on there. Children of forks are not recorded: a fork that was under way
+	// runs again, so their steps should have a Done or use their IdempotencyKey, which is the same again.
 	Positions Positions
 	// Generation is that of the object worked on; a position of another one is not resumed.
 	Generation int64

@@ -17,18 +17,24 @@ type tracing struct {
 }
 
 // linkTrace remembers the span that the fiber was started in.
-func (f *fiber) linkTrace(ctx context.Context) {
-	if f.e.opt.Tracer == nil {
-		return
-	}
-	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
-		f.ext().trace.link = sc
+func (f *fiber) linkTrace(ctx context.Context) { f.linkSpan(trace.SpanContextFromContext(ctx)) }
+
+func (f *fiber) linkSpan(sc trace.SpanContext) {
+	if f.e.opt.Tracer != nil && sc.IsValid() {
+		f.ext().trace = &tracing{link: sc}
 	}
 }
 
+func (f *fiber) tracing() *tracing {
+	if x := f.x.Load(); x != nil {
+		return x.trace
+	}
+	return nil
+}
+
 func (f *fiber) spanContext() trace.SpanContext {
-	if x := f.x.Load(); x != nil && x.trace.span != nil {
-		return x.trace.span.SpanContext()
+	if t := f.tracing(); t != nil && t.span != nil {
+		return t.span.SpanContext()
 	}
 	return trace.SpanContext{}
 }
@@ -39,6 +45,9 @@ func (r *run) startTrace() {
 		return
 	}
 	f, x := r.f, r.f.ext()
+	if x.trace == nil {
+		x.trace = &tracing{}
+	}
 	if x.trace.span != nil {
 		return
 	}
@@ -51,15 +60,15 @@ func (r *run) startTrace() {
 }
 
 func (r *run) endTrace(status Status, err error) {
-	x := r.f.x.Load()
-	if x == nil || x.trace.span == nil {
+	t := r.f.tracing()
+	if t == nil || t.span == nil {
 		return
 	}
-	x.trace.span.SetAttributes(attribute.String("flow.status", status.String()))
+	t.span.SetAttributes(attribute.String("flow.status", status.String()))
 	if err != nil {
-		x.trace.span.SetStatus(codes.Error, err.Error())
+		t.span.SetStatus(codes.Error, err.Error())
 	}
-	x.trace.span.End()
+	t.span.End()
 }
 
 // traced runs a step with a span, if there is a tracer, and with pprof labels, if they are wanted.

@@ -218,16 +218,16 @@ func TestMetrics(t *testing.T) {
 		start(t, e, sleeper(time.Hour), &packet{}, StartOptions{Key: "ns/delayed"})
 		synctest.Wait()
 		want := `
-# HELP flow_fibers Live fibers by status.
-# TYPE flow_fibers gauge
-flow_fibers{status="parked"} 3
-flow_fibers{status="ready"} 0
-flow_fibers{status="running"} 1
-# HELP flow_preempted_total Fibers cancelled in favour of a newer one of their key.
-# TYPE flow_preempted_total counter
-flow_preempted_total 1
+# HELP fairlead_flow_fibers Live fibers by status.
+# TYPE fairlead_flow_fibers gauge
+fairlead_flow_fibers{status="parked"} 3
+fairlead_flow_fibers{status="ready"} 0
+fairlead_flow_fibers{status="running"} 1
+# HELP fairlead_flow_preempted_total Fibers cancelled in favour of a newer one of their key.
+# TYPE fairlead_flow_preempted_total counter
+fairlead_flow_preempted_total 1
 `
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "flow_fibers", "flow_preempted_total"); err != nil {
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fairlead_flow_fibers", "fairlead_flow_preempted_total"); err != nil {
 			t.Error(err)
 		}
 		var text bytes.Buffer
@@ -238,7 +238,7 @@ flow_preempted_total 1
 		for _, f := range families {
 			text.WriteString(f.String())
 		}
-		for _, part := range []string{"flow_steps_total", "flow_step_duration_seconds", "flow_fibers_ended_total", `"fail"`} {
+		for _, part := range []string{"fairlead_flow_steps_total", "fairlead_flow_step_duration_seconds", "fairlead_flow_fibers_ended_total", `"fail"`} {
 			if !strings.Contains(text.String(), part) {
 				t.Errorf("%s is missing", part)
 			}

@@ -50,6 +50,7 @@ type Store struct {
 	intern   *interner
 	hot      hotSet
 	pack     packer
+	decoders decoders
 
 	root    atomic.Pointer[root]
 	seq     atomic.Uint64 // entries of the change log

@@ -20,8 +20,10 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer client.Close()
-		hook, err := webhook.Compile(webhook.Definition{Name: "h", Request: webhook.Request{URL: server.URL + "/{{.Operation.resourceID}}", Body: &body},
-			Response: webhook.Response{Success: "response.status == 200 && response.body.ok"}})
+		hook, err := webhook.Compile(webhook.Definition{
+			Name: "h", Request: webhook.Request{URL: server.URL + "/{{.Operation.resourceID}}", Body: &body},
+			Response: webhook.Response{Success: "response.status == 200 && response.body.ok"},
+		})
 		if err != nil {
 			b.Fatal(err)
 		}

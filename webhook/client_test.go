@@ -170,8 +170,10 @@ func TestPanicOfResolver(t *testing.T) {
 func TestPanicOfCallbacks(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
-	client := newClient(t, webhook.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		OnBreaker: func(string, string, webhook.BreakerStatus) { panic("breaker boom") }})
+	client := newClient(t, webhook.Options{
+		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+		OnBreaker: func(string, string, webhook.BreakerStatus) { panic("breaker boom") },
+	})
 	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: "http://127.0.0.1:1"}, Concurrency: 1, Breaker: webhook.Breaker{Failures: 1}})
 	p := permit(t, client, hook)
 	if other, _ := client.Acquire(hook, "other", func() { panic("wake boom") }); other != nil {
@@ -210,7 +212,8 @@ func TestTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
-		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state}))
+		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state,
+	}))
 	h := call(ctx)
 	if got := h.Get("Traceparent"); got != "00-01000000000000000000000000000000-0200000000000000-01" || h.Get("Tracestate") != "vendor=1" {
 		t.Errorf("the trace of the context: %s %s", got, h.Get("Tracestate"))
@@ -257,7 +260,8 @@ func TestExpensiveExpressions(t *testing.T) {
 		w.Write([]byte(`[` + strings.Repeat(`1,`, 3000) + `1]`))
 	})
 	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: server.URL}, Response: webhook.Response{
-		Success: `response.body.all(a, response.body.all(b, response.body.all(c, a + b + c > 0)))`}})
+		Success: `response.body.all(a, response.body.all(b, response.body.all(c, a + b + c > 0)))`,
+	}})
 	res := permit(t, newClient(t, webhook.Options{}), hook).Call(t.Context(), aCall())
 	if res.Verdict != webhook.Failed || !strings.Contains(res.Message, "spec.response.success: cannot evaluate") {
 		t.Errorf("%+v", res)

@@ -97,8 +97,11 @@ func (w *Compiled) checkNumbers() error {
 		field string
 		value time.Duration
 	}{
-		{"spec.requestTimeout", d.RequestTimeout}, {"spec.timeout", d.Timeout}, {"spec.poll.interval", d.Poll.Interval},
-		{"spec.retry.initialInterval", d.Retry.InitialInterval}, {"spec.retry.maxInterval", d.Retry.MaxInterval},
+		{"spec.requestTimeout", d.RequestTimeout},
+		{"spec.timeout", d.Timeout},
+		{"spec.poll.interval", d.Poll.Interval},
+		{"spec.retry.initialInterval", d.Retry.InitialInterval},
+		{"spec.retry.maxInterval", d.Retry.MaxInterval},
 		{"spec.breaker.openFor", d.Breaker.OpenFor},
 	} {
 		if each.value < 0 {
@@ -109,8 +112,10 @@ func (w *Compiled) checkNumbers() error {
 		field string
 		value float64
 	}{
-		{"spec.retry.maxAttempts", float64(d.Retry.MaxAttempts)}, {"spec.breaker.failures", float64(d.Breaker.Failures)},
-		{"spec.concurrency", float64(d.Concurrency)}, {"spec.ratePerSecond", d.RatePerSecond},
+		{"spec.retry.maxAttempts", float64(d.Retry.MaxAttempts)},
+		{"spec.breaker.failures", float64(d.Breaker.Failures)},
+		{"spec.concurrency", float64(d.Concurrency)},
+		{"spec.ratePerSecond", d.RatePerSecond},
 	} {
 		if !(each.value >= 0) || math.IsInf(each.value, 0) {
 			errs = append(errs, fieldError(each.field, "cannot be %v: must not be negative", each.value))

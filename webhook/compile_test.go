@@ -81,8 +81,10 @@ func TestCompileNamesEveryField(t *testing.T) {
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "https://x.example",
-		Headers: map[string]string{"Idempotency-Key": "mine", "X-Other": "y"}}})
+	w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{
+		URL:     "https://x.example",
+		Headers: map[string]string{"Idempotency-Key": "mine", "X-Other": "y"},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,8 +98,10 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, w.Definition()); diff != "" {
 		t.Error(diff)
 	}
-	for url, want := range map[string]int{"https://x.example/{{.TenantID}}": 0, "https://x.example": 0, "https://{{.TenantID}}.example/": 1,
-		"{{.Resource}}": 1, "https://x.example{{.TenantID}}": 1} {
+	for url, want := range map[string]int{
+		"https://x.example/{{.TenantID}}": 0, "https://x.example": 0, "https://{{.TenantID}}.example/": 1,
+		"{{.Resource}}": 1, "https://x.example{{.TenantID}}": 1,
+	} {
 		w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "\n" + url + "\n"}, Auth: &webhook.Auth{Bearer: "b"}})
 		if err != nil || len(w.Warnings()) != want {
 			t.Errorf("%s: %v, want %d warnings that the host comes from data", url, err, want)

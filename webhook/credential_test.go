@@ -70,8 +70,10 @@ func TestBasicBearerAndSigning(t *testing.T) {
 		{"bearer", &webhook.Auth{Bearer: "bearer"}, "Bearer tok-e/n+1"},
 		{"none", nil, "mine"},
 	} {
-		hook := compile(t, webhook.Definition{Auth: tc.auth, SigningSecret: "signing",
-			Request: webhook.Request{URL: server.URL, Headers: map[string]string{"Authorization": "mine"}}})
+		hook := compile(t, webhook.Definition{
+			Auth: tc.auth, SigningSecret: "signing",
+			Request: webhook.Request{URL: server.URL, Headers: map[string]string{"Authorization": "mine"}},
+		})
 		if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Succeeded {
 			t.Fatalf("%s: %+v", tc.reason, res)
 		}
@@ -104,8 +106,10 @@ func TestMissingCredentials(t *testing.T) {
 		{webhook.Definition{SigningSecret: "empty"}, "spec.signing.secretRef: cannot sign: secret empty has no keys"},
 		{webhook.Definition{SigningSecret: "badkey"}, "spec.signing.secretRef: cannot sign with secret badkey: key 1: cannot use signing key: it is not base64"},
 		{webhook.Definition{TLS: webhook.TLS{CASecret: "empty"}}, "spec.tls.caSecretRef: cannot use secret empty: it has no ca.crt"},
-		{webhook.Definition{Auth: &webhook.Auth{ServiceAccountToken: &webhook.ServiceAccountToken{Audience: "a", ServiceAccountName: "s"}}},
-			"spec.auth.serviceAccountToken: cannot get a token: no service accounts here"},
+		{
+			webhook.Definition{Auth: &webhook.Auth{ServiceAccountToken: &webhook.ServiceAccountToken{Audience: "a", ServiceAccountName: "s"}}},
+			"spec.auth.serviceAccountToken: cannot get a token: no service accounts here",
+		},
 	} {
 		tc.def.Request.URL = server.URL
 		hook := compile(t, tc.def)
@@ -279,8 +283,10 @@ func TestServiceAccountToken(t *testing.T) {
 		return "stale-token", nil
 	}
 	client := newClient(t, webhook.Options{Resolver: resolver})
-	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: server.URL},
-		Auth: &webhook.Auth{ServiceAccountToken: &webhook.ServiceAccountToken{Audience: "aud", ServiceAccountName: "caller"}}})
+	hook := compile(t, webhook.Definition{
+		Request: webhook.Request{URL: server.URL},
+		Auth:    &webhook.Auth{ServiceAccountToken: &webhook.ServiceAccountToken{Audience: "aud", ServiceAccountName: "caller"}},
+	})
 	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Succeeded {
 		t.Errorf("%+v", res)
 	}
@@ -307,9 +313,11 @@ func TestForeignPoll(t *testing.T) {
 		{"a host that the definition names", fmt.Sprintf("%q + response.body.id", foreign.URL+"/jobs/"), foreign.URL + "/jobs/1", foreign, true},
 		{"a name that only begins the same", fmt.Sprintf("%q + response.body.id", foreign.URL[:len(foreign.URL)-1]), foreign.URL + "/jobs/1", foreign, false},
 	} {
-		hook := compile(t, webhook.Definition{Mode: webhook.Async, Auth: &webhook.Auth{Bearer: "bearer"}, SigningSecret: "signing",
+		hook := compile(t, webhook.Definition{
+			Mode: webhook.Async, Auth: &webhook.Auth{Bearer: "bearer"}, SigningSecret: "signing",
 			Request:  webhook.Request{URL: home.URL, Headers: map[string]string{"X-Api-Key": "static"}},
-			Response: webhook.Response{Location: tc.location}})
+			Response: webhook.Response{Location: tc.location},
+		})
 		if res := permit(t, client, hook).Poll(t.Context(), aCall(), tc.pollURL); res.Verdict != webhook.Pending {
 			t.Errorf("%s: %+v", tc.reason, res)
 		}
@@ -323,8 +331,10 @@ func TestForeignPoll(t *testing.T) {
 			t.Errorf("%s: a poll lacks protocol headers: %v", tc.reason, h)
 		}
 	}
-	edited := compile(t, webhook.Definition{Mode: webhook.Async, Auth: &webhook.Auth{Bearer: "bearer"},
-		Request: webhook.Request{URL: "{{.Resource.nothing}}"}})
+	edited := compile(t, webhook.Definition{
+		Mode: webhook.Async, Auth: &webhook.Auth{Bearer: "bearer"},
+		Request: webhook.Request{URL: "{{.Resource.nothing}}"},
+	})
 	if res := permit(t, client, edited).Poll(t.Context(), aCall(), home.URL); res.Verdict != webhook.Pending {
 		t.Errorf("a definition that does not render any more ends the poll: %+v", res)
 	}
@@ -370,12 +380,16 @@ func TestEchoedSecrets(t *testing.T) {
 				io.WriteString(w, "<p>"+all)
 			}
 		})
-		hook := compile(t, webhook.Definition{Mode: webhook.Async, Auth: &webhook.Auth{Basic: "basic"}, SigningSecret: "signing",
+		hook := compile(t, webhook.Definition{
+			Mode: webhook.Async, Auth: &webhook.Auth{Basic: "basic"}, SigningSecret: "signing",
 			Request:  webhook.Request{URL: server.URL},
-			Response: webhook.Response{Error: `"x-echo" in response.headers ? response.headers["x-echo"] : string(response.body.error)`}})
+			Response: webhook.Response{Error: `"x-echo" in response.headers ? response.headers["x-echo"] : string(response.body.error)`},
+		})
 		if where == "header" {
-			hook = compile(t, webhook.Definition{Auth: &webhook.Auth{Basic: "basic"}, SigningSecret: "signing",
-				Request: webhook.Request{URL: server.URL}, Response: webhook.Response{Error: `response.headers["x-echo"]`}})
+			hook = compile(t, webhook.Definition{
+				Auth: &webhook.Auth{Basic: "basic"}, SigningSecret: "signing",
+				Request: webhook.Request{URL: server.URL}, Response: webhook.Response{Error: `response.headers["x-echo"]`},
+			})
 		}
 		call := aCall()
 		call.Data.CallbackURL = "https://fairlead.example/callbacks/tok0123456789abcdefTOKEN"

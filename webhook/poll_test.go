@@ -35,14 +35,22 @@ func TestJudgePoll(t *testing.T) {
 		{reason: "404", status: 404, verdict: webhook.Pending, message: "answered 404"},
 		{reason: "429 with Retry-After", status: 429, after: "3", verdict: webhook.Pending, message: "answered 429"},
 		{reason: "own rules", status: 200, body: `{"done":true}`, poll: webhook.Poll{Succeeded: "response.body.done"}, verdict: webhook.Succeeded},
-		{reason: "a rule that finds nothing keeps polling", status: 200, body: `{"name":"x"}`, poll: webhook.Poll{Succeeded: "response.body.done"},
-			verdict: webhook.Pending, message: "spec.poll.succeeded: cannot evaluate expression on this answer: no such key: done"},
-		{reason: "5xx under own rules", status: 500, body: `{"state":"failed"}`, poll: webhook.Poll{Failed: `response.body.state == "failed"`},
-			verdict: webhook.Pending, message: "answered 500"},
-		{reason: "success with an error text is a failure", status: 200, body: `{"status":"DONE","error":"half of it"}`,
-			poll: webhook.Poll{Error: "response.body.error"}, verdict: webhook.Failed, message: "half of it"},
-		{reason: "failed with an error text", status: 200, body: `{"status":"FAILED","why":"disk full"}`,
-			poll: webhook.Poll{Error: "response.body.why"}, verdict: webhook.Failed, message: "disk full"},
+		{
+			reason: "a rule that finds nothing keeps polling", status: 200, body: `{"name":"x"}`, poll: webhook.Poll{Succeeded: "response.body.done"},
+			verdict: webhook.Pending, message: "spec.poll.succeeded: cannot evaluate expression on this answer: no such key: done",
+		},
+		{
+			reason: "5xx under own rules", status: 500, body: `{"state":"failed"}`, poll: webhook.Poll{Failed: `response.body.state == "failed"`},
+			verdict: webhook.Pending, message: "answered 500",
+		},
+		{
+			reason: "success with an error text is a failure", status: 200, body: `{"status":"DONE","error":"half of it"}`,
+			poll: webhook.Poll{Error: "response.body.error"}, verdict: webhook.Failed, message: "half of it",
+		},
+		{
+			reason: "failed with an error text", status: 200, body: `{"status":"FAILED","why":"disk full"}`,
+			poll: webhook.Poll{Error: "response.body.why"}, verdict: webhook.Failed, message: "disk full",
+		},
 		{reason: "a failed rule on 4xx", status: 410, poll: webhook.Poll{Failed: "response.status == 410"}, verdict: webhook.Failed, message: "answered 410"},
 		{reason: "both at once is no success", status: 200, poll: webhook.Poll{Succeeded: "true", Failed: "true"}, verdict: webhook.Failed, message: "answered 200"},
 		{reason: "a redirect can be the end", status: 303, poll: webhook.Poll{Succeeded: "response.status == 303"}, verdict: webhook.Succeeded},
@@ -94,8 +102,10 @@ func TestPollURLThatIsNone(t *testing.T) {
 
 func TestNext(t *testing.T) {
 	t.Parallel()
-	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: "https://x.example"},
-		Retry: webhook.RetryPolicy{MaxAttempts: 4, InitialInterval: time.Second, MaxInterval: 3 * time.Second}})
+	hook := compile(t, webhook.Definition{
+		Request: webhook.Request{URL: "https://x.example"},
+		Retry:   webhook.RetryPolicy{MaxAttempts: 4, InitialInterval: time.Second, MaxInterval: 3 * time.Second},
+	})
 	most := func() float64 { return 1 }
 	for tries, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 3 * time.Second} {
 		if got, ok := hook.NextTry(tries, webhook.Result{RetryAfter: -1}, most); !ok || got != want {

@@ -150,10 +150,14 @@ func TestRenderRest(t *testing.T) {
 		field  string // empty: no error
 		body   string
 	}{
-		{reason: "a header with a line break", req: webhook.Request{Headers: map[string]string{"X": "{{.TenantID}}"}},
-			call: webhook.Call{ID: "id", Data: webhook.Data{TenantID: "a\r\nHost: evil"}}, field: "spec.request.headers[X]"},
-		{reason: "a method that is none", req: webhook.Request{Method: "{{.TenantID}}"},
-			call: webhook.Call{ID: "id", Data: webhook.Data{TenantID: "GET / HTTP/1.1\r\n"}}, field: "spec.request.method"},
+		{
+			reason: "a header with a line break", req: webhook.Request{Headers: map[string]string{"X": "{{.TenantID}}"}},
+			call: webhook.Call{ID: "id", Data: webhook.Data{TenantID: "a\r\nHost: evil"}}, field: "spec.request.headers[X]",
+		},
+		{
+			reason: "a method that is none", req: webhook.Request{Method: "{{.TenantID}}"},
+			call: webhook.Call{ID: "id", Data: webhook.Data{TenantID: "GET / HTTP/1.1\r\n"}}, field: "spec.request.method",
+		},
 		{reason: "an id with a line break", call: webhook.Call{ID: "a\nb"}, field: "spec.operationID"},
 		{reason: "no id", field: "spec.operationID"},
 		{reason: "a correlation id with a line break", call: webhook.Call{ID: "id", CorrelationID: "a\rb"}, field: "spec.correlationID"},

@@ -134,10 +134,14 @@ func TestUnsetIsNotWritten(t *testing.T) {
 		object runtime.Object
 		want   map[string]any
 	}{
-		{"an Operation", &Operation{Spec: OperationSpec{OperationType: OperationCreate, ResourceReference: ResourceReference{ResourceType: "a", ResourceID: "b"}}},
-			map[string]any{"spec": map[string]any{"operationType": "Create", "resourceType": "a", "resourceID": "b"}}},
-		{"a Webhook", &Webhook{Spec: WebhookSpec{Request: WebhookRequest{URL: "u"}}},
-			map[string]any{"spec": map[string]any{"request": map[string]any{"url": "u"}}}},
+		{
+			"an Operation", &Operation{Spec: OperationSpec{OperationType: OperationCreate, ResourceReference: ResourceReference{ResourceType: "a", ResourceID: "b"}}},
+			map[string]any{"spec": map[string]any{"operationType": "Create", "resourceType": "a", "resourceID": "b"}},
+		},
+		{
+			"a Webhook", &Webhook{Spec: WebhookSpec{Request: WebhookRequest{URL: "u"}}},
+			map[string]any{"spec": map[string]any{"request": map[string]any{"url": "u"}}},
+		},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()

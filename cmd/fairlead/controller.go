@@ -93,7 +93,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		return err
 	}
 	if listener != nil {
-		defer listener.Close() //nolint:errcheck // the server has closed it by then
+		defer listener.Close()
 	}
 	types := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(types), scheme.AddToScheme(types)); err != nil {

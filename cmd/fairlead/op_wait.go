@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,12 +28,36 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 				return err
 			}
 			defer scheduler.Close()
+			if err := appear(cmd.Context(), scheduler, r); err != nil {
+				return friendly(err, scheduler)
+			}
 			return awaitOperation(cmd.Context(), s, o, scheduler, r, id, timeout)
 		},
 	}
 	cmd.Flags().StringVar(&id, "id", "", "`id` of the operation, if it may not be written yet or others may have followed")
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up after that long (default: never)")
 	return cmd
+}
+
+// appearWithin is how long an operation may take to be written: services with an outbox answer before it is.
+const appearWithin = 5 * time.Second
+
+// appear waits until a resource has an operation.
+func appear(ctx context.Context, scheduler *operation.Scheduler, r operation.Resource) error {
+	deadline := time.After(appearWithin)
+	for {
+		_, err := scheduler.Get(ctx, r)
+		if !errors.Is(err, operation.ErrNotFound) {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-deadline:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every change.

@@ -82,6 +82,7 @@ func newRootCommand(s streams) *cobra.Command {
 		newControllerCommand(s),
 		newWatchCommand(s),
 		newOpCommand(s),
+		newFlowsCommand(s),
 		newCRDsCommand(s),
 	)
 	return root

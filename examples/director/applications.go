@@ -22,6 +22,8 @@ type Application struct {
 	Ready     bool      `json:"ready"`
 	Error     string    `json:"error,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`
+
+	operationID string // of the operation in progress
 }
 
 // Webhook is the endpoint of the line-of-business application that is told to clean up.
@@ -90,7 +92,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-const columns = `SELECT id, name, webhook, created_at, ready, error FROM applications `
+const columns = `SELECT id, name, webhook, created_at, ready, error, operation_id FROM applications `
 
 func (a *applications) get(ctx context.Context, id string) (Application, error) {
 	return one(ctx, a.db, id)
@@ -123,7 +125,7 @@ func query(ctx context.Context, q querier, text string, args ...any) (_ []Applic
 			app              Application
 			webhook, created string
 		)
-		if err := rows.Scan(&app.ID, &app.Name, &webhook, &created, &app.Ready, &app.Error); err != nil {
+		if err := rows.Scan(&app.ID, &app.Name, &webhook, &created, &app.Ready, &app.Error, &app.operationID); err != nil {
 			return nil, fmt.Errorf("cannot read applications: %w", err)
 		}
 		if err := json.Unmarshal([]byte(webhook), &app.Webhook); err != nil {
@@ -155,13 +157,7 @@ func (a *applications) unregister(ctx context.Context, id, operationID string) (
 	if !app.Ready {
 		return operation.Request{}, &refusal{409, "another operation of application " + id + " is in progress"}
 	}
-	request := operation.Request{
-		ID: operationID, Type: operation.Delete, Category: "unregisterApplication",
-		Resource: operation.Resource{Type: resourceType, ID: app.ID}, CorrelationID: operationID, Object: app,
-	}
-	if app.Webhook != nil {
-		request.Webhooks = []string{webhookName(app.ID)}
-	}
+	request := unregistration(app, operationID)
 	payload, err := json.Marshal(request)
 	if err != nil {
 		return request, err
@@ -177,6 +173,18 @@ func (a *applications) unregister(ctx context.Context, id, operationID string) (
 	}
 	a.box.Notify()
 	return request, nil
+}
+
+// unregistration is the operation that unregisters an application.
+func unregistration(app Application, operationID string) operation.Request {
+	request := operation.Request{
+		ID: operationID, Type: operation.Delete, Category: "unregisterApplication",
+		Resource: operation.Resource{Type: resourceType, ID: app.ID}, CorrelationID: operationID, Object: app,
+	}
+	if app.Webhook != nil {
+		request.Webhooks = []string{webhookName(app.ID)}
+	}
+	return request
 }
 
 // ended takes the outcome of an operation: the row goes, or becomes ready again with the error. An outcome of an

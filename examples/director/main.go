@@ -100,13 +100,13 @@ func run(ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logge
 			return err
 		}
 		defer known.Release()
+		s := &service{apps: apps, scheduler: scheduler, log: log}
 		operations, err := httpapi.New(httpapi.Options{
-			Scheduler: scheduler, Operations: known.Store, Authorizer: httpapi.Anonymous{}, Logger: log,
+			Scheduler: scheduler, Operations: known.Store, Authorizer: httpapi.Anonymous{}, Pending: s.pending, Logger: log,
 		})
 		if err != nil {
 			return err
 		}
-		s := &service{apps: apps, scheduler: scheduler, log: log}
 		listening(listener.Addr())
 		log.Info("director is listening", "address", listener.Addr().String())
 		return fairlead.Serve(ctx, listener, s.handler(operations))

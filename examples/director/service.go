@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/fairlead-io/fairlead/operation"
 )
@@ -80,11 +81,44 @@ func (s *service) list(w http.ResponseWriter, r *http.Request) {
 
 func (s *service) get(w http.ResponseWriter, r *http.Request) {
 	app, err := s.apps.get(r.Context(), r.PathValue("id"))
+	if err == nil && !app.Ready {
+		app, err = s.settle(r.Context(), app)
+	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
 	answer(w, http.StatusOK, app)
+}
+
+// settle brings home the outcome of an operation that has ended but has not come by yet, so that a caller who saw its end
+// also sees what it did.
+func (s *service) settle(ctx context.Context, app Application) (Application, error) {
+	op, err := s.scheduler.Get(ctx, operation.Resource{Type: resourceType, ID: app.ID})
+	if errors.Is(err, operation.ErrNotFound) || err == nil && (op.EffectiveID() != app.operationID || !op.Terminal()) {
+		return app, nil // not there yet, or not done
+	}
+	if err != nil {
+		return app, err
+	}
+	if err := s.apps.ended(ctx, app.ID, app.operationID, operation.ViewOf(op).Error); err != nil {
+		return app, err
+	}
+	return s.apps.get(ctx, app.ID)
+}
+
+// pending tells of operations that are in the outbox still.
+func (s *service) pending(ctx context.Context, _ string, r operation.Resource) (operation.View, bool) {
+	app, err := s.apps.get(ctx, r.ID)
+	if err != nil || app.Ready || r.Type != resourceType {
+		return operation.View{}, false
+	}
+	request := unregistration(app, app.operationID)
+	return operation.View{
+		OperationID: request.ID, OperationType: request.Type, OperationCategory: request.Category, ResourceType: r.Type,
+		ResourceID: r.ID, CorrelationID: request.CorrelationID, Status: operation.InProgress,
+		Progress: operation.Progress{Total: len(request.Webhooks)}, CreatedAt: time.Now().UTC(),
+	}, true
 }
 
 // unregister begins the operation; operation.Async does the rest.

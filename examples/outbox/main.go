@@ -46,12 +46,12 @@ func open(dsn string) (*sql.DB, outbox.Dialect, error) {
 	return db, outbox.SQLite, err
 }
 
-func run(ctx context.Context, dsn string, out io.Writer) error {
+func run(ctx context.Context, dsn string, out io.Writer) (err error) {
 	db, dialect, err := open(dsn)
 	if err != nil {
 		return fmt.Errorf("cannot open database: %w", err)
 	}
-	defer db.Close()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	box, err := outbox.Open(db, dialect, outbox.Options{})
 	if err != nil {
 		return err
@@ -67,12 +67,13 @@ func run(ctx context.Context, dsn string, out io.Writer) error {
 	if err := deleteApplication(ctx, db, box, committed, nil); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "committed    %s\n", name(committed))
+	say := func(what, id string) { _, _ = fmt.Fprintf(out, "%-12s %s\n", what, name(id)) } // an example has nobody to tell
+	say("committed", committed)
 	refusal := errors.New("quota exceeded")
 	if err := deleteApplication(ctx, db, box, refused, refusal); !errors.Is(err, refusal) {
 		return fmt.Errorf("cannot roll back: %w", err)
 	}
-	fmt.Fprintf(out, "rolled back  %s\n", name(refused))
+	say("rolled back", refused)
 
 	// A service would run the relay until it stops; here the first delivery is the end.
 	ctx, stop := context.WithCancel(ctx)
@@ -81,7 +82,7 @@ func run(ctx context.Context, dsn string, out io.Writer) error {
 		Outbox: box,
 		Log:    slog.New(slog.NewTextHandler(out, nil)),
 		Deliver: func(_ context.Context, e outbox.Entry) error {
-			fmt.Fprintf(out, "delivered    %s\n", name(strings.TrimPrefix(e.Key, "Application/")))
+			say("delivered", strings.TrimPrefix(e.Key, "Application/"))
 			stop()
 			return nil
 		},

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -91,8 +90,6 @@ func startPostgres() (_ *postgres, err error) {
 func (p *postgres) dsn() string {
 	return "host=" + p.dir + " user=test dbname=postgres sslmode=disable"
 }
-
-func (p *postgres) open() (*sql.DB, error) { return sql.Open("pgx", p.dsn()) }
 
 // stop ends the server at once and deletes its directory.
 func (p *postgres) stop() error {

@@ -84,15 +84,15 @@ func (l *ledger) take(w http.ResponseWriter, r *http.Request) (key string, ok bo
 	}
 	e.Calls++
 	if e.Calls <= l.fail {
-		l.log.Info("refused", "key", key, "call", e.Calls)
+		l.log.InfoContext(r.Context(), "refused", "key", key, "call", e.Calls)
 		answer(w, http.StatusServiceUnavailable, map[string]string{"error": "not yet: try again"})
 		return key, false
 	}
 	if e.Effects == 0 {
 		e.Effects = 1
-		l.log.Info("cleaned up", "key", key, "call", e.Calls, "body", string(body))
+		l.log.InfoContext(r.Context(), "cleaned up", "key", key, "call", e.Calls, "body", string(body))
 	} else {
-		l.log.Info("already done", "key", key, "call", e.Calls)
+		l.log.InfoContext(r.Context(), "already done", "key", key, "call", e.Calls)
 	}
 	return key, true
 }

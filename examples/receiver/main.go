@@ -47,7 +47,7 @@ func run(listen string, fail, polls int) error {
 		defer cancel()
 		_ = server.Shutdown(deadline) // what is still open after the deadline is closed by the exit
 	})
-	log.Info("line-of-business receiver is listening", "address", listener.Addr().String())
+	log.InfoContext(ctx, "line-of-business receiver is listening", "address", listener.Addr().String())
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("cannot serve: %w", err)
 	}

@@ -56,20 +56,26 @@ func (p *Pods) Next(i int) *corev1.Pod {
 	pod.Spec.Volumes[last].Name = token
 	ip := fmt.Sprintf("10.%d.%d.%d", 64+p.rnd.IntN(8), p.rnd.IntN(250), p.rnd.IntN(250))
 	host := fmt.Sprintf("10.%d.%d.%d", p.rnd.IntN(4), p.rnd.IntN(250), p.rnd.IntN(250))
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, HostIP: host, HostIPs: []corev1.HostIP{{IP: host}}, PodIP: ip,
-		PodIPs: []corev1.PodIP{{IP: ip}}, StartTime: &at, QOSClass: corev1.PodQOSBurstable}
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, HostIP: host, HostIPs: []corev1.HostIP{{IP: host}}, PodIP: ip,
+		PodIPs: []corev1.PodIP{{IP: ip}}, StartTime: &at, QOSClass: corev1.PodQOSBurstable,
+	}
 	for j, t := range []corev1.PodConditionType{"PodReadyToStartContainers", corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled} {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue,
-			LastTransitionTime: metav1.NewTime(at.Add(time.Duration(j*3+p.rnd.IntN(9)) * time.Second))})
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: t, Status: corev1.ConditionTrue,
+			LastTransitionTime: metav1.NewTime(at.Add(time.Duration(j*3+p.rnd.IntN(9)) * time.Second)),
+		})
 	}
 	for j := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[j]
 		c.VolumeMounts[len(c.VolumeMounts)-1].Name = token
 		started := true
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: c.Name, Ready: true, Started: &started,
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Ready: true, Started: &started,
 			RestartCount: int32(p.rnd.IntN(3)), Image: c.Image, ImageID: strings.Split(c.Image, ":")[0] + "@sha256:" + digest(c.Image),
 			ContainerID: "containerd://" + p.hex(64),
-			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Add(time.Duration(p.rnd.IntN(40)) * time.Second))}}})
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Add(time.Duration(p.rnd.IntN(40)) * time.Second))}},
+		})
 	}
 	return pod
 }
@@ -105,8 +111,10 @@ func (p *Pods) workload(i int) workload {
 	w := workload{owner: p.uid()}
 	m := &w.pod.ObjectMeta
 	m.Namespace, m.GenerateName = ns, fmt.Sprintf("%s-%d-%s-", app, i, hash)
-	m.Labels = map[string]string{"app.kubernetes.io/name": app, "app.kubernetes.io/instance": fmt.Sprintf("%s-%d", app, i), "app.kubernetes.io/part-of": team,
-		"app.kubernetes.io/version": fmt.Sprintf("%d.%d.%d", p.rnd.IntN(9), p.rnd.IntN(30), p.rnd.IntN(90)), "pod-template-hash": hash, "team": team}
+	m.Labels = map[string]string{
+		"app.kubernetes.io/name": app, "app.kubernetes.io/instance": fmt.Sprintf("%s-%d", app, i), "app.kubernetes.io/part-of": team,
+		"app.kubernetes.io/version": fmt.Sprintf("%d.%d.%d", p.rnd.IntN(9), p.rnd.IntN(30), p.rnd.IntN(90)), "pod-template-hash": hash, "team": team,
+	}
 	m.Annotations = map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": fmt.Sprint(8000 + p.rnd.IntN(999)), "checksum/config": p.hex(64)}
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: strings.TrimSuffix(m.GenerateName, "-"), UID: w.owner, Controller: &yes, BlockOwnerDeletion: &yes}}
 	s := &w.pod.Spec
@@ -116,15 +124,18 @@ func (p *Pods) workload(i int) workload {
 	}
 	s.Volumes = append(s.Volumes, corev1.Volume{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{ExpirationSeconds: &[]int64{3607}[0], Path: "token"}},
-		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}}}}}})
+		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}, Items: []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}}}},
+	}}}})
 	for c := range 1 + p.rnd.IntN(2) {
 		s.Containers = append(s.Containers, p.container(app, c, s.Volumes))
 	}
 	s.RestartPolicy, s.DNSPolicy, s.TerminationGracePeriodSeconds = corev1.RestartPolicyAlways, corev1.DNSClusterFirst, &grace
 	s.ServiceAccountName, s.SchedulerName = app, "default-scheduler"
 	s.SecurityContext = &corev1.PodSecurityContext{RunAsNonRoot: &yes}
-	s.Tolerations = []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &[]int64{300}[0]},
-		{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &[]int64{300}[0]}}
+	s.Tolerations = []corev1.Toleration{
+		{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &[]int64{300}[0]},
+		{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &[]int64{300}[0]},
+	}
 	if p.rnd.IntN(2) == 0 {
 		s.NodeSelector = map[string]string{"node.kubernetes.io/pool": p.pick()}
 	}
@@ -133,10 +144,12 @@ func (p *Pods) workload(i int) workload {
 
 func (p *Pods) container(app string, i int, volumes []corev1.Volume) corev1.Container {
 	port := 8000 + p.rnd.IntN(999)
-	c := corev1.Container{Name: fmt.Sprintf("%s-%d", app, i), Image: fmt.Sprintf("registry.example.com/%s/%s:v%d.%d.%d", p.pick(), app, p.rnd.IntN(9), p.rnd.IntN(30), p.rnd.IntN(99)),
+	c := corev1.Container{
+		Name: fmt.Sprintf("%s-%d", app, i), Image: fmt.Sprintf("registry.example.com/%s/%s:v%d.%d.%d", p.pick(), app, p.rnd.IntN(9), p.rnd.IntN(30), p.rnd.IntN(99)),
 		ImagePullPolicy: corev1.PullIfNotPresent, TerminationMessagePath: "/dev/termination-log", TerminationMessagePolicy: "File",
 		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(port), Protocol: "TCP"}},
-		Args:  []string{"--listen=:" + fmt.Sprint(port), "--" + p.pick() + "=" + p.word(8), "--log-level=info"}}
+		Args:  []string{"--listen=:" + fmt.Sprint(port), "--" + p.pick() + "=" + p.word(8), "--log-level=info"},
+	}
 	for range 4 + p.rnd.IntN(14) {
 		name := strings.ToUpper(p.pick() + "_" + p.pick())
 		if p.rnd.IntN(4) == 0 {

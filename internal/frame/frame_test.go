@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-io/fairlead/internal/frame"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
 var samples = []string{

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -27,6 +28,9 @@ type Options struct {
 	All        bool
 	// Authorizer decides who may do what. Use [Anonymous] only where nobody else can connect.
 	Authorizer Authorizer
+	// Pending tells of an operation that was accepted but is not written yet, for a service that schedules through an outbox:
+	// the Location that it has given away is good from the first moment. Default: there are none.
+	Pending func(ctx context.Context, namespace string, r operation.Resource) (operation.View, bool)
 	// Callbacks takes the outcomes of AsyncCallback webhooks. Default: they are unknown.
 	Callbacks CallbackSink
 	// PublicURL is what Location starts with. Default: nothing, so that it is relative to the server that was asked.
@@ -187,6 +191,12 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	op, err := h.find(r, namespace, resource(r))
+	if h.Pending != nil {
+		if v, ok := h.Pending(r.Context(), namespace, resource(r)); ok && (err != nil || op.EffectiveID() != v.OperationID) {
+			h.showView(w, http.StatusOK, v)
+			return nil
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -196,7 +206,10 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request) error {
 
 // show answers with the view of an operation.
 func (h *handler) show(w http.ResponseWriter, status int, op *v1alpha1.Operation) {
-	v := operation.ViewOf(op)
+	h.showView(w, status, operation.ViewOf(op))
+}
+
+func (h *handler) showView(w http.ResponseWriter, status int, v operation.View) {
 	if !v.Terminal() {
 		w.Header().Set("Retry-After", strconv.Itoa(retrySeconds))
 	}

@@ -43,10 +43,14 @@ func TestPublishedVectors(t *testing.T) {
 		at              int64
 		body, want      string
 	}{
-		{"the published example of Svix", "whsec_plJ3nmyCDGBKInavdOK15jsl", "msg_loFOjxBNrRLzqYUf", 1731705121,
-			`{"event_type":"ping","data":{"success":true}}`, "v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0="},
-		{"the reference library's example", keyA, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330,
-			`{"test": 2432232314}`, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="},
+		{
+			"the published example of Svix", "whsec_plJ3nmyCDGBKInavdOK15jsl", "msg_loFOjxBNrRLzqYUf", 1731705121,
+			`{"event_type":"ping","data":{"success":true}}`, "v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0=",
+		},
+		{
+			"the reference library's example", keyA, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330,
+			`{"test": 2432232314}`, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+		},
 	} {
 		keys, err := signature.ParseKeys(tc.key)
 		if err != nil {

@@ -1,5 +1,0 @@
-package flow
-
-import "runtime"
-
-func runtimeGoexit() { runtime.Goexit() }
