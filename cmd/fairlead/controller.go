@@ -39,6 +39,7 @@ type controllerOptions struct {
 	leaderElect  bool
 	noAuth       bool
 	workers      int
+	maxCalls     int
 }
 
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
@@ -47,7 +48,8 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
-	f.IntVar(&o.workers, "workers", 0, "`operations` that may be worked on at once, calls included (default 256)")
+	f.IntVar(&o.workers, "workers", 0, "`operations` that may write to the API server at once (default 64)")
+	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once (default 512)")
 }
 
 func newControllerCommand(s streams) *cobra.Command {
@@ -186,7 +188,6 @@ type controller struct {
 	operations, webhooks, secrets *store.Handle
 	events                        *executor.Events
 	scheduler                     *operation.Scheduler
-	callbacks                     *executor.Callbacks
 	key                           []byte
 	executor                      *executor.Executor
 }
@@ -222,7 +223,6 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 			return err
 		}
 	}
-	c.callbacks = executor.NewCallbacks(c.publicURL, c.key)
 	var proxy *url.URL
 	if c.egressProxy != "" {
 		if proxy, err = url.Parse(c.egressProxy); err != nil {
@@ -232,7 +232,8 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	c.executor, err = executor.New(executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		AllowTargets: c.allowTargets, EgressProxy: proxy, PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers,
-		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
+		MaxCalls: c.maxCalls,
+		Logger:   c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 	})
 	return err
 }
@@ -262,7 +263,7 @@ func (c *controller) handler() (http.Handler, error) {
 	}
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
-		Authorizer: authorizer, Callbacks: executor.NewTaker(c.rt.Calls(), c.callbacks), PublicURL: c.publicURL, Logger: c.log,
+		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Logger: c.log,
 	})
 	if err != nil {
 		return nil, err
