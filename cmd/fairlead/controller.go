@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -271,11 +272,37 @@ func (c *controller) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	own := c.rt.Handler()
-	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		mux.Handle(path, own)
-	}
+	mux.Handle("/healthz", own)
+	mux.Handle("/metrics", own)
+	mux.HandleFunc("GET /readyz", c.ready)
 	mux.Handle("/debug/flows", c.executor.Flows().DebugHandler())
 	return mux, nil
+}
+
+// maxStaleness is how old what the HTTP API shows may be for the controller to be ready.
+const maxStaleness = 2 * time.Minute
+
+// ready answers 200 when operations and webhooks are known and were heard of lately, whether or not this replica leads: every replica serves
+// the HTTP API.
+func (c *controller) ready(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for name, h := range map[string]*store.Handle{"operations": c.operations, "webhooks": c.webhooks} {
+		problem := ""
+		if !h.Store.HasSynced() {
+			problem = "not known yet"
+		}
+		for _, s := range h.Store.Statuses() {
+			if age := s.Staleness(time.Now()); age > maxStaleness {
+				problem = fmt.Sprintf("state is %v old: %s", age.Round(time.Second), s.Reason)
+			}
+		}
+		if problem != "" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintf(w, "%s: %s\n", name, problem) // the caller is gone if this fails
+			return
+		}
+	}
+	_, _ = fmt.Fprintln(w, "ok")
 }
 
 const callbackSecret = "fairlead-callback-key"
