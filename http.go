@@ -11,11 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 )
 
 // Handler serves the runtime's own pages:
@@ -103,13 +98,4 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 		return fmt.Errorf("cannot serve: %w", err)
 	}
 	return <-stopped
-}
-
-// newMapper returns a mapper that asks the server when it is needed first, and again for what it does not know.
-func newMapper(cfg *rest.Config) (meta.RESTMapper, error) {
-	d, err := discovery.NewDiscoveryClientForConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d)), nil
 }

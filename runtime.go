@@ -87,7 +87,7 @@ func (rt *Runtime) connect(cfg *rest.Config) error {
 	}
 	mapper := rt.opts.mapper
 	if mapper == nil {
-		if mapper, err = newMapper(cfg); err != nil {
+		if mapper, err = client.NewMapper(cfg); err != nil {
 			return fmt.Errorf("cannot make a runtime: %w", err)
 		}
 	}

@@ -328,4 +328,3 @@ func TestTheEndIsNotSavedWhileTheServerIsDown(t *testing.T) {
 }
 
 var _ flow.Positions = (*client.StatusPosition[task, *task])(nil)
-
