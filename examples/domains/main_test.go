@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
@@ -201,19 +202,19 @@ func (m *oneAtATime) hook(h flow.Handle, path string, after bool) {
 	}
 }
 
-// mortal is a configuration whose requests fail once the process that has it was killed; answers on the wire are lost.
+// mortal is a configuration whose requests are refused once the process that has it was killed; answers on the wire are lost.
 func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool) {
 	var dead atomic.Bool
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if dead.Load() {
-				return nil, errKilled
+				return refusal(r), nil
 			}
 			resp, err := next.RoundTrip(r)
 			if err == nil && dead.Load() {
 				resp.Body.Close()
-				return nil, errKilled
+				return refusal(r), nil
 			}
 			return resp, err
 		})
@@ -221,7 +222,14 @@ func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool) 
 	return cfg, func() { dead.Store(true) }, dead.Load
 }
 
-var errKilled = errors.New("the process was killed")
+// refusal is an answer after which nothing is tried again, so that what a dead process would not do is over soon.
+func refusal(r *http.Request) *http.Response {
+	w := httptest.NewRecorder()
+	w.WriteHeader(http.StatusForbidden)
+	resp := w.Result()
+	resp.Request = r
+	return resp
+}
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
