@@ -10,11 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/store"
@@ -173,11 +170,11 @@ func New(o Options) (*Client, error) {
 		c.ownCall = true
 	}
 	if o.Mapper == nil {
-		d, err := discovery.NewDiscoveryClientForConfig(o.Config)
+		m, err := NewMapper(o.Config)
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a client: %w", err)
 		}
-		o.Mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))
+		o.Mapper = m
 	}
 	c.kinds.scheme, c.kinds.mapper = o.Scheme, o.Mapper
 	c.applied.init(o.AppliesKept)

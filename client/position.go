@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/flow"
+)
+
+// ErrNotKept is matched when the server dropped a position from the status it was saved in: the schema of the kind lacks the
+// field, and the server prunes what the schema does not name.
+var ErrNotKept = errors.New("the server does not keep the position: is its field part of the schema?")
+
+// StatusPosition keeps the position of one durable fiber in the status of the object that the fiber works on, so that the
+// operator that starts next finds it there. It is a [flow.Positions] of one key: make one for each fiber.
+//
+//	pos := client.NewStatusPosition(c, domain, func(d *v1.Domain) **flow.Position { return &d.Status.Flow })
+//	bringUp.Start(ctx, engine, packet, flow.StartOptions{Key: key, Positions: pos, Generation: domain.Generation})
+//
+// What else the steps have to say in the status goes with it ([StatusPosition.Set]): a save is one patch of the status, with
+// optimistic locking, which the next read sees at once. In the schema of the kind, the field is an object that preserves
+// unknown fields, or what controller-gen makes of [flow.Position].
+//
+// The end of a fiber that failed or was cancelled is saved although the fiber may not write any more; its key's
+// successor begins only after that. It is safe for concurrent use.
+type StatusPosition[T any, PT ObjectOf[T]] struct {
+	c    *Client
+	base PT // names the object
+	at   func(PT) **flow.Position
+
+	mu   sync.Mutex
+	sets []func(PT) error // what goes with the next save
+}
+
+// NewStatusPosition returns the position of a fiber that works on obj, of which the name and, if it is known, the uid are
+// used: another object of that name is never written to. at says where in the status the position is.
+func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **flow.Position) *StatusPosition[T, PT] {
+	base := PT(new(T))
+	base.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	base.SetNamespace(obj.GetNamespace())
+	base.SetName(obj.GetName())
+	base.SetUID(obj.GetUID())
+	return &StatusPosition[T, PT]{c: c, base: base, at: at}
+}
+
+// Set has fn change the status in the next save, after earlier ones. Only changes of the status count, and fn may run several
+// times, on a fresh copy each. A fiber that completes without having parked saves nothing: it calls Flush.
+func (s *StatusPosition[T, PT]) Set(fn func(obj PT) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sets = append(s.sets, fn)
+}
+
+// Flush writes what was Set since the last save, if anything.
+func (s *StatusPosition[T, PT]) Flush(ctx context.Context) error {
+	_, err := s.write(ctx, nil)
+	return err
+}
+
+// Load implements [flow.Positions]. The position of another object of this name does not count.
+func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Position, bool, error) {
+	obj := s.object()
+	err := s.c.Get(ctx, KeyOf(s.base), obj)
+	if apierrors.IsNotFound(err) {
+		return flow.Position{}, false, nil
+	}
+	if err != nil {
+		return flow.Position{}, false, err
+	}
+	p := *s.at(obj)
+	if p == nil || s.base.GetUID() != "" && s.base.GetUID() != obj.GetUID() {
+		return flow.Position{}, false, nil
+	}
+	return *p.DeepCopy(), true, nil
+}
+
+// Save implements [flow.Positions]. Errors: those of [ModifyStatus], ErrNotKept.
+func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Position) error {
+	if p.Ended {
+		ctx = afterEnd{ctx}
+	}
+	obj, err := s.write(ctx, func(obj PT) { *s.at(obj) = p.DeepCopy() })
+	if err != nil {
+		return err
+	}
+	if kept := *s.at(obj); kept == nil || kept.Token != p.Token || kept.Step != p.Step {
+		return fmt.Errorf("cannot keep the position of %s: %w", KeyOf(s.base), ErrNotKept)
+	}
+	return nil
+}
+
+// Clear implements [flow.Positions]. An object that is gone has none.
+func (s *StatusPosition[T, PT]) Clear(ctx context.Context, _ string) error {
+	_, err := s.write(ctx, func(obj PT) { *s.at(obj) = nil })
+	if apierrors.IsNotFound(err) || errors.Is(err, ErrReplaced) {
+		return nil
+	}
+	return err
+}
+
+// write sends one patch of the status: change, and what was Set meanwhile. If it fails, that goes with the next one.
+func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT)) (PT, error) {
+	s.mu.Lock()
+	sets := s.sets
+	s.sets = nil
+	s.mu.Unlock()
+	obj := s.object()
+	if change == nil && len(sets) == 0 {
+		return obj, nil
+	}
+	err := ModifyStatus[T](ctx, s.c, obj, func(o PT) error {
+		for _, set := range sets {
+			if err := set(o); err != nil {
+				return err
+			}
+		}
+		if change != nil {
+			change(o)
+		}
+		return nil
+	})
+	if err != nil {
+		s.mu.Lock()
+		s.sets = append(sets[:len(sets):len(sets)], s.sets...)
+		s.mu.Unlock()
+	}
+	return obj, err
+}
+
+func (s *StatusPosition[T, PT]) object() PT { return PT(s.base.DeepCopyObject().(PT)) }
+
+// afterEnd is a context that is no longer that of its fiber, which may have been cancelled and therefore is fenced: the end of
+// a fiber is recorded before its key is free, so nobody else can be writing. The write still holds for one version only.
+type afterEnd struct{ context.Context }
+
+// Value implements [context.Context].
+func (a afterEnd) Value(key any) any {
+	if key != (bindingKey{}) {
+		return nil
+	}
+	b := bound(a.Context)
+	b.RequireVersion = true
+	return b
+}

@@ -1,0 +1,447 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+var env clustertest.Env
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+
+// stage is a control plane with a kubelet and an audience in some namespaces of its own, and records what happens to pods.
+type stage struct {
+	t      *testing.T
+	cfg    *rest.Config
+	a      *audience
+	prefix string
+	watch  source.Option
+	record *record
+}
+
+func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
+	t.Helper()
+	s := &stage{t: t, cfg: env.Config(t), prefix: env.Namespace(t)}
+	var names []string
+	for i := range namespaces {
+		names = append(names, namespaceName(s.prefix, i))
+	}
+	s.watch = source.Namespaces(names...)
+	var err error
+	if s.a, err = newAudience(s.cfg, s.watch); err != nil {
+		t.Fatal(err)
+	}
+	if err := install(t.Context(), s.a.rt.Client()); err != nil {
+		t.Fatal(err)
+	}
+	s.record = newRecord(t, s.cfg, s.prefix)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for _, run := range []func(context.Context) error{s.a.rt.Run, newKubelet(s.cfg, delay, s.watch).rt.Run} {
+		wg.Go(func() {
+			if err := run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	if err := s.a.rt.WaitSynced(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs an operator until ctx ends; wait waits for its end.
+func (s *stage) run(ctx context.Context, cfg *rest.Config, opt operatorOptions) (o *operator, wait func()) {
+	s.t.Helper()
+	opt.watch = []source.Option{s.watch}
+	o, err := newOperator(cfg, opt)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- o.Run(ctx) }()
+	return o, sync.OnceFunc(func() {
+		if err := <-done; err != nil {
+			s.t.Errorf("operator: %v", err)
+		}
+	})
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// record sees every event of the pods of a test, in the order in which they happened.
+type record struct {
+	mu       sync.Mutex
+	made     map[string]map[string]bool // pod and revision → uids
+	ready    map[string]bool            // pod and revision
+	problems []string
+}
+
+func newRecord(t *testing.T, cfg *rest.Config, prefix string) *record {
+	t.Helper()
+	r := &record{made: map[string]map[string]bool{}, ready: map[string]bool{}}
+	clients, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	list, err := clients.CoreV1().Pods("").List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := clients.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: domainLabel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for e := range w.ResultChan() {
+			if pod, ok := e.Object.(*corev1.Pod); ok && strings.HasPrefix(pod.Namespace, prefix) {
+				r.note(e.Type, pod)
+			}
+		}
+	})
+	t.Cleanup(func() { w.Stop(); cancel(); wg.Wait() })
+	return r
+}
+
+// note checks the rules: a server is started once for each revision, and a managed one when its admin server is ready.
+func (r *record) note(typ watch.EventType, pod *corev1.Pod) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	revision := pod.Labels[revisionLabel]
+	id := pod.Namespace + "/" + pod.Name + "@" + revision
+	switch typ {
+	case watch.Added:
+		if r.made[id] == nil {
+			r.made[id] = map[string]bool{}
+		}
+		r.made[id][string(pod.UID)] = true
+		if len(r.made[id]) > 1 {
+			r.problems = append(r.problems, id+" was started twice")
+		}
+		admin := pod.Namespace + "/" + pod.Labels[domainLabel] + "-admin@" + revision
+		if id != admin && !r.ready[admin] {
+			r.problems = append(r.problems, id+" was started before its admin server was ready")
+		}
+	case watch.Modified:
+		if podReady(pod) {
+			r.ready[id] = true
+		}
+	}
+}
+
+func (r *record) check(t *testing.T, servers int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.problems {
+		t.Error(p)
+	}
+	if len(r.made) < servers {
+		t.Errorf("%d servers were started, want at least %d", len(r.made), servers)
+	}
+}
+
+// oneAtATime checks F1: while a step of a fiber runs, none of another fiber of the same key does.
+type oneAtATime struct {
+	mu       sync.Mutex
+	running  map[string]map[uint64]int
+	problems []string
+}
+
+func (m *oneAtATime) hook(h flow.Handle, path string, after bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running == nil {
+		m.running = map[string]map[uint64]int{}
+	}
+	of := m.running[h.Key()]
+	if of == nil {
+		of = map[uint64]int{}
+		m.running[h.Key()] = of
+	}
+	if after {
+		if of[h.Epoch()]--; of[h.Epoch()] == 0 {
+			delete(of, h.Epoch())
+		}
+		return
+	}
+	of[h.Epoch()]++
+	if len(of) > 1 {
+		m.problems = append(m.problems, fmt.Sprintf("%s of %s runs beside an older fiber", path, h.Key()))
+	}
+}
+
+// mortal is a configuration whose requests are refused once the process that has it was killed; answers on the wire are lost.
+func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool) {
+	var dead atomic.Bool
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if dead.Load() {
+				return refusal(r), nil
+			}
+			resp, err := next.RoundTrip(r)
+			if err == nil && dead.Load() {
+				resp.Body.Close()
+				return refusal(r), nil
+			}
+			return resp, err
+		})
+	})
+	return cfg, func() { dead.Store(true) }, dead.Load
+}
+
+// refusal is an answer after which nothing is tried again, so that what a dead process would not do is over soon.
+func refusal(r *http.Request) *http.Response {
+	w := httptest.NewRecorder()
+	w.WriteHeader(http.StatusForbidden)
+	resp := w.Result()
+	resp.Request = r
+	return resp
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// seeds returns the seeds of a random test: that of DOMAINS_SEED, or n new ones.
+func seeds(t *testing.T, n int) []uint64 {
+	if text := os.Getenv("DOMAINS_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []uint64{seed}
+	}
+	all := make([]uint64, n)
+	for i := range all {
+		all[i] = rand.Uint64()
+	}
+	return all
+}
+
+// The operator is killed again and again at random steps, before or after their effect, while domains come up and while they
+// roll. The next one goes on where the last position was saved, and no server is started twice.
+func TestKilledInMidFlow(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seeds(t, 3) {
+		t.Run(fmt.Sprintf("DOMAINS_SEED=%d", seed), func(t *testing.T) {
+			t.Parallel()
+			rnd := rand.New(rand.NewPCG(seed, 0))
+			s := setUp(t, 2, 40*time.Millisecond)
+			keys, err := s.a.create(t.Context(), s.prefix, 2, 2, DomainSpec{Servers: 2, Image: "server:1"})
+			s.must(err)
+			defer func() { s.must(s.a.remove(context.Background(), keys)) }()
+			s.untilDone(rnd, keys, 4)
+			s.record.check(t, len(keys)*3)
+			s.must(s.a.change(t.Context(), keys, func(d *DomainSpec) { d.RestartVersion = "2" }))
+			s.untilDone(rnd, keys, 4)
+			s.record.check(t, len(keys)*6)
+		})
+	}
+}
+
+// untilDone runs operators, of which the first ones are killed, until all domains are as they should be.
+func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
+	s.t.Helper()
+	for n := range kills + 1 {
+		saved := map[string]*Domain{}
+		for _, key := range keys {
+			var d Domain
+			s.must(s.a.rt.Client().Live().Get(s.t.Context(), key, &d))
+			saved[key.String()] = &d
+		}
+		cfg, kill, killed := mortal(s.cfg)
+		ctx, cancel := context.WithCancel(s.t.Context())
+		defer cancel()
+		var steps atomic.Int64
+		at, after := int64(-1), rnd.IntN(2) == 0
+		if n < kills {
+			at = 2 + rnd.Int64N(40)
+		}
+		var mu sync.Mutex
+		met := map[string]bool{}
+		_, wait := s.run(ctx, cfg, operatorOptions{
+			engine: flow.EngineOptions{Hook: func(_ flow.Handle, path string, isAfter bool) {
+				if isAfter == after && steps.Add(1) == at {
+					s.t.Logf("killed at step %d, %s, after it %v", at, path, isAfter)
+					kill()
+					cancel()
+				}
+			}},
+			onEnd: func(_ *Domain, r flow.Result) {
+				mu.Lock()
+				defer mu.Unlock()
+				i := r.Handle.Info()
+				d := saved[i.Key]
+				if met[i.Key] || !r.Begun || len(i.Trail) == 0 || i.Dropped > 0 {
+					return
+				}
+				met[i.Key] = true
+				p := d.Status.Flow
+				if p == nil || p.Ended || p.Generation != d.Generation {
+					return
+				}
+				if first := i.Trail[0].Step; first != p.Step {
+					s.t.Errorf("%s went on at %s, was saved at %s: %v", i.Key, first, p.Step, i.Trail)
+				}
+			},
+		})
+		err := s.a.awaitAvailable(ctx, keys, len(keys))
+		cancel()
+		wait()
+		if err == nil && !killed() {
+			return
+		}
+		if !killed() {
+			s.t.Fatal(err)
+		}
+	}
+	s.t.Fatal("the domains are not done though the last operator was not killed")
+}
+
+// A change of the spec preempts the fiber that works on the former one, whatever it is doing, and never runs beside it.
+func TestPreemptedByTheSpec(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, 1, 30*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var one oneAtATime
+	var mu sync.Mutex
+	preempted := 0
+	_, wait := s.run(ctx, s.cfg, operatorOptions{
+		engine: flow.EngineOptions{Hook: one.hook},
+		onEnd: func(_ *Domain, r flow.Result) {
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(r.Err, flow.ErrPreempted) {
+				preempted++
+			} else if r.Err != nil {
+				t.Error(r.Err)
+			}
+		},
+	})
+	defer func() { cancel(); wait() }()
+	keys, err := s.a.create(ctx, s.prefix, 1, 4, DomainSpec{Servers: 3, Image: "server:1"})
+	s.must(err)
+	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
+	s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
+		return domains[keys[0]].Status.Flow != nil // it is parked somewhere
+	}))
+	for n := range 5 { // in quick succession
+		s.must(s.a.change(ctx, keys, func(d *DomainSpec) { d.Image = fmt.Sprintf("server:%d", n+2) }))
+	}
+	s.must(s.a.awaitAvailable(ctx, keys, len(keys)))
+	mu.Lock()
+	defer mu.Unlock()
+	if preempted < len(keys) {
+		t.Errorf("%d fibers were preempted, want one of each domain at least", preempted)
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	for _, p := range one.problems {
+		t.Error(p)
+	}
+	for pod, err := range client.List[corev1.Pod](ctx, s.a.rt.Client(), client.Labels(domainLabel), client.InNamespace(keys[0].Namespace)) {
+		s.must(err)
+		if pod.Spec.Containers[0].Image != "server:6" || !podReady(pod) {
+			t.Errorf("%s runs %s, ready %v", pod.Name, pod.Spec.Containers[0].Image, podReady(pod))
+		}
+	}
+}
+
+func TestALostServerIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, 1, 10*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, wait := s.run(ctx, s.cfg, operatorOptions{})
+	defer func() { cancel(); wait() }()
+	keys, err := s.a.create(ctx, s.prefix, 1, 1, DomainSpec{Servers: 2, Image: "server:1"})
+	s.must(err)
+	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
+	s.must(s.a.awaitAvailable(ctx, keys, 1))
+	lost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: keys[0].Namespace, Name: keys[0].Name + "-managed-2"}}
+	before, err := client.Get[corev1.Pod](ctx, s.a.rt.Client(), client.KeyOf(lost))
+	s.must(err)
+	s.must(s.a.rt.Client().Delete(ctx, lost))
+	s.must(s.a.await(ctx, func(_ map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool {
+		pod := pods[client.KeyOf(lost)]
+		return pod != nil && pod.UID != before.UID && podReady(pod)
+	}))
+	s.must(s.a.awaitAvailable(ctx, keys, 1))
+}
+
+func TestDebugPageShowsParkedFibers(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, 1, time.Hour) // no pod is ever ready
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o, wait := s.run(ctx, s.cfg, operatorOptions{})
+	defer func() { cancel(); wait() }()
+	keys, err := s.a.create(ctx, s.prefix, 1, 2, DomainSpec{Servers: 1, Image: "server:1"})
+	s.must(err)
+	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
+	s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
+		for _, key := range keys {
+			if d := domains[key]; d == nil || d.Status.Flow == nil || d.Status.Flow.Step != "admin-server/wait-ready" {
+				return false
+			}
+		}
+		return true
+	}))
+	page := get(t, o.handler(), "/debug/flows")
+	for _, want := range []string{keys[0].String(), "bring-up/admin-server/wait-ready", "parked (await)", "admin-server/start:next"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
+
+// The story of the README, shorter.
+func TestStory(t *testing.T) {
+	t.Parallel()
+	cfg := env.Config(t)
+	var out strings.Builder
+	if err := run(t.Context(), cfg, config{
+		namespaces: 2, each: 4, servers: 2, delay: 100 * time.Millisecond, listen: "127.0.0.1:0", prefix: env.Namespace(t),
+	}, &out); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	for _, want := range []string{"8 domains in 2 namespaces are up", "managed-servers:cancel", "the operator stops", "another one starts: all 8 are done"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it lacks %q:\n%s", want, &out)
+		}
+	}
+}

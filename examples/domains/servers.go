@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
+)
+
+// Labels of the pods of a domain.
+const (
+	domainLabel   = "example.fairlead.io/domain"
+	revisionLabel = "example.fairlead.io/revision"
+)
+
+// packet is what the flows of a domain work on.
+type packet struct {
+	c      *client.Client
+	domain *Domain // as it was when the fiber started; read-only
+	status *client.StatusPosition[Domain, *Domain]
+}
+
+// server is what the flow of one server works on.
+type server struct {
+	c      *client.Client
+	domain *Domain
+	pod    client.Key
+}
+
+func (p *packet) server(name string) *server {
+	return &server{c: p.c, domain: p.domain, pod: client.Key{Namespace: p.domain.Namespace, Name: p.domain.Name + "-" + name}}
+}
+
+// revision names what the pods of a domain are made of: pods of another revision are replaced.
+func revision(s DomainSpec) string {
+	h := fnv.New32a()
+	_, _ = fmt.Fprintf(h, "%q %q", s.Image, s.RestartVersion) // a hash cannot fail
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// complete says whether every server of the domain is ready, in the revision that it asks for.
+func (p *packet) complete(ctx context.Context) (bool, error) {
+	ready := 0
+	for pod, err := range client.List[corev1.Pod](ctx, p.c, client.InNamespace(p.domain.Namespace), client.Labels(domainLabel+"="+p.domain.Name)) {
+		if err != nil {
+			return false, err
+		}
+		if pod.Labels[revisionLabel] == revision(p.domain.Spec) && pod.DeletionTimestamp == nil && podReady(pod) {
+			ready++
+		}
+	}
+	return ready > p.domain.Spec.Servers, nil // and the admin server
+}
+
+// isReady says whether a pod is what the domain asks for, and ready.
+func (s *server) isReady(pod *corev1.Pod) bool {
+	return pod != nil && pod.Labels[revisionLabel] == revision(s.domain.Spec) && pod.DeletionTimestamp == nil && podReady(pod)
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// get returns the pod of the server; nil if there is none.
+func (s *server) get(ctx context.Context) (*corev1.Pod, error) {
+	pod, err := client.Get[corev1.Pod](ctx, s.c, s.pod)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return pod, err
+}
+
+// stopOld deletes the pod if it is of another revision.
+func (s *server) stopOld(ctx context.Context) error {
+	pod, err := s.get(ctx)
+	if err != nil || pod == nil || pod.Labels[revisionLabel] == revision(s.domain.Spec) {
+		return err
+	}
+	return s.c.Delete(ctx, pod, client.SameUID(), client.IgnoreNotFound())
+}
+
+// start creates the pod. One that is there already is this one, from before a restart: the name says which server it is, and
+// stopOld has seen to its revision.
+func (s *server) start(ctx context.Context) error {
+	if pod, err := s.get(ctx); err != nil || pod != nil {
+		return err
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.pod.Namespace, Name: s.pod.Name,
+			Labels: map[string]string{domainLabel: s.domain.Name, revisionLabel: revision(s.domain.Spec)},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: group.String(), Kind: "Domain", Name: s.domain.Name, UID: s.domain.UID, Controller: new(true)},
+			},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "server", Image: s.domain.Spec.Image}}},
+	}
+	err := s.c.Create(ctx, pod)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// gone waits until no pod of another revision is left.
+func (s *server) gone() flow.Wait {
+	return client.When(s.c, s.pod, func(pod *corev1.Pod) (bool, error) {
+		return pod == nil || pod.Labels[revisionLabel] == revision(s.domain.Spec), nil
+	})
+}
+
+var errLost = errors.New("the pod was deleted by somebody else")
+
+// ready waits until the pod is ready.
+func (s *server) ready() flow.Wait {
+	return client.When(s.c, s.pod, func(pod *corev1.Pod) (bool, error) {
+		if pod == nil {
+			return false, errLost
+		}
+		return s.isReady(pod), nil
+	})
+}
+
+// readyTimeout is how long a server may take to start.
+const readyTimeout = 5 * time.Minute
+
+// persist is how often a request is tried: the calls themselves have been tried some times by then.
+var persist = flow.Backoff{Base: 200 * time.Millisecond, Max: 30 * time.Second}
+
+// runServer brings one server to the revision of its domain. Each step can be repeated after a restart: it looks first.
+var runServer = flow.New("server", serverSteps(func(s *server) *server { return s })...)
+
+// serverSteps are the steps of one server, which of says how to find in the packet.
+func serverSteps[P any](of func(*P) *server) []flow.Node[P] {
+	return []flow.Node[P]{
+		flow.Step("stop-old", flow.Do(func(ctx context.Context, p *P) error { return of(p).stopOld(ctx) }), flow.Retry(persist)),
+		flow.Step("wait-gone", func(_ context.Context, f *flow.Fiber[P]) flow.Next {
+			return f.Await(of(f.Packet).gone(), flow.Timeout(readyTimeout))
+		}),
+		flow.Step("start", flow.Do(func(ctx context.Context, p *P) error { return of(p).start(ctx) }), flow.Retry(persist)),
+		flow.Step("wait-ready", func(_ context.Context, f *flow.Fiber[P]) flow.Next {
+			return f.Await(of(f.Packet).ready(), flow.Timeout(readyTimeout)).Else("stop-old")
+		}, flow.To("stop-old")),
+	}
+}

@@ -1,0 +1,19 @@
+package flow
+
+import "slices"
+
+// DeepCopyInto copies the position, as generated code of API types expects it.
+func (p *Position) DeepCopyInto(out *Position) {
+	*out = *p
+	out.Checkpoint = slices.Clone(p.Checkpoint)
+}
+
+// DeepCopy returns a copy.
+func (p *Position) DeepCopy() *Position {
+	if p == nil {
+		return nil
+	}
+	out := new(Position)
+	p.DeepCopyInto(out)
+	return out
+}
