@@ -165,9 +165,6 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 	before := make([]map[types.UID]Key, len(stores))
 	for i, st := range stores {
 		before[i] = map[types.UID]Key{}
-		for _, m := range named.Items {
-			before[i][m.UID] = KeyOf(&m)
-		}
 		for r := range st.Snapshot().InNamespace(namespace) {
 			before[i][r.UID()] = r.Key()
 		}
@@ -195,11 +192,20 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 		}
 	}
 	for i, st := range stores {
-		for uid, key := range before[i] {
-			if !there[uid] {
-				st.PutDeleted(key, uid)
-				c.hubs.poke(st, key)
+		for _, m := range named.Items {
+			if _, shown := before[i][m.UID]; !shown && !there[m.UID] { // the watch has yet to tell of its creation
+				st.PutDeleted(KeyOf(&m), m.UID)
+				c.hubs.poke(st, KeyOf(&m))
 			}
+		}
+		for uid, key := range before[i] {
+			if there[uid] {
+				continue
+			}
+			if r, ok := st.Get(key); ok && r.UID() == uid { // else the watch has told already
+				st.PutDeleted(key, uid)
+			}
+			c.hubs.poke(st, key)
 		}
 	}
 	return nil

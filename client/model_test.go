@@ -89,16 +89,6 @@ func runModel(t *testing.T, ops []op) (failure string) {
 			}
 			return ""
 		}
-		switch o.kind {
-		case "delete", "delete collection", "finalize":
-			// The store knows what is gone by its uid, and only once it has seen it: let the watch come up.
-			hold.Release()
-			if live, err := c.server.Object(configMaps, "a", o.key); err == nil {
-				c.seen(configMaps, live)
-			}
-			synctest.Wait()
-			hold = c.server.HoldEvents(apiserver.Match{Verb: "watch"})
-		}
 		before, _ := c.server.Object(configMaps, "a", o.key)
 		cm := configMap(o.key, "n", stamp())
 		switch o.kind {
