@@ -89,7 +89,7 @@ func positions(t *testing.T, watched bool, fn func(c *cluster, live *task)) {
 		if watched {
 			s.watch = []string{"Widget"}
 		}
-		c := start(t, t.Context(), s)
+		c := start(t.Context(), t, s)
 		defer c.close()
 		c.put(widget("w"))
 		synctest.Wait()
