@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
@@ -72,7 +72,7 @@ func TestRecorder(t *testing.T) {
 		if d := r.Dropped(); d < 70 || d > 90 {
 			t.Errorf("%d of 100 were dropped", d)
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		before := r.Dropped()
 		if err := r.Event(b.ctx, g, corev1.EventTypeNormal, "Flood", "again"); err != nil || r.Dropped() != before {
 			t.Errorf("a minute later: %v, dropped %d", err, r.Dropped()-before)

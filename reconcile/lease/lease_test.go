@@ -15,7 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
@@ -157,7 +157,7 @@ func TestTheLeaseIsHeldUntilTheWorkHasEnded(t *testing.T) {
 	bubble(t, func(e *election) {
 		one := e.start("one", func(ctx context.Context, c *client.Client, g *testbed.Gateway) error {
 			<-ctx.Done()
-			time.Sleep(8 * time.Second)
+			<-time.After(8 * time.Second)
 			return countUp(context.WithoutCancel(ctx), c, g) // it holds the lease: it may
 		})
 		two := e.start("two", func(context.Context, *client.Client, *testbed.Gateway) error { return nil })
