@@ -21,7 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 )
 
 // The proof that the page asks for: two processes, without any leader between them, allocate and release slots of a few objects
@@ -96,7 +96,7 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 	processes := []*process{w.process(0), w.process(1)}
 	var holds []*apiserver.Hold
 	for _, s := range schedule {
-		time.Sleep(s.after)
+		<-time.After(s.after)
 		name := names[s.n%len(names)]
 		switch s.what {
 		case "change":
@@ -152,7 +152,7 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 	}
 	w.server.ClearFaults()
 	w.quiet.Store(true)
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	synctest.Wait()
 	for _, p := range processes {
 		p.crash()
@@ -287,7 +287,7 @@ func (c *cloud) create(ctx context.Context, key string) (string, error) {
 func (c *cloud) wait() {
 	if c.slow.Load() > 0 {
 		c.slow.Add(-1)
-		time.Sleep(700 * time.Millisecond)
+		<-time.After(700 * time.Millisecond)
 	}
 }
 

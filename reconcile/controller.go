@@ -164,7 +164,7 @@ func (c *Controller) open(ctx context.Context) error {
 
 // close ends the watches and waits for the workers.
 func (c *Controller) close() {
-	c.endTerm(context.Canceled)
+	c.endTerm()
 	c.mu.Lock()
 	c.life = nil
 	intakes := c.intakes
@@ -186,20 +186,30 @@ func (c *Controller) lead(ctx context.Context) {
 		return
 	}
 	for ctx.Err() == nil {
-		term := ctx
+		term, done := ctx, func() {}
 		if l := c.set.leader; l != nil {
 			var err error
-			if term, err = l.Lead(ctx); err != nil {
+			if term, done, err = l.Lead(ctx); err != nil {
 				if ctx.Err() == nil {
 					c.log.ErrorContext(ctx, "cannot take part in the election", "error", err)
 				}
 				return
 			}
 		}
-		c.beginTerm(ctx, term)
-		<-term.Done()
-		c.endTerm(ErrNotLeading)
+		c.serve(ctx, term)
+		done()
 	}
+}
+
+// serve works in one term and returns when all of its work has ended.
+func (c *Controller) serve(ctx, term context.Context) {
+	term, end := context.WithCancelCause(term)
+	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
+	c.beginTerm(ctx, term)
+	<-term.Done()
+	c.endTerm()
+	c.wg.Wait() // nothing is begun any more
+	end(nil)
 }
 
 func (c *Controller) awaitSync(ctx context.Context) bool {
@@ -246,19 +256,11 @@ func (c *Controller) beginTerm(ctx, term context.Context) {
 	}
 }
 
-func (c *Controller) endTerm(cause error) {
+// endTerm has the workers begin nothing more; the contexts of what they do have ended with that of the term, or of the host.
+func (c *Controller) endTerm() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.term = nil
-	var runs []*run
-	for _, it := range c.q.items {
-		if it.run != nil {
-			runs = append(runs, it.run)
-		}
-	}
-	c.mu.Unlock()
-	for _, r := range runs {
-		r.stop(cause)
-	}
 }
 
 // Trigger has an object reconciled, for a reason that no watch knows of. An object that does not exist is not; one that is

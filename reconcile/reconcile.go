@@ -81,10 +81,12 @@ type Host interface {
 
 // Leadership says whether this process may act. Package lease has one.
 type Leadership interface {
-	// Lead waits until this process leads and returns a context that ends when it does no more; an error if ctx ends first.
-	Lead(ctx context.Context) (term context.Context, err error)
-	// Fence returns nil while it is certain that no other process leads. It is asked before each request.
-	Fence() error
+	// Lead waits until this process leads and returns a context that ends when it does no more; done is called when all work of
+	// that term has ended. An error if ctx ends first.
+	Lead(ctx context.Context) (term context.Context, done func(), err error)
+	// Fence returns nil while it is certain that no other process leads, and that the term was not lost. It is asked before
+	// each request.
+	Fence(term context.Context) error
 }
 
 var (
@@ -96,8 +98,6 @@ var (
 	ErrPreempted = errors.New("preempted by a newer event")
 	// ErrDeadline is the cause of the end of a context whose reconciliation took too long.
 	ErrDeadline = errors.New("deadline of the reconciliation exceeded")
-	// ErrNotLeading is the cause of the end of a context of a process that does not lead any more.
-	ErrNotLeading = errors.New("leadership lost")
 	// ErrReturned refuses requests made with the context of a reconciliation that has returned.
 	ErrReturned = errors.New("the reconciliation has returned")
 	// ErrGoexit is the error of a reconciler that ended its goroutine.

@@ -98,7 +98,7 @@ func (c *Controller) next() bool {
 		err = nil
 		return true
 	}
-	ctx, done := c.context(ctx, r)
+	ctx, done := c.context(ctx, term, r)
 	defer done()
 	res, err = c.reconcile(ctx, rec)
 	if cause := abortCause(ctx); cause != nil && err != nil {
@@ -131,7 +131,7 @@ func (e *abortError) Error() string   { return e.err.Error() }
 func (e *abortError) Unwrap() []error { return []error{e.err, e.cause} }
 
 // context makes the context of a run; done has to be called after it.
-func (c *Controller) context(ctx context.Context, r *run) (_ context.Context, done func()) {
+func (c *Controller) context(ctx, term context.Context, r *run) (_ context.Context, done func()) {
 	stop := func() {}
 	if c.set.deadline > 0 {
 		var cancel context.CancelFunc
@@ -150,7 +150,7 @@ func (c *Controller) context(ctx context.Context, r *run) (_ context.Context, do
 			if err := r.fence(); err != nil {
 				return err
 			}
-			return l.Fence()
+			return l.Fence(term)
 		}
 	}
 	ctx = client.Bind(ctx, client.Binding{

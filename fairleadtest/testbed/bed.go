@@ -179,6 +179,6 @@ func Stored(s *apiserver.Server, k store.Key) *Gateway {
 
 // Settle waits, inside of a bubble, until nothing happens any more, for so much time.
 func Settle(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }

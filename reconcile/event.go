@@ -1,0 +1,146 @@
+package reconcile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// Recorder writes Kubernetes Events (events.k8s.io/v1) about objects: what kubectl describe shows. It does its best: an event
+// that cannot be written is logged by the caller's choice and is no failure of a reconciliation. It is safe for concurrent use and has
+// no goroutine: Event sends one request, with one try of at most two seconds.
+//
+// Equal events (object, type, reason, note) are one Event, whose name follows from them, with a count. At most 25 are
+// written at once and one each second after that; the others are counted by Dropped.
+type Recorder struct {
+	c    *client.Client
+	from string
+	now  func() time.Time
+
+	mu      sync.Mutex
+	counts  map[string]int32 // by the name of the Event
+	tokens  float64
+	filled  time.Time
+	dropped int
+}
+
+const (
+	eventBurst     = 25
+	eventsKept     = 1000
+	maxEventNote   = 1024
+	maxEventReason = 128
+)
+
+// NewRecorder returns a recorder that writes in the name of a controller.
+func NewRecorder(c *client.Client, controller string) *Recorder {
+	return &Recorder{c: c, from: controller, now: time.Now, counts: map[string]int32{}, tokens: eventBurst}
+}
+
+// Event records that something happened to obj. kind is corev1.EventTypeNormal or EventTypeWarning, reason one word in camel
+// case, note a sentence. The error is for those who care.
+func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, note string, args ...any) error {
+	gvk, err := kindOf(r.c, obj)
+	if err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		note = fmt.Sprintf(note, args...)
+	}
+	note, reason = cut(note, maxEventNote), cut(reason, maxEventReason)
+	ns := obj.GetNamespace()
+	if ns == "" {
+		ns = metav1.NamespaceDefault
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%s\x00%s", obj.GetUID(), r.from, kind, reason, note))
+	name := cut(obj.GetName(), 200) + "." + hex.EncodeToString(sum[:8])
+	n, ok := r.take(ns + "/" + name)
+	if !ok {
+		return nil
+	}
+	now := metav1.NewMicroTime(r.now())
+	e := &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, EventTime: now,
+		ReportingController: cut("fairlead.io/"+r.from, 128), ReportingInstance: cut(r.from, 128), Action: "Reconcile", Type: kind, Reason: reason, Note: note,
+		Regarding: corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()},
+	}
+	// What happened may be told although the context has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	once := client.WithPolicy(call.Policy{Retries: -1, Timeout: 2 * time.Second})
+	if n == 1 {
+		if err = r.c.Create(ctx, e, once); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		r.count(ns+"/"+name, 1) // of an earlier life of this process
+		n = 2
+	}
+	patch, err := json.Marshal(map[string]any{"series": map[string]any{"count": n, "lastObservedTime": now}})
+	if err != nil {
+		return err
+	}
+	if err = r.c.Patch(ctx, e, client.RawPatch(types.MergePatchType, patch), once, client.Always()); apierrors.IsNotFound(err) { // expired meanwhile
+		e.ResourceVersion = ""
+		return r.c.Create(ctx, e, once)
+	}
+	return err
+}
+
+// Dropped returns how many events were not written because there were too many.
+func (r *Recorder) Dropped() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.dropped
+}
+
+// take counts an event and says whether it may be written.
+func (r *Recorder) take(name string) (n int32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if !r.filled.IsZero() {
+		r.tokens = min(eventBurst, r.tokens+now.Sub(r.filled).Seconds())
+	}
+	r.filled = now
+	if len(r.counts) >= eventsKept && r.counts[name] == 0 {
+		for k := range r.counts { // any one makes room: it is found by its name again
+			delete(r.counts, k)
+			break
+		}
+	}
+	r.counts[name]++
+	if r.tokens < 1 {
+		r.dropped++
+		return 0, false
+	}
+	r.tokens--
+	return r.counts[name], true
+}
+
+func (r *Recorder) count(name string, more int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[name] += more
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 { // not in the middle of a rune
+		n--
+	}
+	return s[:n]
+}

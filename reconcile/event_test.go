@@ -1,0 +1,128 @@
+package reconcile_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+var events = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
+
+func TestRecorder(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.start()
+		g := testbed.New("a", "web")
+		g.UID = "uid-1"
+		stored := func() []*unstructured.Unstructured {
+			t.Helper()
+			all, err := b.server.Objects(events)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return all
+		}
+		r := reconcile.NewRecorder(b.client(), "gateways")
+		for range 3 {
+			if err := r.Event(b.ctx, g, corev1.EventTypeNormal, "Ready", "has address %s", "192.0.2.1"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		again := reconcile.NewRecorder(b.client(), "gateways") // the process has begun anew
+		if err := again.Event(b.ctx, g, corev1.EventTypeNormal, "Ready", "has address 192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Event(b.ctx, g, corev1.EventTypeWarning, "Slow", strings.Repeat("ä", 4000)); err != nil {
+			t.Fatal(err)
+		}
+		all := stored()
+		if len(all) != 2 {
+			t.Fatalf("%d events, want 2", len(all))
+		}
+		for _, e := range all {
+			name, _, _ := unstructured.NestedString(e.Object, "regarding", "name")
+			kind, _, _ := unstructured.NestedString(e.Object, "regarding", "kind")
+			count, _, _ := unstructured.NestedInt64(e.Object, "series", "count")
+			note, _, _ := unstructured.NestedString(e.Object, "note")
+			if name != "web" || kind != "Gateway" || len(note) > 1024 || strings.Contains(note, "\ufffd") {
+				t.Errorf("the event is %v", e.Object)
+			}
+			if reason, _, _ := unstructured.NestedString(e.Object, "reason"); reason == "Ready" && count != 2 {
+				t.Errorf("the count is %d, want 2: what the new process knows of", count)
+			}
+			if err := b.server.Remove(events, "a", e.GetName()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Event(b.ctx, g, corev1.EventTypeNormal, "Ready", "has address 192.0.2.1"); err != nil || len(stored()) != 1 {
+			t.Errorf("after it expired: %v, %d events", err, len(stored()))
+		}
+		for range 100 {
+			if err := r.Event(b.ctx, g, corev1.EventTypeNormal, "Flood", "again"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := r.Dropped(); d < 70 || d > 90 {
+			t.Errorf("%d of 100 were dropped", d)
+		}
+		<-time.After(time.Minute)
+		before := r.Dropped()
+		if err := r.Event(b.ctx, g, corev1.EventTypeNormal, "Flood", "again"); err != nil || r.Dropped() != before {
+			t.Errorf("a minute later: %v, dropped %d", err, r.Dropped()-before)
+		}
+	})
+}
+
+func TestConditions(t *testing.T) {
+	t.Parallel()
+	g := testbed.New("a", "web")
+	g.Generation = 3
+	conditions := &g.Status.Conditions
+	if reconcile.IsReady(g, *conditions, "Ready") {
+		t.Error("ready without a condition")
+	}
+	if !reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") || !reconcile.IsReady(g, *conditions, "Ready") {
+		t.Errorf("the conditions are %v", *conditions)
+	}
+	if reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") {
+		t.Error("setting it again changes something")
+	}
+	if g.Generation++; reconcile.IsReady(g, *conditions, "Ready") {
+		t.Error("ready for a generation that nobody has looked at")
+	}
+}
+
+func TestOwnRefuses(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.start()
+		g := testbed.New("a", "web")
+		cm := configMap("cm")
+		if err := reconcile.Own(b.client(), g, cm); err == nil {
+			t.Error("an owner without a uid")
+		}
+		g.UID = "uid-1"
+		if err := reconcile.Own(b.client(), g, cm); err != nil || !metav1.IsControlledBy(cm, g) {
+			t.Errorf("got %v, %v", err, cm.OwnerReferences)
+		}
+		if err := reconcile.Own(b.client(), g, cm); err != nil || len(cm.OwnerReferences) != 1 {
+			t.Errorf("twice: %v, %v", err, cm.OwnerReferences)
+		}
+		rival := testbed.New("a", "rival")
+		rival.UID = "uid-2"
+		if err := reconcile.Own(b.client(), rival, cm); err == nil {
+			t.Error("a second controller")
+		}
+		away := configMap("cm")
+		away.Namespace = "b"
+		if err := reconcile.Own(b.client(), g, away); err == nil {
+			t.Error("an owner in another namespace")
+		}
+	})
+}

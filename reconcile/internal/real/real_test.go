@@ -1,0 +1,350 @@
+package real_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
+	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+var env clustertest.Env
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+
+type gateway = testbed.Gateway
+
+// bench is a namespace of a real control plane, a runtime with one controller, and a user of it.
+type bench struct {
+	t         *testing.T
+	ctx       context.Context
+	namespace string
+	rt        *fairlead.Runtime
+	user      *client.Client
+
+	mu    sync.Mutex
+	calls int
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	cfg := env.Config(t)
+	installCRD(t, ctx)
+	b := &bench{t: t, ctx: ctx, namespace: env.Namespace(t)}
+	b.rt = fairlead.New(cfg, fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(b.namespace)))
+	var err error
+	if b.user, err = client.New(client.Options{Config: cfg, Scheme: testbed.Scheme(), FieldOwner: "user"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.user.Close)
+	return b
+}
+
+var installOnce sync.Mutex
+
+func installCRD(t *testing.T, ctx context.Context) {
+	t.Helper()
+	installOnce.Lock()
+	defer installOnce.Unlock()
+	c := apiextensions.NewForConfigOrDie(env.Config(t)).CustomResourceDefinitions()
+	keep := true
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "gateways.test.fairlead.io"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: testbed.GroupVersion.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "gateways", Singular: "gateway", Kind: "Gateway", ListKind: "GatewayList"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v1", Served: true, Storage: true,
+				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &keep,
+				}},
+			}},
+		},
+	}
+	if _, err := c.Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	await(t, ctx, func() bool {
+		got, err := c.Get(ctx, crd.Name, metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(got.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+		})
+	})
+}
+
+// await polls, as a user of the API would, until something holds.
+func await(t *testing.T, ctx context.Context, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal("it does not come to be")
+		}
+	}
+}
+
+func (b *bench) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls
+}
+
+// start runs the controller.
+func (b *bench) start(fn func(ctx context.Context, n int, g *gateway) (reconcile.Result, error), opts ...reconcile.Option) {
+	r := reconcile.Func[gateway](func(ctx context.Context, g *gateway) (reconcile.Result, error) {
+		b.mu.Lock()
+		b.calls++
+		n := b.calls
+		b.mu.Unlock()
+		return fn(ctx, n, g)
+	})
+	reconcile.New[gateway](b.rt, "gateways", r, opts...)
+	b.run()
+}
+
+func (b *bench) run() {
+	ctx, stop := context.WithCancel(b.ctx)
+	done := make(chan error, 1)
+	go func() { done <- b.rt.Run(ctx) }()
+	b.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			b.t.Errorf("the runtime failed: %v", err)
+		}
+	})
+}
+
+func (b *bench) create(name string, finalizers ...string) *gateway {
+	b.t.Helper()
+	g := testbed.New(b.namespace, name)
+	g.Finalizers = finalizers
+	if err := b.user.Create(b.ctx, g); err != nil {
+		b.t.Fatal(err)
+	}
+	return g
+}
+
+func (b *bench) get(name string) *gateway {
+	g := &gateway{}
+	if err := b.user.Get(b.ctx, client.Key{Namespace: b.namespace, Name: name}, g); err != nil {
+		return nil
+	}
+	return g
+}
+
+// quiet returns when nothing was reconciled for a while.
+func (b *bench) quiet() int {
+	b.t.Helper()
+	last, since := b.count(), time.Now()
+	await(b.t, b.ctx, func() bool {
+		if n := b.count(); n != last {
+			last, since = n, time.Now()
+		}
+		return time.Since(since) > 700*time.Millisecond
+	})
+	return last
+}
+
+// A counter in the status strictly increases, whatever others write meanwhile.
+func TestCounterUnderConflicts(t *testing.T) {
+	b := setup(t)
+	var problems []string
+	b.start(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+		before := g.Status.Count
+		if err := client.Modify(b.ctx, b.user, g.DeepCopyObject().(*gateway), func(g *gateway) error { g.Spec.Size++; return nil }); err != nil {
+			return reconcile.Retry(err)
+		}
+		if err := client.ModifyStatus(ctx, b.rt.Client(), g, func(g *gateway) error {
+			if g.Status.Count != before {
+				problems = append(problems, fmt.Sprintf("the count was %d and is %d", before, g.Status.Count))
+			}
+			g.Status.Count++
+			return nil
+		}); err != nil {
+			return reconcile.Retry(err)
+		}
+		if back, err := client.Get[gateway](ctx, b.rt.Client(), client.KeyOf(g)); err != nil || back.Status.Count != before+1 {
+			problems = append(problems, fmt.Sprintf("after %d the next read shows %v, %v", before, back, err))
+		}
+		if n < 15 {
+			return reconcile.After(time.Millisecond), nil
+		}
+		return reconcile.Done, nil
+	})
+	b.create("web")
+	await(t, b.ctx, func() bool { return b.count() >= 20 })
+	if len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
+// N own writes of the object, and of one that it owns, lead to exactly one reconciliation, and are read in the same pass.
+func TestOwnWrites(t *testing.T) {
+	b := setup(t)
+	var problems []string
+	b.start(func(ctx context.Context, _ int, g *gateway) (reconcile.Result, error) {
+		c := b.rt.Client()
+		for i := range 5 {
+			if err := client.ModifyStatus(ctx, c, g, func(g *gateway) error { g.Status.Count++; return nil }); err != nil {
+				return reconcile.Retry(err)
+			}
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name}, Data: map[string]string{"n": fmt.Sprint(i)}}
+			if err := reconcile.Own(c, g, cm); err != nil {
+				return reconcile.Retry(err)
+			}
+			if err := c.Apply(ctx, cm); err != nil {
+				return reconcile.Retry(err)
+			}
+			back, err := client.Get[corev1.ConfigMap](ctx, c, client.KeyOf(cm))
+			if err != nil || back.ResourceVersion != cm.ResourceVersion {
+				problems = append(problems, fmt.Sprintf("get shows %v, %v", back, err))
+			}
+			listed := 0
+			for o, err := range client.List[corev1.ConfigMap](ctx, c, client.InNamespace(g.Namespace)) {
+				if err == nil && o.Name == cm.Name && o.ResourceVersion == cm.ResourceVersion {
+					listed++
+				}
+			}
+			if listed != 1 {
+				problems = append(problems, "a list does not show it")
+			}
+		}
+		return reconcile.Done, nil
+	}, reconcile.Owns[corev1.ConfigMap]())
+	g := b.create("web")
+	await(t, b.ctx, func() bool { return b.count() > 0 })
+	if n := b.quiet(); n != 1 || len(problems) > 0 {
+		t.Errorf("%d reconciliations; %v", n, problems)
+	}
+	if err := client.Modify(b.ctx, b.user, g, func(g *gateway) error { g.Labels = map[string]string{"l": "x"}; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	await(t, b.ctx, func() bool { return b.count() > 1 })
+	if n := b.quiet(); n != 2 {
+		t.Errorf("%d reconciliations after a foreign label", n)
+	}
+}
+
+// A change of the spec while our patch, which changes nothing, is made is not lost.
+func TestSpecChangeDuringANoOpPatch(t *testing.T) {
+	b := setup(t)
+	var seen sync.Map
+	b.start(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+		seen.Store(g.Generation, true)
+		var wg sync.WaitGroup
+		if n <= 10 {
+			own := g.DeepCopyObject().(*gateway)
+			wg.Go(func() {
+				if err := client.Modify(b.ctx, b.user, own, func(g *gateway) error { g.Spec.Size++; return nil }); err != nil {
+					b.t.Error(err)
+				}
+			})
+		}
+		defer wg.Wait()
+		for range 3 {
+			if err := b.rt.Client().Status().Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"status":{"seen":7}}`)), client.Always()); err != nil {
+				return reconcile.Retry(err)
+			}
+		}
+		return reconcile.Done, nil
+	})
+	b.create("web")
+	await(t, b.ctx, func() bool { return b.count() > 10 })
+	b.quiet()
+	last := b.get("web").Generation
+	if _, ok := seen.Load(last); !ok {
+		t.Errorf("generation %d was never reconciled", last)
+	}
+}
+
+// cleaner allocates, and releases.
+type cleaner struct {
+	b        *bench
+	mu       sync.Mutex
+	live     map[string]bool
+	created  int
+	released int
+	during   func(g *gateway)
+}
+
+func (c *cleaner) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, error) {
+	ip, err := alloc.Once(ctx, c.b.rt.Client(), g, "ip", func(_ context.Context, key string) (string, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.created++
+		c.live[key] = true
+		return "ip-" + key, nil
+	})
+	if err != nil {
+		return reconcile.Retry(err)
+	}
+	if c.during != nil {
+		c.during(g)
+	}
+	return reconcile.Done, client.ModifyStatus(ctx, c.b.rt.Client(), g, func(g *gateway) error { g.Status.Note = map[string]string{"ip": ip}; return nil })
+}
+
+func (c *cleaner) Cleanup(ctx context.Context, g *gateway) (reconcile.Result, error) {
+	return reconcile.Done, alloc.Release(ctx, c.b.rt.Client(), g, "ip", func(_ context.Context, key, _ string) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.released++
+		delete(c.live, key)
+		return nil
+	})
+}
+
+// The deletion begins while the status is patched, and two controllers remove their finalizers at a time.
+func TestDeletionDuringAStatusPatch(t *testing.T) {
+	b := setup(t)
+	one := &cleaner{b: b, live: map[string]bool{}}
+	one.during = func(g *gateway) {
+		if err := b.user.Delete(b.ctx, g); err != nil && !apierrors.IsNotFound(err) {
+			t.Error(err)
+		}
+	}
+	reconcile.New[gateway](b.rt, "one", one, reconcile.Finalizer("test.fairlead.io/one"))
+	reconcile.New[gateway](b.rt, "two", other{}, reconcile.Finalizer("test.fairlead.io/two"))
+	b.run()
+	for i := range 5 {
+		b.create(fmt.Sprint("web-", i))
+	}
+	for i := range 5 {
+		await(t, b.ctx, func() bool { return b.get(fmt.Sprint("web-", i)) == nil })
+	}
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if len(one.live) != 0 || one.created < 5 || one.released < 5 {
+		t.Errorf("%d created, %d released, left %v", one.created, one.released, one.live)
+	}
+}
+
+type other struct{}
+
+func (other) Reconcile(context.Context, *gateway) (reconcile.Result, error) {
+	return reconcile.Done, nil
+}
+func (other) Cleanup(context.Context, *gateway) (reconcile.Result, error) { return reconcile.Done, nil }

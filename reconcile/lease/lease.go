@@ -1,0 +1,268 @@
+// Package lease elects one of several processes as the leader, by a Lease in the cluster (coordination.k8s.io/v1), with the
+// algorithm of client-go's leaderelection.
+//
+//	l, err := lease.New(cfg, lease.Options{Namespace: "operators", Name: "gateways"})
+//	rt.Add("lease", l.Run)
+//	reconcile.New[v1.Gateway](rt, "gateways", r, reconcile.Leader(l))
+//
+// # What holds
+//
+// Work is done in a term: its context ends when the lease is lost, and when the process stops. A lease is given back only when all work of
+// the term has said that it is done, so that a successor never works beside it.
+//
+// Besides, [Lease.Fence] says, by the clock and without waiting for anybody, whether the lease was renewed recently enough that
+// no other process can have it. A process that was paused (by its host, by a debugger) learns there that its time is over, before
+// anything in it has noticed. Clocks of machines are not compared: only durations are, and they have to run about equally fast.
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+var (
+	// ErrLost is the cause of the end of a term whose lease was lost.
+	ErrLost = errors.New("the lease was lost")
+	// ErrNotLeading is returned by Fence when it is not certain that this process leads.
+	ErrNotLeading = errors.New("this process does not lead")
+)
+
+// Options of a Lease. Namespace and Name are required.
+type Options struct {
+	Namespace, Name string
+	// Identity of this process, unique among the candidates; the host's name and a random part by default.
+	Identity string
+	// Duration is for how long others respect a lease that is not renewed: 15 s. Renew is for how long the leader tries to renew it
+	// before it gives up: two thirds of it. Retry is the time between tries: 2 s, or less for a short Renew.
+	Duration, Renew, Retry time.Duration
+	// Drain bounds how long the lease is held, when the process stops, for work that has not ended: 15 s.
+	Drain  time.Duration
+	Logger *slog.Logger
+}
+
+// Lease is one candidate. It is safe for concurrent use.
+type Lease struct {
+	opt  Options
+	lock *lock
+	log  *slog.Logger
+
+	mu     sync.Mutex
+	term   context.Context //nolint:containedctx // of the present leadership; nil if there is none
+	begins chan struct{}   // closed when a term begins
+	ends   chan struct{}   // closed when Run has returned
+	busy   int             // who was told to lead and has not said that he is done
+	idle   chan struct{}   // closed when nobody is any more
+}
+
+// New returns a candidate that takes part while Run runs.
+func New(cfg *rest.Config, o Options) (*Lease, error) {
+	if o.Namespace == "" || o.Name == "" {
+		return nil, errors.New("cannot make a lease: it needs a namespace and a name")
+	}
+	if o.Identity == "" {
+		host, _ := os.Hostname()
+		o.Identity = host + "_" + uuid.NewString()
+	}
+	if o.Duration <= 0 {
+		o.Duration = 15 * time.Second
+	}
+	if o.Renew <= 0 {
+		o.Renew = o.Duration * 2 / 3
+	}
+	if o.Retry <= 0 {
+		o.Retry = min(2*time.Second, o.Renew/4)
+	}
+	if o.Drain <= 0 {
+		o.Drain = 15 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	cfg = rest.CopyConfig(cfg)
+	if cfg.Timeout <= 0 || cfg.Timeout > o.Renew/2 {
+		cfg.Timeout = o.Renew / 2 // one lost answer must not cost the lease
+	}
+	c, err := coordinationv1.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a lease: %w", err)
+	}
+	l := &Lease{
+		opt: o, log: o.Logger.With("lease", o.Namespace+"/"+o.Name, "identity", o.Identity),
+		begins: make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
+	}
+	close(l.idle)
+	l.lock = &lock{Interface: &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: c,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+	}}
+	if _, err := l.elector(); err != nil {
+		return nil, fmt.Errorf("cannot make a lease: %w", err)
+	}
+	return l, nil
+}
+
+func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
+	return leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: l.lock, LeaseDuration: l.opt.Duration, RenewDeadline: l.opt.Renew, RetryPeriod: l.opt.Retry,
+		ReleaseOnCancel: true, Name: l.opt.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {}, // the lock tells it earlier, and in order
+			OnStoppedLeading: func() {},
+		},
+	})
+}
+
+// Run takes part in the election until ctx ends; then it waits for the work of its term, and gives the lease back. It can be called
+// once.
+func (l *Lease) Run(ctx context.Context) error {
+	defer close(l.ends)
+	election, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.FromSlogHandler(l.log.Handler())))
+	defer stop()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		select {
+		case <-ctx.Done():
+			l.endTerm(context.Cause(ctx))
+			l.drain()
+			stop()
+		case <-election.Done():
+		}
+	}()
+	for election.Err() == nil {
+		e, err := l.elector()
+		if err != nil {
+			stop()
+			<-drained
+			return fmt.Errorf("cannot take part in the election: %w", err)
+		}
+		l.lock.won, l.lock.leave = func() { l.beginTerm(ctx) }, l.leave
+		e.Run(election)
+		l.lock.lose()
+		l.endTerm(ErrLost)
+	}
+	<-drained
+	return nil
+}
+
+// drain waits for the work of the term.
+func (l *Lease) drain() {
+	l.mu.Lock()
+	idle := l.idle
+	l.mu.Unlock()
+	t := time.NewTimer(l.opt.Drain)
+	defer t.Stop()
+	select {
+	case <-idle:
+	case <-t.C:
+		l.log.Warn("work of the term has not ended: the lease is left to expire", "after", l.opt.Drain)
+	}
+}
+
+// leave is asked before the lease is given back, which must not be while there is work of the term.
+func (l *Lease) leave() error {
+	l.endTerm(ErrLost)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy > 0 {
+		return errors.New("work of the term has not ended")
+	}
+	return nil
+}
+
+func (l *Lease) beginTerm(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() != nil || l.term != nil {
+		return
+	}
+	term, end := context.WithCancelCause(ctx)
+	l.term = &termContext{term, end}
+	close(l.begins)
+	l.log.Info("leads")
+}
+
+func (l *Lease) endTerm(cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term == nil {
+		return
+	}
+	l.term.(*termContext).end(cause)
+	l.term, l.begins = nil, make(chan struct{})
+	l.log.Info("leads no more", "cause", cause)
+}
+
+// termContext is a context that knows how to end.
+type termContext struct {
+	context.Context
+	end context.CancelCauseFunc
+}
+
+// Lead waits until this process leads. The context that it returns ends with the term; done has to be called when
+// everything that was begun in it has ended.
+func (l *Lease) Lead(ctx context.Context) (term context.Context, done func(), err error) {
+	for {
+		l.mu.Lock()
+		if l.term != nil && ctx.Err() == nil {
+			if l.busy == 0 {
+				l.idle = make(chan struct{})
+			}
+			l.busy++
+			term = l.term
+			l.mu.Unlock()
+			return term, sync.OnceFunc(l.done), nil
+		}
+		begins := l.begins
+		l.mu.Unlock()
+		select {
+		case <-begins:
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-l.ends:
+			return nil, nil, fmt.Errorf("cannot lead: %w: the election has ended", ErrNotLeading)
+		}
+	}
+}
+
+func (l *Lease) done() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.busy--; l.busy == 0 {
+		close(l.idle)
+	}
+}
+
+// Fence says why a request of a term must not be sent; nil while it is certain that no other process leads, because the last
+// renewal began less than Options.Renew ago, and that the term was not lost, be it won again since. Work that goes on while the
+// process stops may send until the lease is given back.
+func (l *Lease) Fence(term context.Context) error {
+	if term.Err() != nil && errors.Is(context.Cause(term), ErrLost) {
+		return ErrLost
+	}
+	if age, held := l.lock.age(); !held || age >= l.opt.Renew {
+		return ErrNotLeading
+	}
+	return nil
+}
+
+// Leading says whether this process leads.
+func (l *Lease) Leading() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.term != nil
+}
