@@ -359,6 +359,25 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// A watch that goes well is never stale, however long it lasts and however little happens.
+func TestQuietIsNotStale(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{})
+		r := run(rt)
+		for range 3 * 60 {
+			time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+			if code, body := get(rt, "/readyz"); code != 200 {
+				t.Fatalf("readyz is %d: %s", code, body)
+			}
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestNeverReachedIsStale(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
