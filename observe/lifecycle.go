@@ -297,7 +297,7 @@ func (r *Registry) Unsynced() []string {
 func unsynced(observers []*Observer) []string {
 	var names []string
 	for _, o := range observers {
-		if o.synced.happened() || o.gone.happened() {
+		if o.synced.happened() || o.gone.happened() && o.failure == nil {
 			continue
 		}
 		name := o.describe()
@@ -320,6 +320,8 @@ func (o *Observer) describe() string {
 // obstacle says what an observer that is not synced waits for. The lock is held.
 func (o *Observer) obstacle() string {
 	switch {
+	case o.failure != nil:
+		return "it was stopped: " + o.failure.Error()
 	case o.root == nil:
 		return "it has not been started"
 	case o.root.err != nil:
