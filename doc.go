@@ -1,5 +1,7 @@
 // Package fairlead is the front door of Fairlead, the asynchronous runtime for Kubernetes operators.
 //
+// # A first program
+//
 // A program declares what it wants to see and what it does about it, then runs:
 //
 //	var CertainConfigMaps = observe.Selector("certain-configmaps")
@@ -7,19 +9,54 @@
 //	rt := fairlead.New(cfg)
 //	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a", "team-b"), source.Labels("app=web"))
 //	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
-//		slog.InfoContext(ctx, "configmap", "type", e.Type, "key", e.Key)
+//		slog.InfoContext(ctx, "configmap", "type", e.Type, "key", e.Key, "old", e.Prior(), "new", e.Object())
 //		return nil
 //	})
-//	err := rt.Run(ctx)
+//	return rt.Run(ctx)
 //
-// [Runtime.Run] checks the declarations and reports all mistakes together, before any request is made. Then it starts the
-// cache, the observers and whatever else was added with [Runtime.Add], and returns when the context ends or one of them
-// fails, after everything has stopped, in the reverse order.
+// Source and observer may live in different packages and are declared in any order: the selector pairs them. However many
+// observers there are, there is one watch; a source that nobody observes is never listed. Package observe says more: events
+// and masks, sync and async delivery, failures, derived sources, known state.
 //
-// Reads and writes go through [Runtime.Client]: what was written is seen by the next read, whatever the watch does.
+// # Reading and writing
 //
-// [Runtime.Handler] serves /healthz, /readyz, /metrics and /debug/observers. Health is staleness below a bound, not
-// "synced once".
+// Reads and writes go through [Cluster.Client]: what was written is seen by the next read, whatever the watch does.
 //
-// The layers can be used alone too; architecture.md in the repository names them in the order in which to read them.
+//	gw, err := client.Get[v1.Gateway](ctx, rt.Client(), key)        // from memory, if gateways are observed
+//	err = client.ModifyStatus(ctx, rt.Client(), gw, withReady(ip))  // conflicts are dealt with
+//	gw, err = client.Get[v1.Gateway](ctx, rt.Client(), key)         // sees it
+//
+// # More than observers
+//
+// [Cluster.Add] runs whatever else belongs to the program, such as a server or a relay, and [Runtime.Flows] looks after an
+// engine of package flow. Reconcilers of package reconcile are declared on the runtime like observers. [Runtime.Join] adds
+// another cluster, on which the same can be declared.
+//
+// # Running
+//
+// [Runtime.Run] checks the declarations and reports all mistakes together, each with file and line, before any request is made. Then it
+// starts in this order, and stops in the reverse one:
+//
+//	pages → leadership → caches → observers → what was added
+//
+// It returns when its context ends, a signal comes ([WithSignals]), leadership is lost ([WithLeaderElection]) or
+// something fails, after everything has stopped; whoever does not stop in time is named in the error. At the end no new
+// event is taken, observers that are running may finish for a while ([WithDrain]), and writes work until the last of them has returned.
+//
+// A source that cannot be started makes Run fail, and what was started is stopped; with [WithDegraded] the others run and it
+// is tried again.
+//
+// # In production
+//
+// [WithListen] serves health, readiness, metrics and debug pages, see [Runtime.Handler]. Health is staleness below a bound
+// ([WithStaleness]), not "synced once": a program whose watch has died silently is not healthy. /debug/observers tells who
+// observes what, where it is declared, and how it is doing.
+//
+//	rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(":9090"),
+//		fairlead.WithLeaderElection("operators", "gateways"))
+//
+// Tests use fairleadtest/apiserver, an API server in the process that shows every fault on demand.
+//
+// The layers can be used alone too. The way of one change is also the order in which to read them: source, store, observe
+// or reconcile, flow, client, call.
 package fairlead

@@ -295,7 +295,10 @@ func ignoreEnd(ctx context.Context, err error) error {
 // awaitSync notes when all observers have handled their initial objects.
 func (rt *Runtime) awaitSync(ctx context.Context) error {
 	if err := rt.WaitSynced(ctx); err != nil {
-		return ignoreEnd(ctx, err)
+		if ctx.Err() == nil { // an observer was stopped by its policy: others go on, but ready is another thing
+			rt.log.ErrorContext(ctx, "not all observers will be synced", "error", err)
+		}
+		return nil
 	}
 	if rt.phase.CompareAndSwap(phaseStarting, phaseReady) {
 		rt.log.InfoContext(ctx, "all observers are synced")

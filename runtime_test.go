@@ -359,6 +359,51 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// An observer that its policy stops before it is synced keeps the runtime from being ready, and from nothing else.
+func TestStoppedObserverIsNotReady(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		var d diary
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &d)
+		observe.On(rt, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error { return errors.New("broken") },
+			observe.OnFailure(observe.Stop, 0))
+		r := run(rt)
+		synctest.Wait()
+		if code, body := get(rt, "/readyz"); code != 503 || !strings.Contains(body, "it was stopped: broken") {
+			t.Errorf("readyz is %d: %s", code, body)
+		}
+		put(t, s, "y")
+		synctest.Wait()
+		if err := r.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if d := cmp.Diff([]string{"Added x", "Synchronized", "Added y"}, d.all()); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// A watch that goes well is never stale, however long it lasts and however little happens.
+func TestQuietIsNotStale(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{})
+		r := run(rt)
+		for range 3 * 60 {
+			time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+			if code, body := get(rt, "/readyz"); code != 200 {
+				t.Fatalf("readyz is %d: %s", code, body)
+			}
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestNeverReachedIsStale(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
@@ -529,7 +574,6 @@ type leadership struct {
 
 func (l *leadership) Lead(context.Context) (context.Context, error) { return l.term, nil }
 func (l *leadership) Fence() error                                  { return l.fence() }
-
 
 func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ func (c *Collection[T]) Len() int {
 }
 
 // Synced returns a channel that is closed when the collection is complete for the first time.
-func (c *Collection[T]) Synced() <-chan struct{} { return c.observer.synced }
+func (c *Collection[T]) Synced() <-chan struct{} { return c.observer.Synced() }
 
 // Store returns the store behind the collection, which knows no filter; nil before the source has been started.
 func (c *Collection[T]) Store() *store.Store {

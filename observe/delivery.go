@@ -30,14 +30,14 @@ type stream interface {
 type delivery struct {
 	opts   *options
 	call   func(context.Context, *store.Event) error
-	report func(*outcome)
+	report func(outcome)
 	stream stream
 	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the stream belong
 	owner  *sync.WaitGroup // waits for all goroutines of the delivery
 	loop   func()          // drain, made once so that a wake allocates nothing
 	async  *async          // nil: sync
 	closed atomic.Bool
-	over   chan struct{} // closed with it: ends the pauses between retries
+	over   latch // with it: ends the pauses between retries
 
 	working atomic.Int32 // calls that have not returned
 
@@ -65,9 +65,9 @@ const (
 )
 
 func newDelivery(ctx context.Context, owner *sync.WaitGroup, o *options,
-	call func(context.Context, *store.Event) error, report func(*outcome),
+	call func(context.Context, *store.Event) error, report func(outcome),
 ) *delivery {
-	d := &delivery{opts: o, call: call, report: report, ctx: ctx, owner: owner, over: make(chan struct{})}
+	d := &delivery{opts: o, call: call, report: report, ctx: ctx, owner: owner}
 	d.loop = d.drain
 	if o.limit > 0 {
 		d.async = newAsync(o.limit, o.execute, d.handle, d.closed.Load)
@@ -109,7 +109,7 @@ func (d *delivery) close() {
 	ended := d.closed.Swap(true)
 	d.mu.Unlock()
 	if !ended {
-		close(d.over)
+		d.over.fire()
 		d.stream.Close()
 	}
 }
@@ -179,7 +179,7 @@ func (d *delivery) handle(e *store.Event) {
 				o.final = attempt >= d.opts.attempts
 			}
 		}
-		d.report(&o)
+		d.report(o)
 		if o.final || !d.pause(backoff.Policy{Base: retryBase, Cap: retryCap, Factor: 2}.Delay(attempt, nil)) {
 			return
 		}
@@ -200,7 +200,7 @@ func (d *delivery) protect(e *store.Event) (err error) {
 			return
 		}
 		d.close()
-		d.report(&outcome{event: e, err: errGoexit, attempt: 1, final: true, stopped: true})
+		d.report(outcome{event: e, err: errGoexit, attempt: 1, final: true, stopped: true})
 	}()
 	err = d.call(d.ctx, e)
 	returned = true
@@ -214,7 +214,7 @@ func (d *delivery) pause(duration time.Duration) bool {
 	select {
 	case <-t.C:
 		return true
-	case <-d.over:
+	case <-d.over.done():
 	case <-d.ctx.Done():
 	}
 	return false

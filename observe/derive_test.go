@@ -85,7 +85,7 @@ func TestMap(t *testing.T) {
 				line += " " + string(e.Prior().Type)
 			}
 			if e.Object() != nil {
-				line += " " + string(e.Object().Type) + " v" + e.ResourceVersion
+				line += " " + string(e.Object().Type) + " v" + e.ResourceVersion()
 				if e.Object().UID == "" || e.Object().Kind != "Secret" {
 					t.Errorf("incomplete: %+v", e.Object())
 				}

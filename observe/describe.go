@@ -141,11 +141,7 @@ func (o *Observer) description() ObserverDescription {
 	if o.failure != nil {
 		d.Stopped = o.failure.Error()
 	}
-	select {
-	case <-o.synced:
-		d.Synced = true
-	default:
-	}
+	d.Synced = o.synced.happened()
 	return d
 }
 

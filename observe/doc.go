@@ -15,16 +15,31 @@
 // Nothing is requested from the API server before the host (normally the fairlead runtime) starts. Then every
 // declaration is checked, and all mistakes are reported together with the file and line of each.
 //
+// # Observers
+//
+// An observer is given everything, initial objects included, unless [Only] restricts it. It is called for one event at a
+// time, in the order of the changes; [Async] calls it for several keys at once, in order per key. An error or a panic
+// concerns that observer only, and [OnFailure] says what becomes of the event. Its type T is that of the source, or
+// metadata of any; [OnObject] takes what there is. [Observer.Remove] ends it, also from within.
+//
+// # Sources
+//
+// [Source] and [SourceFunc] watch; [SourceOfKind] watches what has no Go type. [Filter], [Map] and [Join] derive sources from
+// others, for observers like any other. [Known] gives the known state of a source as a typed collection. A source is opened with its first observer
+// and closed with its last, also while the host runs; [Origin.SetNamespaces] changes what it covers meanwhile.
+//
 // # Guarantees
 //
-//   - One watch per source, however many observers; a source without an observer is never listed.
+//   - One watch per source and one decoding per event and type, however many observers; a source without an observer is
+//     never listed.
 //   - A sync observer is called for one event at a time, in the order of the changes. An async observer is called
-//     for several keys at once, up to its limit, and in order per key.
+//     for several keys at once, up to its limit, and in order per key. Both on one source weaken neither.
 //   - An observer that is slow, fails or panics delays and disturbs no other one. What a slow observer has not been
 //     given yet costs memory per key, not per event: it gets the latest state, and deletions in between are kept.
 //   - [Event.Prior] is the state that this observer was given last (invariant W3), and when the observer runs, the
 //     known state is at least as new as the event (W5).
 //   - Synchronized is delivered once, after the observer has handled its own initial objects (W6).
+//   - An idle observer has no goroutine. After [Registry.Stop] none is left.
 //
 // Objects are shared and read-only: every observer of an event is given the same pointer. Use DeepCopy before a
 // change.

@@ -57,10 +57,20 @@ type Change struct {
 	Inferred bool
 	// Key names the object; it is empty for Synchronized and Epoch.
 	Key store.Key
-	// ResourceVersion is the version of the change.
-	ResourceVersion string
 	// Reason says why, for Epoch.
 	Reason string
+
+	version string
+	record  *store.Record
+}
+
+// ResourceVersion returns the version of the object, for Deleted that of the deletion if it is known; without an object, that up to which
+// everything is known.
+func (c Change) ResourceVersion() string {
+	if c.record != nil {
+		return c.record.Version()
+	}
+	return c.version
 }
 
 // Event is one change as one observer is given it. T is the Go type of the objects, for example corev1.Pod.
@@ -113,11 +123,7 @@ func (e ObjectEvent) Prior() client.Object {
 }
 
 func changeOf(e *store.Event, t Type) Change {
-	c := Change{Type: t, Initial: e.Initial, Inferred: e.Inferred, Key: e.Key, ResourceVersion: e.Version, Reason: e.Reason}
-	if e.Object != nil {
-		c.ResourceVersion = e.Object.Version()
-	}
-	return c
+	return Change{Type: t, Initial: e.Initial, Inferred: e.Inferred, Key: e.Key, Reason: e.Reason, version: e.Version, record: e.Object}
 }
 
 // typeOf returns the type under which an observer is told of an event; 0 if it is not.

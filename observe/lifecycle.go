@@ -167,7 +167,7 @@ func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again
 // subscribe begins the delivery to an observer of an open source. The lock is held.
 func (r *Registry) subscribe(o *Observer) {
 	run := r.run
-	d := newDelivery(run.ctx, &run.work, &o.opts, o.call, func(out *outcome) { o.reported(run.ctx, out) })
+	d := newDelivery(run.ctx, &run.work, &o.opts, o.call, func(out outcome) { o.reported(run.ctx, out) })
 	d.stream = o.root.feed.store.Subscribe(store.SubscribeOptions{
 		Name: o.Name(), Filter: o.keep, Wake: d.wake, Resync: o.opts.resync,
 	})
@@ -256,16 +256,13 @@ func (r *Registry) WaitSynced(ctx context.Context) error {
 	observers := slices.Clone(r.observers)
 	r.mu.Unlock()
 	for i, o := range observers {
-		var cause error
-		select {
-		case <-o.synced:
+		if o.synced.happened() {
 			continue
-		default:
 		}
 		select {
-		case <-o.synced:
-		case <-o.gone:
-			if cause = r.failureOf(o); cause != nil {
+		case <-o.synced.done():
+		case <-o.gone.done():
+			if cause := r.failureOf(o); cause != nil {
 				return fmt.Errorf("observer stopped before it was synced: %s: %w", o.describe(), cause)
 			}
 		case <-r.stopped:
@@ -300,16 +297,14 @@ func (r *Registry) Unsynced() []string {
 func unsynced(observers []*Observer) []string {
 	var names []string
 	for _, o := range observers {
-		select {
-		case <-o.synced:
-		case <-o.gone:
-		default:
-			name := o.describe()
-			if why := o.obstacle(); why != "" {
-				name += ": " + why
-			}
-			names = append(names, name)
+		if o.synced.happened() || o.gone.happened() && o.failure == nil {
+			continue
 		}
+		name := o.describe()
+		if why := o.obstacle(); why != "" {
+			name += ": " + why
+		}
+		names = append(names, name)
 	}
 	return names
 }
@@ -325,6 +320,8 @@ func (o *Observer) describe() string {
 // obstacle says what an observer that is not synced waits for. The lock is held.
 func (o *Observer) obstacle() string {
 	switch {
+	case o.failure != nil:
+		return "it was stopped: " + o.failure.Error()
 	case o.root == nil:
 		return "it has not been started"
 	case o.root.err != nil:

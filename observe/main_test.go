@@ -70,6 +70,10 @@ func (w *Widget) DeepCopyObject() runtime.Object {
 	return &c
 }
 
+func (p *Plain) DeepCopyObject() runtime.Object {
+	return (*Plain)((*Widget)(p).DeepCopyObject().(*Widget))
+}
+
 // host is a server, a cache and a registry.
 type host struct {
 	*observe.Registry
@@ -103,6 +107,7 @@ func testScheme() *runtime.Scheme {
 	_ = scheme.AddToScheme(s) // of types that are known to be right
 	gvk := apiserver.Widgets().GVK()
 	s.AddKnownTypeWithName(gvk, &Widget{})
+	s.AddKnownTypeWithName(gvk.GroupVersion().WithKind("Plain"), &Plain{})
 	metav1.AddToGroupVersion(s, gvk.GroupVersion())
 	return s
 }
@@ -113,6 +118,8 @@ func testMapper() meta.RESTMapper {
 	m.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, meta.RESTScopeNamespace)
 	m.Add(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, meta.RESTScopeNamespace)
 	m.Add(apiserver.Widgets().GVK(), meta.RESTScopeNamespace)
+	plain := apiserver.Widgets().GVK().GroupVersion()
+	m.AddSpecific(plain.WithKind("Plain"), widgets, widgets, meta.RESTScopeNamespace)
 	return m
 }
 

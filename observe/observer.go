@@ -20,8 +20,8 @@ type Observer struct {
 	registry *Registry
 	derived  *Origin // that this observer feeds, if it is one of ours
 
-	synced chan struct{}        // closed when it has handled Synchronized
-	gone   chan struct{}        // closed when it was removed or stopped
+	synced latch                // it has handled Synchronized
+	gone   latch                // it was removed or stopped
 	feed   atomic.Pointer[feed] // while it is attached
 	stats  stats
 
@@ -42,7 +42,7 @@ func (o *Observer) Name() string {
 }
 
 // Synced returns a channel that is closed when the observer has handled its own initial objects.
-func (o *Observer) Synced() <-chan struct{} { return o.synced }
+func (o *Observer) Synced() <-chan struct{} { return o.synced.done() }
 
 // Remove ends the observer. What it is handling is finished; it may be called from within, and again. The source goes when
 // its last observer has gone.
@@ -82,7 +82,7 @@ func (o *Observer) stop(err error) {
 // detach ends the delivery and returns the feed of the source if nobody observes it any more, to be closed without the
 // lock, which the caller holds.
 func (o *Observer) detach() *feed {
-	close(o.gone)
+	o.gone.fire()
 	if o.delivery != nil {
 		o.delivery.close()
 	}
@@ -100,10 +100,10 @@ func (r *Registry) observed(root *Origin) bool {
 }
 
 // reported takes note of what became of an event.
-func (o *Observer) reported(ctx context.Context, out *outcome) {
+func (o *Observer) reported(ctx context.Context, out outcome) {
 	o.stats.count(out)
 	if out.event.Type == store.Synced && out.final && !out.stopped {
-		close(o.synced) // it was told; that it could not cope does not make others wait
+		o.synced.fire() // it was told; that it could not cope does not make others wait
 		if o.opts.passive {
 			o.delivery.close()
 		}

@@ -95,7 +95,6 @@ func (r *Registry) declareOrigin(o *Origin) {
 }
 
 func (r *Registry) declareObserver(o *Observer) {
-	o.synced, o.gone = make(chan struct{}), make(chan struct{})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.observers = append(r.observers, o)

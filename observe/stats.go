@@ -11,7 +11,7 @@ type stats struct {
 	busy                     atomic.Int64 // nanoseconds
 }
 
-func (s *stats) count(o *outcome) {
+func (s *stats) count(o outcome) {
 	s.busy.Add(int64(o.took))
 	switch {
 	case o.err == nil:

@@ -266,6 +266,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 		e.store.Close()
 		return nil, err
 	}
+	e.store.live.Store(e.source)
 	for _, ns := range cfg.Namespaces { // all of them belong to "synced" from the start
 		e.store.Sink(ns)
 	}

@@ -53,8 +53,9 @@ type Store struct {
 	decoders decoders
 
 	root    atomic.Pointer[root]
-	seq     atomic.Uint64 // entries of the change log
-	isReady chan struct{} // closed when synced
+	seq     atomic.Uint64                 // entries of the change log
+	isReady chan struct{}                 // closed when synced
+	live    atomic.Pointer[source.Source] // what fills the store, if a Cache made both
 
 	mu        sync.Mutex // the writer's lock: everything below; never held while user code runs
 	changes   changeLog

@@ -145,13 +145,24 @@ func (s *Store) failScopeWaiters(ns, reason string) {
 	})
 }
 
-// Statuses returns the condition of each scope, in the order of the namespaces.
+// Statuses returns the condition of each scope, in the order of the namespaces. Of a store of a Cache, time of contact, version
+// and counters are those of now; of any other, those of the last change of condition.
 func (s *Store) Statuses() []source.Status {
+	live := map[string]source.Status{}
+	if from := s.live.Load(); from != nil {
+		for _, st := range (*from).Status() {
+			live[st.Namespace] = st
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]source.Status, 0, len(s.scopes))
-	for _, sc := range s.scopes {
-		out = append(out, sc.status)
+	for ns, sc := range s.scopes {
+		st := sc.status
+		if now, ok := live[ns]; ok {
+			st.LastContact, st.Version, st.Counters = now.LastContact, now.Version, now.Counters
+		}
+		out = append(out, st)
 	}
 	slices.SortFunc(out, func(a, b source.Status) int { return strings.Compare(a.Namespace, b.Namespace) })
 	return out

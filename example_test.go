@@ -1,0 +1,148 @@
+package fairlead_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// testServer stands for a cluster that holds two ConfigMaps.
+func testServer() *apiserver.Server {
+	s, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		panic(err)
+	}
+	for _, team := range []string{"team-a", "team-c"} {
+		if _, err := s.Put(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "settings", Labels: map[string]string{"app": "web"}},
+			Data:       map[string]string{"colour": "blue"},
+		}); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}
+
+// A program declares what it wants to see, then runs.
+func Example() {
+	cluster := testServer()
+	defer cluster.Close()
+	ctx, stop := context.WithCancel(context.Background())
+
+	CertainConfigMaps := observe.Selector("certain-configmaps") // usually a package variable
+
+	rt := fairlead.New(cluster.Config())
+	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a", "team-b"), source.Labels("app=web"))
+	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+		if e.Type == observe.Synchronized {
+			stop()
+			return nil
+		}
+		fmt.Println(e.Type, e.Key, "was there before:", e.Initial, e.Object().Data)
+		return nil
+	})
+	if err := rt.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: Added team-a/settings was there before: true map[colour:blue]
+}
+
+// Everything that is wrong is reported at once, before the first request.
+func ExampleRuntime_Run_mistakes() {
+	rt := fairlead.New((&apiserver.Server{}).Config())
+	observe.Source[corev1.ConfigMap](rt, "settings", source.Labels("app in web"))
+	observe.On(rt, "setings", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil })
+
+	err := rt.Run(context.Background())
+	fmt.Println(errors.Is(err, observe.ErrMalformedSelector), errors.Is(err, observe.ErrNoSource))
+	// Output: true true
+}
+
+// What runs beside the observers is added; it may read and write through the runtime's client.
+func ExampleCluster_Add() {
+	cluster := testServer()
+	defer cluster.Close()
+	ctx, stop := context.WithCancel(context.Background())
+
+	rt := fairlead.New(cluster.Config())
+	observe.Source[corev1.ConfigMap](rt, "settings")
+	settings := observe.Known[corev1.ConfigMap](rt, "settings")
+	rt.Add("painter", func(ctx context.Context) error {
+		defer stop()
+		<-settings.Synced()
+		key := store.Key{Namespace: "team-a", Name: "settings"}
+		err := client.Modify(ctx, rt.Client(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
+			func(c *corev1.ConfigMap) error { c.Data["colour"] = "red"; return nil })
+		if err != nil {
+			return err
+		}
+		known, err := settings.Get(key) // sees the write, whatever the watch does
+		if err != nil {
+			return err
+		}
+		fmt.Println(known.Data["colour"])
+		return nil
+	})
+	if err := rt.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: red
+}
+
+// The same declarations on two clusters.
+func ExampleRuntime_Join() {
+	home, abroad := testServer(), testServer()
+	defer home.Close()
+	defer abroad.Close()
+	ctx, stop := context.WithCancel(context.Background())
+
+	rt := fairlead.New(home.Config())
+	for _, cluster := range []*fairlead.Cluster{rt.Cluster, rt.Join("abroad", abroad.Config())} {
+		observe.Source[corev1.ConfigMap](cluster, "settings")
+		observe.On(cluster, "settings", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil },
+			observe.Name("copier"))
+	}
+	rt.Add("report", func(ctx context.Context) error {
+		defer stop()
+		if err := rt.WaitSynced(ctx); err != nil {
+			return err
+		}
+		for _, s := range rt.Describe().Sources {
+			fmt.Printf("%q: %d\n", s.Cluster, s.Objects)
+		}
+		return nil
+	})
+	if err := rt.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// "": 2
+	// "abroad": 2
+}
+
+// Pages of the program's own stand beside those of the runtime; see also WithListen.
+func ExampleRuntime_Handle() {
+	rt := fairlead.New((&apiserver.Server{}).Config())
+	rt.Handle("/debug/greeting", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+
+	w := httptest.NewRecorder()
+	rt.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/", nil))
+	fmt.Println(strings.TrimSpace(w.Body.String()))
+	// Output:
+	// /debug/greeting
+	// /debug/observers
+	// /debug/sources
+}

@@ -1,0 +1,40 @@
+// Observers prints what happens to the ConfigMaps of a cluster: KUBECONFIG=… observers, then kubectl create configmap …
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+var configMaps = observe.Selector("configmaps")
+
+func main() {
+	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if err == nil {
+		rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen("127.0.0.1:9090"))
+		observe.Source[corev1.ConfigMap](rt, configMaps, source.Fields("metadata.name!=kube-root-ca.crt"))
+		observe.On(rt, configMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+			if e.Type == observe.Modified {
+				log.InfoContext(ctx, "changed", "key", e.Key, "old", e.Prior().Data, "new", e.Object().Data)
+				return nil
+			}
+			log.InfoContext(ctx, e.Type.String(), "key", e.Key, "initial", e.Initial)
+			return nil
+		})
+		err = rt.Run(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "observers:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,167 @@
+package observe_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// widgetJSON is a widget of about 1.2 KB.
+func widgetJSON(name string, version int) []byte {
+	raw := fmt.Appendf(nil, `{"kind":"Widget","apiVersion":"example.fairlead.io/v1","metadata":{"name":%q,"namespace":"default","uid":"%s","resourceVersion":"%d","labels":{"app":"web"},"annotations":{"note":"`, name, name, version)
+	for len(raw) < 1100 {
+		raw = append(raw, "words without much meaning "...)
+	}
+	return append(raw, `"}},"spec":{"colour":"red"}}`...)
+}
+
+// benchHost has a source whose store the benchmark writes to, as the source does when an event comes.
+func benchHost(b *testing.B, declare func(h *host)) (h *host, write func(name string, version int)) {
+	b.Helper()
+	h = newHost(b, observe.RegistryOptions{}, apiserver.Options{Pipe: true})
+	b.Cleanup(h.end)
+	gate := apiserver.NewGate()
+	h.server.On(apiserver.Match{}, apiserver.HoldRequest(gate)) // the server says nothing
+	b.Cleanup(gate.Open)
+	observe.Source[Plain](h, "widgets")
+	known := observe.Known[Plain](h, "widgets")
+	declare(h)
+	if err := h.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	sink := known.Store().Sink("")
+	sink.Replace().Commit(source.Commit{Version: "1"})
+	if err := h.WaitSynced(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	var o source.Object
+	return h, func(name string, version int) {
+		o.Raw, o.Encoding = widgetJSON(name, version), source.JSON
+		if err := source.Scan(source.JSON, o.Raw, &o.Header); err != nil {
+			b.Fatal(err)
+		}
+		if err := sink.Apply(source.Modified, &o); err != nil {
+			b.Fatal(err)
+		}
+		r, _ := known.Store().Get(store.Key{Namespace: "default", Name: name})
+		if _, err := store.As[Plain](r); err != nil { // decoded once, as for any number of observers, and not measured
+			b.Fatal(err)
+		}
+	}
+}
+
+// Plain is a widget whose decoding is not counted.
+type Plain struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              WidgetSpec `json:"spec"`
+}
+
+// BenchmarkDelivery is row O2: what one event costs for each sync observer, from the log of the store into the handler and
+// back. The objects are in the store and decoded before; with N observers the cost is that of the N-th.
+func BenchmarkDelivery(b *testing.B) {
+	for _, observers := range []int{1, 100} {
+		b.Run(fmt.Sprintf("observers=%d", observers), func(b *testing.B) {
+			var handled atomic.Int64
+			var done sync.WaitGroup
+			gates := make([]chan struct{}, observers)
+			_, write := benchHost(b, func(h *host) {
+				for i := range observers {
+					gates[i] = make(chan struct{})
+					observe.On(h, "widgets", func(_ context.Context, e observe.Event[Plain]) error {
+						switch {
+						case e.Object() == nil:
+						case e.Key.Name == "gate":
+							<-gates[i]
+						case e.Key.Name == "end":
+							done.Done()
+						default:
+							handled.Add(1)
+						}
+						return nil
+					})
+				}
+			})
+			const batch = 512 // less than what the log holds before it folds
+			b.ReportAllocs()
+			version := 10
+			var before, after runtime.MemStats
+			var allocs uint64
+			for left := b.N; left > 0; left -= batch {
+				b.StopTimer()
+				version++
+				write("gate", version)
+				n := min(left, batch)
+				for range n {
+					version++
+					write(fmt.Sprint("w", version%64), version)
+				}
+				version++
+				write("end", version)
+				done.Add(observers)
+				runtime.ReadMemStats(&before)
+				b.StartTimer()
+				for i := range gates {
+					gates[i] <- struct{}{}
+				}
+				done.Wait()
+				b.StopTimer()
+				runtime.ReadMemStats(&after)
+				allocs += after.Mallocs - before.Mallocs
+				b.StartTimer()
+			}
+			b.StopTimer()
+			calls := float64(b.N) * float64(observers)
+			if handled.Load() != int64(calls) {
+				b.Errorf("%d events were handled of %.0f", handled.Load(), calls)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/calls, "ns/event·observer")
+			b.ReportMetric(float64(allocs)/calls, "allocs/event·observer")
+		})
+	}
+}
+
+// BenchmarkIdleObservers is row O1: the memory of an observer that has handled everything.
+func BenchmarkIdleObservers(b *testing.B) {
+	for _, tc := range []struct {
+		name string
+		opts []observe.Option
+	}{{"sync", nil}, {"async", []observe.Option{observe.Async(4)}}} {
+		b.Run(tc.name, func(b *testing.B) {
+			const observers = 10_000
+			for b.Loop() {
+				var before, after runtime.MemStats
+				h, write := benchHost(b, func(*host) {})
+				goroutines := runtime.NumGoroutine()
+				runtime.GC()
+				runtime.ReadMemStats(&before)
+				for range observers {
+					observe.On(h, "widgets", ignore[Plain], tc.opts...)
+				}
+				for i := range 10 {
+					write("x", 10+i)
+				}
+				if err := h.WaitSynced(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				for h.Describe().Sources[0].Observers[observers].Stats.Handled < 10 {
+					runtime.Gosched()
+				}
+				runtime.GC()
+				runtime.ReadMemStats(&after)
+				b.ReportMetric(float64(after.HeapAlloc+after.StackInuse-before.HeapAlloc-before.StackInuse)/observers, "B/observer")
+				b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/observers, "goroutines/observer")
+			}
+		})
+	}
+}
