@@ -25,6 +25,7 @@ type options struct {
 	stopTimeout time.Duration
 	source      []source.Option
 	fieldOwner  string
+	hotBytes    int64
 }
 
 // Defaults of the options.
@@ -66,3 +67,7 @@ func WithSource(opts ...source.Option) Option {
 
 // WithFieldOwner sets the field manager of all writes. Default: fairlead.
 func WithFieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
+
+// WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none. It suits programs that
+// look at most objects rarely, such as controllers whose objects wait.
+func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }

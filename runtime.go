@@ -93,6 +93,7 @@ func (rt *Runtime) connect(cfg *rest.Config) error {
 	}
 	if rt.cache, err = store.NewCache(store.CacheOptions{
 		Config: cfg, Scheme: rt.opts.scheme, Mapper: mapper, Source: rt.opts.source, Logger: rt.log,
+		Store: store.Options{HotBytes: rt.opts.hotBytes},
 	}); err != nil {
 		return fmt.Errorf("cannot make a runtime: %w", err)
 	}
