@@ -71,6 +71,7 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}
 	if c.cache, err = store.NewCache(store.CacheOptions{
 		Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger,
+		Store: store.Options{HotBytes: o.hotBytes},
 	}); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type options struct {
 	signals     []os.Signal
 	lease       [2]string // namespace and name
 	leadership  Leadership
+	hotBytes    int64
 }
 
 // Defaults of the options.
@@ -136,3 +137,7 @@ type Leadership interface {
 // WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from the
 // start until all the work has ended.
 func WithLeadership(l Leadership) Option { return func(o *options) { o.leadership = l } }
+
+// WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none. It suits programs that
+// look at most objects rarely, such as controllers whose objects wait.
+func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }

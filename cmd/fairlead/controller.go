@@ -88,6 +88,9 @@ the HTTP API. It needs the custom resources: fairlead crds | kubectl apply --ser
 	return cmd
 }
 
+// hotBytes is what each store keeps decoded: most operations wait, and need not be.
+const hotBytes = 1 << 20
+
 // runController runs until the context ends. namespace is the default one, which also has the callback key and the Lease.
 // ready, if not nil, is called with the address of the HTTP API when it is served.
 func runController(ctx context.Context, config *rest.Config, namespace string, o controllerOptions, log *slog.Logger, ready func(net.Addr)) error {
@@ -102,7 +105,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 	if err := errors.Join(v1alpha1.AddToScheme(types), scheme.AddToScheme(types)); err != nil {
 		return err
 	}
-	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithLogger(log))
+	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes))
 	if rt.Calls() == nil {
 		return rt.Run(ctx) // says what is wrong with the configuration
 	}

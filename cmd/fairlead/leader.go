@@ -37,7 +37,7 @@ func whileLeading(ctx context.Context, config *rest.Config, namespace string, lo
 	if err != nil {
 		host = "unknown"
 	}
-	identity := host + "_" + uuid.NewString()
+	identity := fmt.Sprintf("%s_%d_%s", host, os.Getpid(), uuid.NewString())
 	// The Lease is given back by cancelling this context, so only after fn has returned.
 	election, giveBack := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveBack()

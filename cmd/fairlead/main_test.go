@@ -6,9 +6,15 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"fairlead": main}) }
+var env clustertest.Env
+
+func TestMain(m *testing.M) {
+	testscript.Main(env.Main(m), map[string]func(){"fairlead": main, "kubectl-fairlead": main})
+}
 
 func TestScripts(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	corev1 "k8s.io/api/core/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// child runs one controller and answers questions about itself on standard output: "stats" with the processor time in ns, the requests to the
+// API server that are no watches, and the memory in use after a garbage collection.
+func child(who, kubeconfig, namespace string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	var requests atomic.Int64
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if !strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.Path, "/events") && strings.Contains(r.URL.Path, "/operations") {
+				requests.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	ready := sync.OnceFunc(func() { fmt.Println("ready") })
+	go func() {
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			stats(&requests)
+		}
+		stop()
+	}()
+	if who == "peer" {
+		return runPeer(ctx, config, namespace, ready)
+	}
+	return runOurs(ctx, config, namespace, ready)
+}
+
+func stats(requests *atomic.Int64) {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // it cannot fail
+	cpu := usage.Utime.Nano() + usage.Stime.Nano()
+	debug.FreeOSMemory() // a collection, and what is free goes back
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	fmt.Println(cpu, requests.Load(), m.HeapAlloc+m.StackInuse, rss())
+}
+
+// rss is the resident memory in bytes.
+func rss() (pages int64) {
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		_, err = fmt.Sscan(string(raw), new(int64), &pages)
+	}
+	if err != nil {
+		return -1
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+func runOurs(ctx context.Context, config *rest.Config, namespace string, ready func()) error {
+	types := k8sruntime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(types), corev1.AddToScheme(types)); err != nil {
+		return err
+	}
+	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithHotBytes(1<<20)) // as cmd/fairlead has it
+	in := source.Namespaces(namespace)
+	operations, err := rt.Cache().Acquire(v1alpha1.GroupVersion.WithKind("Operation"), in)
+	if err != nil {
+		return err
+	}
+	webhooks, err := rt.Cache().Acquire(v1alpha1.GroupVersion.WithKind("Webhook"), in)
+	if err != nil {
+		return err
+	}
+	secrets, err := rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("Secret"), in)
+	if err != nil {
+		return err
+	}
+	e, err := executor.New(executor.Options{Calls: rt.Calls(), Operations: operations.Store, Webhooks: webhooks.Store, Secrets: secrets.Store,
+		AllowTargets: []string{"127.0.0.1"}})
+	if err != nil {
+		return err
+	}
+	rt.Add("executor", e.Run)
+	rt.Add("ready", func(ctx context.Context) error {
+		select {
+		case <-operations.Store.Synced():
+			ready()
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	return rt.Run(ctx)
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

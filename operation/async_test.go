@@ -1,0 +1,79 @@
+package operation_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+type teapot struct{}
+
+func (teapot) Error() string   { return "short and stout" }
+func (teapot) HTTPStatus() int { return http.StatusTeapot }
+
+func TestAsync(t *testing.T) {
+	b := setup(t)
+	var refuse error
+	handler := operation.Async(operation.AsyncOptions{Scheduler: b.Scheduler, WaitAtMost: time.Minute},
+		func(ctx context.Context, _ *http.Request, id string) (operation.Request, error) {
+			r := operation.Request{ID: id, Type: operation.Delete, Resource: operation.Resource{Type: "A/B", ID: "1"}}
+			if refuse != nil {
+				return r, refuse
+			}
+			_, err := b.Schedule(ctx, r)
+			return r, err
+		})
+	ask := func(headers ...string) (*http.Response, operation.View) {
+		t.Helper()
+		req := httptest.NewRequestWithContext(b.ctx, http.MethodDelete, "/applications/1", nil)
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Add(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		var v operation.View
+		if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil && w.Code < 400 {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+		return w.Result(), v
+	}
+	resp, v := ask("Prefer", "respond-async", "Idempotency-Key", "one")
+	if resp.StatusCode != http.StatusAccepted || resp.Header.Get("Location") != "/operations/A%2FB/1" ||
+		resp.Header.Get("Preference-Applied") != "respond-async" || v.OperationID != "one" || v.Status != operation.InProgress {
+		t.Errorf("respond-async: %+v %+v", resp, v)
+	}
+	if resp, _ := ask("Prefer", "respond-async", "Idempotency-Key", "two"); resp.StatusCode != http.StatusConflict ||
+		resp.Header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("while another one is in progress: %+v", resp)
+	}
+	if resp, v := ask("Prefer", "handling=lenient, wait=0", "Idempotency-Key", "one"); resp.StatusCode != http.StatusAccepted || v.Status != operation.InProgress {
+		t.Errorf("wait=0: %+v", resp)
+	}
+	b.finish(operation.Resource{Type: "A/B", ID: "1"}, v1alpha1.PhaseFailed)
+	for _, prefer := range []string{"", "wait=10", `wait="10"`, "respond-async, wait=10", "nonsense;;=,"} {
+		if resp, v := ask("Prefer", prefer, "Idempotency-Key", "one"); resp.StatusCode != http.StatusOK ||
+			v.Status != operation.Failed || resp.Header.Get("Operation-Status") != "FAILED" {
+			t.Errorf("%q after the end: %+v %+v", prefer, resp, v)
+		}
+	}
+	for err, want := range map[error]int{
+		teapot{}: http.StatusTeapot, operation.ErrIDReused: http.StatusUnprocessableEntity, operation.ErrInProgress: http.StatusConflict,
+		&operation.InvalidError{}: http.StatusUnprocessableEntity, errors.New("password=hunter2"): http.StatusInternalServerError,
+	} {
+		refuse = err
+		req := httptest.NewRequestWithContext(b.ctx, http.MethodDelete, "/applications/1", nil)
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, req)
+		if w.Code != want || strings.Contains(w.Body.String(), "hunter2") {
+			t.Errorf("%v: %d %s", err, w.Code, w.Body)
+		}
+	}
+}

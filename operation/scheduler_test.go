@@ -1,0 +1,221 @@
+package operation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/install"
+)
+
+var shop = operation.Resource{Type: "Application", ID: "shop"}
+
+// bench is a namespace of the real control plane, without an executor: tests end operations themselves.
+type bench struct {
+	t     *testing.T
+	ctx   context.Context
+	calls *call.Client
+	*operation.Scheduler
+}
+
+func setup(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	config := env.Config(t)
+	calls, err := call.New(call.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(calls.Close)
+	if err := install.CRDs(ctx, calls); err != nil {
+		t.Fatal(err)
+	}
+	s, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: env.Namespace(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return &bench{t, ctx, calls, s}
+}
+
+// finish ends the operation of a resource as an executor would.
+func (b *bench) finish(r operation.Resource, phase v1alpha1.Phase) {
+	b.t.Helper()
+	op, err := b.Get(b.ctx, r)
+	if err == nil {
+		if old := op.Status; old.OperationID != "" && old.OperationID != op.EffectiveID() {
+			op.Status = v1alpha1.OperationStatus{History: append([]v1alpha1.FinishedOperation{{
+				OperationID: old.OperationID, OperationType: old.OperationType, Phase: old.Phase, FinishedAt: *op.Status.FinishedAt,
+			}}, old.History...)}
+		}
+		now := v1alpha1.FinishedOperation{}.FinishedAt
+		now.Time = time.Now()
+		op.Status.Phase, op.Status.OperationID, op.Status.OperationType, op.Status.FinishedAt = phase, op.EffectiveID(), op.Spec.OperationType, &now
+		_, err = call.Do(b.ctx, b.calls, call.Request{Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: "Operation",
+			Namespace: op.Namespace, Name: op.Name, Subresource: "status", Object: op}, call.Policy{})
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// TestRace has many schedulers ask for the same resource, when there is no operation and when one has ended.
+func TestRace(t *testing.T) {
+	b := setup(t)
+	for round := range 4 {
+		const n = 8
+		var won []string
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				id := fmt.Sprintf("r%d-%d", round, i)
+				op, err := b.Schedule(b.ctx, operation.Request{ID: id, Type: operation.Update, Resource: shop})
+				var running *operation.InProgressError
+				switch {
+				case err == nil:
+					mu.Lock()
+					won = append(won, op.EffectiveID())
+					mu.Unlock()
+				case !errors.As(err, &running) || !errors.Is(err, operation.ErrInProgress) || !strings.HasPrefix(running.Running.EffectiveID(), fmt.Sprintf("r%d-", round)):
+					t.Errorf("loser: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if len(won) != 1 {
+			t.Fatalf("round %d: winners %v", round, won)
+		}
+		b.finish(shop, v1alpha1.PhaseSuccess)
+	}
+}
+
+func TestIdempotency(t *testing.T) {
+	b := setup(t)
+	request := operation.Request{ID: "one", Type: operation.Delete, Resource: shop, Object: map[string]any{"b": 1, "a": []int{2}}}
+	for range 2 {
+		if _, err := b.Schedule(b.ctx, request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed := request
+	changed.Object = map[string]any{"b": 2}
+	if _, err := b.Schedule(b.ctx, changed); !errors.Is(err, operation.ErrIDReused) {
+		t.Errorf("the same id for another request: %v", err)
+	}
+	b.finish(shop, v1alpha1.PhaseFailed)
+	op, err := b.Schedule(b.ctx, request)
+	if err != nil || op.Status.Phase != v1alpha1.PhaseFailed {
+		t.Errorf("after its end: %v %v", op, err)
+	}
+	if _, err := b.Schedule(b.ctx, operation.Request{ID: "two", Type: operation.Delete, Resource: shop}); err != nil {
+		t.Fatal(err)
+	}
+	// Not picked up yet: the old outcome is not that of the new request.
+	op, err = b.Get(b.ctx, shop)
+	if err != nil || op.Terminal() || operation.ViewOf(op).Status != operation.InProgress {
+		t.Errorf("a request that was not picked up: %+v %v", op.Status, err)
+	}
+	if _, err := b.Schedule(b.ctx, operation.Request{ID: "three", Type: operation.Delete, Resource: shop}); !errors.Is(err, operation.ErrInProgress) {
+		t.Errorf("another one meanwhile: %v", err)
+	}
+	b.finish(shop, v1alpha1.PhaseSuccess)
+	old, err := b.Schedule(b.ctx, request)
+	if err != nil || operation.ViewOf(old).Status != operation.Failed || operation.ViewOf(old).OperationID != "one" {
+		t.Errorf("one of the history: %+v %v", old, err)
+	}
+}
+
+func TestInvalidIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	b := setup(t)
+	_, err := b.Schedule(b.ctx, operation.Request{Type: "Drop", Resource: operation.Resource{Type: "a"}, Webhooks: []string{"x", "x"}})
+	var invalid *operation.InvalidError
+	if !errors.As(err, &invalid) || !errors.Is(err, operation.ErrInvalid) {
+		t.Fatal(err)
+	}
+	var fields []string
+	for _, f := range invalid.Fields {
+		fields = append(fields, f.Field)
+	}
+	if diff := cmp.Diff([]string{"spec.operationType", "spec.resourceID", "spec.webhookIDs[1]"}, fields); diff != "" {
+		t.Errorf("every reason: -want +got:\n%s", diff)
+	}
+	for op, err := range b.List(b.ctx, operation.Query{}) {
+		t.Errorf("written: %v %v", op, err)
+	}
+}
+
+func TestWait(t *testing.T) {
+	b := setup(t)
+	if _, err := b.Wait(b.ctx, shop, "", nil); !errors.Is(err, operation.ErrNotFound) {
+		t.Errorf("there is none: %v", err)
+	}
+	waited := make(chan operation.View, 1)
+	var waits sync.WaitGroup
+	waits.Go(func() { // before it is written
+		v, err := b.Wait(b.ctx, shop, "one", nil)
+		if err != nil {
+			t.Error(err)
+		}
+		waited <- v
+	})
+	for i, id := range []string{"one", "two", "three"} {
+		if _, err := b.Schedule(b.ctx, operation.Request{ID: id, Type: operation.Update, Resource: shop}); err != nil {
+			t.Fatal(err)
+		}
+		b.finish(shop, []v1alpha1.Phase{v1alpha1.PhaseFailed, v1alpha1.PhaseSuccess, v1alpha1.PhaseSuccess}[i])
+	}
+	waits.Wait()
+	if v := <-waited; v.OperationID != "one" || v.Status != operation.Failed {
+		t.Errorf("waited: %+v", v)
+	}
+	if v, err := b.Wait(b.ctx, shop, "two", nil); err != nil || v.OperationID != "two" || v.Status != operation.Succeeded {
+		t.Errorf("one of the history: %+v %v", v, err)
+	}
+	ended, cancel := context.WithCancelCause(b.ctx)
+	why := errors.New("enough")
+	cancel(why)
+	if _, err := b.Wait(ended, shop, "four", nil); !errors.Is(err, why) {
+		t.Errorf("cause: %v", err)
+	}
+}
+
+func TestCancelAndRetry(t *testing.T) {
+	b := setup(t)
+	if _, err := b.Cancel(b.ctx, shop, ""); !errors.Is(err, operation.ErrNotFound) {
+		t.Errorf("cancel of none: %v", err)
+	}
+	if _, err := b.Schedule(b.ctx, operation.Request{ID: "one", Type: operation.Update, Resource: shop, Category: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Retry(b.ctx, shop); !errors.Is(err, operation.ErrInProgress) {
+		t.Errorf("retry while it runs: %v", err)
+	}
+	if _, err := b.Cancel(b.ctx, shop, "other"); !errors.Is(err, operation.ErrNotFound) {
+		t.Errorf("cancel of another id: %v", err)
+	}
+	for range 2 {
+		if op, err := b.Cancel(b.ctx, shop, "one"); err != nil || !op.Spec.CancelRequested {
+			t.Errorf("cancel: %v %v", op, err)
+		}
+	}
+	b.finish(shop, v1alpha1.PhaseFailed)
+	if _, err := b.Cancel(b.ctx, shop, "one"); !errors.Is(err, operation.ErrEnded) {
+		t.Errorf("cancel after the end: %v", err)
+	}
+	op, err := b.Retry(b.ctx, shop)
+	if err != nil || op.Spec.CancelRequested || op.EffectiveID() == "one" || op.Spec.OperationCategory != "c" {
+		t.Errorf("retry: %+v %v", op, err)
+	}
+}
