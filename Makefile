@@ -45,7 +45,7 @@ else
 endif
 
 .PHONY: lint
-lint: check-tidy check-generated ## Check style, layers, defects, and that generated files are up to date
+lint: check-tidy check-dependencies check-sleeps check-generated ## Check style, layers, defects, and that generated files are up to date
 	@for module in $(MODULES); do \
 		echo "==> lint $$module"; \
 		(cd $$module && $(LINT) run --config $(CURDIR)/.golangci.yml ./...); \
@@ -85,6 +85,14 @@ check-tidy: # in every module, go.mod and go.sum are what the code needs
 		echo "==> check go.mod in $$module"; \
 		$(GO) -C $$module mod tidy -diff || { echo "run: make tidy" >&2; exit 1; }; \
 	done
+
+.PHONY: check-dependencies
+check-dependencies: # docs/dependencies.md says why there is each dependency
+	@./hack/check-dependencies.sh $(MODULES) controlplane tools
+
+.PHONY: check-sleeps
+check-sleeps: # no test sleeps, except on a fake clock
+	@./hack/check-sleeps.sh
 
 .PHONY: clean
 clean: ## Remove what was built and the control plane's data in .fairlead/

@@ -7,42 +7,126 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/fairlead-io/fairlead/observe"
 )
+
+// httpDrain is how long requests that are being answered may go on at the end.
+const httpDrain = 5 * time.Second
 
 // Handler serves the runtime's own pages:
 //
 //	/healthz           200 while no source is staler than the bound, else 503 with those that are
-//	/readyz            200 when, besides, every observer has handled its initial objects
+//	/readyz            200 when, besides, every observer has handled its initial objects, or another process leads
 //	/metrics           in the format of Prometheus
-//	/debug/observers   who observes what, as text, or as JSON with ?format=json
-func (rt *Runtime) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health(w, rt.stale()) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		problems := rt.stale()
-		select {
-		case <-rt.ready:
-		default:
-			problems = append(problems, "observers are not synced yet")
+//	/debug/            the pages that there are
+//	/debug/sources     what is watched, and how it is doing
+//	/debug/observers   who observes what, where it is declared, and how it is doing
+//	/debug/flows       live fibers, see Flows
+//
+// and those of Handle. The debug pages are text, or JSON with ?format=json.
+func (rt *Runtime) Handler() http.Handler { return rt.mux }
+
+// Handle adds a page. The pattern is that of http.ServeMux; one that is malformed or taken is an error of Run. Pages below
+// /debug/ are listed there.
+func (rt *Runtime) Handle(pattern string, page http.Handler) {
+	defer func() {
+		if v := recover(); v != nil {
+			rt.mistake(fmt.Errorf("cannot serve %q: %v", pattern, v))
 		}
-		health(w, problems)
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /debug/observers", func(w http.ResponseWriter, r *http.Request) {
-		d := rt.Describe()
+	}()
+	rt.mux.Handle(pattern, page)
+	if _, path, ok := strings.Cut(pattern, "/debug/"); ok && path != "" {
+		rt.mu.Lock()
+		defer rt.mu.Unlock()
+		rt.pages = append(rt.pages, "/debug/"+path)
+	}
+}
+
+func (rt *Runtime) ownPages() {
+	rt.Handle("GET /healthz", http.HandlerFunc(rt.healthz))
+	rt.Handle("GET /readyz", http.HandlerFunc(rt.readyz))
+	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{}))
+	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.index))
+	rt.pages = nil
+	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return sources(rt.Describe().Sources) }))
+	rt.Handle("GET /debug/observers", page(func() fmt.Stringer { return rt.Describe() }))
+}
+
+// sources are shown without their observers, and with the counters of each scope.
+type sources []observe.SourceDescription
+
+// String returns one line per source and scope.
+func (s sources) String() string {
+	var b strings.Builder
+	for _, d := range s {
+		d.Observers = nil
+		fmt.Fprint(&b, observe.Description{Sources: []observe.SourceDescription{d}})
+		for _, st := range d.Status {
+			fmt.Fprintf(&b, "  %q: %s since %s, staleness %v, %+v\n", st.Namespace, st.Reason, st.Since.Format(time.RFC3339),
+				st.Staleness.Round(time.Millisecond), st.Counters)
+		}
+	}
+	return b.String()
+}
+
+// page shows what is described at the time of the request.
+func page(describe func() fmt.Stringer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d := describe()
 		if r.URL.Query().Get("format") == "json" {
 			w.Header().Set("Content-Type", "application/json")
 			_ = json.NewEncoder(w).Encode(d) // the caller is gone if this fails
 			return
 		}
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = fmt.Fprint(w, d)
+		text(w, http.StatusOK, d.String())
 	})
-	return mux
+}
+
+func text(w http.ResponseWriter, code int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintln(w, strings.TrimRight(body, "\n")) // the caller is gone if this fails
+}
+
+func (rt *Runtime) index(w http.ResponseWriter, _ *http.Request) {
+	rt.mu.Lock()
+	pages := slices.Sorted(slices.Values(rt.pages))
+	rt.mu.Unlock()
+	text(w, http.StatusOK, strings.Join(pages, "\n"))
+}
+
+func (rt *Runtime) healthz(w http.ResponseWriter, _ *http.Request) {
+	health(w, rt.stale(), "ok")
+}
+
+func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
+	problems := rt.stale()
+	now := rt.phase.Load().(phase)
+	switch now {
+	case phaseReady, phaseStandby:
+	case phaseStarting:
+		problems = append(problems, string(now))
+		for _, c := range rt.members() {
+			problems = append(problems, c.observers.Unsynced()...)
+		}
+	default:
+		problems = append(problems, string(now))
+	}
+	health(w, problems, string(now))
+}
+
+func health(w http.ResponseWriter, problems []string, fine string) {
+	if len(problems) > 0 {
+		text(w, http.StatusServiceUnavailable, strings.Join(problems, "\n"))
+		return
+	}
+	text(w, http.StatusOK, fine)
 }
 
 // stale names the scopes whose state is older than the bound.
@@ -51,22 +135,12 @@ func (rt *Runtime) stale() []string {
 	for _, s := range rt.Describe().Sources {
 		for _, st := range s.Status {
 			if st.Staleness > rt.opts.staleness {
-				problems = append(problems, fmt.Sprintf("%s %s: state is %v old: %s %s",
-					strings.Join(s.Selector, "+"), st.Namespace, st.Staleness.Round(time.Second), st.Reason, st.Message))
+				problems = append(problems, strings.TrimSpace(fmt.Sprintf("%s %s: state is %v old: %s %s",
+					strings.Join(append([]string{s.Cluster}, s.Selector...), " "), st.Namespace, st.Staleness.Round(time.Second), st.Reason, st.Message)))
 			}
 		}
 	}
 	return problems
-}
-
-func health(w http.ResponseWriter, problems []string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if len(problems) > 0 {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintln(w, strings.Join(problems, "\n"))
-		return
-	}
-	_, _ = fmt.Fprintln(w, "ok")
 }
 
 // listen serves the Handler until the context ends.
@@ -85,7 +159,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpDrain)
 		defer cancel()
 		err := server.Shutdown(bounded)
 		if err != nil {

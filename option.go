@@ -1,12 +1,18 @@
 package fairlead
 
 import (
+	"context"
 	"log/slog"
+	"os"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -23,15 +29,45 @@ type options struct {
 	degraded    bool
 	staleness   time.Duration
 	stopTimeout time.Duration
+	drain       time.Duration
 	source      []source.Option
 	fieldOwner  string
+	signals     []os.Signal
+	lease       [2]string // namespace and name
+	leadership  Leadership
 }
 
 // Defaults of the options.
 const (
 	DefaultStaleness   = 5 * time.Minute
 	DefaultStopTimeout = 20 * time.Second
+	DefaultDrain       = 5 * time.Second
 )
+
+// grace is how long functions whose context was cancelled have to return.
+const grace = 5 * time.Second
+
+func (o *options) complete() {
+	if o.scheme == nil {
+		o.scheme = scheme.Scheme
+	}
+	if o.logger == nil {
+		o.logger = slog.New(slog.DiscardHandler)
+	}
+	if o.registry == nil {
+		o.registry = prometheus.NewRegistry()
+		o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	}
+	if o.staleness <= 0 {
+		o.staleness = DefaultStaleness
+	}
+	if o.stopTimeout <= 0 {
+		o.stopTimeout = DefaultStopTimeout
+	}
+	if o.drain == 0 {
+		o.drain = DefaultDrain
+	}
+}
 
 // WithScheme sets the Go types that are known. Default: those of client-go.
 func WithScheme(scheme *runtime.Scheme) Option { return func(o *options) { o.scheme = scheme } }
@@ -42,15 +78,17 @@ func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.map
 // WithLogger sets the logger. Default: nothing is logged.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
-// WithRegistry sets where metrics are registered. Default: a new registry, shown by the Handler.
+// WithRegistry sets where metrics are registered. Default: a new registry, with the metrics of Go and of the process.
 func WithRegistry(registry *prometheus.Registry) Option {
 	return func(o *options) { o.registry = registry }
 }
 
-// WithListen has Run serve the Handler on this address, such as ":9090". Default: it is not served.
+// WithListen has Run serve the Handler on this address, such as ":9090". Default: it is not served. The pages show names
+// of objects and are not protected: serve them where only operators look.
 func WithListen(address string) Option { return func(o *options) { o.listen = address } }
 
-// WithDegraded lets the runtime run when some sources cannot be started; they are reported. Default: Run fails.
+// WithDegraded lets the runtime run when some sources cannot be started; they are reported, and tried again with back-off.
+// Default: Run fails.
 func WithDegraded() Option { return func(o *options) { o.degraded = true } }
 
 // WithStaleness sets how old the state of a source may be before the runtime is unhealthy. Default: 5 minutes.
@@ -59,10 +97,42 @@ func WithStaleness(bound time.Duration) Option { return func(o *options) { o.sta
 // WithStopTimeout bounds how long Run waits at the end for what was added with Add. Default: 20 seconds.
 func WithStopTimeout(d time.Duration) Option { return func(o *options) { o.stopTimeout = d } }
 
+// WithDrain sets for how long observers that are running at the end may go on before their context is cancelled, as a part of
+// the stop timeout. Default: 5 seconds; negative: they are cancelled at once.
+func WithDrain(d time.Duration) Option { return func(o *options) { o.drain = d } }
+
 // WithSource sets options of every source, before its own.
 func WithSource(opts ...source.Option) Option {
-	return func(o *options) { o.source = append(o.source, opts...) }
+	return func(o *options) { o.source = append(slices.Clip(o.source), opts...) }
 }
 
 // WithFieldOwner sets the field manager of all writes. Default: fairlead.
 func WithFieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
+
+// WithSignals has Run stop at the first of these signals as at the end of its context; the second one ends the process as
+// if Fairlead were not there. None stands for SIGINT and SIGTERM. Default: signals are the program's.
+func WithSignals(signals ...os.Signal) Option {
+	if len(signals) == 0 {
+		signals = []os.Signal{os.Interrupt, syscall.SIGTERM}
+	}
+	return func(o *options) { o.signals = signals }
+}
+
+// WithLeaderElection has only one process of several work at a time, elected by the Lease namespace/name: the others wait,
+// ready to take over within seconds. When leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let
+// the process end then, and be started again.
+func WithLeaderElection(namespace, name string) Option {
+	return func(o *options) { o.lease = [2]string{namespace, name} }
+}
+
+// Leadership says whether this process may work.
+type Leadership interface {
+	// Lead waits until this process leads and returns a context that ends when it does no more; an error if ctx ends first.
+	Lead(ctx context.Context) (term context.Context, err error)
+	// Fence returns nil while it is certain that no other process leads. It is asked before each request of what runs.
+	Fence() error
+}
+
+// WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from the
+// start until all the work has ended.
+func WithLeadership(l Leadership) Option { return func(o *options) { o.leadership = l } }

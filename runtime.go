@@ -5,243 +5,317 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"os/signal"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/election"
 	"github.com/fairlead-io/fairlead/observe"
-	"github.com/fairlead-io/fairlead/store"
 )
 
-// Runtime runs what was declared on one cluster. Make it with [New]. It is safe for concurrent use.
+// Errors that Run may return, besides those of what it runs.
+var (
+	// ErrRan: a Runtime can be run once.
+	ErrRan = errors.New("the runtime has been run already")
+	// ErrNotLeading: another process leads, or may lead, now.
+	ErrNotLeading = election.ErrLost
+)
+
+// Runtime runs what was declared, on one cluster or several. Make it with [New]. It is safe for concurrent use.
 type Runtime struct {
-	opts      options
-	log       *slog.Logger
-	err       error // of New, returned by Run
-	calls     *call.Client
-	cache     *store.Cache
-	client    *client.Client
-	observers *observe.Registry
+	// Cluster is the first cluster, that of New.
+	*Cluster
 
-	mu    sync.Mutex
-	added []task
-	ran   bool
-	ready chan struct{} // closed when all observers are synced
+	opts  options
+	log   *slog.Logger
+	phase atomic.Value // phase
+	mux   *http.ServeMux
+
+	mu       sync.Mutex
+	err      error // of declarations, returned by Run
+	clusters []*Cluster
+	waiting  []task
+	tasks    *group // while they run
+	pages    []string
+	ran      bool
 }
 
-// task is something that runs with the runtime.
-type task struct {
-	name string
-	run  func(context.Context) error
-}
+// phase is what a runtime is doing, as its health pages tell it.
+type phase string
 
-var _ observe.Host = (*Runtime)(nil)
+const (
+	phaseNew      phase = "not started"
+	phaseStandby  phase = "standby: another process leads"
+	phaseStarting phase = "starting: observers are not synced yet"
+	phaseReady    phase = "ready"
+	phaseStopping phase = "stopping"
+)
 
 // New returns a Runtime for a cluster. It sends nothing, and an error of the configuration is returned by Run, so that
 // declarations need no error handling of their own.
 func New(cfg *rest.Config, opts ...Option) *Runtime {
-	rt := &Runtime{ready: make(chan struct{})}
+	rt := &Runtime{mux: http.NewServeMux()}
+	rt.phase.Store(phaseNew)
 	for _, o := range opts {
 		o(&rt.opts)
 	}
 	rt.opts.complete()
 	rt.log = rt.opts.logger
-	rt.err = rt.connect(cfg)
-	rt.observers = observe.NewRegistry(observe.RegistryOptions{
-		Scheme: rt.opts.scheme, Stores: rt.cache, Logger: rt.log, Degraded: rt.opts.degraded,
-	})
+	rt.Cluster = newCluster(rt, "", cfg, rt.opts)
+	rt.clusters = []*Cluster{rt.Cluster}
+	if rt.opts.lease[1] != "" && rt.opts.leadership == nil && cfg != nil {
+		elector, err := election.New(cfg, rt.opts.lease[0], rt.opts.lease[1], rt.log)
+		rt.opts.leadership, rt.err = elector, err
+	}
+	rt.ownPages()
 	return rt
 }
 
-func (o *options) complete() {
-	if o.scheme == nil {
-		o.scheme = scheme.Scheme
+// Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are apart, so
+// the same declarations can be made on several clusters. Options add to those of New; those that concern the runtime as a
+// whole have no effect. Join must be called before Run, and a name can be used once.
+func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster {
+	o := rt.opts
+	o.mapper = nil
+	for _, opt := range opts {
+		opt(&o)
 	}
-	if o.logger == nil {
-		o.logger = slog.New(slog.DiscardHandler)
-	}
-	if o.registry == nil {
-		o.registry = prometheus.NewRegistry()
-	}
-	if o.staleness <= 0 {
-		o.staleness = DefaultStaleness
-	}
-	if o.stopTimeout <= 0 {
-		o.stopTimeout = DefaultStopTimeout
-	}
-}
-
-func (rt *Runtime) connect(cfg *rest.Config) error {
-	if cfg == nil {
-		return errors.New("cannot make a runtime: no rest.Config")
-	}
-	metrics := call.NewMetrics()
-	var err error
-	if rt.calls, err = call.New(call.Options{Config: cfg, Logger: rt.log, Metrics: metrics}); err != nil {
-		return fmt.Errorf("cannot make a runtime: %w", err)
-	}
-	mapper := rt.opts.mapper
-	if mapper == nil {
-		if mapper, err = client.NewMapper(cfg); err != nil {
-			return fmt.Errorf("cannot make a runtime: %w", err)
-		}
-	}
-	if rt.cache, err = store.NewCache(store.CacheOptions{
-		Config: cfg, Scheme: rt.opts.scheme, Mapper: mapper, Source: rt.opts.source, Logger: rt.log,
-	}); err != nil {
-		return fmt.Errorf("cannot make a runtime: %w", err)
-	}
-	if rt.client, err = client.New(client.Options{
-		Config: cfg, Call: rt.calls, Cache: rt.cache, Scheme: rt.opts.scheme, Mapper: mapper, Logger: rt.log,
-		FieldOwner: rt.opts.fieldOwner,
-	}); err != nil {
-		return fmt.Errorf("cannot make a runtime: %w", err)
-	}
-	return errors.Join(rt.opts.registry.Register(metrics))
-}
-
-// Observers returns the registry of sources and observers; it makes the Runtime an observe.Host.
-func (rt *Runtime) Observers() *observe.Registry { return rt.observers }
-
-// Client reads what is observed and writes to the cluster; a write is seen by the next read. It is nil if New failed.
-func (rt *Runtime) Client() *client.Client { return rt.client }
-
-// Cache returns the stores of the runtime. It is nil if New failed.
-func (rt *Runtime) Cache() *store.Cache { return rt.cache }
-
-// Calls makes requests under the runtime's policy. It is nil if New failed.
-func (rt *Runtime) Calls() *call.Client { return rt.calls }
-
-// Registry returns where the runtime's metrics are.
-func (rt *Runtime) Registry() *prometheus.Registry { return rt.opts.registry }
-
-// Add has fn run from when the observers are started until it returns or the runtime stops, which cancels its context. An
-// error that it returns stops the runtime. Add must be called before Run.
-func (rt *Runtime) Add(name string, fn func(ctx context.Context) error) {
+	o.logger = o.logger.With("cluster", name)
+	c := newCluster(rt, name, cfg, o)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.added = append(rt.added, task{name, fn})
+	switch {
+	case rt.ran:
+		rt.log.Error("cannot join cluster: the runtime has been run already", "cluster", name)
+	case name == "":
+		rt.err = errors.Join(rt.err, errors.New("cannot join cluster: it has no name"))
+	}
+	rt.clusters = append(rt.clusters, c)
+	return c
 }
 
-// Run starts everything and returns when the context ends or something fails, after all of it has stopped: what was added
-// first, then the observers, then the cache. It returns nil when the context's end was the only reason; else what failed,
-// joined. It can be called once.
+// Flows has the runtime look after an engine: its metrics are registered, its fibers are shown at /debug/flows, and at the
+// end they may finish during the drain before they are cancelled. A runtime has one engine.
+func (rt *Runtime) Flows(e *flow.Engine) {
+	if err := rt.opts.registry.Register(e.Collector()); err != nil {
+		rt.mistake(fmt.Errorf("cannot look after an engine: %w", err))
+	}
+	rt.Handle("/debug/flows", e.DebugHandler())
+	rt.Add("flows", func(ctx context.Context) error {
+		<-ctx.Done()
+		base := context.WithoutCancel(ctx)
+		drain, cancel := context.WithTimeout(base, max(0, rt.opts.drain))
+		defer cancel()
+		_ = e.Drain(drain) // what has not ended is cancelled
+		bound, stop := context.WithTimeout(base, grace)
+		defer stop()
+		return e.Close(bound)
+	})
+}
+
+func (rt *Runtime) mistake(err error) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	rt.err = errors.Join(rt.err, err)
+}
+
+func (rt *Runtime) add(t task) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	if rt.tasks != nil {
+		rt.tasks.add(t)
+		return
+	}
+	rt.waiting = append(rt.waiting, t)
+}
+
+// Run checks the declarations, all of them before any request is made, then starts: the pages of WithListen, the election, the
+// caches, the observers, and what was added. It returns when the context ends, a signal comes, leadership is lost or
+// something fails, after all of it has stopped in the reverse order. The error is nil if the end of the context, or a
+// signal, was the only reason; otherwise it joins what failed, the first failure first. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
 	if err := rt.begin(); err != nil {
 		return err
 	}
-	defer rt.calls.Close()
-	defer rt.client.Close()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-
-	// The cache outlives what reads from it.
-	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
-	var cache sync.WaitGroup
-	var cacheErr error
-	cache.Go(func() {
-		if cacheErr = rt.cache.Run(cacheCtx); cacheErr != nil {
-			stop(cacheErr)
-		}
-	})
-	err := rt.observers.Start(ctx)
-	if err == nil {
-		err = rt.serve(ctx, stop)
+	defer rt.close()
+	defer rt.phase.Store(phaseStopping)
+	if len(rt.opts.signals) > 0 {
+		var restore context.CancelFunc
+		ctx, restore = signal.NotifyContext(ctx, rt.opts.signals...)
+		defer restore()
+		context.AfterFunc(ctx, restore) // the second signal is not ours
 	}
-	err = errors.Join(err, rt.observers.Stop())
-	stopCache()
-	cache.Wait()
-	return errors.Join(err, cacheErr)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+
+	// What outlives the work: pages show how it stops, and the lease is given back after it.
+	around := newGroup(context.WithoutCancel(ctx), fail)
+	if rt.opts.listen != "" {
+		around.add(task{"http", rt.listen})
+	}
+	l := rt.opts.leadership
+	if election, ok := l.(interface{ Run(context.Context) error }); ok {
+		around.add(task{"election", election.Run})
+	}
+	err := rt.lead(ctx, l)
+	return errors.Join(err, around.stop(grace+httpDrain))
 }
 
+// begin says what is wrong with the declarations.
 func (rt *Runtime) begin() error {
-	if rt.err != nil {
-		return rt.err
-	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if rt.ran {
-		return errors.New("cannot run: the runtime has been run already")
+		return fmt.Errorf("cannot run: %w", ErrRan)
 	}
 	rt.ran = true
+	errs := []error{rt.err}
+	for _, c := range rt.clusters {
+		errs = append(errs, c.err, c.observers.Check())
+	}
+	if err := errors.Join(errs...); err != nil {
+		rt.closeLocked()
+		return fmt.Errorf("cannot run: %w", err)
+	}
 	return nil
 }
 
-// serve runs what was added, until the context ends or one of it fails.
-func (rt *Runtime) serve(ctx context.Context, stop context.CancelCauseFunc) error {
+func (rt *Runtime) close() {
 	rt.mu.Lock()
-	tasks := rt.added
-	rt.mu.Unlock()
-	if rt.opts.listen != "" {
-		tasks = append(tasks, task{"http", rt.listen})
-	}
-	tasks = append(tasks, task{"sync", rt.awaitSync})
-	errs := make(chan error, len(tasks))
-	for _, t := range tasks {
-		go func() { errs <- protect(ctx, t) }()
-	}
-	var all []error
-	running := len(tasks)
-	ended := ctx.Done()
-	var late <-chan time.Time
-	for running > 0 {
-		select {
-		case err := <-errs:
-			running--
-			if err != nil && ctx.Err() == nil {
-				stop(err)
-			}
-			if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.Cause(ctx)) || errors.Is(err, errTask) {
-				all = append(all, err)
-			}
-		case <-ended:
-			ended = nil
-			timer := time.NewTimer(rt.opts.stopTimeout)
-			defer timer.Stop()
-			late = timer.C
-		case <-late:
-			return errors.Join(append(all, fmt.Errorf("%d tasks did not stop within %v", running, rt.opts.stopTimeout))...)
-		}
-	}
-	<-ctx.Done() // tasks may end early; the observers go on
-	return errors.Join(all...)
+	defer rt.mu.Unlock()
+	rt.closeLocked()
 }
 
-var errTask = errors.New("task failed")
-
-// protect runs a task and names it in its error. A panic is an error.
-func protect(ctx context.Context, t task) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("%w: %s panicked: %v", errTask, t.name, v)
-		}
-	}()
-	if err := t.run(ctx); err != nil {
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return nil
-		}
-		return fmt.Errorf("%w: %s: %w", errTask, t.name, err)
+func (rt *Runtime) closeLocked() {
+	for _, c := range rt.clusters {
+		c.close()
 	}
-	return nil
+}
+
+// lead works while this process leads.
+func (rt *Runtime) lead(ctx context.Context, l Leadership) error {
+	if l == nil {
+		return rt.work(ctx, rt.opts.drain)
+	}
+	rt.phase.Store(phaseStandby)
+	term, err := l.Lead(ctx)
+	if err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	rt.log.InfoContext(ctx, "this process leads")
+	bound := client.Bind(ctx, client.Binding{Fence: l.Fence, RequireVersion: true})
+	bound, end := context.WithCancelCause(bound)
+	defer end(nil)
+	lost := context.AfterFunc(term, func() { end(ErrNotLeading) })
+	err = rt.work(bound, rt.opts.drain)
+	if !lost() {
+		rt.log.ErrorContext(ctx, "leadership lost")
+		err = errors.Join(ErrNotLeading, err)
+	}
+	return err
+}
+
+// work runs caches, observers and tasks until the context ends.
+func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
+	rt.phase.Store(phaseStarting)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	caches := newGroup(context.WithoutCancel(ctx), fail) // they outlive who reads from them
+	for _, c := range rt.members() {
+		caches.add(task{"cache", c.cache.Run})
+	}
+	err := ignoreEnd(ctx, rt.each(func(c *Cluster) error { return c.start(ctx) }))
+	if err == nil && ctx.Err() == nil {
+		err = rt.runTasks(ctx, fail)
+	}
+	rt.phase.Store(phaseStopping)
+	if errors.Is(context.Cause(ctx), ErrNotLeading) {
+		drain = 0 // nothing that they do is of use
+	}
+	draining, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(0, drain))
+	defer cancel()
+	err = errors.Join(err, rt.each(func(c *Cluster) error { return c.observers.Stop(draining) }))
+	return errors.Join(err, caches.stop(grace))
+}
+
+// runTasks runs what was added until the context ends.
+func (rt *Runtime) runTasks(ctx context.Context, fail func(error)) error {
+	tasks := newGroup(ctx, fail)
+	tasks.add(task{"synchronization", rt.awaitSync})
+	rt.mu.Lock()
+	rt.tasks = tasks
+	for _, t := range rt.waiting {
+		tasks.add(t)
+	}
+	rt.waiting = nil
+	rt.mu.Unlock()
+	<-ctx.Done()
+	rt.phase.Store(phaseStopping)
+	return tasks.stop(rt.opts.stopTimeout)
+}
+
+// members returns the clusters.
+func (rt *Runtime) members() []*Cluster {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return slices.Clone(rt.clusters)
+}
+
+// each calls a function for all clusters at once and joins the errors in their order.
+func (rt *Runtime) each(fn func(*Cluster) error) error {
+	clusters := rt.members()
+	errs := make([]error, len(clusters))
+	var all sync.WaitGroup
+	for i, c := range clusters {
+		all.Go(func() {
+			if errs[i] = fn(c); errs[i] != nil && c.name != "" {
+				errs[i] = fmt.Errorf("cluster %q: %w", c.name, errs[i])
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// ignoreEnd returns nil for an error that only says that the context has ended.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil
+	}
+	return err
 }
 
 // awaitSync notes when all observers have handled their initial objects.
 func (rt *Runtime) awaitSync(ctx context.Context) error {
-	if rt.observers.WaitSynced(ctx) == nil {
-		close(rt.ready)
+	if err := rt.WaitSynced(ctx); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	if rt.phase.CompareAndSwap(phaseStarting, phaseReady) {
 		rt.log.InfoContext(ctx, "all observers are synced")
 	}
 	return nil
 }
 
-// WaitSynced returns when every observer has handled its initial objects, or at the end of the context, with the names of
-// those that have not.
-func (rt *Runtime) WaitSynced(ctx context.Context) error { return rt.observers.WaitSynced(ctx) }
+// WaitSynced returns when every observer of every cluster has handled its initial objects, or at the end of the context, with the names
+// of those that have not, and why.
+func (rt *Runtime) WaitSynced(ctx context.Context) error {
+	return rt.each(func(c *Cluster) error { return c.observers.WaitSynced(ctx) })
+}
 
-// Describe says which selector is produced where and observed by whom, and how each is doing.
-func (rt *Runtime) Describe() observe.Description { return rt.observers.Describe() }
+// Describe says which selector is produced where and observed by whom, on every cluster, and how each is doing.
+func (rt *Runtime) Describe() observe.Description {
+	all := observe.Description{Sources: []observe.SourceDescription{}}
+	for _, c := range rt.members() {
+		d := c.observers.Describe()
+		all.Sources = append(all.Sources, d.Sources...)
+		all.Unmatched = append(all.Unmatched, d.Unmatched...)
+	}
+	return all
+}

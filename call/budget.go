@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Budget bounds the retries towards one server: a token bucket from which every retry takes one. It fills by PerSecond, and by Ratio for every
-// call begun, so that a busy client may retry in proportion to its traffic. A retry that finds it empty waits for its
-// token; a call whose wait would be longer than MaxWait fails with ErrBudget instead. The zero value works; a Budget must not
-// be copied after first use.
+// Budget bounds the retries towards one server: a token bucket from which every retry takes one. It fills by PerSecond,
+// and by Ratio for every call begun, so that a busy client may retry in proportion to its traffic. A retry that finds it
+// empty waits for its token; a call whose wait would be longer than MaxWait fails with ErrBudget instead. The zero value
+// works; a Budget must not be copied after first use.
 //
 // The shape is that of the retry budgets of Finagle and Linkerd, with a queue in front.
 type Budget struct {
@@ -57,8 +57,8 @@ func (b *Budget) deposit(now time.Time) {
 	b.tokens = min(burst, b.tokens+ratio)
 }
 
-// reserve takes one token for a retry that is due after a delay, and returns the delay that it must really have; false, and nothing taken,
-// when that would be too long.
+// reserve takes one token for a retry that is due after a delay, and returns the delay that it must really have; false,
+// and nothing taken, when that would be too long.
 func (b *Budget) reserve(now time.Time, delay time.Duration) (time.Duration, bool) {
 	rate, _, burst, maxWait := b.params()
 	b.mu.Lock()
@@ -75,13 +75,4 @@ func (b *Budget) reserve(now time.Time, delay time.Duration) (time.Duration, boo
 	}
 	b.tokens = left
 	return max(delay, wait), true
-}
-
-// left returns the tokens there are, negative when retries wait for theirs.
-func (b *Budget) left(now time.Time) float64 {
-	rate, _, burst, _ := b.params()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.fill(now, rate, burst)
-	return b.tokens
 }

@@ -14,6 +14,7 @@ import (
 // Verb is what a request does, in the words of Kubernetes authorisation.
 type Verb string
 
+// The verbs.
 const (
 	VerbGet              Verb = "get"
 	VerbList             Verb = "list"

@@ -16,13 +16,30 @@ import (
 func TestDecideProperties(t *testing.T) {
 	t.Parallel()
 	verbs := []Verb{VerbGet, VerbList, VerbCreate, VerbUpdate, VerbPatch, VerbApply, VerbDelete, VerbDeleteCollection}
-	bodies := []string{`{}`, `{"metadata":{"name":"a"}}`, `{"metadata":{"generateName":"a-"}}`, `{"metadata":{"name":"a","resourceVersion":"5"}}`, `[]`,
-		`[{"op":"test","path":"/metadata/resourceVersion","value":"5"}]`}
+	bodies := []string{
+		`{}`, `{"metadata":{"name":"a"}}`, `{"metadata":{"generateName":"a-"}}`, `{"metadata":{"name":"a","resourceVersion":"5"}}`, `[]`,
+		`[{"op":"test","path":"/metadata/resourceVersion","value":"5"}]`,
+	}
 	patches := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
 	answers := []answer{
-		{err: io.EOF}, {err: io.EOF, unsent: true}, {err: &timeoutError{}},
-		{code: 200, body: []byte(`{"metadata":{"name":"a"}}`)}, {code: 200, body: []byte(`<html>`)},
-		{code: 400}, {code: 401}, {code: 403}, {code: 404, body: []byte(`{"kind":"Status","reason":"NotFound"}`)}, {code: 404}, {code: 409}, {code: 410}, {code: 422}, {code: 429}, {code: 500}, {code: 502}, {code: 503}, {code: 504},
+		{err: io.EOF},
+		{err: io.EOF, unsent: true},
+		{err: &timeoutError{}},
+		{code: 200, body: []byte(`{"metadata":{"name":"a"}}`)},
+		{code: 200, body: []byte(`<html>`)},
+		{code: 400},
+		{code: 401},
+		{code: 403},
+		{code: 404, body: []byte(`{"kind":"Status","reason":"NotFound"}`)},
+		{code: 404},
+		{code: 409},
+		{code: 410},
+		{code: 422},
+		{code: 429},
+		{code: 500},
+		{code: 502},
+		{code: 503},
+		{code: 504},
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{Retries: rapid.IntRange(-1, 6).Draw(t, "retries"), Conflicts: rapid.IntRange(-1, 4).Draw(t, "conflicts")}.Resolved()

@@ -30,32 +30,69 @@ func TestRetries(t *testing.T) {
 		err    func(error) bool
 	}{
 		{"a good answer needs one try", call.Policy{}, []http.HandlerFunc{ok}, nil, nil},
-		{"503 is tried again, doubling", call.Policy{}, []http.HandlerFunc{five03, five03, five03, ok},
-			[]time.Duration{400 * ms, 800 * ms, 1600 * ms}, nil},
-		{"429, 500, 502 and 504 are tried again", call.Policy{}, []http.HandlerFunc{
-			status(429, "TooManyRequests", "x"), status(500, "InternalError", "x"), answer(502, ""), status(504, "Timeout", "x"), ok},
-			[]time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms}, nil},
-		{"the back-off stops at its cap and the retries at five", call.Policy{Cap: time.Second}, []http.HandlerFunc{five03},
-			[]time.Duration{400 * ms, 800 * ms, 1000 * ms, 1000 * ms, 1000 * ms}, apierrors.IsServiceUnavailable},
+		{
+			"503 is tried again, doubling",
+			call.Policy{},
+			[]http.HandlerFunc{five03, five03, five03, ok},
+			[]time.Duration{400 * ms, 800 * ms, 1600 * ms},
+			nil,
+		},
+		{
+			"429, 500, 502 and 504 are tried again",
+			call.Policy{},
+			[]http.HandlerFunc{
+				status(429, "TooManyRequests", "x"), status(500, "InternalError", "x"), answer(502, ""), status(504, "Timeout", "x"), ok,
+			},
+			[]time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms},
+			nil,
+		},
+		{
+			"the back-off stops at its cap and the retries at five",
+			call.Policy{Cap: time.Second},
+			[]http.HandlerFunc{five03},
+			[]time.Duration{400 * ms, 800 * ms, 1000 * ms, 1000 * ms, 1000 * ms},
+			apierrors.IsServiceUnavailable,
+		},
 		{"negative retries mean one try", call.Policy{Retries: -1}, []http.HandlerFunc{five03}, nil, apierrors.IsServiceUnavailable},
-		{"Retry-After wins, with a little jitter on top", call.Policy{},
-			[]http.HandlerFunc{withHeader(status(429, "TooManyRequests", "x"), "Retry-After", "7"), ok}, []time.Duration{7400 * ms}, nil},
+		{
+			"Retry-After wins, with a little jitter on top",
+			call.Policy{},
+			[]http.HandlerFunc{withHeader(status(429, "TooManyRequests", "x"), "Retry-After", "7"), ok},
+			[]time.Duration{7400 * ms},
+			nil,
+		},
 		{"so does retryAfterSeconds of the Status", call.Policy{}, []http.HandlerFunc{
-			answer(500, `{"kind":"Status","reason":"ServerTimeout","code":500,"details":{"retryAfterSeconds":3}}`), ok}, []time.Duration{3400 * ms}, nil},
+			answer(500, `{"kind":"Status","reason":"ServerTimeout","code":500,"details":{"retryAfterSeconds":3}}`), ok,
+		}, []time.Duration{3400 * ms}, nil},
 		{"a reset connection is tried again", call.Policy{}, []http.HandlerFunc{reset, ok}, []time.Duration{400 * ms}, nil},
-		{"a try without an answer ends after its own timeout", call.Policy{Timeout: 2 * time.Second}, []http.HandlerFunc{hang, ok},
-			[]time.Duration{2400 * ms}, nil},
+		{
+			"a try without an answer ends after its own timeout",
+			call.Policy{Timeout: 2 * time.Second},
+			[]http.HandlerFunc{hang, ok},
+			[]time.Duration{2400 * ms},
+			nil,
+		},
 		{"403 is final", call.Policy{}, []http.HandlerFunc{status(403, "Forbidden", "no")}, nil, apierrors.IsForbidden},
 		{"404 is final", call.Policy{}, []http.HandlerFunc{status(404, "NotFound", "no")}, nil, apierrors.IsNotFound},
 		{"a page of a proxy is no object", call.Policy{}, []http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
 			w.Write([]byte("<html>log in</html>"))
 		}, "Content-Type", "text/html")}, nil, func(err error) bool { return errors.Is(err, call.ErrProtocol) }},
-		{"nor is a body that is not json", call.Policy{}, []http.HandlerFunc{answer(200, `{"kind":`)}, nil,
-			func(err error) bool { return errors.Is(err, call.ErrProtocol) }},
-		{"timeouts alone end in a timeout that is not the caller's", call.Policy{Timeout: time.Second, Retries: 1}, []http.HandlerFunc{hang},
-			[]time.Duration{1400 * ms}, func(err error) bool {
+		{
+			"nor is a body that is not json",
+			call.Policy{},
+			[]http.HandlerFunc{answer(200, `{"kind":`)},
+			nil,
+			func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+		},
+		{
+			"timeouts alone end in a timeout that is not the caller's",
+			call.Policy{Timeout: time.Second, Retries: 1},
+			[]http.HandlerFunc{hang},
+			[]time.Duration{1400 * ms},
+			func(err error) bool {
 				return errors.Is(err, call.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded)
-			}},
+			},
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

@@ -39,8 +39,8 @@ type Failure struct {
 
 // Error is the error of every call that failed after its request was found valid.
 //
-// It unwraps to the error of the last try first (an *apierrors.StatusError when the server answered), then to sentinels of this
-// package, the context's cause or the error of an OnConflict function, where they apply.
+// It unwraps to the error of the last try first (an *apierrors.StatusError when the server answered), then to sentinels
+// of this package, the context's cause or the error of an OnConflict function, where they apply.
 type Error struct {
 	Verb                               Verb
 	Kind, Namespace, Name, Subresource string

@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -72,7 +72,7 @@ func (r *Request) wire(c *Client) (wire, error) {
 	u = u.JoinPath(r.Resource.Resource)
 	for _, segment := range []string{r.Namespace, r.Name} {
 		if segment != "" {
-			if bad := pathvalidation.IsValidPathSegmentName(segment); len(bad) > 0 {
+			if bad := content.IsPathSegmentName(segment); len(bad) > 0 {
 				return wire{}, fmt.Errorf("%w: %q %s", ErrInvalidRequest, segment, bad[0])
 			}
 		}

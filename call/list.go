@@ -45,9 +45,10 @@ type Page struct {
 	next string // continue token
 }
 
-// Pages lists the objects of a resource page by page (Policy.PageSize). The request needs the resource, and where wanted the namespace and a
-// Query with selectors; the verb is implied. Each page is a call of its own under the policy. After an error, which is
-// yielded with a nil page, the sequence ends. The sequence may be ranged over again, which lists again.
+// Pages lists the objects of a resource page by page (Policy.PageSize). The request needs the resource, and where wanted
+// the namespace and a Query with selectors; the verb is implied. Each page is a call of its own under the policy. After
+// an error, which is yielded with a nil page, the sequence ends. The sequence may be ranged over again, which lists
+// again.
 func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
 		p := p.Resolved()

@@ -44,20 +44,43 @@ func TestList(t *testing.T) {
 		requests []string
 		err      func(error) bool
 	}{
-		{"pages are followed", []http.HandlerFunc{page("t1", "a@1", "b@2"), page("t2", "c@3"), page("", "d@4")},
-			[]string{"a@1", "b@2", "c@3", "d@4"}, []string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "continue=t2&limit=2"}, nil},
+		{
+			"pages are followed",
+			[]http.HandlerFunc{page("t1", "a@1", "b@2"), page("t2", "c@3"), page("", "d@4")},
+			[]string{"a@1", "b@2", "c@3", "d@4"},
+			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "continue=t2&limit=2"},
+			nil,
+		},
 		{"an empty list yields nothing", []http.HandlerFunc{page("")}, nil, []string{"limit=2&resourceVersion=0"}, nil},
-		{"a page is retried on its own", []http.HandlerFunc{page("t1", "a@1"), reset, page("", "b@2")},
-			[]string{"a@1", "b@2"}, []string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "continue=t1&limit=2"}, nil},
-		{"an expired token starts again, and what has not changed is not yielded twice",
+		{
+			"a page is retried on its own",
+			[]http.HandlerFunc{page("t1", "a@1"), reset, page("", "b@2")},
+			[]string{"a@1", "b@2"},
+			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "continue=t1&limit=2"},
+			nil,
+		},
+		{
+			"an expired token starts again, and what has not changed is not yielded twice",
 			[]http.HandlerFunc{page("t1", "a@1", "b@2"), expired, page("t2", "a@1", "b@9"), page("", "c@3")},
 			[]string{"a@1", "b@2", "b@9", "c@3"},
-			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "limit=2&resourceVersion=0", "continue=t2&limit=2"}, nil},
-		{"but only once", []http.HandlerFunc{page("t1", "a@1"), expired, page("t2", "a@1"), expired},
-			[]string{"a@1"}, []string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "limit=2&resourceVersion=0", "continue=t2&limit=2"}, apierrors.IsResourceExpired},
+			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "limit=2&resourceVersion=0", "continue=t2&limit=2"},
+			nil,
+		},
+		{
+			"but only once",
+			[]http.HandlerFunc{page("t1", "a@1"), expired, page("t2", "a@1"), expired},
+			[]string{"a@1"},
+			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "limit=2&resourceVersion=0", "continue=t2&limit=2"},
+			apierrors.IsResourceExpired,
+		},
 		{"410 without a token is an error", []http.HandlerFunc{expired}, nil, []string{"limit=2&resourceVersion=0"}, apierrors.IsResourceExpired},
-		{"a Table is no list", []http.HandlerFunc{answer(200, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`)}, nil, []string{"limit=2&resourceVersion=0"},
-			func(err error) bool { return errors.Is(err, call.ErrProtocol) }},
+		{
+			"a Table is no list",
+			[]http.HandlerFunc{answer(200, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`)},
+			nil,
+			[]string{"limit=2&resourceVersion=0"},
+			func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +137,8 @@ func TestListUnstructuredKeepsKindAndIntegers(t *testing.T) {
 func TestListProtobuf(t *testing.T) {
 	t.Parallel()
 	list := corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "50"}, Items: []corev1.ConfigMap{
-		{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
+		{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+	}}
 	body := protobuf(t, &list, "ConfigMapList")
 	b := newBench(t, call.Options{}, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", call.Protobuf)
@@ -168,8 +192,12 @@ func TestStream(t *testing.T) {
 		{"a slow one is left alone", []http.HandlerFunc{trickle}, []string{"a@1", "b@2", "c@3"}, 1, true},
 		{"an error before the list", []http.HandlerFunc{status(503, "ServiceUnavailable", "x"), answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 2, true},
 		{"a server that always breaks off", []http.HandlerFunc{cut}, []string{"a@1", "b@2"}, 6, false},
-		{"metadata after the items", []http.HandlerFunc{answer(200, `{"items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"kind":"ConfigMapList","metadata":{"resourceVersion":"5"}}`)},
-			[]string{"a@1"}, 1, true},
+		{
+			"metadata after the items",
+			[]http.HandlerFunc{answer(200, `{"items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"kind":"ConfigMapList","metadata":{"resourceVersion":"5"}}`)},
+			[]string{"a@1"},
+			1, true,
+		},
 		{"null items", []http.HandlerFunc{answer(200, `{"kind":"ConfigMapList","items":null}`)}, nil, 1, true},
 		{"another kind", []http.HandlerFunc{answer(200, `{"kind":"Table","rows":[]}`)}, nil, 1, false},
 		{"html", []http.HandlerFunc{withHeader(answer(200, "<html>"), "X", "y")}, nil, 6, false},

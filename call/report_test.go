@@ -44,8 +44,10 @@ func TestErrorSaysWhatHappened(t *testing.T) {
 		invalid := answer(422, `{"kind":"Status","code":422,"reason":"Invalid","message":"ConfigMap \"web\" is invalid: data: too long",
 			"details":{"causes":[{"reason":"FieldValueTooLong","message":"too long","field":"data"}]}}`)
 		b := newBench(t, call.Options{}, status(503, "ServiceUnavailable", "x"), status(503, "ServiceUnavailable", "x"), hang, invalid)
-		_, err := call.Do(t.Context(), b.client, call.Request{Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web", Subresource: "status",
-			Body: []byte(web)}, call.Policy{})
+		_, err := call.Do(t.Context(), b.client, call.Request{
+			Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web", Subresource: "status",
+			Body: []byte(web),
+		}, call.Policy{})
 		e, ok := errors.AsType[*call.Error](err)
 		if !ok {
 			t.Fatalf("got %T: %v", err, err)

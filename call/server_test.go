@@ -111,8 +111,10 @@ func TestGeneratedNamesAreNotDoubled(t *testing.T) {
 		s, c, stop := newServer(t)
 		defer stop()
 		s.On(apiserver.Match{Verb: "create", Times: 1}, apiserver.DropAfter())
-		_, err := call.Do(t.Context(), c, call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
-			Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-"}}}, call.Policy{})
+		_, err := call.Do(t.Context(), c, call.Request{
+			Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+			Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "web-"}},
+		}, call.Policy{})
 		if !errors.Is(err, call.ErrOutcomeUnknown) {
 			t.Errorf("got %v, want an unknown outcome", err)
 		}

@@ -34,9 +34,9 @@ type StepSpec[P any] struct {
 	OnFailure func(ctx context.Context, f *flow.Fiber[P], err error) flow.Next
 }
 
-// Step is a request as a step of a flow. It decides as [Do] does, and parks the fiber while it waits between two tries: a fiber in retry
-// holds no goroutine and no worker. A try holds the worker until it is answered or has timed out, so that no request
-// is on the wire after the code of a preempted fiber has returned.
+// Step is a request as a step of a flow. It decides as [Do] does, and parks the fiber while it waits between two tries: a
+// fiber in retry holds no goroutine and no worker. A try holds the worker until it is answered or has timed out, so that
+// no request is on the wire after the code of a preempted fiber has returned.
 //
 //	call.Step("create-service", c, call.StepSpec[Domain]{
 //		Request: func(ctx context.Context, d *Domain) (call.Request, error) { return d.serviceRequest(), nil },

@@ -55,10 +55,22 @@ func TestStep(t *testing.T) {
 	}{
 		{"a good answer goes on", call.StepSpec[visit]{Request: read, OnSuccess: onSuccess}, []http.HandlerFunc{answer(200, web)}, []string{"success", "after"}, nil, nil},
 		{"by default without a word", call.StepSpec[visit]{Request: read}, []http.HandlerFunc{answer(200, web)}, []string{"after"}, nil, nil},
-		{"failed tries are repeated after a back-off", call.StepSpec[visit]{Request: read, OnSuccess: onSuccess}, []http.HandlerFunc{unavailable, unavailable, answer(200, web)},
-			[]string{"success", "after"}, []time.Duration{400 * ms, 800 * ms}, nil},
-		{"until there are none left", call.StepSpec[visit]{Request: read, Policy: call.Policy{Retries: 1}}, []http.HandlerFunc{unavailable},
-			nil, []time.Duration{400 * ms}, apierrors.IsServiceUnavailable},
+		{
+			"failed tries are repeated after a back-off",
+			call.StepSpec[visit]{Request: read, OnSuccess: onSuccess},
+			[]http.HandlerFunc{unavailable, unavailable, answer(200, web)},
+			[]string{"success", "after"},
+			[]time.Duration{400 * ms, 800 * ms},
+			nil,
+		},
+		{
+			"until there are none left",
+			call.StepSpec[visit]{Request: read, Policy: call.Policy{Retries: 1}},
+			[]http.HandlerFunc{unavailable},
+			nil,
+			[]time.Duration{400 * ms},
+			apierrors.IsServiceUnavailable,
+		},
 		{"a failure can be dealt with", call.StepSpec[visit]{Request: read, OnFailure: func(_ context.Context, f *flow.Fiber[visit], err error) flow.Next {
 			f.Packet.note("failure")
 			return f.Next()
@@ -68,17 +80,37 @@ func TestStep(t *testing.T) {
 			return f.Next()
 		}}, []http.HandlerFunc{status(404, "NotFound", "no")}, []string{"absent", "after"}, nil, nil},
 		{"or is a failure", call.StepSpec[visit]{Request: read}, []http.HandlerFunc{status(404, "NotFound", "no")}, nil, nil, apierrors.IsNotFound},
-		{"a conflict takes the detour, and then asks for the request again", call.StepSpec[visit]{Request: update, OnSuccess: onSuccess,
-			OnConflict: func(_ context.Context, f *flow.Fiber[visit], c call.Conflict) flow.Next {
-				f.Packet.note("conflict")
-				return f.Goto("read-again")
-			}}, []http.HandlerFunc{conflict, status(429, "TooManyRequests", "x"), conflict, answer(200, web)},
-			[]string{"request ", "conflict", "read", "request x", "conflict", "read", "request xx", "success", "after"}, []time.Duration{400 * ms, 400 * ms, 800 * ms}, nil},
-		{"a bounded number of times", call.StepSpec[visit]{Request: update, Policy: call.Policy{Conflicts: 1},
-			OnConflict: func(_ context.Context, f *flow.Fiber[visit], c call.Conflict) flow.Next { return f.Retry(0) }}, []http.HandlerFunc{conflict},
-			[]string{"request ", "request "}, []time.Duration{400 * ms}, apierrors.IsConflict},
-		{"a request that cannot be made fails the step", call.StepSpec[visit]{Request: func(context.Context, *visit) (call.Request, error) { return call.Request{}, broken }}, []http.HandlerFunc{answer(200, web)},
-			nil, nil, func(err error) bool { return errors.Is(err, broken) }},
+		{
+			"a conflict takes the detour, and then asks for the request again",
+			call.StepSpec[visit]{
+				Request: update, OnSuccess: onSuccess,
+				OnConflict: func(_ context.Context, f *flow.Fiber[visit], c call.Conflict) flow.Next {
+					f.Packet.note("conflict")
+					return f.Goto("read-again")
+				},
+			},
+			[]http.HandlerFunc{conflict, status(429, "TooManyRequests", "x"), conflict, answer(200, web)},
+			[]string{"request ", "conflict", "read", "request x", "conflict", "read", "request xx", "success", "after"},
+			[]time.Duration{400 * ms, 400 * ms, 800 * ms},
+			nil,
+		},
+		{
+			"a bounded number of times",
+			call.StepSpec[visit]{
+				Request: update, Policy: call.Policy{Conflicts: 1},
+				OnConflict: func(_ context.Context, f *flow.Fiber[visit], c call.Conflict) flow.Next { return f.Retry(0) },
+			},
+			[]http.HandlerFunc{conflict},
+			[]string{"request ", "request "},
+			[]time.Duration{400 * ms},
+			apierrors.IsConflict,
+		},
+		{
+			"a request that cannot be made fails the step",
+			call.StepSpec[visit]{Request: func(context.Context, *visit) (call.Request, error) { return call.Request{}, broken }},
+			[]http.HandlerFunc{answer(200, web)},
+			nil, nil, func(err error) bool { return errors.Is(err, broken) },
+		},
 		{"so does a step without one", call.StepSpec[visit]{}, []http.HandlerFunc{answer(200, web)}, nil, nil, func(err error) bool { return err != nil }},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -121,8 +153,10 @@ func TestStepsInRetryAreParked(t *testing.T) {
 			withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "3600")(w, r)
 		})
 		e := flow.NewEngine(flow.EngineOptions{Workers: 2})
-		fl := flow.New("visit", call.Step("call", b.client, call.StepSpec[visit]{Policy: call.Policy{Retries: 1},
-			Request: func(context.Context, *visit) (call.Request, error) { return get(), nil }}))
+		fl := flow.New("visit", call.Step("call", b.client, call.StepSpec[visit]{
+			Policy:  call.Policy{Retries: 1},
+			Request: func(context.Context, *visit) (call.Request, error) { return get(), nil },
+		}))
 		begun := runtime.NumGoroutine()
 		var handles []flow.Handle
 		for range fibers {

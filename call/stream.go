@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Stream yields the objects of a resource like [List], but decodes each one while the body arrives: memory does not grow with the list. It
-// asks for everything at once unless Policy.PageSize is set, and has no total deadline; Policy.Timeout is how long it may make no progress. A
-// body that breaks off is asked for again, under the policy, and objects that were yielded already are left out unless they
-// have changed since; for that it remembers their uids. Always JSON.
+// Stream yields the objects of a resource like [List], but decodes each one while the body arrives: memory does not grow
+// with the list. It asks for everything at once unless Policy.PageSize is set, and has no total deadline; Policy.Timeout
+// is how long it may make no progress. A body that breaks off is asked for again, under the policy, and objects that were
+// yielded already are left out unless they have changed since; for that it remembers their uids. Always JSON.
 func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[PT, error] {
 	if p.PageSize == 0 {
 		p.PageSize = -1

@@ -70,9 +70,9 @@ const (
 	barrierLook     = 50 * time.Millisecond  // between two looks at the content
 )
 
-// barrier waits for one scope of a store. The version of a consistent list moves with every write to the server, so on a quiet kind
-// the watch would only reach it with the next bookmark, a minute later. When the version does not come soon, what is
-// there is compared instead: a store that holds exactly what the list has is caught up, whatever its version.
+// barrier waits for one scope of a store. The version of a consistent list moves with every write to the server, so on a
+// quiet kind the watch would only reach it with the next bookmark, a minute later. When the version does not come soon,
+// what is there is compared instead: a store that holds exactly what the list has is caught up, whatever its version.
 func (c *Client) barrier(ctx context.Context, st *store.Store, namespace string) error {
 	o := st.Options()
 	q := url.Values{}

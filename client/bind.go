@@ -10,8 +10,8 @@ import (
 
 // Binding ties the requests made in a context to a reconciliation, a leadership, or both.
 type Binding struct {
-	// Fence is asked before each request, reads included. An error refuses it; it becomes an error that matches ErrFenced and it. It
-	// must be quick and safe for concurrent use.
+	// Fence is asked before each request, reads included. An error refuses it; it becomes an error that matches ErrFenced
+	// and it. It must be quick and safe for concurrent use.
 	Fence func() error
 
 	// RequireVersion makes updates, patches and applies carry the resourceVersion that they were computed from, so that
@@ -43,8 +43,8 @@ func bound(ctx context.Context) Binding {
 	return b
 }
 
-// fence says why no request may be sent in this context; nil while it may. A context that has merely ended is the caller's own doing,
-// and its cause says all.
+// fence says why no request may be sent in this context; nil while it may. A context that has merely ended is the
+// caller's own doing, and its cause says all.
 func fence(ctx context.Context) error {
 	if err := flow.Fenced(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrFenced, err)

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -115,9 +116,9 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 	}
 }
 
-// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What the server answers
-// does not say what is left, so where the kind is watched one list of the namespace follows, and its result is laid over the
-// store.
+// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What
+// the server answers does not say what is left, so where the kind is watched one list of the namespace follows, and its
+// result is laid over the store.
 func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
 	k, err := c.kinds.of(obj)
 	if err != nil {
@@ -138,30 +139,34 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 			q.Set(key, value)
 		}
 	}
-	_, err = call.Do(ctx, c.call, call.Request{Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q}, *o.policy)
+	a, err := call.Do(ctx, c.call, call.Request{Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q}, *o.policy)
 	if err != nil || o.dryRun {
 		return err
 	}
-	if err := c.relist(ctx, k, sel.Namespace); err != nil {
+	if err := c.relist(ctx, k, sel.Namespace, a.Raw); err != nil {
 		return k.fail(op, at, fmt.Errorf("%w: %w", ErrCacheBehind, err))
 	}
 	return nil
 }
 
 // relist reads a namespace from the server and lays what has changed over the stores. An object that a store showed before
-// the list began, and that the list does not have, is gone.
-func (c *Client) relist(ctx context.Context, k *kind, namespace string) error {
+// the list began, or that the answer to the delete names, and that the list does not have, is gone.
+func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer []byte) error {
 	stores := c.stores(k)
 	if len(stores) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(c.opt.CacheTimeout, time.Second))
 	defer cancel()
-	before := make([]map[Key]types.UID, len(stores))
+	var named metav1.PartialObjectMetadataList // no items in a mere Status
+	if err := json.Unmarshal(answer, &named); err != nil {
+		return err
+	}
+	before := make([]map[types.UID]Key, len(stores))
 	for i, st := range stores {
-		before[i] = map[Key]types.UID{}
+		before[i] = map[types.UID]Key{}
 		for r := range st.Snapshot().InNamespace(namespace) {
-			before[i][r.Key()] = r.UID()
+			before[i][r.UID()] = r.Key()
 		}
 	}
 	there := map[types.UID]bool{}
@@ -187,10 +192,20 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string) error {
 		}
 	}
 	for i, st := range stores {
-		for key, uid := range before[i] {
-			if !there[uid] {
+		for _, m := range named.Items {
+			if _, shown := before[i][m.UID]; !shown && !there[m.UID] { // the watch has yet to tell of its creation
+				st.PutDeleted(KeyOf(&m), m.UID)
+				c.hubs.poke(st, KeyOf(&m))
+			}
+		}
+		for uid, key := range before[i] {
+			if there[uid] {
+				continue
+			}
+			if r, ok := st.Get(key); ok && r.UID() == uid { // else the watch has told already
 				st.PutDeleted(key, uid)
 			}
+			c.hubs.poke(st, key)
 		}
 	}
 	return nil

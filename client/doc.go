@@ -13,18 +13,19 @@
 //
 // # Reads
 //
-// A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the
-// same pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not
-// watched, or not listed yet, is a request to the server, as is one through [Client.Live]. So is one of an object whose last write the watch has not
-// brought for too long. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The methods fill an object of the caller's own.
+// A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the same
+// pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not watched, or
+// not listed yet, is a request to the server, as is one through [Client.Live], and one of an object whose last write the
+// watch has not brought for too long. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The methods
+// fill an object of the caller's own.
 //
 // Objects from the store lack their managedFields, and whatever else the store was told to drop.
 //
 // # Writes
 //
-// Create, Update, Patch, Apply, Delete, DeleteCollection, and all but the last two for subresources, go through package
-// call and its retry rules. The answer is put over the store before the method returns, and into the object that was given. A
-// write that would change nothing is not sent.
+// Create, Update, Patch, Apply, Delete and DeleteCollection, and all but the last for subresources, go through package call
+// and its retry rules. The answer is put over the store before the method returns, and into the object that was given. A
+// write that would change nothing of what the cache shows is not sent, unless it is told [Always].
 //
 // Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with the
 // resourceVersion that it was computed from, and does it again after a conflict. An Update of an object that came from the

@@ -17,7 +17,7 @@ import (
 func TestOwnEchoesAreKnown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"Pod"}})
+		c := start(t.Context(), t, setup{watch: []string{"Pod"}})
 		defer c.close()
 		cursor := c.cache.Stores(pods)[0].Subscribe(store.SubscribeOptions{From: store.FromNow, HoldWrites: "controller"})
 		defer cursor.Close()

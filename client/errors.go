@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrNotWatched is matched when something can only be answered from the cache, and the cache does not hold the kind or the
-	// namespace.
+	// ErrNotWatched is matched when something can only be answered from the cache, and the cache does not hold the kind
+	// or the namespace.
 	ErrNotWatched = errors.New("not watched")
 
 	// ErrNoName is matched when an object has no name, or no namespace though its kind is namespaced.
@@ -23,14 +23,15 @@ var (
 	// ErrNoUID is matched when a write is asked to hold for one incarnation of an object that has no uid.
 	ErrNoUID = errors.New("the object has no uid")
 
-	// ErrPruned is matched when an object that came from the cache, without its managedFields, was to be sent whole: the server
-	// would lose what the cache does not keep. Modify sends the difference; Live reads the whole object.
+	// ErrPruned is matched when an object that came from the cache, without its managedFields, was to be sent whole: the
+	// server would lose what the cache does not keep. Modify sends the difference; Live reads the whole object.
 	ErrPruned = errors.New("the object lacks what the cache does not keep")
 
 	// ErrReplaced is matched when an object was deleted and created again: it is not the one that was meant.
 	ErrReplaced = errors.New("the object was replaced by another one of its name")
 
-	// ErrFenced is matched when no request may be sent any more in this context: its fiber was preempted, its leadership lost.
+	// ErrFenced is matched when no request may be sent any more in this context: its fiber was preempted, its leadership
+	// lost.
 	ErrFenced = errors.New("no request may be sent any more")
 
 	// ErrCacheBehind is matched when a write has succeeded, and the cache could not be brought to show it in time.

@@ -50,7 +50,7 @@ type setup struct {
 	lazy    bool // do not wait until synced
 }
 
-func start(t tester, ctx context.Context, s setup) *cluster {
+func start(ctx context.Context, t tester, s setup) *cluster {
 	t.Helper()
 	c := &cluster{t: t, ctx: ctx}
 	s.server.Pipe = true

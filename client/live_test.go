@@ -39,10 +39,10 @@ func TestReadsThatAskTheServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := tc.setup
 				s.lazy = true
-				c := start(t, t.Context(), setup{})
+				c := start(t.Context(), t, setup{})
 				c.put(foreign("web", "k", "v"))
 				c.close()
-				c = start(t, t.Context(), s)
+				c = start(t.Context(), t, s)
 				defer c.close()
 				c.put(foreign("web", "k", "v"))
 				if tc.hold {
@@ -85,7 +85,7 @@ func TestListSelections(t *testing.T) {
 			if watched {
 				s.watch = []string{"ConfigMap"}
 			}
-			c := start(t, t.Context(), s)
+			c := start(t.Context(), t, s)
 			defer c.close()
 			for _, name := range []string{"one", "two", "three"} {
 				cm := foreign(name)
@@ -148,7 +148,7 @@ func TestListSelections(t *testing.T) {
 func TestListByIndex(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 		defer c.close()
 		st := c.cache.Stores(configMaps)[0]
 		if err := addIndex(st); err != nil {

@@ -17,10 +17,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// Modify changes the object that obj names: fn is applied to the freshest known state of it, and the difference is sent with the
-// resourceVersion of that state, so that nothing that fn has not seen is overwritten. After a conflict fn is applied again
-// to what is there then, a bounded number of times (Options.Conflicts); the final error matches ErrTooManyConflicts and the last conflict.
-// fn may therefore run several times, each time on a fresh copy; its error ends the call. Nothing is sent when fn changes nothing.
+// Modify changes the object that obj names: fn is applied to the freshest known state of it, and the difference is sent
+// with the resourceVersion of that state, so that nothing that fn has not seen is overwritten. After a conflict fn is
+// applied again to what is there then, a bounded number of times (Options.Conflicts); the final error matches
+// ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
+// ends the call. Nothing is sent when fn changes nothing.
 //
 // Afterwards obj is what the server answered. If obj has a uid, only that incarnation is changed: else ErrReplaced.
 // What the cache does not keep (managedFields) is neither seen nor lost.
@@ -172,8 +173,8 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 	return nil
 }
 
-// poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state read from
-// the server might be ahead of the cache, and could not be told from one that is behind it.
+// poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state read
+// from the server might be ahead of the cache, and could not be told from one that is behind it.
 func (m *modification) poll(ctx context.Context, stale string) error {
 	p := m.w.c.opt.Conflicts
 	ctx, cancel := context.WithTimeout(ctx, p.PollTimeout)

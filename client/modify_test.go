@@ -41,7 +41,7 @@ func TestModify(t *testing.T) {
 					if watched {
 						s.watch = []string{"ConfigMap"}
 					}
-					c := start(t, t.Context(), s)
+					c := start(t.Context(), t, s)
 					defer c.close()
 					c.put(foreign("web", "k", "v"))
 					synctest.Wait()
@@ -86,7 +86,7 @@ func TestModify(t *testing.T) {
 func TestModifyGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 4}}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 4}}})
 		defer c.close()
 		c.put(foreign("web", "k", "v"))
 		synctest.Wait()
@@ -102,7 +102,7 @@ func TestModifyEnds(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 		defer c.close()
 		old := configMap("web", "k", "v")
 		if err := c.client.Create(c.ctx, old); err != nil {
@@ -143,7 +143,7 @@ func TestModifyEnds(t *testing.T) {
 func TestModifyInParallel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 100}}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 100}}})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web")); err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func TestModifyInParallel(t *testing.T) {
 func TestOpaqueVersions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{server: apiserver.Options{OpaqueVersions: true}, watch: []string{"ConfigMap"},
+		c := start(t.Context(), t, setup{server: apiserver.Options{OpaqueVersions: true}, watch: []string{"ConfigMap"},
 			options: client.Options{Conflicts: client.Conflicts{PollTimeout: 3 * time.Second}}})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web", "k", "v")); err != nil {

@@ -93,7 +93,8 @@ func (o *readOptions) fromStore() bool {
 	return true
 }
 
-// Selection says which objects DeleteCollection deletes: of all namespaces if Namespace is empty, as far as the server allows that.
+// Selection says which objects DeleteCollection deletes: of all namespaces if Namespace is empty, as far as the server
+// allows that.
 type Selection struct {
 	Namespace     string
 	Labels, Field string // selectors
@@ -160,7 +161,8 @@ func Propagation(p metav1.DeletionPropagation) WriteOption {
 // IgnoreNotFound makes a delete of what does not exist a success.
 func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK = true } }
 
-// Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown. See package call.
+// Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown. See
+// package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
 
 func (o *writeOptions) query(verb call.Verb) url.Values {

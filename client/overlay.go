@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -72,6 +73,9 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 		return nil
 	}
 	for i, write := range f.writes {
+		if a.Code == http.StatusCreated && w.sub == "" { // an apply may create
+			write.Created()
+		}
 		result, err := write.Done(source.JSON, a.Raw)
 		if err != nil {
 			return w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))

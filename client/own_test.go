@@ -105,7 +105,7 @@ func TestOwnWritesAreRead(t *testing.T) {
 			if err := c.Live().Get(ctx, key("one"), p); err != nil {
 				return err
 			}
-			p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{}`)}}}
+			p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{}`)}}
 			return c.Update(ctx, label(p, "new"))
 		}, map[string]string{"one": "new/Pending"}},
 		{"patch", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
@@ -185,7 +185,7 @@ func TestOwnWritesAreRead(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, watch held %v", tc.reason, held), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					c := start(t, t.Context(), setup{watch: []string{"Pod"}})
+					c := start(t.Context(), t, setup{watch: []string{"Pod"}})
 					defer c.close()
 					old := label(pod("one"), "old")
 					if err := c.client.Create(c.ctx, old); err != nil {

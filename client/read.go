@@ -116,8 +116,8 @@ func decodeRecord(r *store.Record, obj Object) error {
 // clearObject makes an object what new makes of its type: decoders leave what they do not find.
 func clearObject(obj runtime.Object) { reflect.ValueOf(obj).Elem().SetZero() }
 
-// name writes the kind into an object that does not say it, as those of built-in kinds in lists do not, and those that the server reduced to
-// their metadata.
+// name writes the kind into an object that does not say it, as those of built-in kinds in lists do not, and those that
+// the server reduced to their metadata.
 func name(k *kind, obj runtime.Object) {
 	_, metadata := obj.(*metav1.PartialObjectMetadata)
 	if metadata || obj.GetObjectKind().GroupVersionKind().Kind == "" {

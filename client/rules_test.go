@@ -41,7 +41,7 @@ func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
 			if err := c.Live().Get(ctx, key("w"), u); err != nil {
 				return err
 			}
-			u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", APIVersion: "example.fairlead.io/v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte("{}")}}})
+			u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", APIVersion: "example.fairlead.io/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}")}})
 			return c.Update(ctx, u, client.Always())
 		}, 1},
 		{"merge patch", func(ctx context.Context, c *client.Client) error {
@@ -86,7 +86,7 @@ func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := start(t, t.Context(), setup{watch: []string{"Widget"}})
+				c := start(t.Context(), t, setup{watch: []string{"Widget"}})
 				defer c.close()
 				if err := c.client.Create(c.ctx, widget("w")); err != nil {
 					t.Fatal(err)
@@ -110,7 +110,7 @@ func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
 func TestApplyIsSentAgainWhenItsEffectIsGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"Widget"}})
+		c := start(t.Context(), t, setup{watch: []string{"Widget"}})
 		defer c.close()
 		for want := 1; want <= 3; want++ {
 			if err := c.client.Apply(c.ctx, widget("w"), client.Force()); err != nil {
@@ -137,7 +137,7 @@ func TestApplyIsSentAgainWhenItsEffectIsGone(t *testing.T) {
 func TestUpdateOfACachedObjectIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"Widget"}})
+		c := start(t.Context(), t, setup{watch: []string{"Widget"}})
 		defer c.close()
 		if err := c.client.Apply(c.ctx, widget("w")); err != nil { // from here on there are managedFields
 			t.Fatal(err)
@@ -168,7 +168,7 @@ func TestUpdateOfACachedObjectIsRefused(t *testing.T) {
 func TestObjectsThatLackSomething(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{})
+		c := start(t.Context(), t, setup{})
 		defer c.close()
 		unnamed, loose := configMap(""), configMap("web")
 		loose.Namespace = ""
@@ -209,7 +209,7 @@ func TestObjectsThatLackSomething(t *testing.T) {
 func TestFences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web", "k", "v")); err != nil {
 			t.Fatal(err)
@@ -257,7 +257,7 @@ func TestFences(t *testing.T) {
 func TestPreemptedFiberIsFenced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web", "k", "v")); err != nil {
 			t.Fatal(err)

@@ -40,9 +40,9 @@ func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, er
 	return obj, nil
 }
 
-// List yields objects, in no particular order: the store's own, shared and READ-ONLY, all of one version of the store, if the kind and the
-// namespace are watched; else those that the server answers with, page by page. An error ends the sequence, but for that of an
-// object that cannot be decoded.
+// List yields objects, in no particular order: the store's own, shared and READ-ONLY, all of one version of the store, if
+// the kind and the namespace are watched; else those that the server answers with, page by page. An error ends the
+// sequence, but for that of an object that cannot be decoded.
 func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		k, err := kindFor[T, PT](c)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// When waits until an object is as cond wants it; cond is given nil while the object does not exist. The object is READ-ONLY. An error of
-// cond ends the wait.
+// When waits until an object is as cond wants it; cond is given nil while the object does not exist. The object is
+// READ-ONLY. An error of cond ends the wait.
 //
 //	return f.Await(client.When(c, key, func(p *corev1.Pod) (bool, error) { return p != nil && p.Status.Phase == corev1.PodRunning, nil }), flow.Timeout(5*time.Minute))
 //

@@ -79,7 +79,7 @@ func TestWaits(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c := start(t, t.Context(), tc.setup)
+				c := start(t.Context(), t, tc.setup)
 				defer c.close()
 				c.put(foreign("web", "colour", "red"))
 				synctest.Wait()
@@ -104,7 +104,7 @@ func TestWaits(t *testing.T) {
 func TestWhatAWaitSawIsRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap"}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 		defer c.close()
 		c.put(foreign("web", "colour", "red"))
 		synctest.Wait()
@@ -125,7 +125,7 @@ func TestWhatAWaitSawIsRead(t *testing.T) {
 func TestCondition(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"Pod"}})
+		c := start(t.Context(), t, setup{watch: []string{"Pod"}})
 		defer c.close()
 		p := pod("web")
 		if err := c.client.Create(c.ctx, p); err != nil {
@@ -149,7 +149,7 @@ func TestCondition(t *testing.T) {
 func TestWaitForCache(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, t.Context(), setup{watch: []string{"ConfigMap", "Pod"}, server: apiserver.Options{BookmarkInterval: time.Hour}})
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap", "Pod"}, server: apiserver.Options{BookmarkInterval: time.Hour}})
 		defer c.close()
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch", Resource: "configmaps"})
 		c.put(foreign("web"))

@@ -29,8 +29,8 @@ func (c *Client) Patch(ctx context.Context, obj Object, patch Patch, opts ...Wri
 	return c.patch(ctx, "", obj, patch, opts)
 }
 
-// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that obj does not
-// have are removed. An apply equal to the last one is not sent while the cache still shows what it applied.
+// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that
+// obj does not have are removed. An apply equal to the last one is not sent while the cache still shows what it applied.
 func (c *Client) Apply(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.apply(ctx, "", obj, opts)
 }
@@ -168,17 +168,13 @@ func sameVersion(version string, r *store.Record) bool {
 
 // unchanged says whether an update would make of the object what it is.
 func (w *writing) unchanged(r *store.Record, want map[string]any) bool {
-	raw, err := r.AppendJSON(nil)
-	if err != nil {
-		return false
-	}
 	// Through the Go type, as the wanted object came: the two then lack the same fields.
 	have := reflect.New(reflect.TypeOf(w.answer).Elem()).Interface().(Object)
 	if fill(w.k, r, have) != nil {
 		return false
 	}
 	is, err := content(have)
-	if err != nil || raw == nil {
+	if err != nil {
 		return false
 	}
 	if w.sub != "" {
@@ -316,7 +312,7 @@ func (w *writing) send(ctx context.Context) error {
 		return err
 	}
 	behind := flight.land(ctx, a)
-	if len(a.Raw) > 0 {
+	if len(a.Raw) > 0 && !w.answeredByStatus(a) {
 		if err := into(w.k, a, w.answer); err != nil {
 			return w.fail(err)
 		}
@@ -326,6 +322,12 @@ func (w *writing) send(ctx context.Context) error {
 		w.after(a)
 	}
 	return behind
+}
+
+// answeredByStatus says whether a subresource was answered with a mere Status, as an eviction is: there is nothing in it.
+func (w *writing) answeredByStatus(a *call.Answer) bool {
+	var head struct{ Kind string }
+	return w.sub != "" && w.sub != "status" && json.Unmarshal(a.Raw, &head) == nil && head.Kind == "Status"
 }
 
 // seen learns from an answer whether the server keeps managedFields of the kind.

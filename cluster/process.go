@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/child"
 )
 
 // process is one running server. It is done when its Wait has returned; until then its pid is ours and no signal can
@@ -40,7 +42,7 @@ func startProcess(name, path string, args []string, dir, log string) (*process, 
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Env = dir, serverEnv()
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = dieWithParent()
+	p.cmd.SysProcAttr = child.Attr()
 
 	started := make(chan error)
 	go func() {
@@ -53,7 +55,7 @@ func startProcess(name, path string, args []string, dir, log string) (*process, 
 			started <- err
 			return
 		}
-		if needsGuard {
+		if child.NeedsGuard {
 			g, err := startGuard(p.cmd.Process.Pid)
 			if err != nil {
 				_ = p.cmd.Process.Kill()

@@ -60,6 +60,7 @@ const (
 // Status is where a fiber is in its life.
 type Status uint8
 
+// The statuses.
 const (
 	Ready     Status = iota + 1 // waiting for a worker
 	Running                     // a worker runs its code

@@ -88,8 +88,8 @@ func textWriter(w http.ResponseWriter) (write func(Info) error, flush func()) {
 	}
 	return write, func() {
 		if !header {
-			fmt.Fprintln(tab, "no fibers")
+			_, _ = fmt.Fprintln(tab, "no fibers") // as below
 		}
-		tab.Flush()
+		_ = tab.Flush() // the reader is gone if this fails
 	}
 }

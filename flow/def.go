@@ -149,8 +149,10 @@ func (c *compiler[P]) add(scope string, nodes []Node[P]) {
 }
 
 func (c *compiler[P]) addStep(path string, n Node[P]) {
-	s := step{path: path, save: n.set.save, retry: n.set.retry, deadline: n.set.deadline, next: none, onError: none,
-		detour: n.kind == nodeDetour}
+	s := step{
+		path: path, save: n.set.save, retry: n.set.retry, deadline: n.set.deadline, next: none, onError: none,
+		detour: n.kind == nodeDetour,
+	}
 	var undo func(context.Context, *fiber) Next
 	switch {
 	case n.kind == nodeFork && n.kids == nil, n.kind != nodeFork && n.run == nil:

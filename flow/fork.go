@@ -162,7 +162,7 @@ func (r *run) childrenLeft() bool {
 	if j.alive == 0 {
 		return false
 	}
-	cause := error(ErrTimeout)
+	cause := ErrTimeout
 	if x := f.x.Load(); f.cancelled.Load() {
 		cause = x.cause
 	} else {

@@ -33,8 +33,12 @@ func TestForkModes(t *testing.T) {
 		err    string
 	}{
 		{"all: waits for the slowest", []fstep{ok(s), ok(3 * s), ok(2 * s)}, nil, 3 * s, ""},
-		{"all: joins every error, in the order of children", []fstep{fail(2*s, "x"), ok(3 * s), fail(s, "y")}, nil, 3 * s,
-			"f/kids: 2 of 3 children failed: f/kids[0]/work: x; f/kids[2]/work: y"},
+		{
+			"all: joins every error, in the order of children",
+			[]fstep{fail(2*s, "x"), ok(3 * s), fail(s, "y")},
+			nil, 3 * s,
+			"f/kids: 2 of 3 children failed: f/kids[0]/work: x; f/kids[2]/work: y",
+		},
 		{"all: one error is told as it is", []fstep{fail(s, "x"), ok(2 * s)}, nil, 2 * s, "f/kids[0]/work: x"},
 		{"fail-fast cancels the rest", []fstep{ok(time.Hour), fail(s, "x"), ok(time.Hour)}, []Option{FailFast()}, s, "f/kids[1]/work: x"},
 		{"fail-fast starts no more", []fstep{fail(s, "x"), fail(s, "never")}, []Option{FailFast(), Limit(1)}, s, "f/kids[0]/work: x"},
@@ -42,8 +46,13 @@ func TestForkModes(t *testing.T) {
 		{"first bears errors", []fstep{fail(s, "x"), ok(2 * s), fail(s, "y")}, []Option{First()}, 2 * s, ""},
 		{"first fails when all have", []fstep{fail(s, "x"), fail(2*s, "y")}, []Option{First()}, 2 * s, "f/kids: 2 of 2 children failed: f/kids[0]/work: x; f/kids[1]/work: y"},
 		{"quorum", []fstep{ok(s), ok(2 * s), ok(time.Hour)}, []Option{Quorum(2)}, 2 * s, ""},
-		{"quorum fails once it is out of reach", []fstep{ok(time.Hour), fail(s, "x"), fail(2*s, "y")}, []Option{Quorum(2)}, 2 * s,
-			"f/kids: 2 of 3 children failed: f/kids[1]/work: x; f/kids[2]/work: y"},
+		{
+			"quorum fails once it is out of reach",
+			[]fstep{ok(time.Hour), fail(s, "x"), fail(2*s, "y")},
+			[]Option{Quorum(2)},
+			2 * s,
+			"f/kids: 2 of 3 children failed: f/kids[1]/work: x; f/kids[2]/work: y",
+		},
 		{"a quorum of more than there are", []fstep{ok(s)}, []Option{Quorum(2)}, 0, "f/kids: cannot reach a quorum of 2 with 1 children"},
 		{"limit", []fstep{ok(s), ok(s), ok(s), ok(s), ok(s)}, []Option{Limit(2)}, 3 * s, ""},
 		{"a panic of a child is an error of the fork", []fstep{func(context.Context, *fib) Next { panic("no") }, ok(s)}, nil, s, "f/kids[0]/work: panic: no"},

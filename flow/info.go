@@ -115,8 +115,10 @@ func (e *Engine) Live() int {
 func (e *Engine) info(f *fiber) Info {
 	now := e.now()
 	root := f.root()
-	i := Info{ID: f.id, Flow: f.flow.def.name, Key: root.key, Group: f.group.name, Epoch: root.epoch,
-		Status: f.state, Why: f.why.String(), Stopping: f.cancelled.Load() && !f.state.Ended()}
+	i := Info{
+		ID: f.id, Flow: f.flow.def.name, Key: root.key, Group: f.group.name, Epoch: root.epoch,
+		Status: f.state, Why: f.why.String(), Stopping: f.cancelled.Load() && !f.state.Ended(),
+	}
 	if f.join != nil {
 		i.Parent = f.join.parent.id
 	}

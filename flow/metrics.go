@@ -35,8 +35,10 @@ type stepNumbers struct {
 	buckets  [len(bucketBounds) + 1]atomic.Uint64
 }
 
-var bucketBounds = [...]time.Duration{10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond,
-	100 * time.Millisecond, time.Second, 10 * time.Second, 100 * time.Second}
+var bucketBounds = [...]time.Duration{
+	10 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond,
+	100 * time.Millisecond, time.Second, 10 * time.Second, 100 * time.Second,
+}
 
 func (n *stepNumbers) observe(outcome op, took int64) {
 	n.outcomes[outcome].Add(1)

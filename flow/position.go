@@ -156,8 +156,10 @@ func (r *run) savePark(to, attempt int32, why reason, wake, deadline int64) {
 func (r *run) save(to int32, reason string, wake, deadline int64, always bool, attempt ...int32) error {
 	f, x := r.f, r.f.x.Load()
 	def := f.flow.def
-	p := Position{Flow: def.name, Version: def.version, Generation: x.durable.generation, Reason: reason,
-		Attempt: int(f.attempt), Begun: r.saved(f.began), Checkpoint: x.checkpoint, Token: f.runToken()}
+	p := Position{
+		Flow: def.name, Version: def.version, Generation: x.durable.generation, Reason: reason,
+		Attempt: int(f.attempt), Begun: r.saved(f.began), Checkpoint: x.checkpoint, Token: f.runToken(),
+	}
 	if len(attempt) > 0 {
 		p.Attempt = int(attempt[0])
 	}
@@ -218,9 +220,11 @@ func (r *run) saveEnd(status Status, err error) {
 			return x.durable.store.Clear(ctx, f.key)
 		})
 	} else if len(f.flow.def.steps) > 0 {
-		p := Position{Flow: f.flow.def.name, Version: f.flow.def.version, Generation: x.durable.generation, Step: f.step().path,
+		p := Position{
+			Flow: f.flow.def.name, Version: f.flow.def.version, Generation: x.durable.generation, Step: f.step().path,
 			Reason: status.String(), Attempt: int(f.attempt), Begun: r.saved(f.began), Started: r.saved(f.entered),
-			Checkpoint: x.checkpoint, Token: f.runToken(), Ended: true, Err: err.Error()}
+			Checkpoint: x.checkpoint, Token: f.runToken(), Ended: true, Err: err.Error(),
+		}
 		if f.step().detour && len(x.back) > 0 {
 			p.Step = f.flow.def.steps[x.back[0].pc].path
 		}

@@ -73,8 +73,10 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 		}, Save())}, "a:save a:retry a:save a:retry a:save", 1},
 		{"a fork", []Node[packet]{children("kids", []fstep{func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }})}, "kids:fork", 1},
 		{"a yield is no park", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Yield() }), note("b")}, "", 0},
-		{"a detour saves the step it comes back to", []Node[packet]{Step("a", conflict),
-			Detour("read-again", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) })}, "a:delay", 1},
+		{"a detour saves the step it comes back to", []Node[packet]{
+			Step("a", conflict),
+			Detour("read-again", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }),
+		}, "a:delay", 1},
 		{"a failure stays, for undo", []Node[packet]{note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) })}, "b:failed", 0},
 	}
 	for _, c := range cases {
@@ -126,14 +128,21 @@ func TestResumeAfterARestart(t *testing.T) {
 		{"an await is made again, its timeout goes on counting", line(Step("a", await)), nil, 3 * time.Second, nil, outcome{"a", 2 * time.Second, "f/a: await: timed out"}},
 		{"an await whose timeout is over", line(Step("a", await)), nil, time.Hour, nil, outcome{"a", 0, "f/a: await: timed out"}},
 		{"attempts go on counting, and so does the wait", line(Step("a", retry)), nil, 0, nil, outcome{"a1 a2 a3 b", 13 * time.Second, ""}},
-		{"the deadline of a step goes on counting", line(Step("a", slow, Deadline(10*time.Second))), nil, 3 * time.Second, nil,
-			outcome{"a", 2 * time.Second, "f/a: deadline of the step: timed out"}},
-		{"the timeout of a fiber goes on counting", line(Step("a", slow)), nil, 3 * time.Second, func(o *StartOptions) { o.Timeout = 10 * time.Second },
-			outcome{"a", 2 * time.Second, "f/a: deadline of the fiber: timed out"}},
-		{"what is done is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) {
-			return f.Attempt() == 0 && f.Now().After(f.Began()), nil
-		}))),
-			nil, 0, nil, outcome{"b", 0, ""}},
+		{
+			"the deadline of a step goes on counting", line(Step("a", slow, Deadline(10*time.Second))), nil, 3 * time.Second, nil,
+			outcome{"a", 2 * time.Second, "f/a: deadline of the step: timed out"},
+		},
+		{
+			"the timeout of a fiber goes on counting", line(Step("a", slow)), nil, 3 * time.Second, func(o *StartOptions) { o.Timeout = 10 * time.Second },
+			outcome{"a", 2 * time.Second, "f/a: deadline of the fiber: timed out"},
+		},
+		{
+			"what is done is skipped", line(Step("a", slow, Done(func(ctx context.Context, f *fib) (bool, error) {
+				return f.Attempt() == 0 && f.Now().After(f.Began()), nil
+			}))),
+			nil, 0, nil,
+			outcome{"b", 0, ""},
+		},
 		{"an unknown step starts from the first", line(Step("a", delay)), New("f", note("other")), 0, nil, outcome{"other", 0, ""}},
 		{"another version starts from the first", line(Step("a", delay)), line(Step("a", stay)).Version(2), 0, nil, outcome{"zero b", 0, ""}},
 		{"another flow starts from the first", line(Step("a", delay)), New("g", note("zero"), note("b")), 0, nil, outcome{"zero b", 0, ""}},
@@ -371,8 +380,10 @@ func TestPositionHasAStableForm(t *testing.T) {
 	zero := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := []Position{
 		{Flow: "f", Version: 3, Generation: 7, Step: "a", Reason: "retry", Attempt: 1, Begun: zero, Started: zero, Wake: zero.Add(time.Minute)},
-		{Flow: "f", Version: 3, Generation: 7, Step: "a", Reason: "cancelled", Attempt: 0, Begun: zero, Started: zero, Ended: true,
-			Err: "f/a: cancelled: fiber cancelled"},
+		{
+			Flow: "f", Version: 3, Generation: 7, Step: "a", Reason: "cancelled", Attempt: 0, Begun: zero, Started: zero, Ended: true,
+			Err: "f/a: cancelled: fiber cancelled",
+		},
 	}
 	if diff := cmp.Diff(want, r.saves, cmpopts.IgnoreFields(Position{}, "Token")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -12,7 +12,7 @@ const quantum = 64
 type run struct {
 	e   *Engine
 	f   *fiber
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // it lives exactly as long as the run
 	now int64
 	// timed tells that a timer ends the context at a deadline of the step or the fiber.
 	timed bool

@@ -96,11 +96,10 @@ func TestResumeWithAnError(t *testing.T) {
 			var tok Token
 			fl := New("f", Step("a", func(ctx context.Context, f *fib) Next {
 				tok = f.Token()
-				if n := f.Suspend(tok); !orElse {
-					return n
-				} else {
-					return n.Else("c")
+				if orElse {
+					return f.Suspend(tok).Else("c")
 				}
+				return f.Suspend(tok)
 			}), note("b"), note("c"))
 			p := &packet{}
 			h := start(t, e, fl, p, StartOptions{})

@@ -6,75 +6,126 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// async handles events of several keys at once, in order per key. What it holds, running and waiting, is at most
-// its limit; the rest stays in the stream, where it costs memory per key only. An event that waits behind a slow
-// one of its key absorbs the next modification, so that one slow key cannot fill the whole room.
+// async handles events of several keys at once, in order per key. At most limit keys are worked on; what happens to such a
+// key meanwhile is folded into at most two events, and everything else stays in the stream. So memory is bounded by
+// the limit, and a slow key takes one place and no more.
 type async struct {
 	limit   int
-	handle  func(store.Event)
+	execute func(func())
+	handle  func(*store.Event)
+	closed  func() bool
+
 	mu      sync.Mutex
-	free    sync.Cond
-	held    int
+	changed sync.Cond // a place became free
+	running int
 	waiting map[store.Key][]store.Event // a key that is being worked on has an entry
-	workers sync.WaitGroup
 }
 
-func newAsync(limit int, handle func(store.Event)) *async {
-	a := &async{limit: limit, handle: handle, waiting: make(map[store.Key][]store.Event)}
-	a.free.L = &a.mu
+func newAsync(limit int, execute func(func()), handle func(*store.Event), closed func() bool) *async {
+	if execute == nil {
+		execute = func(fn func()) { go fn() } // owned by the delivery, which counts it
+	}
+	a := &async{limit: limit, execute: execute, handle: handle, closed: closed, waiting: make(map[store.Key][]store.Event)}
+	a.changed.L = &a.mu
 	return a
 }
 
-// room waits until there is room for events and returns for how many.
-func (a *async) room() int {
+// add has the event handled after all earlier ones of its key. It waits for a free place if the key needs one. Calls come
+// from one goroutine at a time; workers counts the goroutines.
+func (a *async) add(e store.Event, workers *sync.WaitGroup) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	for a.held >= a.limit {
-		a.free.Wait()
-	}
-	return a.limit - a.held
-}
-
-// add has the event handled after all earlier ones of its key. The caller has made sure that there is room.
-func (a *async) add(e store.Event) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	queue, working := a.waiting[e.Key]
-	if last := len(queue) - 1; last >= 0 && absorbs(queue[last].Type) && e.Type == store.Modified {
-		queue[last].Object, queue[last].Version = e.Object, e.Version
+	if queue, working := a.waiting[e.Key]; working {
+		a.waiting[e.Key] = fold(queue, e)
+		a.mu.Unlock()
 		return
 	}
-	a.held++
-	if working {
-		a.waiting[e.Key] = append(queue, e)
-		return
+	for a.running >= a.limit {
+		a.changed.Wait()
 	}
+	a.running++
 	a.waiting[e.Key] = nil
-	a.workers.Go(func() { a.work(e) })
-}
-
-func absorbs(t store.EventType) bool { return t == store.Added || t == store.Modified }
-
-func (a *async) work(e store.Event) {
-	for more := true; more; e, more = a.next(e.Key) {
-		a.handle(e)
-	}
+	a.mu.Unlock()
+	workers.Add(1)
+	a.execute(func() {
+		defer workers.Done()
+		more := true
+		defer func() {
+			if more { // runtime.Goexit of the observer
+				a.leave(e.Key)
+			}
+		}()
+		for more {
+			a.handle(&e)
+			e, more = a.next(e.Key)
+		}
+	})
 }
 
 // next takes the next event of the key; false when there is none left.
 func (a *async) next(key store.Key) (store.Event, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.held--
-	a.free.Signal()
 	queue := a.waiting[key]
-	if len(queue) == 0 {
-		delete(a.waiting, key)
+	if len(queue) == 0 || a.closed() {
+		a.leaveLocked(key)
 		return store.Event{}, false
 	}
 	a.waiting[key] = queue[1:]
 	return queue[0], true
 }
 
-// wait returns when no event is held.
-func (a *async) wait() { a.workers.Wait() }
+func (a *async) leave(key store.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leaveLocked(key)
+}
+
+func (a *async) leaveLocked(key store.Key) {
+	delete(a.waiting, key)
+	a.running--
+	a.changed.Broadcast()
+}
+
+// idle waits until nothing is being worked on.
+func (a *async) idle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.running > 0 {
+		a.changed.Wait()
+	}
+}
+
+// backlog is how many events have been taken and not been begun.
+func (a *async) backlog() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, queue := range a.waiting {
+		n += len(queue)
+	}
+	return n
+}
+
+// fold appends an event to those that wait for a key, of which there are at most a Deleted and one other. What the observer
+// was not given is as if it had not happened: the prior state of what remains is what it was given last.
+func fold(queue []store.Event, e store.Event) []store.Event {
+	last := len(queue) - 1
+	if last < 0 || queue[last].Type == store.Deleted {
+		return append(queue, e)
+	}
+	waits := &queue[last]
+	switch {
+	case e.Type != store.Deleted: // Modified or Sync after Added, Modified or Sync
+		if waits.Type == store.Sync {
+			waits.Type = e.Type
+		}
+		waits.Object, waits.Version = e.Object, e.Version
+		return queue
+	case waits.Type == store.Added: // it came and went
+		return queue[:last]
+	default:
+		e.Prior = waits.Prior
+		*waits = e
+		return queue
+	}
+}

@@ -12,34 +12,42 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// batch is how many events a delivery takes at once; taking the next batch acknowledges the one before.
+// batch is how many events a delivery takes at once.
 const batch = 64
 
-// stream is what a delivery takes events from: a cursor of a store, or of a derived source.
+// stream is what a delivery takes events from. A *store.Cursor is one.
 type stream interface {
-	// Take returns up to limit events that are due and acknowledges all that were taken before.
+	// Take returns up to limit events that are due.
 	Take(limit int) []store.Event
 	// Lag returns how much is due.
 	Lag() int
-	// Close ends the stream; its memory is given back.
+	// Close ends the stream; it may be called at any time.
 	Close()
 }
 
 // delivery brings the events of one stream to one observer. It has a goroutine only while there is something to
-// deliver: wake starts it, and it ends when the stream is drained.
+// deliver: wake starts it, and it ends when the stream is drained. An async observer has workers besides.
 type delivery struct {
-	opts   options
-	call   func(ctx context.Context, e store.Event) error
-	report func(outcome)
+	opts   *options
+	call   func(context.Context, *store.Event) error
+	report func(*outcome)
 	stream stream
-	state  atomic.Int32
-	// active counts the goroutines of this delivery. Its owner waits for it after cancelling the context.
-	active sync.WaitGroup
+	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the stream belong
+	owner  *sync.WaitGroup // waits for all goroutines of the delivery
+	loop   func()          // drain, made once so that a wake allocates nothing
+	async  *async          // nil: sync
+	closed atomic.Bool
+	over   chan struct{} // closed with it: ends the pauses between retries
+
+	working atomic.Int32 // calls that have not returned
+
+	mu    sync.Mutex
+	state state
 }
 
-// outcome is what became of one event.
+// outcome is what became of one call for an event.
 type outcome struct {
-	event   store.Event
+	event   *store.Event
 	err     error // nil: handled
 	attempt int   // 1 for the first call
 	final   bool  // no further call for this event
@@ -47,126 +55,167 @@ type outcome struct {
 	took    time.Duration
 }
 
-// The states of a delivery: idle has no goroutine, busy has one, again has one that must look once more.
+// state of a delivery: idle has no draining goroutine, busy has one, again has one that must look once more.
+type state uint8
+
 const (
-	idle int32 = iota
+	idle state = iota
 	busy
 	again
-	closed
 )
 
+func newDelivery(ctx context.Context, owner *sync.WaitGroup, o *options,
+	call func(context.Context, *store.Event) error, report func(*outcome),
+) *delivery {
+	d := &delivery{opts: o, call: call, report: report, ctx: ctx, owner: owner, over: make(chan struct{})}
+	d.loop = d.drain
+	if o.limit > 0 {
+		d.async = newAsync(o.limit, o.execute, d.handle, d.closed.Load)
+	}
+	return d
+}
+
 // wake makes sure that what is due will be delivered. It never blocks and may be called from anywhere.
-func (d *delivery) wake(ctx context.Context) {
-	for {
-		switch s := d.state.Load(); s {
-		case idle:
-			if d.state.CompareAndSwap(idle, busy) {
-				d.active.Go(func() { d.run(ctx) })
-				return
-			}
-		case busy:
-			if d.state.CompareAndSwap(busy, again) {
-				return
-			}
-		default:
-			return
-		}
+func (d *delivery) wake() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.closed.Load():
+	case d.state == idle:
+		d.state = busy
+		d.owner.Add(1) // under the lock: never after close has returned
+		go d.loop()
+	default:
+		d.state = again
 	}
 }
 
-// close ends the delivery: what is being handled is finished, nothing more is taken.
+// rest ends the busy state, unless there was a wake meanwhile.
+func (d *delivery) rest() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.state == again {
+		d.state = busy
+		return false
+	}
+	d.state = idle
+	return true
+}
+
+// close ends the delivery: what is being handled is finished, nothing more is taken, and no goroutine is started any more.
+// It may be called from within the observer, and again.
 func (d *delivery) close() {
-	if d.state.Swap(closed) != closed {
+	d.mu.Lock()
+	ended := d.closed.Swap(true)
+	d.mu.Unlock()
+	if !ended {
+		close(d.over)
 		d.stream.Close()
 	}
 }
 
-func (d *delivery) run(ctx context.Context) {
-	var a *async
-	if d.opts.limit > 0 {
-		a = newAsync(d.opts.limit, func(e store.Event) { d.handle(ctx, e) })
-		defer a.wait()
+// lag is how many events, or keys, have not been given to the observer yet.
+func (d *delivery) lag() int {
+	if d.closed.Load() {
+		return 0
 	}
-	for ctx.Err() == nil && d.state.Load() != closed {
-		room := batch
-		if a != nil {
-			room = a.room()
-		}
-		events := d.stream.Take(room)
+	lag := d.stream.Lag()
+	if d.async != nil {
+		lag += d.async.backlog()
+	}
+	return lag
+}
+
+func (d *delivery) ended() bool { return d.closed.Load() || d.ctx.Err() != nil }
+
+func (d *delivery) drain() {
+	defer d.owner.Done()
+	for !d.ended() {
+		events := d.stream.Take(batch)
 		if len(events) == 0 {
-			if a != nil {
-				a.wait() // the goroutine owns its workers, so it stays until they are done
-			}
-			if d.state.CompareAndSwap(busy, idle) {
+			if d.rest() {
 				return
 			}
-			d.state.CompareAndSwap(again, busy)
 			continue
 		}
-		for _, e := range events {
-			if ctx.Err() != nil || d.state.Load() == closed {
+		for i := range events {
+			if d.ended() {
 				return
 			}
-			switch {
-			case a == nil:
-				d.handle(ctx, e)
-			case e.Type == store.Synced || e.Type == store.Epoch:
-				a.wait() // they come after everything before them
-				d.handle(ctx, e)
-			default:
-				a.add(e)
-			}
+			d.dispatch(&events[i])
 		}
+	}
+}
+
+func (d *delivery) dispatch(e *store.Event) {
+	switch {
+	case d.async == nil:
+		d.handle(e)
+	case e.Type == store.Synced || e.Type == store.Epoch:
+		d.async.idle() // they come after everything before them, and before everything after them
+		d.handle(e)
+	case typeOf(e.Type) != 0:
+		d.async.add(*e, d.owner)
 	}
 }
 
 // handle calls the observer for one event until it is handled or given up.
-func (d *delivery) handle(ctx context.Context, e store.Event) {
-	for attempt := 1; ; attempt++ {
-		if d.state.Load() == closed {
-			return
-		}
+func (d *delivery) handle(e *store.Event) {
+	for attempt := 1; !d.closed.Load(); attempt++ {
 		begin := time.Now()
-		err := d.protect(ctx, e)
+		err := d.protect(e)
 		o := outcome{event: e, err: err, attempt: attempt, final: true, took: time.Since(begin)}
-		var undecodable *DecodeError
-		switch {
-		case err == nil, ctx.Err() != nil, d.opts.failure == Skip, errors.As(err, &undecodable):
-		case d.opts.failure == Stop:
-			o.stopped = true
-		default:
-			o.final = attempt >= d.opts.attempts
+		if err != nil {
+			if d.ctx.Err() != nil {
+				return // it was told to stop
+			}
+			var undecodable *store.DecodeError
+			switch {
+			case d.opts.failure == Skip, errors.As(err, &undecodable):
+			case d.opts.failure == Stop:
+				o.stopped = true
+				d.close()
+			default:
+				o.final = attempt >= d.opts.attempts
+			}
 		}
-		d.report(o)
-		if o.stopped {
-			d.close()
-		}
-		if o.final {
-			return
-		}
-		if !pause(ctx, backoff.Policy{Base: retryBase, Cap: retryCap, Factor: 2}.Delay(attempt, nil)) {
+		d.report(&o)
+		if o.final || !d.pause(backoff.Policy{Base: retryBase, Cap: retryCap, Factor: 2}.Delay(attempt, nil)) {
 			return
 		}
 	}
 }
 
-func (d *delivery) protect(ctx context.Context, e store.Event) (err error) {
+// protect calls the observer. A panic is an error; runtime.Goexit, which cannot be caught, ends the observer.
+func (d *delivery) protect(e *store.Event) (err error) {
+	returned := false
+	d.working.Add(1)
 	defer func() {
+		d.working.Add(-1)
+		if returned {
+			return
+		}
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
+			return
 		}
+		d.close()
+		d.report(&outcome{event: e, err: errGoexit, attempt: 1, final: true, stopped: true})
 	}()
-	return d.call(ctx, e)
+	err = d.call(d.ctx, e)
+	returned = true
+	return err
 }
 
-// pause waits and tells whether the context is still alive.
-func pause(ctx context.Context, wait time.Duration) bool {
-	t := time.NewTimer(wait)
+// pause waits between two calls and says whether to go on.
+func (d *delivery) pause(duration time.Duration) bool {
+	t := time.NewTimer(duration)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-ctx.Done():
-		return false
+	case <-d.over:
+	case <-d.ctx.Done():
 	}
+	return false
 }

@@ -18,10 +18,13 @@ type Description struct {
 
 // SourceDescription is one source with its observers.
 type SourceDescription struct {
+	Cluster  string   `json:"cluster,omitempty"`
 	Selector []string `json:"selector"`
-	Type     string   `json:"type"`
+	Type     string   `json:"type,omitempty"`
 	At       string   `json:"at"`
-	// Running is false for a source without an observer, and before the start.
+	// From names the selectors of which a derived source is made.
+	From []string `json:"from,omitempty"`
+	// Running is false for a source without an observer, for a filter, and before the start.
 	Running   bool                  `json:"running"`
 	Error     string                `json:"error,omitempty"`
 	Objects   int                   `json:"objects"`
@@ -36,11 +39,15 @@ type StatusDescription struct {
 	Reason    source.Reason `json:"reason"`
 	Message   string        `json:"message,omitempty"`
 	Since     time.Time     `json:"since"`
-	Staleness time.Duration `json:"staleness"`
+	Synced    bool          `json:"synced"`
+	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing ever has.
+	Staleness time.Duration   `json:"staleness"`
+	Counters  source.Counters `json:"counters"`
 }
 
 // ObserverDescription is one observer.
 type ObserverDescription struct {
+	Cluster  string   `json:"cluster,omitempty"`
 	Selector []string `json:"selector"`
 	Name     string   `json:"name"`
 	At       string   `json:"at"`
@@ -49,60 +56,90 @@ type ObserverDescription struct {
 	Delivery string   `json:"delivery"`
 	Failure  string   `json:"failure"`
 	Synced   bool     `json:"synced"`
-	Stats    Stats    `json:"stats"`
+	// Stopped is why the observer was stopped by its policy.
+	Stopped string `json:"stopped,omitempty"`
+	Stats   Stats  `json:"stats"`
 }
 
 // Describe returns what is declared and how it is doing now.
 func (r *Registry) Describe() Description {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var d Description
-	for _, s := range r.sources {
-		sd := SourceDescription{Selector: s.selector.Names(), Type: s.object.String(), At: s.place, Observers: []ObserverDescription{}}
-		if s.err != nil {
-			sd.Error = s.err.Error()
-		}
-		if s.handle != nil {
-			sd.Running = true
-			sd.Objects = s.handle.Len()
-			now := time.Now()
-			for _, st := range s.handle.Statuses() {
-				sd.Status = append(sd.Status, StatusDescription{
-					Namespace: st.Namespace, Phase: st.Phase, Reason: st.Reason, Message: st.Message, Since: st.Since,
-					Staleness: st.Staleness(now),
-				})
+	now := time.Now()
+	d := Description{Sources: []SourceDescription{}}
+	for _, o := range r.origins {
+		s := o.description(now)
+		for _, by := range r.observers {
+			if by.selector == o.selector {
+				s.Observers = append(s.Observers, by.description())
 			}
 		}
-		for _, o := range r.observers {
-			if o.selector == s.selector {
-				sd.Observers = append(sd.Observers, o.describe())
-			}
-		}
-		d.Sources = append(d.Sources, sd)
+		d.Sources = append(d.Sources, s)
 	}
-	for _, o := range r.observers {
-		if r.source(o.selector) == nil {
-			d.Unmatched = append(d.Unmatched, o.describe())
+	for _, by := range r.observers {
+		if r.origin(by.selector) == nil {
+			d.Unmatched = append(d.Unmatched, by.description())
 		}
 	}
 	return d
 }
 
-// describe is called with the lock of the registry held.
-func (o *Observer) describe() ObserverDescription {
+// description is called with the lock of the registry held.
+func (o *Origin) description(now time.Time) SourceDescription {
+	d := SourceDescription{Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place, Observers: []ObserverDescription{}}
+	if o.object != nil {
+		d.Type = o.object.String()
+	}
+	if !o.kind.Empty() {
+		d.Type = o.kind.Kind + "." + o.kind.GroupVersion().String()
+	}
+	for _, in := range o.inputs {
+		d.From = append(d.From, in.selector.String())
+	}
+	if o.err != nil {
+		d.Error = o.err.Error()
+	}
+	if o.feed == nil {
+		return d
+	}
+	d.Running, d.Objects = true, o.feed.store.Len()
+	if o.feed.handle == nil {
+		return d // the condition is that of its inputs
+	}
+	for _, st := range o.feed.store.Statuses() {
+		s := StatusDescription{
+			Namespace: st.Namespace, Phase: st.Phase, Reason: st.Reason, Message: st.Message, Since: st.Since, Synced: st.Synced,
+			Staleness: st.Staleness(now), Counters: st.Counters,
+		}
+		if st.LastContact.IsZero() {
+			s.Staleness = now.Sub(o.since)
+		}
+		d.Status = append(d.Status, s)
+	}
+	return d
+}
+
+// description is called with the lock of the registry held.
+func (o *Observer) description() ObserverDescription {
 	d := ObserverDescription{
-		Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: o.object.String(), Mask: o.opts.mask.String(),
+		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any", Mask: o.opts.mask.String(),
 		Delivery: "sync", Failure: o.opts.failure.String(),
 		Stats: Stats{
 			Handled: o.stats.handled.Load(), Failed: o.stats.failed.Load(), Retried: o.stats.retried.Load(),
 			Busy: time.Duration(o.stats.busy.Load()),
 		},
 	}
+	if o.object != nil {
+		d.Type = o.object.String()
+	}
 	if o.opts.limit > 0 {
 		d.Delivery = fmt.Sprintf("async, %d at once", o.opts.limit)
 	}
 	if o.delivery != nil {
-		d.Stats.Lag = o.delivery.stream.Lag()
+		d.Stats.Lag = o.delivery.lag()
+	}
+	if o.failure != nil {
+		d.Stopped = o.failure.Error()
 	}
 	select {
 	case <-o.synced:
@@ -117,32 +154,59 @@ func (d Description) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, s := range d.Sources {
-		state := "not started"
-		switch {
-		case s.Error != "":
-			state = "failed: " + s.Error
-		case s.Running:
-			state = fmt.Sprintf("%d objects", s.Objects)
-			for _, st := range s.Status {
-				state += ", " + strings.TrimSpace(fmt.Sprintf("%s %s %s", st.Namespace, st.Phase, st.Message))
-			}
-		case len(s.Observers) == 0:
-			state = "not listed: nobody observes it"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", strings.Join(s.Selector, " + "), s.Type, s.At, state)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, s.At, s.state())
 		for _, o := range s.Observers {
 			fmt.Fprintf(w, "  %s\n", o.line())
 		}
 	}
 	for _, o := range d.Unmatched {
-		fmt.Fprintf(w, "%s\t-\t-\tno source\n  %s\n", strings.Join(o.Selector, " + "), o.line())
+		fmt.Fprintf(w, "%s\t-\t-\tno source\n  %s\n", named(o.Cluster, o.Selector), o.line())
 	}
 	_ = w.Flush() // a strings.Builder cannot fail
 	return b.String()
 }
 
+func named(cluster string, selector []string) string {
+	name := strings.Join(selector, " + ")
+	if cluster != "" {
+		name = cluster + ": " + name
+	}
+	return name
+}
+
+func (s SourceDescription) state() string {
+	var parts []string
+	if len(s.From) > 0 {
+		parts = append(parts, "from "+strings.Join(s.From, ", "))
+	}
+	switch {
+	case s.Error != "":
+		parts = append(parts, "failed: "+s.Error)
+	case s.Running:
+		parts = append(parts, fmt.Sprintf("%d objects", s.Objects))
+	case len(s.Observers) == 0 && len(s.From) == 0:
+		parts = append(parts, "not listed: nobody observes it")
+	case len(s.From) == 0:
+		parts = append(parts, "not started")
+	}
+	for _, st := range s.Status {
+		words := []string{st.Namespace, string(st.Phase)}
+		if st.Phase == source.Degraded {
+			words = append(words, fmt.Sprintf("%s for %v: %s", st.Reason, st.Staleness.Round(time.Second), st.Message))
+		}
+		parts = append(parts, strings.TrimSpace(strings.Join(words, " ")))
+	}
+	return strings.Join(parts, ", ")
+}
+
 func (o ObserverDescription) line() string {
-	line := fmt.Sprintf("<- %s\t%s\t%s, %s\t%s", o.Name, o.Type, o.Mask, o.Delivery, o.At)
+	line := fmt.Sprintf("<- %s\t%s\t%s\t%s, %s", o.Name, o.Type, o.At, o.Mask, o.Delivery)
+	switch {
+	case o.Stopped != "":
+		line += ", stopped: " + o.Stopped
+	case !o.Synced:
+		line += ", not synced"
+	}
 	if o.Stats.Lag > 0 || o.Stats.Failed > 0 {
 		line += fmt.Sprintf(", %d behind, %d given up", o.Stats.Lag, o.Stats.Failed)
 	}

@@ -3,8 +3,6 @@ package observe
 import (
 	"errors"
 	"fmt"
-
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // Mistakes in declarations. [Registry.Check] returns them joined, each as a [*DeclarationError].
@@ -21,6 +19,24 @@ var (
 	ErrEmptySelector = errors.New("the selector is empty")
 	// ErrUnknownType: the type is not registered in the host's scheme.
 	ErrUnknownType = errors.New("the type is not registered in the scheme")
+	// ErrMalformedSelector: a label or field selector of a source cannot be parsed.
+	ErrMalformedSelector = errors.New("malformed selector")
+	// ErrCycle: a derived source is made from itself.
+	ErrCycle = errors.New("the source is derived from itself")
+)
+
+// Errors of a Registry and what it runs.
+var (
+	// ErrStarted: a Registry can be started once.
+	ErrStarted = errors.New("it has been started already")
+	// ErrStopped: the Registry was stopped, perhaps while it was starting.
+	ErrStopped = errors.New("observers were stopped")
+	// ErrNotRunning: the source of a Collection has not been started, or is not any more.
+	ErrNotRunning = errors.New("the source is not running")
+	// ErrFixed: the namespaces of a derived source are those of its inputs.
+	ErrFixed = errors.New("a derived source has no namespaces of its own")
+
+	errGoexit = errors.New("observer ended its goroutine (runtime.Goexit)")
 )
 
 // DeclarationError is one mistake in a declaration, with the place of it.
@@ -53,19 +69,3 @@ type PanicError struct {
 
 // Error returns the value; the stack is for logs.
 func (e *PanicError) Error() string { return fmt.Sprintf("observer panicked: %v", e.Value) }
-
-// DecodeError says that an object could not be decoded into the type that an observer takes. It is reported once
-// for that event and never retried, since the same bytes cannot become valid.
-type DecodeError struct {
-	Key     store.Key
-	Version string
-	Err     error
-}
-
-// Error names the object and the cause.
-func (e *DecodeError) Error() string {
-	return fmt.Sprintf("cannot decode %v at version %s: %v", e.Key, e.Version, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *DecodeError) Unwrap() error { return e.Err }

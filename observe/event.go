@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -46,13 +47,13 @@ func (t Type) String() string {
 	}
 }
 
-// Event is one change as one observer is given it. T is the Go type of the objects, for example corev1.Pod.
-type Event[T any] struct {
+// Change is what an event says besides the objects.
+type Change struct {
 	// Type says what happened.
 	Type Type
 	// Initial is true for the objects that existed when the observer began.
 	Initial bool
-	// Inferred is true for a deletion that was found by a list, so that the very last state was not seen.
+	// Inferred is true for a deletion that was concluded from a list, so that the very last state was not seen.
 	Inferred bool
 	// Key names the object; it is empty for Synchronized and Epoch.
 	Key store.Key
@@ -60,10 +61,14 @@ type Event[T any] struct {
 	ResourceVersion string
 	// Reason says why, for Epoch.
 	Reason string
+}
+
+// Event is one change as one observer is given it. T is the Go type of the objects, for example corev1.Pod.
+type Event[T any] struct {
+	Change
 
 	object *T
 	prior  *store.Record
-	decode func(*store.Record) (*T, error)
 }
 
 // Object returns the object: its new state, or its last one for Deleted; nil for Synchronized and Epoch. It is
@@ -76,11 +81,63 @@ func (e Event[T]) Prior() *T {
 	if e.prior == nil {
 		return nil
 	}
+	object, err := store.As[T](e.prior)
+	if err != nil {
+		return nil
+	}
+	return object
+}
+
+// ObjectEvent is an Event whose objects are of the type of the source, whatever it is; see [OnObject].
+type ObjectEvent struct {
+	Change
+
+	object client.Object
+	prior  *store.Record
+	decode func(*store.Record) (client.Object, error)
+}
+
+// Object is Event.Object.
+func (e ObjectEvent) Object() client.Object { return e.object }
+
+// Prior is Event.Prior.
+func (e ObjectEvent) Prior() client.Object {
+	if e.prior == nil {
+		return nil
+	}
 	object, err := e.decode(e.prior)
 	if err != nil {
 		return nil
 	}
 	return object
+}
+
+func changeOf(e *store.Event, t Type) Change {
+	c := Change{Type: t, Initial: e.Initial, Inferred: e.Inferred, Key: e.Key, ResourceVersion: e.Version, Reason: e.Reason}
+	if e.Object != nil {
+		c.ResourceVersion = e.Object.Version()
+	}
+	return c
+}
+
+// typeOf returns the type under which an observer is told of an event; 0 if it is not.
+func typeOf(t store.EventType) Type {
+	switch t {
+	case store.Added:
+		return Added
+	case store.Modified:
+		return Modified
+	case store.Deleted:
+		return Deleted
+	case store.Synced:
+		return Synchronized
+	case store.Sync:
+		return Resync
+	case store.Epoch:
+		return Epoch
+	default:
+		return 0
+	}
 }
 
 // Mask is a set of event types, with initial and live objects apart. The zero Mask means all.

@@ -11,7 +11,7 @@ type stats struct {
 	busy                     atomic.Int64 // nanoseconds
 }
 
-func (s *stats) count(o outcome) {
+func (s *stats) count(o *outcome) {
 	s.busy.Add(int64(o.took))
 	switch {
 	case o.err == nil:
@@ -25,9 +25,17 @@ func (s *stats) count(o outcome) {
 
 // Stats are the counts of one observer since its declaration.
 type Stats struct {
-	Handled uint64        `json:"handled"` // events that were handled
+	Handled uint64        `json:"handled"` // events that were handled, or that its mask leaves out
 	Failed  uint64        `json:"failed"`  // events that were given up
 	Retried uint64        `json:"retried"` // calls that failed and were repeated
-	Busy    time.Duration `json:"busy"`    // time spent in the observer
+	Busy    time.Duration `json:"busy"`    // time spent in the observer, nanoseconds
 	Lag     int           `json:"lag"`     // events, or keys, that it has not been given yet
+}
+
+func (s *Stats) add(o Stats) {
+	s.Handled += o.Handled
+	s.Failed += o.Failed
+	s.Retried += o.Retried
+	s.Busy += o.Busy
+	s.Lag += o.Lag
 }

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -256,6 +257,8 @@ type Query struct {
 	ResourceType string
 	// Phase restricts to one phase.
 	Phase v1alpha1.Phase
+	// Related restricts to operations that touch this resource too. It is applied to what a page holds, so pages may be short or empty.
+	Related Resource
 	// Limit is how many Operations a page has. Default: those of package call.
 	Limit int64
 	// Continue is the token of the page before.
@@ -294,6 +297,11 @@ func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList,
 	list := &v1alpha1.OperationList{}
 	if err := answer.Into(list); err != nil {
 		return nil, fmt.Errorf("cannot list operations: %w", err)
+	}
+	if q.Related != (Resource{}) {
+		list.Items = slices.DeleteFunc(list.Items, func(op v1alpha1.Operation) bool {
+			return !slices.Contains(op.Spec.RelatedResources, v1alpha1.ResourceReference{ResourceType: q.Related.Type, ResourceID: q.Related.ID})
+		})
 	}
 	return list, nil
 }

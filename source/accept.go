@@ -55,7 +55,7 @@ func (s *scope) accept(ctx context.Context, l *listing) error {
 	reason := string(s.history.reason)
 	if epoch {
 		reason = fmt.Sprintf("history was rolled back from version %s to %s", s.seen, l.version)
-		s.log.Warn("history was rolled back", "from", string(s.seen), "to", l.version)
+		s.log.WarnContext(ctx, "history was rolled back", "from", string(s.seen), "to", l.version)
 		s.count.Epochs++
 	}
 	l.committed = true

@@ -182,8 +182,8 @@ func (d *jsonList) checkKind() error {
 
 func (d *jsonList) finish() (*listMeta, error) {
 	var kind, apiVersion string
-	json.Unmarshal(d.members["kind"], &kind) // another type is another kind
-	json.Unmarshal(d.members["apiVersion"], &apiVersion)
+	_ = json.Unmarshal(d.members["kind"], &kind) // another type is another kind
+	_ = json.Unmarshal(d.members["apiVersion"], &apiVersion)
 	if kind == "Status" {
 		var s metav1.Status
 		all, err := json.Marshal(d.members)

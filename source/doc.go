@@ -24,7 +24,7 @@
 //
 // # Invariants
 //
-//   - Versions that a sink is given never go down, unless a Commit with Epoch comes in between.
+//   - The versions of one object, of lists and of bookmarks never go down, unless a Commit with Epoch comes in between.
 //   - At most one watch and one list are open per scope. Retries are jittered, bounded by the back-off and by the [Limiter].
 //   - A list that is incomplete, failed or implausible is aborted: it deletes nothing.
 //   - Every fault is a typed [Status] with the server's message; recovery clears it.

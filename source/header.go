@@ -10,6 +10,7 @@ import (
 // Encoding is the wire form of an object's bytes.
 type Encoding uint8
 
+// The encodings.
 const (
 	JSON     Encoding = iota
 	Protobuf          // the bare message, without the k8s envelope

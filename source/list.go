@@ -25,7 +25,7 @@ func (s *scope) sync(ctx context.Context) (*stream, error) {
 		case !s.fallsBack(ctx, err):
 			return nil, err
 		}
-		s.log.Info("initial events of a watch are not to be had, listing instead", "error", err)
+		s.log.InfoContext(ctx, "initial events of a watch are not to be had, listing instead", "error", err)
 	}
 	err := s.list(ctx, consistent, nil)
 	if c, ok := errors.AsType[*confirmation](err); ok {
@@ -36,7 +36,7 @@ func (s *scope) sync(ctx context.Context) (*stream, error) {
 
 // confirm lists again, consistently and over another connection, before many objects are deleted.
 func (s *scope) confirm(ctx context.Context, c *confirmation) error {
-	s.log.Warn("list would delete many objects, asking again", "missing", c.missing, "known", c.known, "listed", c.listed)
+	s.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known, "listed", c.listed)
 	s.reconnect()
 	err := s.list(ctx, true, c)
 	if _, again := errors.AsType[*confirmation](err); again {
@@ -55,7 +55,7 @@ func (s *scope) list(ctx context.Context, consistent bool, confirms *confirmatio
 			}
 			return err
 		}
-		s.log.Info("continue token has expired, listing from the beginning", "error", err)
+		s.log.InfoContext(ctx, "continue token has expired, listing from the beginning", "error", err)
 	}
 }
 
@@ -104,7 +104,7 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		if api, ok := errors.AsType[*APIError](err); ok {
 			wait = max(wait, api.RetryAfter)
 		}
-		s.log.Info("page of a list failed, trying it again", "error", err, "wait", wait)
+		s.log.InfoContext(ctx, "page of a list failed, trying it again", "error", err, "wait", wait)
 		s.count.Retries++
 		sleep(ctx, wait)
 	}

@@ -206,7 +206,7 @@ func TestWatchListFallsBack(t *testing.T) {
 			t.Parallel()
 			r := newRecorder(t)
 			s := serve(t, []reply{list(5, object("a", 1))}, []reply{c.first, watch(bookmark(9))})
-			s.run(r, func(cfg *source.Config) { cfg.NoWatchList, cfg.ListProgressTimeout = false, 500*time.Millisecond })
+			s.run(r, func(cfg *source.Config) { cfg.NoWatchList, cfg.ListProgressTimeout = false, 3*time.Second })
 			r.wait("the bookmark", func() bool { return r.version == "9" })
 			if got := r.snapshot(); len(got) != 1 || got["ns/a"].version != "1" {
 				t.Errorf("%s: objects %v, want a alone", c.reason, got)

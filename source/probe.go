@@ -71,7 +71,7 @@ func (s *scope) silent(ctx context.Context, w *watching) error {
 	case comparable && order < 0:
 		return errRolledBack
 	}
-	s.log.Info("watch is silent while the server moves on", "version", string(s.seen), "server", version)
+	s.log.InfoContext(ctx, "watch is silent while the server moves on", "version", string(s.seen), "server", version)
 	s.pending = version
 	s.abandon(w.stream)
 	return errResume

@@ -158,7 +158,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 	if wait > 0 {
 		s.count.Retries++
 	}
-	s.log.Debug("attempt has ended", "error", err, "relist", s.relist, "consistent", s.fresh, "wait", wait)
+	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.fresh, "wait", wait)
 	switch {
 	case r.degraded:
 		s.report(Degraded, r.reason, err)

@@ -90,14 +90,14 @@ func (s *scope) opener(q query) opener {
 			accept = protobufType + ",application/json"
 		}
 		req.Header.Set("Accept", accept)
-		res, err := g.client.Do(req)
+		res, err := g.client.Do(req) //nolint:bodyclose // the releasingBody below is closed by who reads it
 		if err != nil {
 			client.release(g)
 			return nil, nil, err
 		}
 		body := &releasingBody{ReadCloser: res.Body, release: func() { client.release(g) }}
 		if res.StatusCode != http.StatusOK {
-			defer body.Close()
+			defer body.Close() //nolint:errcheck // a body that was read to the end or is not wanted
 			return nil, nil, refusal(res)
 		}
 		return body, newDecoder(q.watch, res.Header.Get("Content-Type")), nil

@@ -107,7 +107,7 @@ func (s *script) run(r *recorder, change ...func(*source.Config)) *source.Source
 			if err != nil {
 				s.t.Error(err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			s.t.Error("source does not stop")
 		}
 	})

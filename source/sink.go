@@ -5,6 +5,7 @@ import "time"
 // ChangeType is the type of a change that a watch reports.
 type ChangeType uint8
 
+// The types of changes.
 const (
 	Added ChangeType = iota + 1
 	Modified
@@ -30,7 +31,8 @@ type Sink interface {
 	Known() Known
 	// Replace begins an atomic replacement of this scope, which ends by Commit or Abort. One is open at a time.
 	Replace() Replacement
-	// Apply takes a change of a watch. An error quarantines the object; it never ends the watch.
+	// Apply takes a change of a watch. An error quarantines the object; it never ends the watch. The version of one
+	// object never goes down. Where a server swaps events, one may be older than the last one of another object.
 	Apply(t ChangeType, o *Object) error
 	// Bookmark says that everything up to this version has been seen.
 	Bookmark(version string)

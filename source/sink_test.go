@@ -45,7 +45,7 @@ func (r *recorder) note(format string, args ...any) {
 // wait blocks until cond holds for what has been recorded.
 func (r *recorder) wait(what string, cond func() bool) {
 	r.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	for {
 		r.mu.Lock()
@@ -227,7 +227,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(time.Minute)
 	defer deadline.Stop()
 	for !cond() {
 		select {

@@ -5,6 +5,7 @@ import "time"
 // Phase is what a scope is doing.
 type Phase string
 
+// The phases.
 const (
 	Connecting Phase = "Connecting" // a request is out, nothing has come yet; the reason says what for
 	Listing    Phase = "Listing"    // the content is being fetched
@@ -16,6 +17,7 @@ const (
 // Reason is why a scope is in its phase.
 type Reason string
 
+// The reasons.
 const (
 	ReasonWatching        Reason = "Watching"
 	ReasonListing         Reason = "Listing"

@@ -12,7 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -202,6 +205,41 @@ func TestSlowListIsNotCutOff(t *testing.T) {
 	inBubble(t, []reply{slow, list(5, objects(4, 1)...)}, []reply{watch()}, 30*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
 		if len(r.snapshot()) != 4 || len(s.seen()) < 2 || s.seen()[1] != "WATCH resourceVersion=5" {
 			t.Errorf("objects %v, requests %q", r.snapshot(), s.seen())
+		}
+	})
+}
+
+// TestInitialEventsWithoutEnd: a server that does not know about initial events costs seconds, not the whole patience.
+func TestInitialEventsWithoutEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, err := apiserver.New(apiserver.Options{Pipe: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		server.On(apiserver.Match{Verb: "watch"}, apiserver.IgnoreWatchList())
+		cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+		if _, err := server.Put(cm); err != nil {
+			t.Fatal(err)
+		}
+		r := newRecorder(t)
+		src, err := source.New(source.Config{REST: server.Config(), Resource: configMaps}, r.sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- src.Run(ctx) }()
+		time.Sleep(12 * time.Second)
+		synctest.Wait()
+		same(t, server, r)
+		if r.status().Phase != source.Watching {
+			t.Errorf("log %q", r.lines())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

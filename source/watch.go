@@ -90,10 +90,10 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 		select {
 		case b := <-w.out:
 			w.receive(b)
-			if b.n > 0 {
+			if b.n > 0 { // an end or a refusal alone says nothing of what is known
 				w.last = time.Now()
+				heard = true
 			}
-			heard = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-lifetime.C:

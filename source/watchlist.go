@@ -13,6 +13,8 @@ import (
 const (
 	busyAfter   = 4
 	busyObjects = 1000
+	// pause is the longest one between objects; a server that knows about initial events sends them without one.
+	pause = 10 * time.Second
 )
 
 // noWatchListFor is how long LIST is used after a watch whose initial events never ended. A server that refuses them is
@@ -68,7 +70,11 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 				}
 				window, objects = time.Now(), l.count
 			}
-			if err := s.await(ctx, st, timer, patience); err != nil {
+			wait := patience
+			if l.count > 0 {
+				wait = min(wait, pause)
+			}
+			if err := s.await(ctx, st, timer, wait); err != nil {
 				if errors.Is(err, ErrStalled) {
 					err = &initialEventsError{cause: err}
 				}

@@ -50,6 +50,7 @@ type Cache struct {
 	entries map[cacheKey]*cacheEntry
 	spawn   func(*cacheEntry) // starts the watch of an entry; nil while Run does not run
 	ended   bool
+	moves   int
 	running sync.WaitGroup
 }
 
@@ -59,6 +60,7 @@ type cacheKey struct {
 	namespaces          string
 	label, field, shard string
 	json                bool
+	moved               int // 0; else it tells an entry whose namespaces were changed to those of another one
 }
 
 // scope tells apart the stores of one resource and selectors.
@@ -72,8 +74,9 @@ func (k cacheKey) scope() string {
 
 type cacheEntry struct {
 	key    cacheKey
-	cfg    source.Config
+	source *source.Source
 	store  *Store
+	scopes sync.Mutex // serializes changes of the namespaces
 	users  int
 	linger *time.Timer
 	stop   context.CancelFunc
@@ -165,11 +168,7 @@ func (c *Cache) Run(ctx context.Context) error {
 // watch runs the source of an entry.
 func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	defer e.store.Close()
-	src, err := source.New(e.cfg, e.store.Sink)
-	if err == nil {
-		err = src.Run(ctx)
-	}
-	if err != nil {
+	if err := e.source.Run(ctx); err != nil {
 		c.opt.Logger.Error("cannot watch", "resource", e.key.resource.String(), "error", err)
 	}
 }
@@ -205,7 +204,7 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 		cfg.Namespaces = nil
 	}
 	key := cacheKey{resource: req.Resource, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: cfg.ShardSelector, json: true}
-	key.namespaces = strings.Join(slices.Compact(slices.Sorted(slices.Values(cfg.Namespaces))), ",")
+	cfg.Namespaces, key.namespaces = distinct(cfg.Namespaces)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +217,10 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 		e = c.entries[key]
 	}
 	if e == nil {
-		e = c.newEntry(key, cfg, req)
+		var err error
+		if e, err = c.newEntry(key, cfg, req); err != nil {
+			return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
+		}
 	}
 	e.users++
 	if e.linger != nil {
@@ -228,8 +230,17 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 	return &Handle{Store: e.store, c: c, e: e}, nil
 }
 
+// distinct returns namespaces in order, each once, and what tells them from others.
+func distinct(namespaces []string) ([]string, string) {
+	if len(namespaces) == 0 {
+		return nil, ""
+	}
+	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
+	return namespaces, strings.Join(namespaces, ",")
+}
+
 // newEntry makes a store; the caller holds c.mu.
-func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) *cacheEntry {
+func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEntry, error) {
 	if !key.json {
 		cfg.Encoding = source.Protobuf
 	} else {
@@ -249,7 +260,12 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) *cacheEnt
 		}
 		return list.ResourceVersion, nil
 	}
-	e := &cacheEntry{key: key, cfg: cfg, store: New(opt)}
+	e := &cacheEntry{key: key, store: New(opt)}
+	var err error
+	if e.source, err = source.New(cfg, e.store.Sink); err != nil {
+		e.store.Close()
+		return nil, err
+	}
 	for _, ns := range cfg.Namespaces { // all of them belong to "synced" from the start
 		e.store.Sink(ns)
 	}
@@ -257,7 +273,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) *cacheEnt
 	if c.spawn != nil {
 		c.spawn(e)
 	}
-	return e
+	return e, nil
 }
 
 // resolve fills in the resource.
@@ -295,6 +311,51 @@ func (c *Cache) hasProtobuf(kind schema.GroupVersionKind) bool {
 // Release gives the claim up. The store must not be used after it.
 func (h *Handle) Release() {
 	h.once.Do(func() { h.c.release(h.e) })
+}
+
+// SetNamespaces changes what the store covers, for all that share it: namespaces that are new are listed, those that are missing are
+// dropped (see DropScope), the others go on untouched. None stands for all of them. It waits for the watches that end, so
+// no subscriber must call it.
+func (h *Handle) SetNamespaces(namespaces ...string) error {
+	c, e := h.c, h.e
+	if !e.store.opt.Namespaced {
+		return fmt.Errorf("cannot set namespaces of %s: it has none", e.key.resource.GroupResource())
+	}
+	e.scopes.Lock()
+	defer e.scopes.Unlock()
+	namespaces, name := distinct(namespaces)
+	c.mu.Lock()
+	if c.ended || e.gone {
+		c.mu.Unlock()
+		return fmt.Errorf("cannot set namespaces of %s: %w", e.key.resource.GroupResource(), ErrClosed)
+	}
+	if e.key.namespaces == name {
+		c.mu.Unlock()
+		return nil
+	}
+	delete(c.entries, e.key)
+	e.key.namespaces, e.key.moved = name, 0
+	if c.entries[e.key] != nil { // there is one for these already; both go on
+		c.moves++
+		e.key.moved = c.moves
+	}
+	c.entries[e.key] = e
+	c.mu.Unlock()
+
+	want := namespaces
+	if len(want) == 0 {
+		want = []string{""}
+	}
+	for _, st := range e.store.Statuses() {
+		if !slices.Contains(want, st.Namespace) {
+			e.store.DropScope(st.Namespace) // first: what its watch still brings is ignored
+		}
+	}
+	for _, ns := range want {
+		e.store.Sink(ns) // they belong to "synced" from now on
+	}
+	e.source.SetNamespaces(namespaces...)
+	return nil
 }
 
 func (c *Cache) release(e *cacheEntry) {

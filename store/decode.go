@@ -61,7 +61,7 @@ func decodeInto(r *Record, raw []byte, into any) error {
 		if err := pb.Unmarshal(raw); err != nil {
 			return err
 		}
-	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+	} else if err := r.st.decoders.unmarshal(raw, into); err != nil {
 		return err
 	}
 	if o, ok := into.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {

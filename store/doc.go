@@ -48,8 +48,8 @@
 // own writes they are the same pointer. Writers, of which there is one per scope, take turns.
 //
 // Reading order: event.go and record.go (what users see), state.go with trie.go and intern.go, sink.go and replacement.go
-// (how it is filled), log.go, coalesce.go and cursor.go (how it is followed), overlay.go, ledger.go and hold.go (own writes),
-// pack.go with arena.go (how it is kept small), view.go, decode.go and hot.go (how it is read), cache.go.
+// (how it is filled), log.go, coalesce.go and cursor.go (how it is followed), overlay.go with tombstone.go, ledger.go and hold.go
+// (own writes), pack.go with arena.go (how it is kept small), view.go, decode.go and hot.go (how it is read), cache.go.
 //
 // Locks, in the order in which they may be taken: Cache.mu, Store.mu, Cursor.mu, ledger.mu; packer.work, packer.mu,
 // arena.mu; each of hotSet.mu and interner.mu is a leaf. None is held while user code runs.

@@ -34,14 +34,21 @@ func (w weakTo[T]) value() any {
 
 // hotSet bounds the decoded objects that are held although nobody may use them: a clock with a second chance.
 type hotSet struct {
-	mu    sync.Mutex // also serializes changes of Record.views
-	limit int64
-	bytes int64
-	ring  []hotEntry
-	hand  int
+	mu      sync.Mutex               // also serializes changes of Record.views
+	flights map[flight]chan struct{} // closed when the decoding ends
+	limit   int64
+	bytes   int64
+	ring    []hotEntry
+	hand    int
 
 	detect    bool
 	mutations atomic.Int64
+}
+
+// flight is a decoding that is under way: readers who want the same wait for it.
+type flight struct {
+	rec *Record
+	typ reflect.Type
 }
 
 type hotEntry struct {
@@ -63,33 +70,56 @@ func (h *hotSet) init(opt Options) {
 	}
 }
 
-// asCold finds an object that is held weakly, or decodes it.
+// asCold finds an object that is held weakly, or decodes it. Of several readers at the same time one decodes.
 func asCold[T any](r *Record) (*T, error) {
 	h := &r.st.hot
+	mine := flight{r, reflect.TypeFor[T]()}
 	h.mu.Lock()
-	if o := stillUsed[T](h, r); o != nil {
+	for {
+		if o := stillUsed[T](h, r); o != nil {
+			h.mu.Unlock()
+			return o, nil
+		}
+		other, busy := h.flights[mine]
+		if !busy {
+			break
+		}
 		h.mu.Unlock()
-		return o, nil
+		<-other
+		h.mu.Lock()
 	}
+	done := make(chan struct{})
+	if h.flights == nil {
+		h.flights = map[flight]chan struct{}{}
+	}
+	h.flights[mine] = done
 	h.mu.Unlock()
+
+	var v *view
+	var size int
+	defer func() { // also if the decoder of a type of the user's panics
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if v != nil {
+			h.insert(r, v, int64(size)*decodedFactor)
+		}
+		delete(h.flights, mine)
+		close(done)
+	}()
 	raw, err := r.load()
 	if err != nil {
-		return nil, &DecodeError{Key: r.Key(), Type: reflect.TypeFor[T](), Err: err}
+		return nil, &DecodeError{Key: r.Key(), Type: mine.typ, Err: err}
 	}
 	o, err := decode[T](r, raw)
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if other := stillUsed[T](h, r); other != nil {
-		return other, nil // another reader was faster: all get the same
-	}
-	v := &view{obj: o, weak: weakTo[T]{weak.Make(o)}}
+	size = len(raw)
+	v = &view{obj: o, weak: weakTo[T]{weak.Make(o)}}
+	v.used.Store(true)
 	if h.detect {
 		v.check = newMutationCheck(o)
 	}
-	h.insert(r, v, int64(len(raw))*decodedFactor)
 	return o, nil
 }
 

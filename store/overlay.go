@@ -7,10 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -20,18 +16,26 @@ import (
 type overlay struct {
 	entries map[Key]*overlaid
 	clock   uint64 // counts answers and lists, to tell which lists began after which answers
+	past    graveyard
 }
 
-// overlaid is one difference between view and base.
+// overlaid is one difference between view and base: an answer, incarnations that are gone, or both.
 type overlaid struct {
-	st    staged // the answered object; none for a tombstone or an object that left the scope
-	dead  *ident // tombstone: this incarnation is gone
-	ver   version
 	ns    string
+	st    staged // the answered object; none if it left the scope
+	left  bool   // the answered object does not match the selectors of the watch
+	ver   version
 	clock uint64
 	since time.Time
+	dead  []tomb
 	told  bool // reported as overdue
 }
+
+// answered says that there is an answer, which reads see (or see to have left) instead of what the base has.
+func (ent *overlaid) answered() bool { return ent.left || ent.st.rec != nil }
+
+// evict forgets the answer.
+func (ent *overlaid) evict() { ent.st, ent.left, ent.ver = staged{}, false, version{} }
 
 // PutResult says what became of the answer to a write.
 type PutResult uint8
@@ -111,30 +115,33 @@ func (s *Store) tryPut(st staged, record func()) (_ PutResult, ok bool) {
 	}
 	k := rec.Key()
 	ent := s.overlay.entries[k]
-	if ent != nil && (ent.dead != nil && ent.dead.sameUID(rec.id) || ent.ver.atLeast(rec.ver)) {
+	if ent != nil && (ent.ver.atLeast(rec.ver) || ent.hides(rec)) {
 		return AlreadyKnown, true
 	}
 	in, decided := s.inScope(rec)
 	if !decided {
 		return NeedsBarrier, true
 	}
-	if !in && !known && ent == nil {
+	if !in && !known && (ent == nil || !ent.answered()) {
 		return OutOfScope, true
 	}
 	if seen, ok := cur.view.objects.find(rec); ok {
 		s.adopt(rec, seen)
 	}
-	ent = &overlaid{st: st, ver: rec.ver, ns: rec.Namespace(), clock: s.overlay.tick(), since: time.Now()}
+	if ent == nil {
+		ent = &overlaid{ns: k.Namespace}
+		s.overlay.entries[k] = ent
+	}
+	ent.st, ent.left, ent.ver, ent.clock, ent.since = st, false, rec.ver, s.overlay.tick(), time.Now()
 	next := root{base: cur.base, view: cur.view.copy()}
 	result := Overlaid
 	if in {
 		next.view.set(nil, st)
 	} else {
 		result = OutOfScope
-		ent.st = staged{}
+		ent.st, ent.left = staged{}, true
 		next.view.delete(nil, rec)
 	}
-	s.overlay.entries[k] = ent
 	s.publish(next, nil)
 	return result, true
 }
@@ -147,83 +154,69 @@ func (s *Store) isApplied(sc *scope, ver version, prior *Record) bool {
 	return sc.version.atLeast(ver) || prior != nil && prior.ver.atLeast(ver)
 }
 
-// PutDeleted makes reads say that an incarnation of an object is gone, after a delete was answered so. A uid that is not
-// known is remembered until the next list.
-func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.putDeleted(k, uid)
-}
-
-func (s *Store) putDeleted(k Key, uid types.UID) PutResult {
-	if s.scopeOf(k.Namespace) == nil {
-		return OutOfScope
+// applied returns the next view after the base has taken st in place of prior. The caller holds s.mu.
+func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Record) *state {
+	rec := st.rec
+	if prior != nil && !prior.SameUID(rec) {
+		o.past.add(s, prior.id)
 	}
-	cur := s.root.Load()
-	hash := s.intern.hashKey(k.Namespace, k.Name)
-	seen, visible := cur.view.get(hash, k)
-	if !visible || uid != "" && !seen.id.hasUID([]byte(uid)) {
-		return AlreadyKnown // reads do not see that incarnation
-	}
-	_, known := cur.base.get(hash, k)
-	next := root{base: cur.base, view: cur.view.copy()}
-	next.view.delete(nil, seen)
-	ent := s.overlay.entries[k]
-	if ent != nil && ent.st.rec == seen && !known && s.scopeOf(k.Namespace).version.atLeast(seen.ver) {
-		delete(s.overlay.entries, k) // the watch is past it
-	} else {
-		s.overlay.entries[k] = &overlaid{dead: seen.id, ver: seen.ver, ns: k.Namespace, clock: s.overlay.tick(), since: time.Now()}
-	}
-	if len(s.overlay.entries) == 0 {
-		next.view = next.base
-	}
-	s.publish(next, nil)
-	return Overlaid
-}
-
-// applied returns the next view after the base has taken st. The caller holds s.mu.
-func (o *overlay) applied(s *Store, cur *root, base *state, st staged) *state {
 	if len(o.entries) == 0 {
 		return base
 	}
-	rec := st.rec
+	hidden := false
 	if ent := o.entries[rec.Key()]; ent != nil {
-		if ent.dead != nil && ent.dead.sameUID(rec.id) {
-			return cur.view // an older change of what is gone
-		}
-		if ent.dead == nil && !s.odd && ent.ver.newer(rec.ver) {
+		ent.outlived(s, rec, prior)
+		if ent.answered() && (!s.odd && ent.ver.newer(rec.ver) || s.odd && ent.hides(rec)) {
 			return cur.view // an older change does not evict
 		}
-		delete(o.entries, rec.Key())
-		if len(o.entries) == 0 {
+		ent.evict()
+		if o.drop(rec.Key(), ent) && len(o.entries) == 0 {
 			return base
 		}
+		hidden = ent.hides(rec)
 	}
 	view := cur.view.copy()
-	view.set(nil, st)
+	if hidden {
+		view.delete(nil, rec)
+	} else {
+		view.set(nil, st)
+	}
 	return view
 }
 
-// removed returns the next view after the base has lost rec, whose version is that of the deletion.
-func (o *overlay) removed(s *Store, cur *root, base *state, rec *Record) *state {
+// removed returns the next view after the base was told of a deletion, with the final state rec, and has lost prior, if it had
+// any. The caller holds s.mu.
+func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) *state {
+	o.past.add(s, rec.id)
+	if prior != nil && !prior.SameUID(rec) {
+		o.past.add(s, prior.id)
+	}
 	if len(o.entries) == 0 {
 		return base
 	}
 	if ent := o.entries[rec.Key()]; ent != nil {
-		switch {
-		case ent.dead != nil && !ent.dead.sameUID(rec.id) && !s.odd:
-			return cur.view
-		case ent.dead == nil && !s.odd && ent.ver.newer(rec.ver):
+		ent.buried(s, rec, prior)
+		own := ent.st.rec
+		if ent.answered() && (!s.odd && ent.ver.newer(rec.ver) || s.odd && own != nil && !own.SameUID(rec)) {
 			return cur.view // written after that deletion
 		}
-		delete(o.entries, rec.Key())
-		if len(o.entries) == 0 {
+		ent.evict()
+		if o.drop(rec.Key(), ent) && len(o.entries) == 0 {
 			return base
 		}
 	}
 	view := cur.view.copy()
 	view.delete(nil, rec)
 	return view
+}
+
+// drop forgets an entry that says nothing any more.
+func (o *overlay) drop(k Key, ent *overlaid) bool {
+	if ent.answered() || len(ent.dead) > 0 {
+		return false
+	}
+	delete(o.entries, k)
+	return true
 }
 
 // listed drops the entries that a complete list has settled, and returns the ghosts: objects that we created, that were
@@ -236,30 +229,33 @@ func (o *overlay) listed(s *Store, sc *scope, begun uint64, list version, before
 		h := s.intern.hashKey(k.Namespace, k.Name)
 		have, listed := base.get(h, k)
 		had, known := before.get(h, k)
+		ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool {
+			if listed && d.is(have) {
+				return false
+			}
+			return d.clock < begun || known && d.is(had) || !s.odd && !d.ver.isZero() && list.atLeast(d.ver)
+		})
 		begunAfter := ent.clock < begun
 		reached := list.atLeast(ent.ver) && !s.odd
+		settled := false
 		switch {
-		case ent.dead != nil: // gone unless the list, begun after the answer, still has that incarnation
-			if !begunAfter || listed && have.id.sameUID(ent.dead) {
-				continue
-			}
-		case ent.st.rec == nil: // left the scope
-			if !reached && !(s.odd && begunAfter) {
-				continue
-			}
+		case ent.left:
+			settled = reached || s.odd && begunAfter
+		case ent.st.rec == nil: // tombstones only
 		case listed:
-			if !have.ver.atLeast(ent.ver) && !(s.odd && begunAfter) {
-				continue
-			}
+			settled = have.ver.atLeast(ent.ver) || s.odd && begunAfter
 		case reached || s.odd && begunAfter:
+			settled = true
 			if !known {
 				ghosts = append(ghosts, ent.st.rec)
 			}
-		case known && had.SameUID(ent.st.rec): // its deletion has been concluded: no later write can have succeeded
-		default:
-			continue
+		default: // its deletion has been concluded: no later write can have succeeded
+			settled = known && had.SameUID(ent.st.rec)
 		}
-		delete(o.entries, k)
+		if settled {
+			ent.evict()
+		}
+		o.drop(k, ent)
 	}
 	slices.SortFunc(ghosts, func(a, b *Record) int { return strings.Compare(a.Key().String(), b.Key().String()) })
 	return ghosts
@@ -279,7 +275,7 @@ func (o *overlay) rebuild(s *Store, base *state) *state {
 			view.set(e, ent.st)
 			continue
 		}
-		if have, ok := view.get(s.intern.hashKey(k.Namespace, k.Name), k); ok && (ent.dead == nil || ent.dead.sameUID(have.id)) {
+		if have, ok := view.get(s.intern.hashKey(k.Namespace, k.Name), k); ok && (ent.left || ent.hides(have)) {
 			view.delete(e, have)
 		}
 	}
@@ -307,7 +303,11 @@ func (s *Store) OverlayStats() OverlayStats {
 	out := OverlayStats{Entries: len(s.overlay.entries)}
 	now, bound := time.Now(), s.overlayBound()
 	for k, ent := range s.overlay.entries {
-		age := now.Sub(ent.since)
+		since, ok := ent.oldest()
+		if !ok {
+			continue
+		}
+		age := now.Sub(since)
 		out.Oldest = max(out.Oldest, age)
 		if age > bound {
 			out.Overdue = append(out.Overdue, k)
@@ -333,55 +333,16 @@ func (s *Store) Overdue(k Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ent := s.overlay.entries[k]
-	if ent == nil || time.Since(ent.since) <= s.overlayBound() {
+	if ent == nil {
+		return false
+	}
+	since, ok := ent.oldest()
+	if !ok || time.Since(since) <= s.overlayBound() {
 		return false
 	}
 	if !ent.told {
 		ent.told = true
-		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", ent.ver.String(), "age", time.Since(ent.since))
+		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", ent.ver.String(), "age", time.Since(since))
 	}
 	return true
-}
-
-// fieldSelector is the part of a field selector that can be evaluated on any object.
-type fieldSelector struct {
-	sel       fields.Selector
-	undecided bool
-}
-
-func parseSelectors(opt Options) (labels.Selector, fieldSelector) {
-	f := fieldSelector{undecided: opt.ShardSelector != ""}
-	sel, err := labels.Parse(opt.LabelSelector)
-	if err != nil {
-		sel, f.undecided = labels.Everything(), true
-	}
-	if f.sel, err = fields.ParseSelector(opt.FieldSelector); err != nil {
-		f.sel, f.undecided = fields.Everything(), true
-	}
-	for _, r := range f.sel.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-			f.undecided = true
-		}
-	}
-	return sel, f
-}
-
-// SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.
-func (s *Store) SetSelectors(sel source.Selectors) {
-	labels, fields := parseSelectors(Options{LabelSelector: sel.Label, FieldSelector: sel.Field, ShardSelector: sel.Shard})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.selector, s.fields = labels, fields
-}
-
-// inScope says whether the watch's selectors match; decided is false if that cannot be told here. The caller
-// holds s.mu.
-func (s *Store) inScope(r *Record) (in, decided bool) {
-	if s.selector != nil && !s.selector.Matches(r.Labels()) {
-		return false, true
-	}
-	if s.fields.undecided {
-		return false, false
-	}
-	return s.fields.sel.Empty() || s.fields.sel.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()}), true
 }

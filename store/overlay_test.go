@@ -128,9 +128,66 @@ func TestOverlay(t *testing.T) {
 			s.PutDeleted(a(0).key(), "u1")
 			put(t, s, a(11))
 		}, []string{}, nil, 1},
-		{"a delete of an unknown incarnation changes nothing", func(t *testing.T, s *store.Store, sink source.Sink) {
+		{"a delete of an unknown incarnation changes nothing that is read, and is remembered", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(a(0).key(), "u0")
+		}, []string{"ns/a@5"}, nil, 1},
+		{"what we deleted before the watch told of its creation is not read, and given", func(t *testing.T, s *store.Store, sink source.Sink) {
+			s.PutDeleted(obj("b", "", 0).key(), "u2")
+			apply(t, sink, source.Added, obj("b", "u2", 10))
+			apply(t, sink, source.Modified, obj("b", "u2", 11))
+		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "MODIFIED ns/b@11<10"}, 1},
+		{"until the watch tells of its deletion", func(t *testing.T, s *store.Store, sink source.Sink) {
+			s.PutDeleted(obj("b", "", 0).key(), "u2")
+			apply(t, sink, source.Added, obj("b", "u2", 10))
+			apply(t, sink, source.Deleted, obj("b", "u2", 11))
+		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10"}, 0},
+		{"or a list begun later omits it", func(t *testing.T, s *store.Store, sink source.Sink) {
+			s.PutDeleted(obj("b", "", 0).key(), "u2")
+			list(t, sink, 20, a(5))
 		}, []string{"ns/a@5"}, nil, 0},
+		{"the watch can be faster than the answer to a delete", func(t *testing.T, s *store.Store, sink source.Sink) {
+			apply(t, sink, source.Added, obj("b", "u2", 10))
+			apply(t, sink, source.Deleted, obj("b", "u2", 11))
+			if r := s.PutDeleted(obj("b", "", 0).key(), "u2"); r != store.AlreadyKnown {
+				t.Error(r)
+			}
+		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10"}, 0},
+		{"and so can a list", func(t *testing.T, s *store.Store, sink source.Sink) {
+			list(t, sink, 20)
+			if r := s.PutDeleted(a(0).key(), "u1"); r != store.AlreadyKnown {
+				t.Error(r)
+			}
+		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
+		{"of several incarnations that we made and deleted none comes back", func(t *testing.T, s *store.Store, sink source.Sink) {
+			for i, uid := range []string{"u2", "u3"} {
+				put(t, s, obj("b", uid, 10+2*i))
+				s.PutDeleted(obj("b", "", 0).key(), types.UID(uid))
+			}
+			apply(t, sink, source.Added, obj("b", "u2", 10))
+		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10"}, 1},
+		{"until all of it has been told", func(t *testing.T, s *store.Store, sink source.Sink) {
+			for i, uid := range []string{"u2", "u3"} {
+				put(t, s, obj("b", uid, 10+2*i))
+				s.PutDeleted(obj("b", "", 0).key(), types.UID(uid))
+			}
+			for i, uid := range []string{"u2", "u3"} {
+				apply(t, sink, source.Added, obj("b", uid, 10+2*i))
+				apply(t, sink, source.Deleted, obj("b", uid, 11+2*i))
+			}
+		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10", "ADDED ns/b@12", "DELETED ns/b@13<12"}, 0},
+		{"what was there before the incarnation that we deleted does not come back either", func(t *testing.T, s *store.Store, sink source.Sink) {
+			put(t, s, obj("a", "u9", 12)) // u1 was deleted by somebody
+			s.PutDeleted(a(0).key(), "u9")
+			apply(t, sink, source.Modified, a(10))
+		}, []string{}, []string{"MODIFIED ns/a@10<5"}, 1},
+		{"a write between two deletes keeps what is known to be gone", func(t *testing.T, s *store.Store, sink source.Sink) {
+			s.PutDeleted(a(0).key(), "u1")
+			put(t, s, obj("a", "u9", 12))
+			s.PutDeleted(a(0).key(), "u9")
+			apply(t, sink, source.Modified, a(10))
+			apply(t, sink, source.Deleted, a(11))
+			apply(t, sink, source.Added, obj("a", "u9", 12))
+		}, []string{}, []string{"MODIFIED ns/a@10<5", "DELETED ns/a@11<10", "ADDED ns/a@12"}, 1},
 		{"a list begun after the delete that omits it ends the tombstone", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(a(0).key(), "u1")
 			list(t, sink, 20)
@@ -143,6 +200,30 @@ func TestOverlay(t *testing.T) {
 			s.PutDeleted(a(0).key(), "u1")
 			r.Commit(source.Commit{Version: "20"})
 		}, []string{}, nil, 1},
+		{"a list begun before a delete that omits what was there ends the tombstone", func(t *testing.T, s *store.Store, sink source.Sink) {
+			r := sink.Replace()
+			s.PutDeleted(a(0).key(), "u1")
+			r.Commit(source.Commit{Version: "20"})
+		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
+		{"also if it is newer than what we alone knew", func(t *testing.T, s *store.Store, sink source.Sink) {
+			r := sink.Replace()
+			if err := r.Put(a(5).object()); err != nil {
+				t.Fatal(err)
+			}
+			put(t, s, obj("b", "u2", 15))
+			s.PutDeleted(obj("b", "", 0).key(), "u2")
+			r.Commit(source.Commit{Version: "20"})
+		}, []string{"ns/a@5"}, nil, 0},
+		{"but not if it is older", func(t *testing.T, s *store.Store, sink source.Sink) {
+			r := sink.Replace()
+			if err := r.Put(a(5).object()); err != nil {
+				t.Fatal(err)
+			}
+			put(t, s, obj("b", "u2", 25))
+			s.PutDeleted(obj("b", "", 0).key(), "u2")
+			r.Commit(source.Commit{Version: "20"})
+			apply(t, sink, source.Added, obj("b", "u2", 25))
+		}, []string{"ns/a@5"}, []string{"ADDED ns/b@25"}, 1},
 		{"a list that has it evicts it", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, a(10))
 			list(t, sink, 20, a(10))
@@ -290,6 +371,32 @@ func TestOverlayBound(t *testing.T) {
 	})
 }
 
+// What we deleted and the watch never tells of (it was gone before the list under way, or is of no interest to the selector)
+// is not remembered for ever, and is no reason to mistrust reads.
+func TestUnknownTombstonesExpire(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := store.New(store.Options{OverlayBound: time.Minute})
+		defer s.Close()
+		sink := s.Sink("")
+		list(t, sink, 9)
+		k := obj("a", "", 0).key()
+		s.PutDeleted(k, "u0")
+		sink.Bookmark("10")
+		if n := s.OverlayStats().Entries; n != 1 {
+			t.Errorf("%d entries after a bookmark that may be from before", n)
+		}
+		time.Sleep(2 * time.Minute)
+		if st := s.OverlayStats(); s.Overdue(k) || len(st.Overdue) > 0 {
+			t.Errorf("a tombstone that hides nothing is overdue: %+v", st)
+		}
+		sink.Bookmark("11")
+		if n := s.OverlayStats().Entries; n != 0 {
+			t.Errorf("%d entries are left", n)
+		}
+	})
+}
+
 func TestParseDeletion(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
@@ -326,6 +433,7 @@ func TestOverlayModel(t *testing.T) {
 		sent, version, uids := 0, 1, 0
 		server := map[store.Key]thing{}
 		floor := map[store.Key]int{} // a read has to be at least this new
+		seen := map[string]int{}     // the newest version read of an incarnation
 		goneUID := map[string]bool{}
 		feed := func(n int) {
 			for ; n > 0 && sent < len(history); n-- {
@@ -351,8 +459,7 @@ func TestOverlayModel(t *testing.T) {
 				feedBefore := rapid.IntRange(0, 3).Draw(rt, "fed before the answer")
 				feed(feedBefore)
 				if own {
-					goneUID[x.uid] = true
-					floor[k] = version
+					goneUID[x.uid] = true // the answer has no version: of other incarnations it says nothing
 					s.PutDeleted(k, types.UID(x.uid))
 				}
 				return
@@ -384,9 +491,6 @@ func TestOverlayModel(t *testing.T) {
 			"": func(rt *rapid.T) {
 				for k, least := range floor {
 					r, ok := s.Get(k)
-					if ok && goneUID[string(r.UID())] {
-						rt.Fatalf("C2: %s of a deleted incarnation is read", k)
-					}
 					x, exists := server[k]
 					if !ok && exists && x.version == least {
 						rt.Fatalf("C1: %s@%d was written and is not read", k, least)
@@ -394,6 +498,16 @@ func TestOverlayModel(t *testing.T) {
 					if ok && number(r.Version()) < least {
 						rt.Fatalf("C1: %s is read at %s after a write at %d", k, r.Version(), least)
 					}
+				}
+				for r := range s.Snapshot().All() {
+					uid, version := string(r.UID()), number(r.Version())
+					if goneUID[uid] {
+						rt.Fatalf("C2: %s of the deleted incarnation %s is read", r.Key(), uid)
+					}
+					if version < seen[uid] {
+						rt.Fatalf("%s is read at %d after %d", r.Key(), version, seen[uid])
+					}
+					seen[uid] = version
 				}
 				if base := s.OverlayStats().Entries; sent == len(history) && base != 0 {
 					rt.Fatalf("%d entries are left although the watch has caught up", base)

@@ -178,6 +178,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			continue
 		}
 		next.base.delete(e, rec)
+		s.overlay.past.add(s, rec.id)
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: rec, prior: rec})
 	}
 	all := r.staged
@@ -198,6 +199,9 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			continue
 		}
 		s.adopt(rec, prior)
+		if prior != nil && !prior.SameUID(rec) {
+			s.overlay.past.add(s, prior.id)
+		}
 		next.base.set(e, all[i])
 		from := len(batch)
 		batch = changesOf(prior, rec, batch)

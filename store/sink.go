@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -174,7 +175,7 @@ func (sc *scope) tryApply(st staged) (wake func(), ok bool) {
 	next := root{base: cur.base.copy()}
 	next.base.set(nil, st)
 	batch := changesOf(prior, rec, nil)
-	next.view = s.overlay.applied(s, cur, next.base, st)
+	next.view = s.overlay.applied(s, cur, next.base, st, prior)
 	sc.advance(rec.ver)
 	sc.unquarantine(rec.Key())
 	s.stats.applied.Add(1)
@@ -236,7 +237,7 @@ func (sc *scope) deleteLocked(rec *Record) (wake func()) {
 		next.base.delete(nil, prior)
 		batch = append(batch, change{typ: Deleted, obj: final, prior: prior, inferred: final == prior})
 	}
-	next.view = s.overlay.removed(s, cur, next.base, rec)
+	next.view = s.overlay.removed(s, cur, next.base, rec, prior)
 	sc.advance(rec.ver)
 	sc.unquarantine(rec.Key())
 	s.stats.applied.Add(1)
@@ -255,6 +256,10 @@ func (sc *scope) Bookmark(v string) {
 		return
 	}
 	sc.advance(parseVersion(v))
+	if s.overlay.expire(sc.ns, time.Now().Add(-s.overlayBound())) {
+		base := s.root.Load().base
+		s.publish(root{base: base, view: base}, nil)
+	}
 	s.notifyWaiters()
 }
 

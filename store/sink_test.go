@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -245,5 +246,28 @@ func TestScopes(t *testing.T) {
 	list(t, s.Sink("two"), 31, thing{ns: "two", name: "c", uid: "u4", version: 30})
 	if d := cmp.Diff([]string{"ADDED two/c@30"}, summary(drain(c))); d != "" {
 		t.Errorf("a namespace that came back (-want +got):\n%s", d)
+	}
+}
+
+// Who was told that the store has synced finds in it what was listed.
+func TestSyncedIsToldAfterTheObjectsAreThere(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		s := store.New(store.Options{})
+		last := s.Sink("ns")  // the store is not synced before this scope is
+		for i := range 2000 { // so that there is something to do between a commit and its publication
+			list(t, s.Sink(fmt.Sprint("empty-", i)), 5)
+		}
+		seen := make(chan int)
+		go func() {
+			<-s.Synced()
+			seen <- s.Len()
+		}()
+		list(t, last, 5, obj("a", "u1", 4))
+		n := <-seen
+		s.Close()
+		if n != 1 {
+			t.Fatalf("%d objects right after it has synced", n)
+		}
 	}
 }

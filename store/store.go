@@ -50,26 +50,28 @@ type Store struct {
 	intern   *interner
 	hot      hotSet
 	pack     packer
+	decoders decoders
 
 	root    atomic.Pointer[root]
 	seq     atomic.Uint64 // entries of the change log
 	isReady chan struct{} // closed when synced
 
-	mu      sync.Mutex // the writer's lock: everything below; never held while user code runs
-	changes changeLog
-	defs    []*indexDef // replaced, never changed
-	scopes  map[string]*scope
-	cursors []*Cursor // replaced, never changed
-	synced  bool
-	closed  bool
-	odd     bool // a version that is no number was seen: versions are only compared for equality
-	marks   uint32
-	overlay overlay
-	waiters []*waiter
-	ledger  ledger
-	resync  resyncTimer
-	status  statusBoard
-	stats   counters
+	mu        sync.Mutex // the writer's lock: everything below; never held while user code runs
+	changes   changeLog
+	defs      []*indexDef // replaced, never changed
+	scopes    map[string]*scope
+	cursors   []*Cursor // replaced, never changed
+	synced    bool
+	announced bool // isReady is closed
+	closed    bool
+	odd       bool // a version that is no number was seen: versions are only compared for equality
+	marks     uint32
+	overlay   overlay
+	waiters   []*waiter
+	ledger    ledger
+	resync    resyncTimer
+	status    statusBoard
+	stats     counters
 }
 
 // root is what readers load: all that belongs to one version.
@@ -143,6 +145,10 @@ func (s *Store) publish(next root, batch []change) (wake func()) {
 	next.seq = s.changes.seq + uint64(len(batch))
 	s.seq.Store(next.seq) // first: no reader is ever ahead of it
 	s.root.Store(&next)
+	if s.synced && !s.announced { // who waits for it finds what was listed
+		s.announced = true
+		close(s.isReady)
+	}
 	if len(batch) == 0 {
 		return func() {}
 	}
@@ -222,7 +228,8 @@ func (s *Store) HasSynced() bool {
 // Synced returns a channel that is closed when HasSynced becomes true.
 func (s *Store) Synced() <-chan struct{} { return s.isReady }
 
-// checkSynced returns the note for the subscribers when the store has just become synced; the caller holds s.mu.
+// checkSynced returns the note for the subscribers when the store has just become synced; the caller holds s.mu and
+// publishes it.
 func (s *Store) checkSynced() (batch []change) {
 	if s.synced || len(s.scopes) == 0 {
 		return nil
@@ -238,6 +245,5 @@ func (s *Store) checkSynced() (batch []change) {
 		return nil
 	}
 	s.synced = true
-	close(s.isReady)
 	return []change{{typ: Synced, note: &note{version: s.versionLocked()}}}
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
+// Created says, before Done, that the server has created the object with this request, as it may with an apply.
+func (w *Write) Created() { w.ctx.Create = true }
+
 // Done ends the write with the answer to a create, update, patch or apply: it is laid over the store, and recorded, so that
 // its event is known as an echo. An answer that cannot be read ends the write like Fail.
 func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err error) {
@@ -78,11 +81,15 @@ func pure(w *WriteContext, answer *Record) bool {
 		return false
 	case w.Subresource != "" && (base.gen != answer.gen || base.shape != answer.shape):
 		return false
-	case len(w.Sent) == 0 || base.enc != source.JSON || answer.enc != source.JSON:
+	case len(w.Sent) == 0:
 		return false
 	}
+	load := parseInto
+	if base.enc != source.JSON || answer.enc != source.JSON {
+		load = parseTyped // two encodings have the Go type in common; a field that it lacks is one that no reader of the store sees
+	}
 	before, after, sent := map[string]any{}, map[string]any{}, map[string]any{}
-	if !parseInto(base, before) || !parseInto(answer, after) || kjson.UnmarshalCaseSensitivePreserveInts(w.Sent, &sent) != nil {
+	if !load(base, before) || !load(answer, after) || kjson.UnmarshalCaseSensitivePreserveInts(w.Sent, &sent) != nil {
 		return false
 	}
 	for _, o := range []map[string]any{before, after} {
@@ -99,6 +106,20 @@ func pure(w *WriteContext, answer *Record) bool {
 
 func parseInto(r *Record, into map[string]any) bool {
 	raw, err := r.load()
+	return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(raw, &into) == nil
+}
+
+// parseTyped reads a record as its Go type is encoded.
+func parseTyped(r *Record, into map[string]any) bool {
+	raw, err := r.load()
+	if err != nil {
+		return false
+	}
+	o, err := r.st.decodeByScheme(r, raw)
+	if err != nil {
+		return false
+	}
+	raw, err = json.Marshal(o)
 	return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(raw, &into) == nil
 }
 

@@ -89,6 +89,10 @@ func lowerEscapes(s string) string {
 	return string(b)
 }
 
+// Mask returns text with secrets replaced, in the spellings in which a receiver is likely to echo them. Values of less than three bytes are
+// not searched for.
+func Mask(text string, secrets ...string) string { return newMask(secrets...).apply(text) }
+
 func (m *mask) apply(text string) string {
 	if m == nil || text == "" {
 		return text

@@ -151,7 +151,7 @@ func tokenKey(w *Compiled, id, secret string) string {
 	o := w.def.Auth.OAuth2
 	h := sha256.New()
 	for _, part := range append([]string{w.def.endpoint(), o.TokenURL, id, secret}, o.Scopes...) {
-		fmt.Fprintf(h, "%d:%s,", len(part), part)
+		_, _ = fmt.Fprintf(h, "%d:%s,", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -28,7 +28,7 @@ type tlsMaterial struct {
 
 func (m tlsMaterial) fingerprint() [32]byte {
 	h := sha256.New()
-	fmt.Fprintf(h, "%d:%s,%d:%s,%d:%s,%d:%s,%t", len(m.cert), m.cert, len(m.key), m.key, len(m.ca), m.ca,
+	_, _ = fmt.Fprintf(h, "%d:%s,%d:%s,%d:%s,%d:%s,%t", len(m.cert), m.cert, len(m.key), m.key, len(m.ca), m.ca,
 		len(m.serverName), m.serverName, m.withSystem && len(m.ca) > 0)
 	return [32]byte(h.Sum(nil))
 }

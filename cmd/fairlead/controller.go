@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -39,6 +40,7 @@ type controllerOptions struct {
 	leaderElect  bool
 	noAuth       bool
 	workers      int
+	maxCalls     int
 }
 
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
@@ -47,7 +49,8 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
-	f.IntVar(&o.workers, "workers", 0, "`operations` that may be worked on at once, calls included (default 256)")
+	f.IntVar(&o.workers, "workers", 0, "`operations` that may write to the API server at once (default 64)")
+	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once (default 512)")
 }
 
 func newControllerCommand(s streams) *cobra.Command {
@@ -93,7 +96,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		return err
 	}
 	if listener != nil {
-		defer listener.Close() //nolint:errcheck // the server has closed it by then
+		defer listener.Close()
 	}
 	types := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(types), scheme.AddToScheme(types)); err != nil {
@@ -186,7 +189,6 @@ type controller struct {
 	operations, webhooks, secrets *store.Handle
 	events                        *executor.Events
 	scheduler                     *operation.Scheduler
-	callbacks                     *executor.Callbacks
 	key                           []byte
 	executor                      *executor.Executor
 }
@@ -222,7 +224,6 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 			return err
 		}
 	}
-	c.callbacks = executor.NewCallbacks(c.publicURL, c.key)
 	var proxy *url.URL
 	if c.egressProxy != "" {
 		if proxy, err = url.Parse(c.egressProxy); err != nil {
@@ -232,7 +233,8 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	c.executor, err = executor.New(executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		AllowTargets: c.allowTargets, EgressProxy: proxy, PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers,
-		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
+		MaxCalls: c.maxCalls,
+		Logger:   c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 	})
 	return err
 }
@@ -262,7 +264,7 @@ func (c *controller) handler() (http.Handler, error) {
 	}
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
-		Authorizer: authorizer, Callbacks: executor.NewTaker(c.rt.Calls(), c.callbacks), PublicURL: c.publicURL, Logger: c.log,
+		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Logger: c.log,
 	})
 	if err != nil {
 		return nil, err
@@ -270,11 +272,37 @@ func (c *controller) handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	own := c.rt.Handler()
-	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
-		mux.Handle(path, own)
-	}
+	mux.Handle("/healthz", own)
+	mux.Handle("/metrics", own)
+	mux.HandleFunc("GET /readyz", c.ready)
 	mux.Handle("/debug/flows", c.executor.Flows().DebugHandler())
 	return mux, nil
+}
+
+// maxStaleness is how old what the HTTP API shows may be for the controller to be ready.
+const maxStaleness = 2 * time.Minute
+
+// ready answers 200 when operations and webhooks are known and were heard of lately, whether or not this replica leads: every replica serves
+// the HTTP API.
+func (c *controller) ready(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for name, h := range map[string]*store.Handle{"operations": c.operations, "webhooks": c.webhooks} {
+		problem := ""
+		if !h.Store.HasSynced() {
+			problem = "not known yet"
+		}
+		for _, s := range h.Store.Statuses() {
+			if age := s.Staleness(time.Now()); age > maxStaleness {
+				problem = fmt.Sprintf("state is %v old: %s", age.Round(time.Second), s.Reason)
+			}
+		}
+		if problem != "" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = fmt.Fprintf(w, "%s: %s\n", name, problem) // the caller is gone if this fails
+			return
+		}
+	}
+	_, _ = fmt.Fprintln(w, "ok")
 }
 
 const callbackSecret = "fairlead-callback-key"

@@ -123,7 +123,7 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 	d := json.NewDecoder(io.LimitReader(response.Body, maxFlows))
 	for {
 		var i flow.Info
-		if err := d.Decode(&i); err == io.EOF { //nolint:errorlint // the decoder returns it as it is
+		if err := d.Decode(&i); err == io.EOF {
 			return fibers, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("cannot read flows: %s does not look like /debug/flows: %w", o.url, err)

@@ -197,7 +197,7 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 
 func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 	var q operation.Query
-	var status string
+	var status, related string
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 		Short: "List operations",
@@ -207,6 +207,12 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 			case "", operation.InProgress, operation.Succeeded, operation.Failed:
 			default:
 				return usageErrorf("unknown status %q: use IN_PROGRESS, SUCCEEDED or FAILED", status)
+			}
+			if related != "" {
+				var err error
+				if q.Related, err = named([]string{related}); err != nil {
+					return usageErrorf("--related %q is not of the form TYPE/ID", related)
+				}
 			}
 			scheduler, err := o.scheduler()
 			if err != nil {
@@ -234,6 +240,7 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only operations that are IN_PROGRESS, SUCCEEDED or FAILED")
 	cmd.Flags().StringVar(&q.ResourceType, "resource-type", "", "only operations of resources of this `type`")
+	cmd.Flags().StringVar(&related, "related", "", "only operations that touch this resource too, `TYPE/ID`")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -15,17 +16,32 @@ func waitFile(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: waitfile path")
 	}
+	await(ts, args[0]+" does not appear", func() bool {
+		_, err := os.Stat(ts.MkAbs(args[0]))
+		return err == nil
+	})
+}
+
+// waitLog waits until a program in the background has written a text into a file: waitlog path text
+func waitLog(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: waitlog path text")
+	}
+	await(ts, args[0]+" does not say "+args[1], func() bool {
+		log, err := os.ReadFile(ts.MkAbs(args[0]))
+		return err == nil && bytes.Contains(log, []byte(args[1]))
+	})
+}
+
+func await(ts *testscript.TestScript, failure string, done func() bool) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(time.Minute)
-	for {
-		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
-			return
-		}
+	for !done() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			ts.Fatalf("%s does not appear", args[0])
+			ts.Fatalf("%s", failure)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/internal/child"
 	"github.com/fairlead-io/fairlead/operation/install"
 )
 
@@ -111,6 +113,9 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	}
 	defer calls.Close()
 	if err := install.CRDs(ctx, calls); err != nil {
+		if ctx.Err() != nil {
+			return nil // interrupted, as it should be
+		}
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -128,7 +133,7 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // a log that is complete up to the last line written
+	defer log.Close()
 	ready := make(chan net.Addr, 1)
 	run(func() error {
 		return runController(ctx, c.Config(), "default", o.controller, slog.New(slog.NewTextHandler(log, nil)),
@@ -196,6 +201,9 @@ func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = commandGrace
+	cmd.SysProcAttr = child.Attr()
+	runtime.LockOSThread() // as child.Attr wants it
+	defer runtime.UnlockOSThread()
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:

@@ -81,7 +81,7 @@ func (x *exchange) run() {
 		x.out.abort()
 	}
 	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
-	acceptable := false
+	var acceptable bool
 	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table)
 	switch {
 	case p.respond != nil:

@@ -48,7 +48,7 @@ func Crash[P any](t *testing.T, fl *flow.Flow[P], opt flow.StartOptions, world f
 				return
 			}
 			again := flow.NewEngine(flow.EngineOptions{})
-			defer again.Close(context.Background())
+			defer again.Close(context.Background()) //nolint:errcheck // without a deadline it cannot fail
 			opt := opt
 			opt.Positions, opt.OnEnd = w.Positions, nil
 			h, err := fl.Start(context.Background(), again, w.Packet(), opt)

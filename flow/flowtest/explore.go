@@ -105,7 +105,7 @@ func (s *Schedule) Go(name string, actor func(pass func())) {
 		}()
 		actor(func() {
 			n++
-			s.Point(context.Background(), name+"/"+strconv.Itoa(n))
+			_ = s.Point(context.Background(), name+"/"+strconv.Itoa(n)) // nobody cancels an actor
 		})
 	}()
 }
@@ -129,7 +129,7 @@ func (s *Schedule) Run(limit time.Duration, idle func() bool) {
 			s.Errorf("not done after %v: %d actors are left", limit, actors)
 			return
 		}
-		time.Sleep(time.Duration(1 + s.N(int(10*time.Millisecond))))
+		time.Sleep(time.Duration(1 + s.N(int(10*time.Millisecond)))) //nolint:forbidigo // on the fake clock
 	}
 }
 

@@ -86,8 +86,8 @@ func (p *Pods) JSON(i int, managed bool) []byte {
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	if managed {
 		pod.ManagedFields = []metav1.ManagedFieldsEntry{
-			{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &pod.CreationTimestamp, FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(managedFields)}},
-			{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: pod.Status.StartTime, FieldsType: "FieldsV1", Subresource: "status", FieldsV1: &metav1.FieldsV1{Raw: []byte(managedFields)}},
+			{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", Time: &pod.CreationTimestamp, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(managedFields)},
+			{Manager: "kubelet", Operation: "Update", APIVersion: "v1", Time: pod.Status.StartTime, FieldsType: "FieldsV1", Subresource: "status", FieldsV1: metav1.NewFieldsV1(managedFields)},
 		}
 	}
 	out, err := json.Marshal(pod)

@@ -15,18 +15,12 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// The steps of the flow of one operation. advance decides and records; call makes the calls that are due and returns to
-// it; until then the flow is parked.
-const (
-	stepAdvance = "advance"
-	stepCall    = "call"
-)
+// stepAdvance is the one step of the flow of an operation: it looks, decides, records, starts the calls that are due, and parks until
+// there is news or the next thing is due.
+const stepAdvance = "advance"
 
 func (e *Executor) newFlow() *flow.Flow[run] {
-	return flow.New("operation",
-		flow.Step(stepAdvance, e.advance, flow.To(stepCall)),
-		flow.Step(stepCall, e.call, flow.To(stepAdvance)),
-	)
+	return flow.New("operation", flow.Step(stepAdvance, e.advance))
 }
 
 // trouble is the back-off while the API server does not take our requests.
@@ -34,93 +28,98 @@ var trouble = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second
 
 func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	r := f.Packet
-	next, err := e.step(ctx, f)
+	until, err := e.step(ctx, r)
 	switch {
+	case errors.Is(err, errGone):
+		return f.End()
+	case err == nil && until.IsZero():
+		return f.End()
 	case err == nil:
 		r.tries = 0
-		return next
 	case ctx.Err() != nil:
-		return f.Fail(err)
+		return f.Fail(context.Cause(ctx))
 	default:
 		r.tries++
 		wait := trouble.Delay(r.tries-1, rand.Float64)
+		until = e.now().Add(wait)
 		e.log.WarnContext(ctx, "operation has to wait", "operation", r.key, "error", err, "wait", wait)
-		return f.Retry(wait)
 	}
+	if !until.Before(farFuture) {
+		return f.Await(&r.news).Then(stepAdvance)
+	}
+	return f.Await(&r.news, flow.Until(until)).Then(stepAdvance)
 }
 
-// step brings the operation to the next call, wait or end.
-func (e *Executor) step(ctx context.Context, f *flow.Fiber[run]) (flow.Next, error) {
-	r := f.Packet
+// step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time if that is for ever.
+func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
+	for t, refusal := range r.refused { // ask again
+		refusal.until = time.Time{}
+		r.refused[t] = refusal
+	}
 	for {
-		e.look(r.live)
+		back := e.look(r)
 		if err := e.refresh(ctx, r); err != nil {
-			return flow.Next{}, err
-		}
-		if r.op == nil {
-			return f.End(), nil
+			e.comeBackLater(r, back)
+			return until, err
 		}
 		now := e.now()
-		d := plan(r.op, e.find(r.key.Namespace), now)
-		var err error
+		e.land(ctx, r, back, now)
+		e.note(r)
+		d := plan(r.op, surroundings{find: e.find(r.key.Namespace), flying: r.flying, refused: r.refused}, now)
 		switch d.act {
 		case actNothing:
-			return e.rest(ctx, f, now)
+			until, err = e.rest(ctx, r, now)
 		case actBegin:
 			r.apply(begin(now))
 			e.began(ctx, r.op)
 			continue
 		case actFail:
 			r.apply(fail(r.op.EffectiveID(), d.reason, d.message, now))
+			if d.reason != v1alpha1.ReasonInvalid {
+				r.cut(errDecided)
+			}
+			e.withdraw(r)
 			continue
 		case actCall:
-			wait, err := e.prepare(ctx, r, d, now)
-			if errors.Is(err, errOutdated) {
+			if err = e.start(ctx, r, d, now); err == nil {
 				continue
 			}
-			if err != nil {
-				return flow.Next{}, err
-			}
-			if len(r.due) > 0 {
-				return f.Goto(stepCall), nil
-			}
-			if wait.IsZero() {
-				continue // what was due could not be made at all and is judged already
-			}
-			return e.park(ctx, f, wait)
 		case actWait:
-			return e.park(ctx, f, d.until)
+			until, err = d.until, e.park(ctx, r)
 		case actFinish:
 			r.apply(finish(r.op.EffectiveID(), d.phase, now))
 			if err = e.save(ctx, r); err == nil {
 				e.ended(ctx, r.op)
+				continue
 			}
 		}
-		if err != nil && !errors.Is(err, errOutdated) {
-			return flow.Next{}, err
+		if !errors.Is(err, errOutdated) {
+			return until, err
 		}
 	}
 }
 
-// prepare gets permits for the calls that are due and records the attempts. It returns when to ask again for those that
-// got none; the zero time if there are none such.
-func (e *Executor) prepare(ctx context.Context, r *run, d decision, now time.Time) (wait time.Time, err error) {
-	r.due = nil
+// start gets what the calls that are due need, records the attempts (O2), and starts them.
+func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
 	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
 		if err := e.hold(ctx, r); err != nil {
-			return wait, err
+			return err
 		}
 	}
+	var ready []*flight
 	defer func() {
 		if err != nil {
-			for _, p := range r.due {
-				p.permit.Release()
+			for _, f := range ready {
+				f.permit.Release()
+				e.slots.release(r.group)
 			}
-			r.due = nil
 		}
 	}()
 	for _, t := range d.due {
 		hook, err := e.hooks.get(r.key.Namespace, t.id)
+		if err == nil {
+			err = e.possible(t, hook)
+		}
 		if err != nil {
 			r.apply(judged(r.op, t, webhookInvalid(err), now))
 			continue
@@ -129,67 +128,101 @@ func (e *Executor) prepare(ctx context.Context, r *run, d decision, now time.Tim
 			r.apply(expired)
 			continue
 		}
-		permit, again := e.webhooks.Acquire(hook, t.callID(r.op), r.live.news.Set)
+		permit := e.admit(r, t, hook, now)
 		if permit == nil {
-			if at := now.Add(again.For); wait.IsZero() || at.Before(wait) {
-				wait = at
-			}
 			continue
 		}
-		p := permitted{target: t, hook: hook, permit: permit}
+		f := &flight{target: t, hook: hook, permit: permit}
 		if en := entry(&r.op.Status, t); en == nil || en.NextAttemptAt != nil && en.WebhookPollURL == "" || en.AttemptID == "" {
-			p.attempt = uuid.NewString()
-			r.apply(attempt(r.op, t, p.attempt, now))
+			f.attempt = uuid.NewString()
+			r.apply(attempt(r.op, t, f.attempt, now))
 		} else {
-			p.attempt = en.AttemptID
+			f.attempt = en.AttemptID
 		}
-		r.due = append(r.due, p)
+		ready = append(ready, f)
 	}
-	return wait, e.save(ctx, r)
+	if len(ready) == 0 {
+		return nil // what is due waits for its turn, or was judged without a call
+	}
+	if err := e.save(ctx, r); err != nil {
+		return err
+	}
+	for _, f := range ready {
+		e.launch(ctx, r, f)
+	}
+	return nil
 }
 
-// park writes what is not written and parks the flow until then, or until there is news.
-func (e *Executor) park(ctx context.Context, f *flow.Fiber[run], until time.Time) (flow.Next, error) {
-	r := f.Packet
+// refusal is a call that has to wait for its turn.
+type refusal struct {
+	hook  *webhook.Compiled
+	until time.Time // ask again then; zero: now
+}
+
+// admit asks for a place among all calls, shared fairly between tenants, and for a permit of the endpoint. It returns nil if the call has
+// to wait; then the run is woken.
+func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
+	again := farFuture
+	if e.slots.acquire(r.group, slotKey{r, t}, r.news.Set) {
+		permit, wait := e.webhooks.Acquire(hook, t.callID(r.op), r.news.Set)
+		if permit != nil {
+			delete(r.refused, t)
+			return permit
+		}
+		e.slots.release(r.group)
+		again = now.Add(wait.For)
+	}
+	if r.refused == nil {
+		r.refused = make(map[target]refusal)
+	}
+	r.refused[t] = refusal{hook: hook, until: again}
+	return nil
+}
+
+// withdraw gives up the places that the run waits for.
+func (e *Executor) withdraw(r *run) {
+	for t, refusal := range r.refused {
+		if e.slots.withdraw(r.group, slotKey{r, t}) {
+			e.slots.release(r.group)
+		}
+		if r.op != nil {
+			e.webhooks.Withdraw(refusal.hook, t.callID(r.op))
+		}
+	}
+	r.refused = nil
+}
+
+// park writes what is not written, before the flow is parked.
+func (e *Executor) park(ctx context.Context, r *run) error {
 	if err := e.save(ctx, r); err != nil {
-		if errors.Is(err, errOutdated) {
-			return f.Goto(stepAdvance), nil
+		return err
+	}
+	if waits(r.op) {
+		if err := e.hold(ctx, r); err != nil {
+			return err
 		}
-		return flow.Next{}, err
 	}
-	if err := e.hold(ctx, r); err != nil {
-		if errors.Is(err, errOutdated) {
-			return f.Goto(stepAdvance), nil
-		}
-		return flow.Next{}, err
+	if len(r.flying) == 0 && len(r.refused) == 0 {
+		r.op, r.flying, r.refused = nil, nil, nil
 	}
-	r.op = nil
-	waits := []flow.Wait{&r.live.news}
-	if until.Before(farFuture) {
-		waits = append(waits, flow.Until(until))
-	}
-	return f.Await(waits...).Then(stepAdvance), nil
+	return nil
 }
 
 // rest is what is left of an operation that has ended: its finalizer is taken away, and it is deleted when its time to
 // live has passed.
-func (e *Executor) rest(ctx context.Context, f *flow.Fiber[run], now time.Time) (flow.Next, error) {
-	r := f.Packet
+func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.Time, err error) {
 	if err := e.release(ctx, r); err != nil {
-		if errors.Is(err, errOutdated) {
-			return f.Goto(stepAdvance), nil
-		}
-		return flow.Next{}, err
+		return until, err
 	}
-	if r.op == nil || r.op.Spec.TTLAfterFinished == nil || !r.op.Terminal() || r.op.Status.FinishedAt == nil {
-		return f.End(), nil
+	if r.op.Spec.TTLAfterFinished == nil || !r.op.Terminal() || r.op.Status.FinishedAt == nil || r.op.DeletionTimestamp != nil {
+		return until, nil
 	}
 	expiry := r.op.Status.FinishedAt.Add(r.op.Spec.TTLAfterFinished.Duration)
 	if now.Before(expiry) {
 		r.op = nil
-		return f.Await(&r.live.news, flow.Until(expiry)).Then(stepAdvance), nil
+		return expiry, nil
 	}
-	return f.End(), e.remove(ctx, r)
+	return until, e.remove(ctx, r)
 }
 
 // expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
@@ -200,7 +233,7 @@ func (e *Executor) expired(op *v1alpha1.Operation, t target, hook *webhook.Compi
 		return nil
 	}
 	return judged(op, t, verdict{
-		state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonTimedOut,
+		state: v1alpha1.PhaseFailed, code: int(en.LastStatusCode), reason: v1alpha1.ReasonTimedOut,
 		message: "webhook " + t.id + " was not finished within " + timeout.String(),
 	}, now)
 }

@@ -6,59 +6,107 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// call makes the calls that are due and applies what they bring. Nothing is written here: that is part of the next
-// write of advance.
-func (e *Executor) call(ctx context.Context, f *flow.Fiber[run]) flow.Next {
-	r := f.Packet
-	due := r.due
-	r.due = nil
-	results := make([]webhook.Result, len(due))
-	var calls sync.WaitGroup
-	for i, p := range due {
-		c := e.describe(r.op, p.target)
-		perform := func() {
-			if en := entry(&r.op.Status, p.target); en.WebhookPollURL != "" {
-				results[i] = p.permit.Poll(ctx, c, en.WebhookPollURL)
-			} else {
-				results[i] = p.permit.Call(ctx, c)
-			}
-		}
-		if i == len(due)-1 {
-			perform() // the last one needs no goroutine
+// flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its operation nor other
+// operations wait for it; the run is told when it has come back.
+type flight struct {
+	target  target
+	attempt string
+	hook    *webhook.Compiled
+	permit  *webhook.Permit
+	cancel  context.CancelCauseFunc
+}
+
+// landing is a flight that has come back.
+type landing struct {
+	flight *flight
+	result webhook.Result
+}
+
+var (
+	errOver     = errors.New("the run of the operation is over")
+	errDecided  = errors.New("the outcome of the operation is decided")
+	errDeadline = errors.New("the deadline has passed")
+)
+
+// launch starts a call whose attempt is recorded. It ends at the latest with the timeout of its Webhook or operation.
+func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
+	c := e.describe(r.op, f.target)
+	en := entry(&r.op.Status, f.target)
+	pollURL := en.WebhookPollURL
+	deadline := en.StartedAt.Add(f.hook.Definition().Timeout)
+	if end := r.op.Deadline(); f.target.purpose == webhook.Main && end.Before(deadline) {
+		deadline = end
+	}
+	if r.flying == nil {
+		r.flying = make(map[target]*flight)
+	}
+	r.flying[f.target] = f
+	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx)) // the flow parks meanwhile
+	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
+	e.flights.Go(func() {
+		defer stop()
+		l := landing{flight: f}
+		if pollURL != "" {
+			l.result = f.permit.Poll(ctx, c, pollURL)
 		} else {
-			calls.Go(perform)
+			l.result = f.permit.Call(ctx, c)
 		}
+		e.slots.release(r.group)
+		e.mu.Lock()
+		r.back = append(r.back, l)
+		e.mu.Unlock()
+		r.news.Set()
+	})
+}
+
+// cut cancels the calls under way.
+func (r *run) cut(cause error) {
+	for _, f := range r.flying {
+		f.cancel(cause)
 	}
-	calls.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return f.Fail(err) // what came is judged by whoever comes after us, who makes the same attempts
+}
+
+// land applies what the calls that have come back brought. Nothing is written here: that is part of the next write.
+func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Time) {
+	for _, l := range back {
+		f := l.flight
+		f.cancel(nil)
+		delete(r.flying, f.target)
+		en := entry(&r.op.Status, f.target)
+		e.metrics.result(f.target, l.result)
+		switch {
+		case l.result.Verdict == webhook.Canceled:
+			continue // nothing is known; whoever pursues the call makes the same attempt again
+		case en == nil || en.AttemptID != f.attempt:
+			continue // too late: the operation is about something else by now
+		}
+		v := judge(r.op, f, l.result, now)
+		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.id,
+			"purpose", f.target.purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
+			"took", l.result.Duration, "message", v.message)
+		r.apply(judged(r.op, f.target, v, now))
 	}
-	now := e.now()
-	for i, p := range due {
-		v := judge(r.op, p, results[i], now)
-		e.metrics.result(p.target, results[i])
-		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", p.target.id,
-			"purpose", p.target.purpose, "verdict", results[i].Verdict, "status", results[i].StatusCode,
-			"took", results[i].Duration, "message", v.message)
-		r.apply(judged(r.op, p.target, v, now))
-	}
-	return f.Goto(stepAdvance)
+}
+
+// comeBackLater keeps what the calls brought for the next look.
+func (e *Executor) comeBackLater(r *run, back []landing) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.back = append(back, r.back...)
 }
 
 // judge says what a result means for the record of its call.
-func judge(op *v1alpha1.Operation, p permitted, result webhook.Result, now time.Time) verdict {
-	en := entry(&op.Status, p.target)
+func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Time) verdict {
+	en := entry(&op.Status, f.target)
 	v := verdict{state: v1alpha1.PhaseInProgress, code: result.StatusCode, message: result.Message, polled: en.WebhookPollURL != ""}
 	if result.Gone && op.Spec.OperationType == v1alpha1.OperationDelete && !v.polled {
 		v.state, v.message = v1alpha1.PhaseSuccess, ""
@@ -67,7 +115,7 @@ func judge(op *v1alpha1.Operation, p permitted, result webhook.Result, now time.
 	failed := func(reason string) verdict {
 		v.state, v.reason = v1alpha1.PhaseFailed, reason
 		if v.message == "" {
-			v.message = "webhook " + p.target.id + " failed"
+			v.message = "webhook " + f.target.id + " failed"
 		}
 		return v
 	}
@@ -76,14 +124,14 @@ func judge(op *v1alpha1.Operation, p permitted, result webhook.Result, now time.
 		v.state = v1alpha1.PhaseSuccess
 	case webhook.Accepted:
 		if v.pollURL = result.Location; v.pollURL != "" {
-			v.next = now.Add(p.hook.NextPoll(result))
+			v.next = now.Add(f.hook.NextPoll(result))
 		} else if v.message == "" {
 			v.message = "waiting for the callback"
 		}
 	case webhook.Pending:
-		v.next = now.Add(p.hook.NextPoll(result))
+		v.next = now.Add(f.hook.NextPoll(result))
 	case webhook.Retry:
-		delay, more := p.hook.NextTry(int(en.RetriesCount)+1, result, rand.Float64)
+		delay, more := f.hook.NextTry(int(en.RetriesCount)+1, result, rand.Float64)
 		if !more {
 			return failed(v1alpha1.ReasonRetriesExhausted)
 		}
@@ -96,6 +144,14 @@ func judge(op *v1alpha1.Operation, p permitted, result webhook.Result, now time.
 		return failed(v1alpha1.ReasonWebhookFailed)
 	}
 	return v
+}
+
+// possible says why a call cannot be made at all.
+func (e *Executor) possible(t target, hook *webhook.Compiled) error {
+	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
+		return fmt.Errorf("webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.id)
+	}
+	return nil
 }
 
 // webhookInvalid is the verdict on a call that cannot be made.
@@ -117,8 +173,8 @@ func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 			c.Data.Resource = json.RawMessage(o.Resource.Raw)
 		}
 	}
+	c.Data.CallbackURL = e.callbacks.URL(op, t.id, t.purpose)
 	if t.purpose == webhook.Main {
-		c.Data.CallbackURL = e.callbacks.URL(op, t.id)
 		return c
 	}
 	c.Data.Outcome = &webhook.Outcome{Phase: string(v1alpha1.PhaseSuccess)}

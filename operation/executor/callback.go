@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // Callbacks makes and reads the tokens of callback URLs. A token names an operation and a webhook, cannot be guessed
@@ -25,6 +26,8 @@ type Callback struct {
 	Name        string `json:"o"` // of the Operation object
 	OperationID string `json:"i"`
 	WebhookID   string `json:"w"`
+	// Purpose of the call.
+	Purpose webhook.Purpose `json:"p,omitempty"`
 }
 
 // NewCallbacks returns the tokens of one key. base is what URLs start with; empty: URL returns none.
@@ -32,13 +35,16 @@ func NewCallbacks(base string, key []byte) *Callbacks {
 	return &Callbacks{base: strings.TrimRight(base, "/"), key: key}
 }
 
-// URL returns where the receiver of a webhook reports its outcome, empty if nobody listens there.
-func (c *Callbacks) URL(op *v1alpha1.Operation, webhookID string) string {
-	if c.base == "" || len(c.key) == 0 {
+// Enabled tells whether somebody listens for callbacks.
+func (c *Callbacks) Enabled() bool { return c.base != "" && len(c.key) > 0 }
+
+// URL returns where the receiver of a call reports its outcome, empty if nobody listens there.
+func (c *Callbacks) URL(op *v1alpha1.Operation, webhookID string, purpose webhook.Purpose) string {
+	if !c.Enabled() {
 		return ""
 	}
 	return c.base + "/callbacks/" + c.Token(Callback{
-		Namespace: op.Namespace, Name: op.Name, OperationID: op.EffectiveID(), WebhookID: webhookID,
+		Namespace: op.Namespace, Name: op.Name, OperationID: op.EffectiveID(), WebhookID: webhookID, Purpose: purpose,
 	})
 }
 

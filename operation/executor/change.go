@@ -1,7 +1,10 @@
 package executor
 
 import (
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +32,7 @@ func begin(now time.Time) change {
 			past := v1alpha1.FinishedOperation{
 				OperationID: old.OperationID, OperationType: old.OperationType, Phase: old.Phase,
 			}
+			past.FinishedAt = *micro(now)
 			if old.FinishedAt != nil {
 				past.FinishedAt = *old.FinishedAt
 			}
@@ -92,7 +96,7 @@ func judged(op *v1alpha1.Operation, t target, v verdict, now time.Time) change {
 		} else if e.State.Terminal() || e.AttemptID != attempt {
 			return
 		}
-		e.State, e.LastStatusCode, e.Message, e.NextAttemptAt = v.state, int32(v.code), v.message, nil
+		e.State, e.LastStatusCode, e.Message, e.NextAttemptAt = v.state, int32(v.code), tidy(v.message), nil
 		if v.pollURL != "" {
 			e.WebhookPollURL = v.pollURL
 		}
@@ -116,16 +120,26 @@ func judged(op *v1alpha1.Operation, t target, v verdict, now time.Time) change {
 func fail(operation, reason, message string, now time.Time) change {
 	return func(op *v1alpha1.Operation) {
 		if concerns(op, operation) && !meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError) {
-			condition(op, v1alpha1.ConditionError, metav1.ConditionTrue, reason, message, now)
+			condition(op, v1alpha1.ConditionError, metav1.ConditionTrue, reason, tidy(message), now)
 		}
 	}
 }
 
-// finish records the end.
+// finish records the end. Webhooks that were not finished by then have failed.
 func finish(operation string, phase v1alpha1.Phase, now time.Time) change {
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) {
 			return
+		}
+		for i := range op.Status.Webhooks {
+			e := &op.Status.Webhooks[i]
+			if e.State.Terminal() {
+				continue
+			}
+			e.State, e.FinishedAt, e.NextAttemptAt = v1alpha1.PhaseFailed, micro(now), nil
+			if e.Message == "" {
+				e.Message = "given up when the operation failed"
+			}
 		}
 		op.Status.Phase, op.Status.FinishedAt, op.Status.ObservedGeneration = phase, micro(now), op.Generation
 		if phase == v1alpha1.PhaseSuccess {
@@ -162,6 +176,25 @@ func insert(op *v1alpha1.Operation, t target) *v1alpha1.WebhookCallStatus {
 		op.Status.Webhooks = ordered
 	}
 	return entry(&op.Status, t)
+}
+
+// tidy makes a message fit for a status: one line of valid text of a bounded length.
+func tidy(message string) string {
+	message = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(message, "\uFFFD"))
+	if message = strings.TrimSpace(message); len(message) <= webhook.MaxMessage {
+		return message
+	}
+	const ellipsis = "…"
+	cut := webhook.MaxMessage - len(ellipsis)
+	for cut > 0 && !utf8.RuneStart(message[cut]) {
+		cut--
+	}
+	return message[:cut] + ellipsis
 }
 
 func condition(op *v1alpha1.Operation, name string, status metav1.ConditionStatus, reason, message string, now time.Time) {

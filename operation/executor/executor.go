@@ -34,8 +34,10 @@ type Options struct {
 	PublicURL string
 	// CallbackKey makes callback tokens. Required with PublicURL.
 	CallbackKey []byte
-	// Workers is how many operations may be worked on at once, calls included. Default: 256.
+	// Workers is how many operations may write to the API server at once. Default: 64.
 	Workers int
+	// MaxCalls bounds the calls under way, of all receivers together; a tenant gets at most half of them while others may come. Default: 512.
+	MaxCalls int
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Logger gets one line per decision. Default: discarded.
@@ -70,11 +72,21 @@ type Executor struct {
 	log        *slog.Logger
 	now        func() time.Time
 
-	mu   sync.Mutex
-	live map[store.Key]*liveRun
+	slots   *slots
+	status  *hookStatus
+	secrets *secrets
+	flights sync.WaitGroup // calls under way
+
+	mu    sync.Mutex
+	live  map[store.Key]*run
+	floor map[store.Key]string // versions that runs which have ended wrote and the store has not seen yet
 }
 
-const defaultWorkers = 256
+const (
+	// defaultWorkers bounds the requests to the API server in flight, defaultCalls those to receivers.
+	defaultWorkers = 64
+	defaultCalls   = 512
+)
 
 // New returns an Executor. It sends nothing before Run.
 func New(o Options) (*Executor, error) {
@@ -86,9 +98,8 @@ func New(o Options) (*Executor, error) {
 		operations: store.Of[v1alpha1.Operation](o.Operations),
 		hooks:      newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
 		callbacks:  NewCallbacks(o.PublicURL, o.CallbackKey),
-		metrics:    newMetrics(),
 		recorder:   o.Recorder, log: o.Logger, now: o.Now,
-		live: make(map[store.Key]*liveRun),
+		live: make(map[store.Key]*run), floor: make(map[store.Key]string),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -99,30 +110,40 @@ func New(o Options) (*Executor, error) {
 	if e.recorder == nil {
 		e.recorder = noRecorder{}
 	}
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(e.metrics); err != nil {
-			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)
-		}
-	}
+	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[tokenKey]token)}
+	e.status = newHookStatus(e)
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
-		Resolver:     &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[tokenKey]token)},
-		AllowTargets: o.AllowTargets, Proxy: o.EgressProxy,
+		Resolver: e.secrets, AllowTargets: o.AllowTargets, Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
 	if o.Workers <= 0 {
 		o.Workers = defaultWorkers
 	}
+	if o.MaxCalls <= 0 {
+		o.MaxCalls = defaultCalls
+	}
+	e.slots = newSlots(o.MaxCalls)
 	e.flow = e.newFlow()
+	if err := e.flow.Err(); err != nil {
+		return nil, fmt.Errorf("cannot make an executor: %w", err)
+	}
 	e.engine = flow.NewEngine(flow.EngineOptions{Workers: o.Workers, Logger: e.log})
-	return e, e.flow.Err()
+	e.metrics = newMetrics(e.census, e.slots.depth)
+	if o.Registerer != nil {
+		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
+			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)
+		}
+	}
+	return e, nil
 }
 
 // Run runs operations until the context ends; then the calls in flight are cancelled, to be repeated with the same keys
 // by whoever takes over. It returns the context's cause, when nothing of it is running any more. It can be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer e.webhooks.Close()
+	defer e.flights.Wait()
 	defer func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -136,6 +157,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	followers.Go(func() { e.followWebhooks(ctx) })
+	followers.Go(func() { e.status.run(ctx) })
 	e.followOperations(ctx)
 	return context.Cause(ctx)
 }
@@ -143,14 +165,19 @@ func (e *Executor) Run(ctx context.Context) error {
 // Flows returns the engine that runs the operations, to show its fibers.
 func (e *Executor) Flows() *flow.Engine { return e.engine }
 
-// ready waits until Webhooks and Secrets are known, so that no operation fails for want of them.
+// ready waits until Webhooks are known, so that none seems to be missing, and until the Operations are as new as they are now, so that
+// nothing is repeated that a predecessor has done. Secrets are waited for when they are needed.
 func (e *Executor) ready(ctx context.Context) error {
-	for _, s := range []*store.Store{e.hookStore} {
-		select {
-		case <-s.Synced():
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	select {
+	case <-e.hookStore.Synced():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := e.store.Barrier(ctx); err != nil && ctx.Err() == nil {
+		e.log.WarnContext(ctx, "cannot tell whether the operations known are the newest ones", "error", err)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	return nil
 }

@@ -1,8 +1,10 @@
 package executor_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -64,6 +66,12 @@ func setup(t *testing.T) *bench {
 // start runs an executor until stop is called or the test ends.
 func (b *bench) start(change func(*executor.Options)) (stop func()) {
 	b.t.Helper()
+	return b.startWith(change, func(*executor.Executor) {})
+}
+
+// startWith is start that tells of the executor before it runs.
+func (b *bench) startWith(change func(*executor.Options), made func(*executor.Executor)) (stop func()) {
+	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
 	var running sync.WaitGroup
 	open := func(group, version, resource, kind string) *store.Store {
@@ -97,6 +105,7 @@ func (b *bench) start(change func(*executor.Options)) (stop func()) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	made(e)
 	running.Go(func() {
 		if err := e.Run(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 			b.t.Errorf("run: %v", err)
@@ -163,6 +172,11 @@ type receiver struct {
 func newReceiver(t *testing.T) *receiver {
 	rc := &receiver{calls: make(map[string]int)}
 	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body) // a server notices that its client has gone only after that
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		rc.mu.Lock()
 		key := r.Header.Get("Idempotency-Key")
 		if rc.calls[key]++; rc.calls[key] == 1 {

@@ -18,6 +18,19 @@ import (
 
 func held(op *v1alpha1.Operation) bool { return slices.Contains(op.Finalizers, v1alpha1.Finalizer) }
 
+// waits tells whether a call of the operation waits for its next try, its poll or its callback, or compensation may come.
+func waits(op *v1alpha1.Operation) bool {
+	if len(op.Spec.CompensateWebhookIDs) > 0 {
+		return true
+	}
+	waiting := func(e v1alpha1.WebhookCallStatus) bool {
+		return !e.State.Terminal() && (e.NextAttemptAt != nil || awaitsCallback(&e))
+	}
+	s := &op.Status
+	return slices.ContainsFunc(s.Webhooks, waiting) || slices.ContainsFunc(s.Compensations, waiting) ||
+		s.Notification != nil && waiting(*s.Notification)
+}
+
 // hold adds the finalizer.
 func (e *Executor) hold(ctx context.Context, r *run) error {
 	if held(r.op) || r.op.DeletionTimestamp != nil || r.op.Status.Phase.Terminal() {
@@ -43,24 +56,13 @@ func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []strin
 	if err != nil {
 		return err
 	}
-	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbPatch, r.key, func(q *call.Request) {
+	op, err := e.send(ctx, r, operationRequest(call.VerbPatch, r.key, func(q *call.Request) {
 		q.PatchType, q.Body = types.MergePatchType, patch
-	}), e.policy)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		if err := e.reload(ctx, r); err != nil {
-			return err
-		}
-		return errOutdated
-	case err != nil:
+	}))
+	if err != nil {
 		return fmt.Errorf("cannot set the finalizer: %w", err)
 	}
-	op := &v1alpha1.Operation{}
-	if err := answer.Into(op); err != nil {
-		return err
-	}
-	r.adopt(op)
-	e.wrote(r.live, op.ResourceVersion)
+	e.wrote(r, op)
 	return nil
 }
 

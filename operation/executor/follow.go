@@ -9,18 +9,6 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// liveRun is what the Executor knows of a run, besides its flow.
-type liveRun struct {
-	// news is set when the Operation, or a Webhook that it may wait for, has changed.
-	news flow.Signal
-	// wrote is the version of the run's own last write, whose event is no news.
-	wrote string
-	// missed is true when something happened since the run looked last.
-	missed bool
-	// cancelling is true when this run was started to cancel, so that no other is.
-	cancelling bool
-}
-
 // followOperations starts a run for every operation that wants one, until the context ends.
 func (e *Executor) followOperations(ctx context.Context) {
 	cursor := e.store.Subscribe(store.SubscribeOptions{Name: "executor"})
@@ -40,6 +28,9 @@ func (e *Executor) followOperations(ctx context.Context) {
 		case store.Deleted:
 			e.gone(event.Key)
 		case store.Epoch:
+			e.mu.Lock()
+			clear(e.floor) // versions have begun anew
+			e.mu.Unlock()
 			e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
 		}
 	}
@@ -48,90 +39,117 @@ func (e *Executor) followOperations(ctx context.Context) {
 // changed tells the run of an operation that there is news, or starts one.
 func (e *Executor) changed(ctx context.Context, op *v1alpha1.Operation) {
 	key := store.Key{Namespace: op.Namespace, Name: op.Name}
-	cancel := !op.Terminal() && (op.Spec.CancelRequested || op.DeletionTimestamp != nil)
 	e.mu.Lock()
-	live := e.live[key]
-	if live != nil && (live.wrote == op.ResourceVersion || cancel && live.cancelling) {
+	r := e.live[key]
+	switch {
+	case r != nil && r.wrote == op.ResourceVersion:
 		e.mu.Unlock()
-		return
-	}
-	if live != nil && !cancel {
-		live.missed = true
+	case r != nil:
+		r.missed = true
 		e.mu.Unlock()
-		live.news.Set()
-		return
-	}
-	if live == nil && !wantsRun(op) {
+		r.news.Set()
+	case older(op.ResourceVersion, e.floor[key]):
+		e.mu.Unlock() // the store has not seen yet what the last run has written
+	default:
+		delete(e.floor, key)
+		if !wantsRun(op) {
+			e.mu.Unlock()
+			return
+		}
+		r = &run{key: key, group: tenant(op)}
+		e.live[key] = r
 		e.mu.Unlock()
-		return
+		e.begin(ctx, r)
 	}
-	live = &liveRun{cancelling: cancel}
-	e.live[key] = live
-	e.mu.Unlock()
-	e.start(ctx, key, tenant(op), live)
 }
 
-// start starts a run. One that is live already is preempted: its calls in flight are cancelled, and the new run begins
-// when its code has returned.
-func (e *Executor) start(ctx context.Context, key store.Key, group string, live *liveRun) {
-	packet := &run{key: key, live: live}
-	_, err := e.flow.Start(ctx, e.engine, packet, flow.StartOptions{
-		Key: key.String(), Group: group, Mode: flow.Preempt,
-		OnEnd: func(result flow.Result) { e.over(ctx, key, group, live, result) },
+// begin starts the flow of a run.
+func (e *Executor) begin(ctx context.Context, r *run) {
+	_, err := e.flow.Start(ctx, e.engine, r, flow.StartOptions{
+		Key: r.key.String(), Group: r.group, Mode: flow.Coalesce,
+		OnEnd: func(result flow.Result) { e.over(ctx, r, result) },
 	})
 	if err != nil {
-		e.forget(key, live)
+		e.forget(r)
 		if !errors.Is(err, flow.ErrClosed) {
-			e.log.ErrorContext(ctx, "cannot run operation", "key", key, "error", err)
+			e.log.ErrorContext(ctx, "cannot run operation", "key", r.key, "error", err)
 		}
 	}
 }
 
 // over is called at the end of every run.
-func (e *Executor) over(ctx context.Context, key store.Key, group string, live *liveRun, result flow.Result) {
-	if result.Status == flow.Failed {
-		e.log.ErrorContext(ctx, "operation's flow failed", "key", key, "error", result.Err)
+func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
+	r.cut(errOver)
+	e.withdraw(r)
+	if result.Status == flow.Failed && ctx.Err() == nil {
+		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
 	}
-	if missed := e.forget(key, live); missed && ctx.Err() == nil {
-		if op, err := e.operations.Get(key); err == nil {
+	if missed := e.forget(r); missed && ctx.Err() == nil {
+		if op, err := e.operations.Get(r.key); err == nil {
 			e.changed(ctx, op)
 		}
 	}
 }
 
 // forget removes a run, unless another has taken its place, and tells whether it missed something.
-func (e *Executor) forget(key store.Key, live *liveRun) (missed bool) {
+func (e *Executor) forget(r *run) (missed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.live[key] != live {
+	if e.live[r.key] != r {
 		return false
 	}
-	delete(e.live, key)
-	return live.missed
+	delete(e.live, r.key)
+	if known, ok := e.store.Get(r.key); ok && older(known.Version(), r.wrote) {
+		e.floor[r.key] = r.wrote // or else what the run has done would be done again, on the state before
+	}
+	return r.missed
 }
 
-// look notes that a run is about to look at the newest state, so that what happened before is not missed.
-func (e *Executor) look(live *liveRun) {
-	e.mu.Lock()
-	live.missed = false
-	e.mu.Unlock()
-	live.news.Clear()
-}
-
-// wrote notes the version of a run's own write.
-func (e *Executor) wrote(live *liveRun, version string) {
+// look notes that a run is about to look at the newest state, so that what happened before is not missed, and returns the calls that have
+// come back.
+func (e *Executor) look(r *run) (back []landing) {
+	r.news.clear()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	live.wrote = version
+	r.missed = false
+	back, r.back = r.back, nil
+	return back
+}
+
+// note keeps what the metrics show of a run.
+func (e *Executor) note(r *run) {
+	scheduled := r.op.ScheduledAt()
+	near := scheduled.Add(r.op.Deadline().Sub(scheduled) / 10 * 9).Unix()
+	running := !r.op.Terminal()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.running, r.near = running, near
+}
+
+// census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout.
+func (e *Executor) census() (running, near int) {
+	now := e.now().Unix()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.live {
+		if r.running {
+			running++
+			if now >= r.near {
+				near++
+			}
+		}
+	}
+	return running, near
 }
 
 // gone ends the run of an operation that does not exist any more.
 func (e *Executor) gone(key store.Key) {
 	e.mu.Lock()
-	live := e.live[key]
+	_, live := e.live[key]
 	delete(e.live, key)
+	delete(e.floor, key)
 	e.mu.Unlock()
-	if live != nil {
+	if live {
 		if fiber, ok := e.engine.Find(key.String()); ok {
 			fiber.Cancel(errDeleted)
 		}
@@ -149,6 +167,11 @@ func (e *Executor) followWebhooks(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		e.status.webhookChanged(event)
+		if event.Type == store.Deleted {
+			e.hooks.forget(event.Key)
+			e.webhooks.Forget(event.Key.Namespace, event.Key.Name)
+		}
 		if event.Initial || event.Type != store.Added && event.Type != store.Modified {
 			continue
 		}
@@ -156,16 +179,16 @@ func (e *Executor) followWebhooks(ctx context.Context) {
 			continue // only its status
 		}
 		e.mu.Lock()
-		var woken []*liveRun
-		for key, live := range e.live {
+		var woken []*run
+		for key, r := range e.live {
 			if key.Namespace == event.Key.Namespace {
-				live.missed = true
-				woken = append(woken, live)
+				r.missed = true
+				woken = append(woken, r)
 			}
 		}
 		e.mu.Unlock()
-		for _, live := range woken {
-			live.news.Set()
+		for _, r := range woken {
+			r.news.Set()
 		}
 	}
 }

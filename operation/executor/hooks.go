@@ -52,6 +52,13 @@ func (h *hooks) get(namespace, name string) (*webhook.Compiled, error) {
 	return c.hook, c.err
 }
 
+// forget drops a Webhook that is no more.
+func (h *hooks) forget(key store.Key) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.compiled, key)
+}
+
 // find returns what the plan needs to know of the Webhooks of a namespace.
 func (e *Executor) find(namespace string) lookup {
 	return func(name string) (webhookFacts, bool) {

@@ -13,12 +13,17 @@ type metrics struct {
 	finished *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	near     *prometheus.CounterVec
-	running  prometheus.Gauge
+	states   []prometheus.Collector // of now
 	tries    *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 }
 
-func newMetrics() *metrics {
+// newMetrics returns metrics. census counts the operations in progress, and those of them near their timeout; queued the calls that wait for
+// their turn.
+func newMetrics(census func() (running, near int), queued func() int) *metrics {
+	gauge := func(name, help string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	}
 	kind := []string{"type", "category"}
 	return &metrics{
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -34,9 +39,13 @@ func newMetrics() *metrics {
 		near: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_operations_near_timeout_total", Help: "Operations that took over 90 % of their timeout.",
 		}, kind),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "fairlead_operations_in_progress", Help: "Operations picked up by this process that have not ended.",
-		}),
+		states: []prometheus.Collector{
+			gauge("fairlead_operations_in_progress", "Operations picked up by this process that have not ended.",
+				func() int { running, _ := census(); return running }),
+			gauge("fairlead_operations_near_timeout", "Operations in progress that have used up 90 % of their timeout.",
+				func() int { _, near := census(); return near }),
+			gauge("fairlead_webhook_calls_queued", "Calls that are due and wait for their turn.", queued),
+		},
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_webhook_tries_total", Help: "Tries and polls of webhooks, by verdict.",
 		}, []string{"purpose", "verdict"}),
@@ -48,7 +57,7 @@ func newMetrics() *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.started, m.finished, m.duration, m.near, m.running, m.tries, m.took}
+	return append([]prometheus.Collector{m.started, m.finished, m.duration, m.near, m.tries, m.took}, m.states...)
 }
 
 // Describe implements prometheus.Collector.

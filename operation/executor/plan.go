@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -29,7 +30,7 @@ const (
 	actNothing act = iota
 	// actBegin: the spec asks for an operation that the status does not speak of yet.
 	actBegin
-	// actCall: make the calls in decision.due, now.
+	// actCall: start the calls in decision.due, now.
 	actCall
 	// actWait: nothing is due before decision.until.
 	actWait
@@ -58,8 +59,17 @@ type webhookFacts struct {
 	timeout time.Duration
 }
 
+// surroundings is what plan needs to know besides the Operation.
+type surroundings struct {
+	find lookup
+	// flying are the calls under way.
+	flying map[target]*flight
+	// refused are the calls that wait for their turn.
+	refused map[target]refusal
+}
+
 // plan decides what is due for an operation. It depends on its arguments only.
-func plan(op *v1alpha1.Operation, find lookup, now time.Time) decision {
+func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 	switch {
 	case !op.PickedUp():
 		if op.DeletionTimestamp != nil && len(op.Finalizers) == 0 {
@@ -72,15 +82,20 @@ func plan(op *v1alpha1.Operation, find lookup, now time.Time) decision {
 	failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
 	switch {
 	case failed != nil && failed.Status == metav1.ConditionTrue:
-		return conclude(op, v1alpha1.PhaseFailed, find, now)
+		return conclude(op, v1alpha1.PhaseFailed, s, now)
+	}
+	if problem := invalid(op); problem != "" {
+		return decision{act: actFail, reason: v1alpha1.ReasonInvalid, message: problem}
+	}
+	switch {
 	case succeeded(op) == len(op.Spec.WebhookIDs):
-		return conclude(op, v1alpha1.PhaseSuccess, find, now)
+		return conclude(op, v1alpha1.PhaseSuccess, s, now)
 	case op.Spec.CancelRequested:
 		return decision{act: actFail, reason: v1alpha1.ReasonCanceled, message: "cancellation was requested"}
 	case op.DeletionTimestamp != nil:
 		return decision{act: actFail, reason: v1alpha1.ReasonCanceled, message: "the operation was deleted"}
 	}
-	d := pursue(op, webhooksDue(op), find, now)
+	d := pursue(op, webhooksDue(op), s, now)
 	if deadline := op.Deadline(); !now.Before(deadline) {
 		if len(d.missing) > 0 {
 			return decision{act: actFail, reason: v1alpha1.ReasonWebhookNotFound,
@@ -94,25 +109,46 @@ func plan(op *v1alpha1.Operation, find lookup, now time.Time) decision {
 	return d
 }
 
-// conclude runs what follows the decision on the outcome: compensation, notification, the end.
-func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, find lookup, now time.Time) decision {
+// invalid says what is wrong with a request that cannot be run: one that no Scheduler has made, since the API server and the Scheduler
+// refuse such. It looks only before the first call.
+func invalid(op *v1alpha1.Operation) string {
+	if len(op.Status.Webhooks) > 0 {
+		return ""
+	}
+	if want := v1alpha1.OperationName(op.Spec.ResourceType, op.Spec.ResourceID); op.Name != want {
+		return "metadata.name must be " + want + " for this resource, so that it has one operation at a time"
+	}
+	if err := operation.Validate(op.Spec); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// conclude runs what follows the decision on the outcome: compensation, notification, the end. The calls under way come home first, so
+// that what they did is compensated too, and nothing happens after the end.
+func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s surroundings, now time.Time) decision {
+	for t := range s.flying {
+		if t.purpose == webhook.Main {
+			return decision{act: actWait, until: farFuture, phase: phase}
+		}
+	}
 	if phase == v1alpha1.PhaseFailed && succeeded(op) > 0 {
 		for _, id := range op.Spec.CompensateWebhookIDs {
 			if e := entry(&op.Status, target{webhook.Compensate, id}); e == nil || !e.State.Terminal() {
-				return afterwards(op, target{webhook.Compensate, id}, phase, find, now)
+				return afterwards(op, target{webhook.Compensate, id}, phase, s, now)
 			}
 		}
 	}
 	if id := op.Spec.NotifyWebhookID; id != "" && (op.Status.Notification == nil || !op.Status.Notification.State.Terminal()) {
-		return afterwards(op, target{webhook.Notify, id}, phase, find, now)
+		return afterwards(op, target{webhook.Notify, id}, phase, s, now)
 	}
 	return decision{act: actFinish, phase: phase}
 }
 
 // afterwards pursues a call that cannot change the outcome. A Webhook that is missing is waited for as long as the
 // operation itself might have taken; then the call is due, and its maker finds that it cannot be made.
-func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, find lookup, now time.Time) decision {
-	d := pursue(op, []target{t}, find, now)
+func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, s surroundings, now time.Time) decision {
+	d := pursue(op, []target{t}, s, now)
 	d.phase = phase
 	if len(d.missing) > 0 {
 		if deadline := op.Deadline(); now.Before(deadline) {
@@ -144,15 +180,25 @@ func webhooksDue(op *v1alpha1.Operation) []target {
 var farFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // pursue returns which of the targets are due, or else until when none is.
-func pursue(op *v1alpha1.Operation, targets []target, find lookup, now time.Time) decision {
+func pursue(op *v1alpha1.Operation, targets []target, s surroundings, now time.Time) decision {
 	d := decision{act: actWait, until: farFuture}
 	for _, t := range targets {
-		facts, ok := find(t.id)
+		if s.flying[t] != nil {
+			continue // it comes back by itself
+		}
+		facts, ok := s.find(t.id)
 		if !ok {
 			d.missing = append(d.missing, t.id)
 			facts.timeout = v1alpha1.DefaultWebhookTimeout
 		}
-		due := dueAt(entry(&op.Status, t), facts.timeout)
+		e := entry(&op.Status, t)
+		due := dueAt(e, facts.timeout)
+		if r, waits := s.refused[t]; waits && r.until.After(due) {
+			due = r.until
+			if e != nil && e.StartedAt != nil && e.StartedAt.Add(facts.timeout).Before(due) {
+				due = e.StartedAt.Add(facts.timeout)
+			}
+		}
 		switch {
 		case !due.After(now) && ok:
 			d.due = append(d.due, t)

@@ -2,44 +2,100 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// run is the packet of the flow of one operation.
+// run is the packet of the flow of one operation. While the flow is parked with no call under way this is all there is of an operation, so
+// it is kept small.
 type run struct {
-	key store.Key
-	// live is what those who follow the stores know of this run.
-	live *liveRun
-	// op is the newest state known, with what is not written yet. The run owns it. It is nil while the flow is parked,
-	// since the store has it too.
+	key   store.Key
+	group string
+	news  news
+
+	// What follows is shared with those who follow the stores and with the calls, and guarded by Executor.mu.
+
+	wrote   string    // the version of the run's own last write, whose event is no news
+	back    []landing // calls that have come back
+	missed  bool      // something happened since the run looked last
+	running bool      // the operation has not ended
+	near    int64     // when nine tenths of its timeout are over, in Unix seconds
+
+	// What follows belongs to the flow.
+
+	// op is the newest state known, with what is not written yet. It is nil while the flow is parked with no call under way, since the
+	// store has it too.
 	op *v1alpha1.Operation
 	// version is that of the last state this run has read or written.
 	version string
 	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
 	unsaved []change
-	// due are the calls to make now, with the permits for them.
-	due []permitted
-	// tries counts failed writes in a row, for back-off.
+	flying  map[target]*flight
+	refused map[target]refusal
+	// tries counts failed requests to the API server in a row, for back-off.
 	tries int
 }
 
 // change is one change of the status. It decides itself whether it still applies.
 type change func(op *v1alpha1.Operation)
 
-// permitted is a call that may be made.
-type permitted struct {
-	target  target
-	attempt string
-	hook    *webhook.Compiled
-	permit  *webhook.Permit
+// news is set when something has happened that a run may want to know. It is a flow.Wait for one fiber.
+type news struct {
+	mu      sync.Mutex
+	set     bool
+	waiting bool
+	waker   flow.Waker
 }
+
+// Set wakes the run, now or as soon as it parks.
+func (n *news) Set() {
+	n.mu.Lock()
+	n.set = true
+	waker, waiting := n.waker, n.waiting
+	n.mu.Unlock()
+	if waiting {
+		waker.Wake()
+	}
+}
+
+func (n *news) clear() {
+	n.mu.Lock()
+	n.set = false
+	n.mu.Unlock()
+}
+
+// Watch implements flow.Wait.
+func (n *news) Watch(w flow.Waker) func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.waker, n.waiting = w, true
+	return n.unwatch
+}
+
+func (n *news) unwatch() {
+	n.mu.Lock()
+	n.waker, n.waiting = flow.Waker{}, false
+	n.mu.Unlock()
+}
+
+// Check implements flow.Wait.
+func (n *news) Check(context.Context, bool) (bool, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.set, nil
+}
+
+// Backstop implements flow.Backstopped: memory misses no event.
+func (n *news) Backstop() time.Duration { return 0 }
 
 // apply makes a change now and remembers it until it is written.
 func (r *run) apply(c change) {
@@ -54,6 +110,13 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 		c(r.op)
 	}
 }
+
+var (
+	// errOutdated says that the object was written by somebody else meanwhile: look again.
+	errOutdated = errors.New("the operation has changed meanwhile")
+	// errGone says that the object does not exist any more.
+	errGone = errors.New("the operation was deleted")
+)
 
 // refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
 // written itself, else the API server's.
@@ -70,15 +133,14 @@ func (e *Executor) refresh(ctx context.Context, r *run) error {
 	return e.reload(ctx, r)
 }
 
-// reload takes the state from the API server. A deleted Operation leaves r.op nil.
+// reload takes the state from the API server. It returns errGone if there is none.
 func (e *Executor) reload(ctx context.Context, r *run) error {
 	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbGet, r.key, func(q *call.Request) { q.NotFoundOK = true }), e.policy)
 	if err != nil {
 		return err
 	}
 	if answer == nil {
-		r.op, r.unsaved = nil, nil
-		return nil
+		return errGone
 	}
 	op := &v1alpha1.Operation{}
 	if err := answer.Into(op); err != nil {
@@ -87,40 +149,52 @@ func (e *Executor) reload(ctx context.Context, r *run) error {
 	r.adopt(op)
 	return nil
 }
-
-// errOutdated says that the status was written by somebody else meanwhile: look again.
-var errOutdated = fmt.Errorf("the operation has changed meanwhile")
 
 // save writes the status. After a conflict it returns errOutdated, with the newest state adopted.
 func (e *Executor) save(ctx context.Context, r *run) error {
 	if len(r.unsaved) == 0 {
 		return nil
 	}
-	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbUpdate, r.key, func(q *call.Request) {
+	op, err := e.send(ctx, r, operationRequest(call.VerbUpdate, r.key, func(q *call.Request) {
 		q.Subresource, q.Object = "status", r.op
-	}), e.policy)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		if err := e.reload(ctx, r); err != nil {
-			return err
-		}
-		return errOutdated
-	case err != nil:
+	}))
+	if err != nil {
 		return fmt.Errorf("cannot record the status: %w", err)
 	}
-	op := &v1alpha1.Operation{}
-	if err := answer.Into(op); err != nil {
-		return err
-	}
 	r.unsaved = nil
-	r.adopt(op)
-	e.wrote(r.live, op.ResourceVersion)
+	e.wrote(r, op)
 	return nil
+}
+
+// send makes a write that holds only for the version that the run knows.
+func (e *Executor) send(ctx context.Context, r *run, q call.Request) (*v1alpha1.Operation, error) {
+	answer, err := call.Do(ctx, e.calls, q, e.policy)
+	switch {
+	case apierrors.IsConflict(err):
+		if err := e.reload(ctx, r); err != nil {
+			return nil, err
+		}
+		return nil, errOutdated
+	case apierrors.IsNotFound(err):
+		return nil, errGone
+	case err != nil:
+		return nil, err
+	}
+	op := &v1alpha1.Operation{}
+	return op, answer.Into(op)
+}
+
+// wrote adopts the answer to a write, whose event is no news.
+func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
+	r.adopt(op)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.wrote = op.ResourceVersion
 }
 
 func operationRequest(verb call.Verb, key store.Key, more func(*call.Request)) call.Request {
 	q := call.Request{
-		Verb: verb, Resource: v1alpha1.GroupVersion.WithResource("operations"), Kind: "Operation",
+		Verb: verb, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
 		Namespace: key.Namespace, Name: key.Name,
 	}
 	if more != nil {

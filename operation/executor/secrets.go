@@ -37,12 +37,47 @@ type token struct {
 }
 
 // Secret implements webhook.Resolver. The values are shared and read-only.
-func (s *secrets) Secret(_ context.Context, namespace, name string) (map[string][]byte, error) {
+func (s *secrets) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
+	select {
+	case <-s.secrets.Synced():
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cannot read secret %s/%s: secrets are not known yet", namespace, name)
+	}
 	secret, err := store.Of[corev1.Secret](s.secrets).Get(store.Key{Namespace: namespace, Name: name})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read secret %s/%s: %w", namespace, name, err)
 	}
 	return secret.Data, nil
+}
+
+// masked hides the values of the secrets that a Webhook names in a text that its receiver has sent.
+func (e *Executor) masked(namespace, webhookID, text string) string {
+	hook, err := e.hooks.get(namespace, webhookID)
+	if err != nil {
+		return text
+	}
+	d := hook.Definition()
+	names := []string{d.SigningSecret}
+	if a := d.Auth; a != nil {
+		names = append(names, a.Basic, a.Bearer, a.MTLS)
+		if a.OAuth2 != nil {
+			names = append(names, a.OAuth2.Secret)
+		}
+	}
+	var values []string
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		secret, err := store.Of[corev1.Secret](e.secrets.secrets).Get(store.Key{Namespace: namespace, Name: name})
+		if err != nil {
+			continue
+		}
+		for _, value := range secret.Data {
+			values = append(values, string(value))
+		}
+	}
+	return webhook.Mask(text, values...)
 }
 
 // tokenSeconds is how long a token of a service account lives; it is renewed after four fifths of that.

@@ -10,7 +10,6 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // Taker records what receivers report by callback. Any replica can: the flow that waits for it, wherever it runs,
@@ -19,12 +18,14 @@ type Taker struct {
 	calls     *call.Client
 	policy    call.Policy
 	callbacks *Callbacks
+	mask      func(namespace, webhookID, message string) string
 	now       func() time.Time
 }
 
-// NewTaker returns a Taker that writes through calls.
-func NewTaker(calls *call.Client, callbacks *Callbacks) *Taker {
-	return &Taker{calls: calls, callbacks: callbacks, now: time.Now}
+// Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It works whether or not
+// the Executor runs.
+func (e *Executor) Taker() *Taker {
+	return &Taker{calls: e.calls, policy: e.policy, callbacks: e.callbacks, mask: e.masked, now: e.now}
 }
 
 const takeRounds = 8
@@ -52,13 +53,14 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if op.EffectiveID() != cb.OperationID || !op.PickedUp() {
 			return operation.ErrUnknownCallback
 		}
-		of := target{webhook.Main, cb.WebhookID}
+		of := target{cb.Purpose, cb.WebhookID}
 		if e := entry(&op.Status, of); op.Status.Phase.Terminal() || e == nil || e.State.Terminal() {
 			return operation.ErrCallbackUsed
 		}
 		v := verdict{state: v1alpha1.PhaseSuccess, code: int(entry(&op.Status, of).LastStatusCode)}
 		if !succeeded {
-			v.state, v.reason, v.message = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed, bounded(message)
+			v.state, v.reason = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed
+			v.message = tidy(t.mask(cb.Namespace, cb.WebhookID, message))
 			if v.message == "" {
 				v.message = "the receiver reported a failure"
 			}
@@ -72,16 +74,4 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		}
 	}
 	return errOutdated
-}
-
-// bounded cuts what a receiver says to what a status may hold.
-func bounded(message string) string {
-	if len(message) <= webhook.MaxMessage {
-		return message
-	}
-	cut := webhook.MaxMessage
-	for cut > 0 && message[cut]&0xC0 == 0x80 { // not within a character
-		cut--
-	}
-	return message[:cut]
 }

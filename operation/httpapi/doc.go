@@ -6,6 +6,7 @@
 //	POST /operations                                     schedule; 202 with Location
 //	POST /operations/{resourceType}/{resourceID}:cancel  ask for cancellation; 202
 //	POST /callbacks/{token}                              outcome of an AsyncCallback webhook
+//	GET  /openapi.json                                   all of this, as OpenAPI 3.1
 //
 // The namespace is the query parameter namespace. Errors are application/problem+json (RFC 9457) and say what to
 // change. Callers prove who they are with a bearer token that Kubernetes knows, and need the right of the same verb on

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
@@ -78,8 +80,8 @@ func stream(w http.ResponseWriter, r *http.Request, op *v1alpha1.Operation, curs
 				if err != nil {
 					return nil //nolint:nilerr // the answer has begun; the caller reconnects
 				}
-				if op.ResourceVersion == last.ResourceVersion {
-					continue
+				if !newer(op.ResourceVersion, last.ResourceVersion) {
+					continue // the first look was at the API server itself, which the store may be behind
 				}
 				last = op
 				if !send(eventName(op), op) || operation.ViewOf(op).Terminal() {
@@ -108,4 +110,10 @@ func eventName(op *v1alpha1.Operation) string {
 	default:
 		return "progress"
 	}
+}
+
+// newer tells whether a version comes after another one; of versions that cannot be compared, every other one does.
+func newer(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return order > 0 || err != nil && version != than
 }

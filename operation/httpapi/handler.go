@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	_ "embed" // the OpenAPI document
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -84,6 +85,7 @@ func New(o Options) (http.Handler, error) {
 	mux.Handle("GET /operations/{type}/{id}/events", h.plain(h.events))
 	mux.Handle("POST /operations/{type}/{id}", h.limited(h.cancel)) // {id} ends in :cancel
 	mux.Handle("POST /callbacks/{token}", h.limited(h.callback))
+	mux.HandleFunc("GET /openapi.json", openapi)
 	return h.known(mux), nil
 }
 
@@ -175,11 +177,11 @@ func resource(r *http.Request) operation.Resource {
 	return operation.Resource{Type: r.PathValue("type"), ID: r.PathValue("id")}
 }
 
-// find returns the Operation of a resource: what the store has, or else what the API server has, since what was
-// scheduled a moment ago may not have come by.
+// find returns the Operation of a resource. The store is good enough for one that is in progress; an end, or none, is confirmed by the API
+// server, since what was scheduled a moment ago may not have come by: nobody is shown the outcome before as that of their request.
 func (h *handler) find(r *http.Request, namespace string, res operation.Resource) (*v1alpha1.Operation, error) {
 	key := store.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
-	if op, err := store.Of[v1alpha1.Operation](h.Operations).Get(key); err == nil {
+	if op, err := store.Of[v1alpha1.Operation](h.Operations).Get(key); err == nil && !op.Terminal() {
 		return op, nil
 	}
 	return h.Scheduler.In(namespace).Get(r.Context(), res)
@@ -218,7 +220,15 @@ func (h *handler) showView(w http.ResponseWriter, status int, v operation.View) 
 
 // Location is the path of the operation of a resource.
 func Location(r operation.Resource) string {
-	return "/operations/" + url.PathEscape(r.Type) + "/" + url.PathEscape(r.ID)
+	return "/operations/" + segment(r.Type) + "/" + segment(r.ID)
+}
+
+// segment returns text as one segment of a path, which a dot or two would not be.
+func segment(text string) string {
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
 }
 
 func (h *handler) location(namespace string, res operation.Resource) string {
@@ -282,4 +292,15 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(body) // the caller is gone if this fails
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+// OpenAPI returns the description of the API, OpenAPI 3.1 as JSON. It belongs to the caller.
+func OpenAPI() []byte { return slices.Clone(openAPI) }
+
+func openapi(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
+	_, _ = w.Write(openAPI) // the caller is gone if this fails
 }

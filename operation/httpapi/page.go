@@ -41,13 +41,33 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return &Problem{Status: http.StatusBadRequest, Title: "Bad continue token", Detail: "send the one of the page before, or none"}
 	}
-	writeJSON(w, http.StatusOK, h.page(namespace, status, q.Get("resourceType"), string(after), limit))
+	wanted := selection{status: status, resourceType: q.Get("resourceType")}
+	if text := q.Get("related"); text != "" {
+		wanted.related.ResourceType, wanted.related.ResourceID, _ = strings.Cut(text, "/")
+		if wanted.related.ResourceType == "" || wanted.related.ResourceID == "" {
+			return &Problem{Status: http.StatusBadRequest, Title: "Bad related resource", Detail: "related is TYPE/ID"}
+		}
+	}
+	writeJSON(w, http.StatusOK, h.page(namespace, wanted, string(after), limit))
 	return nil
+}
+
+// selection says which operations are wanted; what is empty restricts nothing.
+type selection struct {
+	status       operation.Status
+	resourceType string
+	related      v1alpha1.ResourceReference
+}
+
+func (s selection) has(op *v1alpha1.Operation) bool {
+	return (s.resourceType == "" || op.Spec.ResourceType == s.resourceType) &&
+		(s.related == v1alpha1.ResourceReference{} || slices.Contains(op.Spec.RelatedResources, s.related)) &&
+		(s.status == "" || operation.ViewOf(op).Status == s.status)
 }
 
 // page collects the operations behind the name after. Names are compared first, so that objects of earlier pages are
 // not decoded again.
-func (h *handler) page(namespace string, status operation.Status, resourceType, after string, limit int) Page {
+func (h *handler) page(namespace string, wanted selection, after string, limit int) Page {
 	snapshot := h.Operations.Snapshot()
 	var names []store.Key
 	for record := range snapshot.InNamespace(namespace) {
@@ -56,23 +76,19 @@ func (h *handler) page(namespace string, status operation.Status, resourceType, 
 		}
 	}
 	slices.SortFunc(names, func(a, b store.Key) int { return strings.Compare(a.Name, b.Name) })
-	page := Page{Items: []operation.View{}}
+	page, last := Page{Items: []operation.View{}}, ""
 	view := store.Of[v1alpha1.Operation](h.Operations)
 	for _, key := range names {
 		op, err := view.Get(key)
-		if err != nil || resourceType != "" && op.Spec.ResourceType != resourceType {
-			continue
-		}
-		v := operation.ViewOf(op)
-		if status != "" && v.Status != status {
+		if err != nil || !wanted.has(op) {
 			continue
 		}
 		if len(page.Items) == limit {
-			page.Continue = base64.RawURLEncoding.EncodeToString([]byte(v1alpha1.OperationName(
-				page.Items[limit-1].ResourceType, page.Items[limit-1].ResourceID)))
+			page.Continue = base64.RawURLEncoding.EncodeToString([]byte(last))
 			break
 		}
-		page.Items = append(page.Items, v)
+		last = key.Name
+		page.Items = append(page.Items, operation.ViewOf(op))
 	}
 	return page
 }

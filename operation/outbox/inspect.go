@@ -45,7 +45,7 @@ func (o *Outbox) Rejected(ctx context.Context, limit int) ([]Rejection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list rejected outbox entries: %w", err)
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // rows.Err tells what went wrong
 	var out []Rejection
 	for rows.Next() {
 		var r Rejection

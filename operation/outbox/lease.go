@@ -71,7 +71,7 @@ func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Du
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // rows.Err tells what went wrong
 	var out []lease
 	for rows.Next() {
 		l := lease{token: token}

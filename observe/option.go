@@ -1,15 +1,13 @@
 package observe
 
-import (
-	"time"
-)
+import "time"
 
 // Failure says what becomes of an event whose observer returned an error or panicked.
 type Failure uint8
 
 // The policies on failure.
 const (
-	// Retry calls the observer again with back-off, at most Attempts times, then skips the event. It is the default.
+	// Retry calls the observer again with back-off, then skips the event. It is the default, see [OnFailure].
 	Retry Failure = iota
 	// Skip reports the error and goes on with the next event.
 	Skip
@@ -36,10 +34,11 @@ type options struct {
 	name     string
 	mask     Mask
 	limit    int // 0: sync
+	execute  func(func())
 	failure  Failure
 	attempts int
 	resync   time.Duration
-	optional bool
+	passive  bool // it only claims its source: nothing is delivered after Synchronized
 }
 
 const (
@@ -49,14 +48,26 @@ const (
 	defaultLimit    = 16
 )
 
+func newOptions(opts []Option) options {
+	o := options{attempts: defaultAttempts}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.attempts <= 0 {
+		o.attempts = defaultAttempts
+	}
+	return o
+}
+
 // Name names the observer in logs, metrics and Describe. Default: the file and line of its declaration.
 func Name(name string) Option { return func(o *options) { o.name = name } }
 
 // Only restricts the observer to the events of the mask. Default: all events, initial objects included.
 func Only(mask Mask) Option { return func(o *options) { o.mask = mask } }
 
-// Async lets the observer be called for up to limit keys at once (default 16 if limit is not positive); events of
-// one key stay in order, and Synchronized comes after everything before it has been handled.
+// Async lets the observer be called for up to limit keys at once (default 16 if limit is not positive). Events of one key
+// stay in order, and Synchronized and Epoch come after everything before them has been handled. Changes of a key that is
+// being worked on are folded into one, so that a slow key delays no other.
 func Async(limit int) Option {
 	return func(o *options) {
 		if limit <= 0 {
@@ -66,8 +77,17 @@ func Async(limit int) Option {
 	}
 }
 
+// Via is [Async] with the calls run by an executor, which several observers may share to be bounded together: it must run
+// every function that it is given, sooner or later, and may block until it can. Default: a new goroutine.
+func Via(limit int, execute func(func())) Option {
+	return func(o *options) {
+		Async(limit)(o)
+		o.execute = execute
+	}
+}
+
 // OnFailure sets the policy for errors and panics of the observer, and for Retry the number of calls for one event
-// (default 5 if not positive), 200 ms to 30 s apart with full jitter.
+// (default 5 if not positive), 200 ms to 30 s apart with full jitter. An object that cannot be decoded is not retried.
 func OnFailure(f Failure, attempts int) Option {
 	return func(o *options) { o.failure, o.attempts = f, attempts }
 }

@@ -1,0 +1,439 @@
+package alloc_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testbed"
+)
+
+// The proof that the page asks for: two processes, without any leader between them, allocate and release slots of a few objects
+// while they crash at any point, watches are dropped, lists are repeated, answers are lost and others change the same objects. After
+// each write the server itself checks that no slot gets a second value; the history of what was returned is checked for
+// linearizability; and in the end every resource of the provider is in a slot of an object that exists.
+
+// step is one thing that happens, drawn in advance.
+type step struct {
+	what  string
+	n     int
+	after time.Duration
+}
+
+var (
+	slotNames = []string{"ip", "port"}
+	steps     = []string{"change", "change", "hold", "release", "relist", "disconnect", "lose answer", "lose request", "conflict",
+		"crash", "crash", "delete", "create", "create", "rotate", "provider fails", "provider is slow"}
+)
+
+func TestModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		schedule := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
+			return step{
+				what: rapid.SampledFrom(steps).Draw(rt, "what"), n: rapid.IntRange(0, 7).Draw(rt, "n"),
+				after: time.Duration(rapid.SampledFrom([]int{0, 1, 3, 20, 200, 2000}).Draw(rt, "ms")) * time.Millisecond,
+			}
+		}), 1, 40).Draw(rt, "schedule")
+		seed := rapid.Uint64().Draw(rt, "seed")
+		var problems []string
+		synctest.Test(t, func(t *testing.T) { problems = play(t, schedule, seed) })
+		if len(problems) > 0 {
+			rt.Fatalf("%d problems: %v", len(problems), problems)
+		}
+	})
+}
+
+// world is everything of one run.
+type world struct {
+	t      *testing.T
+	ctx    context.Context
+	server *apiserver.Server
+	cloud  *cloud
+	start  time.Time
+	quiet  atomic.Bool // the schedule is over
+
+	mu       sync.Mutex
+	rand     *rand.Rand
+	problems []string
+	history  []porcupine.Operation
+	rotate   map[string]bool // names of objects whose slots are to be released once
+}
+
+func (w *world) problem(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+}
+
+func play(t *testing.T, schedule []step, seed uint64) []string {
+	w := &world{t: t, ctx: t.Context(), start: time.Now(), rand: rand.New(rand.NewPCG(seed, 1)), rotate: map[string]bool{}}
+	w.cloud = &cloud{w: w, live: map[string]string{}, gone: map[string]bool{}}
+	resources := testbed.Resources()
+	resources[len(resources)-1].Validate = w.validate
+	w.server = testbed.Server(t, apiserver.Options{Resources: resources})
+	defer w.server.Close()
+	names := []string{"one", "two"}
+	for _, n := range names {
+		w.put(n)
+	}
+	processes := []*process{w.process(0), w.process(1)}
+	var holds []*apiserver.Hold
+	for _, s := range schedule {
+		time.Sleep(s.after)
+		name := names[s.n%len(names)]
+		switch s.what {
+		case "change":
+			if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
+				u.SetLabels(map[string]string{"n": fmt.Sprint(s.n, time.Now().UnixNano())})
+				_, _ = w.server.Put(u)
+			}
+		case "hold":
+			holds = append(holds, w.server.HoldEvents(apiserver.Match{Resource: "gateways"}))
+		case "release":
+			for _, h := range holds {
+				h.Release()
+			}
+			holds = nil
+		case "relist":
+			w.server.Compact(0)
+			w.server.DropConnections()
+		case "disconnect":
+			w.server.DropConnections()
+		case "lose answer":
+			w.server.On(apiserver.Match{Verb: "patch", Times: 1 + s.n/4}, apiserver.DropAfter())
+		case "lose request":
+			w.server.On(apiserver.Match{Verb: "patch", Times: 1 + s.n/4}, apiserver.Drop())
+		case "conflict":
+			w.server.On(apiserver.Match{Verb: "patch", Times: 1}, apiserver.Before(func(context.Context, apiserver.Request) {
+				if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
+					u.SetLabels(map[string]string{"c": fmt.Sprint(time.Now().UnixNano())})
+					_, _ = w.server.Put(u)
+				}
+			}))
+		case "crash":
+			i := s.n % 2
+			processes[i].crash()
+			processes[i] = w.process(i)
+		case "delete":
+			_ = w.server.Delete(w.ctx, testbed.Gateways, "a", name, metav1.DeleteOptions{})
+		case "create":
+			if _, err := w.server.Object(testbed.Gateways, "a", name); err != nil {
+				w.put(name)
+			}
+		case "rotate":
+			w.mu.Lock()
+			w.rotate[name] = true
+			w.mu.Unlock()
+		case "provider fails":
+			w.cloud.fails.Add(int32(s.n))
+		case "provider is slow":
+			w.cloud.slow.Add(int32(s.n))
+		}
+	}
+	for _, h := range holds {
+		h.Release()
+	}
+	w.server.ClearFaults()
+	w.quiet.Store(true)
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	for _, p := range processes {
+		p.crash()
+	}
+	w.atRest(names)
+	return w.problems
+}
+
+func (w *world) put(name string) {
+	g := testbed.New("a", name)
+	if _, err := w.server.Put(g); err != nil {
+		w.problem("cannot put: %v", err)
+	}
+}
+
+// validate is asked by the server before it stores a write of a client.
+func (w *world) validate(_ context.Context, obj, old *unstructured.Unstructured) error {
+	if old == nil {
+		return nil
+	}
+	was, is := slotsIn(old), slotsIn(obj)
+	for _, name := range slotNames {
+		a, b := was[name], is[name]
+		switch {
+		case a.Value != "" && b.Value != a.Value && !a.Releasing:
+			w.problem("slot %s of %s had value %q and was given %q", name, obj.GetName(), a.Value, b.Value)
+		case a.Key != "" && b.Key != a.Key && !a.Releasing:
+			w.problem("slot %s of %s lost its key", name, obj.GetName())
+		case b.Value != "" && w.cloud.released(b.Key) && !b.Releasing && a.Value == "":
+			w.problem("slot %s of %s was given a value that is released", name, obj.GetName())
+		}
+	}
+	return nil
+}
+
+func slotsIn(u *unstructured.Unstructured) alloc.Slots {
+	raw, _ := json.Marshal(u)
+	var g gateway
+	_ = json.Unmarshal(raw, &g)
+	return g.Status.Allocated
+}
+
+// atRest checks that what is allocated and what is recorded are the same.
+func (w *world) atRest(names []string) {
+	recorded := map[string]string{}
+	for _, n := range names {
+		g := testbed.Stored(w.server, client.Key{Namespace: "a", Name: n})
+		if g == nil {
+			continue
+		}
+		if g.DeletionTimestamp != nil {
+			w.problem("%s is still being deleted: %+v", n, g.Status.Allocated)
+		}
+		for _, slot := range slotNames {
+			if g.Status.Allocated[slot].Value == "" {
+				w.problem("slot %s of %s has no value: %+v", slot, n, g.Status.Allocated[slot])
+			}
+			recorded[g.Status.Allocated[slot].Key] = g.Status.Allocated[slot].Value
+		}
+	}
+	w.cloud.mu.Lock()
+	for key, value := range w.cloud.live {
+		if recorded[key] != value {
+			w.problems = append(w.problems, fmt.Sprintf("%s is an orphan: the slot of its key holds %q", value, recorded[key]))
+		}
+	}
+	w.cloud.mu.Unlock()
+	if !porcupine.CheckOperations(register, w.history) {
+		w.problem("what Once returned is not the history of slots that are set once: %+v", w.history)
+	}
+}
+
+// returned is what a call of Once returned for one generation of a slot.
+type returned struct{ slot, value string }
+
+// register is a slot that is set once: everybody is given what the first was given.
+var register = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		by := map[string][]porcupine.Operation{}
+		for _, o := range history {
+			slot := o.Output.(returned).slot
+			by[slot] = append(by[slot], o)
+		}
+		var out [][]porcupine.Operation
+		for _, ops := range by {
+			out = append(out, ops)
+		}
+		return out
+	},
+	Init: func() any { return "" },
+	Step: func(state, _, output any) (bool, any) {
+		if got := output.(returned).value; state == "" || state == got {
+			return true, got
+		}
+		return false, state
+	},
+}
+
+// cloud is a provider that honours keys and remembers them.
+type cloud struct {
+	w           *world
+	fails, slow atomic.Int32
+	mu          sync.Mutex
+	n           int
+	live        map[string]string // by key
+	gone        map[string]bool
+}
+
+var errGone = errors.New("the key was released")
+
+func (c *cloud) create(ctx context.Context, key string) (string, error) {
+	c.wait()
+	c.mu.Lock()
+	if c.gone[key] {
+		c.mu.Unlock()
+		return "", errGone
+	}
+	if c.live[key] == "" {
+		c.n++
+		c.live[key] = fmt.Sprintf("10.0.0.%d", c.n)
+	}
+	value := c.live[key]
+	c.mu.Unlock()
+	c.wait()
+	if c.fails.Load() > 0 {
+		c.fails.Add(-1)
+		return "", errors.New("no answer")
+	}
+	return value, nil
+}
+
+func (c *cloud) wait() {
+	if c.slow.Load() > 0 {
+		c.slow.Add(-1)
+		time.Sleep(700 * time.Millisecond)
+	}
+}
+
+func (c *cloud) release(_ context.Context, key, value string) error {
+	c.wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if had := c.live[key]; value != "" && had != "" && had != value {
+		c.w.problem("key %s of %s was released with value %s", key, had, value)
+	}
+	delete(c.live, key)
+	c.gone[key] = true
+	return nil
+}
+
+func (c *cloud) released(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone[key]
+}
+
+// process is a controller without a leader.
+type process struct {
+	w     *world
+	id    int
+	host  *testbed.Host
+	c     *client.Client
+	dead  atomic.Bool
+	stop  context.CancelFunc
+	loops sync.WaitGroup
+}
+
+var errCrashed = errors.New("crashed")
+
+func (w *world) process(id int) *process {
+	h := testbed.NewHost(w.t, w.server.Config(), testbed.Mapper(testbed.Resources()))
+	h.Start(w.ctx)
+	p := &process{w: w, id: id, host: h, c: h.Client()}
+	ctx, stop := context.WithCancel(w.ctx)
+	p.stop = stop
+	ctx = client.Bind(alloc.WithFinalizer(ctx, finalizer), client.Binding{Fence: func() error {
+		if p.dead.Load() {
+			return errCrashed
+		}
+		return nil
+	}})
+	handle, err := h.Cache().Acquire(testbed.GroupVersion.WithKind("Gateway"))
+	if err != nil {
+		w.problem("cannot watch: %v", err)
+	}
+	for _, name := range []string{"one", "two"} {
+		p.loops.Go(func() {
+			select {
+			case <-handle.Synced():
+			case <-ctx.Done():
+				return
+			}
+			for ctx.Err() == nil {
+				_ = p.reconcile(ctx, name)
+				select {
+				case <-ctx.Done():
+				case <-time.After(w.pause()):
+				}
+			}
+		})
+	}
+	return p
+}
+
+func (w *world) pause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.quiet.Load() {
+		return 3 * time.Second
+	}
+	return time.Duration(1+w.rand.IntN(300)) * time.Millisecond
+}
+
+// crash ends a process at once: from now on it sends nothing, and nobody hears of what it was about to do.
+func (p *process) crash() {
+	p.dead.Store(true)
+	p.stop()
+	p.loops.Wait()
+	_ = p.host.Stop()
+}
+
+// reconcile is one pass over one object.
+func (p *process) reconcile(ctx context.Context, name string) error {
+	g := &gateway{}
+	if err := p.c.Get(ctx, client.Key{Namespace: "a", Name: name}, g); err != nil {
+		return err
+	}
+	if g.DeletionTimestamp != nil {
+		for _, slot := range slotNames {
+			if err := alloc.Release(ctx, p.c, g, slot, p.w.cloud.release); err != nil {
+				return err
+			}
+		}
+		return client.Modify(ctx, p.c, g, func(g *gateway) error {
+			if held := alloc.Held(g); len(held) > 0 {
+				return fmt.Errorf("held: %v", held)
+			}
+			g.Finalizers = nil
+			return nil
+		})
+	}
+	if !slices.Contains(g.Finalizers, finalizer) {
+		if err := client.Modify(ctx, p.c, g, func(g *gateway) error { g.Finalizers = []string{finalizer}; return nil }); err != nil {
+			return err
+		}
+	}
+	p.w.mu.Lock()
+	rotate := p.w.rotate[name]
+	delete(p.w.rotate, name)
+	p.w.mu.Unlock()
+	for _, slot := range slotNames {
+		if s := g.Status.Allocated[slot]; rotate || s.Releasing {
+			if err := alloc.Release(ctx, p.c, g, slot, p.w.cloud.release); err != nil {
+				return err
+			}
+		}
+		if err := p.once(ctx, g, slot); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *process) once(ctx context.Context, g *gateway, slot string) error {
+	began := time.Since(p.w.start)
+	value, err := alloc.Once(ctx, p.c, g, slot, p.w.cloud.create)
+	if err != nil {
+		return err
+	}
+	var back gateway
+	if err := p.c.Get(ctx, client.KeyOf(g), &back); err != nil {
+		return err
+	}
+	s := back.Status.Allocated[slot]
+	if s.Value != value { // it was released meanwhile
+		return nil
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.history = append(p.w.history, porcupine.Operation{
+		ClientId: p.id, Call: began.Nanoseconds(), Output: returned{s.Key, value}, Return: time.Since(p.w.start).Nanoseconds(),
+	})
+	return nil
+}

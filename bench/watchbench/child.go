@@ -1,0 +1,305 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// command is what the parent tells a child, one line of JSON each on its standard input.
+type command struct {
+	Do      string `json:"do"`
+	URL     string `json:"url,omitempty"`
+	List    bool   `json:"list,omitempty"`
+	N       int    `json:"n,omitempty"`
+	Whole   bool   `json:"whole,omitempty"`
+	Version string `json:"version,omitempty"`
+	Profile string `json:"profile,omitempty"`
+}
+
+// answer is what the child says, one line of JSON each.
+type answer struct {
+	Err     string             `json:"err,omitempty"`
+	Values  map[string]float64 `json:"values,omitempty"`
+	Handled map[string]int64   `json:"handled,omitempty"` // version → Unix nanoseconds
+}
+
+// child measures one peer.
+type child struct {
+	peer   peer
+	corpus string
+	meter  meter
+
+	before   int64 // resident before the start
+	resting  int64
+	cpu      time.Duration
+	calls    int64
+	profile  *os.File
+	stopRead context.CancelFunc
+	readers  sync.WaitGroup
+	readMu   sync.Mutex
+	gets     []time.Duration
+}
+
+// runChild serves commands until the input ends.
+func runChild(name string) error {
+	i := specByName(name)
+	if i < 0 {
+		return fmt.Errorf("cannot find peer %q", name)
+	}
+	c := &child{peer: specs[i].make(), corpus: specs[i].corpus}
+	c.meter.changed = make(chan struct{}, 1)
+	in, out := json.NewDecoder(bufio.NewReader(os.Stdin)), json.NewEncoder(os.Stdout)
+	for {
+		var cmd command
+		if err := in.Decode(&cmd); err != nil {
+			return nil // the parent has gone, or is done
+		}
+		a, err := c.do(cmd)
+		if err != nil {
+			a.Err = err.Error()
+		}
+		if err := out.Encode(a); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *child) do(cmd command) (answer, error) {
+	switch cmd.Do {
+	case "start":
+		return c.start(cmd)
+	case "reads":
+		r, err := measureReads(c.peer)
+		return answer{Values: map[string]float64{"get": float64(r.Get), "getCold": float64(r.GetCold), "getAllocs": r.GetHeap,
+			"list": float64(r.List), "listed": float64(r.Listed)}}, err
+	case "expect": // N events from now on
+		c.peer.whole(cmd.Whole)
+		c.meter.reset(cmd.N)
+		runtime.GC()
+		c.cpu = cpu()
+		c.startProfile(cmd.Profile)
+		return answer{}, nil
+	case "await": // the expected events
+		err := c.meter.wait(func(m *meter) bool { return m.count >= m.want })
+		c.stopProfile()
+		n, took := c.meter.rate()
+		return answer{Handled: c.meter.times(), Values: map[string]float64{"events": float64(n), "seconds": took.Seconds(), "cpu": (cpu() - c.cpu).Seconds()}}, err
+	case "read": // while the next events come
+		c.read()
+		return answer{}, nil
+	case "readStop":
+		c.stopRead()
+		c.readers.Wait()
+		return answer{Values: map[string]float64{"getP99": quantile(c.gets, 0.99).Seconds(), "getMax": quantile(c.gets, 1).Seconds(), "gets": float64(len(c.gets))}}, nil
+	case "block":
+		c.meter.block()
+		c.resting = atRest()
+		return answer{}, nil
+	case "blocked":
+		return answer{Values: map[string]float64{"growth": float64(atRest() - c.resting)}}, nil
+	case "unblock":
+		c.meter.unblock()
+		return answer{}, c.meter.wait(func(m *meter) bool { return m.last == cmd.Version })
+	case "relist":
+		c.resting = atRest()
+		resetPeak()
+		c.meter.reset(0)
+		c.cpu = cpu()
+		return answer{}, nil
+	case "relisted":
+		err := c.meter.wait(func(m *meter) bool { return m.last == cmd.Version })
+		_, peak := memory()
+		n, _ := c.meter.rate()
+		return answer{Values: map[string]float64{"cpu": (cpu() - c.cpu).Seconds(), "growth": float64(peak - c.resting), "resting": float64(c.resting), "calls": float64(n - 1)}}, err
+	case "stop":
+		c.peer.stop()
+		return answer{}, nil
+	}
+	return answer{}, fmt.Errorf("cannot do %q", cmd.Do)
+}
+
+func (c *child) start(cmd command) (answer, error) {
+	c.before = atRest()
+	resetPeak()
+	c.startProfile(cmd.Profile)
+	used, began := cpu(), time.Now()
+	err := c.peer.start(context.Background(), target{cfg: &rest.Config{Host: cmd.URL, QPS: -1}, corpus: c.corpus, list: cmd.List}, c.meter.handle)
+	took, spent := time.Since(began), cpu()-used
+	c.stopProfile()
+	if err != nil {
+		return answer{}, err
+	}
+	time.Sleep(3 * time.Second) // what is done in the background belongs to it
+	settled := cpu() - used
+	_, peak := memory()
+	resident := atRest()
+	used, began = cpu(), time.Now()
+	n := c.peer.readAll()
+	return answer{Values: map[string]float64{"sync": took.Seconds(), "cpu": spent.Seconds(), "cpuSettled": settled.Seconds(), "peak": float64(peak - c.before),
+		"resident": float64(resident - c.before), "objects": float64(n), "readAll": time.Since(began).Seconds(), "readAllCPU": (cpu() - used).Seconds()}}, nil
+}
+
+func (c *child) startProfile(path string) {
+	if path == "" {
+		return
+	}
+	f, err := os.Create(filepath.Clean(path))
+	if err != nil {
+		return
+	}
+	if pprof.StartCPUProfile(f) == nil {
+		c.profile = f
+	}
+}
+
+func (c *child) stopProfile() {
+	if c.profile != nil {
+		pprof.StopCPUProfile()
+		_ = c.profile.Close()
+		c.profile = nil
+	}
+}
+
+// read gets objects without a pause and lists an index, as busy users of a cache do.
+func (c *child) read() {
+	keys := c.peer.keys(1000)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stopRead, c.gets = cancel, nil
+	if len(keys) == 0 {
+		return
+	}
+	c.readers.Go(func() {
+		rnd := rand.New(rand.NewPCG(1, 1))
+		for n := 0; ctx.Err() == nil; n++ {
+			begin := time.Now()
+			_ = c.peer.get(keys[rnd.IntN(min(100, len(keys)))])
+			c.gets = append(c.gets, time.Since(begin))
+			if n%100 == 99 {
+				time.Sleep(time.Millisecond) // readers do something else, too
+			}
+		}
+	})
+	c.readers.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			c.peer.byIndex(fmt.Sprint(i % buckets))
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+}
+
+// meter is the handler.
+type meter struct {
+	total   atomic.Int64
+	changed chan struct{}
+
+	mu          sync.Mutex
+	want, count int
+	first, end  time.Time
+	last        string
+	handled     map[string]int64
+	gate        chan struct{}
+}
+
+func (m *meter) handle(e event) {
+	m.total.Add(1)
+	m.mu.Lock()
+	gate := m.gate
+	m.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.count == 0 {
+		m.first = now
+	}
+	m.count++
+	m.end, m.last = now, e.version
+	if m.handled != nil {
+		m.handled[e.version] = now.UnixNano()
+	}
+	if m.count >= m.want {
+		select {
+		case m.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// reset begins to count anew. Times are kept when few events are expected.
+func (m *meter) reset(want int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.want, m.count, m.last = want, 0, ""
+	m.handled = nil
+	if want < 50_000 {
+		m.handled = make(map[string]int64, want)
+	}
+}
+
+const patience = 3 * time.Minute
+
+func (m *meter) wait(done func(*meter) bool) error {
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	for {
+		m.mu.Lock()
+		ok, count, want := done(m), m.count, m.want
+		m.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-m.changed:
+		case <-limit.C:
+			return fmt.Errorf("cannot wait any longer: %d of %d events in %s", count, want, patience)
+		}
+	}
+}
+
+// rate returns how many events came, and the time from the first to the last.
+func (m *meter) rate() (int, time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.count, m.end.Sub(m.first)
+}
+
+func (m *meter) times() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.handled
+}
+
+func (m *meter) block() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gate = make(chan struct{})
+}
+
+func (m *meter) unblock() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.gate)
+	m.gate = nil
+	m.want = 0
+}
+
+// mallocs returns how many objects this process has allocated.
+func mallocs() uint64 {
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.Mallocs
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/corpus"
+)
+
+var (
+	podsResource    = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	widgetsResource = schema.GroupVersionResource{Group: "example.fairlead.io", Version: "v1", Resource: "widgets"}
+	widgetKind      = schema.GroupVersionKind{Group: "example.fairlead.io", Version: "v1", Kind: "Widget"}
+)
+
+// workloads is of how many templates the pods are.
+const workloads = 300
+
+// fixture is the server and what it has.
+type fixture struct {
+	server        *apiserver.Server
+	pods, widgets []apiserver.Encoded
+}
+
+func newFixture(n int) (*fixture, error) {
+	s, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		return nil, err
+	}
+	f := &fixture{server: s, pods: make([]apiserver.Encoded, n), widgets: make([]apiserver.Encoded, n)}
+	gen := corpus.NewPods(1, workloads)
+	err = s.Preload(podsResource, n, func(i int, version string) apiserver.Encoded {
+		f.pods[i] = encodePod(gen.JSON(i, true), version)
+		return f.pods[i]
+	})
+	if err == nil {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		err = s.Preload(widgetsResource, n, func(i int, version string) apiserver.Encoded {
+			f.widgets[i] = newWidget(rnd, i, version)
+			return f.widgets[i]
+		})
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+var versionMember = regexp.MustCompile(`"resourceVersion":"[^"]*"`)
+
+func withVersion(raw []byte, version string) []byte {
+	at := versionMember.FindIndex(raw)
+	out := make([]byte, 0, len(raw)+20)
+	out = append(out, raw[:at[0]]...)
+	out = append(append(append(out, `"resourceVersion":"`...), version...), '"')
+	return append(out, raw[at[1]:]...)
+}
+
+// encodePod makes both encodings of a pod.
+func encodePod(raw []byte, version string) apiserver.Encoded {
+	raw = withVersion(raw, version)
+	var pod corev1.Pod
+	if err := json.Unmarshal(raw, &pod); err != nil {
+		panic(err) // of our own making
+	}
+	pod.Kind, pod.APIVersion = "", ""
+	proto, err := pod.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return apiserver.Encoded{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Labels: pod.Labels, JSON: raw, Proto: proto}
+}
+
+// again is a new version of an object.
+func again(e apiserver.Encoded, version string) apiserver.Encoded {
+	e.JSON = withVersion(e.JSON, version)
+	if e.Proto == nil {
+		return e
+	}
+	var pod corev1.Pod
+	if err := pod.Unmarshal(e.Proto); err != nil {
+		panic(err)
+	}
+	pod.ResourceVersion = version
+	proto, err := pod.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	e.Proto = proto
+	return e
+}
+
+func pick(rnd *rand.Rand, from ...string) string { return from[rnd.IntN(len(from))] }
+
+// newWidget is a custom resource of about 1.2 KB.
+func newWidget(rnd *rand.Rand, i int, version string) apiserver.Encoded {
+	ns, name := fmt.Sprintf("team-%d", i%40), fmt.Sprintf("widget-%06d", i)
+	uid := fmt.Sprintf("%08x-%04x-4000-8000-%012x", rnd.Uint32(), i&0xffff, i)
+	app := fmt.Sprintf("app-%d", i%300)
+	managed := `[{"manager":"operator","operation":"Update","apiVersion":"example.fairlead.io/v1","time":"2026-11-20T10:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{".":{},"f:color":{},"f:endpoints":{},"f:replicas":{},"f:size":{}}}}]`
+	raw := fmt.Sprintf(`{"kind":"Widget","apiVersion":"example.fairlead.io/v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q,"generation":%d,"creationTimestamp":"2026-11-20T10:00:00Z","labels":{"app":%q,"tier":%q},"annotations":{"example.fairlead.io/checksum":"%016x%016x"},"managedFields":%s},`+
+		`"spec":{"color":%q,"size":%d,"replicas":%d,"endpoints":[{"host":"%x.%s.svc.cluster.local","port":%d,"tls":true},{"host":"%x.%s.svc.cluster.local","port":%d,"tls":false}],"template":{"image":"registry.example.com/%s:v%d.%d","args":["--level=%d","--mode=%s"]}},`+
+		`"status":{"phase":%q,"ready":%d,"conditions":[{"type":"Ready","status":"True","reason":"AllReady","message":"all %d replicas are ready","lastTransitionTime":"2026-11-20T10:%02d:00Z","observedGeneration":3},{"type":"Synced","status":"True","reason":"UpToDate","lastTransitionTime":"2026-11-20T10:%02d:30Z"}]}}`,
+		name, ns, uid, version, 1+rnd.IntN(9), app, pick(rnd, "web", "db", "cache"), rnd.Uint64(), rnd.Uint64(), managed,
+		pick(rnd, "red", "green", "blue"), rnd.IntN(100), rnd.IntN(10), rnd.Uint32(), ns, 8000+rnd.IntN(999), rnd.Uint32(), ns, 9000+rnd.IntN(999), app, rnd.IntN(9), rnd.IntN(99), rnd.IntN(9), pick(rnd, "fast", "safe"),
+		pick(rnd, "Running", "Pending"), rnd.IntN(10), rnd.IntN(10), rnd.IntN(60), rnd.IntN(60))
+	return apiserver.Encoded{Namespace: ns, Name: name, UID: uid, Labels: map[string]string{"app": app}, JSON: []byte(raw)}
+}
+
+// corpusOf returns a resource and its objects.
+func (f *fixture) corpusOf(name string) (schema.GroupVersionResource, []apiserver.Encoded) {
+	if name == "widgets" {
+		return widgetsResource, f.widgets
+	}
+	return podsResource, f.pods
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/go-logr/logr"
+)
+
+// controllerRuntime is the cache of controller-runtime with its defaults: readers are given copies.
+type controllerRuntime struct {
+	unstructured bool
+	cache        cache.Cache
+	informer     cache.Informer
+	cancel       context.CancelFunc
+	done         chan error
+}
+
+func (c *controllerRuntime) object() client.Object {
+	if !c.unstructured {
+		return &corev1.Pod{}
+	}
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+	return u
+}
+
+func (c *controllerRuntime) start(ctx context.Context, t target, handler func(event)) error {
+	ctrllog.SetLogger(logr.Discard())
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, meta.RESTScopeNamespace)
+	var err error
+	if c.cache, err = cache.New(t.cfg, cache.Options{Scheme: scheme.Scheme, Mapper: mapper}); err != nil {
+		return err
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	if c.informer, err = c.cache.GetInformer(ctx, c.object(), cache.BlockUntilSynced(false)); err != nil {
+		return err
+	}
+	index := func(o client.Object) []string { return []string{bucketOf(o.GetName())} }
+	if err := c.cache.IndexField(ctx, c.object(), "bucket", index); err != nil {
+		return err
+	}
+	if _, err := c.informer.AddEventHandler(eventHandler(handler)); err != nil {
+		return err
+	}
+	c.done = make(chan error, 1)
+	go func() { c.done <- c.cache.Start(ctx) }()
+	for !c.informer.HasSynced() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+func (c *controllerRuntime) whole(bool) {}
+
+func (c *controllerRuntime) store() toolscache.SharedIndexInformer {
+	return c.informer.(toolscache.SharedIndexInformer)
+}
+
+func (c *controllerRuntime) readAll() (n int) {
+	for _, obj := range c.store().GetStore().List() {
+		touch(obj)
+		n++
+	}
+	return n
+}
+
+func (c *controllerRuntime) keys(n int) []key {
+	return (&clientGo{informer: c.store()}).keys(n)
+}
+
+func (c *controllerRuntime) get(k key) error {
+	return c.cache.Get(context.Background(), client.ObjectKey{Namespace: k.namespace, Name: k.name}, c.object())
+}
+
+func (c *controllerRuntime) byIndex(value string) int {
+	if c.unstructured {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "PodList"})
+		_ = c.cache.List(context.Background(), list, client.MatchingFields{"bucket": value})
+		return len(list.Items)
+	}
+	list := &corev1.PodList{}
+	_ = c.cache.List(context.Background(), list, client.MatchingFields{"bucket": value})
+	return len(list.Items)
+}
+
+func (c *controllerRuntime) stop() {
+	c.cancel()
+	<-c.done
+}

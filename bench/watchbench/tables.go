@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tables collect what was measured, and print it as Markdown.
+type tables struct {
+	o      options
+	began  time.Time
+	took   time.Duration
+	values map[string]map[string][]float64 // peer → row.metric → one value per round
+}
+
+func (t *tables) add(peer string, values map[string]float64) {
+	if t.values[peer] == nil {
+		t.values[peer] = map[string][]float64{}
+	}
+	for k, v := range values {
+		t.values[peer][k] = append(t.values[peer][k], v)
+	}
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+// column is one metric of a table.
+type column struct {
+	title, key string
+	format     func(float64) string
+}
+
+func seconds(v float64) string { return fmt.Sprintf("%.2f s", v) }
+func nanos(v float64) string {
+	switch {
+	case v >= 1e6:
+		return fmt.Sprintf("%.2f ms", v/1e6)
+	case v >= 1e3:
+		return fmt.Sprintf("%.2f µs", v/1e3)
+	}
+	return fmt.Sprintf("%.0f ns", v)
+}
+func times(v float64) string { return nanos(v * 1e9) }
+func mega(v float64) string  { return fmt.Sprintf("%.0f MB", v/1e6) }
+func count(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f,%03.0f", float64(int(v)/1000), float64(int(v)%1000))
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func (t *tables) write(w io.Writer) {
+	fmt.Fprintf(w, "%d objects of each kind, %d rounds, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n", t.o.objects, t.o.rounds,
+		t.began.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), t.took.Round(time.Second))
+	perObject := func(v float64) string { return fmt.Sprintf("%.0f B", v/float64(t.o.objects)) }
+	t.table(w, "S1, S2, S2p: until everything is in the cache, by WatchList", []column{{"time", "S1.sync", seconds}, {"CPU", "S1.cpu", seconds}, {"CPU, background included", "S1.cpuSettled", seconds},
+		{"resident per object", "S1.resident", perObject}, {"peak", "S1.peak", mega}, {"then read every object", "S1.readAll", seconds}})
+	t.table(w, "S1: the same by LIST, with the pages that each uses by default (one round)", []column{{"time", "LIST.sync", seconds}, {"CPU", "LIST.cpu", seconds}, {"peak", "LIST.peak", mega}})
+	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", t.o.events), []column{{"events per second", "S3.rate", count}, {"per CPU second", "S3.perCPU", count},
+		{"header only, per second", "S3header.rate", count}, {"header only, per CPU second", "S3header.perCPU", count}})
+	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second", t.o.rate), []column{{"p50", "S4.p50", times}, {"p99", "S4.p99", times}, {"max", "S4.max", times}})
+	t.table(w, "S5: list again after a 410, nothing has changed", []column{{"CPU", "S5.cpu", seconds}, {"peak over rest", "S5.growth", mega}, {"handler calls", "S5.calls", count}})
+	t.table(w, "S6: reads of the cache", []column{{"Get, read before", "S6.get", nanos}, {"allocations", "S6.getAllocs", count}, {"Get, not read before", "S6.getCold", nanos}, {"List by index", "S6.list", nanos}, {"objects listed", "S6.listed", count}})
+	t.table(w, fmt.Sprintf("S7: a handler is blocked during %d updates of 1,000 keys (one round)", t.o.blocked), []column{{"memory grows by", "S7.growth", mega}})
+	t.table(w, fmt.Sprintf("S8: readers are busy while %d updates per second arrive", t.o.rate*5/2), []column{{"Get p99", "S8.getP99", times}, {"Get max", "S8.getMax", times}, {"event p50", "S8.p50", times}, {"event p99", "S8.p99", times}})
+	t.bars(w)
+}
+
+func (t *tables) table(w io.Writer, title string, columns []column) {
+	fmt.Fprintf(w, "### %s\n\n| peer |", title)
+	for _, c := range columns {
+		fmt.Fprintf(w, " %s |", c.title)
+	}
+	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(columns)))
+	for _, spec := range specs {
+		v := t.values[spec.name]
+		if !slices.ContainsFunc(columns, func(c column) bool { return len(v[c.key]) > 0 }) {
+			continue
+		}
+		fmt.Fprintf(w, "| %s |", spec.name)
+		for _, c := range columns {
+			fmt.Fprintf(w, " %s |", cell(v[c.key], c.format))
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w)
+}
+
+func cell(v []float64, format func(float64) string) string {
+	switch len(v) {
+	case 0:
+		return ""
+	case 1:
+		return format(v[0])
+	}
+	return fmt.Sprintf("%s (%s–%s)", format(median(v)), format(slices.Min(v)), format(slices.Max(v)))
+}
+
+// bar is one promise of the design.
+type bar struct {
+	row, text    string
+	mine, theirs string
+	key, other   string  // metrics; other "": the same
+	want         float64 // theirs/mine at least, or with perSecond mine/theirs
+	perSecond    bool
+}
+
+func bars() []bar {
+	const pb, js, wi = "fairlead, protobuf", "fairlead, JSON", "fairlead, JSON, widgets"
+	const ty, dy, dw = "client-go typed", "client-go dynamic", "client-go dynamic, widgets"
+	return []bar{
+		{row: "S1", text: "sync time, JSON, against dynamic", mine: js, theirs: dy, key: "S1.sync", want: 12},
+		{row: "S1", text: "sync CPU, JSON, against dynamic", mine: js, theirs: dy, key: "S1.cpu", want: 12},
+		{row: "S1", text: "sync time, against typed", mine: pb, theirs: ty, key: "S1.sync", want: 3},
+		{row: "S1", text: "sync CPU, against typed", mine: pb, theirs: ty, key: "S1.cpu", want: 3},
+		{row: "S1", text: "sync time, JSON, against the bound", mine: js, theirs: "bound: keep the bytes", key: "S1.sync", want: 0.4},
+		{row: "S1", text: "sync CPU, JSON, against the bound", mine: js, theirs: "bound: keep the bytes", key: "S1.cpu", want: 0.4},
+		{row: "S2", text: "resident, against typed", mine: pb, theirs: ty, key: "S1.resident", want: 10},
+		{row: "S2", text: "resident, JSON, against dynamic", mine: js, theirs: dy, key: "S1.resident", want: 25},
+		{row: "S2p", text: "peak over resident, protobuf", mine: pb, theirs: pb, key: "S1.peak", other: "S1.resident", want: 0.5},
+		{row: "S2p", text: "peak over resident, JSON", mine: js, theirs: js, key: "S1.peak", other: "S1.resident", want: 0.5},
+		{row: "S3", text: "widgets, whole object, against dynamic", mine: wi, theirs: dw, key: "S3.rate", want: 8, perSecond: true},
+		{row: "S3", text: "widgets, header only, against dynamic", mine: wi, theirs: dw, key: "S3header.rate", other: "S3.rate", want: 25, perSecond: true},
+		{row: "S3", text: "pods, whole object, against typed", mine: pb, theirs: ty, key: "S3.rate", want: 1.5, perSecond: true},
+		{row: "S3", text: "pods, header only, against typed", mine: pb, theirs: ty, key: "S3header.rate", other: "S3.rate", want: 3, perSecond: true},
+		{row: "S4", text: "p50, against typed", mine: pb, theirs: ty, key: "S4.p50", want: 1},
+		{row: "S4", text: "p99, JSON, against dynamic", mine: js, theirs: dy, key: "S4.p99", want: 2},
+		{row: "S5", text: "relist CPU, against typed", mine: pb, theirs: ty, key: "S5.cpu", want: 6},
+		{row: "S5", text: "relist: memory over rest", mine: pb, theirs: pb, key: "S5.growth", other: "S5.resting", want: 20},
+		{row: "S6", text: "Get, against controller-runtime", mine: pb, theirs: "controller-runtime typed", key: "S6.get", want: 50},
+		{row: "S6", text: "Get, against the lister", mine: pb, theirs: ty, key: "S6.get", want: 3},
+		{row: "S6", text: "List by index, against controller-runtime", mine: pb, theirs: "controller-runtime typed", key: "S6.list", want: 10},
+	}
+}
+
+func (t *tables) bars(w io.Writer) {
+	fmt.Fprint(w, "### The bars of the design\n\n| row | what | ratio | bar | |\n|---|---|---|---|---|\n")
+	for _, b := range bars() {
+		if b.other == "" {
+			b.other = b.key
+		}
+		mine, theirs := median(t.values[b.mine][b.key]), median(t.values[b.theirs][b.other])
+		if mine == 0 || theirs == 0 {
+			continue
+		}
+		ratio := theirs / mine
+		if b.perSecond {
+			ratio = mine / theirs
+		}
+		verdict := "met"
+		if ratio < b.want {
+			verdict = "**missed**"
+		}
+		fmt.Fprintf(w, "| %s | %s | %.2f | %.2f | %s |\n", b.row, b.text, ratio, b.want, verdict)
+	}
+	const pb = "fairlead, protobuf"
+	t.absolute(w, "S6", "Get of a hot object under 0.2 µs", t.values[pb]["S6.get"], 200)
+	t.absolute(w, "S8", "Get p99 under 1 ms while 5,000 updates/s arrive", t.values[pb]["S8.getP99"], 1e-3)
+	t.absolute(w, "S8", "event p99 under 1 ms while readers are busy", t.values[pb]["S8.p99"], 1e-3)
+}
+
+func (t *tables) absolute(w io.Writer, row, text string, v []float64, most float64) {
+	if len(v) == 0 {
+		return
+	}
+	verdict := "met"
+	if median(v) > most {
+		verdict = "**missed**"
+	}
+	fmt.Fprintf(w, "| %s | %s | %.3g | %.3g | %s |\n", row, text, median(v), most, verdict)
+}

@@ -1,0 +1,162 @@
+package fairlead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Cluster is one API server that a Runtime works with: what is declared on it, and how to read and write there. It is safe
+// for concurrent use.
+type Cluster struct {
+	name      string
+	rt        *Runtime
+	err       error // of New, returned by Run
+	calls     *call.Client
+	cache     *store.Cache
+	client    *client.Client
+	observers *observe.Registry
+	abandon   context.CancelFunc // ends discovery, which knows no context
+}
+
+var _ observe.Host = (*Cluster)(nil)
+
+// newCluster sends nothing.
+func newCluster(rt *Runtime, name string, cfg *rest.Config, o options) *Cluster {
+	c := &Cluster{name: name, rt: rt}
+	if err := c.connect(cfg, o); err != nil {
+		c.err = fmt.Errorf("cannot make a runtime: %w", err)
+		if name != "" {
+			c.err = fmt.Errorf("cannot make a runtime for cluster %q: %w", name, err)
+		}
+	}
+	c.observers = observe.NewRegistry(observe.RegistryOptions{
+		Cluster: name, Scheme: o.scheme, Stores: c.cache, Logger: o.logger, Degraded: o.degraded, Grace: grace,
+	})
+	if err := c.metrics().Register(c.observers.Collector()); err != nil {
+		c.err = errors.Join(c.err, fmt.Errorf("cannot register metrics: %w", err))
+	}
+	return c
+}
+
+// metrics registers with the name of the cluster.
+func (c *Cluster) metrics() prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.name}, c.rt.opts.registry)
+}
+
+func (c *Cluster) connect(cfg *rest.Config, o options) error {
+	if cfg == nil {
+		return errors.New("no rest.Config")
+	}
+	metrics := call.NewMetrics()
+	var err error
+	if c.calls, err = call.New(call.Options{Config: cfg, Logger: o.logger, Metrics: metrics}); err != nil {
+		return err
+	}
+	mapper := o.mapper
+	if mapper == nil {
+		if mapper, err = c.discover(cfg); err != nil {
+			return err
+		}
+	}
+	if c.cache, err = store.NewCache(store.CacheOptions{
+		Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger,
+	}); err != nil {
+		return err
+	}
+	if c.client, err = client.New(client.Options{
+		Config: cfg, Call: c.calls, Cache: c.cache, Scheme: o.scheme, Mapper: mapper, Logger: o.logger, FieldOwner: o.fieldOwner,
+	}); err != nil {
+		return err
+	}
+	return c.metrics().Register(metrics)
+}
+
+// discover returns a mapper that asks the server when it is needed first, and again for what it does not know.
+func (c *Cluster) discover(cfg *rest.Config) (meta.RESTMapper, error) {
+	life, end := context.WithCancel(context.Background())
+	c.abandon = end
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return abandonable{next, life} })
+	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d)), nil
+}
+
+// abandonable ends requests when the cluster is closed, so that a server that does not answer cannot keep Run from returning.
+type abandonable struct {
+	next http.RoundTripper
+	life context.Context //nolint:containedctx // the requests to bound come from a library that has no context to pass
+}
+
+// WrappedRoundTripper lets client-go cancel requests at their timeout.
+func (a abandonable) WrappedRoundTripper() http.RoundTripper { return a.next }
+
+func (a abandonable) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	context.AfterFunc(a.life, cancel)
+	return a.next.RoundTrip(r.WithContext(ctx))
+}
+
+// start starts the observers. If ctx ends meanwhile, so does the discovery that sources may be waiting for.
+func (c *Cluster) start(ctx context.Context) error {
+	if c.abandon != nil {
+		release := context.AfterFunc(ctx, c.abandon)
+		defer release()
+	}
+	return c.observers.Start(ctx)
+}
+
+func (c *Cluster) close() {
+	if c.abandon != nil {
+		c.abandon()
+	}
+	if c.client != nil {
+		c.client.Close()
+	}
+	if c.calls != nil {
+		c.calls.Close()
+	}
+}
+
+// Name returns the name of the cluster, empty for the runtime's first one.
+func (c *Cluster) Name() string { return c.name }
+
+// Observers returns the registry of sources and observers; it makes the Cluster an observe.Host.
+func (c *Cluster) Observers() *observe.Registry { return c.observers }
+
+// Client reads what is observed and writes to the cluster; a write is seen by the next read. It is nil if New failed.
+func (c *Cluster) Client() *client.Client { return c.client }
+
+// Cache returns the stores. It is nil if New failed.
+func (c *Cluster) Cache() *store.Cache { return c.cache }
+
+// Calls makes requests under the runtime's policy. It is nil if New failed.
+func (c *Cluster) Calls() *call.Client { return c.calls }
+
+// Registry returns where the runtime's metrics are.
+func (c *Cluster) Registry() *prometheus.Registry { return c.rt.opts.registry }
+
+// Add has fn run from when the observers of all clusters have been started until it returns or the runtime stops, which
+// cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at once.
+func (c *Cluster) Add(name string, fn func(ctx context.Context) error) {
+	if c.name != "" {
+		name = c.name + "/" + name
+	}
+	c.rt.add(task{name, fn})
+}

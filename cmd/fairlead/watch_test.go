@@ -1,0 +1,372 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+)
+
+// line is one line of fairlead watch -o json.
+type line struct {
+	Type, Key, UID, Namespace, Phase, Reason, Error string
+	ResourceVersion, PreviousResourceVersion        string
+	Initial, Inferred                               bool
+	Count                                           int
+	Object                                          map[string]any
+}
+
+// watching is a running fairlead watch -o json against a server of the test.
+type watching struct {
+	t     *testing.T
+	ctx   context.Context
+	lines chan line
+	all   []line
+	stop  func() int
+	errs  *bytes.Buffer
+}
+
+func startWatch(t *testing.T, s *apiserver.Server, args ...string) *watching {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	reader, writer := io.Pipe()
+	w := &watching{t: t, ctx: ctx, lines: make(chan line, 1024), errs: &bytes.Buffer{}}
+	interrupt, stop := context.WithCancel(ctx)
+	code := make(chan int, 1)
+	go func() {
+		args := append([]string{"watch", "--server", s.URL(), "-o", "json", "--backoff-base", "10ms", "--backoff-cap", "50ms"}, args...)
+		code <- run(interrupt, args, strings.NewReader(""), writer, w.errs)
+		_ = writer.Close() // a pipe does not fail
+	}()
+	go func() {
+		defer close(w.lines)
+		d := json.NewDecoder(reader)
+		for {
+			var l line
+			if err := d.Decode(&l); err != nil {
+				if err != io.EOF {
+					t.Errorf("output is not JSON: %v", err)
+				}
+				return
+			}
+			w.lines <- l
+		}
+	}()
+	w.stop = func() int {
+		stop()
+		for l := range w.lines {
+			w.all = append(w.all, l)
+		}
+		return <-code
+	}
+	t.Cleanup(stop)
+	return w
+}
+
+// await reads lines until one is as wanted.
+func (w *watching) await(what string, ok func(line) bool) line {
+	w.t.Helper()
+	for {
+		select {
+		case l, more := <-w.lines:
+			if !more {
+				w.t.Fatalf("ended before %s; stderr: %s", what, w.errs)
+			}
+			w.all = append(w.all, l)
+			if ok(l) {
+				return l
+			}
+		case <-w.ctx.Done():
+			w.t.Fatalf("no %s; got %+v", what, w.all)
+		}
+	}
+}
+
+func (w *watching) event(kind, key string) line {
+	w.t.Helper()
+	return w.await(kind+" "+key, func(l line) bool { return l.Type == kind && l.Key == key })
+}
+
+func (w *watching) synced() line {
+	w.t.Helper()
+	return w.await("SYNCED", func(l line) bool { return l.Type == "SYNCED" })
+}
+
+func (w *watching) status(reason string) line {
+	w.t.Helper()
+	return w.await("STATUS "+reason, func(l line) bool { return l.Type == "STATUS" && l.Reason == reason })
+}
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+func configMap(namespace, name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data:       map[string]string{"value": value},
+	}
+}
+
+func newServer(t *testing.T, objects ...*corev1.ConfigMap) *apiserver.Server {
+	t.Helper()
+	s, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	for _, o := range objects {
+		put(t, s, o)
+	}
+	return s
+}
+
+func put(t *testing.T, s *apiserver.Server, o *corev1.ConfigMap) {
+	t.Helper()
+	if _, err := s.Put(o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, s *apiserver.Server, namespace, name string) {
+	t.Helper()
+	if err := s.Remove(configMaps, namespace, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const watchConfigMaps = "configmaps.v1."
+
+func TestWatchEvents(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configMap("a", "one", "1"))
+	w := startWatch(t, s, watchConfigMaps, "-A", "--stats")
+
+	added := w.event("ADDED", "a/one")
+	if !added.Initial || added.UID == "" || added.Object["data"].(map[string]any)["value"] != "1" {
+		t.Errorf("initial object: %+v", added)
+	}
+	if l := w.synced(); l.Count != 1 || l.ResourceVersion == "" {
+		t.Errorf("synced: %+v", l)
+	}
+	put(t, s, configMap("a", "one", "2"))
+	if l := w.event("MODIFIED", "a/one"); l.PreviousResourceVersion != added.ResourceVersion || l.Object["data"].(map[string]any)["value"] != "2" {
+		t.Errorf("modified: %+v", l)
+	}
+	put(t, s, configMap("b", "two", "1"))
+	if l := w.event("ADDED", "b/two"); l.Initial {
+		t.Errorf("added later: %+v", l)
+	}
+	remove(t, s, "a", "one")
+	if l := w.event("DELETED", "a/one"); l.Inferred || l.Object["data"].(map[string]any)["value"] != "2" {
+		t.Errorf("deleted: %+v", l)
+	}
+	if code := w.stop(); code != exitOK {
+		t.Errorf("exit code %d, want 0; stderr: %s", code, w.errs)
+	}
+	stats := 0
+	for _, l := range w.all {
+		if l.Type == "STATS" {
+			stats++
+		}
+	}
+	if stats != 2 {
+		t.Errorf("%d STATS lines, want one when synced and one at the end", stats)
+	}
+}
+
+func TestWatchExpires(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configMap("a", "one", "1"), configMap("a", "two", "1"), configMap("a", "three", "1"))
+	w := startWatch(t, s, watchConfigMaps, "-A")
+	w.synced()
+	// While the watch is away everything happens, and history is compacted.
+	if err := s.WaitFor(w.ctx, func(l apiserver.Log) bool { return l.Open(apiserver.Match{Verb: "watch"}) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	s.Down()
+	remove(t, s, "a", "one")
+	put(t, s, configMap("a", "two", "2"))
+	remove(t, s, "a", "three")
+	put(t, s, configMap("a", "three", "again"))
+	put(t, s, configMap("a", "four", "1"))
+	s.Compact(0)
+	if err := s.Up(); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	want := []string{"DELETED a/one", "MODIFIED a/two", "DELETED a/three", "ADDED a/three", "ADDED a/four"}
+	for len(seen) < len(want) {
+		l := w.await("the difference", func(l line) bool { return l.Key != "" })
+		seen[l.Type+" "+l.Key] = true
+		if l.Type == "DELETED" && !l.Inferred {
+			t.Errorf("a deletion that nobody reported must be marked as inferred: %+v", l)
+		}
+	}
+	for _, e := range want {
+		if !seen[e] {
+			t.Errorf("no %s in %v", e, seen)
+		}
+	}
+	w.status("Watching")
+	if code := w.stop(); code != exitOK {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+func TestWatchForbidden(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configMap("a", "one", "1"), configMap("b", "two", "1"))
+	refused := s.On(apiserver.Match{Resource: "configmaps", Namespace: "b"}, apiserver.Answer(apiserver.Failure(403)))
+	w := startWatch(t, s, watchConfigMaps, "-n", "a", "-n", "b")
+	if l := w.synced(); l.Count != 1 {
+		t.Errorf("SYNCED comes once for all scopes that can be listed: %+v", l)
+	}
+	for _, l := range append([]line{{}}, w.all...) {
+		if l.Key == "b/two" {
+			t.Errorf("an object of a namespace that is refused: %+v", l)
+		}
+	}
+	refused.Off()
+	w.event("ADDED", "b/two")
+	w.await("recovery of b", func(l line) bool { return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Watching" })
+	w.stop()
+	synced, forbidden := 0, false
+	for _, l := range w.all {
+		if l.Type == "SYNCED" {
+			synced++
+		}
+		forbidden = forbidden || l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Forbidden"
+	}
+	if synced != 1 || !forbidden {
+		t.Errorf("%d SYNCED, forbidden reported: %v; want 1, true", synced, forbidden)
+	}
+}
+
+func TestWatchQuarantine(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configMap("a", "good", "1"), configMap("a", "bad", "1"))
+	poison := func(raw []byte) []byte { return bytes.Replace(raw, []byte(`"name":"bad"`), []byte(`"name":17`), 1) }
+	if err := s.Poison(configMaps, "a", "bad", poison); err != nil {
+		t.Fatal(err)
+	}
+	w := startWatch(t, s, watchConfigMaps, "-A")
+	w.await("QUARANTINED", func(l line) bool { return l.Type == "QUARANTINED" && l.Error != "" })
+	put(t, s, configMap("a", "next", "1"))
+	w.event("ADDED", "a/next")
+	w.stop()
+	for _, l := range w.all {
+		if l.Type == "ADDED" && l.Key == "a/good" {
+			return
+		}
+	}
+	t.Errorf("one bad object kept the good one away: %+v", w.all)
+}
+
+func TestWatchRollback(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configMap("a", "one", "1"))
+	before := s.Revision()
+	for i := range 20 {
+		put(t, s, configMap("a", "later", strings.Repeat("x", i+1)))
+	}
+	w := startWatch(t, s, watchConfigMaps, "-A", "--silence-budget", "200ms")
+	w.synced()
+	if err := s.Rollback(before); err != nil {
+		t.Fatal(err)
+	}
+	s.DropConnections()
+	w.await("EPOCH", func(l line) bool { return l.Type == "EPOCH" && l.Reason != "" })
+	w.event("DELETED", "a/later")
+	put(t, s, configMap("a", "one", "after"))
+	w.event("MODIFIED", "a/one")
+	w.stop()
+}
+
+func TestWatchResync(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configMap("a", "one", "1"))
+	w := startWatch(t, s, watchConfigMaps, "-A", "--resync", "100ms")
+	w.event("SYNC", "a/one")
+	w.stop()
+}
+
+func TestWatchNotServed(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	widgets := apiserver.Widgets()
+	s.Withdraw(schema.GroupVersionResource{Group: widgets.Group, Version: widgets.Version, Resource: widgets.Resource})
+	w := startWatch(t, s, widgets.Resource+"."+widgets.Version+"."+widgets.Group, "-A")
+	w.status("NotFound")
+	s.Register(widgets)
+	// Events and statuses come from two streams, so either may be first.
+	synced, watching := false, false
+	w.await("SYNCED and STATUS Watching", func(l line) bool {
+		synced = synced || l.Type == "SYNCED"
+		watching = watching || l.Type == "STATUS" && l.Reason == "Watching"
+		return synced && watching
+	})
+	w.stop()
+}
+
+func TestWatchMistakes(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	tests := map[string]struct {
+		reason string
+		args   []string
+		code   int
+		want   string
+	}{
+		"NoResource":   {"A resource is needed.", nil, exitUsage, "name one resource"},
+		"TwoResources": {"Just one.", []string{"pods", "nodes"}, exitUsage, "name one resource"},
+		"BadName":      {"A path is no name.", []string{"a/b"}, exitUsage, "is not the name of a resource"},
+		"Unknown":      {"What discovery does not know is told at once.", []string{"nosuch"}, exitUsage, `no resource "nosuch"`},
+		"BadSelector":  {"Selectors are checked before anything is sent.", []string{watchConfigMaps, "-l", "a in ("}, exitUsage, "cannot read label selector"},
+		"BadOutput":    {"So are formats.", []string{watchConfigMaps, "-o", "xml"}, exitUsage, "unknown output format"},
+		"BadDuration":  {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, exitUsage, "--max-watch"},
+		"Both":         {"-n and -A contradict each other.", []string{watchConfigMaps, "-n", "a", "-A"}, exitUsage, "exclude each other"},
+		"BadFlag":      {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, exitUsage, "unknown flag"},
+		"BadServer":    {"A server is a URL.", []string{watchConfigMaps, "--server", "nowhere"}, exitUsage, "is not an http or https URL"},
+		"BadToken":     {"Files must exist.", []string{watchConfigMaps, "--token-file", "/nonexistent"}, exitUsage, "cannot read /nonexistent"},
+		"Unreachable":  {"A name that must be looked up needs a server.", []string{"pods", "--server", "http://127.0.0.1:1"}, exitFailure, "does not answer"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			args := append([]string{"watch", "--server", s.URL()}, tc.args...)
+			var out, errs bytes.Buffer
+			code := run(ctx, args, strings.NewReader(""), &out, &errs)
+			if code != tc.code || !strings.Contains(errs.String(), tc.want) {
+				t.Errorf("%s\nexit code %d, want %d; stderr: %s", tc.reason, code, tc.code, errs.String())
+			}
+			if n := strings.Count(strings.TrimSpace(errs.String()), "\n"); n != 0 || out.Len() > 0 {
+				t.Errorf("%s\nwant one line on stderr and none on stdout; got %q and %q", tc.reason, errs.String(), out.String())
+			}
+		})
+	}
+}
+
+// TestWatchGone ends a watch whose reader has gone.
+func TestWatchGone(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, configMap("a", "one", "1"))
+	reader, writer := io.Pipe()
+	_ = reader.Close() // a pipe does not fail
+	var errs bytes.Buffer
+	code := run(t.Context(), []string{"watch", watchConfigMaps, "-A", "--server", s.URL(), "-o", "json"}, strings.NewReader(""), writer, &errs)
+	if code != exitFailure || !strings.Contains(errs.String(), "cannot print") {
+		t.Errorf("exit code %d, stderr %q", code, errs.String())
+	}
+}

@@ -1,0 +1,106 @@
+package fairlead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// task is something that runs with the runtime.
+type task struct {
+	name string
+	run  func(context.Context) error
+}
+
+// group runs tasks together. The first one that fails has the others stopped, and all errors are kept.
+type group struct {
+	ctx    context.Context //nolint:containedctx // the group is the owner of goroutines that live as long as it
+	cancel context.CancelFunc
+	fail   func(error) // told of each error
+
+	mu      sync.Mutex
+	ended   bool
+	running map[string]int
+	errs    []error
+	done    sync.WaitGroup
+}
+
+func newGroup(ctx context.Context, fail func(error)) *group {
+	g := &group{fail: fail, running: map[string]int{}}
+	g.ctx, g.cancel = context.WithCancel(ctx)
+	return g
+}
+
+// add starts a task, unless the group has been stopped.
+func (g *group) add(t task) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return
+	}
+	g.running[t.name]++
+	g.done.Go(func() {
+		err := t.protect(g.ctx)
+		g.mu.Lock()
+		if g.running[t.name]--; g.running[t.name] == 0 {
+			delete(g.running, t.name)
+		}
+		if err != nil {
+			g.errs = append(g.errs, err)
+		}
+		g.mu.Unlock()
+		if err != nil {
+			g.fail(err)
+		}
+	})
+}
+
+// stop ends the context of the tasks and waits for them, at most for a while. It returns their errors in the order in
+// which they happened, and the names of those that go on.
+func (g *group) stop(bound time.Duration) error {
+	g.mu.Lock()
+	g.ended = true
+	g.mu.Unlock()
+	g.cancel()
+	done := make(chan struct{})
+	go func() { // ends with the last task
+		g.done.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(bound)
+	defer timer.Stop()
+	var late error
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.running) > 0 {
+		late = fmt.Errorf("cannot stop: still running after %v: %s", bound, strings.Join(slices.Sorted(maps.Keys(g.running)), ", "))
+	}
+	return errors.Join(append(slices.Clone(g.errs), late)...)
+}
+
+// protect runs a task and names it in its error. A panic is an error; to end because one was told to is none.
+func (t task) protect(ctx context.Context) (err error) {
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		err = fmt.Errorf("%s panicked: %v\n%s", t.name, recover(), debug.Stack())
+	}()
+	err = t.run(ctx)
+	returned = true
+	if err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", t.name, err)
+}

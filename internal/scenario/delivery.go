@@ -1,0 +1,197 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// lifecycleScenarios are about what changes while it runs.
+func lifecycleScenarios() []Scenario {
+	stopped := func(before func(*Run), until func(*Run)) Scenario {
+		return Scenario{Section: lifecycle, Holds: "Stop works in every state", Fill: 20, Unsettled: true, Before: before, Script: until}
+	}
+	named := func(name string, s Scenario) Scenario { s.Name = name; return s }
+	return []Scenario{
+		{Name: "subscriber joins late", Section: lifecycle, Fill: 20, Untimed: true,
+			Holds: "subscribers can join at any time (snapshot, then live: no gap, no duplicate)",
+			Script: func(r *Run) {
+				r.Sync()
+				for i := range 10 {
+					r.Put(fmt.Sprint("o", i), "before")
+					r.Join(fmt.Sprint("late ", i))
+					r.Put(fmt.Sprint("o", i), "after")
+					r.Remove(fmt.Sprint("o", 10+i))
+				}
+				r.Sync()
+			}},
+		{Name: "subscriber leaves", Section: lifecycle, Fill: 20, Untimed: true, Holds: "subscribers can be added and removed while it runs",
+			Script: func(r *Run) {
+				r.Sync()
+				other := r.Cache.Subscribe("leaving")
+				r.Put("o1", "1")
+				r.Until("it was given", func() bool { return len(other.Recording().Events) > 20 })
+				other.Leave()
+				n := len(other.Recording().Events)
+				r.Put("o1", "2")
+				r.Sync()
+				r.Expect(len(other.Recording().Events) == n, "it was given events after it had left")
+			}},
+		{Name: "two subscribers share one watch", Section: lifecycle, Fill: 20, Untimed: true, Holds: "two subscribers to the same thing share one watch",
+			Script: func(r *Run) {
+				r.Join("second")
+				r.Join("third")
+				r.Sync()
+				r.Expect(r.Server.Log().Peak(watches) == 1, "%d watches at once", r.Server.Log().Peak(watches))
+			}},
+		{Name: "namespaces change", Section: lifecycle, Fill: 5, Untimed: true,
+			Holds:  "namespaces […] can be added, changed and removed while it runs",
+			Config: func(c *Config) { c.Namespaces = []string{"ns"} },
+			Before: func(r *Run) { r.PutIn("b", "x", "1", nil); r.PutIn("c", "y", "1", nil) },
+			Script: func(r *Run) {
+				r.Sync()
+				for _, set := range [][]string{{"ns", "b"}, {"b", "c"}, {"ns", "b", "c"}, {"ns"}} {
+					r.rescoper().SetNamespaces(set...)
+					r.Cfg.Namespaces = set
+					r.PutIn("b", "x", fmt.Sprint(set), nil)
+					r.PutIn("ns", "o1", fmt.Sprint(set), nil)
+					r.Sync()
+				}
+			}},
+		{Name: "selectors change", Section: lifecycle, Fill: 5, Untimed: true,
+			Holds:  "selectors can be […] changed […] while it runs",
+			Config: func(c *Config) { c.Labels = "app=a" },
+			Before: func(r *Run) {
+				for i := range 10 {
+					r.PutIn("ns", fmt.Sprint("l", i), "1", map[string]string{"app": []string{"a", "b"}[i%2]})
+				}
+			},
+			Script: func(r *Run) {
+				r.Sync()
+				for _, sel := range []string{"app=b", "app in (a,b)", "app=a"} {
+					r.Cfg.Labels = sel
+					r.rescoper().SetLabels(sel)
+					r.Sync()
+				}
+			}},
+		{Name: "object leaves and enters the selector", Section: lifecycle, Untimed: true,
+			Holds:  "leaving a selector also arrives as DELETED",
+			Config: func(c *Config) { c.Labels = "app=a" },
+			Script: func(r *Run) {
+				in, out := map[string]string{"app": "a"}, map[string]string{"app": "b"}
+				r.PutIn("ns", "x", "1", in)
+				r.PutIn("ns", "y", "1", in)
+				r.Sync()
+				r.PutIn("ns", "x", "2", out)
+				r.Until("it left", r.AtRest)
+				r.PutIn("ns", "x", "3", in)
+				r.Sync()
+				r.Away(func() { r.PutIn("ns", "x", "4", out); r.PutIn("ns", "z", "1", in) })
+				r.Sync()
+			}},
+		named("stop before the first answer", stopped(func(r *Run) { r.Server.On(everything, apiserver.BlackHole()) }, func(r *Run) {
+			r.Until("asked", func() bool { return r.Count(everything) > 0 })
+		})),
+		named("stop within a list", stopped(func(r *Run) { r.Server.On(everything, apiserver.Drip(100, time.Hour)) }, func(r *Run) {
+			r.Until("asked", func() bool { return r.Count(everything) > 0 })
+		})),
+		named("stop during back-off", stopped(func(r *Run) { r.Server.Down() }, func(r *Run) { r.Pass(5 * time.Minute) })),
+		named("stop while watching", stopped(nil, func(r *Run) { r.Sync(); r.Watching(1) })),
+		named("stop with a blocked subscriber", stopped(nil, func(r *Run) {
+			r.Sync()
+			r.Main.Block()
+			for i := range 50 {
+				r.Put("o1", fmt.Sprint(i))
+			}
+			r.Until("cached", r.AtRest)
+		})),
+	}
+}
+
+// deliveryScenarios are about what subscribers are given.
+func deliveryScenarios() []Scenario {
+	return []Scenario{
+		{Name: "blocked subscriber", Section: delivery, Fill: 10,
+			Holds: "a slow or blocked subscriber delays nobody and costs memory per key, not per event",
+			Script: func(r *Run) {
+				other := r.Join("other")
+				r.Sync()
+				r.Main.Block()
+				for i := range 8000 {
+					r.Put(fmt.Sprint("o", i%10), fmt.Sprint(i))
+					if i%500 == 0 {
+						r.Until("cached", r.AtRest)
+					}
+				}
+				r.Until("the other goes on", func() bool {
+					folded, _ := other.Recording().Check()
+					return folded["ns/o9"] == r.want()["ns/o9"]
+				})
+				r.Main.Unblock()
+				r.Sync()
+			}},
+		{Name: "re-created while a subscriber is blocked", Section: delivery, Fill: 10,
+			Holds: "it gets the latest state per key, with DELETED/ADDED boundaries kept",
+			Script: func(r *Run) {
+				r.Sync()
+				r.Main.Block()
+				for i := range 2000 {
+					r.Put("o2", fmt.Sprint(i))
+				}
+				r.Remove("o1")
+				r.Put("o1", "new")
+				for i := range 2000 {
+					r.Put("o3", fmt.Sprint(i))
+				}
+				r.Until("cached", r.AtRest)
+				n := len(r.Events())
+				r.Main.Unblock()
+				r.Sync()
+				r.Expect(r.Given(store.Deleted, n) == 1 && r.Given(store.Added, n) == 1, "%d DELETED and %d ADDED for a re-creation",
+					r.Given(store.Deleted, n), r.Given(store.Added, n))
+			}},
+		{Name: "resync", Section: delivery, Fill: 30,
+			Holds:  "resync per subscriber: SYNC events from the cache, spread over the period, no request to the server",
+			Config: func(c *Config) { c.Resync = 10 * time.Minute },
+			Script: func(r *Run) {
+				r.Sync()
+				n, listed := len(r.Events()), r.Count(syncs)
+				r.Pass(35 * time.Minute)
+				given := len(r.Changes(n))
+				r.Expect(given >= 90 && given <= 120, "%d events in three periods for 30 objects", given)
+				r.Expect(r.Count(syncs) == listed, "listed for a resync")
+			}},
+		{Name: "wait for a version", Section: delivery, Fill: 5, Untimed: true,
+			Holds: "WaitFor(version) and Barrier(): returns when the store has caught up, or with the reason why not",
+			Script: func(r *Run) {
+				w, ok := r.Cache.(Waiter)
+				if !ok {
+					panic(unsupported{"cannot be waited for"})
+				}
+				r.Sync()
+				r.Put("o1", "now")
+				if err := w.WaitFor(r.Server.Version(r.Server.Revision()), 10*time.Second); err != nil {
+					r.Fail("%v", err)
+				}
+				r.Expect(r.AtRest(), "the store is behind after WaitFor")
+				r.Expect(w.WaitFor("999999999", 100*time.Millisecond) != nil, "it does not wait for the future")
+			}},
+		{Name: "writes without a pause", Section: delivery, Fill: 50, Untimed: true,
+			Holds: "the cache is at least as new as the event that a handler is given; per key, versions never go down",
+			Script: func(r *Run) {
+				r.Sync()
+				for i := range 1500 {
+					switch name := fmt.Sprint("o", i%50); {
+					case i%97 == 96:
+						r.Remove(name)
+						r.Put(name, "again")
+					default:
+						r.Put(name, fmt.Sprint(i))
+					}
+				}
+				r.Sync()
+			}},
+	}
+}

@@ -1,0 +1,93 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairlead-io/fairlead/fairleadtest"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Fairlead is our own subject: a source that fills a store.
+type Fairlead struct{}
+
+// Name implements Subject.
+func (Fairlead) Name() string { return "fairlead" }
+
+// Start implements Subject.
+func (Fairlead) Start(cfg Config) (Instance, error) {
+	enc := source.JSON
+	if cfg.Protobuf {
+		enc = source.Protobuf
+	}
+	w, err := fairleadtest.Start(source.Config{REST: cfg.REST, Resource: cfg.Resource, Namespaces: cfg.Namespaces, LabelSelector: cfg.Labels,
+		PageSize: cfg.PageSize, NoWatchList: cfg.NoWatchList, Encoding: enc, Rand: cfg.Rand, Logger: cfg.Logger}, store.Options{Namespaced: true})
+	if err != nil {
+		return nil, err
+	}
+	return &ours{Watched: w, cfg: cfg}, nil
+}
+
+type ours struct {
+	*fairleadtest.Watched
+	cfg Config
+}
+
+func (o *ours) Subscribe(name string) Subscriber {
+	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync}}), o.cfg.Labels != "" || len(o.cfg.Namespaces) > 0}
+}
+
+func (o *ours) Status(namespace string) (source.Status, bool) {
+	for _, s := range o.Source.Status() {
+		if s.Namespace == namespace {
+			return s, true
+		}
+	}
+	return source.Status{}, true
+}
+
+func (o *ours) Stop() {
+	if err := o.Watched.Stop(); err != nil {
+		panic(err) // a panic of the store, which the source has caught
+	}
+}
+
+func (o *ours) SetNamespaces(namespaces ...string) {
+	before := o.cfg.Namespaces
+	o.Source.SetNamespaces(namespaces...)
+	for _, was := range before {
+		gone := true
+		for _, is := range namespaces {
+			gone = gone && is != was
+		}
+		if gone {
+			o.Store.DropScope(was)
+		}
+	}
+	o.cfg.Namespaces = namespaces
+}
+
+func (o *ours) SetLabels(selector string) {
+	o.Source.SetSelectors(source.Selectors{Label: selector})
+	o.cfg.Labels = selector
+}
+
+func (o *ours) WaitFor(version string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return o.Store.WaitFor(ctx, version)
+}
+
+type subscriber struct {
+	*fairleadtest.Recorder
+	filtered bool
+}
+
+func (s subscriber) Recording() fairleadtest.Recording {
+	r := s.Recorder.Recording()
+	r.Filtered = r.Filtered || s.filtered
+	return r
+}
+
+func (s subscriber) Leave() { s.Close(); <-s.Done() }

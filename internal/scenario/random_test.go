@@ -1,0 +1,65 @@
+package scenario_test
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/scenario"
+)
+
+const (
+	seeds = 300 // in one run of the tests
+	steps = 60
+)
+
+// TestRandom plays random schedules against source and store. FAIRLEAD_SEED=n replays one of them and says what happened;
+// FAIRLEAD_SOAK=1h goes on with new ones for so long.
+func TestRandom(t *testing.T) {
+	t.Parallel()
+	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		play(t, seed, slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
+		return
+	}
+	if s := os.Getenv("FAIRLEAD_SOAK"); s != "" {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		for seed := uint64(begin.UnixNano()); time.Since(begin) < d && !t.Failed(); seed++ {
+			play(t, seed, nil)
+		}
+		return
+	}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			play(t, seed, nil)
+		})
+	}
+}
+
+// play plays one seed, and fails with everything that is needed to replay it. With a logger it says what happened.
+func play(t *testing.T, seed uint64, logger *slog.Logger) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		res, log := scenario.Random(scenario.Fairlead{}, seed, steps, logger)
+		for _, line := range log {
+			if logger != nil {
+				t.Log(line)
+			}
+		}
+		for _, p := range res.Problems {
+			t.Errorf("FAIRLEAD_SEED=%d: %s", seed, p)
+		}
+	})
+}

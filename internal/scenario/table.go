@@ -1,0 +1,18 @@
+package scenario
+
+import "slices"
+
+// Sections of the design that scenarios belong to.
+const (
+	startAndList = "Start and list"
+	watchSection = "Watch"
+	conditions   = "Conditions"
+	lifecycle    = "Lifecycle"
+	delivery     = "Delivery"
+)
+
+// Table returns all scenarios, in the order of the design.
+func Table() []Scenario {
+	return slices.Concat(listScenarios(), relistScenarios(), endScenarios(), troubleScenarios(), frameScenarios(), silenceScenarios(),
+		historyScenarios(), conditionScenarios(), lifecycleScenarios(), deliveryScenarios())
+}

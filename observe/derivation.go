@@ -1,0 +1,346 @@
+package observe
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// derivation fills the store of a derived source from its inputs. It is their observer, so the derived store has what every
+// store has: snapshots, a cursor per observer, priors, coalescing.
+type derivation struct {
+	origin *Origin
+	store  *store.Store
+	sink   source.Sink
+	make   func(*store.Record) (client.Object, error) // nil object: nothing; the object may be changed
+	inputs []*Observer
+
+	mu      sync.Mutex // serializes the sink; no user code runs under it
+	closed  bool
+	version uint64
+	pending int // inputs that are not synced; while there are, the store stays empty
+	made    map[claim]store.Key
+	claims  map[store.Key][]candidate // sorted; the first one is what the store has, or will have
+}
+
+// claim is an object of an input.
+type claim struct {
+	input int
+	key   store.Key
+}
+
+// candidate is what was made of an object.
+type candidate struct {
+	claim
+	object client.Object // nil if the store has it
+}
+
+func derivedFrom[U any, Q Object[U]](convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
+	return func(ctx context.Context, o *Origin) (*feed, error) {
+		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{}, claims: map[store.Key][]candidate{}}
+		d.make = func(r *store.Record) (client.Object, error) {
+			object, err := convert(r)
+			if object == nil || err != nil {
+				return nil, err
+			}
+			if generic, ok := any(object).(runtime.Unstructured); ok {
+				return generic.DeepCopyObject().(client.Object), nil
+			}
+			own := *object // metadata is part of it, and nothing below is changed
+			return Q(&own), nil
+		}
+		return d.open(), nil
+	}
+}
+
+func (d *derivation) open() *feed {
+	o := d.origin
+	r := o.registry
+	kind, _ := r.kindOf(o.object) // a type of the program's own need not have one
+	d.store = store.New(store.Options{
+		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true, Scheme: r.opts.Scheme, Logger: r.log,
+	})
+	d.sink = d.store.Sink("")
+	if d.pending == 0 {
+		d.sink.Replace().Commit(source.Commit{Version: "1", Reason: "there is no input"})
+	}
+	for i, in := range o.inputs {
+		by := &Observer{selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil), derived: o}
+		by.opts.name, by.opts.failure = fmt.Sprintf("derived source %q", o.selector), Skip
+		by.call = func(_ context.Context, e *store.Event) error { return d.event(i, e) }
+		d.inputs = append(d.inputs, by)
+	}
+	for _, by := range d.inputs {
+		r.declareObserver(by)
+	}
+	return &feed{store: d.store, close: d.close}
+}
+
+func (d *derivation) close() {
+	for _, by := range d.inputs {
+		by.Remove()
+	}
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	d.store.Close()
+}
+
+// event takes a change of an input.
+func (d *derivation) event(input int, e *store.Event) error {
+	from := claim{input, e.Key}
+	var object client.Object
+	if e.Type == store.Added || e.Type == store.Modified {
+		var err error
+		if object, err = d.protect(e.Object); err != nil {
+			d.quarantine(e.Object, err)
+			return err
+		}
+		if object != nil {
+			inherit(object, e.Object)
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	switch e.Type {
+	case store.Added, store.Modified, store.Deleted:
+		return d.change(from, object)
+	case store.Synced:
+		if d.pending--; d.pending == 0 {
+			return d.commit()
+		}
+	case store.Epoch:
+		return d.epoch(e.Reason)
+	}
+	return nil
+}
+
+// protect calls the user's function.
+func (d *derivation) protect(r *store.Record) (object client.Object, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			object, err = nil, &PanicError{Value: v}
+		}
+	}()
+	return d.make(r)
+}
+
+// inherit fills in what the function left empty.
+func inherit(object client.Object, from *store.Record) {
+	if object.GetName() == "" {
+		object.SetName(from.Name())
+		if object.GetNamespace() == "" {
+			object.SetNamespace(from.Namespace())
+		}
+	}
+	if object.GetUID() == "" {
+		object.SetUID(from.UID())
+	}
+	if object.GetUID() == "" {
+		object.SetUID(types.UID(from.Key().String()))
+	}
+	object.SetManagedFields(nil)
+	object.SetResourceVersion("")
+}
+
+// change replaces what was made of an object of an input; nil for nothing.
+func (d *derivation) change(from claim, object client.Object) error {
+	old, had := d.made[from]
+	var now store.Key
+	if object != nil {
+		now = client.KeyOf(object)
+	}
+	if had && (object == nil || old != now) {
+		if err := d.withdraw(from, old); err != nil {
+			return err
+		}
+	}
+	if object == nil {
+		return nil
+	}
+	d.made[from] = now
+	list := d.claims[now]
+	at, found := slices.BinarySearchFunc(list, from, func(c candidate, f claim) int { return compare(c.claim, f) })
+	if !found {
+		list = slices.Insert(list, at, candidate{claim: from})
+		d.claims[now] = list
+	}
+	if at > 0 || d.pending > 0 { // another one counts, or nothing yet
+		list[at].object = object
+		return nil
+	}
+	if len(list) > 1 && !found { // what counted so far may be needed again
+		var err error
+		if list[1].object, err = d.current(now); err != nil {
+			return err
+		}
+	}
+	return d.put(now, object)
+}
+
+func compare(a, b claim) int {
+	return cmp.Or(cmp.Compare(a.input, b.input), cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+}
+
+// withdraw takes back what was made of an object.
+func (d *derivation) withdraw(from claim, key store.Key) error {
+	delete(d.made, from)
+	list := d.claims[key]
+	at, found := slices.BinarySearchFunc(list, from, func(c candidate, f claim) int { return compare(c.claim, f) })
+	if !found {
+		return nil
+	}
+	list = slices.Delete(list, at, at+1)
+	if len(list) == 0 {
+		delete(d.claims, key)
+	} else {
+		d.claims[key] = list
+	}
+	switch {
+	case at > 0 || d.pending > 0:
+		return nil
+	case len(list) == 0:
+		return d.remove(key)
+	}
+	next := list[0].object
+	list[0].object = nil
+	return d.put(key, next)
+}
+
+// commit makes visible what counts, when all inputs are synced.
+func (d *derivation) commit() error {
+	all := d.sink.Replace()
+	for _, list := range d.claims {
+		raw, err := d.encode(list[0].object)
+		if err == nil {
+			err = all.Put(raw)
+		}
+		if err != nil {
+			all.Abort()
+			return err
+		}
+		list[0].object = nil
+	}
+	d.version++
+	all.Commit(source.Commit{Version: strconv.FormatUint(d.version, 10), Reason: "the inputs are synced"})
+	return nil
+}
+
+// epoch passes on that the history of an input went back.
+func (d *derivation) epoch(reason string) error {
+	if d.pending > 0 {
+		return nil
+	}
+	all := d.sink.Replace()
+	for r := range d.store.Snapshot().All() {
+		o, err := scan(r.Raw())
+		if err == nil {
+			err = all.Put(o)
+		}
+		if err != nil {
+			all.Abort()
+			return err
+		}
+	}
+	d.version++
+	all.Commit(source.Commit{Version: strconv.FormatUint(d.version, 10), Epoch: true, Reason: reason})
+	return nil
+}
+
+// put brings the store to an object, unless it has it.
+func (d *derivation) put(key store.Key, object client.Object) error {
+	change := source.Added
+	if prior, ok := d.store.Get(key); ok {
+		change = source.Modified
+		d.name(object)
+		object.SetResourceVersion(prior.Version())
+		if raw, err := json.Marshal(object); err == nil && bytes.Equal(raw, prior.Raw()) {
+			return nil
+		}
+	}
+	o, err := d.encode(object)
+	if err != nil {
+		return err
+	}
+	return d.sink.Apply(change, o)
+}
+
+func (d *derivation) remove(key store.Key) error {
+	object, err := d.current(key)
+	if object == nil || err != nil {
+		return err
+	}
+	o, err := d.encode(object)
+	if err != nil {
+		return err
+	}
+	return d.sink.Apply(source.Deleted, o)
+}
+
+// current returns a copy of what the store has.
+func (d *derivation) current(key store.Key) (client.Object, error) {
+	r, ok := d.store.Get(key)
+	if !ok {
+		return nil, nil
+	}
+	object, err := d.origin.decode(r)
+	if err != nil {
+		return nil, err
+	}
+	return object.DeepCopyObject().(client.Object), nil
+}
+
+// encode gives an object the next version.
+func (d *derivation) encode(object client.Object) (*source.Object, error) {
+	d.version++
+	d.name(object)
+	object.SetResourceVersion(strconv.FormatUint(d.version, 10))
+	raw, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode %s: %w", client.KeyOf(object), err)
+	}
+	return scan(raw)
+}
+
+func (d *derivation) name(object client.Object) {
+	if k := object.GetObjectKind(); k.GroupVersionKind().Empty() {
+		k.SetGroupVersionKind(d.store.Options().Kind)
+	}
+}
+
+func scan(raw []byte) (*source.Object, error) {
+	o := &source.Object{Raw: raw, Encoding: source.JSON}
+	if err := source.Scan(source.JSON, raw, &o.Header); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// quarantine reports an object of which nothing could be made.
+func (d *derivation) quarantine(r *store.Record, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	d.sink.Quarantine(source.Quarantined{
+		Namespace: r.Namespace(), Name: r.Name(), UID: string(r.UID()), Version: r.Version(), Err: err, At: time.Now(),
+	})
+}

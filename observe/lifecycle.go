@@ -1,0 +1,341 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// running is what lives from Start to Stop.
+type running struct {
+	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which all of its goroutines belong
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup // deliveries and openings
+
+	// Guarded by Registry.mu: the first attempts to open the sources that are observed at the start.
+	starting bool
+	pending  int
+	tried    chan struct{} // closed when starting ends
+}
+
+// attempted ends the starting after the last first attempt. The lock of the registry is held.
+func (run *running) attempted() {
+	if run.starting && run.pending == 0 {
+		run.starting = false
+		close(run.tried)
+	}
+}
+
+// Start checks the declarations and starts every source that is observed, all together, and its observers. It returns when
+// all of them have been started, not when they are synced: see WaitSynced. On an error nothing is left running, and the
+// error joins what is wrong with each source, in the order of declaration. ctx bounds the start only; Stop ends what was
+// started.
+func (r *Registry) Start(ctx context.Context) error {
+	run, err := r.begin(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot start observers: %w", err)
+	}
+	release := context.AfterFunc(ctx, func() { run.cancel(context.Cause(ctx)) })
+	<-run.tried
+	release()
+
+	var errs []error
+	r.mu.Lock()
+	if r.run != run {
+		errs = append(errs, ErrStopped)
+	}
+	if ctx.Err() != nil {
+		errs = append(errs, context.Cause(ctx))
+	}
+	for _, o := range r.origins {
+		if o.err != nil && !r.opts.Degraded {
+			errs = append(errs, o.err)
+		}
+	}
+	r.mu.Unlock()
+	if len(errs) == 0 {
+		return nil
+	}
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	return fmt.Errorf("cannot start observers: %w", errors.Join(append(errs, r.Stop(now))...))
+}
+
+// begin attaches all observers, which has their sources opened.
+func (r *Registry) begin(ctx context.Context) (*running, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.ended:
+		return nil, ErrStopped
+	case r.run != nil:
+		return nil, ErrStarted
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	run := &running{starting: true, tried: make(chan struct{})}
+	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	r.run = run
+	for _, o := range slices.Clone(r.observers) {
+		r.attach(o)
+	}
+	run.attempted()
+	for _, o := range r.origins {
+		if !r.used(o) {
+			r.log.WarnContext(ctx, "source without an observer is not listed", "selector", o.selector.String(), "at", o.place)
+		}
+	}
+	return run, nil
+}
+
+// used says whether a source has an observer, or feeds one that has. The lock is held.
+func (r *Registry) used(o *Origin) bool {
+	return slices.ContainsFunc(r.observers, func(by *Observer) bool {
+		of := r.origin(by.selector)
+		return of != nil && (of == o || r.reaches(of, o, nil))
+	})
+}
+
+// attach connects an observer, which was checked, with its source, which is opened if it is not. The lock is held.
+func (r *Registry) attach(o *Observer) {
+	if o.root, o.keep = r.resolve(r.origin(o.selector)); o.root == nil || o.root.opening {
+		return
+	}
+	if o.root.feed != nil {
+		r.subscribe(o)
+		return
+	}
+	run, root := r.run, o.root
+	root.opening = true
+	if run.starting {
+		run.pending++
+		root.first = true
+	}
+	run.work.Go(func() {
+		policy := backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2}
+		for attempt := 1; ; attempt++ {
+			f, err := root.openFeed(run.ctx)
+			if !r.opened(run, root, f, err) || !wait(run.ctx, policy.Delay(attempt, nil)) {
+				return
+			}
+		}
+	})
+}
+
+// opened takes the outcome of an attempt to open a source, and says whether there must be another one.
+func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again bool) {
+	r.mu.Lock()
+	root.err = err
+	wanted := r.run == run && r.observed(root)
+	again = err != nil && wanted && (r.opts.Degraded || !run.starting)
+	root.opening = again
+	if root.first {
+		root.first = false
+		run.pending--
+		run.attempted()
+	}
+	if err == nil && wanted {
+		root.feed, root.since = f, time.Now()
+		for _, o := range r.observers {
+			if o.root == root && !o.removed && o.delivery == nil {
+				r.subscribe(o)
+			}
+		}
+	}
+	r.mu.Unlock()
+	switch {
+	case err == nil && !wanted:
+		f.close()
+	case err == nil && f.handle != nil:
+		err = root.applyNamespaces(f) // they may have been changed while it was opened
+	}
+	if err != nil && run.ctx.Err() == nil {
+		r.log.ErrorContext(run.ctx, "cannot start source", "selector", root.selector.String(), "again", again, "error", err)
+	}
+	return again
+}
+
+// subscribe begins the delivery to an observer of an open source. The lock is held.
+func (r *Registry) subscribe(o *Observer) {
+	run := r.run
+	d := newDelivery(run.ctx, &run.work, &o.opts, o.call, func(out *outcome) { o.reported(run.ctx, out) })
+	d.stream = o.root.feed.store.Subscribe(store.SubscribeOptions{
+		Name: o.Name(), Filter: o.keep, Wake: d.wake, Resync: o.opts.resync,
+	})
+	o.delivery = d
+	o.feed.Store(o.root.feed)
+	d.wake()
+}
+
+// wait pauses unless the context ends, and says whether it did not.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on until
+// they return or drain ends; then their context is cancelled, with ErrStopped as its cause, and they have the grace of the
+// options to return. Those that do not are named in the error.
+func (r *Registry) Stop(drain context.Context) error {
+	r.mu.Lock()
+	run, observers := r.run, slices.Clone(r.observers)
+	r.run = nil
+	for _, o := range observers {
+		if o.delivery != nil {
+			o.delivery.close()
+		}
+	}
+	var feeds []*feed
+	for _, o := range slices.Backward(r.origins) {
+		if o.feed != nil {
+			feeds = append(feeds, o.feed)
+			o.feed = nil
+		}
+	}
+	if !r.ended {
+		r.ended = true
+		close(r.stopped)
+	}
+	r.mu.Unlock()
+	if run == nil {
+		return nil
+	}
+	done := make(chan struct{})
+	go func() { // ends when the handlers do
+		run.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-drain.Done():
+	}
+	run.cancel(ErrStopped)
+	timer := time.NewTimer(r.opts.Grace)
+	defer timer.Stop()
+	var err error
+	select {
+	case <-done:
+	case <-timer.C:
+		err = fmt.Errorf("cannot stop observers: still running after %v: %s", r.opts.Grace, working(observers))
+	}
+	for _, f := range feeds {
+		f.close()
+	}
+	return err
+}
+
+func working(observers []*Observer) string {
+	var names []string
+	for _, o := range observers {
+		if o.delivery != nil && o.delivery.working.Load() > 0 {
+			names = append(names, o.describe())
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// WaitSynced returns when every observer has handled its initial objects, or with the names of those that have not, and
+// why. An observer that was removed is not waited for; one that its policy stopped before is an error.
+func (r *Registry) WaitSynced(ctx context.Context) error {
+	r.mu.Lock()
+	observers := slices.Clone(r.observers)
+	r.mu.Unlock()
+	for i, o := range observers {
+		var cause error
+		select {
+		case <-o.synced:
+			continue
+		default:
+		}
+		select {
+		case <-o.synced:
+		case <-o.gone:
+			if cause = r.failureOf(o); cause != nil {
+				return fmt.Errorf("observer stopped before it was synced: %s: %w", o.describe(), cause)
+			}
+		case <-r.stopped:
+			return fmt.Errorf("%w: not synced: %s", ErrStopped, r.missing(observers[i:]))
+		case <-ctx.Done():
+			return fmt.Errorf("%w: not synced: %s", context.Cause(ctx), r.missing(observers[i:]))
+		}
+	}
+	return nil
+}
+
+func (r *Registry) failureOf(o *Observer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return o.failure
+}
+
+func (r *Registry) missing(observers []*Observer) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(unsynced(observers), "; ")
+}
+
+// Unsynced names the observers that have not handled their initial objects, and says why.
+func (r *Registry) Unsynced() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return unsynced(r.observers)
+}
+
+// unsynced is called with the lock held.
+func unsynced(observers []*Observer) []string {
+	var names []string
+	for _, o := range observers {
+		select {
+		case <-o.synced:
+		case <-o.gone:
+		default:
+			name := o.describe()
+			if why := o.obstacle(); why != "" {
+				name += ": " + why
+			}
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// describe names an observer for messages.
+func (o *Observer) describe() string {
+	if o.opts.name != "" {
+		return fmt.Sprintf("%s (%s, %s)", o.selector, o.opts.name, o.place)
+	}
+	return fmt.Sprintf("%s (%s)", o.selector, o.place)
+}
+
+// obstacle says what an observer that is not synced waits for. The lock is held.
+func (o *Observer) obstacle() string {
+	switch {
+	case o.root == nil:
+		return "it has not been started"
+	case o.root.err != nil:
+		return o.root.err.Error()
+	case o.root.feed == nil:
+		return "its source is being started"
+	}
+	for _, st := range o.root.feed.store.Statuses() {
+		if st.Phase == source.Degraded || !st.Synced {
+			return strings.TrimSpace(fmt.Sprintf("%s %s: %s %s", st.Namespace, st.Phase, st.Reason, st.Message))
+		}
+	}
+	return "its initial objects are being handled"
+}

@@ -1,0 +1,118 @@
+package observe
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// collector shows a registry to Prometheus. It keeps nothing: every scrape asks.
+type collector struct {
+	registry *Registry
+
+	handled, failed, retried, busy, lag                          *prometheus.Desc
+	objects, running, healthy, staleness, lists, changes, faulty *prometheus.Desc
+}
+
+// Collector returns metrics of every observer (labels selector and observer):
+//
+//	fairlead_observer_events_total     events handled
+//	fairlead_observer_failures_total   events given up
+//	fairlead_observer_retries_total    calls that failed and were repeated
+//	fairlead_observer_busy_seconds_total
+//	fairlead_observer_lag              events, or keys, not given yet
+//
+// and of every watched source (label selector, most of them also namespace):
+//
+//	fairlead_source_objects            objects known
+//	fairlead_source_running            1 if it is observed and was started
+//	fairlead_source_watching           1 while changes arrive
+//	fairlead_source_staleness_seconds  for how long nothing has confirmed what is known
+//	fairlead_source_lists_total        complete lists applied
+//	fairlead_source_changes_total      changes received
+//	fairlead_source_quarantined_total  objects that could not be read
+func (r *Registry) Collector() prometheus.Collector {
+	observer := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("fairlead_observer_"+name, help, []string{"selector", "observer"}, nil)
+	}
+	scope := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("fairlead_source_"+name, help, []string{"selector", "namespace"}, nil)
+	}
+	whole := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("fairlead_source_"+name, help, []string{"selector"}, nil)
+	}
+	return &collector{
+		registry: r,
+		handled:  observer("events_total", "Events handled."),
+		failed:   observer("failures_total", "Events given up."),
+		retried:  observer("retries_total", "Calls that failed and were repeated."),
+		busy:     observer("busy_seconds_total", "Time spent in the observer."),
+		lag:      observer("lag", "Events, or keys, that the observer has not been given yet."),
+		objects:  whole("objects", "Objects known."),
+		running:  whole("running", "Whether the source is observed and was started."),
+
+		healthy:   scope("watching", "Whether changes arrive."),
+		staleness: scope("staleness_seconds", "For how long nothing has confirmed what is known."),
+		lists:     scope("lists_total", "Complete lists applied."),
+		changes:   scope("changes_total", "Changes received."),
+		faulty:    scope("quarantined_total", "Objects that could not be read."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.handled, c.failed, c.retried, c.busy, c.lag, c.objects, c.running, c.healthy, c.staleness, c.lists, c.changes, c.faulty,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	yes := func(b bool) float64 {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	sources, observers := map[string]bool{}, map[[2]string]*Stats{}
+	for _, s := range c.registry.Describe().Sources {
+		name := strings.Join(s.Selector, "+")
+		if sources[name] {
+			continue // declared twice, which is reported at start
+		}
+		sources[name] = true
+		gauge(c.objects, float64(s.Objects), name)
+		gauge(c.running, yes(s.Running), name)
+		for _, st := range s.Status {
+			gauge(c.healthy, yes(st.Phase == source.Watching), name, st.Namespace)
+			gauge(c.staleness, st.Staleness.Seconds(), name, st.Namespace)
+			counter(c.lists, float64(st.Counters.Lists), name, st.Namespace)
+			counter(c.changes, float64(st.Counters.Events), name, st.Namespace)
+			counter(c.faulty, float64(st.Counters.Quarantined), name, st.Namespace)
+		}
+		for _, o := range s.Observers { // those of one name are added up
+			key := [2]string{name, o.Name}
+			if observers[key] == nil {
+				observers[key] = &Stats{}
+			}
+			observers[key].add(o.Stats)
+		}
+	}
+	for key, s := range observers {
+		counter(c.handled, float64(s.Handled), key[:]...)
+		counter(c.failed, float64(s.Failed), key[:]...)
+		counter(c.retried, float64(s.Retried), key[:]...)
+		counter(c.busy, s.Busy.Seconds(), key[:]...)
+		gauge(c.lag, float64(s.Lag), key[:]...)
+	}
+}

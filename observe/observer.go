@@ -1,0 +1,130 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync/atomic"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Observer is a declared observer.
+type Observer struct {
+	selector Selector
+	object   reflect.Type // nil: whatever the source delivers
+	place    string
+	opts     options
+	call     func(context.Context, *store.Event) error
+	registry *Registry
+	derived  *Origin // that this observer feeds, if it is one of ours
+
+	synced chan struct{}        // closed when it has handled Synchronized
+	gone   chan struct{}        // closed when it was removed or stopped
+	feed   atomic.Pointer[feed] // while it is attached
+	stats  stats
+
+	// What follows is guarded by Registry.mu; root and keep do not change after the delivery was made.
+	root     *Origin // the source that it is attached to, filters resolved
+	keep     func(*store.Record) bool
+	delivery *delivery
+	removed  bool
+	failure  error // why it was stopped
+}
+
+// Name returns the name of the observer: that of its options, or the place of its declaration.
+func (o *Observer) Name() string {
+	if o.opts.name != "" {
+		return o.opts.name
+	}
+	return o.place
+}
+
+// Synced returns a channel that is closed when the observer has handled its own initial objects.
+func (o *Observer) Synced() <-chan struct{} { return o.synced }
+
+// Remove ends the observer. What it is handling is finished; it may be called from within, and again. The source goes when
+// its last observer has gone.
+func (o *Observer) Remove() {
+	r := o.registry
+	r.mu.Lock()
+	if o.removed {
+		r.mu.Unlock()
+		return
+	}
+	o.removed = true
+	r.observers = slices.DeleteFunc(r.observers, func(other *Observer) bool { return other == o })
+	f := o.detach()
+	r.mu.Unlock()
+	o.feed.Store(nil)
+	if f != nil {
+		f.close()
+	}
+}
+
+// stop ends an observer whose policy says so. It stays in the description.
+func (o *Observer) stop(err error) {
+	r := o.registry
+	r.mu.Lock()
+	if o.removed {
+		r.mu.Unlock()
+		return
+	}
+	o.removed, o.failure = true, err
+	f := o.detach()
+	r.mu.Unlock()
+	if f != nil {
+		f.close()
+	}
+}
+
+// detach ends the delivery and returns the feed of the source if nobody observes it any more, to be closed without the
+// lock, which the caller holds.
+func (o *Observer) detach() *feed {
+	close(o.gone)
+	if o.delivery != nil {
+		o.delivery.close()
+	}
+	if o.root == nil || o.root.feed == nil || o.registry.observed(o.root) {
+		return nil
+	}
+	f := o.root.feed
+	o.root.feed = nil
+	return f
+}
+
+// observed says whether a source has an observer. The lock is held.
+func (r *Registry) observed(root *Origin) bool {
+	return slices.ContainsFunc(r.observers, func(o *Observer) bool { return o.root == root && !o.removed })
+}
+
+// reported takes note of what became of an event.
+func (o *Observer) reported(ctx context.Context, out *outcome) {
+	o.stats.count(out)
+	if out.event.Type == store.Synced && out.final && !out.stopped {
+		close(o.synced) // it was told; that it could not cope does not make others wait
+		if o.opts.passive {
+			o.delivery.close()
+		}
+	}
+	if out.err == nil {
+		return
+	}
+	facts := []any{"observer", o.Name(), "selector", o.selector.String(), "event", typeOf(out.event.Type).String(),
+		"key", out.event.Key.String(), "attempt", out.attempt, "error", out.err}
+	var panicked *PanicError
+	if errors.As(out.err, &panicked) {
+		facts = append(facts, "stack", string(panicked.Stack))
+	}
+	log := o.registry.log
+	switch {
+	case out.stopped:
+		log.ErrorContext(ctx, "observer stopped", facts...)
+		o.stop(out.err)
+	case out.final:
+		log.ErrorContext(ctx, "event given up", facts...)
+	default:
+		log.WarnContext(ctx, "observer failed", facts...)
+	}
+}

@@ -1,0 +1,170 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Origin is a declared source. It is opened when it has an observer and closed when it has none.
+type Origin struct {
+	registry *Registry
+	selector Selector
+	object   reflect.Type // what it delivers; nil for a filter, which delivers what its input does
+	place    string
+	decode   func(*store.Record) (client.Object, error)
+
+	// One of these three is set.
+	settings settings // of a watch
+	keep     func(*store.Record) bool
+	derive   func(context.Context, *Origin) (*feed, error)
+
+	kind     schema.GroupVersionKind // of a watch; empty: found by type
+	inputs   []input                 // of a filter or derived source
+	nilFunc  bool
+	settled  atomic.Pointer[[]source.Option] // what settings.find returned
+	scoping  sync.Mutex                      // serializes changes of the namespaces of an open watch
+	assigned atomic.Pointer[[]string]        // namespaces set at run time
+
+	// What follows is guarded by Registry.mu.
+	feed    *feed
+	opening bool
+	first   bool // it is being opened for the first time, at the start
+	since   time.Time
+	err     error // why the last attempt failed
+}
+
+// input is what a derived source is made from.
+type input struct {
+	selector Selector
+	takes    reflect.Type
+}
+
+// feed is an open source: the store, and how to let go of it.
+type feed struct {
+	store  *store.Store
+	handle *store.Handle // of a watch
+	close  func()
+}
+
+// watched declares a source that is watched.
+func watched[T any, P Object[T]](h Host, s Selector, kind schema.GroupVersionKind, set settings) *Origin {
+	o := &Origin{registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: place(), kind: kind, settings: set,
+		nilFunc: set.find == nil, decode: decoder[T, P]}
+	o.registry.declareOrigin(o)
+	return o
+}
+
+func decoder[T any, P Object[T]](r *store.Record) (client.Object, error) {
+	o, err := store.As[T](r)
+	if err != nil {
+		return nil, err
+	}
+	return P(o), nil
+}
+
+// Selector returns the selector that the source is declared for.
+func (o *Origin) Selector() Selector { return o.selector }
+
+// SetNamespaces changes what is watched, while the host runs or before: namespaces that are new are listed, those that are
+// missing are forgotten, which observers are told as inferred deletions, and the others go on untouched. None stands for
+// all. It must not be called by an observer of the source, whose changes it may wait for. Others that watch the very same
+// objects share the watch, and what it covers.
+func (o *Origin) SetNamespaces(namespaces ...string) error {
+	if o.derive != nil || o.keep != nil {
+		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, ErrFixed)
+	}
+	namespaces = slices.Clone(namespaces)
+	o.assigned.Store(&namespaces)
+	o.registry.mu.Lock()
+	feed := o.feed
+	o.registry.mu.Unlock()
+	if feed == nil {
+		return nil // they are used when it is opened
+	}
+	return o.applyNamespaces(feed)
+}
+
+// applyNamespaces brings an open watch to the namespaces that were assigned last.
+func (o *Origin) applyNamespaces(f *feed) error {
+	o.scoping.Lock()
+	defer o.scoping.Unlock()
+	assigned := o.assigned.Load()
+	if assigned == nil {
+		return nil
+	}
+	if err := f.handle.SetNamespaces(*assigned...); err != nil {
+		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, err)
+	}
+	return nil
+}
+
+// check returns what is wrong with the options, as far as it can be seen.
+func (s settings) check() error {
+	var cfg source.Config
+	for _, o := range s.known {
+		o(&cfg)
+	}
+	if _, err := labels.Parse(cfg.LabelSelector); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformedSelector, err)
+	}
+	if _, err := fields.ParseSelector(cfg.FieldSelector); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformedSelector, err)
+	}
+	return nil
+}
+
+// openFeed opens the source. It calls the user's function, so no lock is held.
+func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			f, err = nil, fmt.Errorf("the function of the source panicked: %v", v)
+		}
+		if err != nil {
+			err = fmt.Errorf("cannot start source %q (%s): %w", o.selector, o.place, err)
+		}
+	}()
+	if o.derive != nil {
+		return o.derive(ctx, o)
+	}
+	r := o.registry
+	options := o.settled.Load()
+	if options == nil {
+		found, err := o.settings.find(ctx)
+		if err != nil {
+			return nil, err
+		}
+		options = &found
+		o.settled.Store(options)
+		if err := (settings{known: found}).check(); err != nil {
+			return nil, err
+		}
+	}
+	kind := o.kind
+	if kind.Empty() {
+		if kind, err = r.kindOf(o.object); err != nil {
+			return nil, err
+		}
+	}
+	request := store.Request{Kind: kind, Options: *options, Unstructured: o.object == unstructuredType || r.wanted(o.selector, unstructuredType)}
+	if assigned := o.assigned.Load(); assigned != nil {
+		request.Options = append(slices.Clone(request.Options), source.Namespaces(*assigned...))
+	}
+	handle, err := r.opts.Stores.Open(request)
+	if err != nil {
+		return nil, err
+	}
+	return &feed{store: handle.Store, handle: handle, close: handle.Release}, nil
+}

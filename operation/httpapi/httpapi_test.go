@@ -1,0 +1,473 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operation/install"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// api is the HTTP API of a namespace of its own on the real control plane. Nothing executes operations; tests end them.
+type api struct {
+	t                     *testing.T
+	ctx                   context.Context
+	namespace, other, url string
+	calls                 *call.Client
+	callbacks             *sink
+	tokens                map[string]string // by user: all may do everything, reader may read, nobody nothing
+}
+
+func setup(t *testing.T, change func(*httpapi.Options)) *api {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	config := env.Config(t)
+	calls, err := call.New(call.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(calls.Close)
+	if err := install.CRDs(ctx, calls); err != nil {
+		t.Fatal(err)
+	}
+	a := &api{t: t, ctx: ctx, namespace: env.Namespace(t), other: env.Namespace(t), calls: calls, callbacks: &sink{},
+		tokens: map[string]string{"": "", "forged": "abc.def.ghi"}}
+	clients := kubernetes.NewForConfigOrDie(config)
+	for user, verbs := range map[string][]string{"all": {"get", "list", "create", "update"}, "reader": {"get", "list"}, "nobody": nil} {
+		a.user(clients, user, verbs)
+	}
+	scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: a.namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(scheduler.Close)
+	st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
+	src, err := source.New(source.Config{REST: config, Resource: v1alpha1.OperationsResource, Namespaces: []string{a.namespace}}, st.Sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer st.Close()
+		_ = src.Run(watching) // it ends with the context
+	})
+	t.Cleanup(func() { stop(); running.Wait() })
+	o := httpapi.Options{Scheduler: scheduler, Operations: st, Authorizer: httpapi.NewKubernetes(calls), Callbacks: a.callbacks}
+	if change != nil {
+		change(&o)
+	}
+	handler, err := httpapi.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	a.url = server.URL
+	<-st.Synced()
+	return a
+}
+
+// user makes a service account with rights on operations, in the namespace that is served and in one that is not.
+func (a *api) user(clients *kubernetes.Clientset, name string, verbs []string) {
+	a.t.Helper()
+	_, err := clients.CoreV1().ServiceAccounts(a.namespace).Create(a.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	for _, ns := range []string{a.namespace, a.other} {
+		if len(verbs) == 0 || err != nil {
+			break
+		}
+		_, err = clients.RbacV1().Roles(ns).Create(a.ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: verbs}}}, metav1.CreateOptions{})
+		if err == nil {
+			_, err = clients.RbacV1().RoleBindings(ns).Create(a.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
+				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: a.namespace, Name: name}}}, metav1.CreateOptions{})
+		}
+	}
+	var token *authenticationv1.TokenRequest
+	if err == nil {
+		token, err = clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.tokens[name] = token.Status.Token
+}
+
+// sink knows one callback token.
+type sink struct {
+	mu   sync.Mutex
+	used bool
+	got  []string
+}
+
+func (s *sink) Take(_ context.Context, token string, succeeded bool, message string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case token != "good":
+		return operation.ErrUnknownCallback
+	case s.used:
+		return operation.ErrCallbackUsed
+	}
+	s.used, s.got = true, append(s.got, fmt.Sprintf("%v %s", succeeded, message))
+	return nil
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a *api) do(user, method, path, body string, headers ...string) answer {
+	a.t.Helper()
+	req, err := http.NewRequestWithContext(a.ctx, method, a.url+path, strings.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if token := a.tokens[user]; token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to its end
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if resp.StatusCode >= 400 {
+		var p httpapi.Problem
+		if err := json.Unmarshal(text, &p); err != nil || p.Status != resp.StatusCode || p.Title == "" ||
+			resp.Header.Get("Content-Type") != "application/problem+json" {
+			a.t.Errorf("%s %s: %d is no problem document: %s %s", method, path, resp.StatusCode, resp.Header.Get("Content-Type"), text)
+		}
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+func (a *api) view(got answer) operation.View {
+	a.t.Helper()
+	var v operation.View
+	if err := json.Unmarshal([]byte(got.body), &v); err != nil {
+		a.t.Fatalf("%v: %s", err, got.body)
+	}
+	return v
+}
+
+// finish ends an operation as an executor would.
+func (a *api) finish(name string, phase v1alpha1.Phase) {
+	a.t.Helper()
+	request := call.Request{Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: a.namespace, Name: name}
+	got, err := call.Do(a.ctx, a.calls, request, call.Policy{})
+	op := &v1alpha1.Operation{}
+	if err == nil {
+		err = got.Into(op)
+	}
+	if err == nil {
+		op.Status.Phase, op.Status.OperationID, op.Status.OperationType = phase, op.EffectiveID(), op.Spec.OperationType
+		request.Verb, request.Subresource, request.Object = call.VerbUpdate, "status", op
+		_, err = call.Do(a.ctx, a.calls, request, call.Policy{})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+const deletion = `{"operationType":"Delete","resourceType":"app","resourceID":"1","relatedResources":[{"resourceType":"db","resourceID":"7"}]}`
+
+func TestRights(t *testing.T) {
+	a := setup(t, nil)
+	if got := a.do("all", "POST", "/operations", deletion); got.status != http.StatusAccepted {
+		t.Fatalf("schedule: %d %s", got.status, got.body)
+	}
+	tests := []struct {
+		user, method, path string
+		want               int
+		reason             string
+	}{
+		{"", "GET", "/operations/app/1", 401, "no token"},
+		{"forged", "GET", "/operations/app/1", 401, "a token that the cluster does not know"},
+		{"nobody", "GET", "/operations/app/1", 403, "no right"},
+		{"nobody", "GET", "/operations/app/2", 403, "no right, and nothing is told about what exists"},
+		{"nobody", "GET", "/operations?namespace=" + a.other, 403, "no right in a namespace that is not served"},
+		{"all", "GET", "/operations?namespace=" + a.other, 404, "a right in a namespace that is not served"},
+		{"reader", "GET", "/operations/app/1", 200, "a reader reads"},
+		{"reader", "GET", "/operations/app/2", 404, "a reader learns what does not exist"},
+		{"reader", "GET", "/operations", 200, "a reader lists"},
+		{"reader", "POST", "/operations", 403, "a reader does not schedule"},
+		{"reader", "POST", "/operations/app/1:cancel", 403, "a reader does not cancel"},
+		{"nobody", "GET", "/operations/app/1/events", 403, "events are read"},
+		{"", "GET", "/openapi.json", 200, "the description is public"},
+		{"", "GET", "/nothing", 404, "no such path"},
+		{"", "DELETE", "/operations/app/1", 405, "no such method"},
+	}
+	for _, tc := range tests {
+		if got := a.do(tc.user, tc.method, tc.path, deletion); got.status != tc.want {
+			t.Errorf("%s: %s %s as %q is %d, want %d: %s", tc.reason, tc.method, tc.path, tc.user, got.status, tc.want, got.body)
+		}
+	}
+}
+
+func anonymous(o *httpapi.Options) { o.Authorizer = httpapi.Anonymous{} }
+
+func TestSchedule(t *testing.T) {
+	a := setup(t, anonymous)
+	first := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1")
+	if first.status != http.StatusAccepted || first.header.Get("Location") != "/operations/app/1" || first.header.Get("Retry-After") == "" {
+		t.Fatalf("%+v", first)
+	}
+	if v := a.view(first); v.OperationID != "k1" || v.Status != operation.InProgress {
+		t.Errorf("%+v", v)
+	}
+	if again := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1"); again.status != http.StatusAccepted || a.view(again).OperationID != "k1" {
+		t.Errorf("the same key: %+v", again)
+	}
+	if other := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Update", 1), "Idempotency-Key", "k1"); other.status != http.StatusUnprocessableEntity {
+		t.Errorf("the same key for another request: %+v", other)
+	}
+	conflict := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k2")
+	var p httpapi.Problem
+	_ = json.Unmarshal([]byte(conflict.body), &p) // checked by do
+	if conflict.status != http.StatusConflict || p.OperationID != "k1" || p.Running == nil {
+		t.Errorf("while it runs: %+v", conflict)
+	}
+	a.finish("app-1", v1alpha1.PhaseFailed)
+	if old := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1"); a.view(old).Status != operation.Failed || old.header.Get("Retry-After") != "" {
+		t.Errorf("the same key after the end: %+v", old)
+	}
+	next := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k2")
+	if next.status != http.StatusAccepted {
+		t.Fatalf("after the end: %+v", next)
+	}
+	// At once, though the watch may still show the end of the one before.
+	if shown := a.view(a.do("", "GET", "/operations/app/1", "")); shown.OperationID != "k2" || shown.Status != operation.InProgress {
+		t.Errorf("the outcome of the operation before was shown: %+v", shown)
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	a := setup(t, anonymous)
+	tests := []struct {
+		reason, method, path, body string
+		headers                    []string
+		status                     int
+		want                       string
+	}{
+		{"empty body", "POST", "/operations", "", nil, 400, "send the fields"},
+		{"no JSON", "POST", "/operations", "{", nil, 400, "cannot be read"},
+		{"unknown field", "POST", "/operations", `{"resourceTyp":"a"}`, nil, 400, "resourceTyp"},
+		{"every reason at once", "POST", "/operations", `{"operationType":"Drop"}`, nil, 422, "spec.resourceID"},
+		{"two ids", "POST", "/operations", `{"operationID":"a","operationType":"Delete","resourceType":"a","resourceID":"b"}`, []string{"Idempotency-Key", "b"}, 422, "differ"},
+		{"key that cannot be sent", "POST", "/operations", deletion, []string{"Idempotency-Key", "a.b"}, 422, "spec.operationID"},
+		{"credentials", "POST", "/operations", `{"operationType":"Delete","resourceType":"a","resourceID":"b","requestObject":{"headers":{"Cookie":"x"}}}`, nil, 422, "credentials"},
+		{"too large", "POST", "/operations", `{"operationID":"` + strings.Repeat("x", 600<<10) + `"}`, nil, 413, "512 KiB"},
+		{"bad limit", "GET", "/operations?limit=0", "", nil, 400, "limit"},
+		{"bad status", "GET", "/operations?status=done", "", nil, 400, "IN_PROGRESS"},
+		{"bad token", "GET", "/operations?continue=%21", "", nil, 400, "page before"},
+		{"bad related", "GET", "/operations?related=db", "", nil, 400, "TYPE/ID"},
+		{"nothing to cancel", "POST", "/operations/app/9:cancel", "", nil, 404, "not found"},
+		{"no verb", "POST", "/operations/app/9", "", nil, 405, "cancel"},
+		{"callback without JSON", "POST", "/callbacks/good", "x", nil, 400, "cannot be read"},
+		{"callback without status", "POST", "/callbacks/good", `{"status":"maybe"}`, nil, 400, "SUCCEEDED"},
+		{"unknown callback", "POST", "/callbacks/bad", `{"status":"SUCCEEDED"}`, nil, 404, "exactly as it was sent"},
+	}
+	for _, tc := range tests {
+		got := a.do("", tc.method, tc.path, tc.body, tc.headers...)
+		if got.status != tc.status || !strings.Contains(got.body, tc.want) {
+			t.Errorf("%s: %d %s, want %d with %q", tc.reason, got.status, got.body, tc.status, tc.want)
+		}
+	}
+	// The malformed ones have not used up the token.
+	if got := a.do("", "POST", "/callbacks/good", `{"status":"SUCCEEDED","error":"but no"}`); got.status != http.StatusNoContent {
+		t.Errorf("callback: %+v", got)
+	}
+	if got := a.do("", "POST", "/callbacks/good", `{"status":"SUCCEEDED"}`); got.status != http.StatusConflict {
+		t.Errorf("callback used twice: %+v", got)
+	}
+	if diff := cmp.Diff([]string{"false but no"}, a.callbacks.got); diff != "" {
+		t.Errorf("a success with an error text is a failure: -want +got:\n%s", diff)
+	}
+}
+
+func TestAnyNameCanBeNamed(t *testing.T) {
+	a := setup(t, anonymous)
+	for _, id := range []string{"a/b", "ä ö?#", "x:cancel", "%2F", ".."} {
+		body, _ := json.Marshal(map[string]string{"operationType": "Delete", "resourceType": "A/B", "resourceID": id})
+		got := a.do("", "POST", "/operations", string(body))
+		at := got.header.Get("Location")
+		if got.status != http.StatusAccepted || a.view(a.do("", "GET", at, "")).ResourceID != id {
+			t.Errorf("%q at %s: %+v", id, at, got)
+		}
+		for _, verb := range []string{":cancel", "%3Acancel"} {
+			if got := a.do("", "POST", at+verb, ""); got.status != http.StatusAccepted || a.view(got).ResourceID != id {
+				t.Errorf("cancel %q with %s: %+v", id, verb, got)
+			}
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	a := setup(t, anonymous)
+	var want []string
+	for i := range 7 {
+		kind := "app"
+		if i%2 == 1 {
+			kind = "db"
+		}
+		id := fmt.Sprint(i)
+		want = append(want, kind+"-"+id)
+		a.do("", "POST", "/operations", strings.NewReplacer(`"app"`, `"`+kind+`"`, `"1"`, `"`+id+`"`).Replace(deletion))
+	}
+	slices.Sort(want)
+	a.finish("app-0", v1alpha1.PhaseSuccess)
+	list := func(query string) (names []string) {
+		for next := ""; ; {
+			got := a.do("", "GET", "/operations?limit=2&continue="+next+query, "")
+			var page httpapi.Page
+			if err := json.Unmarshal([]byte(got.body), &page); err != nil || len(page.Items) > 2 {
+				t.Fatalf("%v %s", err, got.body)
+			}
+			for _, v := range page.Items {
+				names = append(names, v.ResourceType+"-"+v.ResourceID)
+			}
+			if next = page.Continue; next == "" {
+				return names
+			}
+		}
+	}
+	a.eventually(func() bool { return len(list("")) == 7 && len(list("&status=succeeded")) == 1 })
+	if diff := cmp.Diff(want, list("")); diff != "" {
+		t.Error(diff)
+	}
+	for query, n := range map[string]int{"&resourceType=db": 3, "&status=IN_PROGRESS": 6, "&related=db/7": 7, "&related=db/8": 0} {
+		if got := list(query); len(got) != n {
+			t.Errorf("%s: %v", query, got)
+		}
+	}
+}
+
+func (a *api) eventually(ok func() bool) {
+	a.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-a.ctx.Done():
+			a.t.Fatal("never as wanted")
+		}
+	}
+}
+
+func TestEvents(t *testing.T) {
+	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.MaxStreams = 1 })
+	a.do("", "POST", "/operations", deletion)
+	req, err := http.NewRequestWithContext(a.ctx, "GET", a.url+"/operations/app/1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // read to its end
+	var names []string
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			if names = append(names, name); len(names) == 1 {
+				if got := a.do("", "GET", "/operations/app/1/events", ""); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+					t.Errorf("a stream too many: %+v", got)
+				}
+				a.finish("app-1", v1alpha1.PhaseSuccess)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"progress", "succeeded"}, names); diff != "" || lines.Err() != nil {
+		t.Errorf("%v %s", lines.Err(), diff)
+	}
+}
+
+// TestOpenAPI holds the document to the handler: every path and method answers, and nothing that is answered has other fields.
+func TestOpenAPI(t *testing.T) {
+	a := setup(t, anonymous)
+	var doc struct {
+		Paths      map[string]map[string]struct{ OperationID string }
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(httpapi.OpenAPI(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for path, methods := range doc.Paths {
+		concrete := strings.NewReplacer("{resourceType}", "app", "{resourceID}", "9", "{token}", "t").Replace(path)
+		for method := range methods {
+			got := a.do("", strings.ToUpper(method), concrete, "")
+			if got.status == http.StatusMethodNotAllowed || strings.Contains(got.body, "no such path") {
+				t.Errorf("%s %s: %d", method, path, got.status)
+			}
+		}
+	}
+	for schema, value := range map[string]any{"Operation": operation.View{}, "Page": httpapi.Page{}, "Problem": httpapi.Problem{},
+		"WebhookCall": v1alpha1.WebhookCallStatus{}, "Request": v1alpha1.OperationSpec{}} {
+		var documented []string
+		for name := range doc.Components.Schemas[schema].Properties {
+			documented = append(documented, name)
+		}
+		slices.Sort(documented)
+		fields := jsonFields(reflect.TypeOf(value))
+		slices.Sort(fields)
+		if diff := cmp.Diff(fields, documented); diff != "" {
+			t.Errorf("%s: -code +document:\n%s", schema, diff)
+		}
+	}
+}
+
+func jsonFields(t reflect.Type) (names []string) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous {
+			names = append(names, jsonFields(f.Type)...)
+		} else {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var (
+	_ httpapi.CallbackSink = (*executor.Taker)(nil)
+)

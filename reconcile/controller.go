@@ -1,0 +1,386 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Controller reconciles the objects of one kind. It is safe for concurrent use.
+type Controller struct {
+	name    string
+	owner   string // of writes, in the ledger of the store
+	host    Host
+	client  *client.Client
+	set     settings
+	err     error // of the declaration, returned when the host runs
+	object  work
+	main    *watch
+	metrics *metrics
+	log     *slog.Logger
+	wake    chan struct{}
+	now     func() time.Time
+
+	mu      sync.Mutex // guards everything below; never held while user code runs
+	q       *queue
+	life    context.Context //nolint:containedctx // the lifetime of Run; nil before and after
+	term    context.Context //nolint:containedctx // of the leadership; nil while nothing may be started
+	terms   int
+	workers int
+	wg      sync.WaitGroup // workers
+	primary *intake
+	intakes []*intake
+	follows map[Key]map[string]*follow
+	synced  chan struct{}
+}
+
+// work is what is done with an object, without its Go type.
+type work struct {
+	cleans bool
+	// decode returns a copy of the object of a record that belongs to the caller.
+	decode func(r *store.Record) (client.Object, error)
+	fresh  func() client.Object
+	do     func(ctx context.Context, obj client.Object) (Result, error)
+	clean  func(ctx context.Context, obj client.Object) (Result, error)
+	// finalize adds or removes the finalizer of obj.
+	finalize func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error
+}
+
+// New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the scheme of the
+// client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host. What is wrong with
+// the declaration is returned by the host's Run.
+func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
+	w := work{
+		decode: func(rec *store.Record) (client.Object, error) {
+			obj, err := store.As[T](rec)
+			if err != nil {
+				return nil, err
+			}
+			return PT(obj).DeepCopyObject().(client.Object), nil
+		},
+		fresh: func() client.Object { return PT(new(T)) },
+		do: func(ctx context.Context, obj client.Object) (Result, error) {
+			return r.Reconcile(ctx, (*T)(obj.(PT)))
+		},
+		finalize: func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error {
+			return client.Modify(ctx, c, obj.(PT), func(o PT) error { return change(o) })
+		},
+	}
+	var err error
+	if r == nil {
+		err = fmt.Errorf("%w: no reconciler", ErrInvalid)
+	}
+	if cl, ok := r.(Cleaner[T]); ok {
+		w.cleans = true
+		w.clean = func(ctx context.Context, obj client.Object) (Result, error) {
+			return cl.Cleanup(ctx, (*T)(obj.(PT)))
+		}
+	}
+	return declare(h, name, w, PT(new(T)), err, opts)
+}
+
+func declare(h Host, name string, w work, object client.Object, err error, opts []Option) *Controller {
+	c := &Controller{
+		name: name, owner: "reconcile/" + name, host: h, client: h.Client(), object: w, q: newQueue(),
+		wake: make(chan struct{}, 1), now: time.Now, follows: map[Key]map[string]*follow{}, synced: make(chan struct{}),
+	}
+	for _, o := range opts {
+		o(&c.set)
+	}
+	if name == "" {
+		err = errors.Join(err, fmt.Errorf("%w: no name", ErrInvalid))
+	}
+	err = errors.Join(err, c.set.complete(name))
+	c.log = c.set.logger
+	c.main = &watch{object: object}
+	for _, o := range c.set.primary {
+		o(c.main)
+	}
+	c.metrics = newMetrics(c)
+	if e := h.Registry().Register(c.metrics); e != nil {
+		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
+	}
+	c.err = err
+	h.Add("controller "+name, c.run)
+	return c
+}
+
+// Name returns the name of the controller.
+func (c *Controller) Name() string { return c.name }
+
+// run works until ctx ends, and returns when all reconciliations have.
+func (c *Controller) run(ctx context.Context) error {
+	if err := c.open(ctx); err != nil {
+		c.close()
+		return fmt.Errorf("cannot run controller %q: %w", c.name, err)
+	}
+	defer c.close()
+	var lead sync.WaitGroup
+	defer lead.Wait()
+	lead.Go(func() { c.lead(ctx) })
+	c.pump(ctx)
+	return nil
+}
+
+// open starts the watches.
+func (c *Controller) open(ctx context.Context) error {
+	if c.err != nil {
+		return c.err
+	}
+	if c.client == nil || c.host.Cache() == nil {
+		return errors.New("the host has no client or no cache")
+	}
+	if err := c.main.resolve(c.client.Scheme()); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.life = ctx
+	c.mu.Unlock()
+	p, err := c.subscribe(c.main, subscription{main: true})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.primary = p
+	c.mu.Unlock()
+	for _, w := range c.set.watches {
+		if err := w.resolve(c.client.Scheme()); err != nil {
+			return err
+		}
+		if _, err := c.subscribe(w, subscription{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends the watches and waits for the workers.
+func (c *Controller) close() {
+	c.endTerm(context.Canceled)
+	c.mu.Lock()
+	c.life = nil
+	intakes := c.intakes
+	c.intakes, c.primary = nil, nil
+	clear(c.follows)
+	c.mu.Unlock()
+	for _, s := range intakes {
+		s.cursor.Close()
+	}
+	c.wg.Wait()
+	for _, s := range intakes {
+		s.handle.Release()
+	}
+}
+
+// lead lets the workers work while this process leads, from when everything was listed once.
+func (c *Controller) lead(ctx context.Context) {
+	if !c.awaitSync(ctx) {
+		return
+	}
+	for ctx.Err() == nil {
+		term := ctx
+		if l := c.set.leader; l != nil {
+			var err error
+			if term, err = l.Lead(ctx); err != nil {
+				if ctx.Err() == nil {
+					c.log.ErrorContext(ctx, "cannot take part in the election", "error", err)
+				}
+				return
+			}
+		}
+		c.beginTerm(ctx, term)
+		<-term.Done()
+		c.endTerm(ErrNotLeading)
+	}
+}
+
+func (c *Controller) awaitSync(ctx context.Context) bool {
+	late := time.NewTimer(c.set.syncWarning)
+	defer late.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.synced:
+			return true
+		case <-late.C:
+			c.mu.Lock()
+			for _, s := range c.intakes {
+				if !s.synced {
+					c.log.WarnContext(ctx, "waits for the first list", "watch", s.watch.name, "status", fmt.Sprint(s.handle.Statuses()))
+				}
+			}
+			c.mu.Unlock()
+			late.Reset(c.set.syncWarning)
+		}
+	}
+}
+
+func (c *Controller) beginTerm(ctx, term context.Context) {
+	c.mu.Lock()
+	c.terms++
+	again := c.terms > 1
+	st := c.primary
+	c.mu.Unlock()
+	if again && st != nil { // another one may have left work half done that no event tells of
+		for r := range st.handle.Snapshot().All() {
+			c.add(r.Key(), Reason{Type: Leading, Source: c.main.name, Key: r.Key(), Version: r.Version()}, low, nil)
+		}
+	}
+	if c.set.leader != nil {
+		c.log.InfoContext(ctx, "this process leads")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life != nil && term.Err() == nil {
+		c.term = term
+		c.spawn()
+	}
+}
+
+func (c *Controller) endTerm(cause error) {
+	c.mu.Lock()
+	c.term = nil
+	var runs []*run
+	for _, it := range c.q.items {
+		if it.run != nil {
+			runs = append(runs, it.run)
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range runs {
+		r.stop(cause)
+	}
+}
+
+// Trigger has an object reconciled, for a reason that no watch knows of. An object that does not exist is not; one that is
+// in back-off is when that is over.
+func (c *Controller) Trigger(k Key, source string) {
+	c.add(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
+}
+
+// add notes a reason to reconcile an object. now is what is known of the object if the event is about itself.
+func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
+	var stop *run
+	c.mu.Lock()
+	it := c.q.item(k)
+	if now != nil && it.run != nil && *now == it.run.facts { // it works on this state already
+		c.mu.Unlock()
+		return
+	}
+	it.reasons.add(why)
+	switch {
+	case it.run != nil:
+		if now != nil {
+			it.seen = now
+			if c.set.preempt && it.run.facts.uid != "" && it.run.facts.differs(*now) {
+				stop = it.run
+			}
+		}
+	case it.fail != nil && now != nil && it.fail.facts.differs(*now):
+		it.fail = nil
+		c.admit(it, p)
+	case it.fail != nil && it.fail.class == Stopped:
+		if why.Type == Interval && errors.Is(it.fail.err, ErrExhausted) {
+			c.admit(it, p)
+		}
+	case it.state == waiting && it.dueFor == Retried: // in back-off: its time stands
+	default:
+		c.admit(it, p)
+	}
+	c.spawn()
+	c.mu.Unlock()
+	if stop != nil {
+		stop.stop(ErrPreempted)
+	}
+}
+
+// gone notes that an object does not exist any more.
+func (c *Controller) gone(k Key, why Reason) {
+	var stop *run
+	c.mu.Lock()
+	it := c.q.items[k]
+	switch {
+	case it == nil:
+	case it.run != nil:
+		it.reasons.add(why)
+		it.seen = &facts{}
+		if c.set.preempt {
+			stop = it.run
+		}
+	default:
+		c.q.forget(it)
+	}
+	c.mu.Unlock()
+	if stop != nil {
+		stop.stop(ErrPreempted)
+	}
+	c.unfollowAll(k)
+}
+
+// admit makes an item ready, as soon as the rate limit allows it. Under mu.
+func (c *Controller) admit(it *item, p priority) {
+	if c.set.rate > 0 && len(it.starts) >= c.set.rate {
+		now, free := c.now(), it.starts[0].Add(c.set.ratePer)
+		if free.After(now) {
+			if it.state == waiting && it.dueFor == "" {
+				return
+			}
+			it.prio = p
+			c.waitUntil(it, free, "")
+			return
+		}
+	}
+	c.q.makeReady(it, p)
+}
+
+// waitUntil schedules an item. Under mu.
+func (c *Controller) waitUntil(it *item, at time.Time, why ReasonType) {
+	c.q.wait(it, at, why)
+	if c.q.times[0] == it {
+		c.poke()
+	}
+}
+
+// expire makes ready what is due and returns when the next one is; the zero time if none is.
+func (c *Controller) expire() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	for it := c.q.expired(now); it != nil; it = c.q.expired(now) {
+		if it.dueFor != "" {
+			it.reasons.add(Reason{Type: it.dueFor, Key: it.key})
+		}
+		c.admit(it, high)
+	}
+	c.spawn()
+	if len(c.q.times) == 0 {
+		return time.Time{}
+	}
+	return c.q.times[0].due
+}
+
+// spawn starts workers for what is ready. Under mu.
+func (c *Controller) spawn() {
+	for c.term != nil && c.workers < c.set.workers && c.workers < c.q.running+c.q.ready {
+		c.workers++
+		c.wg.Go(c.work)
+	}
+}
+
+func (c *Controller) poke() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Controller) kind() schema.GroupVersionKind { return c.main.kind }

@@ -1,0 +1,48 @@
+// Package reconcile runs keyed controllers: a function that brings the world to what an object asks for, called once at a time
+// for each object whenever something may have changed.
+//
+//	reconcile.New[v1.Gateway](rt, "gateways", &Gateways{Client: rt.Client()},
+//		reconcile.Owns[corev1.Service](),
+//		reconcile.Watches(func(s *corev1.Secret) []reconcile.Key { return usersOf(s) }),
+//		reconcile.Finalizer("example.com/gateways"),
+//	)
+//
+//	func (r *Gateways) Reconcile(ctx context.Context, gw *v1.Gateway) (reconcile.Result, error) {
+//		ip, err := alloc.Once(ctx, r.Client, gw, "public-ip", r.Cloud.ReserveIP)
+//		if err != nil { return reconcile.Retry(err) }
+//		return reconcile.Done, client.ModifyStatus(ctx, r.Client, gw, withReady(ip)) // next read sees it, no extra reconcile
+//	}
+//
+// # When it is called
+//
+// For each object once everything that the controller watches has been listed, then when the object or one that concerns it
+// ([Owns], [Watches], [Follow]) changes, after a failure, when a result asked for it ([After]), and at least once in the maximum interval.
+// What a reconciler writes itself, with the context that it was given and the host's client, leads to no further call: its
+// next read shows it already. A foreign change is never taken for an own one (C3); when that is not certain, there is one call more.
+// [ReasonsFrom] tells which events led to a call.
+//
+// Events while a call is running lead to exactly one more; with [Preempt] one that changes the spec ends the context
+// of the running one. Initial objects and intervals wait for live changes, and namespaces take turns.
+//
+// # Failures
+//
+// An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured; conflicts are tried
+// again soon. [Terminal] records an error until the spec changes. Events during a back-off do not shorten it, unless the
+// spec (metadata.generation) has changed or the deletion has begun. [Controller.Failures] lists what fails.
+//
+// # Deletion
+//
+// A [Cleaner] has a finalizer, added before the first Reconcile and removed after Cleanup, unless package alloc still holds
+// something for the object. A reconciler without Cleanup is given objects that are being deleted, too.
+//
+// # Leadership
+//
+// With [Leader] only one process works. On loss contexts end, no new request is sent, and as every update, patch and apply
+// carries the resourceVersion that it was computed from, one already on the wire can only conflict.
+//
+// # Invariants
+//
+// At most one call runs for each key, also when its object is deleted and created again meanwhile. No lock is held while a
+// user's function is called, and a panic of one concerns its object only. There is one goroutine for each controller and one for each
+// running call; what is kept for each object that waits for nothing is nothing.
+package reconcile

@@ -1,0 +1,79 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns the value of the panic if it was an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Error is a reconciliation that failed, as it is logged and listed.
+type Error struct {
+	Controller string
+	Key        Key
+	Err        error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot reconcile %s with %q: %v", e.Key, e.Controller, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Class is what kind of failure an error is; it decides when the next attempt is made.
+type Class string
+
+// The classes of errors.
+const (
+	Retryable Class = "retryable" // back-off; Retry-After is honoured
+	Conflict  Class = "conflict"  // somebody else was faster: a short back-off
+	Stopped   Class = "stopped"   // terminal, or the attempts are exhausted: nothing until the spec changes
+	aborted   Class = "aborted"   // preempted, not leading, stopping: no failure of the reconciler
+)
+
+func classify(err error) Class {
+	switch {
+	case errors.Is(err, ErrTerminal):
+		return Stopped
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, client.ErrTooManyConflicts), errors.Is(err, client.ErrReplaced):
+		return Conflict
+	}
+	return Retryable
+}
+
+// retryAfter returns how long the server, or anybody else with such a method, asked to wait.
+func retryAfter(err error) time.Duration {
+	var own interface{ RetryAfter() time.Duration }
+	if errors.As(err, &own) {
+		return own.RetryAfter()
+	}
+	if s, ok := apierrors.SuggestsClientDelay(err); ok {
+		return time.Duration(s) * time.Second
+	}
+	return 0
+}
+
+// abortCause returns why a context was ended by us and not by the reconciler; nil if it was not.
+func abortCause(ctx context.Context) error {
+	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrDeadline) {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+func asPanic(err error) (*PanicError, bool) {
+	var p *PanicError
+	return p, errors.As(err, &p)
+}

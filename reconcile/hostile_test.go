@@ -1,0 +1,240 @@
+package reconcile_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+func conflictError() error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "gateways"}, "web", errors.New("too late"))
+}
+
+func apiError(code, retryAfter int) error {
+	e := apierrors.NewTooManyRequests("slow down", retryAfter)
+	e.ErrStatus.Code = int32(code)
+	return e
+}
+
+// logbook is a log that tests can read.
+type logbook struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func (l *logbook) option() reconcile.Option {
+	return reconcile.Logger(slog.New(slog.NewTextHandler(l, nil)))
+}
+
+// A reconciler that misbehaves is reported with its key, and the others go on.
+func TestHostileReconcilers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		do     func() error
+		check  func(error) bool
+	}{
+		{"panic", func() error { panic("ouch") }, func(err error) bool {
+			var p *reconcile.PanicError
+			return errors.As(err, &p) && p.Value == "ouch" && strings.Contains(string(p.Stack), "hostile_test.go")
+		}},
+		{"panic with an error", func() error { panic(errors.ErrUnsupported) }, func(err error) bool { return errors.Is(err, errors.ErrUnsupported) }},
+		{"end of the goroutine", func() error { runtime.Goexit(); return nil }, func(err error) bool { return errors.Is(err, reconcile.ErrGoexit) }},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var failures []reconcile.Failure
+				b.controller(func(_ context.Context, n int, g *gateway) (reconcile.Result, error) {
+					if g.Name == "web" {
+						return reconcile.Done, tc.do()
+					}
+					return reconcile.Done, nil
+				}, reconcile.Workers(1), reconcile.OnFailure(func(f reconcile.Failure) { failures = append(failures, f); panic("in OnFailure") }),
+					reconcile.MaxAttempts(3))
+				b.put("web")
+				b.start()
+				b.put("other")
+				testbed.Settle(time.Hour)
+				b.wantCalls(4, "three attempts, and the other object")
+				if len(failures) != 3 || failures[0].Key != web || !tc.check(failures[0].Err) {
+					t.Errorf("failures are %v", failures)
+				}
+			})
+		})
+	}
+}
+
+func TestNeverReturns(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var log logbook
+		release := make(chan struct{})
+		b.controller(func(_ context.Context, n int, g *gateway) (reconcile.Result, error) {
+			if g.Name == "web" && n == 1 {
+				<-release
+			}
+			return reconcile.Done, nil
+		}, reconcile.Stuck(time.Minute), log.option())
+		b.put("web")
+		b.start()
+		b.put("other")
+		b.change(size(2))
+		testbed.Settle(10 * time.Minute)
+		b.wantCalls(2, "the others go on; it is not overlapped")
+		if n := strings.Count(log.String(), "does not return"); n != 4 {
+			t.Errorf("reported %d times in ten minutes, want after 1, 2, 4 and 8:\n%s", n, log.String())
+		}
+		if s := log.String(); !strings.Contains(s, "key=a/web") || !strings.Contains(s, "TestNeverReturns") {
+			t.Errorf("the report lacks the key or the stack:\n%s", s)
+		}
+		close(release)
+		b.settle()
+		b.wantCalls(3, "it has returned")
+	})
+}
+
+func TestRequestsAfterTheReturn(t *testing.T) {
+	bubble(t, func(b *bench) {
+		late := make(chan error, 1)
+		returned := make(chan struct{})
+		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+			go func() {
+				<-returned
+				late <- b.countUp(context.WithoutCancel(ctx), g)
+			}()
+			return reconcile.Done, nil
+		})
+		b.put("web")
+		b.start()
+		close(returned)
+		if err := <-late; !errors.Is(err, client.ErrFenced) || !errors.Is(err, reconcile.ErrReturned) {
+			t.Errorf("a write after the return: %v", err)
+		}
+	})
+}
+
+// The object belongs to the reconciler; shared objects that it changes are found.
+func TestChangesOfObjects(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+			g.Spec.Size, g.Labels = 1000, map[string]string{"wrong": "yes"}
+			shared, err := client.Get[gateway](ctx, b.client(), web)
+			if err == nil && (shared.Spec.Size == 1000 || len(shared.Labels) > 0) {
+				t.Error("a change of the reconciler's own copy is seen by others")
+			}
+			return reconcile.Done, err
+		})
+		b.put("web")
+		b.start()
+		b.wantCalls(1, "start")
+		if got := testbed.Stored(b.server, web); got.Spec.Size != 1 {
+			t.Errorf("the server has size %d", got.Spec.Size)
+		}
+	})
+}
+
+// A kind that nobody watches can be written and read; that costs requests.
+func TestWritesToAKindThatIsNotWatched(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "made"}, Data: map[string]string{"n": "1"}}
+			if err := reconcile.Own(b.client(), g, cm); err != nil {
+				return reconcile.Retry(err)
+			}
+			if err := b.client().Apply(ctx, cm); err != nil {
+				return reconcile.Retry(err)
+			}
+			var back corev1.ConfigMap
+			return reconcile.Done, b.client().Get(ctx, client.KeyOf(cm), &back)
+		})
+		b.put("web")
+		b.start()
+		b.wantCalls(1, "no event comes of it")
+		if n := b.server.Log().Count(apiserver.Match{Verb: "get", Resource: "configmaps"}); n != 1 {
+			t.Errorf("%d reads", n)
+		}
+	})
+}
+
+func TestWrongDeclarations(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, want string
+		declare      func(h reconcile.Host)
+	}{
+		{"no reconciler", "no reconciler", func(h reconcile.Host) { reconcile.New[gateway](h, "x", nil) }},
+		{"no name", "no name", func(h reconcile.Host) { reconcile.New[gateway](h, "", noop) }},
+		{"a name twice", "unique", func(h reconcile.Host) { reconcile.New[gateway](h, "x", noop); reconcile.New[gateway](h, "x", noop) }},
+		{"a finalizer without a domain", "domain", func(h reconcile.Host) { reconcile.New[gateway](h, "x", noop, reconcile.Finalizer("mine")) }},
+		{"a kind that nobody knows", "no kind is registered", func(h reconcile.Host) {
+			reconcile.New[stranger](h, "x", reconcile.Func[stranger](func(context.Context, *stranger) (reconcile.Result, error) { return reconcile.Done, nil }))
+		}},
+		{"metadata without a kind", "needs its Kind", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop, reconcile.Owns[metav1.PartialObjectMetadata]())
+		}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				h := b.process()
+				tc.declare(h)
+				h.Start(b.ctx)
+				b.settle()
+				err := h.Stop()
+				if !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "controller") {
+					t.Errorf("the host says %v", err)
+				}
+				b.host.Start(b.ctx)
+			})
+		})
+	}
+}
+
+type stranger struct{ gateway }
+
+var noop = reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) { return reconcile.Done, nil })
+
+// A watch that cannot be listed holds the controller back, and says so.
+func TestWaitsForTheFirstList(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var log logbook
+		forbidden := b.server.On(apiserver.Match{Resource: "configmaps"}, apiserver.Answer(apiserver.Failure(403)))
+		b.controller(nil, reconcile.Owns[corev1.ConfigMap](), log.option())
+		b.put("web")
+		b.start()
+		testbed.Settle(2 * time.Minute)
+		b.wantCalls(0, "a watch is forbidden")
+		if !strings.Contains(log.String(), "watch=ConfigMap") {
+			t.Errorf("nothing says what it waits for:\n%s", log.String())
+		}
+		forbidden.Off()
+		testbed.Settle(10 * time.Minute)
+		b.wantCalls(1, "it is allowed now")
+	})
+}

@@ -1,0 +1,224 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// intake is a watch that runs: a claim to a store, and a place in its log of changes.
+type intake struct {
+	watch  *watch
+	handle *store.Handle
+	cursor *store.Cursor
+	sub    subscription
+	synced bool        // guarded by Controller.mu
+	woken  atomic.Bool // there may be something to take
+	closed atomic.Bool
+}
+
+// subscription says what a source is for.
+type subscription struct {
+	main   bool
+	follow *follow // of one primary
+}
+
+// takeAtOnce is how many events are taken from one source before the next has its turn.
+const takeAtOnce = 256
+
+// subscribe opens a watch.
+func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
+	h, err := w.open(c.host.Cache())
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch %s: %w", w.name, err)
+	}
+	s := &intake{watch: w, handle: h, sub: sub}
+	opt := store.SubscribeOptions{
+		Name: c.name + "/" + w.name, HoldWrites: c.owner,
+		Wake: func() { s.woken.Store(true); c.poke() },
+	}
+	switch {
+	case sub.main:
+		opt.Resync = max(c.set.interval, 0)
+	case sub.follow != nil:
+		k := sub.follow.primary
+		opt.PrimaryOf = func(*store.Record) (Key, bool) { return k, true }
+		if h.HasSynced() {
+			opt.From = store.FromNow
+		}
+	default:
+		opt.PrimaryOf = func(r *store.Record) (Key, bool) {
+			keys, err := w.keys(r, c.primaryInfo())
+			if err != nil || len(keys) != 1 {
+				return Key{}, false
+			}
+			return keys[0], true
+		}
+	}
+	if len(w.filters) > 0 {
+		opt.Filter = func(r *store.Record) bool {
+			ok, err := w.keep(r)
+			if err != nil {
+				c.log.Error("the filter of a watch failed", "watch", w.name, "key", r.Key().String(), "error", err)
+			}
+			return ok
+		}
+	}
+	s.woken.Store(true)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life == nil || c.life.Err() != nil {
+		h.Release()
+		return nil, fmt.Errorf("cannot watch %s: %w", w.name, ErrNotRunning)
+	}
+	s.cursor = h.Subscribe(opt)
+	c.intakes = append(c.intakes[:len(c.intakes):len(c.intakes)], s)
+	c.poke()
+	return s, nil
+}
+
+func (c *Controller) primaryInfo() primary {
+	p := primary{kind: c.kind()}
+	c.mu.Lock()
+	st := c.primary
+	c.mu.Unlock()
+	if st != nil {
+		p.namespaced = st.handle.Options().Namespaced
+	}
+	return p
+}
+
+// pump brings events into the queue, and what is due, until ctx ends. It is the only goroutine of a controller without work.
+func (c *Controller) pump(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		intakes := c.intakes
+		c.mu.Unlock()
+		more := false
+		for _, s := range intakes {
+			if s.woken.Load() {
+				more = c.take(ctx, s) || more
+			}
+		}
+		next := c.expire()
+		if more {
+			continue
+		}
+		wait := time.Hour
+		if !next.IsZero() {
+			wait = max(0, next.Sub(c.now()))
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+// take handles a batch of events and says whether there may be more.
+func (c *Controller) take(ctx context.Context, s *intake) bool {
+	s.woken.Store(false)
+	if s.closed.Load() {
+		return false
+	}
+	events := s.cursor.Take(takeAtOnce)
+	for i := range events {
+		if ctx.Err() != nil {
+			return false
+		}
+		c.event(ctx, s, &events[i])
+	}
+	if len(events) > 0 {
+		s.woken.Store(true)
+	}
+	return len(events) > 0
+}
+
+// event handles one event.
+func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
+	switch e.Type {
+	case store.Synced:
+		c.intakeSynced(s)
+		return
+	case store.Epoch:
+		c.log.WarnContext(ctx, "the history of the server went back", "watch", s.watch.name, "reason", e.Reason)
+		return
+	case store.QuarantinedObject:
+		c.log.ErrorContext(ctx, "an object cannot be read", "watch", s.watch.name, "key", e.Key.String(), "error", e.Err)
+		return
+	case store.Modified:
+		ok, err := s.watch.concerns(e.Prior, e.Object)
+		if err != nil {
+			c.log.ErrorContext(ctx, "the filter of a watch failed", "watch", s.watch.name, "key", e.Key.String(), "error", err)
+		} else if !ok {
+			return
+		}
+	}
+	why := reasonOf(*e, s.watch.name)
+	p := high
+	if why.Type == Initial || why.Type == Interval {
+		p = low
+	}
+	switch {
+	case s.sub.follow != nil:
+		c.add(s.sub.follow.primary, why, high, nil)
+	case s.sub.main && e.Type == store.Deleted:
+		c.gone(e.Key, why)
+	case s.sub.main:
+		now := factsOf(e.Object)
+		c.add(e.Key, why, p, &now)
+	case why.Type == Initial: // all primaries are reconciled after the first list, when all sources are listed
+	default:
+		c.secondary(ctx, s, e, why)
+	}
+}
+
+// secondary maps an event to the primaries that it concerns, and concerned.
+func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, why Reason) {
+	p := c.primaryInfo()
+	keys := map[Key]bool{}
+	for _, r := range []*store.Record{e.Object, e.Prior} {
+		if r == nil {
+			continue
+		}
+		mapped, err := s.watch.keys(r, p)
+		if err != nil {
+			c.log.ErrorContext(ctx, "cannot map an object to those that it concerns", "watch", s.watch.name, "key", e.Key.String(), "error", err)
+			c.metrics.mapErrors.WithLabelValues(s.watch.name).Inc()
+			continue
+		}
+		for _, k := range mapped {
+			if !keys[k] {
+				keys[k] = true
+				c.add(k, why, high, nil)
+			}
+		}
+	}
+}
+
+// intakeSynced notes that the initial objects of a source are in the queue.
+func (c *Controller) intakeSynced(s *intake) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.synced = true
+	for _, o := range c.intakes {
+		if !o.synced && o.sub.follow == nil {
+			return
+		}
+	}
+	if c.primary == nil { // not all are open yet
+		return
+	}
+	select {
+	case <-c.synced:
+	default:
+		close(c.synced)
+	}
+}

@@ -1,0 +1,74 @@
+package reconcile
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are those of one controller.
+type metrics struct {
+	c         *Controller
+	runs      *prometheus.CounterVec
+	seconds   prometheus.Histogram
+	stuck     prometheus.Counter
+	mapErrors *prometheus.CounterVec
+	queue     *prometheus.Desc
+}
+
+func newMetrics(c *Controller) *metrics {
+	own := prometheus.Labels{"controller": c.name}
+	return &metrics{
+		c: c,
+		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_reconcile_total", Help: "Reconciliations, by how they ended.", ConstLabels: own,
+		}, []string{"outcome"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_reconcile_duration_seconds", Help: "Time of one reconciliation.", ConstLabels: own,
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}),
+		stuck: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_reconcile_stuck_total", Help: "Reports of a reconciliation that does not return.", ConstLabels: own,
+		}),
+		mapErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_reconcile_map_errors_total", Help: "Events that could not be mapped to those that they concern.", ConstLabels: own,
+		}, []string{"watch"}),
+		queue: prometheus.NewDesc("fairlead_reconcile_objects", "Objects by what they wait for.", []string{"state"}, own),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	m.runs.Describe(ch)
+	m.seconds.Describe(ch)
+	m.stuck.Describe(ch)
+	m.mapErrors.Describe(ch)
+	ch <- m.queue
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	m.runs.Collect(ch)
+	m.seconds.Collect(ch)
+	m.stuck.Collect(ch)
+	m.mapErrors.Collect(ch)
+	s := m.c.Stats()
+	for state, n := range map[string]int{"ready": s.Ready, "waiting": s.Waiting, "running": s.Running, "failed": s.Failed} {
+		ch <- prometheus.MustNewConstMetric(m.queue, prometheus.GaugeValue, float64(n), state)
+	}
+}
+
+// Stats counts the objects of a controller by what they wait for.
+type Stats struct {
+	Ready, Waiting, Running int
+	Failed                  int // of all: the last reconciliation failed
+}
+
+// Stats returns how many objects wait for what now.
+func (c *Controller) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Stats{Ready: c.q.ready, Running: c.q.running, Waiting: len(c.q.times)}
+	for _, it := range c.q.items {
+		if it.fail != nil {
+			s.Failed++
+		}
+	}
+	return s
+}

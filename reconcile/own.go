@@ -1,0 +1,63 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// ErrOwned is matched when an object has another controller already.
+var ErrOwned = errors.New("it has another controller")
+
+// Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then. An owner in
+// another namespace is refused, as the garbage collector would delete obj.
+func Own(c *client.Client, owner, obj client.Object) error {
+	gvk, err := kindOf(c, owner)
+	if err != nil {
+		return err
+	}
+	if owner.GetUID() == "" {
+		return fmt.Errorf("cannot own %s: %w", client.KeyOf(obj), client.ErrNoUID)
+	}
+	if ns := owner.GetNamespace(); ns != "" && ns != obj.GetNamespace() {
+		return fmt.Errorf("cannot own %s: the owner %s is in another namespace", client.KeyOf(obj), client.KeyOf(owner))
+	}
+	refs := slices.Clone(obj.GetOwnerReferences())
+	if had := metav1.GetControllerOfNoCopy(obj); had != nil && had.UID != owner.GetUID() {
+		return fmt.Errorf("cannot own %s: %w: %s %s", client.KeyOf(obj), ErrOwned, had.Kind, had.Name)
+	}
+	refs = slices.DeleteFunc(refs, func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
+	obj.SetOwnerReferences(append(refs, *metav1.NewControllerRef(owner, gvk)))
+	return nil
+}
+
+func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error) {
+	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
+		return gvk, nil
+	}
+	kinds, _, err := c.Scheme().ObjectKinds(obj)
+	if err != nil {
+		return schema.GroupVersionKind{}, fmt.Errorf("cannot tell the kind of a %T: %w", obj, err)
+	}
+	return kinds[0], nil
+}
+
+// SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed anything. The
+// time of the last transition changes with the status only.
+func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) bool {
+	return meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
+	})
+}
+
+// IsReady says whether a condition is True for the present generation of obj.
+func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
+	c := meta.FindStatusCondition(conditions, kind)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
+}

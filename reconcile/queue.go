@@ -1,0 +1,264 @@
+package reconcile
+
+import (
+	"container/heap"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// queue knows, for each key about which there is something to know, whether it waits for a worker, for a time, or for
+// nothing but a change. It has no lock, no clock and no goroutine: its owner has.
+//
+// A key is in one state at a time:
+//
+//	idle     known only for its failure, or not at all
+//	ready    waits for a worker, in the line of its namespace
+//	waiting  for a time: back-off, After, rate limit
+//	running  a worker has it; what happens meanwhile is one more reconciliation, afterwards
+type queue struct {
+	items   map[Key]*item
+	lines   [2]lines // by priority
+	ready   int
+	running int
+	picks   int // since a low one was picked
+	times   timeHeap
+}
+
+type itemState uint8
+
+const (
+	idle itemState = iota
+	ready
+	waiting
+	running
+)
+
+// priority of a ready key.
+type priority uint8
+
+const (
+	high priority = iota // something changed
+	low                  // initial objects, intervals: they can wait for live changes, but not for ever
+)
+
+// lowShare is how often a low key is picked though high ones are ready.
+const lowShare = 8
+
+type item struct {
+	key     Key
+	state   itemState
+	prio    priority
+	reasons reasons
+	due     time.Time  // while waiting
+	dueFor  ReasonType // Scheduled, Retried, or "" for the rate limit
+	heapAt  int
+	run     *run        // while running
+	fail    *failure    // the last attempt failed
+	starts  []time.Time // of the last reconciliations, for the rate limit
+	seen    *facts      // while running: what the last event about the object itself showed
+}
+
+// facts are what decides whether a failure is still one.
+type facts struct {
+	uid      types.UID
+	gen      int64
+	version  string
+	deleting bool
+}
+
+func factsOf(r *store.Record) facts {
+	return facts{r.UID(), r.Generation(), r.Version(), r.Deleting()}
+}
+
+// spec says whether the spec differs. Kinds without a generation differ with every version.
+func (f facts) differs(now facts) bool {
+	if f.uid != now.uid || f.deleting != now.deleting || f.gen != now.gen {
+		return true
+	}
+	return f.gen == 0 && f.version != now.version
+}
+
+// failure is why an object is not reconciled at once when something happens.
+type failure struct {
+	facts     facts
+	attempts  int
+	conflicts int
+	class     Class
+	err       error
+	since     time.Time
+	at        time.Time
+}
+
+func newQueue() *queue {
+	return &queue{items: map[Key]*item{}}
+}
+
+func (q *queue) item(k Key) *item {
+	it := q.items[k]
+	if it == nil {
+		it = &item{key: k, heapAt: -1, prio: low}
+		q.items[k] = it
+	}
+	return it
+}
+
+// makeReady puts an item that is not running into the line; one that is in it may only rise.
+func (q *queue) makeReady(it *item, p priority) {
+	switch {
+	case it.state == ready && it.prio <= p:
+		return
+	case it.state == ready:
+		q.lines[it.prio].live--
+		q.ready--
+	case it.state == waiting:
+		heap.Remove(&q.times, it.heapAt)
+	}
+	it.state, it.prio = ready, p
+	q.lines[p].push(it)
+	q.ready++
+}
+
+// wait has an item that is not running wait for a time, for which it may leave the line.
+func (q *queue) wait(it *item, until time.Time, why ReasonType) {
+	switch it.state {
+	case ready:
+		q.lines[it.prio].live--
+		q.ready--
+	case waiting:
+		heap.Remove(&q.times, it.heapAt)
+	}
+	it.state, it.due, it.dueFor = waiting, until, why
+	heap.Push(&q.times, it)
+}
+
+// rest has an item wait for nothing.
+func (q *queue) rest(it *item) {
+	switch it.state {
+	case ready:
+		q.lines[it.prio].live--
+		q.ready--
+	case waiting:
+		heap.Remove(&q.times, it.heapAt)
+	}
+	it.state = idle
+}
+
+// forget drops all that is known of an item that is not running.
+func (q *queue) forget(it *item) {
+	q.rest(it)
+	delete(q.items, it.key)
+}
+
+// pick takes the next item out of the lines; nil if there is none. It is running then.
+func (q *queue) pick() *item {
+	p := high
+	if q.lines[high].live == 0 || q.lines[low].live > 0 && q.picks >= lowShare {
+		p = low
+	}
+	if p == low {
+		q.picks = 0
+	} else {
+		q.picks++
+	}
+	it := q.lines[p].pop(p)
+	if it == nil {
+		return nil
+	}
+	q.ready--
+	q.running++
+	it.state = running
+	return it
+}
+
+// expired takes an item whose time has come; nil if there is none.
+func (q *queue) expired(now time.Time) *item {
+	if len(q.times) == 0 || q.times[0].due.After(now) {
+		return nil
+	}
+	it := heap.Pop(&q.times).(*item)
+	it.state = idle
+	return it
+}
+
+// lines are the ready items of one priority: a line for each namespace, which take turns.
+type lines struct {
+	live  int // items, without those that have left
+	byNS  map[string]*line
+	turns []*line // those that are not empty, the next first
+}
+
+type line struct {
+	ns    string
+	items []*item
+}
+
+func (l *lines) push(it *item) {
+	l.live++
+	if l.byNS == nil {
+		l.byNS = map[string]*line{}
+	}
+	own := l.byNS[it.key.Namespace]
+	if own == nil {
+		own = &line{ns: it.key.Namespace}
+		l.byNS[it.key.Namespace] = own
+		l.turns = append(l.turns, own)
+	}
+	own.items = append(own.items, it)
+}
+
+// pop takes the first item of the next line. Items that have left are passed over.
+func (l *lines) pop(p priority) *item {
+	for len(l.turns) > 0 {
+		own := l.turns[0]
+		l.turns = l.turns[1:]
+		var found *item
+		for found == nil && len(own.items) > 0 {
+			it := own.items[0]
+			own.items[0] = nil
+			own.items = own.items[1:]
+			if it.state == ready && it.prio == p {
+				found = it
+			}
+		}
+		if len(own.items) > 0 {
+			l.turns = append(l.turns, own)
+		} else {
+			delete(l.byNS, own.ns)
+		}
+		if found != nil {
+			l.live--
+			return found
+		}
+	}
+	return nil
+}
+
+// timeHeap is the waiting items, the first due first.
+type timeHeap []*item
+
+func (h timeHeap) Len() int           { return len(h) }
+func (h timeHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h timeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].heapAt, h[j].heapAt = i, j
+}
+
+// Push implements heap.Interface.
+func (h *timeHeap) Push(x any) {
+	it := x.(*item)
+	it.heapAt = len(*h)
+	*h = append(*h, it)
+}
+
+// Pop implements heap.Interface.
+func (h *timeHeap) Pop() any {
+	old := *h
+	it := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	it.heapAt = -1
+	return it
+}

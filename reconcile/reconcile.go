@@ -1,0 +1,115 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Key names an object; Namespace is empty for a cluster-scoped one.
+type Key = store.Key
+
+// Reconciler brings the world to what an object asks for.
+//
+// obj is the reconciler's own copy of the freshest state that is known, own writes included: it may be changed and kept.
+// What Reconcile returns says when it is to be called again, see [Result]; nothing has to be returned for changes, which
+// lead to another call by themselves. ctx ends at the deadline, when leadership is lost, when a newer event preempts the
+// call, and when the host stops; after that, and after Reconcile has returned, no request is sent with it any more.
+type Reconciler[T any] interface {
+	Reconcile(ctx context.Context, obj *T) (Result, error)
+}
+
+// Func makes a Reconciler of a function.
+type Func[T any] func(ctx context.Context, obj *T) (Result, error)
+
+// Reconcile implements Reconciler.
+func (f Func[T]) Reconcile(ctx context.Context, obj *T) (Result, error) { return f(ctx, obj) }
+
+// Cleaner is a Reconciler that has to clean up before an object may be gone. Its finalizer is added before the first
+// Reconcile, and removed when Cleanup, which is called instead of Reconcile once the object is being deleted, returns
+// Done without an error. Anything else keeps the finalizer, and Cleanup is called again.
+type Cleaner[T any] interface {
+	Reconciler[T]
+	Cleanup(ctx context.Context, obj *T) (Result, error)
+}
+
+// Result says when an object is reconciled again if nothing changes: Done or what After returns. The last result counts; it
+// replaces the time that an earlier one asked for.
+type Result struct{ after time.Duration }
+
+// Done is the result of a reconciliation after which nothing is left to do until something changes.
+var Done Result
+
+// After is the result that asks for another reconciliation after a while; at once for zero or less.
+func After(d time.Duration) Result { return Result{after: max(d, 1)} }
+
+// Retry fails a reconciliation: it is made again after a back-off, or after what the server asked for (Retry-After).
+// Returning the error with any other result does the same. A nil error is Done.
+//
+//	if err != nil { return reconcile.Retry(err) }
+func Retry(err error) (Result, error) { return Done, err }
+
+// Terminal fails a reconciliation for good: the error is recorded, and nothing is tried until the spec of the object
+// changes. The error matches ErrTerminal. A nil error is Done.
+func Terminal(err error) (Result, error) {
+	if err == nil {
+		return Done, nil
+	}
+	return Done, &terminalError{err}
+}
+
+type terminalError struct{ err error }
+
+func (e *terminalError) Error() string   { return e.err.Error() }
+func (e *terminalError) Unwrap() []error { return []error{e.err, ErrTerminal} }
+
+// Host runs controllers. The fairlead runtime is one.
+type Host interface {
+	// Add has fn run from the start of the host until it returns or the host stops, which cancels its context.
+	Add(name string, fn func(ctx context.Context) error)
+	// Cache and Client may be nil if the host could not be made; its Run then says why.
+	Cache() *store.Cache
+	Client() *client.Client
+	// Registry is where the metrics of controllers are registered.
+	Registry() *prometheus.Registry
+}
+
+// Leadership says whether this process may act. Package lease has one.
+type Leadership interface {
+	// Lead waits until this process leads and returns a context that ends when it does no more; an error if ctx ends first.
+	Lead(ctx context.Context) (term context.Context, err error)
+	// Fence returns nil while it is certain that no other process leads. It is asked before each request.
+	Fence() error
+}
+
+var (
+	// ErrTerminal is matched by errors after which nothing is tried until the spec changes.
+	ErrTerminal = errors.New("terminal")
+	// ErrExhausted is matched when the maximum of attempts was reached.
+	ErrExhausted = errors.New("attempts exhausted")
+	// ErrPreempted is the cause of the end of a context of a reconciliation that a newer event has overtaken.
+	ErrPreempted = errors.New("preempted by a newer event")
+	// ErrDeadline is the cause of the end of a context whose reconciliation took too long.
+	ErrDeadline = errors.New("deadline of the reconciliation exceeded")
+	// ErrNotLeading is the cause of the end of a context of a process that does not lead any more.
+	ErrNotLeading = errors.New("leadership lost")
+	// ErrReturned refuses requests made with the context of a reconciliation that has returned.
+	ErrReturned = errors.New("the reconciliation has returned")
+	// ErrGoexit is the error of a reconciler that ended its goroutine.
+	ErrGoexit = errors.New("the reconciler ended its goroutine")
+	// ErrInvalid is matched when a controller was declared wrongly.
+	ErrInvalid = errors.New("invalid controller")
+	// ErrNotRunning is matched when a controller is asked for what only a running one can do.
+	ErrNotRunning = errors.New("the controller is not running")
+)
+
+// PanicError is a panic of a user's function.
+type PanicError struct {
+	Value any
+	Stack []byte
+}

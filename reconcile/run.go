@@ -1,0 +1,359 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// run is one reconciliation of one object.
+type run struct {
+	key     Key
+	facts   facts
+	why     reasons
+	begun   time.Time
+	cancel  context.CancelCauseFunc
+	stopped atomic.Pointer[error] // why it must not send requests any more
+	attempt int
+	last    error
+}
+
+// stop ends the context of a run and refuses its further requests.
+func (r *run) stop(cause error) {
+	r.stopped.CompareAndSwap(nil, &cause)
+	r.cancel(cause)
+}
+
+func (r *run) fence() error {
+	if p := r.stopped.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// work is a worker: it reconciles what is ready, and ends when there is nothing.
+func (c *Controller) work() {
+	whole := false
+	defer func() {
+		if !whole { // a user's function has ended this goroutine: let another one go on
+			c.mu.Lock()
+			c.workers--
+			c.spawn()
+			c.mu.Unlock()
+		}
+	}()
+	for c.next() {
+	}
+	whole = true
+}
+
+// next reconciles one object; false if there is none, and the worker is to end.
+func (c *Controller) next() bool {
+	c.mu.Lock()
+	var it *item
+	if c.term != nil && c.term.Err() == nil {
+		it = c.q.pick()
+	}
+	if it == nil {
+		c.workers--
+		c.mu.Unlock()
+		return false
+	}
+	term := c.term
+	ctx, cancel := context.WithCancelCause(term)
+	r := &run{key: it.key, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
+	it.reasons, it.seen, it.run = reasons{}, nil, r
+	if f := it.fail; f != nil {
+		r.attempt, r.last = f.attempts+1, f.err
+	}
+	st := c.primary.handle
+	c.mu.Unlock()
+
+	rec, exists := st.Get(r.key)
+	exists = exists && c.wanted(rec)
+	c.mu.Lock()
+	if exists {
+		r.facts = factsOf(rec)
+		it.started(r.begun, c.set.rate)
+	}
+	c.mu.Unlock()
+
+	var res Result
+	err := ErrGoexit
+	defer func() { // also when a user's function ends the goroutine
+		r.stop(ErrReturned)
+		c.finish(it, r, res, err, exists)
+	}()
+	if !exists {
+		err = nil
+		return true
+	}
+	ctx, done := c.context(ctx, r)
+	defer done()
+	res, err = c.reconcile(ctx, rec)
+	if cause := abortCause(ctx); cause != nil && err != nil {
+		err = &abortError{cause: cause, err: err}
+	}
+	return true
+}
+
+// wanted says whether an object is one of those that are watched; the store may hold more.
+func (c *Controller) wanted(rec *store.Record) bool {
+	ok, err := c.main.keep(rec)
+	return ok && err == nil
+}
+
+// started notes the begin of a reconciliation for the rate limit.
+func (it *item) started(at time.Time, limit int) {
+	if limit <= 0 {
+		return
+	}
+	it.starts = append(it.starts, at)
+	if len(it.starts) > limit {
+		it.starts = slices.Clone(it.starts[1:])
+	}
+}
+
+// abortError is what became of a run that we ended.
+type abortError struct{ cause, err error }
+
+func (e *abortError) Error() string   { return e.err.Error() }
+func (e *abortError) Unwrap() []error { return []error{e.err, e.cause} }
+
+// context makes the context of a run; done has to be called after it.
+func (c *Controller) context(ctx context.Context, r *run) (_ context.Context, done func()) {
+	stop := func() {}
+	if c.set.deadline > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.set.deadline, ErrDeadline)
+		stop = cancel
+	}
+	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt, LastError: r.last}
+	if c.object.cleans {
+		info.Finalizer = c.set.finalizer
+		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
+	}
+	ctx = context.WithValue(ctx, infoKey{}, info)
+	fence := r.fence
+	if l := c.set.leader; l != nil {
+		fence = func() error {
+			if err := r.fence(); err != nil {
+				return err
+			}
+			return l.Fence()
+		}
+	}
+	ctx = client.Bind(ctx, client.Binding{
+		Fence: fence, RequireVersion: c.set.leader != nil || c.set.preempt,
+		Write: store.WriteContext{Owner: c.owner, Primary: r.key},
+	})
+	watch := c.watchRun(r)
+	return ctx, func() { watch(); stop() }
+}
+
+// watchRun reports a run that does not return. The returned function ends that and waits for a report under way.
+func (c *Controller) watchRun(r *run) (stop func()) {
+	if c.set.stuck < 0 {
+		return func() {}
+	}
+	header := goroutineHeader()
+	after := c.set.deadline + c.set.stuck
+	var mu sync.Mutex
+	var timer *time.Timer
+	ended := false
+	report := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			return
+		}
+		c.metrics.stuck.Inc()
+		c.log.Error("a reconciliation does not return", "key", r.key.String(), "for", after, "stack", stackOf(header))
+		after *= 2
+		timer.Reset(after / 2)
+	}
+	mu.Lock()
+	timer = time.AfterFunc(after, report)
+	mu.Unlock()
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
+}
+
+// goroutineHeader returns how stack traces name this goroutine: "goroutine 12 ".
+func goroutineHeader() string {
+	var buf [40]byte
+	s := string(buf[:runtime.Stack(buf[:], false)])
+	head, _, _ := strings.Cut(s, "[")
+	return head
+}
+
+// stackOf returns the stack of the goroutine with this header.
+func stackOf(header string) string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	for one := range strings.SplitSeq(string(buf), "\n\n") {
+		if strings.HasPrefix(one, header) {
+			return one
+		}
+	}
+	return ""
+}
+
+// reconcile does what there is to do for one state of an object.
+func (c *Controller) reconcile(ctx context.Context, rec *store.Record) (Result, error) {
+	obj, err := c.load(ctx, rec)
+	if err != nil || obj == nil {
+		return Done, err
+	}
+	if !c.object.cleans {
+		return c.protect(func() (Result, error) { return c.object.do(ctx, obj) })
+	}
+	has := hasFinalizer(obj, c.set.finalizer)
+	if obj.GetDeletionTimestamp() != nil {
+		if !has {
+			return Done, nil // cleaned up before, or never begun
+		}
+		res, err := c.protect(func() (Result, error) { return c.object.clean(ctx, obj) })
+		if err != nil || res != Done {
+			return res, err
+		}
+		return Done, c.removeFinalizer(ctx, obj)
+	}
+	if !has {
+		if gone, err := c.addFinalizer(ctx, obj); gone || err != nil {
+			return Done, err
+		}
+	}
+	return c.protect(func() (Result, error) { return c.object.do(ctx, obj) })
+}
+
+// load returns the reconciler's own copy of the freshest state; nil if there is none.
+func (c *Controller) load(ctx context.Context, rec *store.Record) (client.Object, error) {
+	if c.primary.handle.Overdue(rec.Key()) { // the watch has not brought our last write for too long
+		obj := c.object.fresh()
+		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
+		err := c.client.Live().Get(ctx, rec.Key(), obj)
+		if isGone(err) {
+			return nil, nil
+		}
+		return obj, err
+	}
+	obj, err := c.object.decode(rec)
+	if err != nil {
+		return nil, &terminalError{err}
+	}
+	obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
+	return obj, nil
+}
+
+// protect calls the user's code. A panic is an error.
+func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			res, err = Done, &PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	return fn()
+}
+
+// finish decides what follows from a run.
+func (c *Controller) finish(it *item, r *run, res Result, err error, existed bool) {
+	now := c.now()
+	_, exists := c.primary.handle.Get(r.key)
+	c.mu.Lock()
+	it.run, it.state = nil, idle
+	c.q.running--
+	var failed *Failure
+	outcome := "success"
+	switch {
+	case isAbort(err):
+		outcome = "aborted"
+		it.reasons.before(r.why)
+		c.admit(it, high)
+	case err == nil:
+		it.fail = nil
+		c.succeeded(it, res, now, exists)
+	default:
+		outcome = c.failed(it, r, err, now)
+		if it.fail != nil {
+			failed = it.fail.public(c.name, it)
+		}
+	}
+	c.mu.Unlock()
+	if existed {
+		c.metrics.runs.WithLabelValues(outcome).Inc()
+		c.metrics.seconds.Observe(now.Sub(r.begun).Seconds())
+	}
+	if failed != nil {
+		c.report(*failed)
+	}
+}
+
+func isAbort(err error) bool {
+	_, ok := err.(*abortError) //nolint:errorlint // made by next, never wrapped
+	return ok
+}
+
+// succeeded schedules what follows a success. Under mu.
+func (c *Controller) succeeded(it *item, res Result, now time.Time, exists bool) {
+	switch {
+	case !it.reasons.empty():
+		c.admit(it, high)
+	case res.after > 0 && exists:
+		c.waitUntil(it, now.Add(res.after), Scheduled)
+	case len(it.starts) > 0 && exists && now.Sub(it.starts[len(it.starts)-1]) < c.set.ratePer:
+		c.q.rest(it) // its recent starts count
+	default:
+		c.q.forget(it)
+	}
+}
+
+// failed schedules what follows a failure, and names it. Under mu.
+func (c *Controller) failed(it *item, r *run, err error, now time.Time) string {
+	f := it.fail
+	if f == nil || f.facts.differs(r.facts) {
+		f = &failure{since: now}
+	}
+	f.facts, f.err, f.class, f.at = r.facts, err, classify(err), now
+	f.attempts++
+	pending := it.reasons
+	it.reasons = reasons{}
+	it.reasons.before(r.why)
+	for _, p := range pending.list {
+		it.reasons.add(p)
+	}
+	if it.seen != nil && r.facts.differs(*it.seen) { // the spec is another one: that is not a retry
+		it.fail = nil
+		c.admit(it, high)
+		return string(f.class)
+	}
+	it.fail = f
+	if f.class != Stopped && c.set.attempts > 0 && f.attempts >= c.set.attempts {
+		f.class, f.err = Stopped, fmt.Errorf("%w after %d: %w", ErrExhausted, f.attempts, err)
+	}
+	switch f.class {
+	case Stopped:
+		c.q.rest(it)
+	case Conflict:
+		f.conflicts++
+		c.waitUntil(it, now.Add(conflictBackoff.delay(f.conflicts-1, c.rand())), Retried)
+	default:
+		delay := max(c.set.retry.delay(f.attempts-f.conflicts-1, c.rand()), retryAfter(err))
+		c.waitUntil(it, now.Add(delay), Retried)
+	}
+	return string(f.class)
+}

@@ -1,0 +1,205 @@
+package reconcile
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// watch is one kind of objects whose events lead to reconciliations.
+type watch struct {
+	name    string
+	object  client.Object // its type says which kind is meant
+	kind    schema.GroupVersionKind
+	options []source.Option
+	filters []func(*store.Record) (bool, error)
+	changes []func(old, now *store.Record) (bool, error)
+	// mapped returns the keys of the primaries that an object concerns; nil: the object is the primary.
+	mapped func(r *store.Record, p primary) ([]Key, error)
+	errs   []error
+}
+
+// primary is what a mapping needs to know of the objects that are reconciled.
+type primary struct {
+	kind       schema.GroupVersionKind
+	namespaced bool
+}
+
+// WatchOption tunes one watch.
+type WatchOption func(*watch)
+
+// Named sets the name of a watch, by which reasons and errors call it; its kind by default.
+func Named(name string) WatchOption { return func(w *watch) { w.name = name } }
+
+// Kind says which kind is watched, for unstructured.Unstructured and metav1.PartialObjectMetadata.
+func Kind(gvk schema.GroupVersionKind) WatchOption { return func(w *watch) { w.kind = gvk } }
+
+// From restricts what is watched: source.Namespaces, source.Labels and the like.
+func From(opts ...source.Option) WatchOption {
+	return func(w *watch) { w.options = append(w.options, opts...) }
+}
+
+// If restricts a watch to the objects for which fn is true. An object that starts or ceases to be one counts as added or
+// deleted. fn must depend on the object alone, which is READ-ONLY.
+func If[S any](fn func(obj *S) bool) WatchOption {
+	return func(w *watch) {
+		w.filters = append(w.filters, func(r *store.Record) (bool, error) {
+			obj, err := store.As[S](r)
+			if err != nil {
+				return false, err
+			}
+			return fn(obj), nil
+		})
+	}
+}
+
+// IfChanged restricts the modifications of a watch to those for which fn is true. Both states are READ-ONLY; the old one is what
+// this controller was given last.
+func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
+	return func(w *watch) {
+		w.changes = append(w.changes, func(old, now *store.Record) (bool, error) {
+			o, err := store.As[S](old)
+			if err != nil {
+				return true, nil
+			}
+			n, err := store.As[S](now)
+			if err != nil {
+				return true, nil
+			}
+			return fn(o, n), nil
+		})
+	}
+}
+
+// IfSpecChanged restricts the modifications of a watch to those of the spec (metadata.generation, where the kind has one),
+// the labels and owners, and to the beginning of a deletion and the replacement by another object of the name.
+func IfSpecChanged() WatchOption {
+	return func(w *watch) {
+		w.changes = append(w.changes, func(old, now *store.Record) (bool, error) {
+			return factsOf(old).differs(factsOf(now)) || !slices.Equal(old.Owners(), now.Owners()) ||
+				!maps.Equal(maps.Collect(old.AllLabels()), maps.Collect(now.AllLabels())), nil
+		})
+	}
+}
+
+// Owns has a controller reconcile an object when one that it owns (a controller reference, see [Own]) changes.
+func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
+	return func(s *settings) {
+		s.watches = append(s.watches, newWatch[S, PS](ownerOf, opts))
+	}
+}
+
+// Watches has a controller reconcile the objects that fn names when an object of another kind changes. fn is called with the
+// state before a change, too, so that an object that is referred to no more is reconciled as well; after a deletion it is
+// called with the last known state. It must depend on the object alone, which is READ-ONLY.
+func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchOption) Option {
+	return func(s *settings) {
+		s.watches = append(s.watches, newWatch[S, PS](mappedBy(fn), opts))
+	}
+}
+
+func mappedBy[S any](fn func(obj *S) []Key) func(*store.Record, primary) ([]Key, error) {
+	return func(r *store.Record, _ primary) ([]Key, error) {
+		obj, err := store.As[S](r)
+		if err != nil {
+			return nil, err
+		}
+		return fn(obj), nil
+	}
+}
+
+func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error), opts []WatchOption) *watch {
+	w := &watch{object: PS(new(S)), mapped: mapped}
+	for _, o := range opts {
+		o(w)
+	}
+	return w
+}
+
+// ownerOf maps an object to its controller, if that is of the kind of the primary.
+func ownerOf(r *store.Record, p primary) ([]Key, error) {
+	o, ok := r.Controller()
+	if !ok || o.Kind != p.kind.Kind {
+		return nil, nil
+	}
+	if gv, err := schema.ParseGroupVersion(o.APIVersion); err != nil || gv.Group != p.kind.Group {
+		return nil, nil
+	}
+	k := Key{Name: o.Name}
+	if p.namespaced {
+		k.Namespace = r.Namespace()
+	}
+	return []Key{k}, nil
+}
+
+// resolve finds the kind of a watch.
+func (w *watch) resolve(scheme *runtime.Scheme) error {
+	if w.kind.Empty() {
+		switch w.object.(type) {
+		case runtime.Unstructured, *metav1.PartialObjectMetadata:
+			return fmt.Errorf("%w: a watch of %T needs its Kind", ErrInvalid, w.object)
+		}
+		kinds, _, err := scheme.ObjectKinds(w.object)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		w.kind = kinds[0]
+	}
+	if w.name == "" {
+		w.name = w.kind.Kind
+	}
+	return errors.Join(w.errs...)
+}
+
+func (w *watch) open(cache *store.Cache) (*store.Handle, error) {
+	_, generic := w.object.(runtime.Unstructured)
+	return cache.Open(store.Request{Kind: w.kind, Unstructured: generic, Options: w.options})
+}
+
+// keep says whether an object is among those that are watched.
+func (w *watch) keep(r *store.Record) (ok bool, err error) {
+	defer recovered(&err)
+	for _, f := range w.filters {
+		if ok, err := f(r); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// concerns says whether a change matters.
+func (w *watch) concerns(old, now *store.Record) (ok bool, err error) {
+	defer recovered(&err)
+	for _, f := range w.changes {
+		if ok, err := f(old, now); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// keys returns the primaries that an object concerns.
+func (w *watch) keys(r *store.Record, p primary) (keys []Key, err error) {
+	if w.mapped == nil {
+		return []Key{r.Key()}, nil
+	}
+	defer recovered(&err)
+	return w.mapped(r, p)
+}
+
+// recovered makes an error of a panic.
+func recovered(err *error) {
+	if v := recover(); v != nil {
+		*err = &PanicError{Value: v, Stack: debug.Stack()}
+	}
+}
