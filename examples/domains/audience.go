@@ -65,9 +65,7 @@ func note[T any](a *audience, m map[client.Key]*T, e observe.Event[T]) {
 // await returns when cond is true of what the audience sees; cond is called with the lock held.
 func (a *audience) await(ctx context.Context, cond func(domains map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool) error {
 	for {
-		a.mu.Lock()
-		ok, changed := cond(a.domains, a.pods), a.changed
-		a.mu.Unlock()
+		ok, changed := a.ask(cond)
 		if ok {
 			return nil
 		}
@@ -77,6 +75,12 @@ func (a *audience) await(ctx context.Context, cond func(domains map[client.Key]*
 			return fmt.Errorf("cannot go on: %w: %s", context.Cause(ctx), a.summary())
 		}
 	}
+}
+
+func (a *audience) ask(cond func(domains map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool) (bool, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return cond(a.domains, a.pods), a.changed
 }
 
 // available says how many of the domains are as they should be.

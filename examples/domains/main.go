@@ -225,7 +225,11 @@ func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Mi
 // rolling waits until a domain is in the middle of its restart.
 func (s *story) rolling(ctx context.Context, key client.Key) error {
 	return s.until(ctx, func(domains map[client.Key]*Domain) bool {
-		p := domains[key].Status.Flow
+		d := domains[key]
+		if d == nil {
+			return false
+		}
+		p := d.Status.Flow
 		return p != nil && p.Step == "managed-servers"
 	})
 }

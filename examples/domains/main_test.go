@@ -54,7 +54,9 @@ func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
 	if s.a, err = newAudience(s.cfg, s.watch); err != nil {
 		t.Fatal(err)
 	}
-	if err := install(t.Context(), s.a.rt.Client()); err != nil {
+	bounded, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	if err := install(bounded, s.a.rt.Client()); err != nil {
 		t.Fatal(err)
 	}
 	s.record = newRecord(t, s.cfg, s.prefix)
@@ -68,7 +70,7 @@ func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
 		})
 	}
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	if err := s.a.rt.WaitSynced(t.Context()); err != nil {
+	if err := s.a.rt.WaitSynced(bounded); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -283,7 +285,7 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 			saved[key.String()] = &d
 		}
 		cfg, kill, killed := mortal(s.cfg)
-		ctx, cancel := context.WithCancel(s.t.Context())
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 		defer cancel()
 		var steps atomic.Int64
 		at, after := int64(-1), rnd.IntN(2) == 0
@@ -335,7 +337,7 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 func TestPreemptedByTheSpec(t *testing.T) {
 	t.Parallel()
 	s := setUp(t, 1, 30*time.Millisecond)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var one oneAtATime
 	var mu sync.Mutex
@@ -347,7 +349,7 @@ func TestPreemptedByTheSpec(t *testing.T) {
 			defer mu.Unlock()
 			if errors.Is(r.Err, flow.ErrPreempted) {
 				preempted++
-			} else if r.Err != nil {
+			} else if r.Status == flow.Failed {
 				t.Error(r.Err)
 			}
 		},
@@ -357,7 +359,8 @@ func TestPreemptedByTheSpec(t *testing.T) {
 	s.must(err)
 	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
 	s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
-		return domains[keys[0]].Status.Flow != nil // it is parked somewhere
+		d := domains[keys[0]]
+		return d != nil && d.Status.Flow != nil // it is parked somewhere
 	}))
 	for n := range 5 { // in quick succession
 		s.must(s.a.change(ctx, keys, func(d *DomainSpec) { d.Image = fmt.Sprintf("server:%d", n+2) }))
@@ -384,7 +387,7 @@ func TestPreemptedByTheSpec(t *testing.T) {
 func TestALostServerIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := setUp(t, 1, 10*time.Millisecond)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, wait := s.run(ctx, s.cfg, operatorOptions{})
 	defer func() { cancel(); wait() }()
@@ -406,7 +409,7 @@ func TestALostServerIsStartedAgain(t *testing.T) {
 func TestDebugPageShowsParkedFibers(t *testing.T) {
 	t.Parallel()
 	s := setUp(t, 1, time.Hour) // no pod is ever ready
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	o, wait := s.run(ctx, s.cfg, operatorOptions{})
 	defer func() { cancel(); wait() }()

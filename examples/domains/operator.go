@@ -122,11 +122,18 @@ func (o *operator) onDomain(ctx context.Context, e observe.Event[Domain]) error 
 
 // onPod heals: a server that was deleted by somebody else is started again.
 func (o *operator) onPod(ctx context.Context, e observe.Event[corev1.Pod]) error {
-	name := e.Object().Labels[domainLabel]
-	if name == "" {
+	key := client.Key{Namespace: e.Key.Namespace, Name: e.Object().Labels[domainLabel]}
+	if key.Name == "" {
 		return nil
 	}
-	return o.look(ctx, client.Key{Namespace: e.Key.Namespace, Name: name}, true)
+	d, err := client.Get[Domain](ctx, o.rt.Client(), key)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil || e.Object().Labels[revisionLabel] != revision(d.Spec) { // else a fiber has replaced it
+		return err
+	}
+	return o.look(ctx, key, true)
 }
 
 // look starts a fiber for a domain if there is something to do that none does yet. What it reads is newer than any event: its
@@ -144,12 +151,13 @@ func (o *operator) look(ctx context.Context, key client.Key, lost bool) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if a, ok := o.live[key]; ok && a.generation == d.Generation && a.uid == string(d.UID) {
+	a, ok := o.live[key]
+	same := ok && a.generation == d.Generation && a.uid == string(d.UID)
+	if same && !lost {
 		return nil // at work, or has failed: then a change of the spec is what it waits for
 	}
-	atRest := d.Status.ObservedGeneration == d.Generation && d.Status.Flow == nil
 	p := &packet{c: o.rt.Client(), domain: d, status: client.NewStatusPosition(o.rt.Client(), d, func(d *Domain) **flow.Position { return &d.Status.Flow })}
-	if atRest {
+	if atRest := d.Status.ObservedGeneration == d.Generation && d.Status.Flow == nil; atRest || same {
 		if !lost {
 			return nil
 		}
@@ -157,17 +165,21 @@ func (o *operator) look(ctx context.Context, key client.Key, lost bool) error {
 			return err
 		}
 	}
-	return o.start(ctx, key, p)
+	mode := flow.Preempt
+	if same {
+		mode = flow.Coalesce // the fiber may have looked at that server already, or be about to end
+	}
+	return o.start(ctx, key, p, mode)
 }
 
-// start starts the fiber of a domain. An older one of it is preempted; one from before a restart goes on where it was saved.
-func (o *operator) start(ctx context.Context, key client.Key, p *packet) error {
+// start starts the fiber of a domain. One from before a restart goes on where it was saved.
+func (o *operator) start(ctx context.Context, key client.Key, p *packet, mode flow.Mode) error {
 	d, fl := p.domain, bringUp
 	if d.Status.ObservedGeneration > 0 && d.Status.ObservedGeneration != d.Generation {
 		fl = roll // it has run before
 	}
 	h, err := fl.Start(ctx, o.engine, p, flow.StartOptions{
-		Key: key.String(), Positions: p.status, Generation: d.Generation, OnEnd: func(r flow.Result) { o.ended(key, d, r) },
+		Key: key.String(), Mode: mode, Positions: p.status, Generation: d.Generation, OnEnd: func(r flow.Result) { o.ended(key, d, r) },
 	})
 	if errors.Is(err, flow.ErrClosed) {
 		return nil // the operator stops

@@ -1,0 +1,117 @@
+// Command flows measures rows F of docs/benchmarks-flows.md: fibers of package flow against goroutines, and against the
+// reconcile-and-requeue loop of controller-runtime, for the same waits.
+//
+//	go run ./flows             # in bench/
+//
+// Each measurement of memory runs in a process of its own, so that none finds what another one has left.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"github.com/fairlead-io/fairlead/bench/internal/rounds"
+)
+
+// sizes says how much is measured.
+type sizes struct {
+	rounds            int
+	parked, goroutine int // F1
+	steps             int // F2
+	preemptions       int // F3
+	saved             int // F4
+	waits             int // CPU of waiting
+}
+
+var full = sizes{rounds: 3, parked: 1_000_000, goroutine: 200_000, steps: 2_000_000, preemptions: 20_000, saved: 10_000, waits: 10_000}
+
+var small = sizes{rounds: 3, parked: 20_000, goroutine: 5_000, steps: 20_000, preemptions: 300, saved: 300, waits: 200}
+
+func main() {
+	if child(os.Stdout) {
+		return
+	}
+	s := full
+	flag.IntVar(&s.rounds, "rounds", s.rounds, "how often each is measured")
+	flag.Parse()
+	if err := run(s, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "flows:", err)
+		os.Exit(1)
+	}
+}
+
+// run prints all rows.
+func run(s sizes, out io.Writer) error {
+	for _, row := range []func(sizes, io.Writer) error{rowF1, rowF2, rowF3, rowF4, rowWaits} {
+		if err := row(s, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rowF1(s sizes, out io.Writer) error {
+	results, err := rounds.Run(s.rounds,
+		inChild("fiber: delay, key at the gate, trail", "fiber", s.parked),
+		inChild("fiber: await of a signal with a timeout", "await", s.parked),
+		inChild("goroutine, parked", "goroutine", s.goroutine),
+		inChild("goroutine in select, timer and context", "select", s.goroutine),
+		inChild("controller-runtime: RequeueAfter", "requeue", s.goroutine),
+	)
+	if err != nil {
+		return err
+	}
+	rounds.Print(out, fmt.Sprintf("F1: memory of what waits (%d fibers, %d of the others), beyond the user's data", s.parked, s.goroutine),
+		[]string{"bytes each", "µs to park one"}, results)
+	return nil
+}
+
+// The variables that make a process measure one thing and say what it found.
+const (
+	childWhat = "FLOWS_MEASURE"
+	childN    = "FLOWS_N"
+)
+
+// inChild is a peer that is measured in a process of its own.
+func inChild(name, what string, n int) rounds.Peer {
+	return rounds.Peer{Name: name, Run: func() ([]float64, error) {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), childWhat+"="+what, childN+"="+strconv.Itoa(n))
+		cmd.Stderr = os.Stderr
+		text, err := cmd.Output()
+		if err != nil {
+			return nil, err
+		}
+		var values []float64
+		return values, json.Unmarshal(text, &values)
+	}}
+}
+
+// child measures what the environment asks for; false if it asks for nothing.
+func child(out io.Writer) bool {
+	what := os.Getenv(childWhat)
+	if what == "" {
+		return false
+	}
+	n, err := strconv.Atoi(os.Getenv(childN))
+	if err == nil {
+		var values []float64
+		if values, err = parked(what, n); err == nil {
+			err = json.NewEncoder(out).Encode(values)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "flows:", err)
+		os.Exit(1)
+	}
+	return true
+}

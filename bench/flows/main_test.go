@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestMain(m *testing.M) {
+	if child(os.Stdout) {
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// The rows, small: that they measure what they say, not how fast it is.
+func TestRows(t *testing.T) {
+	var out strings.Builder
+	if err := run(small, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"F1: ", "F2: ", "F3: ", "F4: ", "Waiting for a condition", "controller-runtime"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it lacks %q", want)
+		}
+	}
+	t.Log(out.String())
+}
+
+func TestParkedKnowsWhatItMeasures(t *testing.T) {
+	if _, err := parked("nonsense", 1); err == nil {
+		t.Error("no error")
+	}
+}
