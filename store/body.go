@@ -81,10 +81,17 @@ func (r *Record) Raw() []byte { return r.AppendRaw(nil) }
 // load returns the encoded object for decoding, which does not change it.
 func (r *Record) load() ([]byte, error) { return r.st.pack.load(r, nil) }
 
-// keep is told of each record that has been staged or published, so that it becomes compact.
+// keep is told of each record that a list has staged, so that it becomes compact.
 func (s *Store) keep(r *Record) {
 	if h := r.body.heap.Load(); h != nil {
 		s.pack.add(r, len(h.data))
+	}
+}
+
+// keepYoung is told of each record that a watch has brought.
+func (s *Store) keepYoung(r *Record) {
+	if h := r.body.heap.Load(); h != nil {
+		s.pack.addYoung(r, len(h.data))
 	}
 }
 

@@ -90,7 +90,7 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
 		if wake, ok := sc.tryApply(st); ok {
 			wake()
-			s.keep(rec)
+			s.keepYoung(rec)
 			return nil
 		}
 	}
