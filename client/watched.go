@@ -8,12 +8,12 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// stores returns all stores of a kind.
+// stores returns all stores of a kind: a shared slice, those without a selector first.
 func (c *Client) stores(k *kind) []*store.Store {
 	if c.opt.Cache == nil {
 		return nil
 	}
-	return c.opt.Cache.Stores(k.gvr)
+	return c.opt.Cache.Lookup(k.gvr)
 }
 
 // unordered says whether the versions of a store are opaque: a change can be told, but not which of two is newer.
@@ -29,10 +29,8 @@ func unordered(st *store.Store) bool {
 // watched returns the store that answers reads of a kind: one that holds all of it, in the namespaces that it watches. Stores
 // with a selector hold less than the kind and answer only those who hold them.
 func (c *Client) watched(k *kind) *store.Store {
-	for _, st := range c.stores(k) {
-		if o := st.Options(); o.LabelSelector == "" && o.FieldSelector == "" && o.ShardSelector == "" {
-			return st
-		}
+	if stores := c.stores(k); len(stores) > 0 && stores[0].Complete() {
+		return stores[0]
 	}
 	return nil
 }

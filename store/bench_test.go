@@ -3,6 +3,7 @@
 package store_test
 
 import (
+	"fmt"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -146,27 +147,52 @@ func cpuTime() int64 {
 	return u.Utime.Nano() + u.Stime.Nano()
 }
 
-// BenchmarkApply applies MODIFIED events of 10,000 pods, with one subscriber that reads only headers.
+// BenchmarkApply scans and applies MODIFIED events of 10,000 objects, with one subscriber that reads only headers (S3).
 func BenchmarkApply(b *testing.B) {
-	s, _ := filled(b, 10_000)
-	defer s.Close()
-	c := s.Subscribe(store.SubscribeOptions{From: store.FromNow})
-	sink := s.Sink("")
 	pods := corpus.NewPods(1, 300)
-	objects := make([]source.Object, 10_000)
-	for i := range objects {
-		objects[i] = *object(pods.JSON(i, true))
+	for name, raw := range map[string]func(i int) []byte{
+		"pods":   func(i int) []byte { return pods.JSON(i, true) },
+		"custom": custom,
+	} {
+		b.Run(name, func(b *testing.B) { benchmarkApply(b, raw) })
 	}
+}
+
+// custom is a custom resource of about 1.2 KB.
+func custom(i int) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"widget-%d","namespace":"team-%d","uid":"3c9d7c2e-8f5b-4e59-9a51-%012d","resourceVersion":"%d","generation":3,"creationTimestamp":"2026-11-20T10:00:00Z","labels":{"app":"widget","size":"s-%d"},"finalizers":["example.com/cleanup"],"managedFields":[{"manager":"operator","operation":"Update","apiVersion":"example.com/v1","time":"2026-11-20T10:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{".":{},"f:size":{},"f:region":{},"f:replicas":{},"f:template":{".":{},"f:image":{},"f:command":{}}}}}]},"spec":{"size":"large","region":"eu-%d","replicas":%d,"template":{"image":"registry.example.com/widgets/server:v1.%d.0","command":["serve","--port=8080","--verbose"]},"parameters":{"storage":"100Gi","class":"fast","window":"Sun 03:00"}},"status":{"phase":"Ready","observedGeneration":3,"endpoint":"widget-%d.example.com","conditions":[{"type":"Ready","status":"True","reason":"Running","message":"all replicas are up","lastTransitionTime":"2026-11-20T10:00:05Z"},{"type":"Synced","status":"True","reason":"Applied","message":"spec %d applied","lastTransitionTime":"2026-11-20T10:00:03Z"}]}}`,
+		i, i%50, i, 1000+i, i%4, i%3, i%9, i%40, i, i)
+}
+
+func benchmarkApply(b *testing.B, raw func(i int) []byte) {
+	s := store.New(store.Options{Namespaced: true})
+	defer s.Close()
+	objects := make([]*source.Object, 10_000)
+	sink := s.Sink("")
+	r := sink.Replace()
+	for i := range objects {
+		objects[i] = object(raw(i))
+		if err := r.Put(objects[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r.Commit(source.Commit{Version: "900000000"})
+	c := s.Subscribe(store.SubscribeOptions{From: store.FromNow})
 	b.ReportAllocs()
+	b.ResetTimer()
 	start := cpuTime()
 	version := 1_000_000_000
 	var buf [16]byte
+	var o source.Object
 	i := 0
 	for b.Loop() {
 		version++
-		o := &objects[i%len(objects)]
+		o.Raw = objects[i%len(objects)].Raw
+		if err := source.Scan(source.JSON, o.Raw, &o.Header); err != nil {
+			b.Fatal(err)
+		}
 		o.Header.ResourceVersion = strconv.AppendInt(buf[:0], int64(version), 10)
-		if err := sink.Apply(source.Modified, o); err != nil {
+		if err := sink.Apply(source.Modified, &o); err != nil {
 			b.Fatal(err)
 		}
 		for len(c.Take(64)) > 0 {

@@ -10,10 +10,11 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// newRecord copies what is kept of an object: all but its managedFields.
-func (s *Store) newRecord(o *source.Object, ver version) (*Record, error) {
+// newRecord copies what is kept of an object: all but its managedFields. What it has in common with a prior version of the same
+// key, if there is one, it shares.
+func (s *Store) newRecord(o *source.Object, ver version, prior *Record) (*Record, error) {
 	h := &o.Header
-	r := &Record{st: s, ver: ver, gen: h.Generation, enc: o.Encoding, fin: uint16(min(h.Finalizers, math.MaxUint16)), sum: s.contentSum(o)}
+	r := &Record{st: s, ver: ver, gen: h.Generation, enc: o.Encoding, fin: uint16(min(h.Finalizers, math.MaxUint16))}
 	if len(h.DeletionTimestamp) > 0 {
 		t, err := time.Parse(time.RFC3339Nano, string(h.DeletionTimestamp))
 		if err != nil {
@@ -21,29 +22,42 @@ func (s *Store) newRecord(o *source.Object, ver version) (*Record, error) {
 		}
 		r.del = t.Unix()
 	}
-	r.shape = s.intern.shape(h)
-	r.id = s.intern.ident(h, r.shape.ns)
+	if prior != nil && prior.shape.matches(h) {
+		r.shape = prior.shape
+	} else {
+		r.shape = s.intern.shape(h)
+	}
+	if prior != nil && prior.id.hasUID(h.UID) {
+		r.id = prior.id
+	} else {
+		r.id = s.intern.ident(h, r.shape.ns)
+	}
 	n := len(o.Raw) - (h.ManagedFields.End - h.ManagedFields.Start)
 	r.body.heap.Store(&loose{data: o.AppendPruned(make([]byte, 0, n))})
 	return r, nil
 }
 
-// contentSum is a hash of what matters in an object, the same whether it came from a list (whose items lack kind and
-// apiVersion) or from a watch.
-func (s *Store) contentSum(o *source.Object) uint64 {
-	var h maphash.Hash
-	h.SetSeed(s.intern.seed)
-	from := 0
-	if o.Encoding == source.JSON {
-		from = max(0, bytes.Index(o.Raw, metadataMember))
+// contentSum is a hash of what matters in an object without managedFields, the same whether it came from a list (whose items
+// lack kind and apiVersion) or from a watch. It is never 0.
+func (s *Store) contentSum(enc source.Encoding, pruned []byte) uint64 {
+	if enc == source.JSON {
+		pruned = pruned[max(0, bytes.Index(pruned, metadataMember)):]
 	}
-	if cut := o.Header.ManagedFields; !cut.Empty() && cut.Start >= from {
-		h.Write(o.Raw[from:cut.Start])
-		h.Write(o.Raw[cut.End:])
-	} else {
-		h.Write(o.Raw[from:])
+	return max(1, maphash.Bytes(s.intern.seed, pruned))
+}
+
+// contentSum returns that of the record. Most are replaced before anybody asks.
+func (r *Record) contentSum() uint64 {
+	if sum := r.sum.Load(); sum != 0 {
+		return sum
 	}
-	return h.Sum64()
+	raw, err := r.load()
+	if err != nil {
+		return 0
+	}
+	sum := r.st.contentSum(r.enc, raw)
+	r.sum.Store(sum)
+	return sum
 }
 
 var metadataMember = []byte(`"metadata"`)
@@ -67,10 +81,17 @@ func (r *Record) Raw() []byte { return r.AppendRaw(nil) }
 // load returns the encoded object for decoding, which does not change it.
 func (r *Record) load() ([]byte, error) { return r.st.pack.load(r, nil) }
 
-// keep is told of each record that has been staged or published, so that it becomes compact.
+// keep is told of each record that a list has staged, so that it becomes compact.
 func (s *Store) keep(r *Record) {
 	if h := r.body.heap.Load(); h != nil {
 		s.pack.add(r, len(h.data))
+	}
+}
+
+// keepYoung is told of each record that a watch has brought.
+func (s *Store) keepYoung(r *Record) {
+	if h := r.body.heap.Load(); h != nil {
+		s.pack.addYoung(r, len(h.data))
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,6 +47,8 @@ type Cache struct {
 	opt    CacheOptions
 	client *source.Client
 	meta   metadata.Interface
+
+	byResource atomic.Pointer[map[schema.GroupVersionResource][]*Store] // of entries; replaced, never changed
 
 	mu      sync.Mutex
 	entries map[cacheKey]*cacheEntry
@@ -115,6 +119,7 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Cache{opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}}
+	c.index()
 	var err error
 	if c.client == nil {
 		if c.client, err = source.NewClient(opt.Config, source.ClientOptions{}); err != nil {
@@ -271,6 +276,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 		e.store.Sink(ns)
 	}
 	c.entries[key] = e
+	c.index()
 	if c.spawn != nil {
 		c.spawn(e)
 	}
@@ -388,6 +394,7 @@ func (c *Cache) retire(e *cacheEntry) {
 	}
 	e.gone, e.linger = true, nil
 	delete(c.entries, e.key)
+	c.index()
 	if e.stop != nil {
 		e.stop()
 		return
@@ -395,15 +402,38 @@ func (c *Cache) retire(e *cacheEntry) {
 	e.store.Close()
 }
 
+// index makes the stores known to Lookup; the caller holds c.mu.
+func (c *Cache) index() {
+	entries := slices.SortedFunc(maps.Values(c.entries), func(a, b *cacheEntry) int { return a.key.compare(b.key) })
+	index := map[schema.GroupVersionResource][]*Store{}
+	for _, e := range entries {
+		index[e.key.resource] = append(index[e.key.resource], e.store)
+	}
+	c.byResource.Store(&index)
+}
+
+// compare puts those that hold more before those that hold less: selectors, then namespaces.
+func (k cacheKey) compare(o cacheKey) int {
+	text := func(k cacheKey) []string {
+		return []string{k.label + k.field + k.shard, k.namespaces, k.scope(), k.label, k.field}
+	}
+	return slices.Compare(text(k), text(o))
+}
+
+// Lookup returns the stores that there are of one resource, those without a selector first, and of these the one of all
+// namespaces. It takes no lock and does not allocate. The slice is shared and READ-ONLY.
+func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
+	return (*c.byResource.Load())[resource]
+}
+
 // Stores returns the stores that there are, of one resource or, for the zero value, of all.
 func (c *Cache) Stores(resource schema.GroupVersionResource) []*Store {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if !resource.Empty() {
+		return slices.Clone(c.Lookup(resource))
+	}
 	var out []*Store
-	for _, e := range c.entries {
-		if resource.Empty() || e.key.resource == resource {
-			out = append(out, e.store)
-		}
+	for _, stores := range *c.byResource.Load() {
+		out = append(out, stores...)
 	}
 	return out
 }

@@ -222,3 +222,35 @@ func TestCacheErrors(t *testing.T) {
 		t.Error("a cache without a config")
 	}
 }
+
+// Readers ask for the stores of a resource with every read: it costs no lock and no allocation, and those that hold most come first.
+func TestCacheLookup(t *testing.T) { // not parallel: it counts allocations
+	cache, _, stop := newCache(t, -1)
+	defer stop()
+	var handles []*store.Handle
+	for _, options := range [][]source.Option{
+		{source.Labels("app=web")}, {source.Namespaces("ns")}, nil, {source.Namespaces("ns"), source.Labels("app=web")},
+	} {
+		h, err := cache.Acquire(configMapKind, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handles = append(handles, h)
+	}
+	gvr := handles[0].Options().Resource
+	got := cache.Lookup(gvr)
+	if len(got) != 4 || got[0] != handles[2].Store || got[1] != handles[1].Store || got[2].Complete() || got[3].Complete() {
+		t.Errorf("%d stores, not in the order of what they hold", len(got))
+	}
+	cache.Stores(gvr)[0] = nil // a copy
+	if n := testing.AllocsPerRun(100, func() { got = cache.Lookup(gvr) }); n != 0 || got[0] == nil {
+		t.Errorf("%v allocations", n)
+	}
+	handles[2].Release()
+	if got := cache.Lookup(gvr); len(got) != 3 || got[0] != handles[1].Store {
+		t.Errorf("%d stores after one was released", len(got))
+	}
+	if got := cache.Lookup(schema.GroupVersionResource{Resource: "pods"}); len(got) != 0 {
+		t.Errorf("%d stores of what nobody watches", len(got))
+	}
+}

@@ -15,7 +15,7 @@ func (s *Store) MemoryStats() MemoryStats {
 	defer p.mu.Unlock()
 	p.arena.mu.RLock()
 	defer p.arena.mu.RUnlock()
-	return MemoryStats{Live: p.arena.live, Mapped: p.arena.mapped, Dictionaries: len(p.dicts) - len(p.freeID), Unpacked: int64(p.bytes)}
+	return MemoryStats{Live: p.arena.live, Mapped: p.arena.mapped, Dictionaries: len(p.dicts) - len(p.freeID), Unpacked: int64(p.bytes + p.young.bytes)}
 }
 
 // Flush makes all objects compact now; otherwise that happens in the background, in rounds.

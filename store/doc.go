@@ -49,7 +49,7 @@
 //
 // Reading order: event.go and record.go (what users see), state.go with trie.go and intern.go, sink.go and replacement.go
 // (how it is filled), log.go, coalesce.go and cursor.go (how it is followed), overlay.go with tombstone.go, ledger.go and hold.go
-// (own writes), pack.go with arena.go (how it is kept small), view.go, decode.go and hot.go (how it is read), cache.go.
+// (own writes), pack.go with young.go and arena.go (how it is kept small), view.go, decode.go and hot.go (how it is read), cache.go.
 //
 // Locks, in the order in which they may be taken: Cache.mu, Store.mu, Cursor.mu, ledger.mu; packer.work, packer.mu,
 // arena.mu; each of hotSet.mu and interner.mu is a leaf. None is held while user code runs.

@@ -79,7 +79,7 @@ func (s *Store) parse(enc source.Encoding, raw []byte) (*Record, error) {
 	if len(o.Header.Name) == 0 {
 		return nil, fmt.Errorf("cannot read the answer: %w", errNoName)
 	}
-	return s.newRecord(&o, parseVersion(o.Header.ResourceVersion))
+	return s.newRecord(&o, parseVersion(o.Header.ResourceVersion), nil)
 }
 
 // put calls record, under the lock, before any early return.

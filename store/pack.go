@@ -17,7 +17,7 @@ import (
 // which is one of them. (s2 with such a dictionary takes a pod of 4.9 KB to about 0.5 KB in 6 µs, and back in 0.5 µs.)
 //
 // A new record keeps its bytes on the heap. When enough of them have come together they are packed into the arena in
-// the background; by then those that were soon superseded are gone. A record that is superseded moves back to the heap,
+// the background; those that a watch brought wait longer (see young.go). A record that is superseded moves back to the heap,
 // where it goes away with the last one who holds it; so the arena holds current objects only, and needs no collector.
 
 // body is where the encoded object of a record is: on the heap or, after packing, in the arena.
@@ -69,6 +69,7 @@ type packer struct {
 	mu         sync.Mutex // guards the queue
 	queue      []*Record
 	bytes      int
+	young      nursery
 	running    bool
 	closed     bool
 	compacting bool
@@ -121,15 +122,22 @@ func (p *packer) takeLocked() []*Record {
 
 func (p *packer) run() {
 	for {
+		limit := p.youngLimit()
 		p.mu.Lock()
-		if p.bytes < packAt {
-			p.running = false
+		switch {
+		case p.bytes >= packAt:
+			batch := p.takeLocked()
 			p.mu.Unlock()
-			return
+			p.pack(batch)
+			continue
+		case p.young.bytes > limit:
+			p.mu.Unlock()
+			p.packOldest(limit)
+			continue
 		}
-		batch := p.takeLocked()
+		p.running = false
 		p.mu.Unlock()
-		p.pack(batch)
+		return
 	}
 }
 
@@ -137,6 +145,9 @@ func (p *packer) run() {
 func (p *packer) close() {
 	p.mu.Lock()
 	p.closed = true
+	if p.young.timer != nil {
+		p.young.timer.Stop()
+	}
 	p.mu.Unlock()
 	p.wg.Wait()
 }
@@ -145,6 +156,9 @@ func (p *packer) close() {
 func (p *packer) flush() {
 	p.mu.Lock()
 	batch := p.takeLocked()
+	for _, f := range p.young.take() {
+		batch = append(batch, f.r)
+	}
 	p.mu.Unlock()
 	p.pack(batch)
 	p.wg.Wait()
@@ -203,6 +217,9 @@ func (p *packer) packOne(r *Record, group uint64) {
 	h := r.body.heap.Load()
 	if h == nil || h.packed {
 		return
+	}
+	if r.sum.Load() == 0 { // while the bytes are at hand
+		r.sum.Store(r.st.contentSum(r.enc, h.data))
 	}
 	g := p.groups[group]
 	if g == nil {

@@ -41,8 +41,8 @@ type Record struct {
 	shape *shape
 	ver   version
 	gen   int64
-	del   int64 // Unix seconds of the deletion timestamp; 0: not being deleted
-	sum   uint64
+	del   int64         // Unix seconds of the deletion timestamp; 0: not being deleted
+	sum   atomic.Uint64 // see contentSum; 0: not known yet
 	body  body
 	views atomic.Pointer[view]
 	fin   uint16

@@ -18,6 +18,7 @@ type replacement struct {
 	byKey  map[Key]int // into staged
 	twins  []staged    // known uid and version with other content: only an epoch makes such
 	defs   []*indexDef
+	pruned []byte // scratch
 	done   bool
 }
 
@@ -45,11 +46,12 @@ func (r *replacement) Put(o *source.Object) error {
 	if known {
 		r.see(prior.id)
 		if prior.ver.equal(ver) && prior.id.hasUID(o.Header.UID) {
-			if s.contentSum(o) == prior.sum {
+			r.pruned = o.AppendPruned(r.pruned[:0])
+			if s.contentSum(o.Encoding, r.pruned) == prior.contentSum() {
 				r.unstage(prior.Key())
 				return nil
 			}
-			rec, err := s.newRecord(o, ver)
+			rec, err := s.newRecord(o, ver, prior)
 			if err == nil {
 				s.keep(rec)
 				r.twins = append(r.twins, stage(rec, r.defs))
@@ -57,7 +59,7 @@ func (r *replacement) Put(o *source.Object) error {
 			return err
 		}
 	}
-	rec, err := s.newRecord(o, ver)
+	rec, err := s.newRecord(o, ver, prior)
 	if err != nil {
 		s.stats.quarantined.Add(1)
 		return err
@@ -125,7 +127,7 @@ func (r *replacement) discardTwins() {
 
 func (r *replacement) end() {
 	r.done = true
-	r.staged, r.byKey, r.twins = nil, nil, nil
+	r.staged, r.byKey, r.twins, r.pruned = nil, nil, nil, nil
 	if r.sc.listing == r {
 		r.sc.listing = nil
 	}

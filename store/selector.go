@@ -30,6 +30,11 @@ func parseSelectors(opt Options) (labels.Selector, fieldSelector) {
 	return sel, f
 }
 
+// Complete says that the store was made without selectors: it holds all objects of its scopes.
+func (s *Store) Complete() bool {
+	return s.opt.LabelSelector == "" && s.opt.FieldSelector == "" && s.opt.ShardSelector == ""
+}
+
 // SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.
 func (s *Store) SetSelectors(sel source.Selectors) {
 	labels, fields := parseSelectors(Options{LabelSelector: sel.Label, FieldSelector: sel.Field, ShardSelector: sel.Shard})

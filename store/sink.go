@@ -78,10 +78,11 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	if t == source.Deleted {
 		return sc.applyDeleted(o, ver)
 	}
-	if sc.suppressed(o, ver) { // before the work of making a record
+	prior, old := sc.look(o, ver)
+	if old { // before the work of making a record
 		return nil
 	}
-	rec, err := s.newRecord(o, ver)
+	rec, err := s.newRecord(o, ver, prior)
 	if err != nil {
 		s.stats.quarantined.Add(1)
 		return err
@@ -89,7 +90,7 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
 		if wake, ok := sc.tryApply(st); ok {
 			wake()
-			s.keep(rec)
+			s.keepYoung(rec)
 			return nil
 		}
 	}
@@ -112,17 +113,17 @@ func (s *Store) find(base *state, o *source.Object) (*Record, bool) {
 	})
 }
 
-// suppressed is a first look, so that a replay costs little; tryApply decides.
-func (sc *scope) suppressed(o *source.Object, ver version) bool {
+// look is a first look at what is known, so that a replay costs little; tryApply decides.
+func (sc *scope) look(o *source.Object, ver version) (prior *Record, old bool) {
 	s := sc.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	prior, _ := s.find(s.root.Load().base, o)
+	prior, _ = s.find(s.root.Load().base, o)
 	if !sc.isOld(ver, prior, false) {
-		return false
+		return prior, false
 	}
 	s.stats.suppressed.Add(1)
-	return true
+	return prior, true
 }
 
 // isOld says whether a change is older than what is known, or the same; the caller holds s.mu.
@@ -205,7 +206,8 @@ func changesOf(prior, rec *Record, batch []change) []change {
 
 func (sc *scope) applyDeleted(o *source.Object, ver version) error {
 	s := sc.s
-	rec, err := s.newRecord(o, ver) // the final state, for the subscribers
+	prior, _ := s.find(s.root.Load().base, o)
+	rec, err := s.newRecord(o, ver, prior) // the final state, for the subscribers
 	if err != nil {
 		s.stats.quarantined.Add(1)
 		return err

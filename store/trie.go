@@ -98,7 +98,7 @@ func (n *node[T]) set(e *edit, level int, h uint64, v T) (_ *node[T], old T, rep
 	if level == trieLevels {
 		for i, o := range n.vals {
 			if o.sameKey(v) {
-				n = n.own(e)
+				n = n.ownVals(e)
 				n.vals[i] = v
 				return n, o, true
 			}
@@ -113,7 +113,7 @@ func (n *node[T]) set(e *edit, level int, h uint64, v T) (_ *node[T], old T, rep
 		i := n.kidAt(bit)
 		kid, old, replaced := n.kids[i].set(e, level+1, h, v)
 		if kid != n.kids[i] {
-			n = n.own(e)
+			n = n.ownKids(e)
 			n.kids[i] = kid
 		}
 		return n, old, replaced
@@ -125,7 +125,7 @@ func (n *node[T]) set(e *edit, level int, h uint64, v T) (_ *node[T], old T, rep
 	}
 	i := n.valAt(bit)
 	if o := n.vals[i]; o.hash64() == h && o.sameKey(v) {
-		n = n.own(e)
+		n = n.ownVals(e)
 		n.vals[i] = v
 		return n, o, true
 	}
@@ -184,7 +184,7 @@ func (n *node[T]) delete(e *edit, level int, h uint64, k T) (_ *node[T], old T, 
 			}
 			return n, old, true
 		}
-		n = n.own(e)
+		n = n.ownKids(e)
 		n.kids[i] = kid
 		return n, old, true
 	}
@@ -202,12 +202,21 @@ func (n *node[T]) delete(e *edit, level int, h uint64, k T) (_ *node[T], old T, 
 	return n, o, true
 }
 
-// own returns a node whose slices may be written to under e.
-func (n *node[T]) own(e *edit) *node[T] {
-	if e != nil && n.edit == e {
-		return n
+// ownVals returns a node whose values may be written to under e, ownKids one whose children may.
+func (n *node[T]) ownVals(e *edit) *node[T] {
+	c := n.shell(e)
+	if e == nil {
+		c.vals = inserted(n.vals, -1, *new(T))
 	}
-	return &node[T]{edit: e, vals: inserted(n.vals, -1, *new(T)), kids: inserted(n.kids, -1, nil), valMap: n.valMap, kidMap: n.kidMap}
+	return c
+}
+
+func (n *node[T]) ownKids(e *edit) *node[T] {
+	c := n.shell(e)
+	if e == nil {
+		c.kids = inserted(n.kids, -1, nil)
+	}
+	return c
 }
 
 // shell returns a node whose fields may be replaced under e, while its slices are still shared.

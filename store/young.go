@@ -1,0 +1,121 @@
+package store
+
+import (
+	"slices"
+	"time"
+)
+
+// What a watch brings is often replaced soon: a pod that starts, a status that is written every second. So the bytes of a
+// changed object stay as they are while it is young, which costs nothing, and only what has survived for a while, or is the
+// oldest of too much, is packed. What is replaced before that never is.
+type nursery struct {
+	list  []infant // the oldest first
+	bytes int      // of those in list, the superseded ones included
+	ticks uint32
+	timer *time.Timer
+	limit int
+}
+
+type infant struct {
+	r     *Record
+	bytes int32
+	tick  uint32
+}
+
+const (
+	youngTick     = 5 * time.Second // what is older than one of these and younger than two is packed
+	minYoungBytes = 4 << 20
+	maxYoungBytes = 32 << 20
+	youngShare    = 8 // of the arena
+)
+
+// addYoung keeps a new record that may not last.
+func (p *packer) addYoung(r *Record, n int) {
+	y := &p.young
+	p.mu.Lock()
+	y.list = append(y.list, infant{r, int32(min(n, 1<<30)), y.ticks})
+	y.bytes += n
+	limit := max(y.limit, minYoungBytes)
+	assist := y.bytes > 4*limit
+	switch {
+	case p.closed || assist:
+	case y.bytes > limit && !p.running:
+		p.running = true
+		p.wg.Go(p.run)
+	case y.timer == nil:
+		y.timer = time.AfterFunc(youngTick, p.grow)
+	}
+	p.mu.Unlock()
+	if assist { // it comes faster than it can be packed in the background
+		p.packOldest(limit)
+	}
+}
+
+// packOldest packs so many of the oldest that the rest is half of limit; what was superseded is dropped on the way.
+func (p *packer) packOldest(limit int) {
+	p.mu.Lock()
+	list := p.young.take()
+	p.mu.Unlock()
+	rest, bytes := list[:0], 0
+	for _, f := range list {
+		if !f.r.stale.Load() {
+			rest = append(rest, f)
+			bytes += int(f.bytes)
+		}
+	}
+	var batch []*Record
+	if bytes > limit*3/4 { // else it was dropping that helped
+		for bytes > limit/2 {
+			batch = append(batch, rest[0].r)
+			bytes -= int(rest[0].bytes)
+			rest = rest[1:]
+		}
+	}
+	p.mu.Lock()
+	p.young.list = slices.Concat(rest, p.young.list) // a copy: what was taken is not held any longer
+	p.young.bytes += bytes
+	p.mu.Unlock()
+	p.pack(batch)
+}
+
+// youngLimit returns how many bytes may be young: a part of what is packed.
+func (p *packer) youngLimit() int {
+	p.arena.mu.RLock()
+	live := p.arena.live
+	p.arena.mu.RUnlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.young.limit = int(min(max(live/youngShare, minYoungBytes), maxYoungBytes))
+	return p.young.limit
+}
+
+func (y *nursery) take() []infant {
+	list := y.list
+	y.list, y.bytes = nil, 0
+	return list
+}
+
+// grow packs what has been young for long enough. It is called by a timer, which runs only while there is something young.
+func (p *packer) grow() {
+	y := &p.young
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return
+	}
+	p.wg.Add(1)
+	defer p.wg.Done()
+	y.ticks++
+	var batch []*Record
+	n := 0
+	for ; n < len(y.list) && y.ticks-y.list[n].tick > 1; n++ {
+		batch = append(batch, y.list[n].r)
+		y.bytes -= int(y.list[n].bytes)
+	}
+	y.list = slices.Clone(y.list[n:])
+	if y.timer = nil; len(y.list) > 0 {
+		y.timer = time.AfterFunc(youngTick, p.grow)
+	}
+	p.mu.Unlock()
+	p.pack(batch)
+}
