@@ -100,7 +100,8 @@ func (s *scope) opener(q query) opener {
 			defer body.Close()
 			return nil, nil, refusal(res)
 		}
-		return body, newDecoder(q.watch, res.Header.Get("Content-Type")), nil
+		st.contentType = res.Header.Get("Content-Type")
+		return body, newDecoder(q.watch, st.contentType), nil
 	}
 }
 

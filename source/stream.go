@@ -64,8 +64,9 @@ type stream struct {
 	generation atomic.Pointer[generation] // whose connection it uses
 
 	// Of the reader.
-	size  int // of the next buffer
-	quiet int // batches in a row that filled little of theirs
+	contentType string // of the answer
+	size        int    // of the next buffer
+	quiet       int    // batches in a row that filled little of theirs
 
 	// Of the consumer.
 	current *batch
@@ -177,6 +178,9 @@ func (s *stream) run(ctx context.Context, open opener) {
 			err = s.last(ctx, &b, dec)
 		}
 		if err != nil {
+			if p, is := err.(*ProtocolError); is {
+				p.ContentType = s.contentType
+			}
 			if b != nil {
 				b.err = err
 				s.send(ctx, b)
