@@ -62,6 +62,7 @@ type stream struct {
 	progress   atomic.Int64 // time of the last byte, in nanoseconds since began
 	began      time.Time
 	generation atomic.Pointer[generation] // whose connection it uses
+	limit      time.Duration              // after which the server was asked to end it
 
 	// Of the reader.
 	contentType string // of the answer

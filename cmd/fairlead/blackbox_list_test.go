@@ -44,12 +44,12 @@ func TestBlackboxList(t *testing.T) {
 		return first(always, initial, refusing(422, "Invalid"))
 	}
 	tests := map[string]struct {
-		reason string
-		take   func(s *wire) func(http.ResponseWriter, *wireRequest) bool
-		flags  []string
+		reason  string
+		take    func(s *wire) func(http.ResponseWriter, *wireRequest) bool
+		flags   []string
 		status  string // that must have been there before SYNCED, with a message that contains …
 		message string
-		check  func(t *testing.T, s *wire)
+		check   func(t *testing.T, s *wire)
 	}{
 		"WatchList": {reason: "Initial events need one request.", check: func(t *testing.T, s *wire) {
 			if n := s.count(list); n != 0 {

@@ -88,7 +88,7 @@ func startProgram(t *testing.T, server string, flags ...string) *program {
 	t.Helper()
 	args := []string{"watch", watchConfigMaps, "--server", server, "-o", "json", "--backoff-base", "5ms", "--backoff-cap", "40ms"}
 	args = append(args, flags...)
-	if !strings.Contains(strings.Join(flags, " "), "-n ") {
+	if !slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "-n") }) {
 		args = append(args, "-A")
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -18,8 +18,8 @@ func (s *wire) relists() int {
 	}) - 1
 }
 
-// cut closes the connection of an answer in the middle.
-func cut(w http.ResponseWriter) {
+// cutOff closes the connection of an answer in the middle.
+func cutOff(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
 		_ = conn.Close() // nobody waits for it
@@ -45,8 +45,10 @@ func TestBlackboxWatch(t *testing.T) {
 		"ExpiredGone": {reason: "410 as an ERROR event.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(410, "Expired", ""))},
 		"GoneReason":  {reason: "Some servers say Gone.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(410, "Gone", ""))},
 		"ExpiredAlways": {reason: "A server that answers 410 after each list.", relists: 3, fewest: 2, status: "Expired",
-			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(3, resume, refusing(410, "Expired")) },
-			flags:   []string{"--no-watch-list"}},
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
+				return first(3, resume, refusing(410, "Expired"))
+			},
+			flags: []string{"--no-watch-list"}},
 		"TooLarge": {reason: "504 with its cause: a consistent list.", relists: 1, fewest: 1,
 			resumed: errorOnce(wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`))},
 		"Busy": {reason: "429 waits as told and keeps the version.", status: "TooManyRequests", resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
@@ -74,13 +76,21 @@ func TestBlackboxWatch(t *testing.T) {
 				return first(3, resume, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 401) })
 			}},
 		"Forbidden": {reason: "403 resumes.", status: "Forbidden",
-			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(3, resume, refusing(403, "Forbidden")) }},
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
+				return first(3, resume, refusing(403, "Forbidden"))
+			}},
 		"Removed": {reason: "404 while watching: what was deleted with the resource is in no later watch.", status: "NotFound", relists: 1, fewest: 1,
-			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(1, resume, refusing(404, "NotFound")) }},
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
+				return first(1, resume, refusing(404, "NotFound"))
+			}},
 		"BadRequest": {reason: "A version that the server does not take: a list.", status: "ServerError", relists: 1, fewest: 1,
-			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(1, resume, refusing(400, "BadRequest")) }},
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
+				return first(1, resume, refusing(400, "BadRequest"))
+			}},
 		"Html": {reason: "A page of a login with status 200.", status: "ProtocolError",
-			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(2, resume, body("<html>log in</html>")) }},
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
+				return first(2, resume, body("<html>log in</html>"))
+			}},
 		"LastFrameWithoutNewline": {reason: "A complete last frame counts, a cut one is fetched again.", resumed: lastFrame},
 		"ByteByByte":              {reason: "Frames arrive in any fragmentation.", resumed: dribble},
 		"Replayed": {reason: "What was seen already is suppressed.", resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
@@ -112,10 +122,10 @@ func TestBlackboxWatch(t *testing.T) {
 				case r.watch() && !away.Load() && watches.CompareAndSwap(false, true):
 					_ = s.first(w, r)
 					<-drop
-					cut(w)
+					cutOff(w)
 					return true
 				case away.Load():
-					cut(w)
+					cutOff(w)
 					return true
 				}
 				return resumed != nil && resumed(w, r)
