@@ -44,7 +44,7 @@ func (d *jsonWatch) next(b []byte, eof bool, e *event) (n int, got bool, err err
 	}
 	d.searched, d.retry = 0, 0
 	if _, malformed := err.(*frame.SyntaxError); malformed {
-		e.reset(JSON)
+		// What was read of the header stays: it names the object.
 		e.kind, e.err = evGarbage, err
 		end = len(b)
 		if i := bytes.IndexByte(b, '\n'); i >= 0 {

@@ -75,8 +75,11 @@ func (e *ProtocolError) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
-	if e.Excerpt != "" {
+	switch {
+	case e.Excerpt != "" && e.ContentType != "":
 		s += fmt.Sprintf(" (content type %q, begins with %q)", e.ContentType, e.Excerpt)
+	case e.Excerpt != "":
+		s += fmt.Sprintf(" (begins with %q)", e.Excerpt)
 	}
 	return s
 }

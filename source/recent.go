@@ -18,6 +18,7 @@ type recent struct {
 type recentChange struct {
 	version []byte
 	key     uint64
+	deleted bool
 }
 
 const recentSize = 128
@@ -41,7 +42,7 @@ func (r *recent) key(o *Object) uint64 {
 }
 
 // add notes a change that was handed over, in the order in which that was done.
-func (r *recent) add(o *Object) {
+func (r *recent) add(t ChangeType, o *Object) {
 	if r.changes == nil {
 		r.changes = make([]recentChange, 0, recentSize)
 	}
@@ -55,20 +56,21 @@ func (r *recent) add(o *Object) {
 		}
 	}
 	c := &r.changes[r.next]
-	c.version, c.key = append(c.version[:0], o.Header.ResourceVersion...), r.key(o)
+	c.version, c.key, c.deleted = append(c.version[:0], o.Header.ResourceVersion...), r.key(o), t == Deleted
 }
 
-// has says that this very version was among the last changes. It is all that can be said of versions without order.
-func (r *recent) has(version []byte) bool {
+// has says that this very version was among the last changes. It is all that can be said of versions without order. A
+// deletion may come with the version that the object had before, so it is only compared to other deletions.
+func (r *recent) has(t ChangeType, version []byte) bool {
 	if len(version) == 0 {
 		return false
 	}
 	for _, c := range r.changes {
-		if bytes.Equal(c.version, version) {
+		if bytes.Equal(c.version, version) && c.deleted == (t == Deleted) {
 			return true
 		}
 	}
-	return bytes.Equal(version, r.base)
+	return t != Deleted && bytes.Equal(version, r.base)
 }
 
 // missed says that a change with an older version than the last one has not been handed over, nor a newer one of the same

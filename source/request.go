@@ -50,7 +50,7 @@ func (q query) values(sel Selectors) url.Values {
 	if q.watch {
 		set("watch", "true")
 		set("allowWatchBookmarks", "true")
-		set("timeoutSeconds", strconv.Itoa(max(1, int(q.timeout/time.Second))))
+		set("timeoutSeconds", strconv.Itoa(int(q.ends()/time.Second)))
 	}
 	if q.sendInitialEvents {
 		set("sendInitialEvents", "true")
@@ -58,13 +58,18 @@ func (q query) values(sel Selectors) url.Values {
 	return v
 }
 
+// ends is the timeout in the whole seconds that the server takes.
+func (q query) ends() time.Duration { return max(time.Second, q.timeout.Truncate(time.Second)) }
+
 // open waits for the budget, then opens a stream. The wait is not part of the stream, whose time to answer is bounded.
 func (s *scope) open(ctx context.Context, q query) (*stream, error) {
 	urgent := q.watch && !q.sendInitialEvents || q.limit == 1
 	if err := s.src.client.limiter.Wait(ctx, urgent); err != nil {
 		return nil, err
 	}
-	return openStream(ctx, s.opener(q)), nil
+	st := openStream(ctx, s.opener(q))
+	st.limit = q.ends()
+	return st, nil
 }
 
 // opener makes the request when the stream is opened.
@@ -100,7 +105,8 @@ func (s *scope) opener(q query) opener {
 			defer body.Close() //nolint:errcheck // a body that was read to the end or is not wanted
 			return nil, nil, refusal(res)
 		}
-		return body, newDecoder(q.watch, res.Header.Get("Content-Type")), nil
+		st.contentType = res.Header.Get("Content-Type")
+		return body, newDecoder(q.watch, st.contentType), nil
 	}
 }
 

@@ -62,10 +62,12 @@ type stream struct {
 	progress   atomic.Int64 // time of the last byte, in nanoseconds since began
 	began      time.Time
 	generation atomic.Pointer[generation] // whose connection it uses
+	limit      time.Duration              // after which the server was asked to end it
 
 	// Of the reader.
-	size  int // of the next buffer
-	quiet int // batches in a row that filled little of theirs
+	contentType string // of the answer
+	size        int    // of the next buffer
+	quiet       int    // batches in a row that filled little of theirs
 
 	// Of the consumer.
 	current *batch
@@ -177,6 +179,9 @@ func (s *stream) run(ctx context.Context, open opener) {
 			err = s.last(ctx, &b, dec)
 		}
 		if err != nil {
+			if p, is := err.(*ProtocolError); is {
+				p.ContentType = s.contentType
+			}
 			if b != nil {
 				b.err = err
 				s.send(ctx, b)

@@ -135,6 +135,8 @@ func (s *scope) ended(w *watching, err error) error {
 	}
 	lived := time.Since(w.opened)
 	switch {
+	case time.Since(w.began) >= w.limit:
+		return errEnded // as it was asked to
 	case w.frames == 0 && lived < quickEnd:
 		return ErrEnded
 	case lived < time.Second:
@@ -176,7 +178,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	}
 	version := e.obj.Header.ResourceVersion
 	order, comparable := compareVersions(version, s.seen)
-	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(version)
+	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
 	if replay {
 		s.count.Suppressed++
 		if order < 0 {
@@ -192,7 +194,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	} else {
 		s.count.Events++
 	}
-	s.recent.add(&e.obj)
+	s.recent.add(e.change, &e.obj)
 	s.advance(w, version)
 	return nil
 }

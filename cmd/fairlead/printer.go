@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -142,10 +143,12 @@ func (f *jsonFormat) event(w io.Writer, e store.Event) error {
 			b = appendField(b, "previousResourceVersion", e.Prior.Version())
 		}
 		b = append(b, `,"object":`...)
+		begin := len(b)
 		var err error
 		if b, err = e.Object.AppendJSON(b); err != nil {
 			return err
 		}
+		oneLineJSON(b[begin:])
 	case store.Synced:
 		b = append(b, `SYNCED"`...)
 		b = appendField(b, "resourceVersion", e.Version)
@@ -171,6 +174,19 @@ func (f *jsonFormat) event(w io.Writer, e store.Event) error {
 	}
 	_, err := w.Write(b)
 	return err
+}
+
+// oneLineJSON makes one line of a value as a server may send it: within strings, line ends are escaped.
+func oneLineJSON(b []byte) {
+	for _, end := range []byte{'\n', '\r'} {
+		for rest := b; ; {
+			i := bytes.IndexByte(rest, end)
+			if i < 0 {
+				break
+			}
+			rest[i], rest = ' ', rest[i+1:]
+		}
+	}
 }
 
 // appendField appends a member with a string value.

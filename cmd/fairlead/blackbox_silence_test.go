@@ -1,0 +1,319 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestBlackboxIdle leaves an idle server in peace.
+func TestBlackboxIdle(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	p := startProgram(t, s.url, "--silence-budget", "100ms")
+	p.synced()
+	pause(s, 1500*time.Millisecond)
+	if n := s.count((*wireRequest).watch); n != 1 {
+		t.Errorf("%d watches", n)
+	}
+	if n := s.count((*wireRequest).probe); n < 3 || n > 16 {
+		t.Errorf("%d probes in 15 times the silence budget", n)
+	}
+	if n := s.relists(); n != 0 {
+		t.Errorf("%d lists", n)
+	}
+	s.put("a/one", "second")
+	p.agrees(s)
+	p.finish()
+}
+
+// TestBlackboxElsewhere has a server whose version moves with other resources only, and which sends no bookmarks.
+func TestBlackboxElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	p := startProgram(t, s.url, "--silence-budget", "100ms")
+	p.synced()
+	for range 40 {
+		pause(s, 50*time.Millisecond)
+		s.mu.Lock()
+		s.version++
+		s.mu.Unlock()
+	}
+	if n := s.relists(); n < 1 || n > 6 {
+		t.Errorf("%d lists in 20 times the silence budget; they must become rare", n)
+	}
+	if n := s.count((*wireRequest).watch); n > 14 {
+		t.Errorf("%d watches in 20 times the silence budget", n)
+	}
+	p.finish()
+}
+
+// TestBlackboxDeaf has watches that are open and bring nothing.
+func TestBlackboxDeaf(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason  string
+		deaf    int32
+		relists int
+	}{
+		"Once":   {"The watch is resumed, and that brings what was missed.", 1, 0},
+		"Always": {"A list brings it.", always, 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newWire(t)
+			s.put("a/one", "first")
+			s.put("a/two", "first")
+			var n atomic.Int32
+			s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+				if !r.watch() || n.Add(1) > tc.deaf {
+					return false
+				}
+				_ = s.first(w, r)
+				s.hold(w, r)
+				return true
+			}
+			p := startProgram(t, s.url, "--silence-budget", "150ms")
+			p.synced()
+			s.put("a/one", "second")
+			s.remove("a/two")
+			p.agrees(s)
+			if got := s.relists(); got != tc.relists {
+				t.Errorf("%s\n%d lists, want %d", tc.reason, got, tc.relists)
+			}
+			p.finish()
+		})
+	}
+}
+
+// rollBack is a server restored from a backup: it has other objects and a lower version, and its watches stay silent.
+func (s *wire) rollBack(version int, objects ...wireObject) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version, s.history = version, nil
+	clear(s.objects)
+	for _, o := range objects {
+		s.objects[o.key] = o
+	}
+}
+
+func TestBlackboxRollback(t *testing.T) {
+	t.Parallel()
+	for _, flag := range []string{"", "--no-watch-list"} {
+		t.Run("With"+flag, func(t *testing.T) {
+			t.Parallel()
+			s := newWire(t)
+			one := s.put("a/one", "first")
+			two := s.put("a/two", "first")
+			back := s.version
+			s.put("a/one", "second")
+			s.put("a/later", "first")
+			var deaf atomic.Bool
+			s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+				if r.watch() && deaf.Load() && r.resume() && r.query.Get("resourceVersion") > fmt.Sprint(back) {
+					s.hold(w, r) // from the future
+					return true
+				}
+				return false
+			}
+			flags := []string{"--silence-budget", "150ms"}
+			if flag != "" {
+				flags = append(flags, flag)
+			}
+			p := startProgram(t, s.url, flags...)
+			p.synced()
+			deaf.Store(true)
+			s.rollBack(back, one, two)
+			epoch := p.await("EPOCH", func(l printed) bool { return l.kind == "EPOCH" })
+			if epoch.reason == "" {
+				t.Errorf("no reason: %v", epoch)
+			}
+			p.agrees(s)
+			s.put("a/two", "after")
+			p.agrees(s)
+			p.finish()
+			if n := p.countOf("EPOCH"); n != 1 {
+				t.Errorf("%d EPOCH", n)
+			}
+		})
+	}
+}
+
+// TestBlackboxLagging lists from a replica that lags behind, again and again: there is no travel in time.
+func TestBlackboxLagging(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	old := fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, s.version, s.objects["a/one"].raw)
+	s.put("a/one", "second")
+	s.put("a/two", "first")
+	var expire atomic.Bool
+	lagging := first(4, (*wireRequest).list, body(old))
+	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+		if r.resume() && expire.CompareAndSwap(true, false) {
+			refuse(w, 410, "Expired")
+			return true
+		}
+		if r.initial() && r.n == 0 {
+			_ = s.first(w, r)
+			expire.Store(true)
+			return true // and ends
+		}
+		if r.initial() {
+			refuse(w, 422, "Invalid")
+			return true
+		}
+		if r.list() && r.n%2 == 1 { // two replicas, and only one lags
+			return lagging(w, r)
+		}
+		return false
+	}
+	p := startProgram(t, s.url)
+	p.synced()
+	for s.count(func(r *wireRequest) bool { return r.list() && !r.probe() }) < 1 {
+		pause(s, 10*time.Millisecond)
+	}
+	s.put("a/three", "first")
+	p.agrees(s)
+	p.finish()
+	if p.printed("EPOCH") || p.printed("DELETED") || p.printed("MODIFIED") {
+		t.Errorf("a replica that lags behind was believed: %v", p.all)
+	}
+}
+
+// TestBlackboxGuard loses many objects in one list.
+func TestBlackboxGuard(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason  string
+		objects int
+		left    int
+		wrong   int32 // lists that are wrong; the others are right
+		flags   []string
+		deleted bool
+	}{
+		"Many":       {"More than a hundred need a second list, which says otherwise.", 150, 20, 1, nil, false},
+		"Few":        {"Up to a hundred are believed.", 150, 60, 1, nil, true},
+		"Off":        {"0 believes everything.", 150, 20, 1, []string{"--bulk-delete-guard", "0"}, true},
+		"Lower":      {"The number can be chosen.", 10, 6, 1, []string{"--bulk-delete-guard", "3"}, false},
+		"Empty":      {"An empty list over known objects is confirmed.", 3, 0, 1, nil, false},
+		"EmptyOff":   {"Even then.", 3, 0, 1, []string{"--bulk-delete-guard", "0"}, false},
+		"EmptyTwice": {"Twice is believed.", 3, 0, 2, nil, true},
+		"ManyTwice":  {"Twice is believed.", 150, 20, 2, nil, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newWire(t)
+			var kept []string
+			for i := range tc.objects {
+				if o := s.put(fmt.Sprintf("a/%03d", i), "first"); i < tc.left {
+					kept = append(kept, o.raw)
+				}
+			}
+			version := s.version
+			var expire atomic.Bool
+			wrong := first(tc.wrong, func(r *wireRequest) bool { return r.n > 0 && r.list() && !r.probe() }, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, strings.Join(kept, ","))
+			})
+			s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+				switch {
+				case r.n == 0:
+					_ = s.first(w, r)
+					expire.Store(true)
+					return true
+				case r.resume() && expire.CompareAndSwap(true, false):
+					refuse(w, 410, "Expired")
+					return true
+				case r.initial():
+					refuse(w, 422, "Invalid")
+					return true
+				}
+				return wrong(w, r)
+			}
+			p := startProgram(t, s.url, tc.flags...)
+			p.synced()
+			s.put("z/marker", "first")
+			p.event("ADDED", "z/marker")
+			if got := p.printed("DELETED"); got != tc.deleted {
+				t.Errorf("%s\ndeleted: %v, want %v", tc.reason, got, tc.deleted)
+			}
+			if n := p.countOf("DELETED"); tc.deleted && n != tc.objects-tc.left {
+				t.Errorf("%s\n%d deleted, want %d", tc.reason, n, tc.objects-tc.left)
+			}
+			p.finish()
+		})
+	}
+}
+
+// TestBlackboxOpaqueVersions has a server whose versions are no numbers.
+func TestBlackboxOpaqueVersions(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	cm := wireConfigMap
+	frames := []string{
+		frame("MODIFIED", cm("a/one", "zulu", "u1", "2")) + frame("DELETED", cm("a/two", "alpha", "u2", "1")),
+		frame("DELETED", cm("a/two", "alpha", "u2", "1")) + frame("ADDED", cm("a/three", "Mike-1", "u3", "1")) + bookmark("00012", false),
+		frame("MODIFIED", cm("a/three", "0x7f", "u3", "2")) + frame("DELETED", cm("a/one", "zulu", "u1", "2")),
+	}
+	var next atomic.Int32
+	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+		switch {
+		case r.initial():
+			refuse(w, 422, "Invalid")
+		case r.list():
+			body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"start"},"items":[`+
+				cm("a/one", "papa", "u1", "1")+","+cm("a/two", "bravo", "u2", "1")+`]}`)(w, r.http)
+		default:
+			i := int(next.Add(1)) - 1
+			want := []string{"start", "alpha", "00012"}
+			if i >= len(frames) {
+				s.hold(w, r)
+				return true
+			}
+			if got := r.query.Get("resourceVersion"); got != want[i] {
+				t.Errorf("watch %d resumes at %q, want %q", i, got, want[i])
+			}
+			body(frames[i])(w, r.http)
+		}
+		return true
+	}
+	p := startProgram(t, s.url)
+	p.synced()
+	p.event("DELETED", "a/one")
+	if l := p.state["a/three"]; len(p.state) != 1 || l.version != "0x7f" {
+		t.Errorf("state %v", p.state)
+	}
+	p.finish()
+}
+
+// TestBlackboxUID replaces an object by another of the same name, within one event and within a list.
+func TestBlackboxUID(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	again := func(uid string) {
+		s.mu.Lock()
+		o := s.objects["a/one"]
+		o.uid = uid
+		s.objects["a/one"] = o
+		s.mu.Unlock()
+		s.put("a/one", uid)
+	}
+	p := startProgram(t, s.url)
+	p.synced()
+	again("other-1")
+	if l := p.event("DELETED", "a/one"); l.uid == "other-1" {
+		t.Errorf("the old one is gone, not the new: %v", l)
+	}
+	if l := p.event("ADDED", "a/one"); l.uid != "other-1" || l.members["initial"] != nil {
+		t.Errorf("the new one: %v", l)
+	}
+	p.finish()
+}
