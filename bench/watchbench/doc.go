@@ -10,6 +10,6 @@
 // printed with minimum and maximum.
 //
 // BENCH_OBJECTS (100000), BENCH_ROUNDS (3), BENCH_EVENTS (30000), BENCH_RATE (2000 events per second), BENCH_SECONDS (5, of
-// that rate), BENCH_BLOCKED (100000 updates of 1000 keys), BENCH_PEERS (comma separated, all), BENCH_PROFILE (a directory for
+// that rate), BENCH_BLOCKED (100000 updates of 1000 keys), BENCH_PEERS (separated by semicolons; all), BENCH_PROFILE (a directory for
 // CPU profiles of the first round).
 package main

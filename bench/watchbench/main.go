@@ -32,7 +32,7 @@ func fromEnvironment() options {
 		rate: number("BENCH_RATE", 2000), blocked: number("BENCH_BLOCKED", 100_000), span: time.Duration(number("BENCH_SECONDS", 5)) * time.Second,
 		profile: os.Getenv("BENCH_PROFILE")}
 	if p := os.Getenv("BENCH_PEERS"); p != "" {
-		o.peers = strings.Split(p, ",")
+		o.peers = strings.Split(p, ";")
 	}
 	return o
 }

@@ -24,7 +24,7 @@ func listScenarios() []Scenario {
 			Script: func(r *Run) {
 				r.Sync()
 				r.Expect(r.Count(lists) == 0, "%d lists were sent", r.Count(lists))
-				r.Expect(r.Given(store.Synced, 0) == 1, "%d SYNCED", r.Given(store.Synced, 0))
+				r.Until("SYNCED is given once", func() bool { return r.Given(store.Synced, 0) == 1 })
 			}},
 		{Name: "initial events refused", Section: startAndList, Fill: 30, Untimed: true,
 			Holds:  "any refusal […] falls back to a paged LIST",
@@ -47,7 +47,11 @@ func listScenarios() []Scenario {
 			}},
 		{Name: "changes within initial events", Section: startAndList, Fill: 10,
 			Holds:  "MODIFIED and DELETED before it count; the result is applied atomically",
-			Script: changesWithinInitialEvents, Before: func(r *Run) { r.Server.On(lists, apiserver.Answer(apiserver.Failure(500))) }},
+			Before: func(r *Run) {
+				r.hold = r.Server.HoldEvents(watchLists)
+				r.hold.Allow(5)
+			},
+			Script: changesWithinInitialEvents},
 		{Name: "pages", Section: startAndList, Fill: 43, Config: pagesOf(5), Untimed: true,
 			Holds: "pages follow continue without a resourceVersion",
 			Script: func(r *Run) {
@@ -77,7 +81,7 @@ func listScenarios() []Scenario {
 			Script: synced},
 		{Name: "list is cut", Section: startAndList, Fill: 43, Config: noWatchList, Untimed: true,
 			Holds:  "a body that is cut […] is a typed protocol error and changes nothing",
-			Before: func(r *Run) { r.Server.On(times(lists, 2), apiserver.Cut(3000)) }, Script: synced},
+			Before: func(r *Run) { r.Server.On(times(lists, 2), apiserver.Cut(1500)) }, Script: synced},
 		{Name: "list is HTML", Section: startAndList, Fill: 5, Config: noWatchList, Holds: "HTML […] is a typed protocol error",
 			Before: func(r *Run) { r.Server.On(lists, apiserver.HTML(200)) },
 			Script: func(r *Run) { r.Condition(source.ReasonProtocolError); r.Server.ClearFaults(); r.Sync() }},
@@ -113,10 +117,6 @@ func listScenarios() []Scenario {
 
 // changesWithinInitialEvents sends MODIFIED and DELETED while half of the initial events are held back.
 func changesWithinInitialEvents(r *Run) {
-	hold := r.Server.HoldEvents(watchLists)
-	r.Server.DropConnections()
-	r.Server.Compact(0)
-	hold.Allow(5)
 	r.Until("a WatchList is open", func() bool { return len(r.Server.Watches(watchLists)) == 1 })
 	r.Put("o1", "changed")
 	r.Put("o2", "changed")
@@ -131,7 +131,7 @@ func changesWithinInitialEvents(r *Run) {
 		w.Send("MODIFIED", r.encode(changed))
 		w.Send("DELETED", r.encode(gone))
 	}
-	hold.Release()
+	r.hold.Release()
 	r.Sync()
 	for _, e := range r.Changes(0) {
 		r.Expect(e.Key != "ns/o2" || e.Type != store.Added || r.Given(store.Deleted, 0) > 0, "o2 was given although it was deleted")

@@ -72,7 +72,7 @@ func relistScenarios() []Scenario {
 			Script: func(r *Run) {
 				r.Sync()
 				n := len(r.Events())
-				r.Server.On(times(lists, 3), apiserver.Cut(2500))
+				r.Server.On(times(lists, 3), apiserver.Cut(1500))
 				r.Expire()
 				r.Until("listed again", func() bool { return r.Count(lists) >= 4 })
 				r.Sync()

@@ -1,10 +1,13 @@
 package scenario
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -89,9 +92,11 @@ type Run struct {
 	Cfg    Config
 
 	wire     Wire
+	requests atomic.Int64
 	problems []string
 	skipped  string
 	others   []Subscriber
+	hold     *apiserver.Hold
 }
 
 // Result is what became of a run.
@@ -107,6 +112,11 @@ func (r Result) OK() bool { return r.Skipped == "" && len(r.Problems) == 0 }
 
 // unsupported ends a script that needs what the subject does not offer.
 type unsupported struct{ what string }
+
+// NotOffered is what Start returns for a Config that the subject has no way to follow: the scenario is skipped.
+type NotOffered string
+
+func (e NotOffered) Error() string { return string(e) }
 
 // Play runs the scenario. With a wire that is not Real, it must be called in a bubble of testing/synctest.
 func (s Scenario) Play(subject Subject, wire Wire) Result {
@@ -130,9 +140,13 @@ func (s Scenario) Play(subject Subject, wire Wire) Result {
 	if s.Before != nil {
 		s.Before(r)
 	}
+	r.brake()
 	requests := &fairleadtest.OpenRequests{}
 	requests.Wrap(r.Cfg.REST)
 	if r.Cache, err = subject.Start(r.Cfg); err != nil {
+		if not, ok := errors.AsType[NotOffered](err); ok {
+			return Result{Skipped: string(not)}
+		}
 		return Result{Problems: []string{"cannot start: " + err.Error()}}
 	}
 	r.Main = r.Cache.Subscribe("main")
@@ -141,10 +155,31 @@ func (s Scenario) Play(subject Subject, wire Wire) Result {
 		r.end(s, requests)
 	}
 	r.Cache.Stop()
+	if n := r.requests.Load(); n >= storm {
+		r.Fail("W7: a storm of more than %d requests", storm)
+	}
 	if n := requests.Open(); n > 0 && r.skipped == "" {
 		r.Fail("W8: %d requests are open after Stop", n)
 	}
 	return Result{Problems: r.problems, Skipped: r.skipped}
+}
+
+// storm is how many requests a scenario may cost.
+const storm = 3000
+
+// brake slows a subject down that asks without a pause: a fake clock would stand still meanwhile, for ever.
+func (r *Run) brake() {
+	r.Server.On(apiserver.Match{}, apiserver.Before(func(ctx context.Context, _ apiserver.Request) {
+		if r.requests.Add(1) < storm {
+			return
+		}
+		t := time.NewTimer(10 * time.Second)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}))
 }
 
 func (r *Run) script(s Scenario) {
@@ -251,7 +286,7 @@ func (r *Run) Within(what string, limit time.Duration, holds func() bool) bool {
 		if holds() {
 			return true
 		}
-		if time.Since(begin) > limit {
+		if time.Since(begin) > limit || r.requests.Load() >= 2*storm {
 			r.Fail("not within %s: %s", limit, what)
 			return false
 		}
