@@ -50,7 +50,7 @@ func TestModel(t *testing.T) {
 				what: rapid.SampledFrom(steps).Draw(rt, "what"), n: rapid.IntRange(0, 7).Draw(rt, "n"),
 				after: time.Duration(rapid.SampledFrom([]int{0, 1, 3, 20, 200, 2000}).Draw(rt, "ms")) * time.Millisecond,
 			}
-		}), 1, 40).Draw(rt, "schedule")
+		}), 1, 24).Draw(rt, "schedule")
 		seed := rapid.Uint64().Draw(rt, "seed")
 		var problems []string
 		synctest.Test(t, func(t *testing.T) { problems = play(t, schedule, seed) })
@@ -152,7 +152,7 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 	}
 	w.server.ClearFaults()
 	w.quiet.Store(true)
-	<-time.After(time.Minute)
+	<-time.After(30 * time.Second)
 	synctest.Wait()
 	for _, p := range processes {
 		p.crash()
