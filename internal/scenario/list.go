@@ -46,7 +46,7 @@ func listScenarios() []Scenario {
 				r.Within("synced", 5*time.Minute, r.AtRest)
 			}},
 		{Name: "changes within initial events", Section: startAndList, Fill: 10,
-			Holds:  "MODIFIED and DELETED before it count; the result is applied atomically",
+			Holds: "MODIFIED and DELETED before it count; the result is applied atomically",
 			Before: func(r *Run) {
 				r.hold = r.Server.HoldEvents(watchLists)
 				r.hold.Allow(5)
