@@ -49,7 +49,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
-	f.IntVar(&o.workers, "workers", 0, "`operations` that may write to the API server at once (default 64)")
+	f.IntVar(&o.workers, "workers", 0, "`operations` that may write to the API server at once (default 16)")
 	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once (default 512)")
 }
 

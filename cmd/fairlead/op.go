@@ -51,7 +51,11 @@ func newOpCommand(s streams) *cobra.Command {
 		Long: `Op works with operations, each named by its resource: TYPE/ID, or TYPE ID where the type or id has a slash.
 
 	fairlead op schedule Application/shop --type Delete --webhook cleanup
-	fairlead op wait Application/shop`,
+	fairlead op wait Application/shop
+
+Linked as kubectl-fairlead somewhere in the PATH, fairlead is a plugin of kubectl:
+
+	ln -s "$(command -v fairlead)" ~/.local/bin/kubectl-fairlead && kubectl fairlead op list`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {

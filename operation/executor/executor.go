@@ -34,7 +34,7 @@ type Options struct {
 	PublicURL string
 	// CallbackKey makes callback tokens. Required with PublicURL.
 	CallbackKey []byte
-	// Workers is how many operations may write to the API server at once. Default: 64.
+	// Workers is how many operations may write to the API server at once. Default: 16: what waits should wait in the fair queue here, not in the API server.
 	Workers int
 	// MaxCalls bounds the calls under way, of all receivers together; a tenant gets at most half of them while others may come. Default: 512.
 	MaxCalls int
@@ -84,7 +84,7 @@ type Executor struct {
 
 const (
 	// defaultWorkers bounds the requests to the API server in flight, defaultCalls those to receivers.
-	defaultWorkers = 64
+	defaultWorkers = 16
 	defaultCalls   = 512
 )
 
