@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fairlead-io/fairlead/bench/internal/rounds"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+const (
+	objects = 10_000 // in the store
+	written = 1_000  // of them written by us, and not yet seen in the watch
+	hot     = 256    // that are read, so that decoding is not what is measured
+)
+
+// rowC3 is a Get when no own write is outstanding, beside one with many.
+func rowC3(s sizes, out io.Writer) error {
+	empty, err := newOverlay(0)
+	if err != nil {
+		return err
+	}
+	defer empty.stop()
+	laid, err := newOverlay(written)
+	if err != nil {
+		return err
+	}
+	defer laid.stop()
+	results, err := rounds.Run(s.rounds,
+		rounds.Peer{Name: "store, nothing laid over", Run: func() ([]float64, error) { return empty.gets(s.gets, 0) }},
+		rounds.Peer{Name: fmt.Sprintf("store, %d own writes laid over, others read", written), Run: func() ([]float64, error) { return laid.gets(s.gets, objects-hot) }},
+		rounds.Peer{Name: fmt.Sprintf("store, %d own writes laid over, those read", written), Run: func() ([]float64, error) { return laid.gets(s.gets, 0) }},
+	)
+	if err != nil {
+		return err
+	}
+	rounds.Print(out, fmt.Sprintf("C3: Get of one of %d ConfigMaps, typed", objects), []string{"ns of Store.Get", "ns of client.Get"}, results)
+	return nil
+}
+
+type overlay struct {
+	c    *client.Client
+	h    *store.Handle
+	stop func()
+}
+
+// newOverlay is a store of ConfigMaps with n own writes that the watch has not brought.
+func newOverlay(n int) (*overlay, error) {
+	server, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		return nil, err
+	}
+	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+	if err := server.Preload(gvr, objects, func(i int, version string) apiserver.Encoded {
+		cm := corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a", Name: name(i), ResourceVersion: version, UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)),
+			},
+			Data: map[string]string{"n": fmt.Sprint(i)},
+		}
+		raw, err := json.Marshal(cm)
+		if err != nil {
+			panic(err) // it can be encoded
+		}
+		return apiserver.Encoded{Namespace: cm.Namespace, Name: cm.Name, JSON: raw}
+	}); err != nil {
+		return nil, err
+	}
+	cached, err := store.NewCache(store.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme, Mapper: mapper()})
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Options{Config: server.Config(), Cache: cached, Mapper: mapper()})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- cached.Run(ctx) }()
+	h, err := store.AcquireFor[corev1.ConfigMap](cached)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	<-h.Synced()
+	server.HoldEvents(apiserver.Match{Resource: "configmaps"})
+	for i := range n {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name(i)}}
+		if err := client.Modify(ctx, c, cm, func(cm *corev1.ConfigMap) error { cm.Data["n"] = "own"; return nil }); err != nil {
+			cancel()
+			return nil, err
+		}
+	}
+	return &overlay{c, h, func() { c.Close(); h.Release(); cancel(); <-done; server.Close() }}, nil
+}
+
+func name(i int) string { return fmt.Sprintf("map-%05d", i) }
+
+// gets reads some objects, from the first one on, n times in all.
+func (o *overlay) gets(n, first int) ([]float64, error) {
+	keys := make([]client.Key, hot)
+	for i := range keys {
+		keys[i] = client.Key{Namespace: "a", Name: name(first + i)}
+	}
+	ctx := context.Background()
+	for _, key := range keys {
+		if _, err := client.Get[corev1.ConfigMap](ctx, o.c, key); err != nil {
+			return nil, err
+		}
+	}
+	began := time.Now()
+	for i := range n {
+		if _, ok := o.h.Get(keys[i%hot]); !ok {
+			return nil, fmt.Errorf("%v is not there", keys[i%hot])
+		}
+	}
+	bare := time.Since(began)
+	began = time.Now()
+	for i := range n {
+		if _, err := client.Get[corev1.ConfigMap](ctx, o.c, keys[i%hot]); err != nil {
+			return nil, err
+		}
+	}
+	typed := time.Since(began)
+	return []float64{float64(bare.Nanoseconds()) / float64(n), float64(typed.Nanoseconds()) / float64(n)}, nil
+}
