@@ -1,10 +1,12 @@
 package main
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"strconv"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
@@ -53,6 +55,17 @@ func (c *connection) config() (*rest.Config, string, error) {
 	if c.server != "" {
 		if u, err := url.Parse(c.server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			return nil, "", usageErrorf("--server %q is not an http or https URL", c.server)
+		} else if _, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && err != nil {
+			return nil, "", usageErrorf("--server %q has no valid port", c.server)
+		}
+	}
+	if c.ca != "" {
+		pem, err := os.ReadFile(c.ca)
+		if err != nil {
+			return nil, "", usageErrorf("cannot read %s: %v", c.ca, errors.Unwrap(err))
+		}
+		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+			return nil, "", usageErrorf("--certificate-authority %s has no PEM certificate", c.ca)
 		}
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -69,7 +82,17 @@ func (c *connection) config() (*rest.Config, string, error) {
 		if clientcmd.IsEmptyConfig(err) {
 			return nil, "", errors.New("no API server is configured: set KUBECONFIG, or use --kubeconfig; fairlead up starts a server of your own")
 		}
+		if c.kubeconfig != "" || c.context != "" {
+			return nil, "", usageErrorf("cannot use the kubeconfig: %v", err)
+		}
 		return nil, "", fmt.Errorf("cannot use the kubeconfig: %w", err)
+	}
+	// The loader leaves credentials out where there is no TLS. A token on the command line is meant for this server.
+	switch {
+	case c.token != "":
+		config.BearerToken, config.BearerTokenFile = c.token, ""
+	case c.tokenFile != "":
+		config.BearerToken, config.BearerTokenFile = "", c.tokenFile
 	}
 	namespace, _, err := loader.Namespace()
 	if err != nil || namespace == "" {

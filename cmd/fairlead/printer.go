@@ -89,10 +89,10 @@ func (p *printer) print(batch []store.Event) error {
 	return p.fail(errors.Join(p.format.settle(p.out), p.out.Flush()))
 }
 
-func (p *printer) status(s source.Status) {
+func (p *printer) status(s source.Status) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = p.fail(errors.Join(p.format.status(p.out, s), p.format.settle(p.out), p.out.Flush())) // print returns it
+	return p.fail(errors.Join(p.format.status(p.out, s), p.format.settle(p.out), p.out.Flush()))
 }
 
 func (p *printer) counts() watchStats {

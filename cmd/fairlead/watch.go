@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/source"
@@ -95,6 +97,11 @@ func (o *watchOptions) check(s streams) error {
 	if o.all && len(o.namespaces) > 0 {
 		return usageErrorf("-n and -A exclude each other")
 	}
+	for _, namespace := range o.namespaces {
+		if wrong := validation.IsDNS1123Label(namespace); len(wrong) > 0 {
+			return usageErrorf("-n %q is not the name of a namespace: %s", namespace, wrong[0])
+		}
+	}
 	if _, err := labels.Parse(o.labels); err != nil {
 		return usageErrorf("cannot read label selector %q: %v", o.labels, err)
 	}
@@ -167,7 +174,9 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 	statuses := st.WatchStatus()
 	running.Go(func() {
 		for status := range statuses.C {
-			p.status(status)
+			if err := p.status(status); err != nil {
+				cancel(err)
+			}
 		}
 	})
 	woken := make(chan struct{}, 1)
@@ -196,7 +205,7 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 			cursor.Close()
 			statuses.Close()
 			running.Wait()
-			return errors.Join(err, p.close())
+			return cmp.Or(err, p.close())
 		}
 	}
 	cancel(nil)

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestBlackboxLines holds every kind of line to the members that the page shows, and to no other.
+func TestBlackboxLines(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	p := startProgram(t, s.url, "--stats", "--resync", "200ms")
+	p.synced()
+	s.put("a/one", "second")
+	p.event("MODIFIED", "a/one")
+	p.event("SYNC", "a/one")
+	s.put("a/two", "first")
+	p.event("ADDED", "a/two")
+	s.putRaw("a/bad", func(version, uid string) string {
+		return strings.Replace(wireConfigMap("a/bad", version, uid, ""), `"uid"`, `"labels":1,"uid"`, 1)
+	})
+	p.await("QUARANTINED", func(l printed) bool { return l.kind == "QUARANTINED" })
+	s.remove("a/two")
+	p.event("DELETED", "a/two")
+	p.finish()
+	want := map[string][]string{
+		"ADDED":       {"key object resourceVersion type uid", "initial key object resourceVersion type uid"},
+		"MODIFIED":    {"key object previousResourceVersion resourceVersion type uid"},
+		"DELETED":     {"inferred key object resourceVersion type uid"},
+		"SYNC":        {"key object resourceVersion type uid"},
+		"SYNCED":      {"count resourceVersion type"},
+		"QUARANTINED": {"error key resourceVersion type uid"},
+		"STATUS":      {"message phase reason staleSeconds type"},
+		"STATS":       {"count elapsedSeconds events type"},
+	}
+	for _, l := range p.all {
+		var names []string
+		for name := range l.members {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		if !slices.Contains(want[l.kind], strings.Join(names, " ")) {
+			t.Errorf("line with %v: %v", names, l)
+		}
+	}
+	for kind := range want {
+		if !p.printed(kind) {
+			t.Errorf("no line %s", kind)
+		}
+	}
+	last := p.all[len(p.all)-1]
+	if last.kind != "STATS" || last.number("count") != 1 || last.number("elapsedSeconds") <= 0 {
+		t.Errorf("last line: %v", last)
+	}
+}
+
+// TestBlackboxStale has a server that goes away: what is shown gets older and older, until it is back.
+func TestBlackboxStale(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	var away, refusal atomic.Int32
+	drop := make(chan struct{})
+	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+		switch {
+		case r.n == 0:
+			_ = s.first(w, r)
+			<-drop
+			cutOff(w)
+		case away.Load() == 1:
+			cutOff(w)
+		case away.Load() == 2:
+			refusal.Add(1)
+			refuse(w, 403, "Forbidden")
+		case away.Load() == 3:
+			refuse(w, 503, "ServiceUnavailable")
+		default:
+			return false
+		}
+		return true
+	}
+	p := startProgram(t, s.url)
+	p.synced()
+	away.Store(1)
+	close(drop)
+	last := p.status("Disconnected").number("staleSeconds")
+	for phase, reason := range []string{"Forbidden", "ServerError"} {
+		pause(s, 300*time.Millisecond)
+		away.Store(int32(phase) + 2)
+		now := p.status(reason).number("staleSeconds")
+		if now < last+0.29 {
+			t.Errorf("staleSeconds went from %v to %v in 0.3s without a word of the server", last, now)
+		}
+		last = now
+	}
+	away.Store(0)
+	if l := p.status("Watching"); l.number("staleSeconds") > 1.5 {
+		t.Errorf("it has recovered: %v", l)
+	}
+	p.finish()
+}
+
+// TestBlackboxScopes watches two namespaces, one of which is refused.
+func TestBlackboxScopes(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	s.put("b/two", "first")
+	s.put("c/three", "first")
+	var granted atomic.Bool
+	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+		if strings.Contains(r.path, "/b/") && !granted.Load() {
+			refuse(w, 403, "Forbidden")
+			return true
+		}
+		return false
+	}
+	p := startProgram(t, s.url, "-na", "-nb", "-na")
+	synced, forbidden := false, false
+	p.await("SYNCED and Forbidden", func(l printed) bool {
+		synced = synced || l.kind == "SYNCED"
+		forbidden = forbidden || l.reason == "Forbidden" && l.namespace == "b"
+		return synced && forbidden
+	})
+	granted.Store(true)
+	if l := p.event("ADDED", "b/two"); l.members["initial"] != nil {
+		t.Errorf("initial after SYNCED: %v", l)
+	}
+	s.put("a/one", "second")
+	s.put("b/two", "second")
+	p.event("MODIFIED", "b/two")
+	p.finish()
+	if n := p.countOf("SYNCED"); n != 1 {
+		t.Errorf("%d SYNCED", n)
+	}
+	if _, is := p.state["c/three"]; is {
+		t.Error("an object of a namespace that was not asked for")
+	}
+	recovered := false
+	for _, l := range p.all {
+		recovered = recovered || l.namespace == "b" && l.reason == "Watching" && l.text("phase") == "Watching"
+	}
+	if !recovered {
+		t.Errorf("no STATUS of the recovery: %v", p.all)
+	}
+}
+
+// TestBlackboxFormats prints in the other formats.
+func TestBlackboxFormats(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		format   string
+		out, err []string // that must be there
+	}{
+		"Name":  {"name", []string{"configmaps/a/one\n", "configmaps/a/two\n"}, []string{"Watching", "2 objects"}},
+		"Table": {"table", []string{"NAMESPACE", "ADDED", "one", "two", "MODIFIED"}, []string{"Watching", "synced: 1 objects", "2 objects"}},
+		"None":  {"none", nil, []string{"Watching", "2 objects"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newWire(t)
+			s.put("a/one", "first")
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			var out, errs lockedBuffer
+			ended := make(chan int, 1)
+			go func() {
+				ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", tc.format}, nil, &out, &errs)
+			}()
+			for !strings.Contains(errs.String(), "Watching") {
+				pause(s, 5*time.Millisecond)
+			}
+			s.put("a/one", "second")
+			s.put("a/two", "first")
+			for tc.out != nil && !strings.Contains(out.String(), "two") {
+				pause(s, 5*time.Millisecond)
+			}
+			pause(s, 50*time.Millisecond)
+			cancel()
+			if code := <-ended; code != exitOK {
+				t.Errorf("exit code %d", code)
+			}
+			for _, want := range tc.out {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in %q", want, out.String())
+				}
+			}
+			for _, want := range tc.err {
+				if !strings.Contains(errs.String(), want) {
+					t.Errorf("no %q in %q", want, errs.String())
+				}
+			}
+			if tc.out == nil && out.String() != "" {
+				t.Errorf("something was printed: %q", out.String())
+			}
+		})
+	}
+}
+
+// TestBlackboxUnreachable waits for a server that is not there yet.
+func TestBlackboxUnreachable(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := startProgram(t, "http://"+address)
+	if l := p.status("Disconnected"); l.text("message") == "" || l.text("phase") != "Degraded" {
+		t.Errorf("%v", l)
+	}
+	s := newWire(t)
+	s.put("a/one", "first")
+	if listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: s}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	p.synced()
+	p.watches()
+	p.finish()
+}
+
+// TestBlackboxToken replaces the token in its file.
+func TestBlackboxToken(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
+		if r.token != "new" {
+			refuse(w, 401, "Unauthorized")
+		}
+		return r.token != "new"
+	}
+	p := startProgram(t, s.url, "--token-file", file)
+	p.status("Unauthorized")
+	write("new")
+	p.synced()
+	p.finish()
+}
+
+// TestBlackboxMistakes are flags that cannot be meant: one line, and exit code 2.
+func TestBlackboxMistakes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad")
+	if err := os.WriteFile(bad, []byte("no certificate: [and no YAML"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := filepath.Join(dir, "good")
+	if err := os.WriteFile(good, []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string][]string{
+		"NamespacePath":  {"-n", "../../.."},
+		"NamespaceSlash": {"-n", "a/b"},
+		"NamespaceUpper": {"-n", "Team"},
+		"NamespaceEmpty": {"-n", ""},
+		"SelectorFlag":   {"-l", "=,="},
+		"FieldSelector":  {"--field-selector", "a"},
+		"PageSize":       {"--page-size", "0"},
+		"PageSizeText":   {"--page-size", "many"},
+		"Guard":          {"--bulk-delete-guard", "-1"},
+		"Resync":         {"--resync", "-1s"},
+		"Silence":        {"--silence-budget", "soon"},
+		"Backoff":        {"--backoff-base", "0"},
+		"Authority":      {"--server", "https://127.0.0.1:1", "--certificate-authority", bad},
+		"Kubeconfig":     {"--kubeconfig", bad},
+		"Context":        {"--kubeconfig", good, "--context", "nosuch"},
+		"Server":         {"--server", "ftp://127.0.0.1"},
+		"ServerPort":     {"--server", "http://127.0.0.1:99999"},
+		"Tokens":         {"--token", "a", "--token-file", good},
+	}
+	for name, flags := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			args := []string{"watch", watchConfigMaps}
+			if !slices.Contains(flags, "--server") && !slices.Contains(flags, "--kubeconfig") {
+				args = append(args, "--server", "http://127.0.0.1:1")
+			}
+			var out, errs bytes.Buffer
+			code := run(ctx, append(args, flags...), nil, &out, &errs)
+			if code != exitUsage || out.Len() > 0 || strings.Count(errs.String(), "\n") != 1 {
+				t.Errorf("exit code %d; stdout %q, stderr %q", code, out.String(), errs.String())
+			}
+		})
+	}
+}
+
+// failing takes n writes.
+type failing struct{ left int }
+
+func (f *failing) Write(p []byte) (int, error) {
+	if f.left--; f.left < 0 {
+		return 0, errors.New("the disk is full")
+	}
+	return len(p), nil
+}
+
+// TestBlackboxFullDisk ends when what it prints cannot be written, even if that is a status.
+func TestBlackboxFullDisk(t *testing.T) {
+	t.Parallel()
+	for n := range 2 {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			var errs bytes.Buffer
+			var out io.Writer = &failing{left: n}
+			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"}, nil, out, &errs)
+			if code != exitFailure || !strings.Contains(errs.String(), "the disk is full") || ctx.Err() != nil {
+				t.Errorf("exit code %d, stderr %q", code, errs.String())
+			}
+		})
+	}
+}
