@@ -136,7 +136,7 @@ func ExampleRuntime_Join() {
 // Pages of the program's own stand beside those of the runtime; see also WithListen.
 func ExampleRuntime_Handle() {
 	rt := fairlead.New((&apiserver.Server{}).Config())
-	rt.Handle("/debug/greeting", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+	rt.Handle("/debug/greeting", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") }))
 
 	w := httptest.NewRecorder()
 	rt.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/", nil))

@@ -20,7 +20,6 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
@@ -35,10 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Maps is the selector of most tests.
 var Maps = observe.Selector("maps")
 
-var (
-	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	leases     = apiserver.Match{Group: "coordination.k8s.io", Resource: "leases"}
-)
+var leases = apiserver.Match{Group: "coordination.k8s.io", Resource: "leases"}
 
 // bubble runs a test on the fake clock, with a server.
 func bubble(t *testing.T, test func(t *testing.T, s *apiserver.Server)) {
@@ -509,7 +505,7 @@ func TestListen(t *testing.T) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	lines.Close()
+	_ = lines.Close() // a pipe cannot fail
 
 	if err := fairlead.New(s.Config(), fairlead.WithListen("256.0.0.1:0")).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot listen") {
 		t.Errorf("Run: %v", err)

@@ -349,20 +349,60 @@ func TestFailurePolicies(t *testing.T) {
 		logged     []string
 		describing string
 	}{
-		{"retry, then skip", failing, nil, 5, true,
-			observe.Stats{Handled: 2, Failed: 1, Retried: 4}, []string{"observer failed", "event given up", "attempt=5"}, "1 given up"},
-		{"retry as often as wanted", failing, []observe.Option{observe.OnFailure(observe.Retry, 2)}, 2, true,
-			observe.Stats{Handled: 2, Failed: 1, Retried: 1}, []string{"attempt=2"}, ""},
-		{"skip", failing, []observe.Option{observe.OnFailure(observe.Skip, 0)}, 1, true,
-			observe.Stats{Handled: 2, Failed: 1}, []string{"event given up"}, ""},
-		{"stop", failing, []observe.Option{observe.OnFailure(observe.Stop, 0)}, 1, false,
-			observe.Stats{Handled: 1, Failed: 1}, []string{"observer stopped"}, "stopped: cannot"},
-		{"a panic is a failure", panicking, []observe.Option{observe.OnFailure(observe.Retry, 3)}, 3, true,
-			observe.Stats{Handled: 2, Failed: 1, Retried: 2}, []string{"observer panicked: oh no", "stack=", "delivery_test.go"}, ""},
-		{"a panic with stop", panicking, []observe.Option{observe.OnFailure(observe.Stop, 0)}, 1, false,
-			observe.Stats{Handled: 1, Failed: 1}, []string{"observer stopped"}, "stopped: observer panicked: oh no"},
-		{"an async one", panicking, []observe.Option{observe.OnFailure(observe.Skip, 0), observe.Async(2)}, 1, true,
-			observe.Stats{Handled: 2, Failed: 1}, []string{"event given up"}, ""},
+		{
+			"retry, then skip", failing, nil, 5, true,
+			observe.Stats{Handled: 2, Failed: 1, Retried: 4},
+			[]string{"observer failed", "event given up", "attempt=5"},
+			"1 given up",
+		},
+		{
+			"retry as often as wanted", failing,
+			[]observe.Option{observe.OnFailure(observe.Retry, 2)},
+			2, true,
+			observe.Stats{Handled: 2, Failed: 1, Retried: 1},
+			[]string{"attempt=2"},
+			"",
+		},
+		{
+			"skip", failing,
+			[]observe.Option{observe.OnFailure(observe.Skip, 0)},
+			1, true,
+			observe.Stats{Handled: 2, Failed: 1},
+			[]string{"event given up"},
+			"",
+		},
+		{
+			"stop", failing,
+			[]observe.Option{observe.OnFailure(observe.Stop, 0)},
+			1, false,
+			observe.Stats{Handled: 1, Failed: 1},
+			[]string{"observer stopped"},
+			"stopped: cannot",
+		},
+		{
+			"a panic is a failure", panicking,
+			[]observe.Option{observe.OnFailure(observe.Retry, 3)},
+			3, true,
+			observe.Stats{Handled: 2, Failed: 1, Retried: 2},
+			[]string{"observer panicked: oh no", "stack=", "delivery_test.go"},
+			"",
+		},
+		{
+			"a panic with stop", panicking,
+			[]observe.Option{observe.OnFailure(observe.Stop, 0)},
+			1, false,
+			observe.Stats{Handled: 1, Failed: 1},
+			[]string{"observer stopped"},
+			"stopped: observer panicked: oh no",
+		},
+		{
+			"an async one", panicking,
+			[]observe.Option{observe.OnFailure(observe.Skip, 0), observe.Async(2)},
+			1, true,
+			observe.Stats{Handled: 2, Failed: 1},
+			[]string{"event given up"},
+			"",
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -451,7 +491,7 @@ func TestObjectsThatCannotBeDecodedAreNotRetried(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		var typed, metadata, any []string
+		var typed, metadata, objects []string
 		observe.Source[Widget](h, "widgets")
 		observe.On(h, "widgets", func(_ context.Context, e observe.Event[Widget]) error {
 			typed = append(typed, e.Type.String())
@@ -464,14 +504,14 @@ func TestObjectsThatCannotBeDecodedAreNotRetried(t *testing.T) {
 			return nil
 		})
 		observe.OnObject(h, "widgets", func(_ context.Context, e observe.ObjectEvent) error {
-			any = append(any, e.Type.String())
+			objects = append(objects, e.Type.String())
 			return nil
 		})
 		h.start()
 		if d := cmp.Diff([]string{"Synchronized"}, typed); d != "" {
 			t.Error(d)
 		}
-		if d := cmp.Diff([]string{"Synchronized"}, any); d != "" {
+		if d := cmp.Diff([]string{"Synchronized"}, objects); d != "" {
 			t.Error(d)
 		}
 		if d := cmp.Diff([]string{"bad"}, metadata); d != "" {

@@ -10,8 +10,10 @@ import (
 // where they are, and an observer is told Added and Deleted when one starts or ceases to match. keep must depend on
 // the object alone; one that panics leaves the object out. T is the type of the other source, or metadata of any.
 func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *Origin {
-	o := &Origin{registry: h.Observers(), selector: s, place: place(), nilFunc: keep == nil,
-		inputs: []input{{from, reflect.TypeFor[T]()}}}
+	o := &Origin{
+		registry: h.Observers(), selector: s, place: place(), nilFunc: keep == nil,
+		inputs: []input{{from, reflect.TypeFor[T]()}},
+	}
 	o.keep = func(r *store.Record) bool {
 		object, err := store.As[T](r)
 		return err == nil && keep(object)
@@ -28,8 +30,10 @@ func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *O
 // reported as quarantined and what was made of it before stays. If two objects are made into one of the same key, the
 // first one counts, and the other when the first has gone.
 func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*T) *U) *Origin {
-	o := &Origin{registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: place(), nilFunc: fn == nil,
-		inputs: []input{{from, reflect.TypeFor[T]()}}, decode: decoder[U, Q]}
+	o := &Origin{
+		registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: place(), nilFunc: fn == nil,
+		inputs: []input{{from, reflect.TypeFor[T]()}}, decode: decoder[U, Q],
+	}
 	o.derive = derivedFrom[U, Q](func(r *store.Record) (*U, error) {
 		object, err := store.As[T](r)
 		if err != nil {

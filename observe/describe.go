@@ -150,13 +150,13 @@ func (d Description) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, s := range d.Sources {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, s.At, s.state())
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, s.At, s.state())
 		for _, o := range s.Observers {
-			fmt.Fprintf(w, "  %s\n", o.line())
+			_, _ = fmt.Fprintf(w, "  %s\n", o.line())
 		}
 	}
 	for _, o := range d.Unmatched {
-		fmt.Fprintf(w, "%s\t-\t-\tno source\n  %s\n", named(o.Cluster, o.Selector), o.line())
+		_, _ = fmt.Fprintf(w, "%s\t-\t-\tno source\n  %s\n", named(o.Cluster, o.Selector), o.line())
 	}
 	_ = w.Flush() // a strings.Builder cannot fail
 	return b.String()

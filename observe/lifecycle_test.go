@@ -176,10 +176,16 @@ func TestThirdOfFiveFails(t *testing.T) {
 		fail   map[int]func() ([]source.Option, error)
 		want   []string
 	}{
-		{"an error", map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) { return nil, errors.New("no configuration") }},
-			[]string{`cannot start source "3" (observe/lifecycle_test.go:`, "no configuration"}},
-		{"a panic", map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) { panic("boom") }},
-			[]string{`cannot start source "3"`, "boom"}},
+		{
+			"an error",
+			map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) { return nil, errors.New("no configuration") }},
+			[]string{`cannot start source "3" (observe/lifecycle_test.go:`, "no configuration"},
+		},
+		{
+			"a panic",
+			map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) { panic("boom") }},
+			[]string{`cannot start source "3"`, "boom"},
+		},
 		{"options that are wrong", map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) {
 			return []source.Option{source.Labels("in in in")}, nil
 		}}, []string{`cannot start source "3"`, "malformed selector"}},

@@ -66,7 +66,7 @@ func decoded(name string) int64 {
 
 func (w *Widget) DeepCopyObject() runtime.Object {
 	c := *w
-	w.ObjectMeta.DeepCopyInto(&c.ObjectMeta)
+	w.DeepCopyInto(&c.ObjectMeta)
 	return &c
 }
 

@@ -111,8 +111,10 @@ func (o *Observer) reported(ctx context.Context, out outcome) {
 	if out.err == nil {
 		return
 	}
-	facts := []any{"observer", o.Name(), "selector", o.selector.String(), "event", typeOf(out.event.Type).String(),
-		"key", out.event.Key.String(), "attempt", out.attempt, "error", out.err}
+	facts := []any{
+		"observer", o.Name(), "selector", o.selector.String(), "event", typeOf(out.event.Type).String(),
+		"key", out.event.Key.String(), "attempt", out.attempt, "error", out.err,
+	}
 	var panicked *PanicError
 	if errors.As(out.err, &panicked) {
 		facts = append(facts, "stack", string(panicked.Stack))
