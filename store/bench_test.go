@@ -5,9 +5,11 @@ package store_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -200,6 +202,65 @@ func benchmarkApply(b *testing.B, raw func(i int) []byte) {
 		i++
 	}
 	b.ReportMetric(float64(cpuTime()-start)/float64(b.N), "cpu-ns/op")
+}
+
+// BenchmarkStalls applies 5,000 updates in each second, and reads meanwhile: how long does one of them take (S8)?
+func BenchmarkStalls(b *testing.B) {
+	const objects, rate = 20_000, 5 // per millisecond
+	for b.Loop() {
+		s := store.New(store.Options{Namespaced: true})
+		sink := s.Sink("")
+		r := sink.Replace()
+		raw := make([][]byte, objects)
+		for i := range raw {
+			raw[i] = custom(i)
+			if err := r.Put(object(raw[i])); err != nil {
+				b.Fatal(err)
+			}
+		}
+		r.Commit(source.Commit{Version: "900000000"})
+		c := s.Subscribe(store.SubscribeOptions{From: store.FromNow})
+		var writes, reads []time.Duration
+		stop, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				at := time.Now()
+				_, _ = s.Get(store.Key{Namespace: fmt.Sprint("team-", i%50), Name: fmt.Sprint("widget-", i%objects)})
+				reads = append(reads, time.Since(at))
+				for len(c.Take(64)) > 0 {
+				}
+				time.Sleep(200 * time.Microsecond)
+			}
+		}()
+		tick := time.NewTicker(time.Millisecond)
+		for i := range 3000 * rate {
+			if i%rate == 0 {
+				<-tick.C
+			}
+			o := object(raw[i*7919%objects])
+			o.Header.ResourceVersion = strconv.AppendInt(nil, int64(1_000_000_000+i), 10)
+			at := time.Now()
+			if err := sink.Apply(source.Modified, o); err != nil {
+				b.Fatal(err)
+			}
+			writes = append(writes, time.Since(at))
+		}
+		tick.Stop()
+		close(stop)
+		<-done
+		for name, took := range map[string][]time.Duration{"write": writes, "read": reads} {
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), name+"-p99-µs")
+			b.ReportMetric(float64(took[len(took)*999/1000].Microseconds()), name+"-p999-µs")
+		}
+		s.Close()
+	}
 }
 
 func filled(tb testing.TB, n int) (*store.Store, []store.Key) {

@@ -132,7 +132,7 @@ func (p *packer) run() {
 			continue
 		case p.young.bytes > limit:
 			p.mu.Unlock()
-			p.packOldest(limit)
+			p.packOldest(limit, 4*limit)
 			continue
 		}
 		p.running = false

@@ -47,12 +47,13 @@ func (p *packer) addYoung(r *Record, n int) {
 	}
 	p.mu.Unlock()
 	if assist { // it comes faster than it can be packed in the background
-		p.packOldest(limit)
+		p.packOldest(limit, limit/8)
 	}
 }
 
-// packOldest packs so many of the oldest that the rest is half of limit; what was superseded is dropped on the way.
-func (p *packer) packOldest(limit int) {
+// packOldest packs so many of the oldest that the rest is half of limit, but not many more bytes than most; what was
+// superseded is dropped on the way.
+func (p *packer) packOldest(limit, most int) {
 	p.mu.Lock()
 	list := p.young.take()
 	p.mu.Unlock()
@@ -65,7 +66,7 @@ func (p *packer) packOldest(limit int) {
 	}
 	var batch []*Record
 	if bytes > limit*3/4 { // else it was dropping that helped
-		for bytes > limit/2 {
+		for until := max(limit/2, bytes-most); bytes > until; {
 			batch = append(batch, rest[0].r)
 			bytes -= int(rest[0].bytes)
 			rest = rest[1:]
