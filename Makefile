@@ -58,11 +58,14 @@ fmt: tools ## Format the code
 .PHONY: bench
 bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@echo "==> bench"
+	@$(GO) -C bench test -count 1 -run TestScenarios -v . | grep '^ *|' || true
+	@$(GO) -C bench run ./watchbench
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
 
 .PHONY: soak
 soak: setup-tests build ## Run the tests over and over for a while (SOAK=10m), shuffled
 	@echo "==> soak for $(SOAK)"
+	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -count 1 -run TestRandom -timeout 0 ./internal/scenario
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)
 
 .PHONY: generate

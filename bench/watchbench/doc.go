@@ -11,5 +11,5 @@
 //
 // BENCH_OBJECTS (100000), BENCH_ROUNDS (3), BENCH_EVENTS (30000), BENCH_RATE (2000 events per second), BENCH_SECONDS (5, of
 // that rate), BENCH_BLOCKED (100000 updates of 1000 keys), BENCH_PEERS (separated by semicolons; all), BENCH_PROFILE (a directory for
-// CPU profiles of the first round).
+// CPU profiles of the first round), BENCH_OUT (a file that has the tables after each session, so that an interrupted run is not lost).
 package main

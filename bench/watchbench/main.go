@@ -17,7 +17,7 @@ type options struct {
 	objects, rounds, events, rate, blocked int
 	span                                   time.Duration // of the rows with a rate
 	peers                                  []string
-	profile                                string
+	profile, out                           string
 }
 
 func number(name string, otherwise int) int {
@@ -30,7 +30,7 @@ func number(name string, otherwise int) int {
 func fromEnvironment() options {
 	o := options{objects: number("BENCH_OBJECTS", 100_000), rounds: number("BENCH_ROUNDS", 3), events: number("BENCH_EVENTS", 30_000),
 		rate: number("BENCH_RATE", 2000), blocked: number("BENCH_BLOCKED", 100_000), span: time.Duration(number("BENCH_SECONDS", 5)) * time.Second,
-		profile: os.Getenv("BENCH_PROFILE")}
+		profile: os.Getenv("BENCH_PROFILE"), out: os.Getenv("BENCH_OUT")}
 	if p := os.Getenv("BENCH_PEERS"); p != "" {
 		o.peers = strings.Split(p, ";")
 	}
@@ -74,6 +74,10 @@ func compare(ctx context.Context, o options, say func(string)) (*tables, error) 
 			begin := time.Now()
 			values, err := measure(ctx, f, o, i, round)
 			t.add(spec.name, values)
+			t.took = time.Since(t.began)
+			if saveErr := t.save(o.out); saveErr != nil {
+				return t, saveErr
+			}
 			if err != nil {
 				return t, fmt.Errorf("%s, round %d: %w", spec.name, round+1, err)
 			}
@@ -81,7 +85,6 @@ func compare(ctx context.Context, o options, say func(string)) (*tables, error) 
 			say(fmt.Sprintf("round %d of %d: %s took %.0f s", round+1, o.rounds, spec.name, time.Since(begin).Seconds()))
 		}
 	}
-	t.took = time.Since(t.began)
 	return t, nil
 }
 

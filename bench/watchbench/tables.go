@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,6 +26,16 @@ func (t *tables) add(peer string, values map[string]float64) {
 	for k, v := range values {
 		t.values[peer][k] = append(t.values[peer][k], v)
 	}
+}
+
+// save writes the tables to a file, so that a long run that is interrupted is not lost. An empty path: nowhere.
+func (t *tables) save(path string) error {
+	if path == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	t.write(&b)
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
 
 func median(v []float64) float64 {
