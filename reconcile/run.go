@@ -18,6 +18,7 @@ import (
 
 // run is one reconciliation of one object.
 type run struct {
+	store   *store.Store // of the primary; the controller may have ended when the run does
 	key     Key
 	facts   facts
 	why     reasons
@@ -77,6 +78,7 @@ func (c *Controller) next() bool {
 		r.attempt, r.last = f.attempts+1, f.err
 	}
 	st := c.primary.handle
+	r.store = st.Store
 	c.mu.Unlock()
 
 	rec, exists := st.Get(r.key)
@@ -100,7 +102,7 @@ func (c *Controller) next() bool {
 	}
 	ctx, done := c.context(ctx, term, r)
 	defer done()
-	res, err = c.reconcile(ctx, rec)
+	res, err = c.reconcile(ctx, r.store, rec)
 	if cause := abortCause(ctx); cause != nil && err != nil {
 		err = &abortError{cause: cause, err: err}
 	}
@@ -214,8 +216,8 @@ func stackOf(header string) string {
 }
 
 // reconcile does what there is to do for one state of an object.
-func (c *Controller) reconcile(ctx context.Context, rec *store.Record) (Result, error) {
-	obj, err := c.load(ctx, rec)
+func (c *Controller) reconcile(ctx context.Context, st *store.Store, rec *store.Record) (Result, error) {
+	obj, err := c.load(ctx, st, rec)
 	if err != nil || obj == nil {
 		return Done, err
 	}
@@ -242,8 +244,8 @@ func (c *Controller) reconcile(ctx context.Context, rec *store.Record) (Result, 
 }
 
 // load returns the reconciler's own copy of the freshest state; nil if there is none.
-func (c *Controller) load(ctx context.Context, rec *store.Record) (client.Object, error) {
-	if c.primary.handle.Overdue(rec.Key()) { // the watch has not brought our last write for too long
+func (c *Controller) load(ctx context.Context, st *store.Store, rec *store.Record) (client.Object, error) {
+	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long
 		obj := c.object.fresh()
 		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
 		err := c.client.Live().Get(ctx, rec.Key(), obj)
@@ -273,7 +275,7 @@ func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) 
 // finish decides what follows from a run.
 func (c *Controller) finish(it *item, r *run, res Result, err error, existed bool) {
 	now := c.now()
-	_, exists := c.primary.handle.Get(r.key)
+	_, exists := r.store.Get(r.key)
 	c.mu.Lock()
 	it.run, it.state = nil, idle
 	c.q.running--
