@@ -46,8 +46,10 @@ type watchStats struct {
 	ElapsedSeconds float64 `json:"elapsedSeconds"`
 }
 
-func newPrinter(s streams, output string, r resource, stats bool) *printer {
-	p := &printer{resource: r, stats: stats, begin: time.Now(), out: bufio.NewWriterSize(s.out, 64<<10)}
+// newPrinter makes a printer. When interrupted is closed, it no longer waits for a reader that has stopped.
+func newPrinter(s streams, output string, r resource, stats bool, interrupted <-chan struct{}) *printer {
+	out := bufio.NewWriterSize(&interruptible{s.out, interrupted}, 64<<10)
+	p := &printer{resource: r, stats: stats, begin: time.Now(), out: out}
 	width, height, tty := terminal(s.out)
 	switch {
 	case output == "json":

@@ -168,7 +168,7 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 	if err != nil {
 		return err
 	}
-	p := newPrinter(s, o.output, resource, o.stats)
+	p := newPrinter(s, o.output, resource, o.stats, ctx.Done())
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	statuses := st.WatchStatus()
@@ -191,7 +191,7 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 			cancel(err)
 		}
 	})
-	for err == nil {
+	for err == nil && ctx.Err() == nil {
 		if batch := cursor.Take(watchBatch); len(batch) > 0 {
 			err = p.print(batch)
 			continue
@@ -199,20 +199,25 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 		select {
 		case <-woken:
 		case <-ctx.Done():
-			if err = context.Cause(ctx); errors.Is(err, context.Canceled) {
-				err = nil // interrupted, as it should be
-			}
-			cursor.Close()
-			statuses.Close()
-			running.Wait()
-			return cmp.Or(err, p.close())
 		}
+	}
+	if err == nil {
+		err = context.Cause(ctx)
 	}
 	cancel(nil)
 	cursor.Close()
 	statuses.Close()
 	running.Wait()
-	return err
+	closed := p.close()
+	for _, interrupted := range []error{context.Canceled, errInterrupted} {
+		if errors.Is(err, interrupted) {
+			err = nil // as it should be
+		}
+		if errors.Is(closed, interrupted) {
+			closed = nil
+		}
+	}
+	return cmp.Or(err, closed)
 }
 
 // watchBatch is how many events are printed before the output goes out.

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestBlackboxSignals ends the real program by a signal, whatever has become of its input and output.
+func TestBlackboxSignals(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason string
+		signal os.Signal
+		stuck  bool // nobody reads what it prints
+	}{
+		"Interrupt": {"SIGINT is how people end it.", os.Interrupt, false},
+		"Terminate": {"SIGTERM is how machines end it.", syscall.SIGTERM, false},
+		"Stuck":     {"A reader that has stopped must not keep it.", syscall.SIGTERM, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newWire(t)
+			s.put("a/one", "first")
+			if tc.stuck {
+				s.put("a/huge", strings.Repeat("x", 1<<20))
+			}
+			cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", s.url, "-o", "json")
+			cmd.Stdin = nil
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewReaderSize(out, 4096)
+			for !tc.stuck {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					t.Fatal(err, errs.String())
+				}
+				if strings.Contains(line, `"SYNCED"`) {
+					break
+				}
+			}
+			for s.count((*wireRequest).watch) == 0 {
+				pause(s, 10*time.Millisecond)
+			}
+			pause(s, 200*time.Millisecond)
+			if err := cmd.Process.Signal(tc.signal); err != nil {
+				t.Fatal(err)
+			}
+			late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill() })
+			defer late.Stop()
+			if !tc.stuck {
+				_, _ = io.Copy(io.Discard, lines) // until it ends
+			}
+			state, err := cmd.Process.Wait()
+			if err != nil || state.ExitCode() != exitOK {
+				t.Errorf("%s\n%v, %v; stderr: %s", tc.reason, state, err, errs.String())
+			}
+		})
+	}
+}
+
+// TestBlackboxBrokenPipe ends the real program when its reader has gone, as head does.
+func TestBlackboxBrokenPipe(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", s.url, "-o", "json")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // killed by SIGPIPE, or with a line about it
+	}()
+	for i := 0; ; i++ {
+		select {
+		case <-ended:
+			return
+		case <-time.After(20 * time.Millisecond):
+			s.put("a/one", fmt.Sprint(i))
+		}
+		if i > 500 {
+			_ = cmd.Process.Kill()
+			t.Fatal("it goes on although nobody reads")
+		}
+	}
+}
+
+// TestBlackboxTLS trusts a private authority when it is told to, and says so when not.
+func TestBlackboxTLS(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	s.put("a/one", "first")
+	server := httptest.NewTLSServer(s)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	authority := filepath.Join(t.TempDir(), "ca.pem")
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(authority, certificate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{"--certificate-authority=" + authority, "--insecure-skip-tls-verify"} {
+		p := startProgram(t, server.URL, flag)
+		p.synced()
+		p.finish()
+	}
+	p := startProgram(t, server.URL)
+	if l := p.status("Disconnected"); !strings.Contains(l.text("message"), "certificate") {
+		t.Errorf("%v", l)
+	}
+	p.finish()
+
+	cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", server.URL, "-o", "json")
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+authority)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), `"SYNCED"`) {
+			return
+		}
+		if strings.Contains(lines.Text(), `"Degraded"`) {
+			break
+		}
+	}
+	t.Errorf("SSL_CERT_FILE is not trusted: %s", lines.Text())
+}
