@@ -35,7 +35,7 @@ type sizes struct {
 
 var full = sizes{
 	rounds: 3, delays: []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond},
-	writes: 3400, budget: 6 * time.Second, gets: 2_000_000,
+	writes: 1000, budget: 2 * time.Second, gets: 2_000_000,
 }
 
 var small = sizes{rounds: 3, delays: []time.Duration{0, 20 * time.Millisecond}, writes: 30, budget: 300 * time.Millisecond, gets: 20_000}
