@@ -267,8 +267,10 @@ func TestBadCreates(t *testing.T) {
 
 func TestAnnotation(t *testing.T) {
 	bubble(t, func(b *bench) {
-		testbed.Put(t, b.server, &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "cm", Finalizers: []string{finalizer}}})
+		testbed.Put(t, b.server, &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "cm", Finalizers: []string{finalizer}},
+		})
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "cm"}} // not watched: every read is live
 		var p provider
 		for range 2 {

@@ -38,8 +38,10 @@ type step struct {
 
 var (
 	slotNames = []string{"ip", "port"}
-	steps     = []string{"change", "change", "hold", "release", "relist", "disconnect", "lose answer", "lose request", "conflict",
-		"crash", "crash", "delete", "create", "create", "rotate", "provider fails", "provider is slow"}
+	steps     = []string{
+		"change", "change", "hold", "release", "relist", "disconnect", "lose answer", "lose request", "conflict",
+		"crash", "crash", "delete", "create", "create", "rotate", "provider fails", "provider is slow",
+	}
 )
 
 func TestModel(t *testing.T) {

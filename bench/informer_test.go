@@ -82,8 +82,10 @@ func (s informerSubject) Start(cfg scenario.Config) (scenario.Instance, error) {
 	if cfg.NoWatchList {
 		lister = cache.ToListWatcherWithWatchListSemantics(lw, listOnly{})
 	}
-	i := &informer{cfg: cfg, done: make(chan struct{}),
-		informer: cache.NewSharedIndexInformerWithOptions(lister, example, cache.SharedIndexInformerOptions{ResyncPeriod: cfg.Resync})}
+	i := &informer{
+		cfg: cfg, done: make(chan struct{}),
+		informer: cache.NewSharedIndexInformerWithOptions(lister, example, cache.SharedIndexInformerOptions{ResyncPeriod: cfg.Resync}),
+	}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	i.probe = i.subscribe("probe")
 	go func() {
@@ -171,6 +173,7 @@ func stateOf(m metav1.Object) fairleadtest.State {
 func (s *informerSubscriber) OnAdd(obj any, initial bool) {
 	s.given(store.Added, obj, nil, initial, false)
 }
+
 func (s *informerSubscriber) OnUpdate(old, obj any) {
 	typ := store.Modified
 	if stateOf(old.(metav1.Object)) == stateOf(obj.(metav1.Object)) && s.i.cfg.Resync > 0 {

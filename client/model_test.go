@@ -33,8 +33,10 @@ type op struct {
 // client hold C1 and C2, show only states that the server had, never go back, and end at the server's state.
 func TestOverlaidReadsAgainstAModel(t *testing.T) {
 	t.Parallel()
-	kinds := []string{"create", "create", "modify", "modify", "apply", "patch", "finalize", "delete", "delete", "delete collection", "lost update",
-		"foreign put", "foreign put", "foreign remove", "allow", "allow", "cut", "compact", "read"}
+	kinds := []string{
+		"create", "create", "modify", "modify", "apply", "patch", "finalize", "delete", "delete", "delete collection", "lost update",
+		"foreign put", "foreign put", "foreign remove", "allow", "allow", "cut", "compact", "read",
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		var ops []op
 		for i := range rapid.IntRange(1, 40).Draw(rt, "length") {

@@ -170,8 +170,10 @@ func TestModifyInParallel(t *testing.T) {
 func TestOpaqueVersions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{server: apiserver.Options{OpaqueVersions: true}, watch: []string{"ConfigMap"},
-			options: client.Options{Conflicts: client.Conflicts{PollTimeout: 3 * time.Second}}})
+		c := start(t.Context(), t, setup{
+			server: apiserver.Options{OpaqueVersions: true}, watch: []string{"ConfigMap"},
+			options: client.Options{Conflicts: client.Conflicts{PollTimeout: 3 * time.Second}},
+		})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web", "k", "v")); err != nil {
 			t.Fatal(err)

@@ -271,8 +271,10 @@ func TestPositionsOfObjectsThatAreNotTheOne(t *testing.T) {
 		{"the object", "w", "", atPosition, true, func(err error) bool { return err == nil }, true},
 		{"another object of its name", "w", "other", atPosition, false, func(err error) bool { return errors.Is(err, client.ErrReplaced) }, true},
 		{"an object that is gone", "gone", "", atPosition, false, apierrors.IsNotFound, true},
-		{"a field that the server does not keep", "w", "", func(*task) **flow.Position { return new(*flow.Position) }, false,
-			func(err error) bool { return errors.Is(err, client.ErrNotKept) }, true},
+		{
+			"a field that the server does not keep", "w", "", func(*task) **flow.Position { return new(*flow.Position) }, false,
+			func(err error) bool { return errors.Is(err, client.ErrNotKept) }, true,
+		},
 	} {
 		positions(t, true, func(c *cluster, live *task) {
 			if err := client.NewStatusPosition(c.client, live, atPosition).Save(c.ctx, "a/w", saved); err != nil {

@@ -56,20 +56,32 @@ func TestWaits(t *testing.T) {
 	}{
 		{"true already", setup{watch: []string{"ConfigMap"}}, func(c *client.Client) flow.Wait { return client.Gone[corev1.ConfigMap](c, key("absent")) }, false, nil, 0, nil},
 		{"an event", setup{watch: []string{"ConfigMap"}}, green, false, func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 0, nil},
-		{"a deletion", setup{watch: []string{"ConfigMap"}}, func(c *client.Client) flow.Wait { return client.Gone[corev1.ConfigMap](c, key("web")) }, false,
+		{
+			"a deletion",
+			setup{watch: []string{"ConfigMap"}},
+			func(c *client.Client) flow.Wait { return client.Gone[corev1.ConfigMap](c, key("web")) }, false,
 			func(c *cluster) {
 				if err := c.server.Remove(configMaps, "a", "web"); err != nil {
 					c.t.Fatal(err)
 				}
-			}, 0, nil},
-		{"an own write, before its event", setup{watch: []string{"ConfigMap"}}, green, true,
+			}, 0, nil,
+		},
+		{
+			"an own write, before its event",
+			setup{watch: []string{"ConfigMap"}},
+			green, true,
 			func(c *cluster) {
 				if err := client.Modify(c.ctx, c.client, configMap("web"), set("colour", "green")); err != nil {
 					c.t.Fatal(err)
 				}
-			}, 0, nil},
-		{"the backstop, when the watch is behind", setup{watch: []string{"ConfigMap"}, options: client.Options{Backstop: 7 * time.Second}}, green, true,
-			func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 7 * time.Second, nil},
+			}, 0, nil,
+		},
+		{
+			"the backstop, when the watch is behind",
+			setup{watch: []string{"ConfigMap"}, options: client.Options{Backstop: 7 * time.Second}},
+			green, true,
+			func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 7 * time.Second, nil,
+		},
 		{"the backstop, when nothing is watched", setup{}, green, false, func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 30 * time.Second, nil},
 		{"a timeout", setup{watch: []string{"ConfigMap"}}, green, false, nil, time.Minute, flow.ErrTimeout},
 		{"an error of the condition", setup{watch: []string{"ConfigMap"}}, func(c *client.Client) flow.Wait {

@@ -68,8 +68,10 @@ func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, 
 		w.op += " " + subresource + " of"
 	}
 	w.strict = w.o.version || requireVersion(ctx)
-	w.req = call.Request{Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
-		Subresource: subresource, Query: w.o.query(verb), Idempotent: w.o.idempotent}
+	w.req = call.Request{
+		Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
+		Subresource: subresource, Query: w.o.query(verb), Idempotent: w.o.idempotent,
+	}
 	unnamed := w.key.Name == "" && (verb != call.VerbCreate || obj.GetGenerateName() == "")
 	if unnamed || k.namespaced && w.key.Namespace == "" {
 		return nil, w.fail(ErrNoName)

@@ -27,24 +27,40 @@ func TestCheck(t *testing.T) {
 		want   []string
 	}{
 		{"a life as it should be", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced, modified, deleted}}, nil},
-		{"a version goes down", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced, modified,
-			change(modified, func(e *fairleadtest.Event) { e.Object, e.Prior = at("u", "6"), at("u", "7") })}}, []string{"W1"}},
-		{"a version goes down after an epoch", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced, modified, {Type: store.Epoch},
-			change(modified, func(e *fairleadtest.Event) { e.Object, e.Prior = at("u", "6"), at("u", "7") })}}, nil},
-		{"ADDED of what is there", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced,
-			{Type: store.Added, Key: "a", Object: at("u", "6"), Prior: at("u", "5")}}}, []string{"W2"}},
-		{"a re-creation as MODIFIED", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced,
-			change(modified, func(e *fairleadtest.Event) { e.Object = at("v", "7") })}}, []string{"W2"}},
-		{"another prior", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced,
-			change(modified, func(e *fairleadtest.Event) { e.Prior = at("u", "4") })}}, []string{"W3"}},
-		{"the cache is behind", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced,
-			change(modified, func(e *fairleadtest.Event) { e.Looked, e.Cached = true, at("u", "5") })}}, []string{"W5"}},
+		{"a version goes down", fairleadtest.Recording{Events: []fairleadtest.Event{
+			add, synced, modified,
+			change(modified, func(e *fairleadtest.Event) { e.Object, e.Prior = at("u", "6"), at("u", "7") }),
+		}}, []string{"W1"}},
+		{"a version goes down after an epoch", fairleadtest.Recording{Events: []fairleadtest.Event{
+			add, synced, modified,
+			{Type: store.Epoch},
+			change(modified, func(e *fairleadtest.Event) { e.Object, e.Prior = at("u", "6"), at("u", "7") }),
+		}}, nil},
+		{"ADDED of what is there", fairleadtest.Recording{Events: []fairleadtest.Event{
+			add, synced,
+			{Type: store.Added, Key: "a", Object: at("u", "6"), Prior: at("u", "5")},
+		}}, []string{"W2"}},
+		{"a re-creation as MODIFIED", fairleadtest.Recording{Events: []fairleadtest.Event{
+			add, synced,
+			change(modified, func(e *fairleadtest.Event) { e.Object = at("v", "7") }),
+		}}, []string{"W2"}},
+		{"another prior", fairleadtest.Recording{Events: []fairleadtest.Event{
+			add, synced,
+			change(modified, func(e *fairleadtest.Event) { e.Prior = at("u", "4") }),
+		}}, []string{"W3"}},
+		{"the cache is behind", fairleadtest.Recording{Events: []fairleadtest.Event{
+			add, synced,
+			change(modified, func(e *fairleadtest.Event) { e.Looked, e.Cached = true, at("u", "5") }),
+		}}, []string{"W5"}},
 		{"SYNCED twice", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced, synced}}, []string{"W6"}},
 		{"SYNCED before the last initial object", fairleadtest.Recording{Events: []fairleadtest.Event{
-			change(synced, func(e *fairleadtest.Event) { e.Count = 0 }), add}}, []string{"W6"}},
+			change(synced, func(e *fairleadtest.Event) { e.Count = 0 }), add,
+		}}, []string{"W6"}},
 		{"a queue of events", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced}, MaxWaiting: 100_000, Keys: 10}, []string{"W10"}},
-		{"deleted by mistake", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced, modified, deleted,
-			{Type: store.Added, Key: "a", Object: at("u", "9")}}}, []string{"W11"}},
+		{"deleted by mistake", fairleadtest.Recording{Events: []fairleadtest.Event{
+			add, synced, modified, deleted,
+			{Type: store.Added, Key: "a", Object: at("u", "9")},
+		}}, []string{"W11"}},
 	}
 	for _, c := range cases {
 		_, found := c.rec.Check()

@@ -57,8 +57,10 @@ func (e Event) String() string {
 
 // Of writes an event of a store down. The time and the state of the cache are the caller's to add.
 func Of(e store.Event) Event {
-	return Event{Type: e.Type, Key: e.Key.String(), Object: StateOf(e.Object), Prior: StateOf(e.Prior), Initial: e.Initial,
-		Inferred: e.Inferred, Count: e.Count, Reason: reason(e)}
+	return Event{
+		Type: e.Type, Key: e.Key.String(), Object: StateOf(e.Object), Prior: StateOf(e.Prior), Initial: e.Initial,
+		Inferred: e.Inferred, Count: e.Count, Reason: reason(e),
+	}
 }
 
 func reason(e store.Event) string {

@@ -29,8 +29,10 @@ func Example() {
 		}
 	}
 	put("green")
-	watched, err := fairleadtest.Start(source.Config{REST: server.Config(), BackoffBase: time.Millisecond,
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}, store.Options{Namespaced: true})
+	watched, err := fairleadtest.Start(source.Config{
+		REST: server.Config(), BackoffBase: time.Millisecond,
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+	}, store.Options{Namespaced: true})
 	if err != nil {
 		panic(err)
 	}

@@ -38,8 +38,10 @@ type RecorderOptions struct {
 func Record(s *store.Store, o RecorderOptions) *Recorder {
 	o.Subscribe.Name = o.Name
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Recorder{store: s, handle: o.Handle, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
-		keys: map[string]struct{}{}, recording: Recording{Name: o.Name, Filtered: o.Subscribe.Filter != nil}, cursor: s.Subscribe(o.Subscribe)}
+	r := &Recorder{
+		store: s, handle: o.Handle, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
+		keys: map[string]struct{}{}, recording: Recording{Name: o.Name, Filtered: o.Subscribe.Filter != nil}, cursor: s.Subscribe(o.Subscribe),
+	}
 	go func() {
 		defer close(r.done)
 		r.run(ctx)

@@ -20,8 +20,10 @@ func TestAPIServerRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	patch := func(subresource, body string) error {
-		_, err := call.Do(b.ctx, b.calls, call.Request{Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.OperationsResource,
-			Kind: "Operation", Namespace: op.Namespace, Name: op.Name, Subresource: subresource, Body: []byte(body)}, call.Policy{})
+		_, err := call.Do(b.ctx, b.calls, call.Request{
+			Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.OperationsResource,
+			Kind: "Operation", Namespace: op.Namespace, Name: op.Name, Subresource: subresource, Body: []byte(body),
+		}, call.Policy{})
 		return err
 	}
 	refused := func(reason, subresource, body, want string) {

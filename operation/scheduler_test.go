@@ -62,8 +62,10 @@ func (b *bench) finish(r operation.Resource, phase v1alpha1.Phase) {
 		now := v1alpha1.FinishedOperation{}.FinishedAt
 		now.Time = time.Now()
 		op.Status.Phase, op.Status.OperationID, op.Status.OperationType, op.Status.FinishedAt = phase, op.EffectiveID(), op.Spec.OperationType, &now
-		_, err = call.Do(b.ctx, b.calls, call.Request{Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: "Operation",
-			Namespace: op.Namespace, Name: op.Name, Subresource: "status", Object: op}, call.Policy{})
+		_, err = call.Do(b.ctx, b.calls, call.Request{
+			Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: "Operation",
+			Namespace: op.Namespace, Name: op.Name, Subresource: "status", Object: op,
+		}, call.Policy{})
 	}
 	if err != nil {
 		b.t.Fatal(err)

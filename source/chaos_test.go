@@ -8,11 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // faults that a request may meet; whatever comes, the sink must end up with what the server has. Swapped events are not
@@ -56,8 +57,10 @@ func chaos(t *testing.T, seed uint64) {
 	}
 	defer server.Close()
 	put := func() {
-		cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", rnd.IntN(12))}, Data: map[string]string{"n": fmt.Sprint(rnd.Int())}}
+		cm := &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", rnd.IntN(12))}, Data: map[string]string{"n": fmt.Sprint(rnd.Int())},
+		}
 		if _, err := server.Put(cm); err != nil {
 			t.Fatal(err)
 		}
@@ -148,8 +151,10 @@ func TestRestoredBackup(t *testing.T) {
 		}
 		defer server.Close()
 		put := func(n int) {
-			cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", n)}, Data: map[string]string{"at": fmt.Sprint(server.Revision())}}
+			cm := &corev1.ConfigMap{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", n)}, Data: map[string]string{"at": fmt.Sprint(server.Revision())},
+			}
 			if _, err := server.Put(cm); err != nil {
 				t.Fatal(err)
 			}

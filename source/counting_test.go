@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/fairlead-io/fairlead/source"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // counter is a Sink that only counts.

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/fairlead-io/fairlead/internal/frame"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
 // jsonList decodes a list item by item. The members around the items may come in any order; they are kept until the end,

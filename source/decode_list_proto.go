@@ -1,8 +1,9 @@
 package source
 
 import (
-	"github.com/fairlead-io/fairlead/internal/frame"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
 // protoList decodes a list in protobuf item by item: the magic, a runtime.Unknown, and in its field raw the list, whose

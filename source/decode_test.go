@@ -185,14 +185,22 @@ func TestProtobuf(t *testing.T) {
 		body []byte
 		want []string
 	}{
-		"watch": {func() decoder { return &protoWatch{} }, frames, []string{"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "BOOKMARK 9 true",
-			fmt.Sprintf("GARBAGE %q", protoFrame(t, "ADDED", []byte("junk"))[4:]), "ERROR server answered 410 Expired: old", "END EOF"}},
-		"cut watch": {func() decoder { return &protoWatch{} }, frames[:len(frames)-3], []string{"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "BOOKMARK 9 true",
-			fmt.Sprintf("GARBAGE %q", protoFrame(t, "ADDED", []byte("junk"))[4:]), "END unexpected EOF"}},
-		"list": {func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1))),
-			[]string{"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "LIST {kind:Pod version:99 next:t remaining:0}", "END EOF"}},
-		"empty list": {func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(0))),
-			[]string{"OPENED", "LIST {kind:Pod version:99 next:t remaining:0}", "END EOF"}},
+		"watch": {func() decoder { return &protoWatch{} }, frames, []string{
+			"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "BOOKMARK 9 true",
+			fmt.Sprintf("GARBAGE %q", protoFrame(t, "ADDED", []byte("junk"))[4:]), "ERROR server answered 410 Expired: old", "END EOF",
+		}},
+		"cut watch": {func() decoder { return &protoWatch{} }, frames[:len(frames)-3], []string{
+			"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "BOOKMARK 9 true",
+			fmt.Sprintf("GARBAGE %q", protoFrame(t, "ADDED", []byte("junk"))[4:]), "END unexpected EOF",
+		}},
+		"list": {
+			func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1))),
+			[]string{"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "LIST {kind:Pod version:99 next:t remaining:0}", "END EOF"},
+		},
+		"empty list": {
+			func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(0))),
+			[]string{"OPENED", "LIST {kind:Pod version:99 next:t remaining:0}", "END EOF"},
+		},
 		"cut list":  {func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1)))[:40], []string{"OPENED", "END unexpected EOF"}},
 		"status":    {func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &gone)), []string{"OPENED", "END server answered 410 Expired: old"}},
 		"not magic": {func() decoder { return &protoList{} }, []byte("<html>"), []string{"OPENED", "PROTOCOL no list"}},

@@ -4,8 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/fairlead-io/fairlead/internal/frame"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
 // initialEventsEnd is the annotation of the bookmark that ends the initial events of a watch (KEP-3157).

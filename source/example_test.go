@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // printer is the least that a Sink can be: it keeps nothing and prints what happens.
@@ -42,8 +43,10 @@ func Example() {
 	}
 	defer server.Close()
 	gvr := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	settings := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}}
+	settings := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"},
+	}
 	if _, err := server.Put(settings); err != nil {
 		panic(err)
 	}

@@ -17,8 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/source"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // TestStopInEveryState: Run returns at once, whatever the scope is doing; the leak check of TestMain sees the rest.
@@ -135,8 +136,10 @@ func TestNamespacesChangeAtRunTime(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	sinks := &perNamespace{t: t, of: map[string]*recorder{}}
-	src, err := source.New(source.Config{REST: &rest.Config{Host: server.URL}, Resource: configMaps, NoWatchList: true,
-		Namespaces: []string{"a", "forbidden"}}, sinks.sink)
+	src, err := source.New(source.Config{
+		REST: &rest.Config{Host: server.URL}, Resource: configMaps, NoWatchList: true,
+		Namespaces: []string{"a", "forbidden"},
+	}, sinks.sink)
 	if err != nil {
 		t.Fatal(err)
 	}

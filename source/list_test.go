@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 func objects(n, version int) []string {

@@ -83,13 +83,17 @@ func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 	case isTooLarge(e):
 		again := h.lists > 0
 		h.lists++
-		return remedy{relist: true, fresh: true, told: orElse(e.RetryAfter, tooLargeFor), wait: again, degraded: again,
-			reason: ReasonServerError}
+		return remedy{
+			relist: true, fresh: true, told: orElse(e.RetryAfter, tooLargeFor), wait: again, degraded: again,
+			reason: ReasonServerError,
+		}
 	case isExpired(e):
 		// The version is gone: list at it, then whatever it is; a server that goes on like this is asked ever less often.
 		h.expired++
-		return remedy{relist: true, fresh: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
-			reason: ReasonExpired}
+		return remedy{
+			relist: true, fresh: listing || h.expired > 1, wait: h.expired > 2, degraded: h.expired > 2,
+			reason: ReasonExpired,
+		}
 	case e.Code == http.StatusTooManyRequests:
 		return remedy{told: e.RetryAfter, wait: true, degraded: true, reason: ReasonTooManyRequests}
 	case e.ErrStatus.Reason == metav1.StatusReasonStoreReadError, e.ErrStatus.Reason == "StoreReadError":

@@ -12,8 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairlead-io/fairlead/internal/backoff"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
 const protobufType = "application/vnd.kubernetes.protobuf"

@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // facts is a header in comparable form.
@@ -25,8 +26,10 @@ type facts struct {
 }
 
 func factsOf(h *source.Header) facts {
-	f := facts{string(h.APIVersion), string(h.Kind), string(h.Namespace), string(h.Name), string(h.UID), string(h.ResourceVersion),
-		string(h.DeletionTimestamp), h.Generation, nil, nil, h.Finalizers}
+	f := facts{
+		string(h.APIVersion), string(h.Kind), string(h.Namespace), string(h.Name), string(h.UID), string(h.ResourceVersion),
+		string(h.DeletionTimestamp), h.Generation, nil, nil, h.Finalizers,
+	}
 	for _, l := range h.Labels {
 		if f.Labels == nil {
 			f.Labels = map[string]string{}

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/source"
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

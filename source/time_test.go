@@ -12,11 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // pipes is a listener whose connections are in memory, for tests in a bubble of testing/synctest.

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // watches returns the watch requests of a script, lists as "LIST".
@@ -38,57 +39,172 @@ func TestRepair(t *testing.T) {
 		want    []string
 		until   string
 	}{
-		"clean end": {"the server's timeoutSeconds", []reply{watchThenEnd(c6), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 6"}, "9"},
-		"bookmarks count": {"resume at the bookmark", []reply{watchThenEnd(bookmark(8)), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 8"}, "9"},
-		"break": {"a broken connection needs no list", []reply{watchThenBreak(c6), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 6"}, "9"},
-		"410 event": {"relist at the last version", []reply{watchThenEnd(c6, event("ERROR", statusBody(410, "Expired", tooOld))), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "LIST 6 NotOlderThan", "WATCH 7"}, "9"},
-		"410 status": {"relist at the last version", []reply{status(410, "Gone", tooOld), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"}, "9"},
-		"410 in list too": {"then consistently", []reply{status(410, "Expired", tooOld), watch(bookmark(9))},
+		"clean end": {
+			"the server's timeoutSeconds",
+			[]reply{watchThenEnd(c6), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 6"},
+			"9",
+		},
+		"bookmarks count": {
+			"resume at the bookmark",
+			[]reply{watchThenEnd(bookmark(8)), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 8"},
+			"9",
+		},
+		"break": {
+			"a broken connection needs no list",
+			[]reply{watchThenBreak(c6), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 6"},
+			"9",
+		},
+		"410 event": {
+			"relist at the last version",
+			[]reply{watchThenEnd(c6, event("ERROR", statusBody(410, "Expired", tooOld))), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "LIST 6 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"410 status": {
+			"relist at the last version",
+			[]reply{status(410, "Gone", tooOld), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"410 in list too": {
+			"then consistently",
+			[]reply{status(410, "Expired", tooOld), watch(bookmark(9))},
 			[]reply{status(410, "Expired", tooOld), list(7, object("a", 1))},
-			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "LIST", "WATCH 7"}, "9"},
-		"410 after each list": {"escalates to a consistent list", []reply{status(410, "Expired", tooOld), status(410, "Expired", tooOld), watch(bookmark(9))},
+			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "LIST", "WATCH 7"},
+			"9",
+		},
+		"410 after each list": {
+			"escalates to a consistent list",
+			[]reply{status(410, "Expired", tooOld), status(410, "Expired", tooOld), watch(bookmark(9))},
 			[]reply{list(7, object("a", 1)), list(8, object("a", 1))},
-			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7", "LIST", "WATCH 8"}, "9"},
-		"too large": {"wait as told, then a consistent list", []reply{watchThenEnd(event("ERROR", tooLarge)), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "LIST", "WATCH 7"}, "9"},
-		"429": {"keep the version", []reply{status(429, "TooManyRequests", "slow down"), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
-		"500 event": {"watch again", []reply{watchThenEnd(c6, event("ERROR", statusBody(500, "InternalError", "boom"))), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 6"}, "9"},
-		"500 for long": {"a bounded number of times, then list", []reply{status(500, "InternalError", "1"), status(500, "InternalError", "2"),
-			status(500, "InternalError", "3"), status(500, "InternalError", "4"), watch(bookmark(9))}, []reply{list(7, object("a", 1))},
-			[]string{"LIST", "WATCH 5", "WATCH 5", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"}, "9"},
-		"StoreReadError": {"list at once", []reply{watchThenEnd(event("ERROR", statusBody(500, "StoreReadError", "corrupt"))), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"}, "9"},
-		"StorageReadError": {"as the API server spells it", []reply{watchThenEnd(event("ERROR", statusBody(500, "StorageReadError", "corrupt"))), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"}, "9"},
-		"ends at once": {"three times is a stale version", []reply{watchThenEnd(), watchThenEnd(), watchThenEnd(), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"}, "9"},
-		"404": {"what went with the resource is found by a list", []reply{status(404, "NotFound", "no such resource"), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"}, "9"},
-		"401": {"resume with new credentials", []reply{status(401, "Unauthorized", "token expired"), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
-		"403": {"resume when the right is back", []reply{status(403, "Forbidden", "no"), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
+			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7", "LIST", "WATCH 8"},
+			"9",
+		},
+		"too large": {
+			"wait as told, then a consistent list",
+			[]reply{watchThenEnd(event("ERROR", tooLarge)), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "LIST", "WATCH 7"},
+			"9",
+		},
+		"429": {
+			"keep the version",
+			[]reply{status(429, "TooManyRequests", "slow down"), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
+		"500 event": {
+			"watch again",
+			[]reply{watchThenEnd(c6, event("ERROR", statusBody(500, "InternalError", "boom"))), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 6"},
+			"9",
+		},
+		"500 for long": {
+			"a bounded number of times, then list",
+			[]reply{
+				status(500, "InternalError", "1"), status(500, "InternalError", "2"),
+				status(500, "InternalError", "3"), status(500, "InternalError", "4"), watch(bookmark(9)),
+			},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "WATCH 5", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"StoreReadError": {
+			"list at once",
+			[]reply{watchThenEnd(event("ERROR", statusBody(500, "StoreReadError", "corrupt"))), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"StorageReadError": {
+			"as the API server spells it",
+			[]reply{watchThenEnd(event("ERROR", statusBody(500, "StorageReadError", "corrupt"))), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"ends at once": {
+			"three times is a stale version",
+			[]reply{watchThenEnd(), watchThenEnd(), watchThenEnd(), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"404": {
+			"what went with the resource is found by a list",
+			[]reply{status(404, "NotFound", "no such resource"), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"401": {
+			"resume with new credentials",
+			[]reply{status(401, "Unauthorized", "token expired"), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
+		"403": {
+			"resume when the right is back",
+			[]reply{status(403, "Forbidden", "no"), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
 		"502":  {"a proxy without server", []reply{html(502), watch(bookmark(9))}, nil, []string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
 		"html": {"a page instead of a watch", []reply{html(200), watch(bookmark(9))}, nil, []string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
-		"last frame without newline": {"complete: it counts", []reply{watchThenEnd(strings.TrimSuffix(c6, "\n")), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 6"}, "9"},
-		"incomplete last frame": {"dropped and fetched again", []reply{watchThenEnd(c6[:len(c6)-9]), watch(c6, bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
-		"status as frame": {"a Status without an event around it", []reply{watchThenEnd(statusBody(410, "Expired", tooOld) + "\n"), watch(bookmark(9))},
-			[]reply{list(7, object("a", 1))}, []string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"}, "9"},
-		"other kind": {"an object of another kind is no change", []reply{watchThenEnd(strings.Replace(c6, `"ConfigMap"`, `"Secret"`, 1)), watch(bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
-		"garbage": {"a malformed frame is fetched again", []reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(c6, bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
-		"poison frame": {"and skipped when it comes again", []reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6, bookmark(9))}, nil,
-			[]string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
+		"last frame without newline": {
+			"complete: it counts",
+			[]reply{watchThenEnd(strings.TrimSuffix(c6, "\n")), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 6"},
+			"9",
+		},
+		"incomplete last frame": {
+			"dropped and fetched again",
+			[]reply{watchThenEnd(c6[:len(c6)-9]), watch(c6, bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
+		"status as frame": {
+			"a Status without an event around it",
+			[]reply{watchThenEnd(statusBody(410, "Expired", tooOld) + "\n"), watch(bookmark(9))},
+			[]reply{list(7, object("a", 1))},
+			[]string{"LIST", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 7"},
+			"9",
+		},
+		"other kind": {
+			"an object of another kind is no change",
+			[]reply{watchThenEnd(strings.Replace(c6, `"ConfigMap"`, `"Secret"`, 1)), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
+		"garbage": {
+			"a malformed frame is fetched again",
+			[]reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(c6, bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
+		"poison frame": {
+			"and skipped when it comes again",
+			[]reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6, bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +226,8 @@ func TestReplayedEventsAreSuppressed(t *testing.T) {
 	r := newRecorder(t)
 	s := serve(t, []reply{list(5, object("a", 1)), list(9)}, []reply{
 		watchThenBreak(event("ADDED", object("c", 6)), event("MODIFIED", object("c", 8))),
-		watch(event("ADDED", object("c", 6)), event("MODIFIED", object("c", 8)), event("MODIFIED", object("c", 9)))})
+		watch(event("ADDED", object("c", 6)), event("MODIFIED", object("c", 8)), event("MODIFIED", object("c", 9))),
+	})
 	src := s.run(r)
 	r.wait("version 9", func() bool { return r.version == "9" })
 	changes := 0

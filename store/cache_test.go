@@ -91,8 +91,10 @@ func newCache(t *testing.T, linger time.Duration) (*store.Cache, *cluster, conte
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	mapper.Add(configMapKind, meta.RESTScopeNamespace)
-	cache, err := store.NewCache(store.CacheOptions{Config: &rest.Config{Host: srv.URL}, Scheme: scheme, Mapper: mapper, Linger: linger,
-		Source: []source.Option{source.NoWatchList()}})
+	cache, err := store.NewCache(store.CacheOptions{
+		Config: &rest.Config{Host: srv.URL}, Scheme: scheme, Mapper: mapper, Linger: linger,
+		Source: []source.Option{source.NoWatchList()},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,8 +64,10 @@ func ExampleCache() {
 	defer stop()
 	done := make(chan error)
 	go func() { done <- cache.Run(ctx) }()
-	handle, err := cache.Open(store.Request{Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespaced: true,
-		Options: []source.Option{source.Namespaces("team-a")}})
+	handle, err := cache.Open(store.Request{
+		Resource: corev1.SchemeGroupVersion.WithResource("pods"), Namespaced: true,
+		Options: []source.Option{source.Namespaces("team-a")},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -18,8 +18,10 @@ func TestManyShapes(t *testing.T) {
 	s := newStore(t, store.Options{Namespaced: true})
 	sink := s.Sink("")
 	make := func(i, version int, color string) thing {
-		return thing{ns: fmt.Sprint("ns", i%7), name: fmt.Sprint("o", i), uid: fmt.Sprint("u", i), version: version,
-			labels: fmt.Sprintf(`"color":%q,"id":"%d"`, color, i), owner: fmt.Sprint("owner", i/2)}
+		return thing{
+			ns: fmt.Sprint("ns", i%7), name: fmt.Sprint("o", i), uid: fmt.Sprint("u", i), version: version,
+			labels: fmt.Sprintf(`"color":%q,"id":"%d"`, color, i), owner: fmt.Sprint("owner", i/2),
+		}
 	}
 	want := map[int]thing{}
 	var things []thing

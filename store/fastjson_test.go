@@ -25,10 +25,12 @@ import (
 func TestFastDecoderAgrees(t *testing.T) {
 	t.Parallel()
 	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, randSource{rand.New(rand.NewPCG(1, 2))}, serializer.NewCodecFactory(runtime.NewScheme()))
-	for _, proto := range []runtime.Object{&corev1.Pod{}, &corev1.Service{}, &corev1.Node{}, &corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Event{},
+	for _, proto := range []runtime.Object{
+		&corev1.Pod{}, &corev1.Service{}, &corev1.Node{}, &corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Event{},
 		&corev1.PersistentVolume{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &batchv1.CronJob{},
 		&networkingv1.Ingress{}, &networkingv1.NetworkPolicy{}, &rbacv1.ClusterRole{}, &autoscalingv2.HorizontalPodAutoscaler{},
-		&metav1.PartialObjectMetadata{}} {
+		&metav1.PartialObjectMetadata{},
+	} {
 		typ := reflect.TypeOf(proto).Elem()
 		if hasInterface(typ, map[reflect.Type]bool{}) {
 			t.Logf("%s has an interface: it is decoded slowly", typ)

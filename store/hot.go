@@ -1,14 +1,13 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"weak"
-
-	"encoding/json"
 )
 
 // view is one decoded form of a record. While it is in the hot set it holds the object; after that it only remembers it

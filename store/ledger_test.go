@@ -39,8 +39,10 @@ func newBench(t *testing.T) *bench {
 func (b *bench) begin(sent string) *store.Write {
 	k := store.Key{Namespace: "ns", Name: "a"}
 	base, _ := b.s.Get(k)
-	return b.s.BeginWrite(k, store.WriteContext{Owner: "ctl", Primary: k, Base: base, Subresource: "status",
-		Sent: []byte(fmt.Sprintf(`{"status":{"state":%q}}`, sent))})
+	return b.s.BeginWrite(k, store.WriteContext{
+		Owner: "ctl", Primary: k, Base: base, Subresource: "status",
+		Sent: []byte(fmt.Sprintf(`{"status":{"state":%q}}`, sent)),
+	})
 }
 
 func (b *bench) done(w *store.Write, x thing) {

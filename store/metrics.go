@@ -28,8 +28,10 @@ type Stats struct {
 
 // Stats returns numbers about the store.
 func (s *Store) Stats() Stats {
-	out := Stats{Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(), Commits: s.stats.commits.Load(),
-		Quarantined: s.stats.quarantined.Load(), Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats()}
+	out := Stats{
+		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(), Commits: s.stats.commits.Load(),
+		Quarantined: s.stats.quarantined.Load(), Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
+	}
 	s.mu.Lock()
 	cursors := s.cursors
 	s.mu.Unlock()

@@ -54,10 +54,16 @@ func TestOverlay(t *testing.T) {
 		events []string // after SYNCED
 		left   int      // entries
 	}{
-		{"an update is read at once", func(t *testing.T, s *store.Store, sink source.Sink) { put(t, s, a(10)) },
-			[]string{"ns/a@10"}, nil, 1},
-		{"a create is read at once, beside the others", func(t *testing.T, s *store.Store, sink source.Sink) { put(t, s, obj("b", "u2", 10)) },
-			[]string{"ns/a@5", "ns/b@10"}, nil, 1},
+		{
+			"an update is read at once", func(t *testing.T, s *store.Store, sink source.Sink) { put(t, s, a(10)) },
+			[]string{"ns/a@10"},
+			nil, 1,
+		},
+		{
+			"a create is read at once, beside the others", func(t *testing.T, s *store.Store, sink source.Sink) { put(t, s, obj("b", "u2", 10)) },
+			[]string{"ns/a@5", "ns/b@10"},
+			nil, 1,
+		},
 		{"its event evicts it, and is given", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, a(10))
 			apply(t, sink, source.Modified, a(10))

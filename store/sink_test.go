@@ -24,8 +24,10 @@ func TestEvents(t *testing.T) {
 		do     func(t *testing.T, sink source.Sink)
 		want   []string
 	}{
-		{"what was listed is initial, then SYNCED", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5)) },
-			[]string{"ADDED ns/a@5 initial", "SYNCED"}},
+		{
+			"what was listed is initial, then SYNCED", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5)) },
+			[]string{"ADDED ns/a@5 initial", "SYNCED"},
+		},
 		{"a change has the prior state", func(t *testing.T, sink source.Sink) {
 			list(t, sink, 9, a(5))
 			apply(t, sink, source.Modified, a(10))
@@ -66,8 +68,10 @@ func TestEvents(t *testing.T) {
 		{"a relist tells the difference and nothing else", func(t *testing.T, sink source.Sink) {
 			list(t, sink, 9, a(5), obj("b", "u2", 6), obj("c", "u3", 7), obj("d", "u4", 8))
 			list(t, sink, 20, a(5), obj("b", "u2", 15), obj("d", "u5", 16), obj("e", "u6", 17))
-		}, []string{"ADDED ns/a@5 initial", "ADDED ns/b@6 initial", "ADDED ns/c@7 initial", "ADDED ns/d@8 initial", "SYNCED",
-			"DELETED ns/c@7<7 inferred", "MODIFIED ns/b@15<6", "DELETED ns/d@8<8 inferred", "ADDED ns/d@16", "ADDED ns/e@17"}},
+		}, []string{
+			"ADDED ns/a@5 initial", "ADDED ns/b@6 initial", "ADDED ns/c@7 initial", "ADDED ns/d@8 initial", "SYNCED",
+			"DELETED ns/c@7<7 inferred", "MODIFIED ns/b@15<6", "DELETED ns/d@8<8 inferred", "ADDED ns/d@16", "ADDED ns/e@17",
+		}},
 		{"what was deleted before the initial events ended is not there", func(t *testing.T, sink source.Sink) {
 			r := sink.Replace()
 			for _, x := range []thing{a(5), obj("b", "u2", 6)} {
@@ -78,8 +82,10 @@ func TestEvents(t *testing.T) {
 			r.Remove(a(7).object())
 			r.Commit(source.Commit{Version: "9"})
 		}, []string{"ADDED ns/b@6 initial", "SYNCED"}},
-		{"the last of two in one list wins", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5), a(6)) },
-			[]string{"ADDED ns/a@6 initial", "SYNCED"}},
+		{
+			"the last of two in one list wins", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5), a(6)) },
+			[]string{"ADDED ns/a@6 initial", "SYNCED"},
+		},
 		{"an aborted list changes nothing", func(t *testing.T, sink source.Sink) {
 			list(t, sink, 9, a(5))
 			r := sink.Replace()

@@ -100,8 +100,10 @@ func runOurs(ctx context.Context, config *rest.Config, namespace string, ready f
 	if err != nil {
 		return err
 	}
-	e, err := executor.New(executor.Options{Calls: rt.Calls(), Operations: operations.Store, Webhooks: webhooks.Store, Secrets: secrets.Store,
-		AllowTargets: []string{"127.0.0.1"}})
+	e, err := executor.New(executor.Options{
+		Calls: rt.Calls(), Operations: operations.Store, Webhooks: webhooks.Store, Secrets: secrets.Store,
+		AllowTargets: []string{"127.0.0.1"},
+	})
 	if err != nil {
 		return err
 	}

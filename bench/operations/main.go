@@ -150,8 +150,10 @@ func (b *bench) round(ctx context.Context, namespace, who string, n, waiting, fl
 		w := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		w.Spec.Mode, w.Spec.Request.URL, w.Spec.Poll.Interval.Duration = mode, b.receiver+"/"+name, time.Hour
 		w.Default()
-		if _, err := call.Do(ctx, calls, call.Request{Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: "Webhook",
-			Namespace: namespace, Name: name, Object: w}, call.Policy{}); err != nil {
+		if _, err := call.Do(ctx, calls, call.Request{
+			Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: "Webhook",
+			Namespace: namespace, Name: name, Object: w,
+		}, call.Policy{}); err != nil {
 			return err
 		}
 	}
@@ -225,8 +227,10 @@ func (s *station) follow(ctx context.Context, st *store.Store) {
 }
 
 func (s *station) schedule(id, tenant, hook string) error {
-	_, err := s.scheduler.Schedule(s.ctx, operation.Request{Type: operation.Delete, Category: "unregister", TenantID: tenant,
-		Resource: operation.Resource{Type: "app", ID: id}, Webhooks: []string{hook}, Object: map[string]any{"name": "shop", "id": id}})
+	_, err := s.scheduler.Schedule(s.ctx, operation.Request{
+		Type: operation.Delete, Category: "unregister", TenantID: tenant,
+		Resource: operation.Resource{Type: "app", ID: id}, Webhooks: []string{hook}, Object: map[string]any{"name": "shop", "id": id},
+	})
 	return err
 }
 

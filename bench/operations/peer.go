@@ -67,8 +67,10 @@ func (p *peer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 	}
 	if !op.PickedUp() {
 		now := metav1.NowMicro()
-		op.Status = v1alpha1.OperationStatus{Phase: v1alpha1.PhaseInProgress, OperationID: op.EffectiveID(),
-			OperationType: op.Spec.OperationType, InitializedAt: &now}
+		op.Status = v1alpha1.OperationStatus{
+			Phase: v1alpha1.PhaseInProgress, OperationID: op.EffectiveID(),
+			OperationType: op.Spec.OperationType, InitializedAt: &now,
+		}
 		if err := p.Status().Update(ctx, &op); err != nil {
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}

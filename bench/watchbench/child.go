@@ -82,8 +82,10 @@ func (c *child) do(cmd command) (answer, error) {
 		return c.start(cmd)
 	case "reads":
 		r, err := measureReads(c.peer)
-		return answer{Values: map[string]float64{"get": float64(r.Get), "getCold": float64(r.GetCold), "getAllocs": r.GetHeap,
-			"list": float64(r.List), "listed": float64(r.Listed)}}, err
+		return answer{Values: map[string]float64{
+			"get": float64(r.Get), "getCold": float64(r.GetCold), "getAllocs": r.GetHeap,
+			"list": float64(r.List), "listed": float64(r.Listed),
+		}}, err
 	case "expect": // N events from now on
 		c.peer.whole(cmd.Whole)
 		c.meter.reset(cmd.N)
@@ -147,8 +149,10 @@ func (c *child) start(cmd command) (answer, error) {
 	resident := atRest()
 	used, began = cpu(), time.Now()
 	n := c.peer.readAll()
-	return answer{Values: map[string]float64{"sync": took.Seconds(), "cpu": spent.Seconds(), "cpuSettled": settled.Seconds(), "peak": float64(peak - c.before),
-		"resident": float64(resident - c.before), "objects": float64(n), "readAll": time.Since(began).Seconds(), "readAllCPU": (cpu() - used).Seconds()}}, nil
+	return answer{Values: map[string]float64{
+		"sync": took.Seconds(), "cpu": spent.Seconds(), "cpuSettled": settled.Seconds(), "peak": float64(peak - c.before),
+		"resident": float64(resident - c.before), "objects": float64(n), "readAll": time.Since(began).Seconds(), "readAllCPU": (cpu() - used).Seconds(),
+	}}, nil
 }
 
 func (c *child) startProfile(path string) {

@@ -28,9 +28,11 @@ func number(name string, otherwise int) int {
 }
 
 func fromEnvironment() options {
-	o := options{objects: number("BENCH_OBJECTS", 100_000), rounds: number("BENCH_ROUNDS", 3), events: number("BENCH_EVENTS", 30_000),
+	o := options{
+		objects: number("BENCH_OBJECTS", 100_000), rounds: number("BENCH_ROUNDS", 3), events: number("BENCH_EVENTS", 30_000),
 		rate: number("BENCH_RATE", 2000), blocked: number("BENCH_BLOCKED", 100_000), span: time.Duration(number("BENCH_SECONDS", 5)) * time.Second,
-		profile: os.Getenv("BENCH_PROFILE"), out: os.Getenv("BENCH_OUT")}
+		profile: os.Getenv("BENCH_PROFILE"), out: os.Getenv("BENCH_OUT"),
+	}
 	if p := os.Getenv("BENCH_PEERS"); p != "" {
 		o.peers = strings.Split(p, ";")
 	}

@@ -75,11 +75,21 @@ func (t *tables) write(w io.Writer) {
 	fmt.Fprintf(w, "%d objects of each kind, %d rounds, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n", t.o.objects, t.o.rounds,
 		t.began.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), t.took.Round(time.Second))
 	perObject := func(v float64) string { return fmt.Sprintf("%.0f B", v/float64(t.o.objects)) }
-	t.table(w, "S1, S2, S2p: until everything is in the cache, by WatchList", []column{{"time", "S1.sync", seconds}, {"CPU", "S1.cpu", seconds}, {"CPU, background included", "S1.cpuSettled", seconds},
-		{"resident per object", "S1.resident", perObject}, {"peak", "S1.peak", mega}, {"then read every object", "S1.readAll", seconds}})
+	t.table(w, "S1, S2, S2p: until everything is in the cache, by WatchList", []column{
+		{"time", "S1.sync", seconds},
+		{"CPU", "S1.cpu", seconds},
+		{"CPU, background included", "S1.cpuSettled", seconds},
+		{"resident per object", "S1.resident", perObject},
+		{"peak", "S1.peak", mega},
+		{"then read every object", "S1.readAll", seconds},
+	})
 	t.table(w, "S1: the same by LIST, with the pages that each uses by default (one round)", []column{{"time", "LIST.sync", seconds}, {"CPU", "LIST.cpu", seconds}, {"peak", "LIST.peak", mega}})
-	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", t.o.events), []column{{"events per second", "S3.rate", count}, {"per CPU second", "S3.perCPU", count},
-		{"header only, per second", "S3header.rate", count}, {"header only, per CPU second", "S3header.perCPU", count}})
+	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", t.o.events), []column{
+		{"events per second", "S3.rate", count},
+		{"per CPU second", "S3.perCPU", count},
+		{"header only, per second", "S3header.rate", count},
+		{"header only, per CPU second", "S3header.perCPU", count},
+	})
 	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second", t.o.rate), []column{{"p50", "S4.p50", times}, {"p99", "S4.p99", times}, {"max", "S4.max", times}})
 	t.table(w, "S5: list again after a 410, nothing has changed", []column{{"CPU", "S5.cpu", seconds}, {"peak over rest", "S5.growth", mega}, {"handler calls", "S5.calls", count}})
 	t.table(w, "S6: reads of the cache", []column{{"Get, read before", "S6.get", nanos}, {"allocations", "S6.getAllocs", count}, {"Get, not read before", "S6.getCold", nanos}, {"List by index", "S6.list", nanos}, {"objects listed", "S6.listed", count}})

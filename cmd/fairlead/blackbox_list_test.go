@@ -56,7 +56,8 @@ func TestBlackboxList(t *testing.T) {
 				t.Errorf("%d lists", n)
 			}
 		}},
-		"Refused422": {reason: "The feature is off: pages instead.", take: noInitial, flags: []string{"--page-size", "2"},
+		"Refused422": {
+			reason: "The feature is off: pages instead.", take: noInitial, flags: []string{"--page-size", "2"},
 			check: func(t *testing.T, s *wire) {
 				if n := s.count(later); n != 1 {
 					t.Errorf("%d later pages, want 1", n)
@@ -66,7 +67,8 @@ func TestBlackboxList(t *testing.T) {
 				}); n != 0 {
 					t.Errorf("%d later pages with a version", n)
 				}
-			}},
+			},
+		},
 		"Refused400": {reason: "Other servers say 400.", take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 			return first(always, initial, refusing(400, "BadRequest"))
 		}},
@@ -75,8 +77,9 @@ func TestBlackboxList(t *testing.T) {
 				t.Errorf("%d requests for initial events", n)
 			}
 		}},
-		"Ignored": {reason: "An old server takes it for a watch without version, and never ends the initial events.",
-			flags: []string{"--list-progress-timeout", "300ms"},
+		"Ignored": {
+			reason: "An old server takes it for a watch without version, and never ends the initial events.",
+			flags:  []string{"--list-progress-timeout", "300ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
 					if !r.initial() {
@@ -87,9 +90,11 @@ func TestBlackboxList(t *testing.T) {
 					s.serve(w, r)
 					return true
 				}
-			}},
-		"IgnoredInSilence": {reason: "An old server without any change may never send a word.",
-			flags: []string{"--list-progress-timeout", "300ms"},
+			},
+		},
+		"IgnoredInSilence": {
+			reason: "An old server without any change may never send a word.",
+			flags:  []string{"--list-progress-timeout", "300ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
 					if r.initial() {
@@ -97,9 +102,11 @@ func TestBlackboxList(t *testing.T) {
 					}
 					return r.initial()
 				}
-			}},
-		"OrdinaryBookmarks": {reason: "Only the bookmark with the annotation ends the initial events.",
-			flags: []string{"--list-progress-timeout", "300ms"},
+			},
+		},
+		"OrdinaryBookmarks": {
+			reason: "Only the bookmark with the annotation ends the initial events.",
+			flags:  []string{"--list-progress-timeout", "300ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
 					if r.initial() {
@@ -109,12 +116,16 @@ func TestBlackboxList(t *testing.T) {
 					}
 					return r.initial()
 				}
-			}},
-		"InitialCut": {reason: "Initial events that end early are no list.",
+			},
+		},
+		"InitialCut": {
+			reason: "Initial events that end early are no list.",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(always, initial, body(frame("ADDED", wireConfigMap("x/ghost", "7", "u", ""))))
-			}},
-		"ChangesBeforeTheEnd": {reason: "MODIFIED and DELETED before the bookmark count, and are no events.",
+			},
+		},
+		"ChangesBeforeTheEnd": {
+			reason: "MODIFIED and DELETED before the bookmark count, and are no events.",
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return func(w http.ResponseWriter, r *wireRequest) bool {
 					if !r.initial() {
@@ -135,13 +146,17 @@ func TestBlackboxList(t *testing.T) {
 					s.follow(w, r, "", s.version, time.Minute)
 					return true
 				}
-			}},
-		"TokenExpires": {reason: "The list begins anew.", flags: []string{"--page-size", "1", "--no-watch-list"},
+			},
+		},
+		"TokenExpires": {
+			reason: "The list begins anew.", flags: []string{"--page-size", "1", "--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(2, later, refusing(410, "Expired"))
-			}},
-		"TokenAlwaysExpires": {reason: "At last it is listed as a whole; the inconsistent token is no snapshot.",
-			flags: []string{"--page-size", "1", "--no-watch-list"},
+			},
+		},
+		"TokenAlwaysExpires": {
+			reason: "At last it is listed as a whole; the inconsistent token is no snapshot.",
+			flags:  []string{"--page-size", "1", "--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(always, later, func(w http.ResponseWriter, _ *http.Request) {
 					w.WriteHeader(410)
@@ -155,70 +170,98 @@ func TestBlackboxList(t *testing.T) {
 				if n := s.count(list); n > 8 {
 					t.Errorf("%d lists", n)
 				}
-			}},
-		"Html": {reason: "A page of a proxy, with status 200.", status: "ProtocolError",
+			},
+		},
+		"Html": {
+			reason: "A page of a proxy, with status 200.", status: "ProtocolError",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(4, func(*wireRequest) bool { return true }, func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "text/html")
 					_, _ = fmt.Fprint(w, "<!DOCTYPE html><html><body>Please log in</body></html>")
 				})
-			}, message: "text/html"},
-		"Table": {reason: "A Table is not what was asked for.", status: "ProtocolError", flags: []string{"--no-watch-list"},
+			}, message: "text/html",
+		},
+		"Table": {
+			reason: "A Table is not what was asked for.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"2000"},"columnDefinitions":[],"rows":[]}`))
-			}},
-		"NoVersion": {reason: "A list without version cannot be watched from.", status: "ProtocolError", flags: []string{"--no-watch-list"},
+			},
+		},
+		"NoVersion": {
+			reason: "A list without version cannot be watched from.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[`+wireConfigMap("x/ghost", "7", "u", "")+`]}`))
-			}},
-		"OneObject": {reason: "One object is no list.", status: "ProtocolError", flags: []string{"--no-watch-list"},
+			},
+		},
+		"OneObject": {
+			reason: "One object is no list.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(wireConfigMap("x/ghost", "7", "u", "")))
-			}},
-		"StatusWith200": {reason: "A Status with HTTP status 200 is a refusal all the same.", status: "ServerError", flags: []string{"--no-watch-list"},
+			},
+		},
+		"StatusWith200": {
+			reason: "A Status with HTTP status 200 is a refusal all the same.", status: "ServerError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(wireStatus(500, "InternalError", "")))
-			}},
-		"Cut": {reason: "A body that ends early.", status: "ProtocolError", flags: []string{"--no-watch-list"},
+			},
+		},
+		"Cut": {
+			reason: "A body that ends early.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[`+wireConfigMap("x/ghost", "7", "u", "")+`,{"metadata":{"na`))
-			}},
-		"SecondPageCut": {reason: "Nothing of a list that is not complete is applied.", flags: []string{"--no-watch-list", "--page-size", "1"},
+			},
+		},
+		"SecondPageCut": {
+			reason: "Nothing of a list that is not complete is applied.", flags: []string{"--no-watch-list", "--page-size", "1"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(9, later, body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[`))
-			}},
-		"Unauthorized": {reason: "401 with text of a proxy.", status: "Unauthorized",
+			},
+		},
+		"Unauthorized": {
+			reason: "401 with text of a proxy.", status: "Unauthorized",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, func(*wireRequest) bool { return true }, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who are you", 401) })
-			}},
-		"Forbidden": {reason: "403 with HTML.", status: "Forbidden",
+			},
+		},
+		"Forbidden": {
+			reason: "403 with HTML.", status: "Forbidden",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(4, func(*wireRequest) bool { return true }, func(w http.ResponseWriter, _ *http.Request) {
 					w.Header().Set("Content-Type", "text/html")
 					w.WriteHeader(403)
 					_, _ = fmt.Fprint(w, "<html>no</html>")
 				})
-			}},
-		"NotFound": {reason: "404 with plain text.", status: "NotFound",
+			},
+		},
+		"NotFound": {
+			reason: "404 with plain text.", status: "NotFound",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, func(*wireRequest) bool { return true }, func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) })
-			}},
-		"Busy": {reason: "429.", status: "TooManyRequests",
+			},
+		},
+		"Busy": {
+			reason: "429.", status: "TooManyRequests",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(2, func(*wireRequest) bool { return true }, refusing(429, "TooManyRequests"))
-			}},
-		"Broken": {reason: "500, then 503 without a body.", status: "ServerError", flags: []string{"--no-watch-list"},
+			},
+		},
+		"Broken": {
+			reason: "500, then 503 without a body.", status: "ServerError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) })
-			}},
-		"Stalled": {reason: "A list that makes no progress is given up.", status: "Stalled", flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
+			},
+		},
+		"Stalled": {
+			reason: "A list that makes no progress is given up.", status: "Stalled", flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, r *http.Request) {
 					_, _ = fmt.Fprint(w, `{"kind":"ConfigMapList",`)
 					s.hold(w, &wireRequest{http: r})
 				})
-			}},
-		"NoAnswer": {reason: "So is one without an answer.", status: "Stalled", flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
+			},
+		},
+		"NoAnswer": {
+			reason: "So is one without an answer.", status: "Stalled", flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(_ http.ResponseWriter, r *http.Request) {
 					select {
@@ -226,8 +269,10 @@ func TestBlackboxList(t *testing.T) {
 					case <-s.ended:
 					}
 				})
-			}},
-		"Slow": {reason: "A list that makes progress has all the time.", flags: []string{"--no-watch-list", "--list-progress-timeout", "250ms"},
+			},
+		},
+		"Slow": {
+			reason: "A list that makes progress has all the time.", flags: []string{"--no-watch-list", "--list-progress-timeout", "250ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					text := fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s]}`,
@@ -243,23 +288,28 @@ func TestBlackboxList(t *testing.T) {
 				if n := s.count(list); n != 1 {
 					t.Errorf("%d lists, want 1", n)
 				}
-			}},
-		"Reordered": {reason: "Members come in any order, items first and with their metadata last.", flags: []string{"--no-watch-list"},
+			},
+		},
+		"Reordered": {
+			reason: "Members come in any order, items first and with their metadata last.", flags: []string{"--no-watch-list"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					one, two, three := s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw
 					_, _ = fmt.Fprintf(w, "\n {\"items\" :\n[ %s ,\t%s,\r\n%s ] , \"more\":{\"a\":[]}, \"metadata\":{\"resourceVersion\":\"%d\"} ,\"apiVersion\":\"v1\",\"kind\":\"ConfigMapList\"}\n\n",
 						one, two, three, s.version)
 				})
-			}},
-		"Duplicates": {reason: "Pages that overlap name an object twice.", flags: []string{"--no-watch-list"},
+			},
+		},
+		"Duplicates": {
+			reason: "Pages that overlap name an object twice.", flags: []string{"--no-watch-list"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					one, two, three := s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw
 					_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s,%s,%s]}`,
 						s.version, one, two, two, one, three)
 				})
-			}},
+			},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -44,13 +44,17 @@ func TestBlackboxWatch(t *testing.T) {
 		"Expired":     {reason: "410 as HTTP status.", compact: true, relists: 1, fewest: 1},
 		"ExpiredGone": {reason: "410 as an ERROR event.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(410, "Expired", ""))},
 		"GoneReason":  {reason: "Some servers say Gone.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(410, "Gone", ""))},
-		"ExpiredAlways": {reason: "A server that answers 410 after each list.", relists: 3, fewest: 2, status: "Expired",
+		"ExpiredAlways": {
+			reason: "A server that answers 410 after each list.", relists: 3, fewest: 2, status: "Expired",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, resume, refusing(410, "Expired"))
 			},
-			flags: []string{"--no-watch-list"}},
-		"TooLarge": {reason: "504 with its cause: a consistent list.", relists: 1, fewest: 1,
-			resumed: errorOnce(wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`))},
+			flags: []string{"--no-watch-list"},
+		},
+		"TooLarge": {
+			reason: "504 with its cause: a consistent list.", relists: 1, fewest: 1,
+			resumed: errorOnce(wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
+		},
 		"Busy": {reason: "429 waits as told and keeps the version.", status: "TooManyRequests", resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 			return first(1, resume, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Retry-After", "1")
@@ -60,37 +64,53 @@ func TestBlackboxWatch(t *testing.T) {
 		"BusyEvent":      {reason: "429 as an ERROR event.", status: "TooManyRequests", resumed: errorOnce(wireStatus(429, "TooManyRequests", ""))},
 		"InternalError":  {reason: "500 resumes.", status: "ServerError", resumed: errorOnce(wireStatus(500, "InternalError", ""))},
 		"StoreReadError": {reason: "What could not be read may be gone: a list.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(500, "StoreReadError", ""))},
-		"InternalErrors": {reason: "500 again and again: a list.", relists: 1, fewest: 1, status: "ServerError",
+		"InternalErrors": {
+			reason: "500 again and again: a list.", relists: 1, fewest: 1, status: "ServerError",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(4, resume, body(frame("ERROR", wireStatus(500, "InternalError", ""))))
-			}},
+			},
+		},
 		"EndsTwice": {reason: "An end at once, twice, resumes.", resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(2, resume, body("")) }},
-		"EndsThrice": {reason: "The third time the version is taken for stale.", relists: 1, fewest: 1,
-			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(3, resume, body("")) }},
-		"BadGateway": {reason: "A proxy's 502 resumes.", status: "ServerError",
+		"EndsThrice": {
+			reason: "The third time the version is taken for stale.", relists: 1, fewest: 1,
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(3, resume, body("")) },
+		},
+		"BadGateway": {
+			reason: "A proxy's 502 resumes.", status: "ServerError",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, resume, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>bad gateway</html>", 502) })
-			}},
-		"Unauthorized": {reason: "401 from a proxy resumes.", status: "Unauthorized",
+			},
+		},
+		"Unauthorized": {
+			reason: "401 from a proxy resumes.", status: "Unauthorized",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, resume, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", 401) })
-			}},
-		"Forbidden": {reason: "403 resumes.", status: "Forbidden",
+			},
+		},
+		"Forbidden": {
+			reason: "403 resumes.", status: "Forbidden",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, resume, refusing(403, "Forbidden"))
-			}},
-		"Removed": {reason: "404 while watching: what was deleted with the resource is in no later watch.", status: "NotFound", relists: 1, fewest: 1,
+			},
+		},
+		"Removed": {
+			reason: "404 while watching: what was deleted with the resource is in no later watch.", status: "NotFound", relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, refusing(404, "NotFound"))
-			}},
-		"BadRequest": {reason: "A version that the server does not take: a list.", status: "ServerError", relists: 1, fewest: 1,
+			},
+		},
+		"BadRequest": {
+			reason: "A version that the server does not take: a list.", status: "ServerError", relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, refusing(400, "BadRequest"))
-			}},
-		"Html": {reason: "A page of a login with status 200.", status: "ProtocolError",
+			},
+		},
+		"Html": {
+			reason: "A page of a login with status 200.", status: "ProtocolError",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(2, resume, body("<html>log in</html>"))
-			}},
+			},
+		},
 		"LastFrameWithoutNewline": {reason: "A complete last frame counts, a cut one is fetched again.", resumed: lastFrame},
 		"ByteByByte":              {reason: "Frames arrive in any fragmentation.", resumed: dribble},
 		"Replayed": {reason: "What was seen already is suppressed.", resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
@@ -101,8 +121,10 @@ func TestBlackboxWatch(t *testing.T) {
 				return resume(r)
 			}
 		}},
-		"StringsForNumbers": {reason: "ERROR events without a code are told by their reason.", relists: 1, fewest: 1,
-			resumed: errorOnce(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version: 1 (2)"}`)},
+		"StringsForNumbers": {
+			reason: "ERROR events without a code are told by their reason.", relists: 1, fewest: 1,
+			resumed: errorOnce(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version: 1 (2)"}`),
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -96,8 +96,10 @@ func writeKubeconfig(t *testing.T, config *rest.Config, token string) string {
 	t.Helper()
 	user := &clientcmdapi.AuthInfo{Token: token}
 	if token == "" {
-		user = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
-			ClientCertificate: config.CertFile, ClientKey: config.KeyFile, Token: config.BearerToken}
+		user = &clientcmdapi.AuthInfo{
+			ClientCertificateData: config.CertData, ClientKeyData: config.KeyData,
+			ClientCertificate: config.CertFile, ClientKey: config.KeyFile, Token: config.BearerToken,
+		}
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
@@ -120,8 +122,10 @@ func (s *site) webhook(name, path string, change func(*v1alpha1.WebhookSpec)) {
 		change(&w.Spec)
 	}
 	w.Default()
-	if _, err := call.Do(s.ctx, s.calls, call.Request{Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook,
-		Namespace: s.namespace, Name: name, Object: w}, call.Policy{}); err != nil {
+	if _, err := call.Do(s.ctx, s.calls, call.Request{
+		Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook,
+		Namespace: s.namespace, Name: name, Object: w,
+	}, call.Policy{}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -137,8 +141,10 @@ type process struct {
 // controller starts a controller as a process of its own.
 func (s *site) controller(kubeconfig string, args ...string) *process {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.ctx, "fairlead", append([]string{"controller", "--kubeconfig", kubeconfig, "--namespace", s.namespace,
-		"--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1"}, args...)...)
+	cmd := exec.CommandContext(s.ctx, "fairlead", append([]string{
+		"controller", "--kubeconfig", kubeconfig, "--namespace", s.namespace,
+		"--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1",
+	}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p := &process{Cmd: cmd, log: &bytes.Buffer{}, address: make(chan string, 1), ended: make(chan error, 1)}
 	stderr, err := cmd.StderrPipe()
@@ -336,8 +342,10 @@ func TestLeastPrivilege(t *testing.T) {
 	if _, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "caller"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clients.CoreV1().Secrets(s.namespace).Create(s.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "login"},
-		StringData: map[string]string{"token": "t-o-k-e-n"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := clients.CoreV1().Secrets(s.namespace).Create(s.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "login"},
+		StringData: map[string]string{"token": "t-o-k-e-n"},
+	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.webhook("bearer", "/", func(w *v1alpha1.WebhookSpec) {

@@ -128,8 +128,10 @@ func TooManyRequests(retryAfter int32) metav1.Status {
 // VersionTooLarge is 504 with the cause ResourceVersionTooLarge; retryAfter in seconds.
 func VersionTooLarge(retryAfter int32) metav1.Status {
 	s := failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: Too large resource version: 2, current: 1")
-	s.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter,
-		Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}}
+	s.Details = &metav1.StatusDetails{
+		RetryAfterSeconds: retryAfter,
+		Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
+	}
 	return s
 }
 

@@ -44,7 +44,8 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 				fieldpath.MakePathOrDie("metadata", "annotations"))
 		}
 		reset = map[fieldpath.APIVersion]fieldpath.Filter{
-			fieldpath.APIVersion(t.res.apiVersion()): fieldpath.NewExcludeSetFilter(ignored)}
+			fieldpath.APIVersion(t.res.apiVersion()): fieldpath.NewExcludeSetFilter(ignored),
+		}
 	}
 	m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, asIs{}, asIs{}, t.res.GVK(), t.res.GVK().GroupVersion(), subresource, reset)
 	if err != nil {

@@ -251,10 +251,12 @@ func TestDiscoveryMapsKinds(t *testing.T) {
 
 func TestReviewsAndTokens(t *testing.T) {
 	t.Parallel()
-	s := start(t, apiserver.Options{Token: "secret",
+	s := start(t, apiserver.Options{
+		Token: "secret",
 		Authorize: func(r authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 			return authorizationv1.SubjectAccessReviewStatus{Allowed: r.User == "jane", Reason: "test"}
-		}})
+		},
+	})
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		cfg := s.Config()
 		cfg.ContentType, cfg.AcceptContentTypes = contentType, contentType
@@ -297,9 +299,11 @@ func TestPreloadedObjectsAreObjects(t *testing.T) {
 	encode := func(kind string) func(i int, version string) apiserver.Encoded {
 		return func(i int, version string) apiserver.Encoded {
 			name := fmt.Sprintf("p%05d", n-i)
-			return apiserver.Encoded{Namespace: "a", Name: name, UID: "u" + name, Labels: map[string]string{"app": name},
+			return apiserver.Encoded{
+				Namespace: "a", Name: name, UID: "u" + name, Labels: map[string]string{"app": name},
 				JSON: fmt.Appendf(nil, `{%s"metadata":{"name":%q,"namespace":"a","uid":"u%s","resourceVersion":%q,"labels":{"app":%q}},"spec":{"nodeName":"n","containers":[{"name":"c"}]}}`,
-					kind, name, name, version, name)}
+					kind, name, name, version, name),
+			}
 		}
 	}
 	if err := s.Preload(pods, n, encode(`"kind":"Pod","apiVersion":"v1",`)); err != nil {
@@ -344,8 +348,10 @@ func BenchmarkListPreloaded(b *testing.B) {
 	pad := strings.Repeat("x", 3000)
 	if err := s.Preload(configMaps, 10000, func(i int, version string) apiserver.Encoded {
 		name := fmt.Sprintf("c%06d", i)
-		return apiserver.Encoded{Namespace: "a", Name: name,
-			JSON: fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":%q},"data":{"k":%q}}`, name, version, pad)}
+		return apiserver.Encoded{
+			Namespace: "a", Name: name,
+			JSON: fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":%q},"data":{"k":%q}}`, name, version, pad),
+		}
 	}); err != nil {
 		b.Fatal(err)
 	}

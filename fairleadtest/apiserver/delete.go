@@ -48,8 +48,10 @@ func (x *exchange) delete() error {
 	if !gone || x.table.res.ReturnsDeleted {
 		return x.answerObject(http.StatusOK, o)
 	}
-	x.out.whole(http.StatusOK, x.enc.contentType(false), x.enc.status(metav1.Status{Status: metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{Name: o.name, Group: x.table.res.Group, Kind: x.table.res.Resource, UID: types.UID(o.uid)}}))
+	x.out.whole(http.StatusOK, x.enc.contentType(false), x.enc.status(metav1.Status{
+		Status:  metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: o.name, Group: x.table.res.Group, Kind: x.table.res.Resource, UID: types.UID(o.uid)},
+	}))
 	return nil
 }
 
@@ -87,7 +89,8 @@ func (s *Server) tryRemove(t *table, namespace, name string, opts metav1.DeleteO
 	finalizers := next.GetFinalizers()
 	if p := opts.PropagationPolicy; p != nil {
 		for policy, finalizer := range map[metav1.DeletionPropagation]string{
-			metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents, metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents} {
+			metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents, metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents,
+		} {
 			if *p == policy && !slices.Contains(finalizers, finalizer) {
 				finalizers = append(finalizers, finalizer)
 			}

@@ -22,8 +22,10 @@ func (x *exchange) discovery() error {
 	case "version":
 		return x.answerJSON(version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.0", GoVersion: "go", Compiler: "gc", Platform: "test"})
 	case "api":
-		return x.answerJSON(metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
-			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: x.s.addr}}})
+		return x.answerJSON(metav1.APIVersions{
+			TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
+			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: x.s.addr}},
+		})
 	case "apis":
 		return x.answerJSON(metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: x.groups()})
 	default:
@@ -75,18 +77,24 @@ func (x *exchange) groups() []metav1.APIGroup {
 }
 
 func (x *exchange) answerResources(group, version string) error {
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-		GroupVersion: strings.TrimPrefix(group+"/"+version, "/")}
+	list := metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: strings.TrimPrefix(group+"/"+version, "/"),
+	}
 	verbs := metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 	for _, r := range x.s.store.served() {
 		if r.Group != group || r.Version != version {
 			continue
 		}
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: r.Resource, SingularName: r.singular(),
-			Namespaced: r.Namespaced, Kind: r.Kind, Verbs: verbs, ShortNames: r.ShortNames})
+		list.APIResources = append(list.APIResources, metav1.APIResource{
+			Name: r.Resource, SingularName: r.singular(),
+			Namespaced: r.Namespaced, Kind: r.Kind, Verbs: verbs, ShortNames: r.ShortNames,
+		})
 		for _, sub := range r.Subresources {
-			sr := metav1.APIResource{Name: r.Resource + "/" + sub, Namespaced: r.Namespaced, Kind: r.Kind,
-				Verbs: metav1.Verbs{"get", "patch", "update"}}
+			sr := metav1.APIResource{
+				Name: r.Resource + "/" + sub, Namespaced: r.Namespaced, Kind: r.Kind,
+				Verbs: metav1.Verbs{"get", "patch", "update"},
+			}
 			if sub == "token" {
 				sr.Kind, sr.Group, sr.Version, sr.Verbs = "TokenRequest", "authentication.k8s.io", "v1", metav1.Verbs{"create"}
 			}

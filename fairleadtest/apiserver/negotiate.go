@@ -110,12 +110,16 @@ func readBody(r *http.Request) ([]byte, error) {
 }
 
 func unsupportedMediaType(contentType string) error {
-	return &errors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
+	return &errors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: fmt.Sprintf("the body of the request was in an unknown format: %q", contentType)}}
+		Message: fmt.Sprintf("the body of the request was in an unknown format: %q", contentType),
+	}}
 }
 
 func notAcceptable() error {
-	return &errors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotAcceptable,
-		Reason: metav1.StatusReasonNotAcceptable, Message: "only the following media types are accepted: " + typeJSON + ", " + typeProto}}
+	return &errors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusNotAcceptable,
+		Reason: metav1.StatusReasonNotAcceptable, Message: "only the following media types are accepted: " + typeJSON + ", " + typeProto,
+	}}
 }

@@ -34,8 +34,10 @@ func (o *object) key() string { return objectKey(o.namespace, o.name) }
 // newObject takes over content, which has its final metadata.
 func newObject(t *table, rev uint64, content map[string]any) *object {
 	u := unstructured.Unstructured{Object: content}
-	return &object{table: t, rev: rev, namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()),
-		version: u.GetResourceVersion(), labels: u.GetLabels(), content: content}
+	return &object{
+		table: t, rev: rev, namespace: u.GetNamespace(), name: u.GetName(), uid: string(u.GetUID()),
+		version: u.GetResourceVersion(), labels: u.GetLabels(), content: content,
+	}
 }
 
 // read returns the content, which is shared and must not be changed.
@@ -163,8 +165,10 @@ func (o *object) metaProtoLocked() ([]byte, error) {
 func (o *object) withVersion(v versioner, rev uint64) *object {
 	m, err := o.copy()
 	if err != nil { // bytes that do not decode: they stay as they are
-		return &object{table: o.table, rev: rev, namespace: o.namespace, name: o.name, uid: o.uid, version: o.version,
-			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned, verbatim: o.verbatim}
+		return &object{
+			table: o.table, rev: rev, namespace: o.namespace, name: o.name, uid: o.uid, version: o.version,
+			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned, verbatim: o.verbatim,
+		}
 	}
 	m.SetResourceVersion(v.format(rev))
 	out := newObject(o.table, rev, m.Object)

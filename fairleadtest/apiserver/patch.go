@@ -73,9 +73,11 @@ func (x *exchange) patch() error {
 
 // unprocessable is the answer to a JSON patch that does not fit the object.
 func (x *exchange) unprocessable(cause error) error {
-	return &errors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
+	return &errors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
 		Reason: metav1.StatusReasonInvalid, Message: "the server rejected our request due to an error in our request: " + cause.Error(),
-		Details: &metav1.StatusDetails{Name: x.req.Name, Group: x.req.Group, Kind: x.table.res.Resource}}}
+		Details: &metav1.StatusDetails{Name: x.req.Name, Group: x.req.Group, Kind: x.table.res.Resource},
+	}}
 }
 
 // serverSideApply merges an apply configuration, with ownership of fields; an object that is not there is created.

@@ -54,8 +54,10 @@ func (s *Server) Publish(gvr schema.GroupVersionResource, encode func(version st
 func (s *Server) encoded(t *table, rev uint64, encode func(string) Encoded) (*object, error) {
 	version := s.store.version.format(rev)
 	e := encode(version)
-	o := &object{table: t, rev: rev, namespace: e.Namespace, name: e.Name, uid: e.UID, version: version, labels: e.Labels,
-		bare: e.JSON, proto: e.Proto}
+	o := &object{
+		table: t, rev: rev, namespace: e.Namespace, name: e.Name, uid: e.UID, version: version, labels: e.Labels,
+		bare: e.JSON, proto: e.Proto,
+	}
 	if rest, ok := bytes.CutPrefix(e.JSON, []byte(t.prefix)); ok {
 		o.bare = append([]byte{'{'}, rest...)
 		return o, nil
@@ -115,8 +117,10 @@ func (s *Server) Poison(gvr schema.GroupVersionResource, namespace, name string,
 		if err != nil {
 			return err
 		}
-		out := &object{table: t, rev: rev + 1, namespace: base.namespace, name: base.name, uid: base.uid,
-			version: s.store.version.format(rev + 1), labels: base.labels, poisoned: true}
+		out := &object{
+			table: t, rev: rev + 1, namespace: base.namespace, name: base.name, uid: base.uid,
+			version: s.store.version.format(rev + 1), labels: base.labels, poisoned: true,
+		}
 		if out.metaProto, err = next.partialProto(); err != nil {
 			return err
 		}

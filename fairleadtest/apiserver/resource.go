@@ -69,8 +69,10 @@ func (r Resource) newTyped() (runtime.Object, error) { return scheme.Scheme.New(
 
 // Widgets is the custom resource that every server has by default: example.fairlead.io/v1 widgets, with status.
 func Widgets() Resource {
-	return Resource{Group: "example.fairlead.io", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true,
-		Subresources: []string{"status"}}
+	return Resource{
+		Group: "example.fairlead.io", Version: "v1", Resource: "widgets", Kind: "Widget", Namespaced: true,
+		Subresources: []string{"status"},
+	}
 }
 
 // DefaultResources are what a server serves unless Options.Resources says otherwise: the usual built-in kinds
@@ -108,9 +110,11 @@ func DefaultResources() []Resource {
 		return "false"
 	}}
 	events := core("events", "Event", true)
-	events.Fields = map[string]func(map[string]any) string{"type": field("type"), "reason": field("reason"),
+	events.Fields = map[string]func(map[string]any) string{
+		"type": field("type"), "reason": field("reason"),
 		"involvedObject.kind": field("involvedObject", "kind"), "involvedObject.name": field("involvedObject", "name"),
-		"involvedObject.namespace": field("involvedObject", "namespace"), "involvedObject.uid": field("involvedObject", "uid")}
+		"involvedObject.namespace": field("involvedObject", "namespace"), "involvedObject.uid": field("involvedObject", "uid"),
+	}
 	accounts := core("serviceaccounts", "ServiceAccount", true)
 	accounts.Subresources, accounts.ReturnsDeleted = []string{"token"}, true
 	services := core("services", "Service", true)
@@ -127,8 +131,10 @@ func DefaultResources() []Resource {
 		{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true, Subresources: status},
 		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases", Kind: "Lease", Namespaced: true, NoGeneration: true},
 		{Group: "events.k8s.io", Version: "v1", Resource: "events", Kind: "Event", Namespaced: true, NoGeneration: true},
-		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition",
-			Subresources: status, ShortNames: []string{"crd"}},
+		{
+			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition",
+			Subresources: status, ShortNames: []string{"crd"},
+		},
 		Widgets(),
 	}
 }

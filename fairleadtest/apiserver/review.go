@@ -42,8 +42,10 @@ func (x *exchange) review() (bool, error) {
 	case *authorizationv1.LocalSubjectAccessReview:
 		o.Status = x.s.authorize(o.Spec)
 	case *authorizationv1.SelfSubjectAccessReview:
-		o.Status = x.s.authorize(authorizationv1.SubjectAccessReviewSpec{User: "admin", Groups: []string{"system:masters"},
-			ResourceAttributes: o.Spec.ResourceAttributes, NonResourceAttributes: o.Spec.NonResourceAttributes})
+		o.Status = x.s.authorize(authorizationv1.SubjectAccessReviewSpec{
+			User: "admin", Groups: []string{"system:masters"},
+			ResourceAttributes: o.Spec.ResourceAttributes, NonResourceAttributes: o.Spec.NonResourceAttributes,
+		})
 	}
 	return true, x.answerTyped(obj)
 }
@@ -94,8 +96,10 @@ func (s *Server) authenticate(spec authenticationv1.TokenReviewSpec) authenticat
 	if token := s.currentToken(); token == "" || spec.Token != token {
 		return authenticationv1.TokenReviewStatus{Error: "unknown token"}
 	}
-	return authenticationv1.TokenReviewStatus{Authenticated: true,
-		User: authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters", "system:authenticated"}}}
+	return authenticationv1.TokenReviewStatus{
+		Authenticated: true,
+		User:          authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters", "system:authenticated"}},
+	}
 }
 
 func (s *Server) authorize(spec authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
@@ -120,7 +124,8 @@ func (x *exchange) tokenRequest() error {
 		seconds := valueOr(obj.Spec.ExpirationSeconds, 3600)
 		obj.Status = authenticationv1.TokenRequestStatus{
 			Token:               fmt.Sprintf("%s/%s/%d", x.req.Namespace, x.req.Name, x.s.names.Add(1)),
-			ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Duration(seconds) * time.Second))}
+			ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Duration(seconds) * time.Second)),
+		}
 	}
 	return x.answerTyped(&obj)
 }

@@ -184,8 +184,10 @@ func errPathNotFound() error {
 
 // parseRequest understands /api/v1/…, /apis/group/version/… and the rest, as the real server does.
 func parseRequest(r *http.Request) Request {
-	req := Request{Method: r.Method, Path: r.URL.Path, Proto: r.Proto, Query: r.URL.Query(), Header: r.Header,
-		Verb: strings.ToLower(r.Method)}
+	req := Request{
+		Method: r.Method, Path: r.URL.Path, Proto: r.Proto, Query: r.URL.Query(), Header: r.Header,
+		Verb: strings.ToLower(r.Method),
+	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case len(parts) >= 3 && parts[0] == "api":

@@ -178,8 +178,10 @@ func TestSelectorsAreEnteredAndLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	labels.expect("ADDED x@3", "MODIFIED x@4", "DELETED x@5", "ADDED x@6", "DELETED x@7")
-	pod := &unstructured.Unstructured{Object: map[string]any{"kind": "Pod", "apiVersion": "v1",
-		"metadata": map[string]any{"namespace": "a", "name": "p"}}}
+	pod := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "Pod", "apiVersion": "v1",
+		"metadata": map[string]any{"namespace": "a", "name": "p"},
+	}}
 	for _, node := range []string{"", "n1", "n2"} {
 		pod.Object["spec"] = map[string]any{"containers": []any{}, "nodeName": node}
 		if _, err := s.Put(pod); err != nil {
@@ -302,8 +304,10 @@ func TestBuiltInItemsHaveNoKind(t *testing.T) {
 	s := start(t, apiserver.Options{})
 	c := newRaw(t, s)
 	fill(t, s, "x")
-	widget := &unstructured.Unstructured{Object: map[string]any{"kind": "Widget", "apiVersion": "example.fairlead.io/v1",
-		"metadata": map[string]any{"namespace": "a", "name": "w"}}}
+	widget := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "Widget", "apiVersion": "example.fairlead.io/v1",
+		"metadata": map[string]any{"namespace": "a", "name": "w"},
+	}}
 	if _, err := s.Put(widget); err != nil {
 		t.Fatal(err)
 	}

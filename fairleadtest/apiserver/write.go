@@ -200,9 +200,11 @@ func (s *Server) validate(ctx context.Context, t *table, obj, old *unstructured.
 	case stderrors.As(err, &api):
 		return err
 	}
-	return &errors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
+	return &errors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
 		Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{Group: t.res.Group, Kind: t.res.Kind, Name: obj.GetName()},
-		Message: fmt.Sprintf("%s %q is invalid: %v", t.res.Kind, obj.GetName(), err)}}
+		Message: fmt.Sprintf("%s %q is invalid: %v", t.res.Kind, obj.GetName(), err),
+	}}
 }
 
 func invalid(t *table, name string, errs ...*field.Error) error {

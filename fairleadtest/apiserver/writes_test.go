@@ -23,8 +23,10 @@ import (
 )
 
 func widget(name string, spec map[string]any) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{"kind": "Widget", "apiVersion": "example.fairlead.io/v1",
-		"metadata": map[string]any{"namespace": "a", "name": name}, "spec": spec, "status": map[string]any{"phase": "given"}}}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"kind": "Widget", "apiVersion": "example.fairlead.io/v1",
+		"metadata": map[string]any{"namespace": "a", "name": name}, "spec": spec, "status": map[string]any{"phase": "given"},
+	}}
 }
 
 func dynamicFor(t *testing.T, s *apiserver.Server) dynamic.ResourceInterface {
@@ -143,7 +145,8 @@ func TestRefusedWrites(t *testing.T) {
 	}
 	r := newRaw(t, s)
 	for path, want := range map[string]int{
-		configMapPath + "/x/exec": 404, "/api/v1/configmaps": 404, "/apis/none/v1/x": 404, "/api/v1/namespaces/a/configmaps/x": 405} {
+		configMapPath + "/x/exec": 404, "/api/v1/configmaps": 404, "/apis/none/v1/x": 404, "/api/v1/namespaces/a/configmaps/x": 405,
+	} {
 		if got, err := r.do(http.MethodPost, path, "application/json", "{}"); err != nil || got.Code != want {
 			t.Errorf("POST %s: %d, want %d (%v)", path, got.Code, want, err)
 		}

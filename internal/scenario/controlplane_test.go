@@ -60,8 +60,10 @@ func newControlPlane(t *testing.T) *controlPlane {
 	if p.client, err = kubernetes.NewForConfig(p.Config()); err != nil {
 		t.Fatal(err)
 	}
-	p.watched, err = fairleadtest.Start(source.Config{REST: p.Config(), Resource: scenario.ConfigMaps, Namespaces: []string{"default"},
-		Encoding: source.Protobuf, SilenceBudget: 2 * time.Second, BackoffCap: time.Second}, store.Options{Namespaced: true})
+	p.watched, err = fairleadtest.Start(source.Config{
+		REST: p.Config(), Resource: scenario.ConfigMaps, Namespaces: []string{"default"},
+		Encoding: source.Protobuf, SilenceBudget: 2 * time.Second, BackoffCap: time.Second,
+	}, store.Options{Namespaced: true})
 	if err != nil {
 		t.Fatal(err)
 	}

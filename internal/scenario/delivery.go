@@ -15,7 +15,8 @@ func lifecycleScenarios() []Scenario {
 	}
 	named := func(name string, s Scenario) Scenario { s.Name = name; return s }
 	return []Scenario{
-		{Name: "subscriber joins late", Section: lifecycle, Fill: 20, Untimed: true,
+		{
+			Name: "subscriber joins late", Section: lifecycle, Fill: 20, Untimed: true,
 			Holds: "subscribers can join at any time (snapshot, then live: no gap, no duplicate)",
 			Script: func(r *Run) {
 				r.Sync()
@@ -26,8 +27,10 @@ func lifecycleScenarios() []Scenario {
 					r.Remove(fmt.Sprint("o", 10+i))
 				}
 				r.Sync()
-			}},
-		{Name: "subscriber leaves", Section: lifecycle, Fill: 20, Untimed: true, Holds: "subscribers can be added and removed while it runs",
+			},
+		},
+		{
+			Name: "subscriber leaves", Section: lifecycle, Fill: 20, Untimed: true, Holds: "subscribers can be added and removed while it runs",
 			Script: func(r *Run) {
 				r.Sync()
 				other := r.Cache.Subscribe("leaving")
@@ -38,15 +41,19 @@ func lifecycleScenarios() []Scenario {
 				r.Put("o1", "2")
 				r.Sync()
 				r.Expect(len(other.Recording().Events) == n, "it was given events after it had left")
-			}},
-		{Name: "two subscribers share one watch", Section: lifecycle, Fill: 20, Untimed: true, Holds: "two subscribers to the same thing share one watch",
+			},
+		},
+		{
+			Name: "two subscribers share one watch", Section: lifecycle, Fill: 20, Untimed: true, Holds: "two subscribers to the same thing share one watch",
 			Script: func(r *Run) {
 				r.Join("second")
 				r.Join("third")
 				r.Sync()
 				r.Expect(r.Server.Log().Peak(watches) == 1, "%d watches at once", r.Server.Log().Peak(watches))
-			}},
-		{Name: "namespaces change", Section: lifecycle, Fill: 5, Untimed: true,
+			},
+		},
+		{
+			Name: "namespaces change", Section: lifecycle, Fill: 5, Untimed: true,
 			Holds:  "namespaces […] can be added, changed and removed while it runs",
 			Config: func(c *Config) { c.Namespaces = []string{"ns"} },
 			Before: func(r *Run) { r.PutIn("b", "x", "1", nil); r.PutIn("c", "y", "1", nil) },
@@ -59,8 +66,10 @@ func lifecycleScenarios() []Scenario {
 					r.PutIn("ns", "o1", fmt.Sprint(set), nil)
 					r.Sync()
 				}
-			}},
-		{Name: "selectors change", Section: lifecycle, Fill: 5, Untimed: true,
+			},
+		},
+		{
+			Name: "selectors change", Section: lifecycle, Fill: 5, Untimed: true,
 			Holds:  "selectors can be […] changed […] while it runs",
 			Config: func(c *Config) { c.Labels = "app=a" },
 			Before: func(r *Run) {
@@ -75,8 +84,10 @@ func lifecycleScenarios() []Scenario {
 					r.rescoper().SetLabels(sel)
 					r.Sync()
 				}
-			}},
-		{Name: "object leaves and enters the selector", Section: lifecycle, Untimed: true,
+			},
+		},
+		{
+			Name: "object leaves and enters the selector", Section: lifecycle, Untimed: true,
 			Holds:  "leaving a selector also arrives as DELETED",
 			Config: func(c *Config) { c.Labels = "app=a" },
 			Script: func(r *Run) {
@@ -90,7 +101,8 @@ func lifecycleScenarios() []Scenario {
 				r.Sync()
 				r.Away(func() { r.PutIn("ns", "x", "4", out); r.PutIn("ns", "z", "1", in) })
 				r.Sync()
-			}},
+			},
+		},
 		named("stop before the first answer", stopped(func(r *Run) { r.Server.On(everything, apiserver.BlackHole()) }, func(r *Run) {
 			r.Until("asked", func() bool { return r.Count(everything) > 0 })
 		})),
@@ -113,7 +125,8 @@ func lifecycleScenarios() []Scenario {
 // deliveryScenarios are about what subscribers are given.
 func deliveryScenarios() []Scenario {
 	return []Scenario{
-		{Name: "blocked subscriber", Section: delivery, Fill: 10,
+		{
+			Name: "blocked subscriber", Section: delivery, Fill: 10,
 			Holds: "a slow or blocked subscriber delays nobody and costs memory per key, not per event",
 			Script: func(r *Run) {
 				other := r.Join("other")
@@ -131,8 +144,10 @@ func deliveryScenarios() []Scenario {
 				})
 				r.Main.Unblock()
 				r.Sync()
-			}},
-		{Name: "re-created while a subscriber is blocked", Section: delivery, Fill: 10,
+			},
+		},
+		{
+			Name: "re-created while a subscriber is blocked", Section: delivery, Fill: 10,
 			Holds: "it gets the latest state per key, with DELETED/ADDED boundaries kept",
 			Script: func(r *Run) {
 				r.Sync()
@@ -151,8 +166,10 @@ func deliveryScenarios() []Scenario {
 				r.Sync()
 				r.Expect(r.Given(store.Deleted, n) == 1 && r.Given(store.Added, n) == 1, "%d DELETED and %d ADDED for a re-creation",
 					r.Given(store.Deleted, n), r.Given(store.Added, n))
-			}},
-		{Name: "resync", Section: delivery, Fill: 30,
+			},
+		},
+		{
+			Name: "resync", Section: delivery, Fill: 30,
 			Holds:  "resync per subscriber: SYNC events from the cache, spread over the period, no request to the server",
 			Config: func(c *Config) { c.Resync = 10 * time.Minute },
 			Script: func(r *Run) {
@@ -162,8 +179,10 @@ func deliveryScenarios() []Scenario {
 				given := len(r.Changes(n))
 				r.Expect(given >= 90 && given <= 120, "%d events in three periods for 30 objects", given)
 				r.Expect(r.Count(syncs) == listed, "listed for a resync")
-			}},
-		{Name: "wait for a version", Section: delivery, Fill: 5, Untimed: true,
+			},
+		},
+		{
+			Name: "wait for a version", Section: delivery, Fill: 5, Untimed: true,
 			Holds: "WaitFor(version) and Barrier(): returns when the store has caught up, or with the reason why not",
 			Script: func(r *Run) {
 				w, ok := r.Cache.(Waiter)
@@ -177,8 +196,10 @@ func deliveryScenarios() []Scenario {
 				}
 				r.Expect(r.AtRest(), "the store is behind after WaitFor")
 				r.Expect(w.WaitFor("999999999", 100*time.Millisecond) != nil, "it does not wait for the future")
-			}},
-		{Name: "writes without a pause", Section: delivery, Fill: 50, Untimed: true,
+			},
+		},
+		{
+			Name: "writes without a pause", Section: delivery, Fill: 50, Untimed: true,
 			Holds: "the cache is at least as new as the event that a handler is given; per key, versions never go down",
 			Script: func(r *Run) {
 				r.Sync()
@@ -192,6 +213,7 @@ func deliveryScenarios() []Scenario {
 					}
 				}
 				r.Sync()
-			}},
+			},
+		},
 	}
 }

@@ -21,8 +21,10 @@ func (Fairlead) Start(cfg Config) (Instance, error) {
 	if cfg.Protobuf {
 		enc = source.Protobuf
 	}
-	w, err := fairleadtest.Start(source.Config{REST: cfg.REST, Resource: cfg.Resource, Namespaces: cfg.Namespaces, LabelSelector: cfg.Labels,
-		PageSize: cfg.PageSize, NoWatchList: cfg.NoWatchList, Encoding: enc, Rand: cfg.Rand, Logger: cfg.Logger}, store.Options{Namespaced: true})
+	w, err := fairleadtest.Start(source.Config{
+		REST: cfg.REST, Resource: cfg.Resource, Namespaces: cfg.Namespaces, LabelSelector: cfg.Labels,
+		PageSize: cfg.PageSize, NoWatchList: cfg.NoWatchList, Encoding: enc, Rand: cfg.Rand, Logger: cfg.Logger,
+	}, store.Options{Namespaced: true})
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,8 @@ import (
 // silenceScenarios are about watches that say nothing.
 func silenceScenarios() []Scenario {
 	return []Scenario{
-		{Name: "silent watch", Section: watchSection, Fill: 10,
+		{
+			Name: "silent watch", Section: watchSection, Fill: 10,
 			Holds: "silence: no frame and no bookmark for longer than the silence budget → […] the stream is resumed",
 			Script: func(r *Run) {
 				r.Sync()
@@ -21,8 +22,10 @@ func silenceScenarios() []Scenario {
 				r.Pass(30 * time.Second)
 				r.Put("o1", "unheard")
 				r.Within("caught up", 5*time.Minute, r.AtRest)
-			}},
-		{Name: "every watch is silent", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "every watch is silent", Section: watchSection, Fill: 10,
 			Holds: "… without an event or bookmark at or after p it is relisted, at a bounded rate",
 			Script: func(r *Run) {
 				r.Sync()
@@ -35,8 +38,10 @@ func silenceScenarios() []Scenario {
 				r.Pass(time.Hour)
 				n := r.Count(everything) - sent
 				r.Expect(n < 300, "%d requests in an hour", n)
-			}},
-		{Name: "idle for three hours", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "idle for three hours", Section: watchSection, Fill: 10,
 			Holds: "an idle one causes no storm",
 			Script: func(r *Run) {
 				r.Sync()
@@ -50,8 +55,10 @@ func silenceScenarios() []Scenario {
 				n := r.Count(everything) - sent
 				r.Expect(n < 400, "%d requests in three hours", n)
 				r.Expect(r.Count(syncs)-listed < 60, "%d lists in three hours", r.Count(syncs)-listed)
-			}},
-		{Name: "watch without an answer", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "watch without an answer", Section: watchSection, Fill: 10,
 			Holds: "silence: no frame and no bookmark for longer than the silence budget",
 			Script: func(r *Run) {
 				r.Sync()
@@ -60,20 +67,26 @@ func silenceScenarios() []Scenario {
 				r.Pass(5 * time.Second)
 				r.Put("o1", "unheard")
 				r.Within("caught up", 5*time.Minute, r.AtRest)
-			}},
+			},
+		},
 	}
 }
 
 // historyScenarios are about versions.
 func historyScenarios() []Scenario {
 	return []Scenario{
-		{Name: "history rolled back under a watch", Section: watchSection, Fill: 40,
+		{
+			Name: "history rolled back under a watch", Section: watchSection, Fill: 40,
 			Holds:  "rolled-back history is detected by the probe, a bookmark or a list […]; then one EPOCH event, a full difference by uid and content",
-			Script: rollback(func(*Run) {})},
-		{Name: "history rolled back while away", Section: watchSection, Fill: 40,
+			Script: rollback(func(*Run) {}),
+		},
+		{
+			Name: "history rolled back while away", Section: watchSection, Fill: 40,
 			Holds:  "rolled-back history is detected by […] a list […]; then one EPOCH event",
-			Script: rollback(func(r *Run) { r.Server.DropConnections() })},
-		{Name: "history rolled back and caught up", Section: watchSection, Fill: 40,
+			Script: rollback(func(r *Run) { r.Server.DropConnections() }),
+		},
+		{
+			Name: "history rolled back and caught up", Section: watchSection, Fill: 40,
 			Holds: "lower versions are accepted",
 			Script: func(r *Run) {
 				rollback(func(*Run) {})(r)
@@ -82,8 +95,10 @@ func historyScenarios() []Scenario {
 				}
 				r.Remove("o7")
 				r.Sync()
-			}},
-		{Name: "versions without order", Section: watchSection, Fill: 20, Untimed: true,
+			},
+		},
+		{
+			Name: "versions without order", Section: watchSection, Fill: 20, Untimed: true,
 			Holds:  "versions that are not comparable numbers (odd aggregated servers): equality-only mode, everything else works",
 			Server: func(o *apiserver.Options) { o.OpaqueVersions = true },
 			Script: func(r *Run) {
@@ -95,7 +110,8 @@ func historyScenarios() []Scenario {
 				r.Until("caught up", r.AtRest)
 				r.Away(func() { r.Put("o4", "while away"); r.Remove("o5") })
 				r.Sync()
-			}},
+			},
+		},
 	}
 }
 
@@ -139,13 +155,20 @@ func conditionScenarios() []Scenario {
 		}
 	}
 	return []Scenario{
-		{Name: "unauthorized for a while", Section: conditions, Fill: 5, Script: refused(401, source.ReasonUnauthorized),
-			Holds: "401 […] a typed condition with the server's own message, since when, and the age of the cached data; recovers by itself"},
-		{Name: "forbidden for a while", Section: conditions, Fill: 5, Script: refused(403, source.ReasonForbidden),
-			Holds: "403 […] a typed condition with the server's own message, since when, and the age of the cached data; recovers by itself"},
-		{Name: "conversion webhook fails", Section: conditions, Fill: 5, Script: refused(500, source.ReasonServerError),
-			Holds: "conversion webhook failures […] become a typed condition; recovers by itself"},
-		{Name: "resource is not served yet", Section: conditions, Fill: 5,
+		{
+			Name: "unauthorized for a while", Section: conditions, Fill: 5, Script: refused(401, source.ReasonUnauthorized),
+			Holds: "401 […] a typed condition with the server's own message, since when, and the age of the cached data; recovers by itself",
+		},
+		{
+			Name: "forbidden for a while", Section: conditions, Fill: 5, Script: refused(403, source.ReasonForbidden),
+			Holds: "403 […] a typed condition with the server's own message, since when, and the age of the cached data; recovers by itself",
+		},
+		{
+			Name: "conversion webhook fails", Section: conditions, Fill: 5, Script: refused(500, source.ReasonServerError),
+			Holds: "conversion webhook failures […] become a typed condition; recovers by itself",
+		},
+		{
+			Name: "resource is not served yet", Section: conditions, Fill: 5,
 			Holds:  "404 (resource not there yet) […] recovers by itself (created CRD)",
 			Before: func(r *Run) { r.Server.Withdraw(ConfigMaps) },
 			Script: func(r *Run) {
@@ -153,8 +176,10 @@ func conditionScenarios() []Scenario {
 				r.Pass(5 * time.Minute)
 				serveAgain(r)
 				r.Within("synced", 3*time.Minute, r.AtRest)
-			}},
-		{Name: "resource is removed and comes back", Section: conditions, Fill: 5,
+			},
+		},
+		{
+			Name: "resource is removed and comes back", Section: conditions, Fill: 5,
 			Holds: "404 (removed while watching) […] recovers by itself",
 			Script: func(r *Run) {
 				r.Sync()
@@ -165,8 +190,10 @@ func conditionScenarios() []Scenario {
 				r.Put("o1", "back")
 				r.Within("synced", 3*time.Minute, r.AtRest)
 				r.Condition(source.ReasonWatching)
-			}},
-		{Name: "no connection", Section: conditions, Fill: 5,
+			},
+		},
+		{
+			Name: "no connection", Section: conditions, Fill: 5,
 			Holds: "TLS and DNS errors become a typed condition; staleness is known",
 			Script: func(r *Run) {
 				r.Sync()
@@ -181,8 +208,10 @@ func conditionScenarios() []Scenario {
 				r.Put("o1", "after")
 				r.Within("it recovers", 3*time.Minute, r.AtRest)
 				r.Condition(source.ReasonWatching)
-			}},
-		{Name: "token is rotated", Section: conditions, Fill: 5,
+			},
+		},
+		{
+			Name: "token is rotated", Section: conditions, Fill: 5,
 			Holds:  "recovers by itself (rotated token)",
 			Server: func(o *apiserver.Options) { o.Token = "first" },
 			Script: func(r *Run) {
@@ -193,8 +222,10 @@ func conditionScenarios() []Scenario {
 				r.Server.SetToken("first")
 				r.Put("o1", "after")
 				r.Within("it recovers", 3*time.Minute, r.AtRest)
-			}},
-		{Name: "one namespace is forbidden", Section: conditions, Fill: 5,
+			},
+		},
+		{
+			Name: "one namespace is forbidden", Section: conditions, Fill: 5,
 			Holds:  "other sources go on",
 			Config: func(c *Config) { c.Namespaces = []string{"ns", "closed"} },
 			Before: func(r *Run) {
@@ -216,7 +247,8 @@ func conditionScenarios() []Scenario {
 				r.Until("the other namespace goes on", open)
 				r.Server.ClearFaults()
 				r.Within("it recovers", 3*time.Minute, r.AtRest)
-			}},
+			},
+		},
 	}
 }
 

@@ -11,10 +11,13 @@ import (
 // relistScenarios are about a list when something is known already.
 func relistScenarios() []Scenario {
 	return []Scenario{
-		{Name: "relist gives the difference", Section: startAndList, Fill: 50, Untimed: true,
+		{
+			Name: "relist gives the difference", Section: startAndList, Fill: 50, Untimed: true,
 			Holds:  "after a relist the difference to the known state is delivered, and nothing else",
-			Script: difference},
-		{Name: "re-created while away", Section: startAndList, Fill: 10, Untimed: true,
+			Script: difference,
+		},
+		{
+			Name: "re-created while away", Section: startAndList, Fill: 10, Untimed: true,
 			Holds: "a changed uid is DELETED + ADDED",
 			Script: func(r *Run) {
 				r.Sync()
@@ -22,8 +25,10 @@ func relistScenarios() []Scenario {
 				r.Away(func() { r.Remove("o1"); r.Put("o1", "new") })
 				r.Sync()
 				r.Expect(r.Given(store.Deleted, n) == 1 && r.Given(store.Added, n) == 1, "given %v", r.Events()[n:])
-			}},
-		{Name: "deleted while away", Section: startAndList, Fill: 10, Untimed: true,
+			},
+		},
+		{
+			Name: "deleted while away", Section: startAndList, Fill: 10, Untimed: true,
 			Holds: "objects that are gone become DELETED, marked as inferred, with their last known state",
 			Script: func(r *Run) {
 				r.Sync()
@@ -33,8 +38,10 @@ func relistScenarios() []Scenario {
 				for _, e := range r.Changes(n) {
 					r.Expect(e.Type != store.Deleted || e.Inferred, "%s is not marked as inferred", e)
 				}
-			}},
-		{Name: "empty list", Section: startAndList, Fill: 30, Config: noWatchList, Untimed: true,
+			},
+		},
+		{
+			Name: "empty list", Section: startAndList, Fill: 30, Config: noWatchList, Untimed: true,
 			Holds: "a valid but empty list over many cached objects is confirmed by a second, consistent list before anything is deleted",
 			Script: func(r *Run) {
 				r.Sync()
@@ -44,8 +51,10 @@ func relistScenarios() []Scenario {
 				r.Until("listed again", func() bool { return r.Count(lists) >= 2 })
 				r.Sync()
 				r.Expect(r.Given(store.Deleted, n) == 0, "W11: %d objects were deleted", r.Given(store.Deleted, n))
-			}},
-		{Name: "short list", Section: startAndList, Fill: 300, Config: noWatchList, Untimed: true,
+			},
+		},
+		{
+			Name: "short list", Section: startAndList, Fill: 300, Config: noWatchList, Untimed: true,
 			Holds: "more than N deletions learnt from one list need a second, confirming consistent list",
 			Script: func(r *Run) {
 				r.Sync()
@@ -55,8 +64,10 @@ func relistScenarios() []Scenario {
 				r.Until("listed again", func() bool { return r.Count(lists) >= 2 })
 				r.Sync()
 				r.Expect(r.Given(store.Deleted, n) == 0, "W11: %d objects were deleted", r.Given(store.Deleted, n))
-			}},
-		{Name: "many deletions that are true", Section: startAndList, Fill: 300, Untimed: true,
+			},
+		},
+		{
+			Name: "many deletions that are true", Section: startAndList, Fill: 300, Untimed: true,
 			Holds: "… and are applied once confirmed",
 			Script: func(r *Run) {
 				r.Sync()
@@ -66,8 +77,10 @@ func relistScenarios() []Scenario {
 					}
 				})
 				r.Sync()
-			}},
-		{Name: "relist is cut", Section: startAndList, Fill: 60, Config: noWatchList, Untimed: true,
+			},
+		},
+		{
+			Name: "relist is cut", Section: startAndList, Fill: 60, Config: noWatchList, Untimed: true,
 			Holds: "a body that is cut […] changes nothing",
 			Script: func(r *Run) {
 				r.Sync()
@@ -77,8 +90,10 @@ func relistScenarios() []Scenario {
 				r.Until("listed again", func() bool { return r.Count(lists) >= 4 })
 				r.Sync()
 				r.Expect(r.Given(store.Deleted, n) == 0, "W11: %d objects were deleted", r.Given(store.Deleted, n))
-			}},
-		{Name: "relist meets HTML", Section: startAndList, Fill: 20, Config: noWatchList, Untimed: true,
+			},
+		},
+		{
+			Name: "relist meets HTML", Section: startAndList, Fill: 20, Config: noWatchList, Untimed: true,
 			Holds: "HTML […] changes nothing",
 			Script: func(r *Run) {
 				r.Sync()
@@ -88,8 +103,10 @@ func relistScenarios() []Scenario {
 				r.Sync()
 				r.Until("listed again", func() bool { return r.Count(lists) >= 4 })
 				r.Expect(r.Given(store.Deleted, n) == 0, "W11: %d objects were deleted", r.Given(store.Deleted, n))
-			}},
-		{Name: "relist from a lagging replica", Section: watchSection, Fill: 20, Config: noWatchList,
+			},
+		},
+		{
+			Name: "relist from a lagging replica", Section: watchSection, Fill: 20, Config: noWatchList,
 			Holds: "an answer from a lagging replica (list older than what is known) is refused and retried: no time travel",
 			Script: func(r *Run) {
 				r.Sync()
@@ -107,7 +124,8 @@ func relistScenarios() []Scenario {
 				r.Pass(time.Minute)
 				r.Sync()
 				r.Expect(len(r.Changes(n)) == 0, "nothing had changed, %d events were given", len(r.Changes(n)))
-			}},
+			},
+		},
 	}
 }
 

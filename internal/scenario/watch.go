@@ -24,7 +24,8 @@ func noRelist(script func(*Run)) func(*Run) {
 // endScenarios are about watches that end, and where the next one begins.
 func endScenarios() []Scenario {
 	return []Scenario{
-		{Name: "server ends the watch in time", Section: watchSection, Fill: 10,
+		{
+			Name: "server ends the watch in time", Section: watchSection, Fill: 10,
 			Holds: "server closing at timeoutSeconds is normal: no relist, no error",
 			Script: noRelist(func(r *Run) {
 				for i := range 60 {
@@ -32,8 +33,10 @@ func endScenarios() []Scenario {
 					r.Pass(time.Minute)
 				}
 				r.Expect(r.Count(watches) > 3, "only %d watches in an hour", r.Count(watches))
-			})},
-		{Name: "resume at a bookmark", Section: watchSection, Fill: 10,
+			}),
+		},
+		{
+			Name: "resume at a bookmark", Section: watchSection, Fill: 10,
 			Holds: "resumes from the last version seen (bookmarks count)",
 			Script: noRelist(func(r *Run) {
 				r.Elsewhere()
@@ -42,8 +45,10 @@ func endScenarios() []Scenario {
 				r.Server.DropConnections()
 				r.Pass(time.Minute)
 				r.Put("o1", "after")
-			})},
-		{Name: "connection breaks again and again", Section: watchSection, Fill: 10, Untimed: true,
+			}),
+		},
+		{
+			Name: "connection breaks again and again", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: "any connection failure: back-off with full jitter and a cap, resume at the last version, no relist",
 			Script: noRelist(func(r *Run) {
 				for i := range 5 {
@@ -52,8 +57,10 @@ func endScenarios() []Scenario {
 					r.Put(fmt.Sprint("new", i), "1")
 					r.Until("caught up", r.AtRest)
 				}
-			})},
-		{Name: "server is down for ten minutes", Section: watchSection, Fill: 10,
+			}),
+		},
+		{
+			Name: "server is down for ten minutes", Section: watchSection, Fill: 10,
 			Holds: "any connection failure: back-off with full jitter and a cap, resume at the last version, no relist",
 			Script: noRelist(func(r *Run) {
 				r.Server.Down()
@@ -63,15 +70,19 @@ func endScenarios() []Scenario {
 					panic(err)
 				}
 				r.Within("caught up", 2*time.Minute, r.AtRest)
-			})},
-		{Name: "watch outlives its timeout", Section: watchSection, Fill: 3, Unsettled: true,
+			}),
+		},
+		{
+			Name: "watch outlives its timeout", Section: watchSection, Fill: 3, Unsettled: true,
 			Holds:  "client-side maximum watch lifetime, for proxies that ignore timeoutSeconds",
 			Before: func(r *Run) { r.Server.On(watches, apiserver.IgnoreTimeout()) },
 			Script: func(r *Run) {
 				r.Pass(2 * time.Hour)
 				r.Expect(r.Count(watches) >= 4, "%d watches in two hours", r.Count(watches))
-			}},
-		{Name: "watch ends at once", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "watch ends at once", Section: watchSection, Fill: 10,
 			Holds: "an immediate end of stream, again and again at the same version, is treated as a stale version after three times",
 			Script: func(r *Run) {
 				r.Sync()
@@ -83,8 +94,10 @@ func endScenarios() []Scenario {
 				r.Pass(30 * time.Minute)
 				n := r.Count(everything) - sent
 				r.Expect(n < 400, "%d requests in half an hour", n)
-			}},
-		{Name: "410 instead of a watch", Section: watchSection, Fill: 10, Untimed: true,
+			},
+		},
+		{
+			Name: "410 instead of a watch", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: "410, as HTTP status […]: relist at the last version (NotOlderThan)",
 			Script: func(r *Run) {
 				r.Sync()
@@ -92,8 +105,10 @@ func endScenarios() []Scenario {
 				r.Server.DropConnections()
 				r.Put("o1", "changed")
 				r.Sync()
-			}},
-		{Name: "410 as an event", Section: watchSection, Fill: 10, Untimed: true,
+			},
+		},
+		{
+			Name: "410 as an event", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: "410 […] as an ERROR event: relist",
 			Script: func(r *Run) {
 				r.Sync()
@@ -102,8 +117,10 @@ func endScenarios() []Scenario {
 				r.Put("o1", "changed")
 				r.Remove("o2")
 				r.Sync()
-			}},
-		{Name: "410 for the relist too", Section: watchSection, Fill: 10, Untimed: true,
+			},
+		},
+		{
+			Name: "410 for the relist too", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: `then consistent ("") if that is refused too`,
 			Script: func(r *Run) {
 				r.Sync()
@@ -115,8 +132,10 @@ func endScenarios() []Scenario {
 				r.Put("o1", "changed")
 				r.Until("caught up", r.AtRest)
 				rule.Off()
-			}},
-		{Name: "410 after each list", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "410 after each list", Section: watchSection, Fill: 10,
 			Holds: "a server that answers 410 directly after each list escalates once and is then retried at a bounded rate",
 			Script: func(r *Run) {
 				r.Sync()
@@ -127,14 +146,16 @@ func endScenarios() []Scenario {
 				n := r.Count(everything) - sent
 				r.Expect(n < 600, "%d requests in half an hour", n)
 				r.Condition(source.ReasonExpired)
-			}},
+			},
+		},
 	}
 }
 
 // troubleScenarios are about refusals of watches.
 func troubleScenarios() []Scenario {
 	return []Scenario{
-		{Name: "version too large", Section: watchSection, Fill: 10,
+		{
+			Name: "version too large", Section: watchSection, Fill: 10,
 			Holds: "504 with cause ResourceVersionTooLarge: wait as told, then consistent list",
 			Script: func(r *Run) {
 				r.Sync()
@@ -143,8 +164,10 @@ func troubleScenarios() []Scenario {
 				r.Server.On(times(plainWatches, 1), apiserver.Answer(apiserver.Expired()))
 				r.Server.DropConnections()
 				r.Sync()
-			}},
-		{Name: "too many requests", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "too many requests", Section: watchSection, Fill: 10,
 			Holds: "429: honour Retry-After, keep the version, no relist",
 			Script: noRelist(func(r *Run) {
 				r.Server.On(times(watches, 3), apiserver.Answer(apiserver.TooManyRequests(7)))
@@ -157,16 +180,20 @@ func troubleScenarios() []Scenario {
 					gap := all[i].Start.Sub(all[i-1].Start)
 					r.Expect(all[i-1].Code != 429 || gap >= 7*time.Second, "asked again %s after being told to wait 7 s", gap)
 				}
-			})},
-		{Name: "internal error", Section: watchSection, Fill: 10,
+			}),
+		},
+		{
+			Name: "internal error", Section: watchSection, Fill: 10,
 			Holds: "500 InternalError: rewatch a bounded number of times",
 			Script: noRelist(func(r *Run) {
 				r.Server.On(times(watches, 2), apiserver.Answer(apiserver.Failure(500)))
 				r.Server.DropConnections()
 				r.Put("o1", "changed")
 				r.Until("caught up", r.AtRest)
-			})},
-		{Name: "internal error that stays", Section: watchSection, Fill: 10,
+			}),
+		},
+		{
+			Name: "internal error that stays", Section: watchSection, Fill: 10,
 			Holds: "500 InternalError: rewatch a bounded number of times, then relist",
 			Script: func(r *Run) {
 				r.Sync()
@@ -175,8 +202,10 @@ func troubleScenarios() []Scenario {
 				r.Server.DropConnections()
 				r.Put("o1", "changed")
 				r.Within("listed again", 10*time.Minute, func() bool { return r.Count(syncs) > before })
-			}},
-		{Name: "object that cannot be read by the server", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "object that cannot be read by the server", Section: watchSection, Fill: 10,
 			Holds: "StoreReadError: relist at once",
 			Script: func(r *Run) {
 				r.Sync()
@@ -189,15 +218,18 @@ func troubleScenarios() []Scenario {
 				before := r.Count(syncs)
 				hold.Release()
 				r.Within("listed again", 3*time.Second, func() bool { return r.Count(syncs) > before })
-			}},
-		{Name: "service unavailable", Section: watchSection, Fill: 10,
+			},
+		},
+		{
+			Name: "service unavailable", Section: watchSection, Fill: 10,
 			Holds: "any connection failure: back-off, resume at the last version, no relist",
 			Script: noRelist(func(r *Run) {
 				r.Server.On(times(watches, 3), apiserver.Answer(apiserver.Failure(503)))
 				r.Server.DropConnections()
 				r.Put("o1", "changed")
 				r.Until("caught up", r.AtRest)
-			})},
+			}),
+		},
 	}
 }
 
@@ -221,11 +253,16 @@ func frameScenarios() []Scenario {
 		}
 	}
 	return []Scenario{
-		{Name: "single bytes", Section: watchSection, Fill: 10, Holds: "frames arrive in any fragmentation",
-			Before: func(r *Run) { r.Server.On(watches, apiserver.Fragment(1)) }, Script: noRelist(changes), Untimed: true},
-		{Name: "odd pieces", Section: watchSection, Fill: 10, Holds: "frames arrive in any fragmentation",
-			Before: func(r *Run) { r.Server.On(watches, apiserver.Fragment(7, 1, 100, 3)) }, Script: noRelist(changes), Untimed: true},
-		{Name: "cut within frames", Section: watchSection, Fill: 10, Untimed: true,
+		{
+			Name: "single bytes", Section: watchSection, Fill: 10, Holds: "frames arrive in any fragmentation",
+			Before: func(r *Run) { r.Server.On(watches, apiserver.Fragment(1)) }, Script: noRelist(changes), Untimed: true,
+		},
+		{
+			Name: "odd pieces", Section: watchSection, Fill: 10, Holds: "frames arrive in any fragmentation",
+			Before: func(r *Run) { r.Server.On(watches, apiserver.Fragment(7, 1, 100, 3)) }, Script: noRelist(changes), Untimed: true,
+		},
+		{
+			Name: "cut within frames", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: "an incomplete one is dropped and fetched again",
 			Script: noRelist(func(r *Run) {
 				for i, n := range []int64{1, 50, 333, 700, 1234} {
@@ -236,20 +273,28 @@ func frameScenarios() []Scenario {
 					r.Put("o3", fmt.Sprint(i))
 					r.Until("caught up", r.AtRest)
 				}
-			})},
-		{Name: "last frame without newline", Section: watchSection, Fill: 10, Untimed: true,
+			}),
+		},
+		{
+			Name: "last frame without newline", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: "a last frame without newline counts if it is complete",
 			Script: noRelist(func(r *Run) {
 				r.Server.On(times(plainWatches, 3), apiserver.EndAfter(1), apiserver.Rewrite(func(b []byte) []byte { return bytes.TrimRight(b, "\n") }))
 				r.Server.DropConnections()
 				changes(r)
 				r.Until("caught up", r.AtRest)
-			})},
-		{Name: "events twice", Section: watchSection, Fill: 10, Untimed: true,
-			Holds: "replayed and older versions are suppressed and counted", Script: exactly(20+4, fault(apiserver.DuplicateEvents()))},
-		{Name: "events replayed", Section: watchSection, Fill: 10, Untimed: true,
-			Holds: "replayed and older versions are suppressed and counted", Script: exactly(20+4, fault(apiserver.ReplayEvents(5)))},
-		{Name: "object of 20 MB", Section: watchSection, Fill: 3, Untimed: true, Holds: "very large objects (20 MB) work",
+			}),
+		},
+		{
+			Name: "events twice", Section: watchSection, Fill: 10, Untimed: true,
+			Holds: "replayed and older versions are suppressed and counted", Script: exactly(20+4, fault(apiserver.DuplicateEvents())),
+		},
+		{
+			Name: "events replayed", Section: watchSection, Fill: 10, Untimed: true,
+			Holds: "replayed and older versions are suppressed and counted", Script: exactly(20+4, fault(apiserver.ReplayEvents(5))),
+		},
+		{
+			Name: "object of 20 MB", Section: watchSection, Fill: 3, Untimed: true, Holds: "very large objects (20 MB) work",
 			Script: func(r *Run) {
 				r.Sync()
 				r.Put("large", string(bytes.Repeat([]byte("x"), 20<<20)))
@@ -257,8 +302,10 @@ func frameScenarios() []Scenario {
 				r.Expire()
 				r.Put("o1", "after")
 				r.Sync()
-			}},
-		{Name: "garbage between frames", Section: watchSection, Fill: 5, Untimed: true,
+			},
+		},
+		{
+			Name: "garbage between frames", Section: watchSection, Fill: 5, Untimed: true,
 			Holds: "an incomplete one is dropped and fetched again",
 			Script: func(r *Run) {
 				r.Sync()
@@ -268,7 +315,8 @@ func frameScenarios() []Scenario {
 				}
 				r.Put("o1", "after the garbage")
 				r.Sync()
-			}},
+			},
+		},
 	}
 }
 

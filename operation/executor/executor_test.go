@@ -254,8 +254,10 @@ func TestOperation(t *testing.T) {
 					w.WriteHeader(http.StatusBadRequest)
 				}
 			},
-			want: want{status: operation.Failed, reason: v1alpha1.ReasonWebhookFailed,
-				calls: map[string]int{"a": 1, "b": 1, "undo.compensate": 1, "tell.notify": 1}},
+			want: want{
+				status: operation.Failed, reason: v1alpha1.ReasonWebhookFailed,
+				calls: map[string]int{"a": 1, "b": 1, "undo.compensate": 1, "tell.notify": 1},
+			},
 		},
 		"RetriesExhausted": {
 			reason: "The last try decides.",

@@ -309,12 +309,16 @@ func TestRequestThatNoSchedulerMade(t *testing.T) {
 		change func(op *v1alpha1.Operation)
 		want   string
 	}{
-		"Name": {"Another name would allow two operations of one resource.",
-			func(op *v1alpha1.Operation) { op.Name = "any" }, "metadata.name"},
-		"Size": {"The schema cannot measure the request object.",
+		"Name": {
+			"Another name would allow two operations of one resource.",
+			func(op *v1alpha1.Operation) { op.Name = "any" }, "metadata.name",
+		},
+		"Size": {
+			"The schema cannot measure the request object.",
 			func(op *v1alpha1.Operation) {
 				op.Spec.RequestObject = &v1alpha1.RequestObject{Resource: rawJSON(`"` + strings.Repeat("x", v1alpha1.MaxRequestObjectBytes) + `"`)}
-			}, "spec.requestObject"},
+			}, "spec.requestObject",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -328,8 +332,10 @@ func TestRequestThatNoSchedulerMade(t *testing.T) {
 			op.Default()
 			b.create(v1alpha1.OperationsResource, v1alpha1.KindOperation, op)
 			b.eventually("ended", func() bool {
-				answer, err := call.Do(b.ctx, b.calls, call.Request{Verb: call.VerbGet, Resource: v1alpha1.OperationsResource,
-					Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: op.Name}, call.Policy{})
+				answer, err := call.Do(b.ctx, b.calls, call.Request{
+					Verb: call.VerbGet, Resource: v1alpha1.OperationsResource,
+					Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: op.Name,
+				}, call.Policy{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -378,8 +384,10 @@ func TestWrites(t *testing.T) {
 	requests.Store(0)
 	all.Store("")
 	for i := range n {
-		op, err := scheduler.Schedule(b.ctx, operation.Request{Type: operation.Delete, Webhooks: []string{"cleanup"},
-			Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)}})
+		op, err := scheduler.Schedule(b.ctx, operation.Request{
+			Type: operation.Delete, Webhooks: []string{"cleanup"},
+			Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -653,8 +661,10 @@ func TestMetrics(t *testing.T) {
 	close(answer)
 	b.end(op)
 	b.eventually("counted", func() bool { return value("fairlead_operations_in_progress") == 0 })
-	expect("at the end", map[string]float64{"fairlead_operations_near_timeout": 0, "fairlead_operations_finished_total": 1,
-		"fairlead_operation_duration_seconds": 1, "fairlead_webhook_tries_total": 1, "fairlead_webhook_calls_queued": 0})
+	expect("at the end", map[string]float64{
+		"fairlead_operations_near_timeout": 0, "fairlead_operations_finished_total": 1,
+		"fairlead_operation_duration_seconds": 1, "fairlead_webhook_tries_total": 1, "fairlead_webhook_calls_queued": 0,
+	})
 }
 
 // TestHandover stops an executor in the middle of a call; the next one repeats it with the same key and attempt.
@@ -697,16 +707,20 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func (b *bench) delete(name string) {
 	b.t.Helper()
-	if _, err := call.Do(b.ctx, b.calls, call.Request{Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource,
-		Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name}, call.Policy{}); err != nil {
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource,
+		Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name,
+	}, call.Policy{}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 func (b *bench) hook(name string) *v1alpha1.Webhook {
 	b.t.Helper()
-	answer, err := call.Do(b.ctx, b.calls, call.Request{Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource,
-		Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Name: name}, call.Policy{})
+	answer, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource,
+		Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Name: name,
+	}, call.Policy{})
 	w := &v1alpha1.Webhook{}
 	if err == nil {
 		err = answer.Into(w)

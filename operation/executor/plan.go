@@ -98,11 +98,15 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 	d := pursue(op, webhooksDue(op), s, now)
 	if deadline := op.Deadline(); !now.Before(deadline) {
 		if len(d.missing) > 0 {
-			return decision{act: actFail, reason: v1alpha1.ReasonWebhookNotFound,
-				message: "webhook " + d.missing[0] + " was still missing at the deadline"}
+			return decision{
+				act: actFail, reason: v1alpha1.ReasonWebhookNotFound,
+				message: "webhook " + d.missing[0] + " was still missing at the deadline",
+			}
 		}
-		return decision{act: actFail, reason: v1alpha1.ReasonTimedOut,
-			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String()}
+		return decision{
+			act: actFail, reason: v1alpha1.ReasonTimedOut,
+			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String(),
+		}
 	} else if d.act == actWait && deadline.Before(d.until) {
 		d.until = deadline
 	}

@@ -121,8 +121,10 @@ func (k *Kubernetes) ask(ctx context.Context, token, verb, namespace string) err
 		return fmt.Errorf("cannot find out what the caller may do: %w", err)
 	}
 	if !may.Status.Allowed {
-		return &Problem{Status: http.StatusForbidden, Title: "Forbidden",
-			Detail: fmt.Sprintf("%s may not %s operations.%s in namespace %s", user.Username, verb, v1alpha1.GroupVersion.Group, namespace)}
+		return &Problem{
+			Status: http.StatusForbidden, Title: "Forbidden",
+			Detail: fmt.Sprintf("%s may not %s operations.%s in namespace %s", user.Username, verb, v1alpha1.GroupVersion.Group, namespace),
+		}
 	}
 	return nil
 }

@@ -167,8 +167,10 @@ func (h *handler) enter(r *http.Request, verb string) (namespace string, err err
 		return "", err
 	}
 	if !h.All && namespace != h.Scheduler.Namespace() && !slices.Contains(h.Namespaces, namespace) {
-		return "", &Problem{Status: http.StatusNotFound, Title: "Namespace not served",
-			Detail: "this server does not serve operations of namespace " + strconv.Quote(namespace)}
+		return "", &Problem{
+			Status: http.StatusNotFound, Title: "Namespace not served",
+			Detail: "this server does not serve operations of namespace " + strconv.Quote(namespace),
+		}
 	}
 	return namespace, nil
 }
@@ -252,8 +254,10 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
 	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
 		if spec.OperationID != "" && spec.OperationID != key {
-			return &Problem{Status: http.StatusUnprocessableEntity, Title: "Two operation ids",
-				Detail: "the header Idempotency-Key and the field operationID differ: send one of them, or both alike"}
+			return &Problem{
+				Status: http.StatusUnprocessableEntity, Title: "Two operation ids",
+				Detail: "the header Idempotency-Key and the field operationID differ: send one of them, or both alike",
+			}
 		}
 		spec.OperationID = key
 	}
@@ -270,8 +274,10 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request) error {
 	id, ok := strings.CutSuffix(r.PathValue("id"), ":cancel")
 	if !ok {
-		return &Problem{Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
-			Detail: "POST is for …/{resourceID}:cancel; GET shows an operation, POST /operations schedules one"}
+		return &Problem{
+			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
+			Detail: "POST is for …/{resourceID}:cancel; GET shows an operation, POST /operations schedules one",
+		}
 	}
 	namespace, err := h.enter(r, "update")
 	if err != nil {

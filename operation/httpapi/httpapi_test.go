@@ -56,8 +56,10 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 	if err := install.CRDs(ctx, calls); err != nil {
 		t.Fatal(err)
 	}
-	a := &api{t: t, ctx: ctx, namespace: env.Namespace(t), other: env.Namespace(t), calls: calls, callbacks: &sink{},
-		tokens: map[string]string{"": "", "forged": "abc.def.ghi"}}
+	a := &api{
+		t: t, ctx: ctx, namespace: env.Namespace(t), other: env.Namespace(t), calls: calls, callbacks: &sink{},
+		tokens: map[string]string{"": "", "forged": "abc.def.ghi"},
+	}
 	clients := kubernetes.NewForConfigOrDie(config)
 	for user, verbs := range map[string][]string{"all": {"get", "list", "create", "update"}, "reader": {"get", "list"}, "nobody": nil} {
 		a.user(clients, user, verbs)
@@ -102,12 +104,16 @@ func (a *api) user(clients *kubernetes.Clientset, name string, verbs []string) {
 		if len(verbs) == 0 || err != nil {
 			break
 		}
-		_, err = clients.RbacV1().Roles(ns).Create(a.ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Rules: []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: verbs}}}, metav1.CreateOptions{})
+		_, err = clients.RbacV1().Roles(ns).Create(a.ctx, &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: verbs}},
+		}, metav1.CreateOptions{})
 		if err == nil {
-			_, err = clients.RbacV1().RoleBindings(ns).Create(a.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name},
-				RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-				Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: a.namespace, Name: name}}}, metav1.CreateOptions{})
+			_, err = clients.RbacV1().RoleBindings(ns).Create(a.ctx, &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+				Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: a.namespace, Name: name}},
+			}, metav1.CreateOptions{})
 		}
 	}
 	var token *authenticationv1.TokenRequest
@@ -441,8 +447,10 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	for schema, value := range map[string]any{"Operation": operation.View{}, "Page": httpapi.Page{}, "Problem": httpapi.Problem{},
-		"WebhookCall": v1alpha1.WebhookCallStatus{}, "Request": v1alpha1.OperationSpec{}} {
+	for schema, value := range map[string]any{
+		"Operation": operation.View{}, "Page": httpapi.Page{}, "Problem": httpapi.Problem{},
+		"WebhookCall": v1alpha1.WebhookCallStatus{}, "Request": v1alpha1.OperationSpec{},
+	} {
 		var documented []string
 		for name := range doc.Components.Schemas[schema].Properties {
 			documented = append(documented, name)
@@ -468,6 +476,4 @@ func jsonFields(t reflect.Type) (names []string) {
 	return names
 }
 
-var (
-	_ httpapi.CallbackSink = (*executor.Taker)(nil)
-)
+var _ httpapi.CallbackSink = (*executor.Taker)(nil)

@@ -59,11 +59,15 @@ func problemOf(err error) *Problem {
 		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Invalid operation", Detail: "change the fields that are named", Fields: invalid.Fields}
 	case errors.As(err, &running):
 		v := operation.ViewOf(running.Running)
-		return &Problem{Status: http.StatusConflict, Title: "Another operation is in progress", Detail: running.Error() + "; wait for its end or cancel it",
-			OperationID: v.OperationID, Running: &v}
+		return &Problem{
+			Status: http.StatusConflict, Title: "Another operation is in progress", Detail: running.Error() + "; wait for its end or cancel it",
+			OperationID: v.OperationID, Running: &v,
+		}
 	case errors.Is(err, operation.ErrIDReused):
-		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Operation id reused",
-			Detail: "this Idempotency-Key belongs to a request with other content: use a new key"}
+		return &Problem{
+			Status: http.StatusUnprocessableEntity, Title: "Operation id reused",
+			Detail: "this Idempotency-Key belongs to a request with other content: use a new key",
+		}
 	case errors.Is(err, operation.ErrNotFound):
 		return &Problem{Status: http.StatusNotFound, Title: "Operation not found", Detail: err.Error()}
 	case errors.Is(err, operation.ErrEnded):

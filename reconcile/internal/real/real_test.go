@@ -347,4 +347,5 @@ type other struct{}
 func (other) Reconcile(context.Context, *gateway) (reconcile.Result, error) {
 	return reconcile.Done, nil
 }
+
 func (other) Cleanup(context.Context, *gateway) (reconcile.Result, error) { return reconcile.Done, nil }
