@@ -118,7 +118,7 @@ func TestRunStopsInReverseOrder(t *testing.T) {
 		observe.On(rt, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Added {
 				d.add("observer begins")
-				time.Sleep(time.Second) //nolint:forbidigo // the clock is fake
+				time.Sleep(time.Second)
 				if err := ctx.Err(); err != nil {
 					t.Errorf("the context of an observer that runs ended before the drain: %v", err)
 				}
@@ -185,7 +185,7 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 		{"a task that does not stop", func(rt *fairlead.Runtime) {
 			rt.Add("stubborn", func(ctx context.Context) error {
 				<-ctx.Done()
-				time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+				time.Sleep(time.Minute)
 				return nil
 			})
 			rt.Add("fails", func(context.Context) error { return broken })
@@ -229,7 +229,7 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 				if strings.Contains(tc.reason, "mistake") && len(s.Log().Requests) > 0 {
 					t.Errorf("%d requests were made", len(s.Log().Requests))
 				}
-				time.Sleep(time.Hour) //nolint:forbidigo // lets the stubborn one end
+				time.Sleep(time.Hour)
 			})
 		})
 	}
@@ -336,17 +336,17 @@ func TestHealth(t *testing.T) {
 		r := run(rt)
 		check("starting", 200, 503, "maps (waiting, ")
 		gate.Open()
-		time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(time.Minute)
 		check("synced", 200, 200, "ready")
 		s.Down()
-		time.Sleep(9 * time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(9 * time.Minute)
 		check("a short outage", 200, 200, "ready")
-		time.Sleep(2 * time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(2 * time.Minute)
 		check("a long outage", 503, 503, "maps : state is 1")
 		if err := s.Up(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2 * time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(2 * time.Minute)
 		check("recovered", 200, 200, "ready")
 		if err := r.end(); err != nil {
 			t.Error(err)
@@ -389,7 +389,7 @@ func TestQuietIsNotStale(t *testing.T) {
 		observeMaps(rt, &diary{})
 		r := run(rt)
 		for range 3 * 60 {
-			time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+			time.Sleep(time.Minute)
 			if code, body := get(rt, "/readyz"); code != 200 {
 				t.Fatalf("readyz is %d: %s", code, body)
 			}
@@ -407,7 +407,7 @@ func TestNeverReachedIsStale(t *testing.T) {
 		rt := fairlead.New(s.Config())
 		observeMaps(rt, &diary{})
 		r := run(rt)
-		time.Sleep(6 * time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(6 * time.Minute)
 		if code, body := get(rt, "/healthz"); code != 503 {
 			t.Errorf("healthz is %d: %s", code, body)
 		}
@@ -529,9 +529,9 @@ func TestLeaderElection(t *testing.T) {
 			return run(rt)
 		}
 		one := process("one")
-		time.Sleep(time.Second) //nolint:forbidigo // the clock is fake
+		time.Sleep(time.Second)
 		two := process("two")
-		time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(time.Minute)
 		synctest.Wait()
 		if d := cmp.Diff([]string{"one"}, d.all()); d != "" {
 			t.Errorf("while the first one leads: %s", d)
@@ -542,7 +542,7 @@ func TestLeaderElection(t *testing.T) {
 		if err := one.end(); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(5 * time.Second) //nolint:forbidigo // the lease was given back, so it need not expire
+		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if d := cmp.Diff([]string{"one", "two"}, d.all()); d != "" {
 			t.Errorf("after the first one has stopped: %s", d)

@@ -131,11 +131,11 @@ func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT)) (PT,
 	return obj, err
 }
 
-func (s *StatusPosition[T, PT]) object() PT { return PT(s.base.DeepCopyObject().(PT)) }
+func (s *StatusPosition[T, PT]) object() PT { return s.base.DeepCopyObject().(PT) }
 
 // afterEnd is a context that is no longer that of its fiber, which may have been cancelled and therefore is fenced: the end of
 // a fiber is recorded before its key is free, so nobody else can be writing. The write still holds for one version only.
-type afterEnd struct{ context.Context }
+type afterEnd struct{ context.Context } //nolint:containedctx // it is a context
 
 // Value implements [context.Context].
 func (a afterEnd) Value(key any) any {

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,8 +46,6 @@ func taskScheme() *runtime.Scheme {
 	s.AddKnownTypeWithName(apiserver.Widgets().GVK(), &task{})
 	return s
 }
-
-var widgets = schema.GroupVersionResource{Group: "example.fairlead.io", Version: "v1", Resource: "widgets"}
 
 func atPosition(t *task) **flow.Position { return &t.Status.Position }
 

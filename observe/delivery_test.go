@@ -80,7 +80,7 @@ func TestResyncGivesTheKnownStateAgain(t *testing.T) {
 		observe.On(h, Maps, got.observe, observe.Every(time.Minute))
 		observe.On(h, Maps, other.observe)
 		h.start()
-		time.Sleep(10 * time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		lines := got.take()
 		if d := cmp.Diff([]string{"Added initial a/x =1", "Synchronized", "Resync a/x 1=1"}, slices.Compact(slices.Clone(lines))); d != "" {
@@ -311,7 +311,7 @@ func TestSynchronizedComesOnceAndLast(t *testing.T) {
 						return errors.New("not yet")
 					}
 					if e.Key.Name != "5" {
-						time.Sleep(time.Second) //nolint:forbidigo // the clock is fake
+						time.Sleep(time.Second)
 					}
 					handled.Add(1)
 					return nil
@@ -326,7 +326,7 @@ func TestSynchronizedComesOnceAndLast(t *testing.T) {
 				for _, w := range h.server.Watches(apiserver.Match{Resource: "configmaps"}) {
 					w.Cut() // a new watch synchronizes nobody again
 				}
-				time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+				time.Sleep(time.Minute)
 				if n := synchronized.Load(); n != 1 {
 					t.Errorf("synchronized %d times", n)
 				}
@@ -425,7 +425,7 @@ func TestFailurePolicies(t *testing.T) {
 				if d := cmp.Diff([]string{"Synchronized", "Added a/bad =1", "Added a/good =1"}, other.take()); d != "" {
 					t.Errorf("another observer was disturbed: %s", d)
 				}
-				time.Sleep(10 * time.Minute) //nolint:forbidigo // the clock is fake
+				time.Sleep(10 * time.Minute)
 				synctest.Wait()
 				if n := int(calls.Load()); n != tc.calls {
 					t.Errorf("called %d times, want %d", n, tc.calls)
@@ -540,7 +540,7 @@ func TestEpochComesToEveryObserver(t *testing.T) {
 		if err := h.server.Rollback(restored); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Minute) //nolint:forbidigo // the clock is fake
+		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		want := []string{"Epoch", "Deleted inferred a/y 1=1", "Modified a/x 2=1"}
 		slices.Sort(want)

@@ -39,7 +39,7 @@ func TestSourceWithoutObserversIsNeverListed(t *testing.T) {
 		observe.Map(h, "mapped pods", "some pods", func(p *corev1.Pod) *corev1.Pod { return p })
 		observe.On(h, Maps, ignore[corev1.ConfigMap])
 		h.start()
-		time.Sleep(time.Hour) //nolint:forbidigo // the clock is fake
+		time.Sleep(time.Hour)
 		for _, r := range h.server.Log().Requests {
 			if r.Resource != "configmaps" {
 				t.Errorf("%s of %s", r.Verb, r.Resource)
@@ -191,7 +191,7 @@ func TestThirdOfFiveFails(t *testing.T) {
 		}}, []string{`cannot start source "3"`, "malformed selector"}},
 		{"two, in the order of declaration", map[int]func() ([]source.Option, error){
 			3: func() ([]source.Option, error) {
-				time.Sleep(time.Second) //nolint:forbidigo // the clock is fake
+				time.Sleep(time.Second)
 				return nil, errors.New("the slow one")
 			},
 			5: func() ([]source.Option, error) { return nil, errors.New("the quick one") },
@@ -362,7 +362,7 @@ func TestObserverRemovedFromInside(t *testing.T) {
 					h.put(key, "1")
 					synctest.Wait()
 				}
-				time.Sleep(time.Minute) //nolint:forbidigo // the clock is fake
+				time.Sleep(time.Minute)
 				if d := cmp.Diff([]string{"Synchronized", "Added a/first =1", "Added a/last =1"}, got.take()); d != "" {
 					t.Error(d)
 				}

@@ -306,7 +306,7 @@ func (c *Controller) finish(it *item, r *run, res Result, err error, existed boo
 }
 
 func isAbort(err error) bool {
-	_, ok := err.(*abortError) //nolint:errorlint // made by next, never wrapped
+	_, ok := err.(*abortError)
 	return ok
 }
 

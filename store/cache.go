@@ -174,7 +174,7 @@ func (c *Cache) Run(ctx context.Context) error {
 func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	defer e.store.Close()
 	if err := e.source.Run(ctx); err != nil {
-		c.opt.Logger.Error("cannot watch", "resource", e.key.resource.String(), "error", err)
+		c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", e.key.resource.String(), "error", err)
 	}
 }
 

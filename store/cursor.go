@@ -18,9 +18,9 @@ var ErrClosed = errors.New("closed")
 type From uint8
 
 const (
-	// FromSnapshot: every object there is, as Added with Initial, then what changes. The zero value.
+	// FromSnapshot gives every object there is, as Added with Initial, then what changes. The zero value.
 	FromSnapshot From = iota
-	// FromNow: only what changes from now on.
+	// FromNow gives only what changes from now on.
 	FromNow
 )
 

@@ -34,14 +34,6 @@ type note struct {
 	quarantine *source.Quarantined
 }
 
-// key is of an object or of a quarantined one.
-func (c *change) id() *ident {
-	if c.obj != nil {
-		return c.obj.id
-	}
-	return nil
-}
-
 type chunk struct {
 	entries []change // of fixed length; entries[:n] are published
 	n       atomic.Int64

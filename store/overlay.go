@@ -40,16 +40,17 @@ func (ent *overlaid) evict() { ent.st, ent.left, ent.ver = staged{}, false, vers
 // PutResult says what became of the answer to a write.
 type PutResult uint8
 
+// What may become of an answer.
 const (
-	// Overlaid: reads see it from now on.
+	// Overlaid means: reads see it from now on.
 	Overlaid PutResult = iota + 1
-	// AlreadyKnown: the store has it, or something newer.
+	// AlreadyKnown means: the store has it, or something newer.
 	AlreadyKnown
-	// OutOfScope: the store does not hold such objects (namespace, selector); reads of it are not affected, or say NotFound.
+	// OutOfScope means: the store does not hold such objects (namespace, selector); reads of it are not affected, or say NotFound.
 	OutOfScope
-	// NeedsBarrier: whether the store holds such objects cannot be decided here; wait for the cache instead.
+	// NeedsBarrier means: whether the store holds such objects cannot be decided here; wait for the cache instead.
 	NeedsBarrier
-	// Unversioned: the answer has no resource version.
+	// Unversioned means: the answer has no resource version.
 	Unversioned
 )
 

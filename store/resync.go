@@ -2,6 +2,7 @@ package store
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -121,14 +122,11 @@ func (s *Store) armResync() {
 func (s *Store) tickResync(mine uint64) {
 	s.mu.Lock()
 	cursors := s.cursors
-	wanted := false
-	for _, c := range cursors {
-		wanted = wanted || c.opt.Resync > 0
-	}
-	if s.resync.armed != mine || s.resync.off {
-		wanted = false
-	} else if s.resync.timer = nil; wanted {
-		s.armResync()
+	if s.resync.armed == mine && !s.resync.off {
+		s.resync.timer = nil
+		if slices.ContainsFunc(cursors, func(c *Cursor) bool { return c.opt.Resync > 0 }) {
+			s.armResync()
+		}
 	}
 	s.mu.Unlock()
 	for _, c := range cursors {

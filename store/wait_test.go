@@ -130,7 +130,7 @@ func TestStatus(t *testing.T) {
 	}
 	other := s.WatchStatus()
 	s.Close()
-	for range other.C { //nolint:revive // until it is closed
+	for range other.C {
 	}
 	for range s.WatchStatus().C {
 		t.Error("a status of a closed store")

@@ -170,7 +170,7 @@ func (s *site) controller(kubeconfig string, args ...string) *process {
 }
 
 // end waits for the end of a process, after which its log may be read.
-func (p *process) end(t *testing.T, ctx context.Context) error {
+func (p *process) end(ctx context.Context, t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-p.ended:
@@ -239,7 +239,7 @@ func TestKilledController(t *testing.T) {
 		if err := p.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = p.end(t, s.ctx) // killed
+		_ = p.end(s.ctx, t) // killed
 	}
 	last := s.controller(s.kubeconfig, "--insecure-no-auth")
 	s.allSucceeded(ids, "first", "second")
@@ -251,7 +251,7 @@ func TestKilledController(t *testing.T) {
 	if err := last.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := last.end(t, s.ctx); err != nil {
+	if err := last.end(s.ctx, t); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, last.log)
 	}
 }
@@ -282,7 +282,7 @@ func TestPausedLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if err := leader.end(t, s.ctx); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(leader.log.String(), "lost the Lease") {
+	if err := leader.end(s.ctx, t); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(leader.log.String(), "lost the Lease") {
 		t.Errorf("the deposed leader: %v\n%s", err, leader.log)
 	}
 	s.allSucceeded(ids, "first") // nothing was repeated or changed
@@ -370,7 +370,7 @@ func TestLeastPrivilege(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, _ := io.ReadAll(resp.Body) //nolint:errcheck // for the message below
+	answer, _ := io.ReadAll(resp.Body)
 	if resp.Body.Close(); resp.StatusCode != http.StatusAccepted {
 		t.Fatalf("%d %s", resp.StatusCode, answer)
 	}
@@ -390,7 +390,7 @@ func TestLeastPrivilege(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.end(t, s.ctx); err != nil {
+	if err := p.end(s.ctx, t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
 	if log := p.log.String(); strings.Contains(log, "orbidden") || strings.Contains(log, "t-o-k-e-n") {

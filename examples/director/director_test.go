@@ -140,7 +140,7 @@ func (d *director) do(method, path, body string, headers ...string) (*http.Respo
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		d.t.Fatal(err)

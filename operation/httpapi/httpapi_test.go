@@ -168,7 +168,7 @@ func (a *api) do(user, method, path, body string, headers ...string) answer {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		a.t.Fatal(err)
@@ -408,7 +408,7 @@ func TestEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	var names []string
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {

@@ -193,7 +193,7 @@ func (l *Lease) beginTerm(ctx context.Context) {
 	term, end := context.WithCancelCause(ctx)
 	l.term = &termContext{term, end}
 	close(l.begins)
-	l.log.Info("leads")
+	l.log.InfoContext(ctx, "leads")
 }
 
 func (l *Lease) endTerm(cause error) {
@@ -209,8 +209,8 @@ func (l *Lease) endTerm(cause error) {
 
 // termContext is a context that knows how to end.
 type termContext struct {
-	context.Context
-	end context.CancelCauseFunc
+	context.Context //nolint:containedctx // it is a context
+	end             context.CancelCauseFunc
 }
 
 // Lead waits until this process leads. The context that it returns ends with the term; done has to be called when

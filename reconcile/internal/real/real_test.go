@@ -48,7 +48,7 @@ func setup(t *testing.T) *bench {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cfg := env.Config(t)
-	installCRD(t, ctx)
+	installCRD(ctx, t)
 	b := &bench{t: t, ctx: ctx, namespace: env.Namespace(t)}
 	b.rt = fairlead.New(cfg, fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(b.namespace)))
 	var err error
@@ -61,7 +61,7 @@ func setup(t *testing.T) *bench {
 
 var installOnce sync.Mutex
 
-func installCRD(t *testing.T, ctx context.Context) {
+func installCRD(ctx context.Context, t *testing.T) {
 	t.Helper()
 	installOnce.Lock()
 	defer installOnce.Unlock()
@@ -84,7 +84,7 @@ func installCRD(t *testing.T, ctx context.Context) {
 	if _, err := c.Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	await(t, ctx, func() bool {
+	await(ctx, t, func() bool {
 		got, err := c.Get(ctx, crd.Name, metav1.GetOptions{})
 		return err == nil && slices.ContainsFunc(got.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
@@ -93,7 +93,7 @@ func installCRD(t *testing.T, ctx context.Context) {
 }
 
 // await polls, as a user of the API would, until something holds.
-func await(t *testing.T, ctx context.Context, holds func() bool) {
+func await(ctx context.Context, t *testing.T, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -159,7 +159,7 @@ func (b *bench) get(name string) *gateway {
 func (b *bench) quiet() int {
 	b.t.Helper()
 	last, since := b.count(), time.Now()
-	await(b.t, b.ctx, func() bool {
+	await(b.ctx, b.t, func() bool {
 		if n := b.count(); n != last {
 			last, since = n, time.Now()
 		}
@@ -195,7 +195,7 @@ func TestCounterUnderConflicts(t *testing.T) {
 		return reconcile.Done, nil
 	})
 	b.create("web")
-	await(t, b.ctx, func() bool { return b.count() >= 20 })
+	await(b.ctx, t, func() bool { return b.count() >= 20 })
 	if len(problems) > 0 {
 		t.Error(problems)
 	}
@@ -235,14 +235,14 @@ func TestOwnWrites(t *testing.T) {
 		return reconcile.Done, nil
 	}, reconcile.Owns[corev1.ConfigMap]())
 	g := b.create("web")
-	await(t, b.ctx, func() bool { return b.count() > 0 })
+	await(b.ctx, t, func() bool { return b.count() > 0 })
 	if n := b.quiet(); n != 1 || len(problems) > 0 {
 		t.Errorf("%d reconciliations; %v", n, problems)
 	}
 	if err := client.Modify(b.ctx, b.user, g, func(g *gateway) error { g.Labels = map[string]string{"l": "x"}; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	await(t, b.ctx, func() bool { return b.count() > 1 })
+	await(b.ctx, t, func() bool { return b.count() > 1 })
 	if n := b.quiet(); n != 2 {
 		t.Errorf("%d reconciliations after a foreign label", n)
 	}
@@ -272,7 +272,7 @@ func TestSpecChangeDuringANoOpPatch(t *testing.T) {
 		return reconcile.Done, nil
 	})
 	b.create("web")
-	await(t, b.ctx, func() bool { return b.count() > 10 })
+	await(b.ctx, t, func() bool { return b.count() > 10 })
 	b.quiet()
 	last := b.get("web").Generation
 	if _, ok := seen.Load(last); !ok {
@@ -333,7 +333,7 @@ func TestDeletionDuringAStatusPatch(t *testing.T) {
 		b.create(fmt.Sprint("web-", i))
 	}
 	for i := range 5 {
-		await(t, b.ctx, func() bool { return b.get(fmt.Sprint("web-", i)) == nil })
+		await(b.ctx, t, func() bool { return b.get(fmt.Sprint("web-", i)) == nil })
 	}
 	one.mu.Lock()
 	defer one.mu.Unlock()

@@ -62,7 +62,7 @@ func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res R
 		}
 		for range steps {
 			r.step()
-			time.Sleep(time.Duration(r.rnd.Int64N(int64(30 * time.Second))))
+			time.Sleep(time.Duration(r.rnd.Int64N(int64(30 * time.Second)))) //nolint:forbidigo // on the fake clock
 		}
 		r.calm()
 		r.note("at rest")
@@ -199,7 +199,7 @@ func (r *random) outage() {
 	if r.rnd.IntN(2) == 0 {
 		r.Server.Compact(0)
 	}
-	time.Sleep(time.Duration(r.rnd.IntN(180)) * time.Second)
+	time.Sleep(time.Duration(r.rnd.IntN(180)) * time.Second) //nolint:forbidigo // on the fake clock
 	if err := r.Server.Up(); err != nil {
 		panic(err)
 	}

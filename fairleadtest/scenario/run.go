@@ -62,7 +62,6 @@ func Wires() []Wire {
 var ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // secrets is another resource, whose writes move the server's version.
-var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // Matches for rules and logs.
 var (
@@ -258,7 +257,7 @@ func (r *Run) Expect(holds bool, format string, args ...any) {
 
 // Pass lets time pass. Only for runs in a bubble.
 func (r *Run) Pass(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(d) //nolint:forbidigo // on the fake clock
 	synctest.Wait()
 }
 
