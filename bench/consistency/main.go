@@ -62,6 +62,7 @@ func run(cfg *rest.Config, namespace string, s sizes, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer clients.CoreV1().RESTClient().(*rest.RESTClient).Client.CloseIdleConnections()
 	ctx := context.Background()
 	for i := range s.delays {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", namespace, i)}}

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
@@ -60,22 +58,13 @@ func newOverlay(n int) (*overlay, error) {
 	if err != nil {
 		return nil, err
 	}
-	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
-	if err := server.Preload(gvr, objects, func(i int, version string) apiserver.Encoded {
-		cm := corev1.ConfigMap{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "a", Name: name(i), ResourceVersion: version, UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)),
-			},
-			Data: map[string]string{"n": fmt.Sprint(i)},
+	for i := range objects {
+		if _, err := server.Put(&corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name(i)}, Data: map[string]string{"n": fmt.Sprint(i)},
+		}); err != nil {
+			return nil, err
 		}
-		raw, err := json.Marshal(cm)
-		if err != nil {
-			panic(err) // it can be encoded
-		}
-		return apiserver.Encoded{Namespace: cm.Namespace, Name: cm.Name, JSON: raw}
-	}); err != nil {
-		return nil, err
 	}
 	cached, err := store.NewCache(store.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme, Mapper: mapper()})
 	if err != nil {

@@ -17,7 +17,12 @@ import (
 // delayed serves an API server over plain HTTP on loopback, with the bytes of watches late by a delay; everything else passes as it
 // comes. stop ends it.
 func delayed(cfg *rest.Config, delay time.Duration) (_ *rest.Config, stop func(), err error) {
-	transport, err := rest.TransportFor(cfg)
+	tlsConfig, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	connections := &http.Transport{TLSClientConfig: tlsConfig, MaxIdleConnsPerHost: 16}
+	transport, err := rest.HTTPWrappersForConfig(cfg, connections)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -46,7 +51,11 @@ func delayed(cfg *rest.Config, delay time.Duration) (_ *rest.Config, stop func()
 		defer close(done)
 		_ = server.Serve(listener) // until it is closed
 	}()
-	stop = sync.OnceFunc(func() { _ = server.Close(); <-done })
+	stop = sync.OnceFunc(func() {
+		_ = server.Close()
+		<-done
+		connections.CloseIdleConnections()
+	})
 	return &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1}, stop, nil
 }
 
