@@ -163,7 +163,6 @@ type informerSubscriber struct {
 	rec     fairleadtest.Recording
 	initial int
 	gate    chan struct{}
-	left    bool
 }
 
 func stateOf(m metav1.Object) fairleadtest.State {

@@ -71,7 +71,7 @@ type lateReader struct {
 	from   io.ReadCloser
 	chunks chan chunk
 	rest   []byte
-	ctx    context.Context //nolint:containedctx // the life of the body
+	ctx    context.Context
 	cancel context.CancelFunc
 }
 

@@ -30,7 +30,7 @@ func parked(what string, n int) ([]float64, error) {
 	switch what {
 	case "fiber", "await":
 		e := flow.NewEngine(flow.EngineOptions{Workers: 8})
-		defer e.Close(ctx) //nolint:errcheck // it is the end of the process
+		defer e.Close(ctx)
 		var signal flow.Signal
 		line := flow.Do(func(context.Context, *int) error { return nil })
 		park := func(_ context.Context, f *flow.Fiber[int]) flow.Next {

@@ -49,7 +49,7 @@ func perStep(name string, n int, run func(n int) error) rounds.Peer {
 
 func fiberSteps(n int, next func(*flow.Fiber[int]) flow.Next) error {
 	e := flow.NewEngine(flow.EngineOptions{Workers: 1})
-	defer e.Close(context.Background()) //nolint:errcheck // its only fiber has ended
+	defer e.Close(context.Background())
 	line := func(_ context.Context, f *flow.Fiber[int]) flow.Next {
 		if *f.Packet--; *f.Packet <= 0 {
 			return f.End()
@@ -131,7 +131,7 @@ func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
 
 func preemptFibers(n int) ([]time.Duration, error) {
 	e := flow.NewEngine(flow.EngineOptions{})
-	defer e.Close(context.Background()) //nolint:errcheck // nothing of it holds on
+	defer e.Close(context.Background())
 	running := make(chan struct{})
 	fl := flow.New("f", flow.Step("a", func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
 		running <- struct{}{}

@@ -90,7 +90,7 @@ func newConditions(n int) []*condition {
 func awaitFibers(n int) ([]float64, error) {
 	ctx := context.Background()
 	e := flow.NewEngine(flow.EngineOptions{})
-	defer e.Close(ctx) //nolint:errcheck // nothing of it holds on
+	defer e.Close(ctx)
 	reacted := make(chan time.Duration, n)
 	var parked atomic.Int64
 	fl := flow.New("f",

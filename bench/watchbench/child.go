@@ -44,11 +44,9 @@ type child struct {
 	before   int64 // resident before the start
 	resting  int64
 	cpu      time.Duration
-	calls    int64
 	profile  *os.File
 	stopRead context.CancelFunc
 	readers  sync.WaitGroup
-	readMu   sync.Mutex
 	gets     []time.Duration
 }
 

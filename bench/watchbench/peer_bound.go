@@ -20,9 +20,8 @@ type bound struct {
 }
 
 func (b *bound) start(ctx context.Context, t target, handler func(event)) error {
-	gvr, base := podsResource, "/api/v1/pods"
-	if t.corpus == "widgets" {
-		gvr = widgetsResource
+	base := "/api/v1/pods"
+	if gvr := widgetsResource; t.corpus == "widgets" {
 		base = "/apis/" + gvr.Group + "/" + gvr.Version + "/" + gvr.Resource
 	}
 	client, err := rest.HTTPClientFor(t.cfg)

@@ -67,7 +67,7 @@ func run(ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logge
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w (choose another address with --listen)", err)
 	}
-	defer listener.Close() //nolint:errcheck // the server has closed it by then
+	defer listener.Close()
 	if !listener.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		return fmt.Errorf("cannot listen on %s: callers are not authenticated, so only loopback will do", c.listen)
 	}
@@ -108,7 +108,7 @@ func run(ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logge
 			return err
 		}
 		listening(listener.Addr())
-		log.Info("director is listening", "address", listener.Addr().String())
+		log.InfoContext(ctx, "director is listening", "address", listener.Addr().String())
 		return fairlead.Serve(ctx, listener, s.handler(operations))
 	})
 	return rt.Run(ctx)

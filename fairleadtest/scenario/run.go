@@ -61,8 +61,6 @@ func Wires() []Wire {
 // ConfigMaps is the resource that scenarios watch.
 var ConfigMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// secrets is another resource, whose writes move the server's version.
-
 // Matches for rules and logs.
 var (
 	lists   = apiserver.Match{Verb: "list", Resource: "configmaps"}
