@@ -5,6 +5,10 @@
 // plan needs stands in the status, so a flow that is lost with its process is started again from there by whoever
 // takes over.
 //
+// A call under way is a goroutine with a slot (slots.go) and a permit of its endpoint; its flow is parked meanwhile and told
+// when it comes back. So calls of one operation do not wait for each other, a cancellation reaches them at once, and a
+// tenant whose calls hang leaves slots for the others.
+//
 // # Order of writes
 //
 // The status is written before a call (it then names the attempt, invariant O2), before the flow parks, and at the
