@@ -1,6 +1,8 @@
 package client
 
 import (
+	"net/http"
+
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,12 +16,24 @@ import (
 // then: a custom resource may have been installed meanwhile, by the program itself even. For what the server does not know
 // either it is asked ten times in a row, and once a second later. It is safe for concurrent use.
 func NewMapper(cfg *rest.Config) (meta.RESTMapper, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return single{next} })
 	d, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
 	// The cache in memory calls itself fresh for ever once it was filled, so that the mapper would never ask again.
 	return &mapper{restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d)), rate.NewLimiter(1, 10)}, nil
+}
+
+// single closes the connection of each request: discovery is rare, and nobody would close what it leaves idle.
+type single struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (s single) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Close = true
+	return s.next.RoundTrip(r)
 }
 
 type mapper struct {

@@ -115,7 +115,6 @@ func asCold[T any](r *Record) (*T, error) {
 	}
 	size = len(raw)
 	v = &view{obj: o, weak: weakTo[T]{weak.Make(o)}}
-	v.used.Store(true)
 	if h.detect {
 		v.check = newMutationCheck(o)
 	}
