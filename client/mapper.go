@@ -36,6 +36,9 @@ func (s single) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.next.RoundTrip(r)
 }
 
+// WrappedRoundTripper gives what is wrapped to those who look for the connections.
+func (s single) WrappedRoundTripper() http.RoundTripper { return s.next }
+
 type mapper struct {
 	meta.ResettableRESTMapper
 	again *rate.Limiter

@@ -120,6 +120,9 @@ func (c *Controller) Name() string { return c.name }
 func (c *Controller) run(ctx context.Context) error {
 	if err := c.open(ctx); err != nil {
 		c.close()
+		if ctx.Err() != nil {
+			return nil // stopped while it started, which is no failure
+		}
 		return fmt.Errorf("cannot run controller %q: %w", c.name, err)
 	}
 	defer c.close()

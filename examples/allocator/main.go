@@ -201,7 +201,7 @@ type mortal struct {
 var errDead = errors.New("the operator is dead")
 
 func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
+	return roundTripper{next, func(r *http.Request) (*http.Response, error) {
 		if m.dead.Load() {
 			return nil, errDead
 		}
@@ -221,12 +221,18 @@ func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
 			return nil, errDead
 		}
 		return response, err
-	})
+	}}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// roundTripper is a transport before another, whose connections are found through it, and closed.
+type roundTripper struct {
+	next http.RoundTripper
+	do   func(*http.Request) (*http.Response, error)
+}
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return t.do(r) }
+
+func (t roundTripper) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (s *story) list(ctx context.Context) ([]*Gateway, error) {
 	var all []*Gateway

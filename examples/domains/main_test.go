@@ -209,7 +209,7 @@ func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool) 
 	var dead atomic.Bool
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return roundTripper{next, func(r *http.Request) (*http.Response, error) {
 			if dead.Load() {
 				return refusal(r), nil
 			}
@@ -219,7 +219,7 @@ func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool) 
 				return refusal(r), nil
 			}
 			return resp, err
-		})
+		}}
 	})
 	return cfg, func() { dead.Store(true) }, dead.Load
 }
@@ -233,9 +233,15 @@ func refusal(r *http.Request) *http.Response {
 	return resp
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// roundTripper is a transport before another, whose connections are found through it, and closed.
+type roundTripper struct {
+	next http.RoundTripper
+	do   func(*http.Request) (*http.Response, error)
+}
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return t.do(r) }
+
+func (t roundTripper) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // seeds returns the seeds of a random test: that of DOMAINS_SEED, or n new ones.
 func seeds(t *testing.T, n int) []uint64 {
