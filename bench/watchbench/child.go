@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -282,7 +283,7 @@ func (m *meter) rate() (int, time.Duration) {
 func (m *meter) times() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.handled
+	return maps.Clone(m.handled) // more may be handled while it is read
 }
 
 func (m *meter) block() {
