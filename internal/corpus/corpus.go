@@ -22,6 +22,7 @@ import (
 type Pods struct {
 	rnd       *rand.Rand
 	workloads []workload
+	names     map[string]bool // as on a server, no two pods have the same
 	version   uint64
 }
 
@@ -32,7 +33,7 @@ type workload struct {
 
 // NewPods returns a generator of pods of that many workloads.
 func NewPods(seed uint64, workloads int) *Pods {
-	p := &Pods{rnd: rand.New(rand.NewPCG(seed, 1)), version: 100_000_000}
+	p := &Pods{rnd: rand.New(rand.NewPCG(seed, 1)), names: map[string]bool{}, version: 100_000_000}
 	for i := range workloads {
 		p.workloads = append(p.workloads, p.workload(i))
 	}
@@ -45,8 +46,10 @@ func (p *Pods) Next(i int) *corev1.Pod {
 	pod := w.pod.DeepCopy()
 	p.version += uint64(1 + p.rnd.IntN(9))
 	at := metav1.NewTime(time.Unix(1_790_000_000+int64(p.rnd.IntN(5_000_000)), 0).UTC())
-	suffix := p.word(5)
-	pod.Name = pod.GenerateName + suffix
+	for pod.Name == "" || p.names[pod.Name] {
+		pod.Name = pod.GenerateName + p.word(5)
+	}
+	p.names[pod.Name] = true
 	pod.UID, pod.ResourceVersion = p.uid(), fmt.Sprint(p.version)
 	pod.CreationTimestamp = at
 	node := fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", p.rnd.IntN(4), p.rnd.IntN(250), p.rnd.IntN(250))
