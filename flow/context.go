@@ -6,7 +6,7 @@ import (
 )
 
 // carrier is a fiber as the root of its contexts: never cancelled itself, so that attaching to it costs nothing, and found
-// again by FromContext.
+// again by FromContext. It has the values that the fiber was given.
 type carrier fiber
 
 type carrierKey struct{}
@@ -18,6 +18,11 @@ func (c *carrier) String() string            { return "flow.Fiber" }
 func (c *carrier) Value(key any) any {
 	if key == (carrierKey{}) {
 		return (*fiber)(c)
+	}
+	for f := (*fiber)(c); f != nil; f = f.parent() {
+		if x := f.x.Load(); x != nil && x.values != nil {
+			return x.values.Value(key)
+		}
 	}
 	return nil
 }

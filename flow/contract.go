@@ -126,6 +126,7 @@ type Position struct {
 	Version    int             `json:"version,omitempty"`
 	Generation int64           `json:"generation,omitempty"` // of the object worked on, as given to Start
 	Step       string          `json:"step"`                 // the step to run next, its path within the flow
+	Reached    string          `json:"reached,omitempty"`    // the furthest step, if further than Step, that a run has come to: where Undo begins
 	Reason     string          `json:"reason,omitempty"`     // why it was saved: delay, retry, suspend, await, fork, save, failed, cancelled
 	Attempt    int             `json:"attempt,omitempty"`    // runs of Step before this one
 	Begun      time.Time       `json:"begun"`                // when the fiber was started first

@@ -21,6 +21,9 @@ var (
 	ErrPreempted = errors.New("preempted by a newer fiber of the key")
 	// ErrCoalesced is the cause when a fiber that had not yet started is replaced by a newer one of its key.
 	ErrCoalesced = errors.New("replaced, before it started, by a newer fiber of the key")
+	// ErrInterrupted is for causes to cancel with after which the work goes on elsewhere or later: a durable fiber keeps its
+	// position, as it does with ErrClosed.
+	ErrInterrupted = errors.New("interrupted, to be resumed")
 	// ErrNotNeeded is the cause for children that the mode of their fork no longer needs.
 	ErrNotNeeded = errors.New("no longer needed by its fork")
 	// ErrTimeout is matched when an await, a deadline of a step or of a fiber runs out.

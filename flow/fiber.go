@@ -86,6 +86,7 @@ type extra struct {
 	deadline   int64    // of the fiber
 	token      string
 	checkpoint json.RawMessage
+	values     context.Context //nolint:containedctx // only its values
 	childName  string
 	childIndex int
 }

@@ -29,6 +29,9 @@ func (fl *Flow[P]) Steps() []string {
 	return paths
 }
 
+// Undoes says whether Undo would have a step to run.
+func (fl *Flow[P]) Undoes() bool { return fl.def.undo != nil && len(fl.def.undo.steps) > 0 }
+
 // Version returns a copy of the flow with this version. A position saved by another version is not resumed.
 func (fl *Flow[P]) Version(v int) *Flow[P] {
 	return &Flow[P]{def: fl.def.with(func(d *def) { d.version = v })}

@@ -21,6 +21,7 @@ type durable struct {
 	dirty      bool  // something may be stored under the key
 	deadline   int64 // of the await of the step resumed at
 	resumedAt  int32
+	reached    int32 // the furthest step that this run or an earlier one of the key has come to
 }
 
 // reasonSave marks a save before a step marked Save.
@@ -32,11 +33,8 @@ const saveTimeout = 10 * time.Second
 // load finds out where a durable fiber begins.
 func (r *run) load() move {
 	f, d := r.f, r.f.x.Load().durable
-	d.resumedAt = none
+	d.resumedAt, d.reached = none, none
 	start := move{kind: moveEnter, to: f.resume}
-	if d.fresh && f.flow.def.forward == nil {
-		return start
-	}
 	var pos Position
 	var found bool
 	err := f.guard(func() (err error) {
@@ -54,12 +52,17 @@ func (r *run) load() move {
 	d.dirty = true
 	def := f.flow.def
 	if def.forward != nil && pos.Flow == def.forward.name {
-		if i, ok := def.from(pos.Step); ok && pos.Version == def.version {
+		from := pos.Step
+		if pos.Reached != "" {
+			from = pos.Reached
+		}
+		if i, ok := def.from(from); ok && pos.Version == def.version {
 			start.to = i
 		}
 		r.adopt(pos)
 		return start
 	}
+	d.reached = def.reached(pos)
 	i, known := def.index[pos.Step]
 	if d.fresh || pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
 		r.e.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
@@ -67,6 +70,34 @@ func (r *run) load() move {
 		return start
 	}
 	return r.resumeAt(i, pos)
+}
+
+// reached is the furthest step that the runs of a saved position may have come to. What another flow or version has done cannot
+// be told by steps of this one: then all of it is to be undone.
+func (d *def) reached(pos Position) int32 {
+	if pos.Flow != d.name || pos.Version != d.version {
+		return int32(len(d.steps) - 1)
+	}
+	furthest := none
+	for _, path := range []string{pos.Step, pos.Reached} {
+		if path == "" {
+			continue
+		}
+		i, ok := d.index[path]
+		if !ok {
+			return int32(len(d.steps) - 1)
+		}
+		furthest = max(furthest, i)
+	}
+	return furthest
+}
+
+// furthest is what a position that is saved at step to says in Reached.
+func (d *durable) furthest(def *def, to int32) string {
+	if d.reached <= to || def.forward != nil {
+		return ""
+	}
+	return def.steps[d.reached].path
 }
 
 // loadLater tries to load again after a while: to begin without the position might make an effect outside twice.
@@ -172,6 +203,7 @@ func (r *run) save(to int32, reason string, wake, deadline int64, always bool, a
 		to, entered, p.Attempt = b.pc, b.entered, int(b.attempt)
 	}
 	p.Step, p.Started = def.steps[to].path, r.saved(entered)
+	p.Reached = x.durable.furthest(def, to)
 	if wake > 0 {
 		p.Wake = r.saved(wake)
 	}
@@ -203,10 +235,10 @@ func (r *run) write(ctx context.Context, p Position) error {
 func (r *run) saved(t int64) time.Time { return r.e.wall(t).Round(0).UTC() }
 
 // saveEnd clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends because
-// the engine is closed keeps it, to go on after the restart, and one that never began has none.
+// the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never began has none.
 func (r *run) saveEnd(status Status, err error) {
 	f, x := r.f, r.f.x.Load()
-	if x == nil || x.durable == nil || !f.begun || (status == Cancelled && errors.Is(x.cause, ErrClosed)) {
+	if x == nil || x.durable == nil || !f.begun || (status == Cancelled && (errors.Is(x.cause, ErrClosed) || errors.Is(x.cause, ErrInterrupted))) {
 		return
 	}
 	var failed error
@@ -228,6 +260,7 @@ func (r *run) saveEnd(status Status, err error) {
 		if f.step().detour && len(x.back) > 0 {
 			p.Step = f.flow.def.steps[x.back[0].pc].path
 		}
+		p.Reached = x.durable.furthest(f.flow.def, f.flow.def.index[p.Step])
 		failed = r.write((*carrier)(f), p)
 	}
 	if failed != nil {

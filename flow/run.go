@@ -134,6 +134,9 @@ func (r *run) enter(m move) {
 	f.since = r.now
 	f.mu.Unlock()
 	f.entering = true
+	if x := f.x.Load(); x != nil && x.durable != nil {
+		x.durable.reached = max(x.durable.reached, m.to)
+	}
 }
 
 // step runs the step that the fiber is at.

@@ -31,6 +31,9 @@ type StartOptions struct {
 	Grace time.Duration
 	// Providers are found by Use before those of the flow and the engine.
 	Providers []Provider
+	// Values, if set, is where the contexts of the fiber's steps, those of its children and those given to Positions find values
+	// besides. Its end does not matter to them.
+	Values context.Context
 	// Positions makes the fiber durable under its Key, which must not be empty. If a position is found and no other fiber of
 	// the key is alive in this engine, the fiber goes on there. Children of forks are not recorded: a fork that was under way
 	// runs again, so their steps should have a Done or use their IdempotencyKey, which is the same again.
@@ -49,7 +52,7 @@ func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOpt
 	return h, nil
 }
 
-// Undo starts a fiber that runs the Undo steps of the flow in reverse order, from the last step that was begun: the one of the
+// Undo starts a fiber that runs the Undo steps of the flow in reverse order, from the furthest step that was begun: that of the
 // saved position if opt has Positions and there is one, else opt.From, else the last of the flow. Its name is that of the flow
 // with "/undo". A forked flow is undone by undoing its children.
 func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
@@ -89,6 +92,9 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	}
 	if opt.Timeout > 0 {
 		f.ext().deadline = f.began + int64(opt.Timeout)
+	}
+	if opt.Values != nil {
+		f.ext().values = opt.Values
 	}
 	if opt.Positions != nil {
 		f.ext().durable = &durable{store: opt.Positions, generation: opt.Generation, timeout: opt.Timeout}

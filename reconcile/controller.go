@@ -50,6 +50,9 @@ type work struct {
 	fresh  func() client.Object
 	do     func(ctx context.Context, obj client.Object) (Result, error)
 	clean  func(ctx context.Context, obj client.Object) (Result, error)
+	// gone is told of objects that do not exist any more; halt ends what is at work, when no reconciliation is. Both may be nil.
+	gone func(k Key)
+	halt func()
 	// finalize adds or removes the finalizer of obj.
 	finalize func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error
 }
@@ -58,7 +61,23 @@ type work struct {
 // client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host. What is wrong with
 // the declaration is returned by the host's Run.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
-	w := work{
+	var err error
+	if r == nil {
+		err = fmt.Errorf("%w: no reconciler", ErrInvalid)
+	}
+	w := workOf[T, PT](r)
+	if cl, ok := r.(Cleaner[T]); ok {
+		w.cleans = true
+		w.clean = func(ctx context.Context, obj client.Object) (Result, error) {
+			return cl.Cleanup(ctx, (*T)(obj.(PT)))
+		}
+	}
+	return declare(h, name, w, PT(new(T)), err, opts)
+}
+
+// workOf makes a reconciler forget its type.
+func workOf[T any, PT client.ObjectOf[T]](r Reconciler[T]) work {
+	return work{
 		decode: func(rec *store.Record) (client.Object, error) {
 			obj, err := store.As[T](rec)
 			if err != nil {
@@ -74,17 +93,6 @@ func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opt
 			return client.Modify(ctx, c, obj.(PT), func(o PT) error { return change(o) })
 		},
 	}
-	var err error
-	if r == nil {
-		err = fmt.Errorf("%w: no reconciler", ErrInvalid)
-	}
-	if cl, ok := r.(Cleaner[T]); ok {
-		w.cleans = true
-		w.clean = func(ctx context.Context, obj client.Object) (Result, error) {
-			return cl.Cleanup(ctx, (*T)(obj.(PT)))
-		}
-	}
-	return declare(h, name, w, PT(new(T)), err, opts)
 }
 
 func declare(h Host, name string, w work, object client.Object, err error, opts []Option) *Controller {
@@ -212,6 +220,9 @@ func (c *Controller) serve(ctx, term context.Context) {
 	<-term.Done()
 	c.endTerm()
 	c.wg.Wait() // nothing is begun any more
+	if c.object.halt != nil {
+		c.object.halt()
+	}
 	end(nil)
 }
 
@@ -328,7 +339,15 @@ func (c *Controller) gone(k Key, why Reason) {
 	if stop != nil {
 		stop.stop(ErrPreempted)
 	}
+	c.vanished(k)
 	c.unfollowAll(k)
+}
+
+// vanished ends what is at work for an object that does not exist any more.
+func (c *Controller) vanished(k Key) {
+	if c.object.gone != nil {
+		c.object.gone(k)
+	}
 }
 
 // admit makes an item ready, as soon as the rate limit allows it. Under mu.

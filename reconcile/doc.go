@@ -35,6 +35,16 @@
 // A [Cleaner] has a finalizer, added before the first Reconcile and removed after Cleanup, unless package alloc still holds
 // something for the object. A reconciler without Cleanup is given objects that are being deleted, too.
 //
+// # A flow for each object
+//
+// Where bringing an object up takes long, [Flow] runs a fiber of package flow for it instead of a function: it waits without a
+// worker, its position is in the status, a newer generation preempts it, and its Undo steps run on deletion.
+//
+//	reconcile.Flow(rt, "domains", engine, reconcile.Fibers[v1.Domain, v1.Domain]{
+//		Flow:     bringUp,
+//		Position: func(d *v1.Domain) **flow.Position { return &d.Status.Flow },
+//	}, reconcile.Owns[corev1.Pod]())
+//
 // # Leadership
 //
 // With [Leader] only one process works. On loss contexts end, no new request is sent, and as every update, patch and apply

@@ -18,7 +18,7 @@ type Failure struct {
 	Attempts   int   // since the last success, or the last change of the spec
 	Since      time.Time
 	At         time.Time // of the last attempt
-	Next       time.Time // of the next attempt; zero if nothing is tried until the spec changes
+	Next       time.Time // of the next attempt; zero if nothing is tried until the spec changes, or a fiber is at work
 }
 
 func (f *failure) public(controller string, it *item) *Failure {

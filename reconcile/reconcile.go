@@ -40,7 +40,10 @@ type Cleaner[T any] interface {
 
 // Result says when an object is reconciled again if nothing changes: Done or what After returns. The last result counts; it
 // replaces the time that an earlier one asked for.
-type Result struct{ after time.Duration }
+type Result struct {
+	after   time.Duration
+	pending bool // a fiber is at work; its end is that of the reconciliation
+}
 
 // Done is the result of a reconciliation after which nothing is left to do until something changes.
 var Done Result

@@ -126,6 +126,9 @@ func (it *item) started(at time.Time, limit int) {
 	}
 }
 
+// termKey is the key of the context of the leadership in that of a run.
+type termKey struct{}
+
 // abortError is what became of a run that we ended.
 type abortError struct{ cause, err error }
 
@@ -145,7 +148,7 @@ func (c *Controller) context(ctx, term context.Context, r *run) (_ context.Conte
 		info.Finalizer = c.set.finalizer
 		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
 	}
-	ctx = context.WithValue(ctx, infoKey{}, info)
+	ctx = context.WithValue(context.WithValue(ctx, infoKey{}, info), termKey{}, term)
 	fence := r.fence
 	if l := c.set.leader; l != nil {
 		fence = func() error {
@@ -275,7 +278,10 @@ func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) 
 // finish decides what follows from a run.
 func (c *Controller) finish(it *item, r *run, res Result, err error, existed bool) {
 	now := c.now()
-	_, exists := r.store.Get(r.key)
+	rec, exists := r.store.Get(r.key)
+	if !exists || !c.wanted(rec) { // perhaps since it was read, but before something was set to work for it
+		c.vanished(r.key)
+	}
 	c.mu.Lock()
 	it.run, it.state = nil, idle
 	c.q.running--
@@ -286,6 +292,9 @@ func (c *Controller) finish(it *item, r *run, res Result, err error, existed boo
 		outcome = "aborted"
 		it.reasons.before(r.why)
 		c.admit(it, high)
+	case err == nil && res.pending:
+		outcome = "pending"
+		c.suspended(it)
 	case err == nil:
 		it.fail = nil
 		c.succeeded(it, res, now, exists)
@@ -308,6 +317,22 @@ func (c *Controller) finish(it *item, r *run, res Result, err error, existed boo
 func isAbort(err error) bool {
 	_, ok := err.(*abortError)
 	return ok
+}
+
+// suspended leaves an object to the fiber that works on it, which tells when it has ended. What failed before is neither
+// forgotten nor tried again until then. Under mu.
+func (c *Controller) suspended(it *item) {
+	switch {
+	case !it.reasons.empty():
+		c.admit(it, high)
+	case it.fail != nil || c.set.rate > 0:
+		c.q.rest(it)
+	default:
+		c.q.forget(it)
+	}
+	if it.fail != nil && it.fail.class == Stopped { // it is tried again
+		it.fail.class = Retryable
+	}
 }
 
 // succeeded schedules what follows a success. Under mu.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/flow"
 )
 
 // GroupVersion of Gateway.
@@ -43,6 +44,7 @@ type GatewayStatus struct {
 	Note       map[string]string  `json:"note,omitempty"`
 	Allocated  alloc.Slots        `json:"allocated,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Flow       *flow.Position     `json:"flow,omitempty"`
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -51,6 +53,7 @@ func (g *Gateway) DeepCopyObject() runtime.Object {
 	out.ObjectMeta = *g.ObjectMeta.DeepCopy()
 	out.Status.Note = maps.Clone(g.Status.Note)
 	out.Status.Allocated = g.Status.Allocated.DeepCopy()
+	out.Status.Flow = g.Status.Flow.DeepCopy()
 	out.Status.Conditions = append([]metav1.Condition(nil), g.Status.Conditions...)
 	return &out
 }

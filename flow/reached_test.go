@@ -1,0 +1,106 @@
+package flow_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead-io/fairlead/flow"
+)
+
+type valueKey struct{}
+
+// Undo begins at the furthest step that any run of the key has come to, not at where the last one was saved.
+func TestUndoBeginsAtTheFurthestStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := flow.NewEngine(flow.EngineOptions{})
+		defer e.Close(context.Background())
+		var undone []string
+		undo := func(name string) flow.Option {
+			return flow.Undo(func(_ context.Context, f *flow.Fiber[bool]) flow.Next {
+				undone = append(undone, name)
+				return f.Next()
+			})
+		}
+		// It parks in a if the packet is true, else in c.
+		park := func(when bool) flow.StepFunc[bool] {
+			return func(_ context.Context, f *flow.Fiber[bool]) flow.Next {
+				if *f.Packet == when {
+					return f.Suspend(f.Token(), nil)
+				}
+				return f.Next()
+			}
+		}
+		fl := flow.New("f", flow.Step("a", park(true), undo("a")), flow.Step("b", park(true), undo("b")), flow.Step("c", park(false), undo("c")))
+		var saved flow.Memory
+		opt := flow.StartOptions{Key: "ns/x", Positions: &saved}
+		for _, early := range []bool{false, true} {
+			opt.Generation++
+			if _, err := fl.Start(t.Context(), e, &early, opt); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if p, _, _ := saved.Load(t.Context(), "ns/x"); p.Step != "a" || p.Reached != "c" {
+			t.Fatalf("saved %+v, want step a and c reached", p)
+		}
+		h, err := fl.Undo(t.Context(), e, new(bool), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Wait(t.Context()); err != nil || !slices.Equal(undone, []string{"c", "b", "a"}) {
+			t.Errorf("undone %v, %v", undone, err)
+		}
+	})
+}
+
+// A fiber that is interrupted keeps its position, and goes on there.
+func TestAnInterruptedFiberKeepsItsPosition(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := flow.NewEngine(flow.EngineOptions{})
+		defer e.Close(context.Background())
+		var saved flow.Memory
+		fl := flow.New("f", flow.Step("a", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Delay(time.Hour) }),
+			flow.Step("b", (func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() })))
+		h, err := fl.Start(t.Context(), e, new(int), flow.StartOptions{Key: "ns/x", Positions: &saved})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		h.Cancel(flow.ErrInterrupted)
+		<-h.Done()
+		if p, ok, _ := saved.Load(t.Context(), "ns/x"); !ok || p.Ended || p.Step != "b" {
+			t.Errorf("saved %+v, %v", p, ok)
+		}
+	})
+}
+
+// The contexts of steps, also of children, have the values that the fiber was started with, and not their end.
+func TestStepsFindTheValuesOfTheStart(t *testing.T) {
+	t.Parallel()
+	e := flow.NewEngine(flow.EngineOptions{})
+	defer e.Close(context.Background())
+	values, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "v"))
+	cancel()
+	look := func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
+		if ctx.Value(valueKey{}) != "v" || ctx.Err() != nil {
+			t.Errorf("found %v, %v", ctx.Value(valueKey{}), ctx.Err())
+		}
+		return f.Next()
+	}
+	child := flow.New("child", flow.Step("look", look))
+	fl := flow.New("f", flow.Step("look", look), flow.Fork("kids", func(_ context.Context, f *flow.Fiber[int]) ([]flow.Child, error) {
+		return []flow.Child{child.Child("", new(int))}, nil
+	}))
+	h, err := fl.Start(t.Context(), e, new(int), flow.StartOptions{Values: values})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

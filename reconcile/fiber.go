@@ -1,0 +1,296 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// flows is the reconciler behind Flow: it starts fibers, and turns their ends into results.
+type flows[T, P any, PT client.ObjectOf[T]] struct {
+	c      *Controller
+	name   string
+	engine *flow.Engine
+	how    Fibers[T, P]
+
+	running sync.WaitGroup // fibers that have not ended, also those that others have taken the place of
+
+	mu   sync.Mutex     // guards live and the fields of fibers; never held while user code runs
+	live map[Key]*fiber // those alive, and those whose end no reconciliation has dealt with
+}
+
+// fiber is one that a controller has started for an object.
+type fiber struct {
+	uid        types.UID
+	generation int64
+	undo       bool
+	handle     flow.Handle
+	ended      bool
+	err        error                           // how it ended
+	unsaved    func(ctx context.Context) error // saves that it has completed, if that is left to do
+	started    bool                            // its start has returned: handle is known
+	doomed     bool                            // to be cancelled when it has
+}
+
+var (
+	// errStopping is the cause of the end of fibers whose controller stops.
+	errStopping = fmt.Errorf("the controller stops, or leads no more: %w", flow.ErrInterrupted)
+	// errObjectGone is the cause of the end of fibers whose object does not exist any more, or is being deleted.
+	errObjectGone = errors.New("the object is deleted")
+)
+
+// pending is the result of a reconciliation whose outcome is that of a fiber at work.
+var pending = Result{pending: true}
+
+// Reconcile implements Reconciler.
+func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error) {
+	o := PT(obj)
+	k := client.KeyOf(o)
+	if o.GetDeletionTimestamp() != nil {
+		r.gone(k)
+		return Done, nil
+	}
+	done := false
+	if f := r.find(k, o.GetUID(), false); f != nil {
+		same := f.generation == o.GetGeneration()
+		switch {
+		case !f.ended && (same || r.how.Mode == flow.Coalesce):
+			return pending, nil
+		case f.ended && same:
+			if err := r.settle(ctx, k, f); err != nil {
+				return Done, err
+			}
+			done = true // which obj may not show yet
+		}
+	}
+	if done || completed(*r.how.Position(obj), o.GetGeneration()) {
+		if r.how.Needed == nil {
+			return Done, nil
+		}
+		if needed, err := r.how.Needed(ctx, obj); err != nil || !needed {
+			return Done, err
+		}
+	}
+	fl := r.how.Flow
+	if r.how.Choose != nil {
+		if chosen := r.how.Choose(obj); chosen != nil {
+			fl = chosen
+		}
+	}
+	return r.start(ctx, obj, fl, false)
+}
+
+// cleanup undoes what was done for an object that is being deleted. Done when all of it is undone.
+func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
+	o := PT(obj)
+	k := client.KeyOf(o)
+	if f := r.find(k, o.GetUID(), true); f != nil {
+		if !f.ended {
+			return pending, nil
+		}
+		return Done, r.settle(ctx, k, f)
+	}
+	if p := *r.how.Position(obj); p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.how.Flow) {
+		return Done, nil // undone before a restart
+	}
+	return r.start(ctx, obj, r.how.Flow, true)
+}
+
+// find returns the fiber of an object; nil if there is none, or of another kind.
+func (r *flows[T, P, PT]) find(k Key, uid types.UID, undo bool) *fiber {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.live[k]
+	if f == nil || f.uid != uid || f.undo != undo {
+		return nil
+	}
+	seen := *f
+	return &seen
+}
+
+// settle deals with a fiber that has ended: its error is that of the reconciliation, once, and a status that could not be
+// written at the end is written now.
+func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
+	if f.err == nil && f.unsaved != nil {
+		if err := f.unsaved(ctx); err != nil && !isGone(err) {
+			return fmt.Errorf("cannot save the end of the fiber: %w", err)
+		}
+	}
+	r.mu.Lock()
+	if now := r.live[k]; now != nil && now.handle == f.handle {
+		delete(r.live, k)
+	}
+	r.mu.Unlock()
+	return f.err
+}
+
+// start starts a fiber, or its undoing, in place of one that is alive.
+func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], undo bool) (Result, error) {
+	o := PT(obj)
+	k := client.KeyOf(o)
+	steps := fl.Steps()
+	at := &statusAt[T, PT]{StatusPosition: client.NewStatusPosition(r.c.client, o, func(o PT) **flow.Position { return r.how.Position((*T)(o)) })}
+	at.end = flow.Position{
+		Flow: fl.Name(), Generation: o.GetGeneration(), Step: steps[len(steps)-1], Reason: reasonCompleted, Begun: time.Now().UTC().Truncate(time.Second), Ended: true,
+	}
+	task := &Task[T]{
+		Object: obj, Client: r.c.client, flush: at.Flush,
+		set: func(fn func(*T) error) { at.Set(func(o PT) error { return fn((*T)(o)) }) },
+	}
+	packet, err := r.how.Packet(ctx, task)
+	if err != nil {
+		return Done, err
+	}
+	f := &fiber{uid: o.GetUID(), generation: o.GetGeneration(), undo: undo}
+	opt := flow.StartOptions{
+		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout, Generation: o.GetGeneration(),
+		Positions: at, Values: r.c.fiberValues(ctx, k), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
+		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
+	}
+	r.mu.Lock()
+	former := r.live[k]
+	r.live[k] = f
+	r.mu.Unlock()
+	begin := fl.Start
+	if undo {
+		begin, at.end.Flow = fl.Undo, undoName(fl)
+	}
+	r.running.Add(1)
+	h, err := begin(ctx, r.engine, packet, opt)
+	r.mu.Lock()
+	if f.handle, f.started = h, true; f.doomed { // the object has gone meanwhile
+		delete(r.live, k)
+		defer h.Cancel(errObjectGone)
+	}
+	defer r.mu.Unlock()
+	if err != nil {
+		r.running.Done()
+		if delete(r.live, k); former != nil {
+			r.live[k] = former
+		}
+		if errors.Is(err, flow.ErrClosed) { // the process stops; another one goes on
+			return pending, nil
+		}
+		if errors.Is(err, flow.ErrInvalid) {
+			err = AsTerminal(err)
+		}
+		return Done, err
+	}
+	return pending, nil
+}
+
+// ended has the object reconciled again when its fiber is over: then the error of that is known.
+func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, res flow.Result) {
+	defer r.running.Done()
+	r.mu.Lock()
+	current := r.live[k] == f
+	f.handle, f.ended, f.err = res.Handle, true, res.Err
+	if !at.kept && !f.undo { // the server was away, or the fiber has never parked
+		f.unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
+	}
+	stopped := errors.Is(res.Err, flow.ErrInterrupted) || errors.Is(res.Err, flow.ErrClosed) || errors.Is(res.Err, errObjectGone)
+	if current && stopped {
+		delete(r.live, k)
+	}
+	r.mu.Unlock()
+	if current && !stopped {
+		r.c.Trigger(k, r.name)
+	}
+	if r.how.OnEnd != nil {
+		r.how.OnEnd(obj, res)
+	}
+}
+
+// gone cancels the fiber of an object that does not exist any more, or needs none.
+func (r *flows[T, P, PT]) gone(k Key) {
+	var h flow.Handle
+	r.mu.Lock()
+	if f := r.live[k]; f != nil {
+		if f.doomed = true; f.started {
+			delete(r.live, k)
+			h = f.handle
+		}
+	}
+	r.mu.Unlock()
+	h.Cancel(errObjectGone)
+}
+
+// halt cancels all fibers, and returns when their code has. No reconciliation may be running.
+func (r *flows[T, P, PT]) halt() {
+	r.mu.Lock()
+	all := slices.Collect(maps.Values(r.live))
+	clear(r.live)
+	r.mu.Unlock()
+	for _, f := range all {
+		f.handle.Cancel(errStopping)
+	}
+	r.running.Wait()
+}
+
+// fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and what
+// package alloc needs.
+func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
+	term, _ := ctx.Value(termKey{}).(context.Context)
+	var fence func() error
+	if l := c.set.leader; l != nil && term != nil {
+		fence = func() error { return l.Fence(term) }
+	}
+	values := context.WithoutCancel(ctx)
+	if term != nil {
+		values = context.WithoutCancel(term)
+	}
+	if c.object.cleans {
+		values = alloc.WithFinalizer(values, c.set.finalizer)
+	}
+	return client.Bind(values, client.Binding{
+		Fence: fence, RequireVersion: true, Write: store.WriteContext{Owner: c.owner, Primary: k},
+	})
+}
+
+// reasonCompleted marks the position of a fiber that has completed: it is kept, so that it is known after a restart.
+const reasonCompleted = "completed"
+
+func undoName[P any](fl *flow.Flow[P]) string { return fl.Name() + "/undo" }
+
+func completed(p *flow.Position, generation int64) bool {
+	return p != nil && p.Ended && p.Reason == reasonCompleted && p.Generation == generation
+}
+
+// statusAt is the position of a fiber in the status, which outlives the fiber: that it has completed is kept there.
+type statusAt[T any, PT client.ObjectOf[T]] struct {
+	*client.StatusPosition[T, PT]
+	end  flow.Position // what is kept of a completed fiber
+	kept bool          // it is kept
+}
+
+// Save implements [flow.Positions]. An object that is gone has no end to be saved.
+func (s *statusAt[T, PT]) Save(ctx context.Context, key string, p flow.Position) error {
+	s.end.Begun, s.end.Version = p.Begun, p.Version
+	err := s.StatusPosition.Save(ctx, key, p)
+	if p.Ended && isGone(err) {
+		return nil
+	}
+	return err
+}
+
+// Clear implements [flow.Positions]: the fiber has completed.
+func (s *statusAt[T, PT]) Clear(ctx context.Context, key string) error {
+	s.end.Started = time.Now().UTC().Truncate(time.Second)
+	err := s.StatusPosition.Save(ctx, key, s.end)
+	s.kept = err == nil || isGone(err)
+	if s.kept {
+		return nil
+	}
+	return err
+}
