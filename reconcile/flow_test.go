@@ -77,16 +77,18 @@ func (s *script) flow(undo bool) *flow.Flow[gateway] {
 }
 
 func (b *bench) flows(s *script, undo bool, opts ...reconcile.Option) (c *reconcile.Controller, e *flow.Engine) {
+	return b.fibers(s, reconcile.Fibers[gateway, gateway]{Flow: s.flow(undo)}, opts...)
+}
+
+func (b *bench) fibers(s *script, how reconcile.Fibers[gateway, gateway], opts ...reconcile.Option) (c *reconcile.Controller, e *flow.Engine) {
 	e = flow.NewEngine(flow.EngineOptions{})
-	c = reconcile.Flow(b.host, "gateways", e, reconcile.Fibers[gateway, gateway]{
-		Flow: s.flow(undo), Position: func(g *gateway) **flow.Position { return &g.Status.Flow },
-		OnEnd: func(_ *gateway, r flow.Result) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.ends = append(s.ends, r.Status)
-		},
-	}, append([]reconcile.Option{reconcile.MaxInterval(-1)}, opts...)...)
-	return c, e
+	how.Position = func(g *gateway) **flow.Position { return &g.Status.Flow }
+	how.OnEnd = func(_ *gateway, r flow.Result) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.ends = append(s.ends, r.Status)
+	}
+	return reconcile.Flow(b.host, "gateways", e, how, append([]reconcile.Option{reconcile.MaxInterval(-1)}, opts...)...), e
 }
 
 func (b *bench) stored() *gateway { return testbed.Stored(b.server, web) }

@@ -1,0 +1,153 @@
+package reconcile_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// turns is a leadership that a test gives and takes.
+type turns struct {
+	mu    sync.Mutex
+	begin chan struct{} // closed when the process may lead
+	lose  context.CancelFunc
+	terms int // that were given back
+}
+
+func (l *turns) Lead(ctx context.Context) (context.Context, func(), error) {
+	l.mu.Lock()
+	begin := l.begin
+	l.mu.Unlock()
+	select {
+	case <-begin:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	term, cancel := context.WithCancel(ctx)
+	l.lose, l.begin = cancel, make(chan struct{})
+	return term, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.terms++
+	}, nil
+}
+
+func (l *turns) Fence(term context.Context) error { return context.Cause(term) }
+
+func TestAFlowRestsWhileAnotherProcessLeads(t *testing.T) {
+	bubble(t, func(b *bench) {
+		s, l := &script{}, &turns{begin: make(chan struct{})}
+		_, e := b.flows(s, false, reconcile.Leader(l))
+		b.put("web")
+		b.start()
+		s.want(t, "it does not lead yet")
+		close(l.begin)
+		b.settle()
+		s.want(t, "it leads", "a", "wait")
+		l.lose()
+		b.settle()
+		if l.terms != 1 || e.Live() != 0 {
+			t.Errorf("%d terms given back and %d fibers alive, want 1 and 0", l.terms, e.Live())
+		}
+		if p := b.stored().Status.Flow; p == nil || p.Ended || p.Step != "wait" {
+			t.Errorf("position %+v, want that of the step wait", p)
+		}
+		s.hold.Set()
+		b.settle()
+		s.want(t, "it leads no more", "a", "wait")
+		close(l.begin)
+		b.settle()
+		s.want(t, "it goes on in its next term", "a", "wait", "wait", "c")
+		b.restart(e)
+		b.start()
+	})
+}
+
+func TestASpecWaitsForAFlowThatCoalesces(t *testing.T) {
+	bubble(t, func(b *bench) {
+		s := &script{}
+		_, e := b.fibers(s, reconcile.Fibers[gateway, gateway]{Flow: s.flow(false), Mode: flow.Coalesce})
+		b.put("web")
+		b.start()
+		b.change(size(2))
+		b.change(size(3))
+		b.settle()
+		s.want(t, "the fiber is not disturbed", "a", "wait")
+		s.hold.Set()
+		b.settle()
+		s.want(t, "the last spec is worked on once", "a", "wait", "c", "a", "wait", "c")
+		if g := b.stored(); g.Status.Seen != g.Generation {
+			t.Errorf("seen generation %d, want %d", g.Status.Seen, g.Generation)
+		}
+		b.restart(e)
+		b.start()
+	})
+}
+
+func TestAFlowOfAnObjectThatIsGone(t *testing.T) {
+	bubble(t, func(b *bench) {
+		s := &script{}
+		_, e := b.flows(s, true, reconcile.Finalizer(finalizer))
+		b.put("web")
+		b.start()
+		b.change(func(u *unstructured.Unstructured) { u.SetFinalizers(nil) }) // somebody has lost patience
+		b.delete("web")
+		b.settle()
+		if e.Live() != 0 {
+			t.Error("its fiber is alive")
+		}
+		b.put("web")
+		b.settle()
+		s.want(t, "its successor begins anew", "a", "wait", "a", "wait")
+		b.restart(e)
+		b.start()
+	})
+}
+
+// Own writes of steps and positions lead to no reconciliation; a foreign change does.
+func TestWhatAFlowWritesIsAnOwnEcho(t *testing.T) {
+	bubble(t, func(b *bench) {
+		s := &script{}
+		_, e := b.flows(s, false)
+		b.put("web")
+		b.start()
+		runs := func(want int, reason string) {
+			t.Helper()
+			got := 0
+			families, err := b.host.Registry().Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if f.GetName() == "fairlead_reconcile_total" {
+					for _, m := range f.GetMetric() {
+						got += int(m.GetCounter().GetValue())
+					}
+				}
+			}
+			if got != want {
+				t.Fatalf("%s: %d reconciliations, want %d", reason, got, want)
+			}
+		}
+		if g := b.stored(); g.Status.Flow == nil || g.Status.Seen != g.Generation {
+			t.Fatalf("status %+v: nothing was written", g.Status)
+		}
+		runs(1, "the fiber is parked")
+		b.change(label("x"))
+		b.settle()
+		runs(2, "somebody has changed a label")
+		s.hold.Set()
+		b.settle()
+		runs(3, "the fiber has ended, which is looked at once")
+		s.want(t, "and it ran once", "a", "wait", "c")
+		b.restart(e)
+		b.start()
+	})
+}
