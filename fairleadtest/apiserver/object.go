@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -21,7 +22,7 @@ type object struct {
 	uid, version        string
 	labels              labels.Set
 	mu                  sync.Mutex
-	content             map[string]any // read-only; decoded from bare when an object was loaded as bytes
+	content             map[string]any // read-only; nil when the object was loaded as bytes
 	bare                []byte         // JSON without kind and apiVersion: {"metadata":…}
 	proto               []byte         // protobuf without envelope
 	metaJSON, metaProto []byte         // PartialObjectMetadata
@@ -47,16 +48,17 @@ func (o *object) read() (map[string]any, error) {
 	return o.readLocked()
 }
 
+// readLocked decodes an object that was loaded as bytes each time: content takes many times the memory of the bytes.
 func (o *object) readLocked() (map[string]any, error) {
-	if o.content == nil {
-		var m map[string]any
-		if err := utiljson.Unmarshal(o.bare, &m); err != nil {
-			return nil, fmt.Errorf("cannot decode the stored object %s: %w", o.key(), err)
-		}
-		m["kind"], m["apiVersion"] = o.table.res.Kind, o.table.res.apiVersion()
-		o.content = m
+	if o.content != nil {
+		return o.content, nil
 	}
-	return o.content, nil
+	var m map[string]any
+	if err := utiljson.Unmarshal(o.bare, &m); err != nil {
+		return nil, fmt.Errorf("cannot decode the stored object %s: %w", o.key(), err)
+	}
+	m["kind"], m["apiVersion"] = o.table.res.Kind, o.table.res.apiVersion()
+	return m, nil
 }
 
 // copy returns the content as an object that the caller owns.
@@ -129,16 +131,26 @@ func (o *object) partialJSON() ([]byte, error) {
 	if o.metaJSON != nil {
 		return o.metaJSON, nil
 	}
-	m, err := o.readLocked()
-	if err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(m["metadata"])
+	b, err := o.metadataLocked()
 	if err != nil {
 		return nil, err
 	}
 	o.metaJSON = []byte(partialPrefix + `"metadata":` + string(b) + "}")
 	return o.metaJSON, nil
+}
+
+// metadataLocked returns the JSON of the metadata.
+func (o *object) metadataLocked() ([]byte, error) {
+	if o.content != nil {
+		return json.Marshal(o.content["metadata"])
+	}
+	var m struct {
+		Metadata json.RawMessage `json:"metadata"`
+	}
+	if err := json.Unmarshal(o.bare, &m); err != nil {
+		return nil, fmt.Errorf("cannot decode the stored object %s: %w", o.key(), err)
+	}
+	return m.Metadata, nil
 }
 
 func (o *object) partialProto() ([]byte, error) {
@@ -150,6 +162,12 @@ func (o *object) partialProto() ([]byte, error) {
 func (o *object) metaProtoLocked() ([]byte, error) {
 	if o.metaProto != nil {
 		return o.metaProto, nil
+	}
+	if o.content == nil && !o.poisoned && bytes.HasPrefix(o.proto, []byte{1<<3 | 2}) { // both messages begin with it
+		if n, k := binary.Uvarint(o.proto[1:]); k > 0 && n <= uint64(len(o.proto)-1-k) {
+			o.metaProto = o.proto[:1+k+int(n)]
+			return o.metaProto, nil
+		}
 	}
 	m, err := o.readLocked()
 	if err != nil {

@@ -62,10 +62,11 @@ func (s *Server) encoded(t *table, rev uint64, encode func(string) Encoded) (*ob
 		o.bare = append([]byte{'{'}, rest...)
 		return o, nil
 	}
-	if _, err := o.read(); err != nil {
+	content, err := o.read()
+	if err != nil {
 		return nil, err
 	}
-	o.bare = nil
+	o.content, o.bare = content, nil
 	return o, nil
 }
 
