@@ -58,8 +58,9 @@ fmt: tools ## Format the code
 .PHONY: bench
 bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@echo "==> bench"
-	@$(GO) -C bench test -count 1 -run TestScenarios -v . | grep '^ *|' || true
-	@$(GO) -C bench run ./watchbench
+	@$(GO) -C bench test -count 1 -run TestScenarios -v . > bench/scenarios.out || { cat bench/scenarios.out; exit 1; }
+	@grep '^ *|' bench/scenarios.out
+	@for rows in watchbench flows consistency operations; do echo "==> bench: $$rows"; $(GO) -C bench run ./$$rows; done
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
 
 .PHONY: soak

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"time"
 
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
 )
@@ -27,11 +28,12 @@ type sizes struct {
 	preemptions      int // F3
 	saved            int // F4
 	waits            int // CPU of waiting
+	watched          time.Duration
 }
 
-var full = sizes{rounds: 3, parked: 1_000_000, await: 200_000, goroutine: 50_000, steps: 500_000, preemptions: 20_000, saved: 10_000, waits: 10_000}
+var full = sizes{rounds: 3, parked: 1_000_000, await: 200_000, goroutine: 50_000, steps: 500_000, preemptions: 20_000, saved: 10_000, waits: 10_000, watched: 3 * time.Second}
 
-var small = sizes{rounds: 3, parked: 20_000, await: 5_000, goroutine: 5_000, steps: 20_000, preemptions: 300, saved: 300, waits: 200}
+var small = sizes{rounds: 1, parked: 20_000, await: 5_000, goroutine: 5_000, steps: 20_000, preemptions: 300, saved: 300, waits: 200, watched: 200 * time.Millisecond}
 
 func main() {
 	if child(os.Stdout) {

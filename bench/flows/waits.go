@@ -17,17 +17,16 @@ import (
 )
 
 const (
-	pollEvery = time.Second     // of the reconcile-and-requeue loop
-	waitFor   = 3 * time.Second // how long CPU time is measured
-	reactions = 100             // how many conditions become true at the end
+	pollEvery = time.Second // of the reconcile-and-requeue loop
+	reactions = 100         // how many conditions become true at the end
 )
 
 // rowWaits is what it costs to wait for a condition, and how soon the code goes on when it is true.
 func rowWaits(s sizes, out io.Writer) error {
 	results, err := rounds.Run(s.rounds,
-		rounds.Peer{Name: "fiber: Await", Run: func() ([]float64, error) { return awaitFibers(s.waits) }},
-		rounds.Peer{Name: "goroutine in select", Run: func() ([]float64, error) { return awaitGoroutines(s.waits) }},
-		rounds.Peer{Name: "controller-runtime: look and RequeueAfter 1 s", Run: func() ([]float64, error) { return awaitRequeues(s.waits) }},
+		rounds.Peer{Name: "fiber: Await", Run: func() ([]float64, error) { return awaitFibers(s.waits, s.watched) }},
+		rounds.Peer{Name: "goroutine in select", Run: func() ([]float64, error) { return awaitGoroutines(s.waits, s.watched) }},
+		rounds.Peer{Name: "controller-runtime: look and RequeueAfter 1 s", Run: func() ([]float64, error) { return awaitRequeues(s.waits, s.watched) }},
 	)
 	if err != nil {
 		return err
@@ -46,11 +45,11 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure is told when all wait; fulfil makes the condition of one true.
-func measure(n int, fulfil func(i int), reacted <-chan time.Duration) []float64 {
+// measure is told when all wait, which it watches for a while; fulfil makes the condition of one true.
+func measure(n int, watched time.Duration, fulfil func(i int), reacted <-chan time.Duration) []float64 {
 	runtime.GC()
 	began, used := time.Now(), cpu()
-	<-time.After(waitFor)
+	<-time.After(watched)
 	load := float64((cpu() - used).Microseconds()) / 1000 / time.Since(began).Seconds() / (float64(n) / 1000)
 	count := min(n, reactions)
 	took := make([]time.Duration, 0, count)
@@ -87,7 +86,7 @@ func newConditions(n int) []*condition {
 	return all
 }
 
-func awaitFibers(n int) ([]float64, error) {
+func awaitFibers(n int, watched time.Duration) ([]float64, error) {
 	ctx := context.Background()
 	e := flow.NewEngine(flow.EngineOptions{})
 	defer e.Close(ctx)
@@ -111,10 +110,10 @@ func awaitFibers(n int) ([]float64, error) {
 	for parked.Load() < int64(n) {
 		runtime.Gosched()
 	}
-	return measure(n, func(i int) { all[i].fulfil() }, reacted), nil
+	return measure(n, watched, func(i int) { all[i].fulfil() }, reacted), nil
 }
 
-func awaitGoroutines(n int) ([]float64, error) {
+func awaitGoroutines(n int, watched time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -133,10 +132,10 @@ func awaitGoroutines(n int) ([]float64, error) {
 			}
 		})
 	}
-	return measure(n, func(i int) { all[i].fulfil() }, reacted), nil
+	return measure(n, watched, func(i int) { all[i].fulfil() }, reacted), nil
 }
 
-func awaitRequeues(n int) ([]float64, error) {
+func awaitRequeues(n int, watched time.Duration) ([]float64, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	reacted := make(chan time.Duration, n)
@@ -165,7 +164,7 @@ func awaitRequeues(n int) ([]float64, error) {
 	for looked.Load() < int64(n) {
 		runtime.Gosched()
 	}
-	values := measure(n, func(i int) { all[i].fulfil() }, reacted)
+	values := measure(n, watched, func(i int) { all[i].fulfil() }, reacted)
 	cancel()
 	wait()
 	return values, nil
