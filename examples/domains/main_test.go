@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -342,7 +343,7 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 // A change of the spec preempts the fiber that works on the former one, whatever it is doing, and never runs beside it.
 func TestPreemptedByTheSpec(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, 1, 30*time.Millisecond)
+	s := setUp(t, 1, time.Second) // long enough for all to be under way together
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var one oneAtATime
@@ -365,8 +366,10 @@ func TestPreemptedByTheSpec(t *testing.T) {
 	s.must(err)
 	defer func() { s.must(s.a.remove(context.Background(), keys)) }()
 	s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
-		d := domains[keys[0]]
-		return d != nil && d.Status.Flow != nil // it is parked somewhere
+		return !slices.ContainsFunc(keys, func(k client.Key) bool {
+			d := domains[k]
+			return d == nil || d.Status.Flow == nil // not parked yet
+		})
 	}))
 	for n := range 5 { // in quick succession
 		s.must(s.a.change(ctx, keys, func(d *DomainSpec) { d.Image = fmt.Sprintf("server:%d", n+2) }))
