@@ -128,6 +128,7 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	r.adopt(pos)
 	f.mu.Lock()
 	f.began = r.past(pos.Begun)
+	f.pc = i // where it is if it is cancelled before it goes on
 	f.mu.Unlock()
 	if d.timeout > 0 {
 		x.deadline = f.began + int64(d.timeout)
