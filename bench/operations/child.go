@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,7 +28,7 @@ import (
 )
 
 // child runs one controller and answers questions about itself on standard output: "stats" with the processor time in ns, the requests to the
-// API server that are no watches, and the memory in use after a garbage collection.
+// API server that are no watches, and the memory in use after a garbage collection; "profile FILE" and "profiled" begin and end a CPU profile.
 func child(who, kubeconfig, namespace string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -48,7 +49,15 @@ func child(who, kubeconfig, namespace string) error {
 	ready := sync.OnceFunc(func() { fmt.Println("ready") })
 	go func() {
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			stats(&requests)
+			switch what, file, _ := strings.Cut(lines.Text(), " "); what {
+			case "profile":
+				fmt.Println(startProfile(file))
+			case "profiled":
+				pprof.StopCPUProfile()
+				fmt.Println("done")
+			default:
+				stats(&requests)
+			}
 		}
 		stop()
 	}()
@@ -56,6 +65,15 @@ func child(who, kubeconfig, namespace string) error {
 		return runPeer(ctx, config, namespace, ready)
 	}
 	return runOurs(ctx, config, namespace, ready)
+}
+
+// startProfile begins a CPU profile. The file lives as long as the process, which writes it when the profile ends.
+func startProfile(file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return pprof.StartCPUProfile(f)
 }
 
 func stats(requests *atomic.Int64) {

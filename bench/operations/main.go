@@ -1,5 +1,6 @@
 // Command operations measures rows P1 to P4 of docs/benchmarks-operations.md: our executor and a controller on controller-runtime, each in a
-// process of its own, in turns, on one real control plane with one receiver.
+// process of its own, in turns, on one real control plane with one receiver; and a bare writer, which makes the same three writes and nothing
+// else.
 //
 //	go run ./operations [-rounds 3] [-n 1000]
 package main
@@ -45,19 +46,20 @@ func main() {
 	n := flag.Int("n", 1000, "operations of row P1")
 	waiting := flag.Int("waiting", 2000, "operations of row P3")
 	flood := flag.Int("flood", 2000, "operations of row P4")
-	only := flag.String("only", "", "fairlead or peer; both if empty")
+	only := flag.String("only", "", "fairlead, peer or bare; all if empty")
+	profile := flag.String("profile", "", "`file` for a CPU profile of our controller under the load of row P1")
 	flag.Parse()
-	whom := []string{"fairlead", "peer"}
+	whom := []string{"fairlead", "peer", "bare"}
 	if *only != "" {
 		whom = []string{*only}
 	}
-	if err := measure(context.Background(), whom, *rounds, *n, *waiting, *flood); err != nil {
+	if err := measure(context.Background(), whom, *profile, *rounds, *n, *waiting, *flood); err != nil {
 		fmt.Fprintln(os.Stderr, "operations:", err)
 		os.Exit(1)
 	}
 }
 
-func measure(ctx context.Context, whom []string, rounds, n, waiting, flood int) error {
+func measure(ctx context.Context, whom []string, profile string, rounds, n, waiting, flood int) error {
 	c, err := cluster.Start(ctx, cluster.Options{Progress: cluster.ProgressTo(os.Stderr, 0)})
 	if err != nil {
 		return err
@@ -71,7 +73,7 @@ func measure(ctx context.Context, whom []string, rounds, n, waiting, flood int) 
 		}
 	}))
 	defer receiver.Close()
-	b := &bench{cluster: c, receiver: receiver.URL, rows: map[string]map[string][]float64{}}
+	b := &bench{cluster: c, receiver: receiver.URL, profile: profile, rows: map[string]map[string][]float64{}}
 	for round := range rounds {
 		for _, who := range whom {
 			if err := b.round(ctx, fmt.Sprintf("%s-%d", who, round), who, n, waiting, flood); err != nil {
@@ -86,6 +88,7 @@ func measure(ctx context.Context, whom []string, rounds, n, waiting, flood int) 
 type bench struct {
 	cluster  *cluster.Cluster
 	receiver string
+	profile  string // a file; empty: none
 	order    []string
 	rows     map[string]map[string][]float64 // by row, by who
 }
@@ -100,7 +103,7 @@ func (b *bench) add(row, who string, value float64) {
 }
 
 func (b *bench) print() {
-	fmt.Printf("| row | fairlead median (min–max) | peer median (min–max) | ratio |\n|---|---|---|---|\n")
+	fmt.Printf("| row | fairlead median (min–max) | peer median (min–max) | bare writer | to peer | to bare |\n|---|---|---|---|---|---|\n")
 	for _, row := range b.order {
 		m := map[string]float64{}
 		cell := func(who string) string {
@@ -111,8 +114,14 @@ func (b *bench) print() {
 			m[who] = v[len(v)/2]
 			return fmt.Sprintf("%.2f (%.2f–%.2f)", m[who], v[0], v[len(v)-1])
 		}
-		ours, theirs := cell("fairlead"), cell("peer")
-		fmt.Printf("| %s | %s | %s | %.2f |\n", row, ours, theirs, m["fairlead"]/m["peer"])
+		ratio := func(who string) string {
+			if m[who] == 0 || m["fairlead"] == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%.2f", m["fairlead"]/m[who])
+		}
+		ours, theirs, bound := cell("fairlead"), cell("peer"), cell("bare")
+		fmt.Printf("| %s | %s | %s | %s | %s | %s |\n", row, ours, theirs, bound, ratio("peer"), ratio("bare"))
 	}
 }
 
@@ -164,6 +173,9 @@ func (b *bench) round(ctx context.Context, namespace, who string, n, waiting, fl
 	defer scheduler.Close()
 	s := &station{ctx: ctx, scheduler: scheduler, ended: map[string]time.Time{}}
 	s.some = sync.NewCond(&s.mu)
+	if who == "bare" {
+		return b.bare(s, calls, namespace, n)
+	}
 
 	self, err := os.Executable()
 	if err != nil {
@@ -227,19 +239,32 @@ func (s *station) follow(ctx context.Context, st *store.Store) {
 }
 
 func (s *station) schedule(id, tenant, hook string) error {
-	_, err := s.scheduler.Schedule(s.ctx, operation.Request{
-		Type: operation.Delete, Category: "unregister", TenantID: tenant,
-		Resource: operation.Resource{Type: "app", ID: id}, Webhooks: []string{hook}, Object: map[string]any{"name": "shop", "id": id},
-	})
+	_, err := s.create(id, tenant, hook)
 	return err
 }
 
-// scheduleAll schedules n operations with 32 callers.
+func (s *station) create(id, tenant, hook string) (*v1alpha1.Operation, error) {
+	return s.scheduler.Schedule(s.ctx, operation.Request{
+		Type: operation.Delete, Category: "unregister", TenantID: tenant,
+		Resource: operation.Resource{Type: "app", ID: id}, Webhooks: []string{hook}, Object: map[string]any{"name": "shop", "id": id},
+	})
+}
+
+// schedulers is how many callers schedule at once.
+const schedulers = 32
+
+// The rows that the bare writer has too.
+const (
+	rowLatency    = "P1 latency p50 idle, ms"
+	rowThroughput = "P1 operations per second"
+)
+
+// scheduleAll schedules n operations.
 func (s *station) scheduleAll(prefix string, n int, tenant, hook string) error {
 	work := make(chan int)
-	errs := make(chan error, 32)
+	errs := make(chan error, schedulers)
 	var callers sync.WaitGroup
-	for range 32 {
+	for range schedulers {
 		callers.Go(func() {
 			for i := range work {
 				if err := s.schedule(fmt.Sprint(prefix, i), tenant, hook); err != nil {
@@ -276,11 +301,17 @@ func (s *station) await(prefix string, n int) {
 }
 
 func (s *station) stats() (cpu time.Duration, requests, memory, rss float64) {
-	_, _ = fmt.Fprintln(s.in, "stats") // an error shows as no answer
-	if s.out.Scan() {
-		_, _ = fmt.Sscan(s.out.Text(), &cpu, &requests, &memory, &rss)
-	}
+	_, _ = fmt.Sscan(s.ask("stats"), &cpu, &requests, &memory, &rss)
 	return cpu, requests, memory, rss
+}
+
+// ask has the controller under test do something, and returns its answer.
+func (s *station) ask(what string) string {
+	_, _ = fmt.Fprintln(s.in, what) // an error shows as no answer
+	if !s.out.Scan() {
+		return ""
+	}
+	return s.out.Text()
 }
 
 func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
@@ -306,17 +337,23 @@ func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
 	}
 	slices.Sort(idle)
 	ms := func(d time.Duration) float64 { return float64(d) / 1e6 }
-	b.add("P1 latency p50 idle, ms", who, ms(idle[len(idle)/2]))
+	b.add(rowLatency, who, ms(idle[len(idle)/2]))
 
 	cpu, requests, _, _ := s.stats()
+	if who == "fairlead" && b.profile != "" {
+		s.ask("profile " + b.profile)
+	}
 	began := time.Now()
 	if err := s.scheduleAll("load", n, "", "sync"); err != nil {
 		return err
 	}
 	s.await("load", n)
 	took := time.Since(began)
+	if who == "fairlead" && b.profile != "" {
+		s.ask("profiled")
+	}
 	cpu2, requests2, _, _ := s.stats()
-	b.add("P1 operations per second", who, float64(n)/took.Seconds())
+	b.add(rowThroughput, who, float64(n)/took.Seconds())
 	b.add("P1 controller CPU per operation, ms", who, ms(cpu2-cpu)/float64(n))
 	b.add("P2 requests per operation, creation included", who, 1+(requests2-requests)/float64(n))
 

@@ -42,6 +42,25 @@ func (o *opOptions) scheduler() (*operation.Scheduler, error) {
 	return operation.NewScheduler(operation.Options{Config: config, Namespace: namespace})
 }
 
+// scheduled does something with a scheduler, and says what helps when that fails.
+func (o *opOptions) scheduled(do func(*operation.Scheduler) error) error {
+	scheduler, err := o.scheduler()
+	if err != nil {
+		return err
+	}
+	defer scheduler.Close()
+	return friendly(do(scheduler), scheduler)
+}
+
+// scheduledFor is scheduled for the resource that the arguments name.
+func (o *opOptions) scheduledFor(args []string, do func(*operation.Scheduler, operation.Resource) error) error {
+	r, err := named(args)
+	if err != nil {
+		return err
+	}
+	return o.scheduled(func(scheduler *operation.Scheduler) error { return do(scheduler, r) })
+}
+
 func newOpCommand(s streams) *cobra.Command {
 	var o opOptions
 	cmd := &cobra.Command{
@@ -125,19 +144,16 @@ func newOpScheduleCommand(s streams, o *opOptions) *cobra.Command {
 			if err := so.complete(cmd); err != nil {
 				return err
 			}
-			scheduler, err := o.scheduler()
-			if err != nil {
-				return err
-			}
-			defer scheduler.Close()
-			op, err := scheduler.Schedule(cmd.Context(), so.Request)
-			if err != nil {
-				return friendly(err, scheduler)
-			}
-			if so.wait {
-				return awaitOperation(cmd.Context(), s, o, scheduler, so.Resource, op.EffectiveID(), 0)
-			}
-			return show(s.out, o.output, operation.ViewOf(op))
+			return o.scheduled(func(scheduler *operation.Scheduler) error {
+				op, err := scheduler.Schedule(cmd.Context(), so.Request)
+				if err != nil {
+					return err
+				}
+				if so.wait {
+					return awaitOperation(cmd.Context(), s, o, scheduler, so.Resource, op.EffectiveID(), 0)
+				}
+				return show(s.out, o.output, operation.ViewOf(op))
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -218,28 +234,25 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 					return usageErrorf("--related %q is not of the form TYPE/ID", related)
 				}
 			}
-			scheduler, err := o.scheduler()
-			if err != nil {
-				return err
-			}
-			defer scheduler.Close()
-			views := []operation.View{}
-			for op, err := range scheduler.List(cmd.Context(), q) {
-				if err != nil {
-					return friendly(err, scheduler)
+			return o.scheduled(func(scheduler *operation.Scheduler) error {
+				views := []operation.View{}
+				for op, err := range scheduler.List(cmd.Context(), q) {
+					if err != nil {
+						return err
+					}
+					if v := operation.ViewOf(op); want == "" || v.Status == want {
+						views = append(views, v)
+					}
 				}
-				if v := operation.ViewOf(op); want == "" || v.Status == want {
-					views = append(views, v)
+				if o.output == "json" || o.output == "yaml" {
+					return encode(s.out, o.output, map[string]any{"items": views})
 				}
-			}
-			if o.output == "json" || o.output == "yaml" {
-				return encode(s.out, o.output, map[string]any{"items": views})
-			}
-			if len(views) == 0 {
-				say(s.err, "no operations in namespace %s", scheduler.Namespace())
-				return nil
-			}
-			return showTable(s.out, views)
+				if len(views) == 0 {
+					say(s.err, "no operations in namespace %s", scheduler.Namespace())
+					return nil
+				}
+				return showTable(s.out, views)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only operations that are IN_PROGRESS, SUCCEEDED or FAILED")
@@ -264,20 +277,13 @@ func newOpCancelCommand(s streams, o *opOptions) *cobra.Command {
 		Use: "cancel TYPE/ID", Short: "Ask for the cancellation of an operation",
 		Long: "Cancel asks for the cancellation: no new call starts, the one in flight is cancelled, compensation runs.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := named(args)
-			if err != nil {
-				return err
-			}
-			scheduler, err := o.scheduler()
-			if err != nil {
-				return err
-			}
-			defer scheduler.Close()
-			op, err := scheduler.Cancel(cmd.Context(), r, "")
-			if err != nil {
-				return friendly(err, scheduler)
-			}
-			return show(s.out, o.output, operation.ViewOf(op))
+			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+				op, err := scheduler.Cancel(cmd.Context(), r, "")
+				if err != nil {
+					return err
+				}
+				return show(s.out, o.output, operation.ViewOf(op))
+			})
 		},
 	}
 }
@@ -286,39 +292,25 @@ func newOpRetryCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
 		Use: "retry TYPE/ID", Short: "Schedule an operation that has failed again, with a new id",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := named(args)
-			if err != nil {
-				return err
-			}
-			scheduler, err := o.scheduler()
-			if err != nil {
-				return err
-			}
-			defer scheduler.Close()
-			op, err := scheduler.Retry(cmd.Context(), r)
-			if err != nil {
-				return friendly(err, scheduler)
-			}
-			return show(s.out, o.output, operation.ViewOf(op))
+			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+				op, err := scheduler.Retry(cmd.Context(), r)
+				if err != nil {
+					return err
+				}
+				return show(s.out, o.output, operation.ViewOf(op))
+			})
 		},
 	}
 }
 
 func withOperation(ctx context.Context, o *opOptions, args []string, do func(*v1alpha1.Operation) error) error {
-	r, err := named(args)
-	if err != nil {
-		return err
-	}
-	scheduler, err := o.scheduler()
-	if err != nil {
-		return err
-	}
-	defer scheduler.Close()
-	op, err := scheduler.Get(ctx, r)
-	if err != nil {
-		return friendly(err, scheduler)
-	}
-	return do(op)
+	return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+		op, err := scheduler.Get(ctx, r)
+		if err != nil {
+			return err
+		}
+		return do(op)
+	})
 }
 
 func show(w io.Writer, output string, v operation.View) error {

@@ -19,19 +19,12 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 		Use: "wait TYPE/ID", Short: "Wait for the end of an operation",
 		Long: "Wait shows the progress of an operation until it ends. The exit code is 0 when it succeeded, 1 when it failed.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := named(args)
-			if err != nil {
-				return err
-			}
-			scheduler, err := o.scheduler()
-			if err != nil {
-				return err
-			}
-			defer scheduler.Close()
-			if err := appear(cmd.Context(), scheduler, r); err != nil {
-				return friendly(err, scheduler)
-			}
-			return awaitOperation(cmd.Context(), s, o, scheduler, r, id, timeout)
+			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
+				if err := appear(cmd.Context(), scheduler, r); err != nil {
+					return err
+				}
+				return awaitOperation(cmd.Context(), s, o, scheduler, r, id, timeout)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&id, "id", "", "`id` of the operation, if it may not be written yet or others may have followed")
@@ -84,7 +77,7 @@ func awaitOperation(ctx context.Context, s streams, o *opOptions, scheduler *ope
 		_, _ = fmt.Fprint(s.err, "\r\x1b[2K")
 	}
 	if err != nil {
-		return friendly(err, scheduler)
+		return err
 	}
 	if o.output == "json" || o.output == "yaml" {
 		err = encode(s.out, o.output, v)

@@ -7,9 +7,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/fairlead-io/fairlead/client"
 )
 
 // resource is what a name on the command line stands for.
@@ -71,8 +72,11 @@ func findResource(config *rest.Config, name string) (resource, error) {
 	if _, err := d.ServerVersion(); err != nil {
 		return resource{}, fmt.Errorf("cannot look up %q: the API server at %s does not answer: %w", name, config.Host, err)
 	}
-	cached := memory.NewMemCacheClient(d)
-	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
+	mapper, err := client.NewMapper(config)
+	if err != nil {
+		return resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
+	}
+	mapper = restmapper.NewShortcutExpander(mapper, d, nil)
 	gvk, err := mapper.KindFor(partial.WithVersion(""))
 	if err != nil {
 		return resource{}, usageErrorf("the API server has no resource %q", name)

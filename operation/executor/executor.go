@@ -57,20 +57,19 @@ type Recorder interface {
 // Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the
 // program that embeds it. A second one would do no harm to outcomes, but make calls twice, with the same keys.
 type Executor struct {
-	calls      *call.Client
-	policy     call.Policy
-	store      *store.Store
-	operations store.View[v1alpha1.Operation]
-	hookStore  *store.Store
-	hooks      *hooks
-	webhooks   *webhook.Client
-	callbacks  *Callbacks
-	flow       *flow.Flow[run]
-	engine     *flow.Engine
-	metrics    *metrics
-	recorder   Recorder
-	log        *slog.Logger
-	now        func() time.Time
+	calls     *call.Client
+	policy    call.Policy
+	store     *store.Store
+	hookStore *store.Store
+	hooks     *hooks
+	webhooks  *webhook.Client
+	callbacks *Callbacks
+	flow      *flow.Flow[run]
+	engine    *flow.Engine
+	metrics   *metrics
+	recorder  Recorder
+	log       *slog.Logger
+	now       func() time.Time
 
 	slots   *slots
 	status  *hookStatus
@@ -95,10 +94,9 @@ func New(o Options) (*Executor, error) {
 	}
 	e := &Executor{
 		calls: o.Calls, policy: o.Policy, store: o.Operations, hookStore: o.Webhooks,
-		operations: store.Of[v1alpha1.Operation](o.Operations),
-		hooks:      newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
-		callbacks:  NewCallbacks(o.PublicURL, o.CallbackKey),
-		recorder:   o.Recorder, log: o.Logger, now: o.Now,
+		hooks:     newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
+		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
+		recorder:  o.Recorder, log: o.Logger, now: o.Now,
 		live: make(map[store.Key]*run), floor: make(map[store.Key]string),
 	}
 	if e.log == nil {

@@ -20,11 +20,9 @@ func (e *Executor) followOperations(ctx context.Context) {
 		}
 		switch event.Type {
 		case store.Added, store.Modified:
-			op, err := e.operations.Get(event.Key)
-			if err != nil {
-				continue // deleted since; that event comes too
+			if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
+				e.changed(ctx, known)
 			}
-			e.changed(ctx, op)
 		case store.Deleted:
 			e.gone(event.Key)
 		case store.Epoch:
@@ -36,31 +34,48 @@ func (e *Executor) followOperations(ctx context.Context) {
 	}
 }
 
-// changed tells the run of an operation that there is news, or starts one.
-func (e *Executor) changed(ctx context.Context, op *v1alpha1.Operation) {
-	key := store.Key{Namespace: op.Namespace, Name: op.Name}
+// changed tells the run of an operation that there is news, or starts one. Most events are the echo of what a run has written, so that the
+// object is decoded only when a run may have to start.
+func (e *Executor) changed(ctx context.Context, known *store.Record) {
+	key, version := known.Key(), known.Version()
+	for !e.told(key, version) {
+		op, err := store.As[v1alpha1.Operation](known)
+		if err != nil || !wantsRun(op) {
+			return
+		}
+		r := &run{key: key, group: tenant(op)}
+		e.mu.Lock()
+		started := e.live[key] == nil && !older(version, e.floor[key])
+		if started {
+			e.live[key] = r
+		}
+		e.mu.Unlock()
+		if started {
+			e.begin(ctx, r)
+			return
+		}
+	}
+}
+
+// told tells the run of an operation about a version of it. It returns false if there is no run and one may have to start.
+func (e *Executor) told(key store.Key, version string) bool {
 	e.mu.Lock()
 	r := e.live[key]
 	switch {
-	case r != nil && r.wrote == op.ResourceVersion:
+	case r != nil && r.wrote == version:
 		e.mu.Unlock()
 	case r != nil:
 		r.missed = true
 		e.mu.Unlock()
 		r.news.Set()
-	case older(op.ResourceVersion, e.floor[key]):
+	case older(version, e.floor[key]):
 		e.mu.Unlock() // the store has not seen yet what the last run has written
 	default:
 		delete(e.floor, key)
-		if !wantsRun(op) {
-			e.mu.Unlock()
-			return
-		}
-		r = &run{key: key, group: tenant(op)}
-		e.live[key] = r
 		e.mu.Unlock()
-		e.begin(ctx, r)
+		return false
 	}
+	return true
 }
 
 // begin starts the flow of a run.
@@ -85,8 +100,8 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
 	}
 	if missed := e.forget(r); missed && ctx.Err() == nil {
-		if op, err := e.operations.Get(r.key); err == nil {
-			e.changed(ctx, op)
+		if known, ok := e.store.Get(r.key); ok {
+			e.changed(ctx, known)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -121,11 +122,14 @@ var (
 // refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
 // written itself, else the API server's.
 func (e *Executor) refresh(ctx context.Context, r *run) error {
-	if op, err := e.operations.Get(r.key); err == nil && !older(op.ResourceVersion, r.version) {
-		if r.op == nil || op.ResourceVersion != r.version {
-			r.adopt(op.DeepCopy())
+	if known, ok := e.store.Get(r.key); ok && !older(known.Version(), r.version) {
+		if r.op != nil && known.Version() == r.version {
+			return nil
 		}
-		return nil
+		if op, err := store.As[v1alpha1.Operation](known); err == nil {
+			r.adopt(op.DeepCopy())
+			return nil
+		}
 	}
 	if r.op != nil {
 		return nil
@@ -155,19 +159,41 @@ func (e *Executor) save(ctx context.Context, r *run) error {
 	if len(r.unsaved) == 0 {
 		return nil
 	}
-	op, err := e.send(ctx, r, operationRequest(call.VerbUpdate, r.key, func(q *call.Request) {
+	answer, err := e.submit(ctx, r, operationRequest(call.VerbUpdate, r.key, func(q *call.Request) {
 		q.Subresource, q.Object = "status", r.op
 	}))
 	if err != nil {
 		return fmt.Errorf("cannot record the status: %w", err)
 	}
 	r.unsaved = nil
-	e.wrote(r, op)
+	// The write held for one version only, so the answer is what was sent under a new version: that is all there is to read. The managed
+	// fields, which only the answer has, would make the next write twice as long.
+	var h source.Header
+	if err := source.Scan(source.JSON, answer.Raw, &h); err != nil || len(h.ResourceVersion) == 0 {
+		op := &v1alpha1.Operation{}
+		if err := answer.Into(op); err != nil {
+			return fmt.Errorf("cannot record the status: %w", err)
+		}
+		e.wrote(r, op)
+		return nil
+	}
+	r.op.ResourceVersion = string(h.ResourceVersion)
+	e.wrote(r, r.op)
 	return nil
 }
 
-// send makes a write that holds only for the version that the run knows.
+// send is submit for writes whose answer holds more than was sent.
 func (e *Executor) send(ctx context.Context, r *run, q call.Request) (*v1alpha1.Operation, error) {
+	answer, err := e.submit(ctx, r, q)
+	if err != nil {
+		return nil, err
+	}
+	op := &v1alpha1.Operation{}
+	return op, answer.Into(op)
+}
+
+// submit makes a write that holds only for the version that the run knows.
+func (e *Executor) submit(ctx context.Context, r *run, q call.Request) (*call.Answer, error) {
 	answer, err := call.Do(ctx, e.calls, q, e.policy)
 	switch {
 	case apierrors.IsConflict(err):
@@ -177,11 +203,8 @@ func (e *Executor) send(ctx context.Context, r *run, q call.Request) (*v1alpha1.
 		return nil, errOutdated
 	case apierrors.IsNotFound(err):
 		return nil, errGone
-	case err != nil:
-		return nil, err
 	}
-	op := &v1alpha1.Operation{}
-	return op, answer.Into(op)
+	return answer, err
 }
 
 // wrote adopts the answer to a write, whose event is no news.
