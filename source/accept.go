@@ -9,8 +9,9 @@ import (
 type listing struct {
 	Replacement
 	consistent bool
-	count      int // objects listed
-	promised   int // objects there should be, by what the first page said
+	count      int  // objects listed
+	promised   int  // objects there should be, by what the first page said
+	opened     bool // the answer has begun
 	version    string
 	confirms   *confirmation // the list before, if this one is to confirm it
 	committed  bool

@@ -193,19 +193,28 @@ func (s *scope) listing() {
 
 // await waits for the next batch of a stream, and gives up when the stream makes no progress for so long.
 func (s *scope) await(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) error {
+	heard, err := s.hears(ctx, st, timer, patience)
+	if err == nil && !heard {
+		s.abandon(st)
+		return ErrStalled
+	}
+	return err
+}
+
+// hears waits for the next batch of a stream; it returns false when the stream makes no progress for so long.
+func (s *scope) hears(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) (bool, error) {
 	timer.Reset(patience)
 	for {
 		select {
 		case b := <-st.out:
 			st.receive(b)
-			return nil
+			return true, nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-timer.C:
 			idle := st.idle()
 			if idle >= patience {
-				s.abandon(st)
-				return ErrStalled
+				return false, nil
 			}
 			timer.Reset(patience - idle)
 		}
