@@ -72,6 +72,7 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 	l := &listing{Replacement: s.sink.Replace(), confirms: confirms, consistent: consistent}
 	defer l.close()
 	for {
+		before := l.count
 		m, err := s.page(ctx, q, l)
 		if err != nil {
 			if q.next != "" && isExpired(err) {
@@ -84,6 +85,7 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 			l.promised = l.count + int(m.remaining)
 		}
 		if m.next == "" {
+			l.noTail = q.next != "" && l.count == before
 			return s.accept(ctx, l)
 		}
 		q = query{limit: q.limit, next: m.next}
