@@ -66,7 +66,7 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 .PHONY: soak
 soak: setup-tests build ## Run the tests over and over for a while (SOAK=10m), shuffled
 	@echo "==> soak for $(SOAK)"
-	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -count 1 -run TestRandom -timeout 0 ./fairleadtest/scenario
+	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -v -count 1 -run '^TestRandom$$' -timeout 0 ./fairleadtest/scenario
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)
 
 .PHONY: generate

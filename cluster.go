@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -69,8 +72,15 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 			return err
 		}
 	}
+	dir := o.dir
+	if dir != "" {
+		dir = filepath.Join(dir, url.PathEscape(c.name))
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
 	if c.cache, err = store.NewCache(store.CacheOptions{
-		Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger,
+		Dir: dir, Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger,
 		Store: store.Options{HotBytes: o.hotBytes},
 	}); err != nil {
 		return err

@@ -36,6 +36,7 @@ type options struct {
 	lease       [2]string // namespace and name
 	leadership  Leadership
 	hotBytes    int64
+	dir         string
 }
 
 // Defaults of the options.
@@ -141,3 +142,9 @@ func WithLeadership(l Leadership) Option { return func(o *options) { o.leadershi
 // WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none. It suits programs that
 // look at most objects rarely, such as controllers whose objects wait.
 func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
+
+// WithPersistence has what is watched saved in a directory, every five minutes and at the end, from where the next run goes on without
+// a list. Default: nothing is saved. The directory is made if it is not there; it must be this program's alone, and what is
+// saved is as secret as what is watched. After a restart reads may be behind what the last run wrote, until the watch has
+// caught up.
+func WithPersistence(dir string) Option { return func(o *options) { o.dir = dir } }

@@ -9,8 +9,10 @@ import (
 type listing struct {
 	Replacement
 	consistent bool
-	count      int // objects listed
-	promised   int // objects there should be, by what the first page said
+	count      int  // objects listed
+	promised   int  // objects there should be, by what the first page said
+	opened     bool // the answer has begun
+	noTail     bool // the last of several pages was empty
 	version    string
 	confirms   *confirmation // the list before, if this one is to confirm it
 	committed  bool
@@ -82,12 +84,13 @@ func (s *scope) doubt(l *listing) *confirmation {
 	guard := s.src.cfg.BulkDeleteGuard
 	empty := l.count == 0 && known > 0 && !s.src.cfg.TrustEmptyList
 	many := guard > 0 && missing > guard
-	short := l.count < l.promised && !s.estimates
+	// With a selector no page promises anything, and an empty last page may be right; it is rare enough to ask again.
+	short := l.count < l.promised && !s.estimates || l.noTail && missing > 0
 	if !empty && !many && !short {
 		return nil
 	}
 	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) {
-		s.estimates = s.estimates || short // its promises are not exact, as the API allows
+		s.estimates = s.estimates || l.count < l.promised // its promises are not exact, as the API allows
 		return nil
 	}
 	return &confirmation{missing: missing, known: known, listed: l.count}

@@ -72,6 +72,7 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 	l := &listing{Replacement: s.sink.Replace(), confirms: confirms, consistent: consistent}
 	defer l.close()
 	for {
+		before := l.count
 		m, err := s.page(ctx, q, l)
 		if err != nil {
 			if q.next != "" && isExpired(err) {
@@ -84,6 +85,7 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 			l.promised = l.count + int(m.remaining)
 		}
 		if m.next == "" {
+			l.noTail = q.next != "" && l.count == before
 			return s.accept(ctx, l)
 		}
 		q = query{limit: q.limit, next: m.next}
@@ -193,19 +195,28 @@ func (s *scope) listing() {
 
 // await waits for the next batch of a stream, and gives up when the stream makes no progress for so long.
 func (s *scope) await(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) error {
+	heard, err := s.hears(ctx, st, timer, patience)
+	if err == nil && !heard {
+		s.abandon(st)
+		return ErrStalled
+	}
+	return err
+}
+
+// hears waits for the next batch of a stream; it returns false when the stream makes no progress for so long.
+func (s *scope) hears(ctx context.Context, st *stream, timer *time.Timer, patience time.Duration) (bool, error) {
 	timer.Reset(patience)
 	for {
 		select {
 		case b := <-st.out:
 			st.receive(b)
-			return nil
+			return true, nil
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-timer.C:
 			idle := st.idle()
 			if idle >= patience {
-				s.abandon(st)
-				return ErrStalled
+				return false, nil
 			}
 			timer.Reset(patience - idle)
 		}

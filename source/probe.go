@@ -9,13 +9,27 @@ import (
 // probe asks for the version of the server: a consistent list of one object. anew takes a new connection, perhaps to
 // another replica.
 func (s *scope) probe(ctx context.Context, anew bool) (version string, err error) {
-	s.count.Probes++
 	if anew {
 		s.reconnect()
 	}
-	st, err := s.open(ctx, query{limit: 1})
+	m, err := s.probeList(ctx)
 	if err != nil {
 		return "", err
+	}
+	return m.version, nil
+}
+
+// probed is what a list of one object told.
+type probed struct {
+	listMeta
+	count int
+}
+
+func (s *scope) probeList(ctx context.Context) (m probed, err error) {
+	s.count.Probes++
+	st, err := s.open(ctx, query{limit: 1})
+	if err != nil {
+		return m, err
 	}
 	defer st.close()
 	timer := time.NewTimer(s.src.cfg.ListProgressTimeout)
@@ -25,15 +39,19 @@ func (s *scope) probe(ctx context.Context, anew bool) (version string, err error
 		switch {
 		case e != nil && e.kind == evListEnd:
 			s.contact()
-			return e.list.version, nil
+			m.listMeta = *e.list
+			return m, nil
 		case e != nil:
+			if e.kind == evObject {
+				m.count++
+			}
 		case err == io.EOF || err == io.ErrUnexpectedEOF:
-			return "", &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
+			return m, &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
 		case err != nil:
-			return "", err
+			return m, err
 		default:
 			if err := s.await(ctx, st, timer, s.src.cfg.ListProgressTimeout); err != nil {
-				return "", err
+				return m, err
 			}
 		}
 	}

@@ -73,6 +73,17 @@ func (r *recent) has(t ChangeType, version []byte) bool {
 	return t != Deleted && bytes.Equal(version, r.base)
 }
 
+// buried says that this very deletion was among the last changes.
+func (r *recent) buried(o *Object) bool {
+	key := r.key(o)
+	for _, c := range r.changes {
+		if c.deleted && c.key == key && bytes.Equal(c.version, o.Header.ResourceVersion) {
+			return true
+		}
+	}
+	return false
+}
+
 // missed says that a change with an older version than the last one has not been handed over, nor a newer one of the same
 // object.
 func (r *recent) missed(o *Object) bool {

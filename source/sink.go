@@ -32,7 +32,9 @@ type Sink interface {
 	// Replace begins an atomic replacement of this scope, which ends by Commit or Abort. One is open at a time.
 	Replace() Replacement
 	// Apply takes a change of a watch. An error quarantines the object; it never ends the watch. The version of one
-	// object never goes down. Where a server swaps events, one may be older than the last one of another object.
+	// object never goes down. Where a server swaps events, one may be older than the last one of another object. A Deleted
+	// may have any version, since some servers send the object as it was: with the version that is known, or a higher
+	// one, it ends the object; with a lower one it is the replay of an earlier deletion.
 	Apply(t ChangeType, o *Object) error
 	// Bookmark says that everything up to this version has been seen.
 	Bookmark(version string)

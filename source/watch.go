@@ -179,6 +179,10 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	version := e.obj.Header.ResourceVersion
 	order, comparable := compareVersions(version, s.seen)
 	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
+	// A deletion may come with a version that the object had before: only who holds the object can tell that from a replay.
+	if replay && e.change == Deleted && e.err == nil && comparable && !s.recent.buried(&e.obj) {
+		return s.oldDeletion(ctx, w, e, order < 0)
+	}
 	if replay {
 		s.count.Suppressed++
 		if order < 0 {
@@ -196,6 +200,21 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	}
 	s.recent.add(e.change, &e.obj)
 	s.advance(w, version)
+	return nil
+}
+
+// oldDeletion hands over a deletion with a version that has been passed already.
+func (s *scope) oldDeletion(ctx context.Context, w *watching, e *event, older bool) error {
+	if err := s.sink.Apply(Deleted, &e.obj); err != nil {
+		s.quarantine(&e.obj, err)
+	} else {
+		s.count.Events++
+	}
+	s.recent.add(Deleted, &e.obj)
+	s.progress(w)
+	if older {
+		return s.suspect(ctx)
+	}
 	return nil
 }
 

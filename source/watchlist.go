@@ -15,6 +15,9 @@ const (
 	busyObjects = 1000
 	// pause is the longest one between objects; a server that knows about initial events sends them without one.
 	pause = 10 * time.Second
+	// lull is the pause after which a LIST of one object tells whether anything is still to come: a server that does not know
+	// about initial events says nothing at their end, and nothing at all if there is no object.
+	lull = 2 * time.Second
 )
 
 // noWatchListFor is how long LIST is used after a watch whose initial events never ended. A server that refuses them is
@@ -46,6 +49,7 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 	defer timer.Stop()
 	began, objects := time.Now(), 0
 	window := began
+	asked := false
 	for {
 		e, err := st.buffered()
 		switch {
@@ -74,6 +78,25 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 			if l.count > 0 {
 				wait = min(wait, pause)
 			}
+			if l.opened && !asked && lull < wait {
+				heard, err := s.hears(ctx, st, timer, lull)
+				if err != nil {
+					return nil, err
+				}
+				if heard {
+					continue
+				}
+				asked = true
+				if s.isAllThereIs(ctx, st, l) {
+					if heard, err = s.hears(ctx, st, timer, lull); err != nil {
+						return nil, err
+					}
+					if !heard {
+						return nil, &initialEventsError{cause: errNotKnown}
+					}
+				}
+				continue
+			}
 			if err := s.await(ctx, st, timer, wait); err != nil {
 				if errors.Is(err, ErrStalled) {
 					err = &initialEventsError{cause: err}
@@ -83,6 +106,18 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 		}
 	}
 }
+
+// isAllThereIs says that a stream without an end of its initial events has brought as many objects as the server has.
+func (s *scope) isAllThereIs(ctx context.Context, st *stream, l *listing) bool {
+	m, err := s.probeList(ctx)
+	if err != nil || len(st.out) > 0 {
+		return false
+	}
+	total := m.count + int(m.remaining)
+	return l.count >= total && (m.next == "" || m.remaining > 0)
+}
+
+var errNotKnown = errors.New("all objects are here and nothing says so")
 
 // initialEventsError says that a watch did not bring its initial events to an end.
 type initialEventsError struct{ cause error }
@@ -94,6 +129,7 @@ func (e *initialEventsError) Unwrap() error { return e.cause }
 func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bool, err error) {
 	switch e.kind {
 	case evOpened:
+		l.opened = true
 		s.contact()
 		s.listing()
 	case evError:

@@ -35,8 +35,14 @@ type CacheOptions struct {
 	// Source is applied to every source before the options of its request.
 	Source []source.Option
 	// Store is the pattern for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
-	Store  Options
-	Logger *slog.Logger
+	Store Options
+	// Dir is a directory where stores are saved, and from which they go on at the next start without a list; "": none. It must be there,
+	// and belong to this program alone: what is saved is as secret as what is watched. At first such a store may be behind
+	// what an earlier run wrote; Store.Barrier waits until it is not.
+	Dir string
+	// SaveEvery is how often a store that has changed is saved, besides when it stops; 0: 5 minutes.
+	SaveEvery time.Duration
+	Logger    *slog.Logger
 }
 
 const defaultLinger = 30 * time.Second
@@ -47,6 +53,8 @@ type Cache struct {
 	opt    CacheOptions
 	client *source.Client
 	meta   metadata.Interface
+
+	identity string // of the cluster, for what is saved
 
 	byResource atomic.Pointer[map[schema.GroupVersionResource][]*Store] // of entries; replaced, never changed
 
@@ -118,11 +126,19 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opt.SaveEvery <= 0 {
+		opt.SaveEvery = defaultSaveEvery
+	}
 	c := &Cache{opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}}
 	c.index()
 	var err error
 	if c.client == nil {
 		if c.client, err = source.NewClient(opt.Config, source.ClientOptions{}); err != nil {
+			return nil, fmt.Errorf("cannot make cache: %w", err)
+		}
+	}
+	if opt.Dir != "" {
+		if c.identity, err = clusterIdentity(opt.Config); err != nil {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
@@ -173,6 +189,10 @@ func (c *Cache) Run(ctx context.Context) error {
 // watch runs the source of an entry.
 func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	defer e.store.Close()
+	if c.opt.Dir != "" {
+		c.resume(ctx, e)
+		defer c.keep(ctx, e)()
+	}
 	if err := e.source.Run(ctx); err != nil {
 		c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", e.key.resource.String(), "error", err)
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"bufio"
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -68,8 +69,8 @@ func writeSum(w io.Writer, sum hash.Hash32) error {
 func (s *Store) fileName() string {
 	r := s.opt.Resource
 	name := fmt.Sprintf("%s.%s.%s", r.Resource, r.Version, r.Group)
-	if sel := s.opt.selector(); sel != "" {
-		name += fmt.Sprintf("-%08x", crc32.ChecksumIEEE([]byte(sel)))
+	if sel, scope := s.opt.selector(), s.opt.Scope; sel != "" || scope != "" {
+		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(sel+"\n"+scope)))[:17]
 	}
 	return name + ".store"
 }
@@ -117,11 +118,18 @@ func (s *Store) write(w io.Writer, identity string) error {
 // Load fills an empty store from what Save wrote, as if it had been listed, so that a source resumes its watch at the saved
 // version. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
 func (s *Store) Load(dir, identity string) error {
+	return s.loadScopes(dir, identity, func(string) bool { return true })
+}
+
+func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) bool) error {
 	scopes, err := s.read(filepath.Join(dir, s.fileName()), identity)
 	if err != nil {
 		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
 	}
 	for _, sc := range scopes {
+		if !wanted(sc.ns) {
+			continue
+		}
 		r := s.Sink(sc.ns).Replace()
 		for i := range sc.objects {
 			if err := r.Put(&sc.objects[i]); err != nil {

@@ -65,6 +65,52 @@ func TestBlackboxLines(t *testing.T) {
 	if last.kind != "STATS" || last.number("count") != 1 || last.number("elapsedSeconds") <= 0 {
 		t.Errorf("last line: %v", last)
 	}
+	if before := p.all[len(p.all)-2]; before.text("phase") != "Stopped" {
+		t.Errorf("last line but one: %v", before)
+	}
+}
+
+// TestBlackboxStopped interrupts it at any time, while events are printed too: each scope says that it has stopped, after
+// everything else.
+func TestBlackboxStopped(t *testing.T) {
+	t.Parallel()
+	s := newWire(t)
+	for i := range 300 {
+		s.put(fmt.Sprint("a/o", i), "first")
+	}
+	for i := range 20 {
+		var out lockedBuffer
+		ctx, interrupt := context.WithCancel(t.Context())
+		first := &firstWrite{w: &out, then: interrupt, writes: i % 4}
+		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil, first, &lockedBuffer{}); code != exitOK {
+			t.Fatalf("exit code %d", code)
+		}
+		interrupt()
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		stopped := 0
+		for _, l := range lines[max(0, len(lines)-2):] {
+			if strings.Contains(l, `"phase":"Stopped"`) {
+				stopped++
+			}
+		}
+		if stopped != 2 {
+			t.Fatalf("the last lines are not of two scopes that stopped: %q", lines[max(0, len(lines)-3):])
+		}
+	}
+}
+
+// firstWrite calls then in the midst of a write, after some.
+type firstWrite struct {
+	w      io.Writer
+	then   func()
+	writes int
+}
+
+func (f *firstWrite) Write(p []byte) (int, error) {
+	if f.writes--; f.writes < 0 {
+		f.then()
+	}
+	return f.w.Write(p)
 }
 
 // TestBlackboxStale has a server that goes away: what is shown gets older and older, until it is back.

@@ -101,17 +101,22 @@ func (p *printer) counts() watchStats {
 	return watchStats{Type: "STATS", Count: p.count, Events: p.events, ElapsedSeconds: time.Since(p.begin).Seconds()}
 }
 
-// close writes the last words.
-func (p *printer) close() error {
+// close writes the last words: that each scope has stopped, then the counts.
+func (p *printer) close(ends []source.Status) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed != nil {
 		return p.failed
 	}
-	if p.stats {
-		p.failed = p.format.stats(p.out, p.counts())
+	var errs []error
+	for _, s := range ends {
+		errs = append(errs, p.format.status(p.out, s))
 	}
-	return p.fail(p.out.Flush())
+	errs = append(errs, p.format.settle(p.out))
+	if p.stats {
+		errs = append(errs, p.format.stats(p.out, p.counts()))
+	}
+	return p.fail(errors.Join(append(errs, p.out.Flush())...))
 }
 
 // fail remembers the first error.

@@ -172,8 +172,13 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	statuses := st.WatchStatus()
+	var ends []source.Status // for the end: what is printed at present comes before
 	running.Go(func() {
 		for status := range statuses.C {
+			if status.Phase == source.Stopped {
+				ends = append(ends, status)
+				continue
+			}
 			if err := p.status(status); err != nil {
 				cancel(err)
 			}
@@ -186,7 +191,8 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 		default: // it will look anyway
 		}
 	}})
-	running.Go(func() {
+	var sourcing sync.WaitGroup
+	sourcing.Go(func() {
 		if err := src.Run(ctx); err != nil {
 			cancel(err)
 		}
@@ -205,10 +211,11 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 		err = context.Cause(ctx)
 	}
 	cancel(nil)
+	sourcing.Wait() // it reports that it has stopped
 	cursor.Close()
 	statuses.Close()
 	running.Wait()
-	closed := p.close()
+	closed := p.close(ends)
 	for _, interrupted := range []error{context.Canceled, errInterrupted} {
 		if errors.Is(err, interrupted) {
 			err = nil // as it should be

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -46,12 +47,42 @@ func listScenarios() []Scenario {
 			Script: func(r *Run) { r.Within("synced", 5*time.Minute, r.AtRest) },
 		},
 		{
+			Name: "old server without objects", Section: startAndList,
+			Holds:  "very old servers ignore sendInitialEvents; an end bookmark that never comes falls back to a paged LIST within a budget",
+			Before: func(r *Run) { r.Server.On(watchLists, ignoreInitialEvents()) },
+			Script: func(r *Run) {
+				r.Within("SYNCED is given", 6*time.Second, func() bool { return r.Given(store.Synced, 0) == 1 })
+				r.Put("o1", "first")
+				r.Sync()
+			},
+		},
+		{
+			Name: "old server with objects", Section: startAndList, Fill: 30,
+			Holds:  "very old servers ignore sendInitialEvents; an end bookmark that never comes falls back to a paged LIST within a budget",
+			Before: func(r *Run) { r.Server.On(watchLists, ignoreInitialEvents()) },
+			Script: func(r *Run) { r.Within("synced", 6*time.Second, r.AtRest) },
+		},
+		{
+			Name: "slow initial events", Section: startAndList, Fill: 30,
+			Holds: "no total deadline on a list that makes progress",
+			Before: func(r *Run) {
+				r.hold = r.Server.HoldEvents(watchLists)
+				r.hold.Allow(10)
+			},
+			Script: func(r *Run) {
+				r.Pass(8 * time.Second)
+				r.hold.Release()
+				r.Sync()
+				r.Expect(r.Count(syncs) == 1, "%d lists were sent", r.Count(syncs))
+			},
+		},
+		{
 			Name: "plain bookmark in initial events", Section: startAndList, Fill: 30,
 			Holds:  `only the bookmark with annotation k8s.io/initial-events-end: "true" ends the initial list`,
 			Before: func(r *Run) { r.Server.On(watchLists, apiserver.PlainInitialEventsEnd()) },
 			Script: func(r *Run) {
 				r.Pass(5 * time.Second)
-				r.Expect(len(r.Cache.Cached()) == 0, "an ordinary bookmark ended the initial events")
+				r.Expect(len(r.Cache.Cached()) == 0 || r.Count(lists) > 1, "an ordinary bookmark ended the initial events")
 				r.Within("synced", 5*time.Minute, r.AtRest)
 			},
 		},
@@ -174,6 +205,11 @@ func changesWithinInitialEvents(r *Run) {
 	for _, e := range r.Changes(0) {
 		r.Expect(e.Key != "ns/o2" || e.Type != store.Added || r.Given(store.Deleted, 0) > 0, "o2 was given although it was deleted")
 	}
+}
+
+// ignoreInitialEvents answers a WatchList as servers do that have never heard of it.
+func ignoreInitialEvents() apiserver.Fault {
+	return apiserver.Query(func(q url.Values) { q.Del("sendInitialEvents"); q.Del("resourceVersionMatch") })
 }
 
 // poison makes the labels of o3 something else than a map of strings.

@@ -15,6 +15,8 @@ import (
 const (
 	seeds = 300 // in one run of the tests
 	steps = 60
+	// soakReport is how often a soak says how far it is.
+	soakReport = 10 * time.Second
 )
 
 // TestRandom plays random schedules against source and store. FAIRLEAD_SEED=n replays one of them and says what happened;
@@ -35,9 +37,18 @@ func TestRandom(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin := time.Now()
-		for seed := uint64(begin.UnixNano()); time.Since(begin) < d && !t.Failed(); seed++ {
+		first := uint64(begin.UnixNano())
+		told := begin
+		t.Logf("schedules from FAIRLEAD_SEED=%d on, for %s", first, d)
+		seed := first
+		for ; time.Since(begin) < d && !t.Failed(); seed++ {
 			play(t, seed, nil)
+			if time.Since(told) >= soakReport {
+				told = time.Now()
+				t.Logf("%s of %s: %d schedules, the last one FAIRLEAD_SEED=%d", time.Since(begin).Round(time.Second), d, seed-first+1, seed)
+			}
 		}
+		t.Logf("%d schedules in %s", seed-first, time.Since(begin).Round(time.Second))
 		return
 	}
 	for seed := range uint64(seeds) {

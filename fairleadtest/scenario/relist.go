@@ -67,6 +67,26 @@ func relistScenarios() []Scenario {
 			},
 		},
 		{
+			Name: "list that ends by an empty page", Section: startAndList, Untimed: true,
+			Holds:  "W11: an incomplete, failed or implausible list deletes nothing",
+			Config: func(c *Config) { c.NoWatchList, c.PageSize, c.Labels = true, 5, "app=a" }, // with a selector no page says how many remain
+			Before: func(r *Run) {
+				for i := range 30 {
+					r.PutIn("ns", fmt.Sprint("l", i), "1", map[string]string{"app": "a"})
+				}
+			},
+			Script: func(r *Run) {
+				r.Sync()
+				n := len(r.Events())
+				r.Server.On(apiserver.Match{Verb: "list", Page: 3, Times: 1}, apiserver.EmptyList())
+				before := r.Count(lists)
+				r.Expire()
+				r.Until("listed again", func() bool { return r.Count(lists) >= before+3 })
+				r.Sync()
+				r.Expect(r.Given(store.Deleted, n) == 0, "W11: %d objects were deleted", r.Given(store.Deleted, n))
+			},
+		},
+		{
 			Name: "many deletions that are true", Section: startAndList, Fill: 300, Untimed: true,
 			Holds: "… and are applied once confirmed",
 			Script: func(r *Run) {

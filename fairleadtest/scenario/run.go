@@ -90,6 +90,7 @@ type Run struct {
 
 	wire     Wire
 	requests atomic.Int64
+	astray   atomic.Bool // connections lead elsewhere
 	problems []string
 	skipped  string
 	others   []Subscriber

@@ -14,5 +14,5 @@ const (
 // Table returns all scenarios, in the order of the design.
 func Table() []Scenario {
 	return slices.Concat(listScenarios(), relistScenarios(), endScenarios(), troubleScenarios(), frameScenarios(), silenceScenarios(),
-		historyScenarios(), conditionScenarios(), lifecycleScenarios(), deliveryScenarios())
+		historyScenarios(), conditionScenarios(), unreachableScenarios(), lifecycleScenarios(), deliveryScenarios())
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -294,6 +296,33 @@ func frameScenarios() []Scenario {
 			Holds: "replayed and older versions are suppressed and counted", Script: exactly(20+4, fault(apiserver.ReplayEvents(5))),
 		},
 		{
+			Name: "deletion with the version of the object", Section: watchSection, Fill: 10, Untimed: true,
+			Holds: "replayed and older versions are suppressed; a DELETED with the known version, as old servers send it, is none of them",
+			Script: noRelist(func(r *Run) {
+				for _, name := range []string{"o3", "o9"} { // with an older version than the last one seen, and with just that
+					r.oldDeletion(name)
+				}
+				r.Put("o3", "again")
+			}),
+		},
+		{
+			Name: "deletion from before a re-creation", Section: watchSection, Fill: 10, Untimed: true,
+			Holds: "replayed and older versions are suppressed and counted",
+			Script: noRelist(func(r *Run) {
+				old := r.object("o3")
+				r.Remove("o3")
+				r.Put("o3", "again")
+				r.Until("caught up", r.AtRest)
+				n := len(r.Events())
+				for _, w := range r.Server.Watches(watches) {
+					w.Send("DELETED", r.encode(old))
+				}
+				r.Put("o4", "after")
+				r.Sync()
+				r.Expect(len(r.Changes(n)) == 1, "given %v", r.Events()[n:])
+			}),
+		},
+		{
 			Name: "object of 20 MB", Section: watchSection, Fill: 3, Untimed: true, Holds: "very large objects (20 MB) work",
 			Script: func(r *Run) {
 				r.Sync()
@@ -318,6 +347,26 @@ func frameScenarios() []Scenario {
 			},
 		},
 	}
+}
+
+func (r *Run) object(name string) *unstructured.Unstructured {
+	o, err := r.Server.Object(ConfigMaps, "ns", name)
+	if err != nil {
+		panic(err) // the script's mistake
+	}
+	return o
+}
+
+// oldDeletion deletes an object, and the watches hear of it as old servers tell it: with the last state, version included.
+func (r *Run) oldDeletion(name string) {
+	last := r.object(name)
+	hold := r.Server.HoldEvents(watches)
+	r.Remove(name)
+	for _, w := range r.Server.Watches(watches) {
+		w.Send("DELETED", r.encode(last))
+	}
+	r.Until("it is gone before the server says more", r.AtRest)
+	hold.Release()
 }
 
 // exactly expects so many changes to be given while the script runs.

@@ -1,0 +1,82 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// defaultSaveEvery is the period of saving where CacheOptions name none.
+const defaultSaveEvery = 5 * time.Minute
+
+// clusterIdentity is what tells clusters apart without asking them: the address, and the certificate authority, which a
+// cluster that was set up anew at the same address does not share.
+func clusterIdentity(cfg *rest.Config) (string, error) {
+	authority := cfg.CAData
+	if len(authority) == 0 && cfg.CAFile != "" {
+		var err error
+		if authority, err = os.ReadFile(cfg.CAFile); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%s%s %x", cfg.Host, cfg.APIPath, sha256.Sum256(authority)), nil
+}
+
+// resume fills the store of an entry from disk before its source starts. Whatever is wrong with the file, a list makes good.
+func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
+	e.scopes.Lock()
+	defer e.scopes.Unlock()
+	wanted := map[string]bool{}
+	for _, st := range e.source.Status() {
+		wanted[st.Namespace] = true
+	}
+	err := e.store.loadScopes(c.opt.Dir, c.identity, func(namespace string) bool { return wanted[namespace] })
+	switch {
+	case err == nil:
+		c.opt.Logger.InfoContext(ctx, "resuming from saved state", "resource", e.key.resource.String(), "objects", e.store.Len(), "version", e.store.Version())
+	case !errors.Is(err, fs.ErrNotExist):
+		c.opt.Logger.WarnContext(ctx, "saved state is of no use, listing instead", "resource", e.key.resource.String(), "error", err)
+	}
+}
+
+// keep saves the store of an entry now and then; the returned function ends that and saves once more.
+func (c *Cache) keep(ctx context.Context, e *cacheEntry) (end func()) {
+	saved := e.store.Version()
+	save := func() {
+		version := e.store.Version()
+		if version == saved || version == "" { // nothing is new, or nothing is complete
+			return
+		}
+		if err := e.store.Save(c.opt.Dir, c.identity); err != nil {
+			c.opt.Logger.ErrorContext(ctx, "cannot save", "resource", e.key.resource.String(), "error", err)
+			return
+		}
+		saved = version
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var saving sync.WaitGroup
+	saving.Go(func() {
+		tick := time.NewTicker(c.opt.SaveEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				save()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		saving.Wait()
+		save()
+	}
+}

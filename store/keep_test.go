@@ -1,0 +1,232 @@
+package store_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+var savedMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// kept is one run of a program whose cache is saved.
+type kept struct {
+	*store.Handle
+	rec  *fairleadtest.Recorder
+	stop func()
+}
+
+func startKept(t *testing.T, s *apiserver.Server, dir string, opts ...source.Option) *kept {
+	t.Helper()
+	cache, err := store.NewCache(store.CacheOptions{Config: s.Config(), Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := cache.Open(store.Request{Resource: savedMaps, Namespaced: true, Options: opts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &kept{Handle: h, rec: fairleadtest.Record(h.Store, fairleadtest.RecorderOptions{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- cache.Run(ctx) }()
+	k.stop = func() {
+		k.rec.Close()
+		<-k.rec.Done()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	return k
+}
+
+func (k *kept) has(want map[string]fairleadtest.State) bool {
+	got := map[string]fairleadtest.State{}
+	for r := range k.Snapshot().All() {
+		got[r.Key().String()] = fairleadtest.StateOf(r)
+	}
+	return maps.Equal(got, want)
+}
+
+// settle waits, for so long at most, until the cache has what the server has in the namespaces.
+func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {
+	t.Helper()
+	for begin := time.Now(); ; <-time.After(100 * time.Millisecond) {
+		synctest.Wait()
+		want, err := fairleadtest.ServerState(s, savedMaps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.has(want) {
+			return
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("not within %s: the cache has what the server has", limit)
+		}
+	}
+}
+
+func putMap(t *testing.T, s *apiserver.Server, name, value string) {
+	t.Helper()
+	_, err := s.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"v": value}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRestart ends a program and starts it again with what it has saved.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	damage := func(change func([]byte) []byte) func(*testing.T, string) {
+		return func(t *testing.T, file string) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, change(b), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	tests := map[string]struct {
+		reason string
+		damage func(t *testing.T, file string)
+		away   func(s *apiserver.Server, before uint64)
+		lists  bool // it has to list
+		epochs int
+	}{
+		"resumes":   {reason: "a restart goes on at the saved version"},
+		"corrupt":   {reason: "a damaged file is not believed", damage: damage(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), lists: true},
+		"truncated": {reason: "half a file is not believed", damage: damage(func(b []byte) []byte { return b[:len(b)/2] }), lists: true},
+		"empty":     {reason: "an empty file is not believed", damage: damage(func([]byte) []byte { return nil }), lists: true},
+		"compacted": {reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) }, lists: true},
+		"rolled back": {reason: "the server was restored from a backup that is older than what was saved", away: func(s *apiserver.Server, before uint64) {
+			if err := s.Rollback(before); err != nil {
+				panic(err)
+			}
+		}, lists: true, epochs: 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s, err := apiserver.New(apiserver.Options{Pipe: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				for _, name := range []string{"one", "two", "three"} {
+					putMap(t, s, name, "1")
+				}
+				before := s.Revision()
+				first := startKept(t, s, dir)
+				first.settle(t, s, time.Minute)
+				putMap(t, s, "one", "2")
+				putMap(t, s, "four", "1")
+				first.settle(t, s, time.Minute)
+				first.stop()
+
+				files, err := filepath.Glob(filepath.Join(dir, "*"))
+				if err != nil || len(files) != 1 {
+					t.Fatalf("saved %v, %v; want one file", files, err)
+				}
+				if tc.damage != nil {
+					tc.damage(t, files[0])
+				}
+				if tc.away != nil && tc.epochs > 0 {
+					tc.away(s, before)
+				} else {
+					putMap(t, s, "two", "while away")
+					putMap(t, s, "five", "1")
+					if err := s.Remove(savedMaps, "ns", "three"); err != nil {
+						t.Fatal(err)
+					}
+					if tc.away != nil {
+						tc.away(s, before)
+					}
+				}
+
+				asked := len(s.Log().Requests)
+				second := startKept(t, s, dir)
+				second.settle(t, s, 10*time.Minute)
+				listed, epochs := 0, 0
+				for _, q := range s.Log().Requests[asked:] {
+					if q.Verb == "list" || q.Query.Get("sendInitialEvents") != "" {
+						listed++
+					}
+				}
+				if (listed > 0) != tc.lists {
+					t.Errorf("%s: %d lists", tc.reason, listed)
+				}
+				rec := second.rec.Recording()
+				for _, e := range rec.Events {
+					if e.Type == store.Epoch {
+						epochs++
+					}
+				}
+				if epochs != tc.epochs {
+					t.Errorf("%s: %d EPOCH events, want %d", tc.reason, epochs, tc.epochs)
+				}
+				if _, wrong := rec.Check(); len(wrong) > 0 {
+					t.Errorf("%s: %v", tc.reason, wrong)
+				}
+				second.stop()
+			})
+		})
+	}
+}
+
+// TestSavedNow saves while it runs, so that a crash loses little; another cluster and other namespaces use nothing of it.
+func TestSavedNow(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		putMap(t, s, "one", "1")
+		k := startKept(t, s, dir)
+		k.settle(t, s, time.Minute)
+		<-time.After(6 * time.Minute)
+		synctest.Wait()
+		if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 1 {
+			t.Fatalf("saved %v after six minutes, want one file", files)
+		}
+		k.stop()
+
+		narrow := startKept(t, s, dir, source.Namespaces("ns"))
+		narrow.settle(t, s, time.Minute)
+		narrow.stop()
+		if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 2 {
+			t.Errorf("saved %v, want a file for each store", files)
+		}
+
+		other, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true}) // the same address, another authority
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		k = startKept(t, other, dir)
+		<-k.Synced()
+		if k.Len() != 0 {
+			t.Errorf("%d objects of another cluster", k.Len())
+		}
+		k.stop()
+	})
+}
