@@ -312,7 +312,7 @@ func frameScenarios() []Scenario {
 				old := r.object("o3")
 				r.Remove("o3")
 				r.Put("o3", "again")
-				r.Until("caught up", r.AtRest)
+				r.Sync()
 				n := len(r.Events())
 				for _, w := range r.Server.Watches(watches) {
 					w.Send("DELETED", r.encode(old))
