@@ -65,7 +65,7 @@ func TestAnInterruptedFiberKeepsItsPosition(t *testing.T) {
 		defer e.Close(context.Background())
 		var saved flow.Memory
 		fl := flow.New("f", flow.Step("a", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Delay(time.Hour) }),
-			flow.Step("b", (func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() })))
+			flow.Step("b", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }))
 		h, err := fl.Start(t.Context(), e, new(int), flow.StartOptions{Key: "ns/x", Positions: &saved})
 		if err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ type StartOptions struct {
 	Providers []Provider
 	// Values, if set, is where the contexts of the fiber's steps, those of its children and those given to Positions find values
 	// besides. Its end does not matter to them.
-	Values context.Context
+	Values context.Context //nolint:containedctx // only its values, which outlive the start
 	// Positions makes the fiber durable under its Key, which must not be empty. If a position is found and no other fiber of
 	// the key is alive in this engine, the fiber goes on there. Children of forks are not recorded: a fork that was under way
 	// runs again, so their steps should have a Done or use their IdempotencyKey, which is the same again.

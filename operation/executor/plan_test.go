@@ -154,7 +154,7 @@ func TestAnyCourseEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ids := func(prefix string, most int) (all []v1alpha1.WebhookID) {
 			for i := range rapid.IntRange(0, most).Draw(t, prefix) {
-				all = append(all, v1alpha1.WebhookID(fmt.Sprint(prefix, i)))
+				all = append(all, fmt.Sprint(prefix, i))
 			}
 			return all
 		}
