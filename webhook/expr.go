@@ -30,9 +30,9 @@ type celResponse struct {
 	Body    any               `cel:"body"`
 }
 
-// environment is the immutable environment of all expressions. Making one takes milliseconds, so it is made once.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
+// environment is the environment of all expressions. Making one takes milliseconds, so it is made once.
+var environment = sync.OnceValues(func() (*sharedEnv, error) {
+	env, err := cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[celResponse](), ext.ParseStructTags(true)),
 		cel.Variable("response", cel.ObjectType("webhook.celResponse")),
 		cel.CrossTypeNumericComparisons(true),
@@ -40,7 +40,28 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 		cel.RegexProgramSizeLimit(10_000),
 		ext.Strings(),
 	)
+	return &sharedEnv{env: env}, err
 })
+
+// sharedEnv is an environment in which one expression is compiled at a time: an undeclared name makes it write to itself, and
+// the suggestions that it makes then are not guarded.
+type sharedEnv struct {
+	mu  sync.Mutex
+	env *cel.Env
+}
+
+func (s *sharedEnv) compile(source string) (*cel.Ast, *cel.Issues) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.env.Compile(source)
+}
+
+func (s *sharedEnv) program(ast *cel.Ast) (cel.Program, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// No memory limit besides: what an evaluation builds is part of its cost, and tracking memory costs more than evaluating.
+	return s.env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery))
+}
 
 // expr is a compiled expression, safe for concurrent use.
 type expr struct {
@@ -55,16 +76,14 @@ func compileExpr(field, source string, want *cel.Type) (*expr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the environment of expressions: %w", err)
 	}
-	compiled, issues := env.Compile(source)
+	compiled, issues := env.compile(source)
 	if err := issues.Err(); err != nil {
 		return nil, fieldError(field, "cannot compile expression: %w", err)
 	}
 	if out := compiled.OutputType(); !out.IsExactType(want) && !out.IsExactType(cel.DynType) {
 		return nil, fieldError(field, "cannot compile expression: it yields %s, not %s", out, want)
 	}
-	program, err := env.Program(compiled,
-		// No memory limit besides: what an evaluation builds is part of its cost, and tracking memory costs more than evaluating.
-		cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery))
+	program, err := env.program(compiled)
 	if err != nil {
 		return nil, fieldError(field, "cannot compile expression: %w", err)
 	}

@@ -24,6 +24,7 @@ package clustertest
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,10 +51,11 @@ type Env struct {
 	// Options of the control plane that is started when none is shared. Dir must be empty.
 	Options cluster.Options
 
-	once   sync.Once
-	own    *cluster.Cluster // nil when it is shared
-	config *rest.Config
-	err    error
+	once      sync.Once
+	own       *cluster.Cluster // nil when it is shared
+	config    *rest.Config
+	transport http.RoundTripper // the one of all clients of Config, held so that they do share it: client-go forgets what nobody holds
+	err       error
 }
 
 // Runner is what [testing.M] and goleak.VerifyTestMain agree on.
@@ -78,17 +80,19 @@ func (e *Env) stop() {
 		e.own.Stop()
 		return
 	}
-	if e.config != nil { // shared: it does not end our connections for us
-		if transport, err := rest.TransportFor(e.config); err == nil { // the one that clients of Config share
-			utilnet.CloseIdleConnectionsFor(transport)
-		}
+	if e.transport != nil { // the control plane is shared: it does not end our connections for us
+		utilnet.CloseIdleConnectionsFor(e.transport)
 	}
 }
 
 // Config returns a configuration for an administrator; the caller owns it. The test fails when there is no control plane.
 func (e *Env) Config(t testing.TB) *rest.Config {
 	t.Helper()
-	e.once.Do(func() { e.own, e.config, e.err = connect(e.Options) })
+	e.once.Do(func() {
+		if e.own, e.config, e.err = connect(e.Options); e.err == nil {
+			e.transport, e.err = rest.TransportFor(e.config)
+		}
+	})
 	if e.err != nil {
 		t.Fatalf("no control plane: %v", e.err)
 	}
