@@ -143,25 +143,40 @@ func BenchmarkIdleObservers(b *testing.B) {
 				var before, after runtime.MemStats
 				h, write := benchHost(b, func(*host) {})
 				goroutines := runtime.NumGoroutine()
-				runtime.GC()
-				runtime.ReadMemStats(&before)
+				settle(&before)
+				var told sync.WaitGroup
+				told.Add(observers)
 				for range observers {
-					observe.On(h, "widgets", ignore[Plain], tc.opts...)
+					observe.On(h, "widgets", func(_ context.Context, e observe.Event[Plain]) error {
+						if e.Key.Name == "last" {
+							told.Done()
+						}
+						return nil
+					}, tc.opts...)
 				}
 				for i := range 10 {
 					write("x", 10+i)
 				}
+				write("last", 20)
+				told.Wait()
 				if err := h.WaitSynced(b.Context()); err != nil {
 					b.Fatal(err)
 				}
-				for h.Describe().Sources[0].Observers[observers].Stats.Handled < 10 {
+				for runtime.NumGoroutine() > goroutines+observers/100 {
 					runtime.Gosched()
 				}
-				runtime.GC()
-				runtime.ReadMemStats(&after)
+				settle(&after)
 				b.ReportMetric(float64(after.HeapAlloc+after.StackInuse-before.HeapAlloc-before.StackInuse)/observers, "B/observer")
 				b.ReportMetric(float64(runtime.NumGoroutine()-goroutines)/observers, "goroutines/observer")
+				runtime.KeepAlive(h)
 			}
 		})
 	}
+}
+
+// settle reads the memory in use after what is pooled, and the stacks of ended goroutines, were given back.
+func settle(m *runtime.MemStats) {
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(m)
 }

@@ -53,29 +53,34 @@ type Cursor struct {
 	opt  SubscribeOptions
 	hold *holding
 
-	mu      sync.Mutex // guards pos, late
-	pos     position
-	late    pending
-	read    atomic.Uint64 // pos.seq, for those who look from outside
-	settled atomic.Uint64 // up to here it has been judged what is an echo
-	closed  atomic.Bool
-	armed   atomic.Bool
-	ready   chan struct{} // for Next
-	initial *walk[*Record]
-	synced  bool // the store was synced at the start: Synced follows the initial objects
-	done    bool // Synced has been given
-	count   int  // initial objects given
-	out     []Event
-	over    []Event // for the next Take
-	raw     []rawItem
-	queue   []Event // for Next
-	resync  resyncer
+	mu       sync.Mutex // guards pos, late
+	pos      position
+	late     pending
+	read     atomic.Uint64 // pos.seq, for those who look from outside
+	settled  atomic.Uint64 // up to here it has been judged what is an echo
+	closed   atomic.Bool
+	armed    atomic.Bool
+	ready    atomic.Pointer[chan struct{}] // for Next, made when it is called
+	initial  *walk[*Record]
+	synced   bool    // the store was synced at the start: Synced follows the initial objects
+	done     bool    // Synced has been given
+	count    int     // initial objects given
+	*buffers         // nil while there is nothing to take
+	over     []Event // for the next Take
+	queue    []Event // for Next
+	resync   resyncer
+}
+
+// buffers are what a Take fills. The cursors of a store share them, since most cursors are idle most of the time.
+type buffers struct {
+	out []Event
+	raw []rawItem
 }
 
 // Subscribe adds a subscriber. It can be called at any time, and there is no gap and no duplicate between the initial
 // objects and the changes. Close the cursor when it is not needed any more.
 func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
-	c := &Cursor{s: s, opt: opt, ready: make(chan struct{}, 1)}
+	c := &Cursor{s: s, opt: opt}
 	if opt.HoldWrites != "" {
 		c.hold = &holding{keys: map[Key]*held{}}
 	}
@@ -93,7 +98,7 @@ func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
 		c.closed.Store(true)
 		return c
 	}
-	s.cursors = append(s.cursors[:len(s.cursors):len(s.cursors)], c)
+	s.cursors = append(s.cursors, c)
 	s.startResync(c)
 	return c
 }
@@ -119,8 +124,12 @@ func (c *Cursor) Close() {
 
 // signal wakes a blocked Next.
 func (c *Cursor) signal() {
+	ready := c.ready.Load()
+	if ready == nil {
+		return
+	}
 	select {
-	case c.ready <- struct{}{}:
+	case *ready <- struct{}{}:
 	default:
 	}
 }
@@ -144,6 +153,10 @@ func (c *Cursor) wake() {
 
 // Next returns the next event, and waits for it.
 func (c *Cursor) Next(ctx context.Context) (Event, error) {
+	if c.ready.Load() == nil {
+		ready := make(chan struct{}, 1)
+		c.ready.Store(&ready)
+	}
 	for {
 		if len(c.queue) > 0 {
 			e := c.queue[0]
@@ -159,7 +172,7 @@ func (c *Cursor) Next(ctx context.Context) (Event, error) {
 		select {
 		case <-ctx.Done():
 			return Event{}, context.Cause(ctx)
-		case <-c.ready:
+		case <-*c.ready.Load():
 		}
 	}
 }
@@ -169,9 +182,13 @@ const nextBatch = 64
 // Take returns up to max events without waiting; none if there are none now, or after Close. The slice is valid until the
 // next call. Call it until it returns nothing, then wait for Wake.
 func (c *Cursor) Take(max int) []Event {
+	if c.buffers == nil {
+		c.buffers = c.s.buffers.Get().(*buffers)
+	}
 	clear(c.out)
 	c.out = c.out[:0]
 	if c.closed.Load() {
+		c.putBuffers()
 		return nil
 	}
 	c.out = append(c.out, c.over...)
@@ -190,13 +207,17 @@ func (c *Cursor) Take(max int) []Event {
 		c.over = append(c.over, c.out[max:]...)
 		c.out = c.out[:max]
 	}
-	if cap(c.out) > idleBuffer && len(c.out) == 0 {
-		c.out, c.raw = nil, nil // an idle cursor is small
+	if len(c.out) == 0 {
+		c.putBuffers()
+		return nil
 	}
 	return c.out
 }
 
-const idleBuffer = 16
+func (c *Cursor) putBuffers() {
+	c.s.buffers.Put(c.buffers)
+	c.buffers = nil
+}
 
 // available says whether a Take may find something.
 func (c *Cursor) available() bool {

@@ -57,11 +57,13 @@ type Store struct {
 	isReady chan struct{}                 // closed when synced
 	live    atomic.Pointer[source.Source] // what fills the store, if a Cache made both
 
+	buffers sync.Pool // of *buffers
+
 	mu        sync.Mutex // the writer's lock: everything below; never held while user code runs
 	changes   changeLog
 	defs      []*indexDef // replaced, never changed
 	scopes    map[string]*scope
-	cursors   []*Cursor // replaced, never changed
+	cursors   []*Cursor // grows at its end, else replaced: who has copied it under the lock may go through it without
 	synced    bool
 	announced bool // isReady is closed
 	closed    bool
@@ -92,6 +94,7 @@ func New(opt Options) *Store {
 	s.selector, s.fields = parseSelectors(opt)
 	s.hot.init(opt)
 	s.pack.init(s.intern.seed)
+	s.buffers.New = func() any { return new(buffers) }
 	s.overlay.init()
 	s.ledger.init()
 	empty := &state{}
