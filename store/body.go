@@ -46,15 +46,19 @@ func (s *Store) contentSum(enc source.Encoding, pruned []byte) uint64 {
 	return max(1, maphash.Bytes(s.intern.seed, pruned))
 }
 
-// contentSum returns that of the record. Most are replaced before anybody asks.
-func (r *Record) contentSum() uint64 {
+// contentSum returns that of the record. Most are replaced before anybody asks. The buffer is for unpacking, and grows.
+func (r *Record) contentSum(buf *[]byte) uint64 {
 	if sum := r.sum.Load(); sum != 0 {
 		return sum
 	}
-	raw, err := r.load()
+	if *buf == nil {
+		*buf = []byte{} // without one, load may return bytes that others read
+	}
+	raw, err := r.st.pack.load(r, (*buf)[:0])
 	if err != nil {
 		return 0
 	}
+	*buf = raw
 	sum := r.st.contentSum(r.enc, raw)
 	r.sum.Store(sum)
 	return sum

@@ -218,9 +218,6 @@ func (p *packer) packOne(r *Record, group uint64) {
 	if h == nil || h.packed {
 		return
 	}
-	if r.sum.Load() == 0 { // while the bytes are at hand
-		r.sum.Store(r.st.contentSum(r.enc, h.data))
-	}
 	g := p.groups[group]
 	if g == nil {
 		g = &packGroup{}

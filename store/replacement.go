@@ -19,6 +19,7 @@ type replacement struct {
 	twins  []staged    // known uid and version with other content: only an epoch makes such
 	defs   []*indexDef
 	pruned []byte // scratch
+	prior  []byte // scratch
 	done   bool
 }
 
@@ -47,7 +48,7 @@ func (r *replacement) Put(o *source.Object) error {
 		r.see(prior.id)
 		if prior.ver.equal(ver) && prior.id.hasUID(o.Header.UID) {
 			r.pruned = o.AppendPruned(r.pruned[:0])
-			if s.contentSum(o.Encoding, r.pruned) == prior.contentSum() {
+			if s.contentSum(o.Encoding, r.pruned) == prior.contentSum(&r.prior) {
 				r.unstage(prior.Key())
 				return nil
 			}

@@ -25,8 +25,8 @@ type infant struct {
 const (
 	youngTick     = 5 * time.Second // what is older than one of these and younger than two is packed
 	minYoungBytes = 4 << 20
-	maxYoungBytes = 32 << 20
-	youngShare    = 8 // of the arena
+	maxYoungBytes = 64 << 20
+	youngShare    = 3 // of the arena
 )
 
 // addYoung keeps a new record that may not last.
