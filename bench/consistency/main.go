@@ -12,12 +12,14 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
 	"github.com/fairlead-io/fairlead/client"
@@ -30,21 +32,24 @@ type sizes struct {
 	delays []time.Duration
 	writes int           // of each peer in each round, if none of them waits
 	budget time.Duration // for those that wait: they make as many as fit into it, ten at least
+	runs   int           // C2: objects of each peer in each round
 	gets   int           // C3
 }
 
 var full = sizes{
 	rounds: 3, delays: []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond},
-	writes: 1000, budget: 2 * time.Second, gets: 2_000_000,
+	writes: 3400, budget: 2 * time.Second, runs: 400, gets: 2_000_000,
 }
 
-var small = sizes{rounds: 3, delays: []time.Duration{0, 20 * time.Millisecond}, writes: 30, budget: 300 * time.Millisecond, gets: 20_000}
+var small = sizes{rounds: 3, delays: []time.Duration{0, 20 * time.Millisecond}, writes: 30, budget: 300 * time.Millisecond, runs: 20, gets: 20_000}
 
 func main() {
 	s := full
 	flag.IntVar(&s.rounds, "rounds", s.rounds, "how often each is measured")
-	flag.IntVar(&s.writes, "writes", s.writes, "writes of each peer in each round")
+	flag.IntVar(&s.writes, "writes", s.writes, "C1: writes of each peer in each round")
+	flag.IntVar(&s.runs, "runs", s.runs, "C2: objects of each peer in each round")
 	flag.Parse()
+	ctrl.SetLogger(logr.Discard())
 	c, err := cluster.Start(context.Background(), cluster.Options{Progress: cluster.ProgressTo(os.Stderr, 0)})
 	if err == nil {
 		err = run(c.Config(), "consistency", s, os.Stdout)
@@ -72,6 +77,9 @@ func run(cfg *rest.Config, namespace string, s sizes, out io.Writer) error {
 		if err := rowC1(ctx, cfg, ns.Name, s.delays[i], s, out); err != nil {
 			return err
 		}
+	}
+	if err := rowC2(ctx, cfg, namespace+"-own", s, out); err != nil {
+		return err
 	}
 	return rowC3(s, out)
 }

@@ -16,20 +16,24 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(env.Main(m), goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// The rows, small. However late the watch is, no read through our client is stale.
+// The rows, small. However late the watch is, no read through our client is stale, and no own write leads to a reconciliation.
 func TestRows(t *testing.T) {
 	var out strings.Builder
 	if err := run(env.Config(t), env.Namespace(t), small, &out); err != nil {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	ours := regexp.MustCompile(`(?m)^\s*\| Fairlead +\| (\S+) \(0 … (\S+)\)`).FindAllStringSubmatch(out.String(), -1)
-	if len(ours) != len(small.delays) {
-		t.Fatalf("%d rows of ours, want %d", len(ours), len(small.delays))
+	ours := regexp.MustCompile(`(?m)^\s*\| Fairlead +\| (\S+) \((\S+) … (\S+)\)`).FindAllStringSubmatch(out.String(), -1)
+	if len(ours) != len(small.delays)+1 {
+		t.Fatalf("%d rows of ours, want %d", len(ours), len(small.delays)+1)
 	}
-	for _, m := range ours {
-		if m[1] != "0" || m[2] != "0" {
-			t.Errorf("stale reads: %s", m[0])
+	for i, m := range ours {
+		what, want := "stale reads", "0"
+		if i == len(small.delays) {
+			what, want = "reconciliations", "1"
+		}
+		if m[1] != want || m[2] != want || m[3] != want {
+			t.Errorf("%s: %s, want %s", what, m[0], want)
 		}
 	}
 	if !strings.Contains(out.String(), "C3: ") {
