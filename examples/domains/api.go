@@ -37,7 +37,7 @@ type DomainSpec struct {
 type DomainStatus struct {
 	Phase              string         `json:"phase,omitempty"` // Starting, Rolling, Available
 	ObservedGeneration int64          `json:"observedGeneration,omitempty"`
-	Flow               *flow.Position `json:"flow,omitempty"` // where the fiber is; none at rest
+	Flow               *flow.Position `json:"flow,omitempty"` // where the fiber is, or that it has completed
 }
 
 // The phases of a domain.

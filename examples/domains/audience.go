@@ -17,6 +17,12 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
+// Selectors of what the audience and the kubelet observe.
+var (
+	domains = observe.Selector("domains")
+	pods    = observe.Selector("pods")
+)
+
 // audience plays the users: it makes domains, changes them, and sees how they are doing.
 type audience struct {
 	rt *fairlead.Runtime
@@ -92,12 +98,15 @@ func (a *audience) available(keys []client.Key) int {
 
 func countAvailable(domains map[client.Key]*Domain, keys []client.Key) (n int) {
 	for _, key := range keys {
-		if d := domains[key]; d != nil && d.Status.Phase == phaseAvailable && d.Status.ObservedGeneration == d.Generation && d.Status.Flow == nil {
+		if d := domains[key]; d != nil && d.Status.Phase == phaseAvailable && d.Status.ObservedGeneration == d.Generation && atRest(d) {
 			n++
 		}
 	}
 	return n
 }
+
+// atRest says whether no fiber works on a domain.
+func atRest(d *Domain) bool { return d.Status.Flow == nil || d.Status.Flow.Ended }
 
 // awaitAvailable returns when n of the domains are as they should be.
 func (a *audience) awaitAvailable(ctx context.Context, keys []client.Key, n int) error {
@@ -113,7 +122,7 @@ func (a *audience) summary() string {
 	count := map[string]int{}
 	for _, d := range a.domains {
 		where := d.Status.Phase
-		if p := d.Status.Flow; p != nil {
+		if p := d.Status.Flow; !atRest(d) {
 			where += " at " + p.Flow + "/" + p.Step
 		}
 		count[where]++

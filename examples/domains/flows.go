@@ -19,13 +19,13 @@ func domainFlow(name, phase string, limit int) *flow.Flow[packet] {
 	return flow.New(name,
 		// What a step says in the status goes with the next position that is saved: one write.
 		flow.Step("begin", flow.Do(func(_ context.Context, p *packet) error {
-			p.status.Set(func(d *Domain) error { d.Status.Phase = phase; return nil })
+			p.SetStatus(func(d *Domain) error { d.Status.Phase = phase; return nil })
 			return nil
 		})),
 		flow.Group("admin-server", serverSteps(func(p *packet) *server { return p.server("admin") })...),
 		flow.Fork("managed-servers", func(_ context.Context, f *flow.Fiber[packet]) ([]flow.Child, error) {
 			var children []flow.Child
-			for i := range f.Packet.domain.Spec.Servers {
+			for i := range f.Packet.Object.Spec.Servers {
 				children = append(children, runServer.Child("", f.Packet.server(fmt.Sprintf("managed-%d", i+1))))
 			}
 			return children, nil
@@ -37,15 +37,15 @@ func domainFlow(name, phase string, limit int) *flow.Flow[packet] {
 // report says in the status that the domain is up. A server that was lost meanwhile is started first.
 func report(ctx context.Context, f *flow.Fiber[packet]) flow.Next {
 	p := f.Packet
-	complete, err := p.complete(ctx)
+	lost, err := incomplete(p.Client)(ctx, p.Object)
 	switch {
 	case err != nil:
 		return f.Fail(err)
-	case !complete:
+	case lost:
 		return f.Goto("begin")
 	}
-	generation := p.domain.Generation
-	p.status.Set(func(d *Domain) error {
+	generation := p.Object.Generation
+	p.SetStatus(func(d *Domain) error {
 		d.Status.Phase, d.Status.ObservedGeneration = phaseAvailable, generation
 		return nil
 	})

@@ -27,6 +27,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -209,7 +210,7 @@ func (s *story) say(format string, args ...any) { _, _ = fmt.Fprintf(s.out, form
 func (s *story) trail(key client.Key, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	infos := s.ended[key.String()]
+	infos := s.ended[fiberKey(key)]
 	if len(infos) == 0 {
 		return
 	}
@@ -219,6 +220,8 @@ func (s *story) trail(key client.Key, what string) {
 		s.say("    %v", t)
 	}
 }
+
+func fiberKey(key client.Key) string { return reconcile.FiberKey("domains", key) }
 
 func since(t time.Time) time.Duration { return time.Since(t).Round(100 * time.Millisecond) }
 
@@ -230,7 +233,7 @@ func (s *story) rolling(ctx context.Context, key client.Key) error {
 			return false
 		}
 		p := d.Status.Flow
-		return p != nil && p.Step == "managed-servers"
+		return !atRest(d) && p.Step == "managed-servers"
 	})
 }
 
@@ -241,7 +244,7 @@ func (s *story) positions(ctx context.Context) (map[client.Key]flow.Position, er
 		if err != nil {
 			return nil, err
 		}
-		if d.Status.Flow != nil && !d.Status.Flow.Ended && slices.Contains(s.keys, client.KeyOf(d)) {
+		if !atRest(d) && slices.Contains(s.keys, client.KeyOf(d)) {
 			saved[client.KeyOf(d)] = *d.Status.Flow
 		}
 	}
@@ -267,7 +270,7 @@ func (s *story) resumed(saved map[client.Key]flow.Position) {
 	n := 0
 	var example client.Key
 	for key, p := range saved {
-		if infos := s.ended[key.String()]; len(infos) > 0 && infos[0].Trail[0].Step == p.Step {
+		if infos := s.ended[fiberKey(key)]; len(infos) > 0 && infos[0].Trail[0].Step == p.Step {
 			n++
 			if p.Step == "managed-servers" {
 				example = key
@@ -286,7 +289,7 @@ func (s *story) awaitEnd(ctx context.Context, key client.Key, status flow.Status
 	return s.until(ctx, func(map[client.Key]*Domain) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		infos := s.ended[key.String()]
+		infos := s.ended[fiberKey(key)]
 		return len(infos) > 0 && infos[len(infos)-1].Status == status
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/flow"
@@ -78,7 +79,7 @@ func setUp(t *testing.T, namespaces int, delay time.Duration) *stage {
 }
 
 // run runs an operator until ctx ends; wait waits for its end.
-func (s *stage) run(ctx context.Context, cfg *rest.Config, opt operatorOptions) (o *operator, wait func()) {
+func (s *stage) run(ctx context.Context, cfg *rest.Config, opt operatorOptions) (o *fairlead.Runtime, wait func()) {
 	s.t.Helper()
 	opt.watch = []source.Option{s.watch}
 	o, err := newOperator(cfg, opt)
@@ -289,7 +290,7 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 		for _, key := range keys {
 			var d Domain
 			s.must(s.a.rt.Client().Live().Get(s.t.Context(), key, &d))
-			saved[key.String()] = &d
+			saved[fiberKey(key)] = &d
 		}
 		cfg, kill, killed := mortal(s.cfg)
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -319,7 +320,7 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 				}
 				met[i.Key] = true
 				p := d.Status.Flow
-				if p == nil || p.Ended || p.Generation != d.Generation {
+				if atRest(d) || p.Generation != d.Generation {
 					return
 				}
 				if first := i.Trail[0].Step; first != p.Step {
@@ -368,7 +369,7 @@ func TestPreemptedByTheSpec(t *testing.T) {
 	s.must(s.a.await(ctx, func(domains map[client.Key]*Domain, _ map[client.Key]*corev1.Pod) bool {
 		return !slices.ContainsFunc(keys, func(k client.Key) bool {
 			d := domains[k]
-			return d == nil || d.Status.Flow == nil // not parked yet
+			return d == nil || atRest(d) // not parked yet
 		})
 	}))
 	for n := range 5 { // in quick succession
@@ -433,9 +434,9 @@ func TestDebugPageShowsParkedFibers(t *testing.T) {
 		}
 		return true
 	}))
-	wants := []string{keys[0].String(), keys[1].String(), "bring-up/admin-server/wait-ready", "parked (await)", "admin-server/start:next"}
+	wants := []string{fiberKey(keys[0]), fiberKey(keys[1]), "bring-up/admin-server/wait-ready", "parked (await)", "admin-server/start:next"}
 	for { // a position is saved just before its fiber parks
-		page := get(t, o.handler(), "/debug/flows")
+		page := get(t, o.Handler(), "/debug/flows")
 		missing := slices.DeleteFunc(slices.Clone(wants), func(want string) bool { return strings.Contains(page, want) })
 		if len(missing) == 0 && !strings.Contains(page, "running") {
 			return

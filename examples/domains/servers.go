@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/reconcile"
 )
 
 // Labels of the pods of a domain.
@@ -22,10 +23,10 @@ const (
 )
 
 // packet is what the flows of a domain work on.
-type packet struct {
-	c      *client.Client
-	domain *Domain // as it was when the fiber started; read-only
-	status *client.StatusPosition[Domain, *Domain]
+type packet struct{ *reconcile.Task[Domain] }
+
+func newPacket(_ context.Context, t *reconcile.Task[Domain]) (*packet, error) {
+	return &packet{t}, nil
 }
 
 // server is what the flow of one server works on.
@@ -36,7 +37,7 @@ type server struct {
 }
 
 func (p *packet) server(name string) *server {
-	return &server{c: p.c, domain: p.domain, pod: client.Key{Namespace: p.domain.Namespace, Name: p.domain.Name + "-" + name}}
+	return &server{c: p.Client, domain: p.Object, pod: client.Key{Namespace: p.Object.Namespace, Name: p.Object.Name + "-" + name}}
 }
 
 // revision names what the pods of a domain are made of: pods of another revision are replaced.
@@ -46,18 +47,20 @@ func revision(s DomainSpec) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// complete says whether every server of the domain is ready, in the revision that it asks for.
-func (p *packet) complete(ctx context.Context) (bool, error) {
-	ready := 0
-	for pod, err := range client.List[corev1.Pod](ctx, p.c, client.InNamespace(p.domain.Namespace), client.Labels(domainLabel+"="+p.domain.Name)) {
-		if err != nil {
-			return false, err
+// incomplete says whether a server of the domain is not ready, or not in the revision that it asks for: somebody has deleted it.
+func incomplete(c *client.Client) func(context.Context, *Domain) (bool, error) {
+	return func(ctx context.Context, d *Domain) (bool, error) {
+		ready := 0
+		for pod, err := range client.List[corev1.Pod](ctx, c, client.InNamespace(d.Namespace), client.Labels(domainLabel+"="+d.Name)) {
+			if err != nil {
+				return false, err
+			}
+			if pod.Labels[revisionLabel] == revision(d.Spec) && pod.DeletionTimestamp == nil && podReady(pod) {
+				ready++
+			}
 		}
-		if pod.Labels[revisionLabel] == revision(p.domain.Spec) && pod.DeletionTimestamp == nil && podReady(pod) {
-			ready++
-		}
+		return ready <= d.Spec.Servers, nil // and the admin server
 	}
-	return ready > p.domain.Spec.Servers, nil // and the admin server
 }
 
 // isReady says whether a pod is what the domain asks for, and ready.
