@@ -237,14 +237,14 @@ func (s *story) rolling(ctx context.Context, key client.Key) error {
 	})
 }
 
-// positions returns what is saved in the status of the domains.
+// positions returns what is saved in the status of the domains: the positions of fibers for their present spec.
 func (s *story) positions(ctx context.Context) (map[client.Key]flow.Position, error) {
 	saved := map[client.Key]flow.Position{}
 	for d, err := range client.List[Domain](ctx, s.a.rt.Client(), client.Live()) {
 		if err != nil {
 			return nil, err
 		}
-		if !atRest(d) && slices.Contains(s.keys, client.KeyOf(d)) {
+		if !atRest(d) && d.Status.Flow.Generation == d.Generation && slices.Contains(s.keys, client.KeyOf(d)) {
 			saved[client.KeyOf(d)] = *d.Status.Flow
 		}
 	}
