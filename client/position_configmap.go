@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/flow"
+)
+
+// ConfigMapPositions keeps the positions of durable fibers in one ConfigMap, which it creates: for flows that work on no object with
+// a status. It is a [flow.Positions] of any number of keys.
+//
+//	opt := flow.StartOptions{Key: "prod/orders", Positions: client.NewConfigMapPositions(c, client.Key{Namespace: "ops", Name: "migrations"})}
+//
+// Each save is one patch with optimistic locking, one at a time in this process, and all positions together have to fit a ConfigMap, 1 MiB:
+// it is made for hundreds of fibers rather than thousands, for which [StatusPosition] is. It is safe for concurrent use.
+type ConfigMapPositions struct {
+	c    *Client
+	at   Key
+	turn chan struct{} // holds what a write takes: one at a time, since others would conflict with it
+}
+
+// NewConfigMapPositions returns the positions that are kept in the ConfigMap of that key, in its data.
+func NewConfigMapPositions(c *Client, at Key) *ConfigMapPositions {
+	s := &ConfigMapPositions{c: c, at: at, turn: make(chan struct{}, 1)}
+	s.turn <- struct{}{}
+	return s
+}
+
+// Load implements [flow.Positions].
+func (s *ConfigMapPositions) Load(ctx context.Context, key string) (p flow.Position, found bool, err error) {
+	cm := s.object()
+	err = s.c.Get(ctx, s.at, cm)
+	if apierrors.IsNotFound(err) {
+		return p, false, nil
+	}
+	if err != nil {
+		return p, false, err
+	}
+	raw, found := cm.Data[dataKey(key)]
+	if !found {
+		return p, false, nil
+	}
+	if err := json.Unmarshal([]byte(raw), &p); err != nil {
+		return flow.Position{}, false, fmt.Errorf("cannot read the position of %q in ConfigMap %s: %w", key, s.at, err)
+	}
+	return p, true, nil
+}
+
+// Save implements [flow.Positions].
+func (s *ConfigMapPositions) Save(ctx context.Context, key string, p flow.Position) error {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("cannot encode the position of %q: %w", key, err)
+	}
+	if p.Ended {
+		ctx = afterEnd{ctx}
+	}
+	name, text := dataKey(key), string(raw)
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	set := func(cm *corev1.ConfigMap) error {
+		if cm.Data == nil {
+			cm.Data = map[string]string{}
+		}
+		cm.Data[name] = text
+		return nil
+	}
+	err = Modify(ctx, s.c, s.object(), set)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	made := s.object()
+	made.Data = map[string]string{name: text}
+	if err = s.c.Create(ctx, made); apierrors.IsAlreadyExists(err) { // another process was first
+		err = Modify(ctx, s.c, s.object(), set)
+	}
+	return err
+}
+
+// Clear implements [flow.Positions].
+func (s *ConfigMapPositions) Clear(ctx context.Context, key string) error {
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	err = Modify(ctx, s.c, s.object(), func(cm *corev1.ConfigMap) error {
+		delete(cm.Data, dataKey(key))
+		return nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// enter waits for the turn to write.
+func (s *ConfigMapPositions) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case <-s.turn:
+		return func() { s.turn <- struct{}{} }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *ConfigMapPositions) object() *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.at.Namespace, Name: s.at.Name},
+	}
+}
+
+// dataKey makes of the key of a fiber one that a ConfigMap takes: what it does not take, and _ itself, is written as _ and two
+// hexadecimal digits for each byte. So different keys stay different; one that becomes too long is refused by the server.
+func dataKey(key string) string {
+	var b strings.Builder
+	for i := range len(key) {
+		switch c := key[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '.' && i > 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "_%02x", c)
+		}
+	}
+	return b.String()
+}
