@@ -65,6 +65,12 @@ func (r *run) load() move {
 	}
 	d.reached = def.reached(pos)
 	i, known := def.index[pos.Step]
+	if def.forward != nil && pos.Flow == def.name && pos.Version == def.version && known && (pos.Ended || d.fresh || pos.Generation != d.generation) {
+		// An undoing that failed, or was cancelled: what it has undone stays undone, and what was never done needs none.
+		r.adopt(pos)
+		start.to = i
+		return start
+	}
 	if d.fresh || pos.Ended || pos.Flow != def.name || pos.Version != def.version || pos.Generation != d.generation || !known {
 		r.e.log.Info("position is not resumed", "key", f.key, "flow", def.name, "version", def.version, "saved", pos.Flow,
 			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)

@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -102,5 +103,118 @@ func TestStepsFindTheValuesOfTheStart(t *testing.T) {
 	}
 	if err := h.Wait(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// An undoing that was cut short goes on where it was: it undoes neither twice nor what was never begun.
+func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	boom := errors.New("boom")
+	for reason, cut := range map[string]func(t *testing.T, h flow.Handle, fail chan error, opt *flow.StartOptions){
+		"it has failed": func(t *testing.T, h flow.Handle, fail chan error, _ *flow.StartOptions) {
+			fail <- boom
+			if err := h.Wait(t.Context()); !errors.Is(err, boom) {
+				t.Errorf("got %v", err)
+			}
+		},
+		"it was cancelled": func(_ *testing.T, h flow.Handle, _ chan error, _ *flow.StartOptions) {
+			h.Cancel(nil)
+			<-h.Done()
+		},
+		"its process has ended": func(_ *testing.T, h flow.Handle, _ chan error, _ *flow.StartOptions) {
+			h.Cancel(flow.ErrInterrupted)
+			<-h.Done()
+		},
+		"the spec changed meanwhile": func(_ *testing.T, h flow.Handle, _ chan error, opt *flow.StartOptions) {
+			h.Cancel(flow.ErrInterrupted)
+			<-h.Done()
+			opt.Generation++
+		},
+		"another one preempts it": func(*testing.T, flow.Handle, chan error, *flow.StartOptions) {},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e := flow.NewEngine(flow.EngineOptions{})
+				defer e.Close(context.Background())
+				var undone []string
+				fail := make(chan error, 1)
+				undo := func(name string, hold bool) flow.Option {
+					return flow.Undo(func(ctx context.Context, f *flow.Fiber[bool]) flow.Next {
+						if hold && !*f.Packet {
+							*f.Packet = true
+							return f.Retry(time.Second)
+						}
+						select {
+						case err := <-fail:
+							return f.Fail(err)
+						default:
+						}
+						undone = append(undone, name)
+						return f.Next()
+					})
+				}
+				next := func(_ context.Context, f *flow.Fiber[bool]) flow.Next { return f.Next() }
+				fl := flow.New("f", flow.Step("a", next, undo("a", false)), flow.Step("b", next, undo("b", true)), flow.Step("c", next, undo("c", false)),
+					flow.Step("stop", func(_ context.Context, f *flow.Fiber[bool]) flow.Next { return f.Delay(time.Hour).Then("stop") }),
+					flow.Step("never", next, undo("never", false)))
+				opt := flow.StartOptions{Key: "ns/x", Positions: &flow.Memory{}}
+				if _, err := fl.Start(t.Context(), e, new(bool), opt); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				first, err := fl.Undo(t.Context(), e, new(bool), opt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				cut(t, first, fail, &opt)
+				again := true
+				second, err := fl.Undo(t.Context(), e, &again, opt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := second.Wait(t.Context()); err != nil || !slices.Equal(undone, []string{"c", "b", "a"}) {
+					t.Errorf("undone %v, %v; want each once, and not the step never", undone, err)
+				}
+			})
+		})
+	}
+}
+
+// A run that was interrupted after it had saved may have come further than that: all of it is undone.
+func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
+	t.Parallel()
+	for reason, test := range map[string]struct {
+		saved flow.Position
+		want  []string
+	}{
+		"it has ended: that is where it was":   {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
+		"it has not: nobody knows how far":     {flow.Position{Flow: "f", Step: "a"}, []string{"b", "a"}},
+		"it has, and an earlier one came to b": {flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := flow.NewEngine(flow.EngineOptions{})
+			defer e.Close(context.Background())
+			var undone []string
+			step := func(name string) flow.Node[bool] {
+				return flow.Step(name, flow.Do(func(context.Context, *bool) error { return nil }),
+					flow.Undo(func(_ context.Context, f *flow.Fiber[bool]) flow.Next {
+						undone = append(undone, name)
+						return f.Next()
+					}))
+			}
+			var positions flow.Memory
+			if err := positions.Save(t.Context(), "ns/x", test.saved); err != nil {
+				t.Fatal(err)
+			}
+			h, err := flow.New("f", step("a"), step("b")).Undo(t.Context(), e, new(bool), flow.StartOptions{Key: "ns/x", Positions: &positions})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Wait(t.Context()); err != nil || !slices.Equal(undone, test.want) {
+				t.Errorf("%s: undone %v, %v, want %v", reason, undone, err, test.want)
+			}
+		})
 	}
 }

@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Each gateway is brought up by a fiber. It waits for its address without a worker and without a goroutine, and a restart of
-// the program would have it go on at the step where it is.
+// A flow for each object: its steps may take as long as they need, a restart goes on where it was, and deletion undoes it.
 func ExampleFlow() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {
@@ -25,49 +23,56 @@ func ExampleFlow() {
 		panic(err)
 	}
 
-	rt := fairlead.New(server.Config(), fairlead.WithScheme(testbed.Scheme()))
-	engine := flow.NewEngine(flow.EngineOptions{})
-	rt.Flows(engine) // shows it at /debug/flows, and closes it at the end
-
-	var addressed flow.Signal // what somebody outside says; a condition of an object is client.When
-	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
-	defer stop()
+	// With the object itself as the packet. What SetStatus has to say is written with the position of the fiber.
 	bringUp := flow.New("bring-up",
-		flow.Step("ask", func(_ context.Context, f *flow.Fiber[testbed.Gateway]) flow.Next {
-			fmt.Println("asking for an address for", f.Packet.Name)
-			time.AfterFunc(10*time.Millisecond, addressed.Set)
-			return f.Next()
-		}),
-		flow.Step("wait", func(_ context.Context, f *flow.Fiber[testbed.Gateway]) flow.Next {
-			return f.Await(&addressed, flow.Timeout(time.Minute))
+		flow.Step("reserve", flow.Do(func(_ context.Context, gw *testbed.Gateway) error {
+			fmt.Println("reserve an address for", gw.Name)
+			return nil
+		}), flow.Undo(flow.Do(func(_ context.Context, gw *testbed.Gateway) error {
+			fmt.Println("release the address of", gw.Name)
+			return nil
+		}))),
+		flow.Step("propagate", func(_ context.Context, f *flow.Fiber[testbed.Gateway]) flow.Next {
+			fmt.Println("wait, without a goroutine")
+			return f.Delay(50 * time.Millisecond)
 		}),
 		flow.Step("report", func(_ context.Context, f *flow.Fiber[testbed.Gateway]) flow.Next {
 			task, _ := flow.Use[*reconcile.Task[testbed.Gateway]](f)
-			task.SetStatus(func(g *testbed.Gateway) error { // written with the position: one patch
-				g.Status.Seen = g.Generation
-				return nil
-			})
+			task.SetStatus(func(gw *testbed.Gateway) error { gw.Status.Seen = f.Packet.Generation; return nil })
 			return f.Next()
 		}),
 	)
+
+	engine := flow.NewEngine(flow.EngineOptions{})
+	defer engine.Close(context.Background()) //nolint:errcheck // without a deadline it cannot fail
+	ended := make(chan flow.Result, 2)
+	rt := fairlead.New(server.Config(), fairlead.WithScheme(testbed.Scheme()))
 	reconcile.Flow(rt, "gateways", engine, reconcile.Fibers[testbed.Gateway, testbed.Gateway]{
 		Flow:     bringUp,
-		Position: func(g *testbed.Gateway) **flow.Position { return &g.Status.Flow },
-		OnEnd: func(_ *testbed.Gateway, r flow.Result) {
-			for _, t := range r.Handle.Info().Trail {
-				fmt.Println(t)
-			}
-			stop()
-		},
-	})
-	fmt.Println(rt.Run(ctx))
-	stored := testbed.Stored(server, client.Key{Namespace: "team-a", Name: "web"}).Status
-	fmt.Println("seen", stored.Seen, stored.Flow.Reason)
+		Position: func(gw *testbed.Gateway) **flow.Position { return &gw.Status.Flow },
+		OnEnd:    func(_ *testbed.Gateway, r flow.Result) { ended <- r },
+	}, reconcile.Finalizer("example.com/gateways"))
+
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	defer stop()
+	go func() {
+		defer stop()
+		fmt.Println((<-ended).Status)
+		gw := testbed.Stored(server, reconcile.Key{Namespace: "team-a", Name: "web"})
+		fmt.Println("status of generation", gw.Status.Seen, "and position", gw.Status.Flow.Reason)
+		if err := rt.Client().Delete(ctx, gw); err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println((<-ended).Status)
+	}()
+	if err := rt.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
 	// Output:
-	// asking for an address for web
-	// ask:next
-	// wait:await
-	// report:next
-	// <nil>
-	// seen 1 completed
+	// reserve an address for web
+	// wait, without a goroutine
+	// completed
+	// status of generation 1 and position completed
+	// release the address of web
+	// completed
 }

@@ -137,6 +137,9 @@ func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], undo bool) (Result, error) {
 	o := PT(obj)
 	k := client.KeyOf(o)
+	if err := fl.Err(); err != nil { // one that Choose has picked
+		return Done, AsTerminal(fmt.Errorf("cannot start a fiber of %s: %w", k, err))
+	}
 	steps := fl.Steps()
 	at := &statusAt[T, PT]{StatusPosition: client.NewStatusPosition(r.c.client, o, func(o PT) **flow.Position { return r.how.Position((*T)(o)) })}
 	at.end = flow.Position{

@@ -2,179 +2,215 @@ package reconcile_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"sync/atomic"
+	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-var errDead = errors.New("this process was killed")
-
-// mortal is a transport that fails from the death of its process on; answers on the wire are lost.
-type mortal struct {
-	next http.RoundTripper
-	dead *atomic.Bool
+// crash kills a process at one of the boundaries that it passes: before and after each step, and each write of the object.
+type crash struct {
+	mu     sync.Mutex
+	left   int // boundaries until then
+	at     string
+	dead   bool
+	engine *flow.Engine
 }
 
-func (m mortal) RoundTrip(r *http.Request) (*http.Response, error) {
-	if m.dead.Load() {
-		return nil, errDead
+func (c *crash) boundary(format string, args ...any) (dies bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left--; c.left != 0 {
+		return c.dead
 	}
-	resp, err := m.next.RoundTrip(r)
-	if err == nil && m.dead.Load() {
-		resp.Body.Close()
-		return nil, errDead
+	c.at, c.dead = fmt.Sprintf(format, args...), true
+	return true
+}
+
+// hook is for the engine. A fiber of a process that is dead does nothing more, and saves nothing.
+func (c *crash) hook(h flow.Handle, path string, after bool) {
+	when := map[bool]string{false: "before", true: "after"}[after]
+	if c.boundary("%s %s", when, path) {
+		c.die(h)
+		panic("the process is dead")
 	}
-	return resp, err
 }
 
-func (m mortal) WrappedRoundTripper() http.RoundTripper { return m.next }
+func (c *crash) die(h flow.Handle) { h.Cancel(fmt.Errorf("crash: %w", flow.ErrInterrupted)) }
 
-// crash runs a process that dies at a boundary of a step, the first one being 1, and says whether it came so far. What its code
-// does after that reaches nobody. The bench has the next process.
-func (b *bench) crash(s *script, at int64, then func()) bool {
-	b.t.Helper()
-	var dead atomic.Bool
-	var boundaries atomic.Int64
-	cfg := rest.CopyConfig(b.server.Config())
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return mortal{next, &dead} })
-	b.host = testbed.NewHost(b.t, cfg, testbed.Mapper(testbed.Resources()))
-	e := flow.NewEngine(flow.EngineOptions{Hook: func(flow.Handle, string, bool) {
-		if boundaries.Add(1) == at {
-			dead.Store(true)
-			s.mu.Lock()
-			s.dead = true
-			s.mu.Unlock()
-		}
-	}})
-	b.declare(s, e)
-	b.start()
-	if !dead.Load() {
-		then()
-	}
-	_ = b.host.Stop() // a dead process complains to nobody
-	_ = e.Close(context.Background())
-	s.mu.Lock()
-	s.dead = false
-	s.mu.Unlock()
-	b.host = b.process()
-	return dead.Load()
-}
-
-func (b *bench) declare(s *script, e *flow.Engine) {
-	reconcile.Flow(b.host, "gateways", e, reconcile.Fibers[gateway, gateway]{
-		Flow: s.flow(true), Position: func(g *gateway) **flow.Position { return &g.Status.Flow },
-	}, reconcile.MaxInterval(-1))
-}
-
-// The process dies before and after each step of a flow, and of its undoing. The next one goes on: every step runs, in order,
-// and none is repeated but those since the last position that was saved.
-func TestAFlowSurvivesACrashAtEveryStep(t *testing.T) {
-	for _, test := range []struct {
-		phase      string
-		boundaries int64 // at least
-		deleted    bool
-		steps      []string
-	}{
-		{"up", 6, false, []string{"a", "wait", "c"}},
-		{"undo", 10, true, []string{"undo-c", "undo-a"}},
-	} {
-		for at := int64(1); at <= test.boundaries+2; at++ {
-			t.Run(fmt.Sprint(test.phase, " at ", at), func(t *testing.T) {
-				bubble(t, func(b *bench) {
-					s := &script{}
-					b.put("web")
-					proceed := func() {
-						s.hold.Set()
-						b.settle()
-						if test.deleted {
-							b.erase()
-						}
-					}
-					if died := b.crash(s, at, proceed); !died && at <= test.boundaries {
-						t.Errorf("there is no boundary %d", at)
-					}
-					saved := b.stored()
-					s.mu.Lock()
-					before := len(s.ran)
-					s.mu.Unlock()
-					e := flow.NewEngine(flow.EngineOptions{})
-					defer e.Close(context.Background())
-					b.declare(s, e)
-					b.start()
-					proceed()
-					s.mu.Lock()
-					defer s.mu.Unlock()
-					if g := b.stored(); test.deleted && g != nil && len(g.Finalizers) > 0 || !test.deleted && (g.Status.Flow == nil || g.Status.Flow.Reason != "completed") {
-						t.Fatalf("it has not come to its end: %+v", g.Status.Flow)
-					}
-					var ran []string
-					for _, step := range s.ran {
-						if slices.Contains(test.steps, step) {
-							ran = append(ran, step)
-						}
-					}
-					if first := slices.Compact(ran); !inOrder(first, test.steps) {
-						t.Errorf("steps that ran: %v, want %v in this order", s.ran, test.steps)
-					}
-					for _, step := range test.steps {
-						if n := count(ran, step); n > 2 {
-							t.Errorf("%s ran %d times", step, n)
-						}
-					}
-					if test.deleted || saved.Status.Flow == nil || saved.Status.Flow.Ended {
-						return
-					}
-					if at := saved.Status.Flow.Step; len(s.ran) == before || s.ran[before] != at {
-						t.Errorf("it was saved at %s, then ran %v", at, s.ran[before:])
-					}
-				})
-			})
+// on has writes of the object be boundaries; the server hears nothing more of a process that is dead.
+func (c *crash) on(s *apiserver.Server) {
+	writes := func(all bool) func(apiserver.Request) bool {
+		return func(r apiserver.Request) bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return r.Resource == "gateways" && slices.Contains([]string{"patch", "update"}, r.Verb) && (all || c.dead)
 		}
 	}
+	kill := func(when string) func(context.Context, apiserver.Request) {
+		return func(_ context.Context, r apiserver.Request) {
+			if c.boundary("%s the %s of %s/%s", when, r.Verb, r.Resource, r.Subresource) {
+				if h, ok := c.engine.Find(reconcile.FiberKey("gateways", web)); ok {
+					c.die(h)
+				}
+			}
+		}
+	}
+	s.On(apiserver.Match{Func: writes(true)}, apiserver.After(kill("after")))
+	s.On(apiserver.Match{Func: writes(false)}, apiserver.Drop())
 }
 
-// erase has the object deleted, as far as its finalizers let that be.
-func (b *bench) erase() {
-	b.t.Helper()
-	if b.stored() == nil {
+// revive is the end of the dead process; it says whether there was one.
+func (c *crash) revive() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.dead
+	c.dead = false
+	return was
+}
+
+// outside is the world: what it holds by name, and how often each was made.
+type outside struct {
+	mu   sync.Mutex
+	held map[string]string // name → idempotency key
+	made map[string]int
+}
+
+// make makes a thing, unless it was made with this key before; without a key it is always another one.
+func (o *outside) make(name, key string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if have, ok := o.held[name]; ok && key != "" && have == key {
 		return
 	}
-	b.change(func(u *unstructured.Unstructured) {
-		now := metav1.Now()
-		u.SetDeletionTimestamp(&now)
-	})
-	b.settle()
+	o.held[name] = key
+	o.made[name]++
 }
 
-// inOrder says whether want is a subsequence of got whose last element is the last of got.
-func inOrder(got, want []string) bool {
-	if len(got) == 0 || got[len(got)-1] != want[len(want)-1] {
-		return false
-	}
-	for _, step := range got {
-		if len(want) > 0 && step == want[0] {
-			want = want[1:]
-		}
-	}
-	return len(want) == 0
+func (o *outside) remove(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.held, name)
 }
 
-func count(list []string, want string) (n int) {
-	for _, s := range list {
-		if s == want {
-			n++
+func (o *outside) has(name string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, ok := o.held[name]
+	return ok
+}
+
+// flow reserves an address, which only the idempotency key keeps from being reserved twice, waits, and starts two servers, which
+// can be seen.
+func (o *outside) flow() *flow.Flow[gateway] {
+	undo := func(name string) flow.Option {
+		return flow.Undo(func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
+			if f.Attempt() == 0 {
+				return f.Retry(time.Second)
+			}
+			o.remove(name)
+			return f.Next()
+		})
+	}
+	server := func(name string) *flow.Flow[gateway] {
+		return flow.New(name, flow.Step("start", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
+			o.make(name, "")
+			return f.Delay(time.Second)
+		}, flow.Done(func(context.Context, *flow.Fiber[gateway]) (bool, error) { return o.has(name), nil }), undo(name)))
+	}
+	return flow.New("up",
+		flow.Step("reserve", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
+			o.make("address", f.IdempotencyKey())
+			return f.Delay(time.Second)
+		}, flow.Save(), undo("address")),
+		flow.Fork("servers", func(_ context.Context, f *flow.Fiber[gateway]) ([]flow.Child, error) {
+			return []flow.Child{server("one").Child("", f.Packet), server("two").Child("", f.Packet)}, nil
+		}),
+		flow.Step("report", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
+			task, _ := flow.Use[*reconcile.Task[gateway]](f)
+			task.SetStatus(func(g *gateway) error { g.Status.Note = map[string]string{"phase": "Ready"}; return nil })
+			return f.Next()
+		}),
+	)
+}
+
+// A process that dies at any boundary of a flow, or of its undoing, leaves it to the next one to go on: nothing is made twice,
+// nothing is forgotten, and nothing is left at the end.
+func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
+	t.Parallel()
+	places := map[string]bool{}
+	for n := 1; ; n++ {
+		at := ""
+		inBubble(t, func(b *bench) {
+			c := &crash{left: n}
+			c.on(b.server)
+			o := &outside{held: map[string]string{}, made: map[string]int{}}
+			fl, s := o.flow(), &script{}
+			declare := func() {
+				c.engine = flow.NewEngine(flow.EngineOptions{Hook: c.hook})
+				reconcile.Flow(b.host, "gateways", c.engine, reconcile.Fibers[gateway, gateway]{
+					Flow: fl, Position: func(g *gateway) **flow.Position { return &g.Status.Flow },
+					OnEnd: func(_ *gateway, r flow.Result) { _ = s.note(r.Status.String()) },
+				}, reconcile.MaxInterval(-1), reconcile.Finalizer(finalizer))
+			}
+			settle := func() {
+				testbed.Settle(20 * time.Second)
+				if c.revive() {
+					b.restart(c.engine)
+					declare()
+					b.start()
+					testbed.Settle(20 * time.Second)
+				}
+			}
+			declare()
+			b.put("web")
+			b.start()
+			settle()
+			g := b.stored()
+			if g.Status.Note["phase"] != "Ready" || g.Status.Flow == nil || g.Status.Flow.Reason != "completed" {
+				b.t.Errorf("the status is %+v, with position %+v", g.Status, g.Status.Flow)
+			}
+			for _, name := range []string{"address", "one", "two"} {
+				if o.made[name] != 1 || !o.has(name) {
+					b.t.Errorf("%s was made %d times", name, o.made[name])
+				}
+			}
+			b.change(func(u *unstructured.Unstructured) {
+				now := metav1.Now()
+				u.SetDeletionTimestamp(&now)
+			})
+			settle()
+			if g := b.stored(); g != nil && len(g.Finalizers) > 0 {
+				b.t.Errorf("its finalizers are %v, its position is %+v", g.Finalizers, g.Status.Flow)
+			}
+			if len(o.held) > 0 {
+				b.t.Errorf("what is left: %v", o.held)
+			}
+			if at = c.at; b.t.Failed() {
+				b.t.Logf("that was after a crash %s; the fibers have %v", at, s.ran)
+			}
+			b.close(c.engine)
+		})
+		if at == "" || t.Failed() {
+			break
+		}
+		places[at] = true
+	}
+	for _, want := range []string{
+		"before up/reserve", "after up/reserve", "after up/servers[1]/start", "after up/report", "after the patch of gateways/status",
+		"after the patch of gateways/", "before up/undo/servers[0]/start", "after up/undo/reserve",
+	} {
+		if !places[want] {
+			t.Errorf("there was no crash %s, but %v", want, places)
 		}
 	}
-	return n
 }

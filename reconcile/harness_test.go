@@ -46,6 +46,12 @@ type call struct {
 func bubble(t *testing.T, fn func(b *bench)) {
 	t.Helper()
 	t.Parallel()
+	inBubble(t, fn)
+}
+
+// inBubble is for tests of several bubbles, one after the other.
+func inBubble(t *testing.T, fn func(b *bench)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, ctx: t.Context(), server: testbed.Server(t, apiserver.Options{})}
 		defer b.server.Close()
