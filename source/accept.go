@@ -72,9 +72,7 @@ func (s *scope) commit(l *listing, c Commit) {
 	s.count.Lists++
 	s.pending = ""
 	s.recent.reset(c.Version)
-	s.mu.Lock()
-	s.status.Synced = true
-	s.mu.Unlock()
+	s.synced()
 	s.contact()
 }
 

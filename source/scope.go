@@ -47,6 +47,7 @@ type scope struct {
 	recent           recent
 	estimates        bool   // remainingItemCount is not exact
 	garbageAt        string // version at which a frame could not be read
+	resume           resumption
 }
 
 func newScope(src *Source, namespace string) *scope {
@@ -72,11 +73,7 @@ func (s *scope) run(ctx context.Context) {
 	known := s.sink.Known()
 	s.see(known.Version)
 	s.relist = known.Version == ""
-	if !s.relist {
-		s.mu.Lock()
-		s.status.Synced = true
-		s.mu.Unlock()
-	}
+	s.resume.due = !s.relist
 	s.announce(known.Version != "")
 	defer s.report(Stopped, ReasonDisconnected, nil)
 	for ctx.Err() == nil {
@@ -139,7 +136,9 @@ func (s *scope) attempt(ctx context.Context) error {
 		}
 		s.relist, s.fresh = false, false
 	}
-	return s.watch(ctx, st)
+	err := s.watch(ctx, st)
+	s.stillResuming(err)
+	return err
 }
 
 // listFailure marks an error as one of listing rather than watching.

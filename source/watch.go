@@ -43,6 +43,7 @@ func (s *scope) watchTimeout() time.Duration {
 // watch follows the changes after the version seen, on an open stream or a new one, until something ends it.
 func (s *scope) watch(ctx context.Context, st *stream) error {
 	w := &watching{stream: st, last: time.Now()}
+	asked, limit := s.lifetime()
 	if s.recent.base == nil {
 		s.recent.reset(string(s.seen))
 	}
@@ -50,7 +51,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 		s.opened(w)
 	} else {
 		var err error
-		if w.stream, err = s.open(ctx, query{watch: true, version: string(s.seen), timeout: s.watchTimeout()}); err != nil {
+		if w.stream, err = s.open(ctx, query{watch: true, version: string(s.seen), timeout: asked}); err != nil {
 			return err
 		}
 		w.last = time.Now()
@@ -64,7 +65,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 	budget := s.src.cfg.SilenceBudget
 	silence := time.NewTimer(budget)
 	defer silence.Stop()
-	lifetime := time.NewTimer(s.src.cfg.MaxWatch)
+	lifetime := time.NewTimer(limit)
 	defer lifetime.Stop()
 	w.graceful = time.NewTimer(grace)
 	defer w.graceful.Stop()
@@ -115,7 +116,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 
 func (s *scope) opened(w *watching) {
 	w.opened = time.Now()
-	if s.phase() != Degraded {
+	if s.phase() != Degraded && !s.resume.due {
 		s.report(Watching, ReasonWatching, nil)
 	}
 	s.contact()
@@ -123,7 +124,7 @@ func (s *scope) opened(w *watching) {
 
 // recovered clears the condition of a scope whose watch works.
 func (s *scope) recovered(w *watching) {
-	if !w.opened.IsZero() {
+	if !w.opened.IsZero() && !s.resume.due {
 		s.report(Watching, ReasonWatching, nil)
 	}
 }
@@ -151,6 +152,7 @@ func (s *scope) event(ctx context.Context, w *watching, e *event) error {
 	case evOpened:
 		s.count.Watches++
 		s.opened(w)
+		return s.askHowFar(ctx)
 	case evError:
 		return e.err
 	case evGarbage:
@@ -220,7 +222,7 @@ func (s *scope) oldDeletion(ctx context.Context, w *watching, e *event, older bo
 
 func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 	version := e.obj.Header.ResourceVersion
-	if len(version) == 0 {
+	if noVersion(version) {
 		return nil
 	}
 	if older(version, s.seen) {
@@ -234,7 +236,7 @@ func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 }
 
 func (s *scope) advance(w *watching, version []byte) {
-	if len(version) > 0 && !older(version, s.seen) {
+	if !noVersion(version) && !older(version, s.seen) {
 		s.seen = append(s.seen[:0], version...)
 	}
 	if s.pending != "" && reached(s.seen, s.pending) {
@@ -242,6 +244,7 @@ func (s *scope) advance(w *watching, version []byte) {
 	}
 	s.silentRelistGap = 0
 	s.progress(w)
+	s.checkResumed()
 }
 
 // garbage handles a frame that cannot be read: it is fetched again, and quarantined when it comes again.

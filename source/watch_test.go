@@ -464,7 +464,7 @@ func TestResumesFromWhatIsKnown(t *testing.T) {
 	s := serve(t, nil, []reply{watch(bookmark(9))})
 	s.run(r)
 	r.wait("the bookmark", func() bool { return r.version == "9" })
-	if diff := cmp.Diff([]string{"WATCH 7"}, s.short()); diff != "" {
+	if diff := cmp.Diff([]string{"WATCH 7"}, s.short()[:1]); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

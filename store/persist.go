@@ -115,8 +115,8 @@ func (s *Store) write(w io.Writer, identity string) error {
 	return errors.Join(out.err, z.Close())
 }
 
-// Load fills an empty store from what Save wrote, as if it had been listed, so that a source resumes its watch at the saved
-// version. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
+// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version. It counts as synced when
+// the source says that it has caught up with the server, not before: what was saved is as old as the file. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
 func (s *Store) Load(dir, identity string) error {
 	return s.loadScopes(dir, identity, func(string) bool { return true })
 }
@@ -130,7 +130,8 @@ func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) b
 		if !wanted(sc.ns) {
 			continue
 		}
-		r := s.Sink(sc.ns).Replace()
+		r := s.Sink(sc.ns).Replace().(*replacement)
+		r.saved = true
 		for i := range sc.objects {
 			if err := r.Put(&sc.objects[i]); err != nil {
 				r.Abort()

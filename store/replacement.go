@@ -19,6 +19,7 @@ type replacement struct {
 	twins  []staged    // known uid and version with other content: only an epoch makes such
 	defs   []*indexDef
 	pruned []byte // scratch
+	saved  bool   // it comes from disk
 	done   bool
 }
 
@@ -225,7 +226,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
 	next.view = s.overlay.rebuild(s, next.base)
-	sc.committed = true
+	sc.committed, sc.resuming = true, r.saved
 	batch = append(batch, s.checkSynced()...)
 	s.stats.commits.Add(1)
 	wake = s.publish(next, batch)

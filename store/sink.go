@@ -16,6 +16,7 @@ type scope struct {
 	// All of it is guarded by Store.mu.
 	version    version
 	committed  bool
+	resuming   bool // what was loaded from disk is not known to be current yet
 	dropped    bool
 	status     source.Status
 	quarantine map[Key]source.Quarantined

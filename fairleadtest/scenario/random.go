@@ -57,8 +57,10 @@ func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res R
 		r.subs = []Subscriber{run.Main}
 		r.Sync()
 		if !r.scoped {
-			// One list is empty by mistake. Two in a row would rightly be believed, and so would the first list of a namespace.
-			run.Server.On(apiserver.Match{Verb: "list", Nth: 1 + r.rnd.IntN(20)}, apiserver.EmptyList())
+			// One list is empty by mistake. Two in a row would rightly be believed, and so would one when nothing is known.
+			run.Server.On(apiserver.Match{Verb: "list", Nth: 1 + r.rnd.IntN(20), Func: func(apiserver.Request) bool {
+				return len(run.Cache.Cached()) > 0
+			}}, apiserver.EmptyList())
 		}
 		for range steps {
 			r.step()
