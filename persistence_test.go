@@ -17,7 +17,7 @@ func TestPersistence(t *testing.T) {
 	dir := t.TempDir()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		asked := 0
-		for i, want := range [][]string{{"Added x", "Synchronized"}, {"Added x", "Synchronized", "Added y"}} {
+		for i, want := range [][]string{{"Added x", "Synchronized"}, {"Added x", "Added y", "Synchronized"}} {
 			put(t, s, []string{"x", "y"}[i])
 			var d diary
 			rt := fairlead.New(s.Config(), fairlead.WithPersistence(dir))
