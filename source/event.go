@@ -64,6 +64,14 @@ func (e *event) finishObject() {
 	}
 }
 
+// deletionNeedsNoContent makes a deletion of one whose last state cannot be read, as long as it says of what.
+func (e *event) deletionNeedsNoContent() {
+	if e.err != nil && e.change == Deleted && len(e.obj.Header.Name) > 0 {
+		e.err, e.obj.Raw = nil, nil
+		e.obj.Header.ManagedFields = Span{}
+	}
+}
+
 // wrongKind tells objects that no list or watch of a resource contains: the answer is not what was asked for.
 func wrongKind(kind, apiVersion []byte) bool {
 	switch string(kind) {

@@ -104,7 +104,7 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		}
 		wait := s.backoff.Delay(n, s.src.cfg.Rand)
 		if api, ok := errors.AsType[*APIError](err); ok {
-			wait = max(wait, api.RetryAfter)
+			wait = max(wait, min(api.RetryAfter, maxTold))
 		}
 		s.log.InfoContext(ctx, "page of a list failed, trying it again", "error", err, "wait", wait)
 		s.count.Retries++

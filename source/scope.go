@@ -48,6 +48,8 @@ type scope struct {
 	estimates        bool   // remainingItemCount is not exact
 	garbageAt        string // version at which a frame could not be read
 	resume           resumption
+
+	nextGarbageRelist time.Time
 }
 
 func newScope(src *Source, namespace string) *scope {

@@ -178,6 +178,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	if err := s.checkKind(&e.obj); err != nil {
 		return err
 	}
+	e.deletionNeedsNoContent()
 	version := e.obj.Header.ResourceVersion
 	order, comparable := compareVersions(version, s.seen)
 	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
@@ -247,12 +248,20 @@ func (s *scope) advance(w *watching, version []byte) {
 	s.checkResumed()
 }
 
-// garbage handles a frame that cannot be read: it is fetched again, and quarantined when it comes again.
+// garbage handles a frame that cannot be read: it is fetched again. When it comes again it is quarantined, and since nobody
+// knows what it was about, a list has to tell: at once if there has been none because of that for the silence budget, else
+// when the watch ends.
 func (s *scope) garbage(e *event) error {
+	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
 	if s.garbageAt != string(s.seen) {
 		s.garbageAt = string(s.seen)
-		return &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
+		return unreadable
 	}
 	s.quarantine(&e.obj, e.err)
+	s.relist = true
+	if now := time.Now(); !now.Before(s.nextGarbageRelist) {
+		s.nextGarbageRelist = now.Add(s.src.cfg.SilenceBudget)
+		return unreadable
+	}
 	return nil
 }

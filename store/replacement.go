@@ -18,8 +18,9 @@ type replacement struct {
 	byKey  map[Key]int // into staged
 	twins  []staged    // known uid and version with other content: only an epoch makes such
 	defs   []*indexDef
-	pruned []byte // scratch
-	saved  bool   // it comes from disk
+	pruned []byte       // scratch
+	saved  bool         // it comes from disk
+	unread map[Key]bool // quarantined meanwhile
 	done   bool
 }
 
@@ -29,7 +30,7 @@ func (sc *scope) Replace() source.Replacement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks++
-	r := &replacement{sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, defs: s.defs}
+	r := &replacement{sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, unread: map[Key]bool{}, defs: s.defs}
 	r.begun = s.overlay.tick()
 	sc.listing = r
 	return r
@@ -94,7 +95,9 @@ func (r *replacement) unstage(k Key) {
 
 // Remove implements source.Replacement.
 func (r *replacement) Remove(o *source.Object) {
-	r.unstage(Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)})
+	k := Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)}
+	r.unstage(k)
+	delete(r.unread, k)
 	if prior, ok := r.sc.s.find(r.sc.s.root.Load().base, o); ok && prior.id.mark.Load() == r.mark {
 		prior.id.mark.Store(0)
 		r.seen--
@@ -212,7 +215,12 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			batch[j].relist = true
 			batch[j].initial = initial && batch[j].typ == Added
 		}
-		sc.unquarantine(rec.Key())
+		delete(r.unread, rec.Key()) // it could be read after all
+	}
+	for k := range sc.quarantine {
+		if !r.unread[k] {
+			sc.unquarantine(k)
+		}
 	}
 	if c.Epoch {
 		sc.version = version{}

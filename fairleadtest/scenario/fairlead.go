@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest"
@@ -73,6 +74,15 @@ func (o *ours) SetNamespaces(namespaces ...string) {
 func (o *ours) SetLabels(selector string) {
 	o.Source.SetSelectors(source.Selectors{Label: selector})
 	o.cfg.Labels = selector
+}
+
+func (o *ours) Quarantined() []string {
+	var keys []string
+	for _, q := range o.Store.Quarantined() {
+		keys = append(keys, q.Key())
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func (o *ours) WaitFor(version string, limit time.Duration) error {
