@@ -85,13 +85,8 @@ func wrongKind(kind, apiVersion []byte) bool {
 
 // finishEvent gives an object of a watch its meaning.
 func (e *event) finishEvent(eventType string) error {
-	switch eventType {
-	case "ADDED":
-		e.change = Added
-	case "MODIFIED":
-		e.change = Modified
-	case "DELETED":
-		e.change = Deleted
+	switch e.change = changeOf(eventType); eventType {
+	case "ADDED", "MODIFIED", "DELETED":
 	case "BOOKMARK":
 		e.kind = evBookmark
 		e.initialEnd = endsInitialEvents(&e.obj)
@@ -109,6 +104,19 @@ func (e *event) finishEvent(eventType string) error {
 	}
 	e.finishObject()
 	return nil
+}
+
+// changeOf is the type of a change, or 0 if it is something else.
+func changeOf(eventType string) ChangeType {
+	switch eventType {
+	case "ADDED":
+		return Added
+	case "MODIFIED":
+		return Modified
+	case "DELETED":
+		return Deleted
+	}
+	return 0
 }
 
 func endsInitialEvents(o *Object) bool {

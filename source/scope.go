@@ -34,6 +34,7 @@ type scope struct {
 	seen      []byte   // last version seen; empty: nothing is known
 	kind      string   // of the objects, once a list or an object told it
 	relist    bool     // before watching again
+	verify    bool     // list, but go on if no list can be understood either
 	fresh     bool     // list consistently, whatever is known
 	history   history  // of troubles, for repair
 	count     Counters // published to status after each batch
@@ -131,12 +132,17 @@ func (s *scope) reconfigure(sel Selectors) {
 // attempt lists if it must, then watches until something ends it. The error says what.
 func (s *scope) attempt(ctx context.Context) error {
 	var st *stream
-	if s.relist {
+	if s.relist || s.verify {
 		var err error
-		if st, err = s.sync(ctx); err != nil {
+		st, err = s.sync(ctx)
+		_, odd := errors.AsType[*ProtocolError](err)
+		switch {
+		case err == nil:
+			s.relist, s.fresh = false, false
+		case s.relist || !odd:
 			return &listFailure{err}
 		}
-		s.relist, s.fresh = false, false
+		s.verify = false
 	}
 	err := s.watch(ctx, st)
 	s.stillResuming(err)

@@ -156,7 +156,7 @@ func (s *scope) event(ctx context.Context, w *watching, e *event) error {
 	case evError:
 		return e.err
 	case evGarbage:
-		return s.garbage(e)
+		return s.garbage(ctx, w, e)
 	case evBookmark:
 		return s.bookmark(ctx, w, e)
 	case evObject:
@@ -248,17 +248,24 @@ func (s *scope) advance(w *watching, version []byte) {
 	s.checkResumed()
 }
 
-// garbage handles a frame that cannot be read: it is fetched again. When it comes again it is quarantined, and since nobody
-// knows what it was about, a list has to tell: at once if there has been none because of that for the silence budget, else
-// when the watch ends.
-func (s *scope) garbage(e *event) error {
+// garbage handles a frame that cannot be read: it is fetched again. When it comes again, a deletion that names its object is one,
+// and another object that is named is quarantined. When nobody knows what it was about, a list has to tell: at once if there has
+// been none because of that for the silence budget, else when the watch ends.
+func (s *scope) garbage(ctx context.Context, w *watching, e *event) error {
 	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
 	if s.garbageAt != string(s.seen) {
 		s.garbageAt = string(s.seen)
 		return unreadable
 	}
+	named := len(e.obj.Header.Name) > 0
+	if e.change == Deleted && named && !noVersion(e.obj.Header.ResourceVersion) {
+		return s.change(ctx, w, e)
+	}
 	s.quarantine(&e.obj, e.err)
-	s.relist = true
+	if named && (e.change == Added || e.change == Modified) {
+		return nil
+	}
+	s.verify = true
 	if now := time.Now(); !now.Before(s.nextGarbageRelist) {
 		s.nextGarbageRelist = now.Add(s.src.cfg.SilenceBudget)
 		return unreadable

@@ -38,6 +38,22 @@ func oddScenarios() []Scenario {
 			},
 		},
 		{
+			Name: "frame that breaks in the middle is a deletion", Section: watchSection, Fill: 10,
+			Holds: "no change is missed: a deletion is one as long as it says of what",
+			Script: noRelist(func(r *Run) {
+				r.Server.On(plainWatches, apiserver.Rewrite(func(b []byte) []byte {
+					if bytes.HasPrefix(b, []byte(`{"type":"DELETED"`)) {
+						return bytes.Replace(b, []byte(`"uid":`), []byte(`nope"uid":`), 1)
+					}
+					return b
+				}))
+				r.Server.DropConnections()
+				r.Remove("o3")
+				r.Put("o4", "after")
+				r.Within("caught up", time.Minute, r.AtRest)
+			}),
+		},
+		{
 			Name: "bookmark of version 0", Section: watchSection, Fill: 10,
 			Holds: "resumes from the last version seen (bookmarks count): 0 is none",
 			Script: func(r *Run) {
