@@ -84,8 +84,8 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 			l.version = m.version // later pages are of the same snapshot
 			l.promised = l.count + int(m.remaining)
 		}
+		l.gap = l.gap || l.count == before && (q.next != "" || m.next != "")
 		if m.next == "" {
-			l.noTail = q.next != "" && l.count == before
 			return s.accept(ctx, l)
 		}
 		q = query{limit: q.limit, next: m.next}

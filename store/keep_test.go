@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -107,17 +108,25 @@ func TestRestart(t *testing.T) {
 		away   func(s *apiserver.Server, before uint64)
 		lists  bool // it has to list
 		epochs int
+		// how many objects of before are told to be gone; only what is loaded can be
+		deleted int
 	}{
-		"resumes":   {reason: "a restart goes on at the saved version"},
+		"resumes":   {reason: "a restart goes on at the saved version", deleted: 1},
 		"corrupt":   {reason: "a damaged file is not believed", damage: damage(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), lists: true},
 		"truncated": {reason: "half a file is not believed", damage: damage(func(b []byte) []byte { return b[:len(b)/2] }), lists: true},
 		"empty":     {reason: "an empty file is not believed", damage: damage(func([]byte) []byte { return nil }), lists: true},
-		"compacted": {reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) }, lists: true},
+		"old": {reason: "after an hour nobody knows whether it is the same history", damage: func(t *testing.T, file string) {
+			before := time.Now().Add(-2 * time.Hour)
+			if err := errors.Join(os.Chtimes(file, before, before), os.WriteFile(file+".123", []byte("half of a save"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}, lists: true, deleted: 1},
+		"compacted": {reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) }, lists: true, deleted: 1},
 		"rolled back": {reason: "the server was restored from a backup that is older than what was saved", away: func(s *apiserver.Server, before uint64) {
 			if err := s.Rollback(before); err != nil {
 				panic(err)
 			}
-		}, lists: true, epochs: 1},
+		}, lists: true, epochs: 1, deleted: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -173,10 +182,20 @@ func TestRestart(t *testing.T) {
 					t.Errorf("%s: %d lists", tc.reason, listed)
 				}
 				rec := second.rec.Recording()
+				deleted := 0
 				for _, e := range rec.Events {
-					if e.Type == store.Epoch {
+					switch e.Type {
+					case store.Epoch:
 						epochs++
+					case store.Deleted:
+						deleted++
 					}
+				}
+				if deleted != tc.deleted {
+					t.Errorf("%s: %d DELETED events, want %d", tc.reason, deleted, tc.deleted)
+				}
+				if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 1 {
+					t.Errorf("%s: there are the files %v, %v", tc.reason, files, err)
 				}
 				if epochs != tc.epochs {
 					t.Errorf("%s: %d EPOCH events, want %d", tc.reason, epochs, tc.epochs)

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/klauspost/compress/s2"
 
@@ -21,6 +22,12 @@ import (
 // A saved store is one file: a magic line, then an s2 stream of the identity, the scopes with their versions, and the encoded
 // objects of each, every field with its length before it; at the end of the file is the CRC-32C of all before it. It is
 // written beside the old one and renamed, so that a crash leaves the old one or the new one.
+
+// resumeWithin is how old a file may be for a watch to go on from it. A server keeps its history for some minutes, so that a list
+// is due anyhow after a longer time, in which a cluster may also have been restored from a backup, or set up anew, and have
+// passed the saved version: a watch from there would look right and miss what came before. What is saved is used all the same, to
+// tell subscribers of what has gone meanwhile.
+const resumeWithin = time.Hour
 
 // ErrNotSaved is returned by Load when there is nothing that can be used: no file, one of another format or identity, or a
 // damaged one. The store is unchanged, and a source lists as usual.
@@ -115,17 +122,21 @@ func (s *Store) write(w io.Writer, identity string) error {
 	return errors.Join(out.err, z.Close())
 }
 
-// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version. It counts as synced when
+// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version, or lists the difference
+// if the file is older than an hour. It counts as synced when
 // the source says that it has caught up with the server, not before: what was saved is as old as the file. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
 func (s *Store) Load(dir, identity string) error {
 	return s.loadScopes(dir, identity, func(string) bool { return true })
 }
 
 func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) bool) error {
-	scopes, err := s.read(filepath.Join(dir, s.fileName()), identity)
+	path := filepath.Join(dir, s.fileName())
+	removeLeftovers(path)
+	scopes, at, err := s.read(path, identity)
 	if err != nil {
 		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
 	}
+	old := time.Since(at) > resumeWithin
 	for _, sc := range scopes {
 		if !wanted(sc.ns) {
 			continue
@@ -138,9 +149,20 @@ func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) b
 				return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
 			}
 		}
+		if old {
+			sc.version = ""
+		}
 		r.Commit(source.Commit{Version: sc.version, Reason: "saved state"})
 	}
 	return nil
+}
+
+// removeLeftovers removes the files of saves that a crash has ended.
+func removeLeftovers(path string) {
+	files, _ := filepath.Glob(path + ".*") // the pattern is good: it is made of names of the API
+	for _, f := range files {
+		_ = os.Remove(f)
+	}
 }
 
 type loadedScope struct {
@@ -148,21 +170,22 @@ type loadedScope struct {
 	objects []source.Object
 }
 
-func (s *Store) read(path, identity string) ([]loadedScope, error) {
+func (s *Store) read(path, identity string) (scopes []loadedScope, at time.Time, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	if err := checkSum(f, info.Size(), sum); err != nil {
-		return nil, err
+		return nil, at, err
 	}
-	return readSaved(io.LimitReader(f, info.Size()-crc32.Size), identity)
+	scopes, err = readSaved(io.LimitReader(f, info.Size()-crc32.Size), identity)
+	return scopes, info.ModTime(), err
 }
 
 var errDamaged = errors.New("the file is damaged")

@@ -141,6 +141,30 @@ func oddScenarios() []Scenario {
 			},
 		},
 		{
+			Name: "page without objects", Section: startAndList,
+			Holds:  "W11: an incomplete or implausible list is asked for again, also when it lacks nothing but what is new",
+			Config: func(c *Config) { c.NoWatchList, c.PageSize, c.Labels = true, 5, "app=a" },
+			Before: func(r *Run) { r.PutIn("ns", "a", "1", map[string]string{"app": "a"}) },
+			Script: func(r *Run) {
+				for _, page := range []int{1, 3, 4} {
+					r.Sync()
+					r.Server.On(apiserver.Match{Verb: "list", Page: page, Times: 1}, apiserver.EmptyList())
+					r.Away(func() {
+						for i := range 17 {
+							r.PutIn("ns", fmt.Sprint("new", page, "-", i), "1", map[string]string{"app": "a"})
+							r.Server.Compact(0)
+						}
+					})
+					r.Within("what is new is there", time.Minute, r.AtRest)
+					r.Away(func() {
+						for i := range 17 {
+							r.Remove(fmt.Sprint("new", page, "-", i))
+						}
+					})
+				}
+			},
+		},
+		{
 			Name: "objects change between pages", Section: startAndList, Fill: 43, Config: pagesOf(5),
 			Holds: "pages are of one snapshot, and what changes meanwhile is in the watch",
 			Before: func(r *Run) {
