@@ -297,6 +297,43 @@ func oddScenarios() []Scenario {
 			},
 		},
 		{
+			Name: "server sends its clients away", Section: watchSection, Fill: 10, Untimed: true,
+			Holds:  "any connection failure: resume at the last version, no relist; GOAWAY is not even one",
+			Before: func(r *Run) { r.Server.On(everything, apiserver.GoAway()) },
+			Script: noRelist(func(r *Run) {
+				for i := range 4 {
+					r.Put(fmt.Sprint("o", i), "changed")
+					r.Until("caught up", r.AtRest)
+					r.Watching(1)
+					for _, w := range r.Server.Watches(watches) {
+						w.End()
+					}
+					r.Remove(fmt.Sprint("o", 4+i))
+					r.Until("caught up again", r.AtRest)
+				}
+			}),
+		},
+		{
+			Name: "versions of 40 digits", Section: watchSection, Fill: 40,
+			Holds:  "versions are compared by the rules of KEP-5504, whatever their length",
+			Server: func(o *apiserver.Options) { o.LongVersions = true },
+			Script: func(r *Run) {
+				r.Sync()
+				r.Server.On(plainWatches, apiserver.ReplayEvents(3), apiserver.DuplicateEvents())
+				r.Server.DropConnections()
+				n := len(r.Events())
+				for i := range 12 {
+					r.Put(fmt.Sprint("o", i), "changed")
+				}
+				r.Sync()
+				r.Expect(len(r.Changes(n)) == 12, "%d events for 12 changes", len(r.Changes(n)))
+				r.Server.ClearFaults()
+				r.Server.DropConnections()
+				r.Pass(5 * time.Second)
+				rollback(func(*Run) {})(r)
+			},
+		},
+		{
 			Name: "text of many bytes a letter in pieces", Section: watchSection, Fill: 5, Untimed: true,
 			Holds:  "frames arrive in any fragmentation",
 			Before: func(r *Run) { r.Server.On(everything, apiserver.Fragment(1, 2, 3)) },

@@ -232,7 +232,7 @@ func Faults(rnd *rand.Rand) []apiserver.Fault {
 		apiserver.Answer(apiserver.Failure(401)), apiserver.Answer(apiserver.Failure(403)), apiserver.Answer(apiserver.Failure(404)),
 		apiserver.Answer(apiserver.Failure(504)), apiserver.HTML(502), apiserver.HTML(200), apiserver.Text(503, "upstream"),
 		apiserver.Table(), apiserver.DuplicateItems(), apiserver.NoListVersion(), apiserver.ExpireContinue(true), apiserver.ExpireContinue(false),
-		apiserver.Silent(), apiserver.NoBookmarks(), apiserver.IgnoreTimeout(), apiserver.EndAfter(rnd.IntN(4)),
+		apiserver.GoAway(), apiserver.Silent(), apiserver.NoBookmarks(), apiserver.IgnoreTimeout(), apiserver.EndAfter(rnd.IntN(4)),
 		apiserver.ErrorEvent(rnd.IntN(3), apiserver.Expired()), apiserver.ErrorEvent(rnd.IntN(3), apiserver.Failure(500)),
 		apiserver.ErrorEvent(1, apiserver.StoreReadError()), apiserver.ErrorEvent(0, apiserver.TooManyRequests(1)),
 		apiserver.DuplicateEvents(), apiserver.ReplayEvents(3), apiserver.NoInitialEventsEnd(), apiserver.PlainInitialEventsEnd(),
