@@ -101,6 +101,7 @@ func (s *scope) opener(q query) opener {
 			client.release(g)
 			return nil, nil, err
 		}
+		res.Body = decompressed(res)
 		body := &releasingBody{ReadCloser: res.Body, release: func() { client.release(g) }}
 		if res.StatusCode != http.StatusOK {
 			defer body.Close() //nolint:errcheck // a body that was read to the end or is not wanted

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -294,6 +295,24 @@ func oddScenarios() []Scenario {
 				r.Sync()
 				r.Expect(len(r.Changes(n)) == 0, "nothing had changed, given %v", r.Events()[n:])
 				r.Expect(r.Given(store.Epoch, 0) == 1, "%d EPOCH events", r.Given(store.Epoch, 0))
+			},
+		},
+		{
+			Name: "answers are compressed unasked", Section: watchSection, Fill: 30,
+			Holds: "frames arrive in any fragmentation; what a proxy compresses is read all the same",
+			Before: func(r *Run) {
+				r.Cfg.REST.Wrap(func(next http.RoundTripper) http.RoundTripper { return compressor{next} })
+			},
+			Script: func(r *Run) {
+				r.Within("synced", time.Minute, r.AtRest)
+				r.Put("o1", "changed")
+				r.Within("a change arrives", time.Second, r.AtRest)
+				r.Away(func() { r.Remove("o2") })
+				r.Within("caught up", time.Minute, r.AtRest)
+				r.Server.On(plainWatches, apiserver.Answer(apiserver.Failure(403)))
+				r.Server.DropConnections()
+				r.Condition(source.ReasonForbidden)
+				r.Expect(r.Status().Message == "forbidden", "the message is %q", r.Status().Message)
 			},
 		},
 		{
