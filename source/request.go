@@ -96,7 +96,7 @@ func (s *scope) opener(q query) opener {
 			accept = protobufType + ",application/json"
 		}
 		req.Header.Set("Accept", accept)
-		res, err := g.client.Do(req) //nolint:bodyclose // the releasingBody below is closed by who reads it
+		res, err := g.client.Do(req)
 		if err != nil {
 			client.release(g)
 			return nil, nil, err
