@@ -17,7 +17,8 @@ CONTROLLER_GEN := $(BIN)/controller-gen
 
 # Arguments for one test run: make test TESTFLAGS='-run TestX ./cluster/...' tests only that, in the root module.
 TESTFLAGS ?=
-SOAK ?= 10m
+# How long a soak plays random schedules, and then how long it repeats all tests.
+SOAK ?= 1h
 BENCHTIME ?= 1s
 
 .PHONY: help
@@ -64,7 +65,7 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
 
 .PHONY: soak
-soak: setup-tests build ## Run the tests over and over for a while (SOAK=10m), shuffled
+soak: setup-tests build ## Play random fault schedules for an hour, then every test over and over for another (SOAK=1h)
 	@echo "==> soak for $(SOAK)"
 	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -v -count 1 -run '^TestRandom$$' -timeout 0 ./fairleadtest/scenario
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)

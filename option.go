@@ -145,6 +145,6 @@ func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
 
 // WithPersistence has what is watched saved in a directory, every five minutes and at the end, from where the next run goes on without
 // a list. Default: nothing is saved. The directory is made if it is not there; it must be this program's alone, and what is
-// saved is as secret as what is watched. After a restart reads may be behind what the last run wrote, until the watch has
-// caught up.
+// saved is as secret as what is watched. After a restart everything counts as synced when the watch has caught up with the
+// server, usually within three seconds.
 func WithPersistence(dir string) Option { return func(o *options) { o.dir = dir } }

@@ -12,7 +12,7 @@ type listing struct {
 	count      int  // objects listed
 	promised   int  // objects there should be, by what the first page said
 	opened     bool // the answer has begun
-	noTail     bool // the last of several pages was empty
+	gap        bool // one of several pages was empty
 	version    string
 	confirms   *confirmation // the list before, if this one is to confirm it
 	committed  bool
@@ -72,9 +72,7 @@ func (s *scope) commit(l *listing, c Commit) {
 	s.count.Lists++
 	s.pending = ""
 	s.recent.reset(c.Version)
-	s.mu.Lock()
-	s.status.Synced = true
-	s.mu.Unlock()
+	s.synced()
 	s.contact()
 }
 
@@ -84,8 +82,9 @@ func (s *scope) doubt(l *listing) *confirmation {
 	guard := s.src.cfg.BulkDeleteGuard
 	empty := l.count == 0 && known > 0 && !s.src.cfg.TrustEmptyList
 	many := guard > 0 && missing > guard
-	// With a selector no page promises anything, and an empty last page may be right; it is rare enough to ask again.
-	short := l.count < l.promised && !s.estimates || l.noTail && missing > 0
+	// With a selector no page promises anything, and an empty last page may be right; it is rare enough to ask again, even
+	// when nothing is missing of what is known: there may be more.
+	short := l.count < l.promised && !s.estimates || l.gap
 	if !empty && !many && !short {
 		return nil
 	}

@@ -103,6 +103,7 @@ func (d *jsonWatch) scan(b []byte, e *event) (end int, err error) {
 		}
 	}
 	if c.err != nil {
+		e.change = changeOf(eventType)
 		return c.i, c.err
 	}
 	if e.obj.Raw == nil {

@@ -64,6 +64,14 @@ func (e *event) finishObject() {
 	}
 }
 
+// deletionNeedsNoContent makes a deletion of one whose last state cannot be read, as long as it says of what.
+func (e *event) deletionNeedsNoContent() {
+	if e.err != nil && e.change == Deleted && len(e.obj.Header.Name) > 0 {
+		e.err, e.obj.Raw = nil, nil
+		e.obj.Header.ManagedFields = Span{}
+	}
+}
+
 // wrongKind tells objects that no list or watch of a resource contains: the answer is not what was asked for.
 func wrongKind(kind, apiVersion []byte) bool {
 	switch string(kind) {
@@ -77,13 +85,8 @@ func wrongKind(kind, apiVersion []byte) bool {
 
 // finishEvent gives an object of a watch its meaning.
 func (e *event) finishEvent(eventType string) error {
-	switch eventType {
-	case "ADDED":
-		e.change = Added
-	case "MODIFIED":
-		e.change = Modified
-	case "DELETED":
-		e.change = Deleted
+	switch e.change = changeOf(eventType); eventType {
+	case "ADDED", "MODIFIED", "DELETED":
 	case "BOOKMARK":
 		e.kind = evBookmark
 		e.initialEnd = endsInitialEvents(&e.obj)
@@ -101,6 +104,19 @@ func (e *event) finishEvent(eventType string) error {
 	}
 	e.finishObject()
 	return nil
+}
+
+// changeOf is the type of a change, or 0 if it is something else.
+func changeOf(eventType string) ChangeType {
+	switch eventType {
+	case "ADDED":
+		return Added
+	case "MODIFIED":
+		return Modified
+	case "DELETED":
+		return Deleted
+	}
+	return 0
 }
 
 func endsInitialEvents(o *Object) bool {

@@ -84,8 +84,8 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 			l.version = m.version // later pages are of the same snapshot
 			l.promised = l.count + int(m.remaining)
 		}
+		l.gap = l.gap || l.count == before && (q.next != "" || m.next != "")
 		if m.next == "" {
-			l.noTail = q.next != "" && l.count == before
 			return s.accept(ctx, l)
 		}
 		q = query{limit: q.limit, next: m.next}
@@ -104,7 +104,7 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		}
 		wait := s.backoff.Delay(n, s.src.cfg.Rand)
 		if api, ok := errors.AsType[*APIError](err); ok {
-			wait = max(wait, api.RetryAfter)
+			wait = max(wait, min(api.RetryAfter, maxTold))
 		}
 		s.log.InfoContext(ctx, "page of a list failed, trying it again", "error", err, "wait", wait)
 		s.count.Retries++

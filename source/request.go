@@ -96,11 +96,12 @@ func (s *scope) opener(q query) opener {
 			accept = protobufType + ",application/json"
 		}
 		req.Header.Set("Accept", accept)
-		res, err := g.client.Do(req) //nolint:bodyclose // the releasingBody below is closed by who reads it
+		res, err := g.client.Do(req)
 		if err != nil {
 			client.release(g)
 			return nil, nil, err
 		}
+		res.Body = decompressed(res)
 		body := &releasingBody{ReadCloser: res.Body, release: func() { client.release(g) }}
 		if res.StatusCode != http.StatusOK {
 			defer body.Close() //nolint:errcheck // a body that was read to the end or is not wanted

@@ -34,6 +34,7 @@ type scope struct {
 	seen      []byte   // last version seen; empty: nothing is known
 	kind      string   // of the objects, once a list or an object told it
 	relist    bool     // before watching again
+	verify    bool     // list, but go on if no list can be understood either
 	fresh     bool     // list consistently, whatever is known
 	history   history  // of troubles, for repair
 	count     Counters // published to status after each batch
@@ -47,6 +48,9 @@ type scope struct {
 	recent           recent
 	estimates        bool   // remainingItemCount is not exact
 	garbageAt        string // version at which a frame could not be read
+	resume           resumption
+
+	nextGarbageRelist time.Time
 }
 
 func newScope(src *Source, namespace string) *scope {
@@ -72,11 +76,7 @@ func (s *scope) run(ctx context.Context) {
 	known := s.sink.Known()
 	s.see(known.Version)
 	s.relist = known.Version == ""
-	if !s.relist {
-		s.mu.Lock()
-		s.status.Synced = true
-		s.mu.Unlock()
-	}
+	s.resume.due = !s.relist
 	s.announce(known.Version != "")
 	defer s.report(Stopped, ReasonDisconnected, nil)
 	for ctx.Err() == nil {
@@ -132,14 +132,21 @@ func (s *scope) reconfigure(sel Selectors) {
 // attempt lists if it must, then watches until something ends it. The error says what.
 func (s *scope) attempt(ctx context.Context) error {
 	var st *stream
-	if s.relist {
+	if s.relist || s.verify {
 		var err error
-		if st, err = s.sync(ctx); err != nil {
+		st, err = s.sync(ctx)
+		_, odd := errors.AsType[*ProtocolError](err)
+		switch {
+		case err == nil:
+			s.relist, s.fresh = false, false
+		case s.relist || !odd:
 			return &listFailure{err}
 		}
-		s.relist, s.fresh = false, false
+		s.verify = false
 	}
-	return s.watch(ctx, st)
+	err := s.watch(ctx, st)
+	s.stillResuming(err)
+	return err
 }
 
 // listFailure marks an error as one of listing rather than watching.

@@ -34,12 +34,14 @@ type Sink interface {
 	// Apply takes a change of a watch. An error quarantines the object; it never ends the watch. The version of one
 	// object never goes down. Where a server swaps events, one may be older than the last one of another object. A Deleted
 	// may have any version, since some servers send the object as it was: with the version that is known, or a higher
-	// one, it ends the object; with a lower one it is the replay of an earlier deletion.
+	// one, it ends the object; with a lower one it is the replay of an earlier deletion. A Deleted without Raw is of an
+	// object whose last state cannot be read: what is known of it is its last state.
 	Apply(t ChangeType, o *Object) error
 	// Bookmark says that everything up to this version has been seen.
 	Bookmark(version string)
 	// Quarantine takes an object that could not be read or that Apply or Put refused. What is known of it stays
-	// known: while a replacement is open, a quarantined key counts as put.
+	// known: while a replacement is open, a quarantined key counts as put. It is over when the key is put, removed or deleted,
+	// and with the Commit of a replacement in which it was not quarantined again.
 	Quarantine(q Quarantined)
 	// Report is called whenever phase or reason of the scope changes.
 	Report(s Status)

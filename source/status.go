@@ -43,7 +43,7 @@ type Status struct {
 	Since       time.Time // of this phase and reason
 	LastContact time.Time // when the server last said something that this scope could use; zero: never
 	Version     string    // last version seen
-	Synced      bool      // a complete list has been applied, now or in an earlier run
+	Synced      bool      // a complete list has been applied, or one of an earlier run has been caught up with
 	Counters    Counters
 }
 

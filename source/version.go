@@ -36,6 +36,9 @@ func isNumber[T string | []byte](v T) bool {
 	return true
 }
 
+// noVersion says that a version names no point of the history: it is missing, or the 0 that means "any" in a request.
+func noVersion(v []byte) bool { return len(v) == 0 || string(v) == "0" }
+
 // older says that a is certainly older than b.
 func older[A, B string | []byte](a A, b B) bool {
 	order, ok := compareVersions(a, b)

@@ -43,6 +43,7 @@ func (s *scope) watchTimeout() time.Duration {
 // watch follows the changes after the version seen, on an open stream or a new one, until something ends it.
 func (s *scope) watch(ctx context.Context, st *stream) error {
 	w := &watching{stream: st, last: time.Now()}
+	asked, limit := s.lifetime()
 	if s.recent.base == nil {
 		s.recent.reset(string(s.seen))
 	}
@@ -50,7 +51,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 		s.opened(w)
 	} else {
 		var err error
-		if w.stream, err = s.open(ctx, query{watch: true, version: string(s.seen), timeout: s.watchTimeout()}); err != nil {
+		if w.stream, err = s.open(ctx, query{watch: true, version: string(s.seen), timeout: asked}); err != nil {
 			return err
 		}
 		w.last = time.Now()
@@ -64,7 +65,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 	budget := s.src.cfg.SilenceBudget
 	silence := time.NewTimer(budget)
 	defer silence.Stop()
-	lifetime := time.NewTimer(s.src.cfg.MaxWatch)
+	lifetime := time.NewTimer(limit)
 	defer lifetime.Stop()
 	w.graceful = time.NewTimer(grace)
 	defer w.graceful.Stop()
@@ -115,7 +116,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 
 func (s *scope) opened(w *watching) {
 	w.opened = time.Now()
-	if s.phase() != Degraded {
+	if s.phase() != Degraded && !s.resume.due {
 		s.report(Watching, ReasonWatching, nil)
 	}
 	s.contact()
@@ -123,7 +124,7 @@ func (s *scope) opened(w *watching) {
 
 // recovered clears the condition of a scope whose watch works.
 func (s *scope) recovered(w *watching) {
-	if !w.opened.IsZero() {
+	if !w.opened.IsZero() && !s.resume.due {
 		s.report(Watching, ReasonWatching, nil)
 	}
 }
@@ -151,10 +152,11 @@ func (s *scope) event(ctx context.Context, w *watching, e *event) error {
 	case evOpened:
 		s.count.Watches++
 		s.opened(w)
+		return s.askHowFar(ctx)
 	case evError:
 		return e.err
 	case evGarbage:
-		return s.garbage(e)
+		return s.garbage(ctx, w, e)
 	case evBookmark:
 		return s.bookmark(ctx, w, e)
 	case evObject:
@@ -176,6 +178,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	if err := s.checkKind(&e.obj); err != nil {
 		return err
 	}
+	e.deletionNeedsNoContent()
 	version := e.obj.Header.ResourceVersion
 	order, comparable := compareVersions(version, s.seen)
 	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
@@ -220,7 +223,7 @@ func (s *scope) oldDeletion(ctx context.Context, w *watching, e *event, older bo
 
 func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 	version := e.obj.Header.ResourceVersion
-	if len(version) == 0 {
+	if noVersion(version) {
 		return nil
 	}
 	if older(version, s.seen) {
@@ -234,7 +237,7 @@ func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 }
 
 func (s *scope) advance(w *watching, version []byte) {
-	if len(version) > 0 && !older(version, s.seen) {
+	if !noVersion(version) && !older(version, s.seen) {
 		s.seen = append(s.seen[:0], version...)
 	}
 	if s.pending != "" && reached(s.seen, s.pending) {
@@ -242,14 +245,30 @@ func (s *scope) advance(w *watching, version []byte) {
 	}
 	s.silentRelistGap = 0
 	s.progress(w)
+	s.checkResumed()
 }
 
-// garbage handles a frame that cannot be read: it is fetched again, and quarantined when it comes again.
-func (s *scope) garbage(e *event) error {
+// garbage handles a frame that cannot be read: it is fetched again. When it comes again, a deletion that names its object is one,
+// and another object that is named is quarantined. When nobody knows what it was about, a list has to tell: at once if there has
+// been none because of that for the silence budget, else when the watch ends.
+func (s *scope) garbage(ctx context.Context, w *watching, e *event) error {
+	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
 	if s.garbageAt != string(s.seen) {
 		s.garbageAt = string(s.seen)
-		return &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
+		return unreadable
+	}
+	named := len(e.obj.Header.Name) > 0
+	if e.change == Deleted && named && !noVersion(e.obj.Header.ResourceVersion) {
+		return s.change(ctx, w, e)
 	}
 	s.quarantine(&e.obj, e.err)
+	if named && (e.change == Added || e.change == Modified) {
+		return nil
+	}
+	s.verify = true
+	if now := time.Now(); !now.Before(s.nextGarbageRelist) {
+		s.nextGarbageRelist = now.Add(s.src.cfg.SilenceBudget)
+		return unreadable
+	}
 	return nil
 }

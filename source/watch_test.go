@@ -199,10 +199,24 @@ func TestRepair(t *testing.T) {
 			"9",
 		},
 		"poison frame": {
-			"and skipped when it comes again",
-			[]reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6, bookmark(9))},
+			"and skipped when it comes again, if it says of what",
+			[]reply{watch(event("ADDED", `{"metadata":{"name":"b"]`)), watch(event("ADDED", `{"metadata":{"name":"b"]`), c6, bookmark(9))},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
+		"poison frame without a name": {
+			"else a list tells what it was about",
+			[]reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6), watch(c6, bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 5"},
+			"9",
+		},
+		"poison frame without a name in a poison list": {
+			"which does not stop the watch when it cannot be read either",
+			[]reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6), watch(c6, bookmark(9))},
+			[]reply{body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{]}`)},
+			[]string{"LIST", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 5"},
 			"9",
 		},
 	}
@@ -464,7 +478,7 @@ func TestResumesFromWhatIsKnown(t *testing.T) {
 	s := serve(t, nil, []reply{watch(bookmark(9))})
 	s.run(r)
 	r.wait("the bookmark", func() bool { return r.version == "9" })
-	if diff := cmp.Diff([]string{"WATCH 7"}, s.short()); diff != "" {
+	if diff := cmp.Diff([]string{"WATCH 7"}, s.short()[:1]); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 }

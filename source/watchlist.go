@@ -139,7 +139,7 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 	case evObject:
 		if e.change == Deleted {
 			l.count--
-			if e.err == nil {
+			if e.deletionNeedsNoContent(); e.err == nil {
 				l.Remove(&e.obj)
 			}
 			return false, nil

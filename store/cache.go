@@ -107,7 +107,7 @@ type Request struct {
 	Options []source.Option
 }
 
-// Handle is a claim to a store.
+// Handle is a claim to a store. One that is made of a Store alone claims nothing: somebody else keeps that store.
 type Handle struct {
 	*Store
 	c    *Cache
@@ -337,7 +337,11 @@ func (c *Cache) hasProtobuf(kind schema.GroupVersionKind) bool {
 
 // Release gives the claim up. The store must not be used after it.
 func (h *Handle) Release() {
-	h.once.Do(func() { h.c.release(h.e) })
+	h.once.Do(func() {
+		if h.c != nil {
+			h.c.release(h.e)
+		}
+	})
 }
 
 // SetNamespaces changes what the store covers, for all that share it: namespaces that are new are listed, those that are missing are

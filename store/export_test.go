@@ -1,6 +1,10 @@
 package store
 
-import "io"
+import (
+	"io"
+
+	"github.com/fairlead-io/fairlead/source"
+)
 
 // MaxLag is when a cursor is folded.
 const MaxLag = maxLag
@@ -52,6 +56,7 @@ func IsHot(s *Store, k Key) bool {
 
 // ReadSaved decodes a saved state.
 func ReadSaved(r io.Reader, identity string) error {
-	_, err := readSaved(r, identity)
-	return err
+	return readSaved(r, identity, func(savedScope) func(*source.Object) error {
+		return func(*source.Object) error { return nil }
+	})
 }

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -107,17 +108,25 @@ func TestRestart(t *testing.T) {
 		away   func(s *apiserver.Server, before uint64)
 		lists  bool // it has to list
 		epochs int
+		// how many objects of before are told to be gone; only what is loaded can be
+		deleted int
 	}{
-		"resumes":   {reason: "a restart goes on at the saved version"},
+		"resumes":   {reason: "a restart goes on at the saved version", deleted: 1},
 		"corrupt":   {reason: "a damaged file is not believed", damage: damage(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), lists: true},
 		"truncated": {reason: "half a file is not believed", damage: damage(func(b []byte) []byte { return b[:len(b)/2] }), lists: true},
 		"empty":     {reason: "an empty file is not believed", damage: damage(func([]byte) []byte { return nil }), lists: true},
-		"compacted": {reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) }, lists: true},
+		"old": {reason: "after an hour nobody knows whether it is the same history", damage: func(t *testing.T, file string) {
+			before := time.Now().Add(-2 * time.Hour)
+			if err := errors.Join(os.Chtimes(file, before, before), os.WriteFile(file+".123", []byte("half of a save"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}, lists: true, deleted: 1},
+		"compacted": {reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) }, lists: true, deleted: 1},
 		"rolled back": {reason: "the server was restored from a backup that is older than what was saved", away: func(s *apiserver.Server, before uint64) {
 			if err := s.Rollback(before); err != nil {
 				panic(err)
 			}
-		}, lists: true, epochs: 1},
+		}, lists: true, epochs: 1, deleted: 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +174,7 @@ func TestRestart(t *testing.T) {
 				second.settle(t, s, 10*time.Minute)
 				listed, epochs := 0, 0
 				for _, q := range s.Log().Requests[asked:] {
-					if q.Verb == "list" || q.Query.Get("sendInitialEvents") != "" {
+					if q.Verb == "list" && q.Query.Get("limit") != "1" || q.Query.Get("sendInitialEvents") != "" {
 						listed++
 					}
 				}
@@ -173,10 +182,20 @@ func TestRestart(t *testing.T) {
 					t.Errorf("%s: %d lists", tc.reason, listed)
 				}
 				rec := second.rec.Recording()
+				deleted := 0
 				for _, e := range rec.Events {
-					if e.Type == store.Epoch {
+					switch e.Type {
+					case store.Epoch:
 						epochs++
+					case store.Deleted:
+						deleted++
 					}
+				}
+				if deleted != tc.deleted {
+					t.Errorf("%s: %d DELETED events, want %d", tc.reason, deleted, tc.deleted)
+				}
+				if files, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(files) != 1 {
+					t.Errorf("%s: there are the files %v, %v", tc.reason, files, err)
 				}
 				if epochs != tc.epochs {
 					t.Errorf("%s: %d EPOCH events, want %d", tc.reason, epochs, tc.epochs)
@@ -185,6 +204,134 @@ func TestRestart(t *testing.T) {
 					t.Errorf("%s: %v", tc.reason, wrong)
 				}
 				second.stop()
+			})
+		})
+	}
+}
+
+// TestRestartIsSyncedWhenCurrent: what was saved is as old as the file, so a restarted store says SYNCED when the server has
+// confirmed that it has caught up.
+func TestRestartIsSyncedWhenCurrent(t *testing.T) {
+	t.Parallel()
+	elsewhere := func(t *testing.T, s *apiserver.Server) {
+		if _, err := s.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := map[string]struct {
+		reason         string
+		away           func(t *testing.T, s *apiserver.Server)
+		again          func(s *apiserver.Server) // some time after the restart
+		after, atMost  time.Duration             // from the restart to SYNCED
+		lists, watches int
+	}{
+		"nothing happened": {
+			reason: "one question is enough when the server has not moved",
+			away:   func(*testing.T, *apiserver.Server) {}, atMost: 100 * time.Millisecond, watches: 1,
+		},
+		"changes": {
+			reason: "the changes meanwhile come before SYNCED",
+			away: func(t *testing.T, s *apiserver.Server) {
+				putMap(t, s, "one", "while away")
+				putMap(t, s, "new", "1")
+			},
+			atMost: 100 * time.Millisecond, watches: 1,
+		},
+		"changes elsewhere": {
+			reason: "the bookmark at the end of a short watch says that there was nothing", away: elsewhere, atMost: 4 * time.Second, watches: 2,
+		},
+		"no bookmarks": {
+			reason: "a server that confirms nothing is listed",
+			away: func(t *testing.T, s *apiserver.Server) {
+				elsewhere(t, s)
+				s.On(apiserver.Match{Verb: "watch"}, apiserver.NoBookmarks())
+			},
+			atMost: 20 * time.Second, watches: 3, lists: 1,
+		},
+		"server does not say": {
+			reason: "without an answer to the question a list decides",
+			away: func(_ *testing.T, s *apiserver.Server) {
+				s.On(apiserver.Match{Verb: "list", Times: 2}, apiserver.Answer(apiserver.Failure(500)))
+			},
+			atMost: 20 * time.Second, watches: 3, lists: 1,
+		},
+		"server is away": {
+			reason: "nobody says that what was saved is current",
+			away: func(t *testing.T, s *apiserver.Server) {
+				putMap(t, s, "one", "while away")
+				s.Down()
+			},
+			again: func(s *apiserver.Server) {
+				if err := s.Up(); err != nil {
+					panic(err)
+				}
+			},
+			after: time.Minute, atMost: 3 * time.Minute, watches: 1,
+		},
+		"watches are silent": {
+			reason: "a watch that brings nothing is not believed",
+			away: func(t *testing.T, s *apiserver.Server) {
+				putMap(t, s, "one", "while away")
+				s.On(apiserver.Match{Verb: "watch", Times: 2}, apiserver.Silent(), apiserver.IgnoreTimeout())
+			},
+			atMost: 30 * time.Second, watches: 3, lists: 1,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				s, err := apiserver.New(apiserver.Options{Pipe: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				putMap(t, s, "one", "1")
+				first := startKept(t, s, dir)
+				first.settle(t, s, time.Minute)
+				first.stop()
+				tc.away(t, s)
+				asked, begin := len(s.Log().Requests), time.Now()
+				second := startKept(t, s, dir)
+				defer second.stop()
+				if tc.again != nil {
+					<-time.After(time.Minute)
+					synctest.Wait()
+					if second.HasSynced() {
+						t.Errorf("%s: synced before that", tc.reason)
+					}
+					tc.again(s)
+				}
+				<-second.Synced()
+				took := time.Since(begin)
+				want, err := fairleadtest.ServerState(s, savedMaps)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took < tc.after || took > tc.atMost || !second.has(want) {
+					t.Errorf("%s: synced after %s, with what the server has: %v", tc.reason, took, second.has(want))
+				}
+				synctest.Wait()
+				lists, watches := 0, 0
+				for _, q := range s.Log().Requests[asked:] {
+					switch {
+					case q.Verb == "list" && q.Query.Get("limit") != "1", q.Query.Get("sendInitialEvents") != "":
+						lists++
+						watches++
+					case q.Verb == "watch":
+						watches++
+					}
+				}
+				if lists != tc.lists || watches != tc.watches {
+					t.Errorf("%s: %d lists and %d watches, want %d and %d", tc.reason, lists, watches, tc.lists, tc.watches)
+				}
+				if st := second.Statuses()[0]; st.Phase != source.Watching || !st.Synced {
+					t.Errorf("%s: the condition is %s, synced %v", tc.reason, st.Phase, st.Synced)
+				}
+				if _, wrong := second.rec.Recording().Check(); len(wrong) > 0 {
+					t.Errorf("%s: %v", tc.reason, wrong)
+				}
 			})
 		})
 	}

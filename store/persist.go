@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/klauspost/compress/s2"
 
@@ -21,6 +22,12 @@ import (
 // A saved store is one file: a magic line, then an s2 stream of the identity, the scopes with their versions, and the encoded
 // objects of each, every field with its length before it; at the end of the file is the CRC-32C of all before it. It is
 // written beside the old one and renamed, so that a crash leaves the old one or the new one.
+
+// resumeWithin is how old a file may be for a watch to go on from it. A server keeps its history for some minutes, so that a list
+// is due anyhow after a longer time, in which a cluster may also have been restored from a backup, or set up anew, and have
+// passed the saved version: a watch from there would look right and miss what came before. What is saved is used all the same, to
+// tell subscribers of what has gone meanwhile.
+const resumeWithin = time.Hour
 
 // ErrNotSaved is returned by Load when there is nothing that can be used: no file, one of another format or identity, or a
 // damaged one. The store is unchanged, and a source lists as usual.
@@ -115,53 +122,94 @@ func (s *Store) write(w io.Writer, identity string) error {
 	return errors.Join(out.err, z.Close())
 }
 
-// Load fills an empty store from what Save wrote, as if it had been listed, so that a source resumes its watch at the saved
-// version. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
+// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version, or lists the difference
+// if the file is older than an hour. It counts as synced when
+// the source says that it has caught up with the server, not before: what was saved is as old as the file. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
 func (s *Store) Load(dir, identity string) error {
 	return s.loadScopes(dir, identity, func(string) bool { return true })
 }
 
 func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) bool) error {
-	scopes, err := s.read(filepath.Join(dir, s.fileName()), identity)
+	path := filepath.Join(dir, s.fileName())
+	removeLeftovers(path)
+	l := &loading{store: s, wanted: wanted}
+	at, err := l.read(path, identity)
 	if err != nil {
+		l.abort()
 		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
 	}
-	for _, sc := range scopes {
-		if !wanted(sc.ns) {
-			continue
-		}
-		r := s.Sink(sc.ns).Replace()
-		for i := range sc.objects {
-			if err := r.Put(&sc.objects[i]); err != nil {
-				r.Abort()
-				return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)
-			}
-		}
-		r.Commit(source.Commit{Version: sc.version, Reason: "saved state"})
-	}
+	l.commit(time.Since(at) > resumeWithin)
 	return nil
+}
+
+// loading stages the scopes of a file, one object at a time, and applies all of them or none.
+type loading struct {
+	store  *Store
+	wanted func(namespace string) bool
+	scopes []loadedScope
 }
 
 type loadedScope struct {
 	savedScope
-	objects []source.Object
+	*replacement
+	made bool // it was not known before
 }
 
-func (s *Store) read(path, identity string) ([]loadedScope, error) {
+// scope returns what takes the objects of a scope.
+func (l *loading) scope(sc savedScope) (put func(*source.Object) error) {
+	if !l.wanted(sc.ns) {
+		return func(*source.Object) error { return nil }
+	}
+	l.store.mu.Lock()
+	made := l.store.scopes[sc.ns] == nil
+	l.store.mu.Unlock()
+	r := l.store.Sink(sc.ns).Replace().(*replacement)
+	r.saved = true
+	l.scopes = append(l.scopes, loadedScope{sc, r, made})
+	return r.Put
+}
+
+func (l *loading) commit(old bool) {
+	for _, sc := range l.scopes {
+		if old {
+			sc.version = ""
+		}
+		sc.Commit(source.Commit{Version: sc.version, Reason: "saved state"})
+	}
+}
+
+func (l *loading) abort() {
+	for _, sc := range l.scopes {
+		sc.Abort()
+		if sc.made {
+			l.store.DropScope(sc.ns)
+		}
+	}
+}
+
+// removeLeftovers removes the files of saves that a crash has ended.
+func removeLeftovers(path string) {
+	files, _ := filepath.Glob(path + ".*") // the pattern is good: it is made of names of the API
+	for _, f := range files {
+		_ = os.Remove(f)
+	}
+}
+
+func (l *loading) read(path, identity string) (at time.Time, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return at, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return at, err
 	}
 	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	if err := checkSum(f, info.Size(), sum); err != nil {
-		return nil, err
+		return at, err
 	}
-	return readSaved(io.LimitReader(f, info.Size()-crc32.Size), identity)
+	return info.ModTime(), readSaved(io.LimitReader(f, info.Size()-crc32.Size), identity, l.scope)
 }
 
 var errDamaged = errors.New("the file is damaged")
@@ -185,38 +233,42 @@ func checkSum(f io.ReadSeeker, size int64, sum hash.Hash32) error {
 	return err
 }
 
-// readSaved decodes a file whose checksum has been verified; all the same it trusts no length.
-func readSaved(r io.Reader, identity string) ([]loadedScope, error) {
+// readSaved decodes a file whose checksum has been verified; all the same it trusts no length. The objects are valid during the
+// call that takes them.
+func readSaved(r io.Reader, identity string, scope func(savedScope) (put func(*source.Object) error)) error {
 	magic := make([]byte, len(saveMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != saveMagic {
-		return nil, errors.New("not of this format")
+		return errors.New("not of this format")
 	}
 	in := fieldReader{r: bufio.NewReader(s2.NewReader(r))}
 	if id := in.text(); in.err == nil && id != identity {
-		return nil, fmt.Errorf("saved of %q", id)
+		return fmt.Errorf("saved of %q", id)
 	}
-	var out []loadedScope
+	var o source.Object
 	for range in.number() {
-		sc := loadedScope{savedScope: savedScope{ns: in.text(), version: in.text()}}
-		for range in.number() {
-			o := source.Object{Encoding: source.Encoding(in.number()), Raw: in.field()}
+		sc := savedScope{ns: in.text(), version: in.text()}
+		n := in.number()
+		if in.err != nil {
+			return in.err
+		}
+		put := scope(sc)
+		for range n {
+			o.Encoding, o.Raw = source.Encoding(in.number()), in.field()
 			if in.err != nil {
-				return nil, in.err
+				return in.err
 			}
 			if o.Encoding > source.Protobuf {
-				return nil, errDamaged
+				return errDamaged
 			}
 			if err := source.Scan(o.Encoding, o.Raw, &o.Header); err != nil {
-				return nil, err
+				return err
 			}
-			sc.objects = append(sc.objects, o)
+			if err := put(&o); err != nil {
+				return err
+			}
 		}
-		if in.err != nil {
-			return nil, in.err
-		}
-		out = append(out, sc)
 	}
-	return out, in.err
+	return in.err
 }
 
 type fieldWriter struct {
@@ -245,6 +297,7 @@ func (f *fieldWriter) text(s string) { f.field([]byte(s)) }
 
 type fieldReader struct {
 	r   *bufio.Reader
+	buf bytes.Buffer // of the last field
 	err error
 }
 
@@ -260,6 +313,7 @@ func (f *fieldReader) number() uint64 {
 	return n
 }
 
+// field is valid until the next one.
 func (f *fieldReader) field() []byte {
 	n := f.number()
 	if f.err == nil && n > maxSavedField {
@@ -268,12 +322,12 @@ func (f *fieldReader) field() []byte {
 	if f.err != nil {
 		return nil
 	}
-	var b bytes.Buffer
-	b.Grow(int(min(n, 1<<16))) // more only as it comes: the length may be wrong
-	if _, f.err = io.CopyN(&b, f.r, int64(n)); f.err != nil {
+	f.buf.Reset()
+	f.buf.Grow(int(min(n, 1<<16))) // more only as it comes: the length may be wrong
+	if _, f.err = io.CopyN(&f.buf, f.r, int64(n)); f.err != nil {
 		return nil
 	}
-	return b.Bytes()
+	return f.buf.Bytes()
 }
 
 func (f *fieldReader) text() string { return string(f.field()) }

@@ -47,8 +47,17 @@ func TestSaveAndLoad(t *testing.T) {
 	if k := l.Sink("one").Known(); k != (source.Known{Version: "9", Count: 1}) {
 		t.Errorf("a source finds %+v, want to resume at 9", k)
 	}
+	if l.HasSynced() {
+		t.Error("synced although nobody has said that what was saved is current")
+	}
+	for _, ns := range []string{"one", "two"} {
+		if l.HasSynced() {
+			t.Error("synced although one namespace has not caught up")
+		}
+		l.Sink(ns).Report(source.Status{Phase: source.Watching, Reason: source.ReasonWatching, Synced: true})
+	}
 	if !l.HasSynced() {
-		t.Error("not synced although all of it was listed in an earlier run")
+		t.Error("not synced although all of it has caught up")
 	}
 	c := l.Subscribe(store.SubscribeOptions{From: store.FromNow})
 	drain(c)

@@ -18,8 +18,10 @@ type replacement struct {
 	byKey  map[Key]int // into staged
 	twins  []staged    // known uid and version with other content: only an epoch makes such
 	defs   []*indexDef
-	pruned []byte // scratch
-	prior  []byte // scratch
+	pruned []byte       // scratch
+	prior  []byte       // scratch
+	saved  bool         // it comes from disk
+	unread map[Key]bool // quarantined meanwhile
 	done   bool
 }
 
@@ -29,7 +31,7 @@ func (sc *scope) Replace() source.Replacement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks++
-	r := &replacement{sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, defs: s.defs}
+	r := &replacement{sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, unread: map[Key]bool{}, defs: s.defs}
 	r.begun = s.overlay.tick()
 	sc.listing = r
 	return r
@@ -94,7 +96,9 @@ func (r *replacement) unstage(k Key) {
 
 // Remove implements source.Replacement.
 func (r *replacement) Remove(o *source.Object) {
-	r.unstage(Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)})
+	k := Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)}
+	r.unstage(k)
+	delete(r.unread, k)
 	if prior, ok := r.sc.s.find(r.sc.s.root.Load().base, o); ok && prior.id.mark.Load() == r.mark {
 		prior.id.mark.Store(0)
 		r.seen--
@@ -212,7 +216,12 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			batch[j].relist = true
 			batch[j].initial = initial && batch[j].typ == Added
 		}
-		sc.unquarantine(rec.Key())
+		delete(r.unread, rec.Key()) // it could be read after all
+	}
+	for k := range sc.quarantine {
+		if !r.unread[k] {
+			sc.unquarantine(k)
+		}
 	}
 	if c.Epoch {
 		sc.version = version{}
@@ -226,7 +235,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
 	next.view = s.overlay.rebuild(s, next.base)
-	sc.committed = true
+	sc.committed, sc.resuming = true, r.saved
 	batch = append(batch, s.checkSynced()...)
 	s.stats.commits.Add(1)
 	wake = s.publish(next, batch)

@@ -16,6 +16,7 @@ type scope struct {
 	// All of it is guarded by Store.mu.
 	version    version
 	committed  bool
+	resuming   bool // what was loaded from disk is not known to be current yet
 	dropped    bool
 	status     source.Status
 	quarantine map[Key]source.Quarantined
@@ -207,19 +208,24 @@ func changesOf(prior, rec *Record, batch []change) []change {
 func (sc *scope) applyDeleted(o *source.Object, ver version) error {
 	s := sc.s
 	prior, _ := s.find(s.root.Load().base, o)
+	unread := o.Raw == nil
 	rec, err := s.newRecord(o, ver, prior) // the final state, for the subscribers
+	if err != nil {                        // without which it is gone all the same
+		unread, o.Header.DeletionTimestamp = true, nil
+		rec, err = s.newRecord(o, ver, prior)
+	}
 	if err != nil {
 		s.stats.quarantined.Add(1)
 		return err
 	}
 	s.mu.Lock()
-	wake := sc.deleteLocked(rec)
+	wake := sc.deleteLocked(rec, unread)
 	s.mu.Unlock()
 	wake()
 	return nil
 }
 
-func (sc *scope) deleteLocked(rec *Record) (wake func()) {
+func (sc *scope) deleteLocked(rec *Record, unread bool) (wake func()) {
 	s := sc.s
 	cur := s.root.Load()
 	prior, known := cur.base.objects.find(rec)
@@ -232,8 +238,8 @@ func (sc *scope) deleteLocked(rec *Record) (wake func()) {
 	if known {
 		s.adopt(rec, prior)
 		final := rec
-		if !rec.SameUID(prior) {
-			final = prior // another incarnation came and went unseen
+		if unread || !rec.SameUID(prior) {
+			final = prior // its last state cannot be read, or another incarnation came and went unseen
 		}
 		next.base = cur.base.copy()
 		next.base.delete(nil, prior)
@@ -282,6 +288,7 @@ func (sc *scope) Quarantine(q source.Quarantined) {
 	s.stats.quarantined.Add(1)
 	cur := s.root.Load()
 	if sc.listing != nil { // what is known of it stays known
+		sc.listing.unread[k] = true
 		if prior, ok := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k); ok {
 			sc.listing.see(prior.id)
 		}

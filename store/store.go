@@ -240,8 +240,9 @@ func (s *Store) checkSynced() (batch []change) {
 	}
 	some := false
 	for _, sc := range s.scopes {
-		some = some || sc.committed
-		if !sc.committed && !sc.refused() {
+		complete := sc.committed && !sc.resuming
+		some = some || complete
+		if !complete && !sc.refused() {
 			return nil
 		}
 	}

@@ -174,6 +174,7 @@ func (sc *scope) Report(st source.Status) {
 	s.mu.Lock()
 	st.Namespace = sc.ns
 	sc.status = st
+	sc.resuming = sc.resuming && !st.Synced
 	wake := func() {}
 	if !sc.dropped {
 		s.status.send(st)

@@ -116,7 +116,7 @@ func (s *Server) planFor(req *Request) *plan {
 // plan is the sum of the faults of one request.
 type plan struct {
 	before, after         []func(context.Context, Request)
-	blackHole             bool
+	blackHole, goAway     bool
 	dropBefore, dropAfter bool
 	answer                *metav1.Status
 	respond               *response
@@ -190,6 +190,10 @@ func DropAfter() Fault { return Fault{func(p *plan) { p.dropAfter = true }} }
 
 // BlackHole accepts the request and never answers.
 func BlackHole() Fault { return Fault{func(p *plan) { p.blackHole = true }} }
+
+// GoAway ends the connection when its open requests have ended, as a server does that is about to stop or spreads its clients:
+// GOAWAY on HTTP/2, "Connection: close" on HTTP/1.1.
+func GoAway() Fault { return Fault{func(p *plan) { p.goAway = true }} }
 
 // Cut sends n bytes of the body and then closes the connection, whether that is in the middle of a frame or not.
 func Cut(n int64) Fault { return Fault{func(p *plan) { p.cut = n }} }

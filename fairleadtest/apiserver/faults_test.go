@@ -411,3 +411,18 @@ func TestPoisonAndHugeObjects(t *testing.T) {
 	}
 	w.expect(`MODIFIED @`, "DELETED bad@7")
 }
+
+// TestBookmarkAfterCompaction: a watch that was kept from its events does not say that there were none.
+func TestBookmarkAfterCompaction(t *testing.T) {
+	t.Parallel()
+	s := start(t, apiserver.Options{})
+	fill(t, s, "x1", "x2")
+	s.On(apiserver.Match{Verb: "watch"}, apiserver.Silent())
+	f := newRaw(t, s).watch("/api/v1/configmaps?watch=true&allowWatchBookmarks=true&resourceVersion=2")
+	waitFor(t, s, func(apiserver.Log) bool { return len(s.Watches(apiserver.Match{})) == 1 })
+	s.Compact(0)
+	w := s.Watches(apiserver.Match{})[0]
+	w.Bookmark()
+	w.End()
+	f.expect("END")
+}

@@ -44,6 +44,9 @@ func (o *out) begin(code int, contentType string, length int) {
 	h := o.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-cache, private")
+	if p.goAway {
+		h.Set("Connection", "close")
+	}
 	if length >= 0 && p.cut < 0 {
 		h.Set("Content-Length", strconv.Itoa(length))
 	}

@@ -28,7 +28,9 @@ type exchange struct {
 
 // ServeHTTP lets the server be mounted elsewhere too.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.reqs.Add(1)
+	if !s.enter() {
+		panic(http.ErrAbortHandler)
+	}
 	defer s.reqs.Done()
 	req := parseRequest(r)
 	if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch || r.Method == http.MethodDelete {
@@ -48,6 +50,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.out = newOut(w, r, x, entry)
 	defer x.rescue()
 	x.run()
+}
+
+// enter counts a request, for Close to wait for, unless the server is closed: over HTTP/2 a handler may begin after its
+// connection has ended, when nobody may begin to wait any more.
+func (s *Server) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.reqs.Add(1)
+	return true
 }
 
 // rescue turns the panic of a user's function (a hook, a validation, a field) into 500 and a word in the log; once the

@@ -33,6 +33,8 @@ type Options struct {
 
 	// OpaqueVersions makes resource versions strings without order.
 	OpaqueVersions bool
+	// LongVersions makes resource versions numbers of 40 digits, which KEP-5504 allows.
+	LongVersions bool
 	// NoWatchList refuses sendInitialEvents with 422, as a server does that has the feature switched off.
 	NoWatchList bool
 	// NoInconsistentContinue leaves the token for an inconsistent rest out of the 410 that answers an expired one.
@@ -95,7 +97,7 @@ func New(opts Options) (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		opts: opts, store: newStore(versioner{opaque: opts.OpaqueVersions}), log: newRequestLog(), token: opts.Token,
+		opts: opts, store: newStore(versioner{opaque: opts.OpaqueVersions, long: opts.LongVersions}), log: newRequestLog(), token: opts.Token,
 		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
 	for _, r := range opts.Resources {
@@ -290,7 +292,7 @@ func (s *Server) Register(r Resource) { s.store.register(r) }
 // Withdraw stops serving a resource: 404 from now on, and its watches end. The objects stay for a later Register.
 func (s *Server) Withdraw(gvr schema.GroupVersionResource) bool { return s.store.withdraw(gvr) }
 
-// Revision returns the revision of the last write. With OpaqueVersions it is not what clients see.
+// Revision returns the revision of the last write. With OpaqueVersions or LongVersions it is not what clients see.
 func (s *Server) Revision() uint64 { return s.store.current() }
 
 // Version returns what clients see as resource version of a revision.

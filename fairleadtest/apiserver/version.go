@@ -1,13 +1,17 @@
 package apiserver
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
 
 // versioner turns revisions into the resource versions that clients see. Opaque ones are strings without order,
 // as some aggregated API servers have: only equality means anything.
-type versioner struct{ opaque bool }
+type versioner struct{ opaque, long bool }
+
+// longVersions begin with this, and have more digits than any integer of the language.
+const longVersions = "98765432109876543210"
 
 // opaqueFactor is odd, so that multiplication by it can be undone modulo 2^64.
 const opaqueFactor uint64 = 0x9e3779b97f4a7c15
@@ -24,12 +28,20 @@ func (v versioner) format(rev uint64) string {
 	if v.opaque {
 		return "v-" + strconv.FormatUint(rev*opaqueFactor, 36)
 	}
+	if v.long {
+		return fmt.Sprintf("%s%020d", longVersions, rev)
+	}
 	return strconv.FormatUint(rev, 10)
 }
 
 func (v versioner) parse(s string) (uint64, bool) {
 	if s == "0" {
 		return 0, true
+	}
+	if v.long {
+		digits, ok := strings.CutPrefix(s, longVersions)
+		rev, err := strconv.ParseUint(digits, 10, 64)
+		return rev, ok && err == nil
 	}
 	if !v.opaque {
 		rev, err := strconv.ParseUint(s, 10, 64)

@@ -315,9 +315,9 @@ func (w *stream) bookmark(annotations map[string]string) {
 	if ok, _ := x.s.mayPass(x.req, w.passed, true); !ok || len(w.initial) > 0 {
 		return
 	}
-	events, now, _, _ := x.s.store.eventsAfter(x.table, w.cursor)
-	if len(events) > 0 {
-		return // they come first, and say more
+	events, now, _, ok := x.s.store.eventsAfter(x.table, w.cursor)
+	if !ok || len(events) > 0 {
+		return // they come first, and say more; and after a compaction nobody knows whether there were any
 	}
 	w.bookmarkAt(x.s.store.version.format(now), annotations)
 }

@@ -151,12 +151,12 @@ func (p *controlPlane) pause(t *testing.T) {
 	if err := p.PauseEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	_, err := p.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "hangs"}}, metav1.CreateOptions{})
-	if err == nil {
-		t.Error("a write succeeds while etcd is paused")
-	}
+	p.until(t, "a write hangs while etcd is paused", func() bool { // the signal takes a moment
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := p.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "hangs-"}}, metav1.CreateOptions{})
+		return err != nil
+	})
 	if err := p.ResumeEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}

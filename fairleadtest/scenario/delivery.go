@@ -2,9 +2,13 @@ package scenario
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
+	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -169,6 +173,11 @@ func deliveryScenarios() []Scenario {
 			},
 		},
 		{
+			Name: "handler panics", Section: delivery, Fill: 10,
+			Holds:  "a handler that panics or fails is isolated: retried with back-off, skipped or stopped by policy, and reported with key",
+			Script: handlerPanics,
+		},
+		{
 			Name: "resync", Section: delivery, Fill: 30,
 			Holds:  "resync per subscriber: SYNC events from the cache, spread over the period, no request to the server",
 			Config: func(c *Config) { c.Resync = 10 * time.Minute },
@@ -215,5 +224,48 @@ func deliveryScenarios() []Scenario {
 				r.Sync()
 			},
 		},
+	}
+}
+
+// handlerPanics has three handlers that panic, each with another policy, beside one that does not.
+func handlerPanics(r *Run) {
+	c, ok := r.Cache.(Observing)
+	if !ok {
+		panic(unsupported{"has no handlers whose failures are its concern"})
+	}
+	tries, stopped := 0, 0
+	retried := c.Observe("retried", func(fairleadtest.Event) {
+		if tries++; tries%3 != 0 {
+			panic("not yet") // each event is handled at the third try
+		}
+	}, observe.OnFailure(observe.Retry, 3))
+	r.others = append(r.others, retried)
+	picky := c.Observe("picky", func(e fairleadtest.Event) {
+		if e.Key == "ns/o1" {
+			panic("never")
+		}
+	}, observe.OnFailure(observe.Skip, 0))
+	c.Observe("stopped", func(e fairleadtest.Event) {
+		if stopped++; e.Key == "ns/o2" {
+			panic("no more")
+		}
+	}, observe.OnFailure(observe.Stop, 0))
+	calm := c.Observe("calm", func(fairleadtest.Event) {})
+	r.others = append(r.others, calm)
+	r.Sync()
+	calls := stopped
+	for i := range 10 {
+		r.Put(fmt.Sprint("o", i), "changed")
+	}
+	r.Remove("o1")
+	r.Expire()
+	r.Put("o3", "after")
+	r.Sync()
+	folded, _ := picky.Recording().Check()
+	r.Expect(len(folded) == 9 && maps.Equal(folded, r.want()), "the one that skips o1 has %d objects of 9", len(folded))
+	r.Expect(stopped == calls, "the stopped one was called %d times more", stopped-calls)
+	all := strings.Join(c.Reported(), "\n")
+	for _, want := range []string{`observer=retried`, `observer=picky`, `observer=stopped`, `key=ns/o1`, `key=ns/o2`, `event given up`, `observer stopped`, `observer failed`} {
+		r.Expect(strings.Contains(all, want), "no report says %q", want)
 	}
 }

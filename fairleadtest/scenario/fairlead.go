@@ -2,9 +2,15 @@ package scenario
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
 	"github.com/fairlead-io/fairlead/fairleadtest"
+	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -24,7 +30,7 @@ func (Fairlead) Start(cfg Config) (Instance, error) {
 	w, err := fairleadtest.Start(source.Config{
 		REST: cfg.REST, Resource: cfg.Resource, Namespaces: cfg.Namespaces, LabelSelector: cfg.Labels,
 		PageSize: cfg.PageSize, NoWatchList: cfg.NoWatchList, Encoding: enc, Rand: cfg.Rand, Logger: cfg.Logger,
-	}, store.Options{Namespaced: true})
+	}, store.Options{Namespaced: true, Scheme: scheme.Scheme, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +39,12 @@ func (Fairlead) Start(cfg Config) (Instance, error) {
 
 type ours struct {
 	*fairleadtest.Watched
-	cfg Config
+	cfg       Config
+	observers *observers // nil: none yet
 }
 
 func (o *ours) Subscribe(name string) Subscriber {
-	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync}}), o.cfg.Labels != "" || len(o.cfg.Namespaces) > 0}
+	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync}}), o.filtered()}
 }
 
 func (o *ours) Status(namespace string) (source.Status, bool) {
@@ -49,7 +56,37 @@ func (o *ours) Status(namespace string) (source.Status, bool) {
 	return source.Status{}, true
 }
 
+// filtered says that objects may leave the store and come back.
+func (o *ours) filtered() bool { return o.cfg.Labels != "" || len(o.cfg.Namespaces) > 0 }
+
+// Observe implements Observing.
+func (o *ours) Observe(name string, handle func(fairleadtest.Event), options ...observe.Option) Subscriber {
+	if o.observers == nil {
+		o.observers = newObservers(o.Store)
+	}
+	s := o.observers.observe(name, handle, options)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recording.Filtered = o.filtered()
+	return s
+}
+
+// Reported implements Observing.
+func (o *ours) Reported() []string {
+	if o.observers == nil {
+		return nil
+	}
+	o.observers.mu.Lock()
+	defer o.observers.mu.Unlock()
+	return strings.Split(strings.TrimSpace(o.observers.reports.String()), "\n")
+}
+
 func (o *ours) Stop() {
+	if o.observers != nil {
+		if err := o.observers.stop(); err != nil {
+			panic(err) // a handler that does not return
+		}
+	}
 	if err := o.Watched.Stop(); err != nil {
 		panic(err) // a panic of the store, which the source has caught
 	}
@@ -73,6 +110,15 @@ func (o *ours) SetNamespaces(namespaces ...string) {
 func (o *ours) SetLabels(selector string) {
 	o.Source.SetSelectors(source.Selectors{Label: selector})
 	o.cfg.Labels = selector
+}
+
+func (o *ours) Quarantined() []string {
+	var keys []string
+	for _, q := range o.Store.Quarantined() {
+		keys = append(keys, q.Key())
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func (o *ours) WaitFor(version string, limit time.Duration) error {

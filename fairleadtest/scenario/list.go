@@ -176,11 +176,6 @@ func listScenarios() []Scenario {
 			Before: func(r *Run) { r.Server.On(times(lists, 1), apiserver.Drip(2000, 10*time.Hour)) },
 			Script: func(r *Run) { r.Within("synced", 3*time.Minute, r.AtRest) },
 		},
-		{
-			Name: "poison object", Section: startAndList, Fill: 10, Before: poison,
-			Holds:  "one object that cannot be decoded is quarantined and everything else syncs",
-			Script: poisoned, Unsettled: true,
-		},
 	}
 }
 
@@ -210,33 +205,4 @@ func changesWithinInitialEvents(r *Run) {
 // ignoreInitialEvents answers a WatchList as servers do that have never heard of it.
 func ignoreInitialEvents() apiserver.Fault {
 	return apiserver.Query(func(q url.Values) { q.Del("sendInitialEvents"); q.Del("resourceVersionMatch") })
-}
-
-// poison makes the labels of o3 something else than a map of strings.
-func poison(r *Run) {
-	r.PutIn("ns", "o3", "0", map[string]string{"a": "b"})
-	if err := r.Server.Poison(ConfigMaps, "ns", "o3", replaceAll(`"labels":{"a":"b"}`, `"labels":"none"`)); err != nil {
-		panic(err)
-	}
-}
-
-func poisoned(r *Run) {
-	others := func() bool {
-		have := r.Cache.Cached()
-		for i := range 10 {
-			if _, ok := have[fmt.Sprint("ns/o", i)]; !ok && i != 3 {
-				return false
-			}
-		}
-		return true
-	}
-	r.Until("everything else is there", others)
-	r.Put("o5", "later")
-	r.Until("changes arrive", func() bool { return r.Cache.Cached()["ns/o5"] == r.want()["ns/o5"] })
-	r.Until("the poison object is there, or something says that it is not", func() bool {
-		_, has := r.Cache.Cached()["ns/o3"]
-		return has || r.Given(store.QuarantinedObject, 0) > 0
-	})
-	r.Put("o3", "healthy again")
-	r.Sync()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -24,7 +25,8 @@ type random struct {
 }
 
 // Random plays the schedule of a seed: writes, deletes, re-creations, faults, compactions, rollbacks and outages, subscribers
-// that join, leave and block. When it is over, the server is at rest and every invariant is checked. It must be called in a
+// that join, leave, block and panic, namespaces and selectors that change, over HTTP/1.1 or 2, with or without WatchList, in JSON
+// or protobuf. When it is over, the server is at rest and every invariant is checked. It must be called in a
 // bubble of testing/synctest. The log tells what happened, for people; logger may be nil and gets the subject's own.
 func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res Result, log []string) {
 	r := &random{rnd: rand.New(rand.NewPCG(seed, 0xfa1e)), keys: 12}
@@ -57,8 +59,10 @@ func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res R
 		r.subs = []Subscriber{run.Main}
 		r.Sync()
 		if !r.scoped {
-			// One list is empty by mistake. Two in a row would rightly be believed, and so would the first list of a namespace.
-			run.Server.On(apiserver.Match{Verb: "list", Nth: 1 + r.rnd.IntN(20)}, apiserver.EmptyList())
+			// One list is empty by mistake. Two in a row would rightly be believed, and so would one when nothing is known.
+			run.Server.On(apiserver.Match{Verb: "list", Nth: 1 + r.rnd.IntN(20), Func: func(apiserver.Request) bool {
+				return len(run.Cache.Cached()) > 0
+			}}, apiserver.EmptyList())
 		}
 		for range steps {
 			r.step()
@@ -178,6 +182,10 @@ func (r *random) step() {
 		r.rollback()
 	case n < 97:
 		r.rescope()
+	case n < 98:
+		for _, w := range r.Server.Watches(watches) {
+			w.BookmarkAt("0") // which says nothing
+		}
 	default:
 		r.Elsewhere()
 		r.Server.Bookmark(apiserver.Match{})
@@ -224,12 +232,12 @@ func Faults(rnd *rand.Rand) []apiserver.Fault {
 		apiserver.Answer(apiserver.Failure(401)), apiserver.Answer(apiserver.Failure(403)), apiserver.Answer(apiserver.Failure(404)),
 		apiserver.Answer(apiserver.Failure(504)), apiserver.HTML(502), apiserver.HTML(200), apiserver.Text(503, "upstream"),
 		apiserver.Table(), apiserver.DuplicateItems(), apiserver.NoListVersion(), apiserver.ExpireContinue(true), apiserver.ExpireContinue(false),
-		apiserver.Silent(), apiserver.NoBookmarks(), apiserver.IgnoreTimeout(), apiserver.EndAfter(rnd.IntN(4)),
+		apiserver.GoAway(), apiserver.Silent(), apiserver.NoBookmarks(), apiserver.IgnoreTimeout(), apiserver.EndAfter(rnd.IntN(4)),
 		apiserver.ErrorEvent(rnd.IntN(3), apiserver.Expired()), apiserver.ErrorEvent(rnd.IntN(3), apiserver.Failure(500)),
 		apiserver.ErrorEvent(1, apiserver.StoreReadError()), apiserver.ErrorEvent(0, apiserver.TooManyRequests(1)),
 		apiserver.DuplicateEvents(), apiserver.ReplayEvents(3), apiserver.NoInitialEventsEnd(), apiserver.PlainInitialEventsEnd(),
 		apiserver.IgnoreWatchList(), apiserver.Delay(3 * time.Second), apiserver.Drop(), apiserver.BlackHole(),
-		apiserver.Cut(rnd.Int64N(3000)), apiserver.Fragment(1, 7, 100), apiserver.Drip(300, 4*time.Second),
+		apiserver.Respond(503, "text/plain", "later", "Retry-After", "99999999999999999999"), apiserver.Cut(rnd.Int64N(3000)), apiserver.Fragment(1, 7, 100), apiserver.Drip(300, 4*time.Second),
 	}
 	picked := []apiserver.Fault{all[rnd.IntN(len(all))]}
 	if rnd.IntN(3) == 0 {
@@ -239,7 +247,9 @@ func Faults(rnd *rand.Rand) []apiserver.Fault {
 }
 
 func (r *random) subscribers() {
-	switch n := r.rnd.IntN(4); {
+	switch n := r.rnd.IntN(5); {
+	case n == 4 && len(r.subs) < 6:
+		r.observe()
 	case n == 0 && len(r.subs) < 6:
 		r.note("a subscriber joins")
 		r.subs = append(r.subs, r.Join(fmt.Sprint("late ", len(r.log))))
@@ -314,8 +324,36 @@ func (r *random) seen(highest bool) (version uint64) {
 	return version
 }
 
+// observe adds a handler that panics now and then, each time once.
+func (r *random) observe() {
+	c, ok := r.Cache.(Observing)
+	if !ok {
+		return
+	}
+	var options []observe.Option
+	if limit := r.rnd.IntN(5); limit > 0 {
+		options = append(options, observe.Async(limit))
+	}
+	r.note("a handler joins that panics, with %d options", len(options))
+	panics := &lockedRand{rnd: rand.New(rand.NewPCG(r.rnd.Uint64(), 3))}
+	var panicked sync.Map // by key
+	s := c.Observe(fmt.Sprint("panics ", len(r.log)), func(e fairleadtest.Event) {
+		if _, again := panicked.LoadAndDelete(e.Key); !again && panics.Float64() < 0.3 {
+			panicked.Store(e.Key, true)
+			panic("now and then")
+		}
+	}, options...)
+	r.subs, r.others = append(r.subs, s), append(r.others, s)
+}
+
 func (r *random) rescope() {
 	c, ok := r.Cache.(Rescoper)
+	if ok && r.Cfg.Labels != "" {
+		r.Cfg.Labels = []string{"app=a", "app=b", "app in (a,b)"}[r.rnd.IntN(3)]
+		r.note("selector becomes %s", r.Cfg.Labels)
+		c.SetLabels(r.Cfg.Labels)
+		return
+	}
 	if !ok || !r.scoped {
 		return
 	}

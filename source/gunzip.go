@@ -1,0 +1,34 @@
+package source
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+)
+
+// gunzip decompresses an answer that nobody asked to be compressed, as some proxies send. The transport has done so already with
+// what was asked for.
+type gunzip struct {
+	io.ReadCloser // what is compressed
+	z             *gzip.Reader
+	err           error
+}
+
+// decompressed is the body of an answer as the server meant it.
+func decompressed(res *http.Response) io.ReadCloser {
+	if res.Uncompressed || res.Header.Get("Content-Encoding") != "gzip" {
+		return res.Body
+	}
+	return &gunzip{ReadCloser: res.Body}
+}
+
+// Read begins to decompress when there is something: a watch may be silent for long.
+func (g *gunzip) Read(p []byte) (int, error) {
+	if g.z == nil && g.err == nil {
+		g.z, g.err = gzip.NewReader(g.ReadCloser)
+	}
+	if g.err != nil {
+		return 0, g.err
+	}
+	return g.z.Read(p)
+}
