@@ -23,6 +23,7 @@ type command struct {
 	Do      string `json:"do"`
 	URL     string `json:"url,omitempty"`
 	List    bool   `json:"list,omitempty"`
+	Paged   bool   `json:"paged,omitempty"`
 	N       int    `json:"n,omitempty"`
 	Whole   bool   `json:"whole,omitempty"`
 	Version string `json:"version,omitempty"`
@@ -99,11 +100,19 @@ func (c *child) do(cmd command) (answer, error) {
 		return answer{Handled: c.meter.times(), Values: map[string]float64{"events": float64(n), "seconds": took.Seconds(), "cpu": (cpu() - c.cpu).Seconds()}}, err
 	case "read": // while the next events come
 		c.read()
+		if w, ok := c.peer.(writer); ok {
+			w.watchApply()
+		}
 		return answer{}, nil
 	case "readStop":
 		c.stopRead()
 		c.readers.Wait()
-		return answer{Values: map[string]float64{"getP99": quantile(c.gets, 0.99).Seconds(), "getMax": quantile(c.gets, 1).Seconds(), "gets": float64(len(c.gets))}}, nil
+		values := map[string]float64{"getP99": quantile(c.gets, 0.99).Seconds(), "getMax": quantile(c.gets, 1).Seconds(), "gets": float64(len(c.gets))}
+		if w, ok := c.peer.(writer); ok {
+			took := w.applied()
+			values["applyP99"], values["applyMax"] = quantile(took, 0.99).Seconds(), quantile(took, 1).Seconds()
+		}
+		return answer{Values: values}, nil
 	case "block":
 		c.meter.block()
 		c.resting = atRest()
@@ -136,11 +145,15 @@ func (c *child) start(cmd command) (answer, error) {
 	resetPeak()
 	c.startProfile(cmd.Profile)
 	used, began := cpu(), time.Now()
-	err := c.peer.start(context.Background(), target{cfg: &rest.Config{Host: cmd.URL, QPS: -1}, corpus: c.corpus, list: cmd.List}, c.meter.handle)
+	err := c.peer.start(context.Background(), target{cfg: &rest.Config{Host: cmd.URL, QPS: -1}, corpus: c.corpus, list: cmd.List, paged: cmd.Paged}, c.meter.handle)
 	took, spent := time.Since(began), cpu()-used
 	c.stopProfile()
 	if err != nil {
 		return answer{}, err
+	}
+	if cmd.List { // the rest was measured by WatchList
+		_, peak := memory()
+		return answer{Values: map[string]float64{"sync": took.Seconds(), "cpu": spent.Seconds(), "peak": float64(peak - c.before)}}, nil
 	}
 	time.Sleep(3 * time.Second) // what is done in the background belongs to it
 	settled := cpu() - used

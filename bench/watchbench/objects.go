@@ -30,20 +30,27 @@ type fixture struct {
 	pods, widgets []apiserver.Encoded
 }
 
-func newFixture(n int) (*fixture, error) {
+// newFixture makes the objects of each kind that a peer is measured with, and one of a kind that none is.
+func newFixture(o options) (*fixture, error) {
+	n := map[string]int{"pods": 1, "widgets": 1}
+	for _, spec := range specs {
+		if o.measures(spec.name) {
+			n[spec.corpus] = o.objects
+		}
+	}
 	s, err := apiserver.New(apiserver.Options{})
 	if err != nil {
 		return nil, err
 	}
-	f := &fixture{server: s, pods: make([]apiserver.Encoded, n), widgets: make([]apiserver.Encoded, n)}
+	f := &fixture{server: s, pods: make([]apiserver.Encoded, n["pods"]), widgets: make([]apiserver.Encoded, n["widgets"])}
 	gen := corpus.NewPods(1, workloads)
-	err = s.Preload(podsResource, n, func(i int, version string) apiserver.Encoded {
+	err = s.Preload(podsResource, len(f.pods), func(i int, version string) apiserver.Encoded {
 		f.pods[i] = encodePod(gen.JSON(i, true), version)
 		return f.pods[i]
 	})
 	if err == nil {
 		rnd := rand.New(rand.NewPCG(1, 2))
-		err = s.Preload(widgetsResource, n, func(i int, version string) apiserver.Encoded {
+		err = s.Preload(widgetsResource, len(f.widgets), func(i int, version string) apiserver.Encoded {
 			f.widgets[i] = newWidget(rnd, i, version)
 			return f.widgets[i]
 		})
@@ -52,6 +59,7 @@ func newFixture(n int) (*fixture, error) {
 		s.Close()
 		return nil, err
 	}
+	s.Compact(0)
 	return f, nil
 }
 
