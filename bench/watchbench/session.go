@@ -129,20 +129,15 @@ func (s *session) sync(row string, round int, c command) error {
 	return err
 }
 
-// rewrite stores new versions of the first n objects, round and round, in one go.
-func (s *session) rewrite(n int) error {
+// rewrite stores new versions of the first n objects in one go, and returns the last version.
+func (s *session) rewrite(n int) (version string, err error) {
 	gvr, objects := s.f.corpusOf(specs[s.spec].corpus)
-	for n > 0 {
-		k := min(n, len(objects))
-		if err := s.f.server.Preload(gvr, k, func(i int, version string) apiserver.Encoded {
-			objects[i] = again(objects[i], version)
-			return objects[i]
-		}); err != nil {
-			return err
-		}
-		n -= k
-	}
-	return nil
+	err = s.f.server.Preload(gvr, n, func(i int, v string) apiserver.Encoded {
+		objects[i] = again(objects[i], v)
+		version = v
+		return objects[i]
+	})
+	return version, err
 }
 
 // rows are those of a session with a WatchList, in their order.
@@ -164,12 +159,14 @@ func (s *session) rows(round int) []row {
 	return rows
 }
 
-// events is how many changes row S3 takes. A slow peer is given a third of them: it takes long enough for its rate.
+// events is how many changes row S3 takes, each of another object. A slow peer is given a third of them: it takes long enough
+// for its rate.
 func (s *session) events() int {
+	n := s.o.events
 	if specs[s.spec].slow {
-		return max(1, s.o.events/3)
+		n = max(1, n/3)
 	}
-	return s.o.events
+	return min(n, s.o.objects)
 }
 
 // throughput is row S3: events are held back until all are stored, so that the client is what is measured.
@@ -179,15 +176,15 @@ func (s *session) throughput(row string, round int, whole bool) error {
 		return err
 	}
 	hold := s.f.server.HoldEvents(s.match())
-	err := s.rewrite(n)
+	version, err := s.rewrite(n)
 	hold.Release()
 	if err != nil {
 		return err
 	}
-	_, err = s.tell(row, command{Do: "await"})
+	_, err = s.tell(row, command{Do: "await", Version: version})
 	if t := s.values[row+".seconds"]; t > 0 {
-		s.values[row+".rate"] = float64(n) / t
-		s.values[row+".perCPU"] = float64(n) / s.values[row+".cpu"]
+		s.values[row+".rate"] = s.values[row+".events"] / t
+		s.values[row+".perCPU"] = s.values[row+".events"] / s.values[row+".cpu"]
 	}
 	return err
 }
@@ -200,6 +197,7 @@ func (s *session) latency(ctx context.Context, row string, rate int, d time.Dura
 	}
 	gvr, objects := s.f.corpusOf(specs[s.spec].corpus)
 	sent := make(map[string]time.Time, n)
+	last := ""
 	begin := time.Now()
 	for i := range n {
 		at := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
@@ -214,13 +212,14 @@ func (s *session) latency(ctx context.Context, row string, rate int, d time.Dura
 		if err := s.f.server.Publish(gvr, func(version string) apiserver.Encoded {
 			next = again(objects[j], version)
 			sent[version] = time.Now()
+			last = version
 			return next
 		}); err != nil {
 			return err
 		}
 		objects[j] = next
 	}
-	a, err := s.tell(row, command{Do: "await"})
+	a, err := s.tell(row, command{Do: "await", Version: last})
 	if err != nil {
 		return err
 	}
@@ -251,15 +250,11 @@ func (s *session) blocked(ctx context.Context, row string, updates, keys int) er
 	if _, err := s.tell(row, command{Do: "block"}); err != nil {
 		return err
 	}
-	gvr, objects := s.f.corpusOf(specs[s.spec].corpus)
 	version, sent := "", s.sent()
 	for range max(1, updates/keys) {
 		before := s.f.server.Revision()
-		if err := s.f.server.Preload(gvr, keys, func(i int, v string) apiserver.Encoded {
-			objects[i] = again(objects[i], v)
-			version = v
-			return objects[i]
-		}); err != nil {
+		var err error
+		if version, err = s.rewrite(keys); err != nil {
 			return err
 		}
 		sent += int64(keys)
