@@ -9,9 +9,10 @@
 // All of them list and watch the same objects of the same server, one after the other, round by round. The server
 // (fairleadtest/apiserver) has every object encoded beforehand and runs in the process of watchbench; each peer runs in a child
 // process of its own, so that its CPU time and memory are its own. Rounds are interleaved (A B C A B C), and medians are
-// printed with minimum and maximum. S7 and LIST take part in the first round only, and so does S5 of slow peers.
+// printed with minimum and maximum. S7 and LIST take part in the first round only, and so do S5 of slow peers and
+// controller-runtime unstructured.
 //
-// The history of the server is forgotten after each row, so that this process needs 13 KB for each object, both kinds together, and
+// The history of the server is forgotten after each row, so that this process has 18 KB for each pod and widget, and
 // little more. A child that would take the last 2 GiB of the machine's memory is ended, and so is one that takes longer than
 // -limit for a row: the tables then say "out of memory at N GB" or "not within 4m0s", and the other peers go on.
 //

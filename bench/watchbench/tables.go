@@ -84,7 +84,7 @@ func median(v []float64) float64 {
 		return 0
 	}
 	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // column is one metric of a table.
@@ -113,7 +113,7 @@ func count(v float64) string {
 }
 
 func (t *tables) write(w io.Writer) {
-	fmt.Fprintf(w, "%d objects of each kind, %d rounds, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n", t.o.objects, t.o.rounds,
+	fmt.Fprintf(w, "%d objects of each kind, rounds: %d, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n", t.o.objects, t.o.rounds,
 		t.began.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), t.took.Round(time.Second))
 	perObject := func(v float64) string { return fmt.Sprintf("%.0f B", v/float64(t.o.objects)) }
 	t.table(w, "S1, S2, S2p: until everything is in the cache, by WatchList", []column{
@@ -127,7 +127,7 @@ func (t *tables) write(w io.Writer) {
 	for _, r := range [][2]string{{"LIST", "in one answer"}, {"PAGED", "in pages of 500"}} {
 		t.table(w, "S1: the same by LIST, "+r[1]+" (one round)", []column{{"time", r[0] + ".sync", seconds}, {"CPU", r[0] + ".cpu", seconds}, {"peak", r[0] + ".peak", mega}})
 	}
-	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", t.o.events), []column{
+	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", min(t.o.events, t.o.objects)), []column{
 		{"events per second", "S3.rate", count},
 		{"per CPU second", "S3.perCPU", count},
 		{"header only, per second", "S3header.rate", count},
@@ -141,29 +141,32 @@ func (t *tables) write(w io.Writer) {
 	t.bars(w)
 }
 
+// table has a line for each peer that the row was measured of, or could not be; without any, there is no table.
 func (t *tables) table(w io.Writer, title string, columns []column) {
+	var lines strings.Builder
+	for _, spec := range specs {
+		said := false
+		line := "| " + spec.name + " |"
+		for _, c := range columns {
+			text := cell(t.values[spec.name][c.key], c.format)
+			if row, _, _ := strings.Cut(c.key, "."); text == "" {
+				text = t.notes[spec.name][row]
+			}
+			said = said || text != ""
+			line += " " + text + " |"
+		}
+		if said {
+			fmt.Fprintln(&lines, line)
+		}
+	}
+	if lines.Len() == 0 {
+		return
+	}
 	fmt.Fprintf(w, "### %s\n\n| peer |", title)
 	for _, c := range columns {
 		fmt.Fprintf(w, " %s |", c.title)
 	}
-	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(columns)))
-	for _, spec := range specs {
-		v := t.values[spec.name]
-		missing := func(c column) string { row, _, _ := strings.Cut(c.key, "."); return t.notes[spec.name][row] }
-		if !slices.ContainsFunc(columns, func(c column) bool { return len(v[c.key]) > 0 || missing(c) != "" }) {
-			continue
-		}
-		fmt.Fprintf(w, "| %s |", spec.name)
-		for _, c := range columns {
-			text := cell(v[c.key], c.format)
-			if note := missing(c); note != "" && text == "" {
-				text = note
-			}
-			fmt.Fprintf(w, " %s |", text)
-		}
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\n|---|%s\n%s\n", strings.Repeat("---|", len(columns)), lines.String())
 }
 
 func cell(v []float64, format func(float64) string) string {
