@@ -12,7 +12,7 @@
 // printed with minimum and maximum. S7 and LIST take part in the first round only, and so do S5 of slow peers and
 // controller-runtime unstructured.
 //
-// The history of the server is forgotten after each row, so that this process has 18 KB for each pod and widget, and
+// The history of the server is forgotten as soon as it was sent, so that this process has 18 KB for each pod and widget, and
 // little more. A child that would take the last 2 GiB of the machine's memory is ended, and so is one that takes longer than
 // -limit for a row: the tables then say "out of memory at N GB" or "not within 4m0s", and the other peers go on.
 //
