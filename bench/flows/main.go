@@ -16,6 +16,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/fairlead-io/fairlead/bench/internal/rounds"
 )
 
@@ -50,15 +53,26 @@ func main() {
 
 // run prints all rows.
 func run(s sizes, out io.Writer) error {
-	for _, row := range []func(sizes, io.Writer) error{rowF1, rowF2, rowF3, rowF4, rowWaits} {
-		if err := row(s, out); err != nil {
-			return err
+	log.SetLogger(logr.Discard()) // of controller-runtime
+	rows := []struct {
+		name    string
+		measure func(sizes, io.Writer) ([]rounds.Result, error)
+	}{{"F1", rowF1}, {"F2", rowF2}, {"F3", rowF3}, {"F4", rowF4}, {"waits", rowWaits}}
+	all := map[string][]rounds.Result{}
+	for _, row := range rows {
+		begin := time.Now()
+		results, err := row.measure(s, out)
+		if err != nil {
+			return fmt.Errorf("row %s: %w", row.name, err)
 		}
+		all[row.name] = results
+		fmt.Fprintf(os.Stderr, "%s took %.0f s\n", row.name, time.Since(begin).Seconds())
 	}
+	printBars(out, all)
 	return nil
 }
 
-func rowF1(s sizes, out io.Writer) error {
+func rowF1(s sizes, out io.Writer) ([]rounds.Result, error) {
 	results, err := rounds.Run(s.rounds,
 		inChild("fiber: delay, key at the gate, trail", "fiber", s.parked),
 		inChild("fiber: await of a signal with a timeout", "await", s.await),
@@ -67,11 +81,11 @@ func rowF1(s sizes, out io.Writer) error {
 		inChild("controller-runtime: RequeueAfter", "requeue", s.goroutine),
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rounds.Print(out, fmt.Sprintf("F1: memory of what waits (%d fibers, %d with an await, %d of the others), beyond the user's data", s.parked, s.await, s.goroutine),
 		[]string{"bytes each", "µs to park one"}, results)
-	return nil
+	return results, nil
 }
 
 // The variables that make a process measure one thing and say what it found.

@@ -105,10 +105,10 @@ func savedWidgets(n int) (*apiserver.Server, error) {
 }
 
 // rowF4 is from the start of a process until everything that was under way waits again.
-func rowF4(s sizes, out io.Writer) error {
+func rowF4(s sizes, out io.Writer) ([]rounds.Result, error) {
 	server, err := savedWidgets(s.saved)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer server.Close()
 	results, err := rounds.Run(s.rounds,
@@ -119,10 +119,10 @@ func rowF4(s sizes, out io.Writer) error {
 		}},
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rounds.Print(out, fmt.Sprintf("F4: restart with %d that wait, list included", s.saved), []string{"ms"}, results)
-	return nil
+	return results, nil
 }
 
 var errStarted = errors.New("all are armed")

@@ -16,7 +16,7 @@ import (
 )
 
 // rowF2 is the dispatch of one step to the next.
-func rowF2(s sizes, out io.Writer) error {
+func rowF2(s sizes, out io.Writer) ([]rounds.Result, error) {
 	n := s.steps
 	results, err := rounds.Run(s.rounds,
 		perStep("fiber: Next", n, func(n int) error { return fiberSteps(n, (*flow.Fiber[int]).Next) }),
@@ -25,10 +25,10 @@ func rowF2(s sizes, out io.Writer) error {
 		perStep("controller-runtime: Reconcile, queued again", n/10, requeueSteps),
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rounds.Print(out, "F2: dispatch of one step, in memory, tracing off", []string{"ns", "allocations"}, results)
-	return nil
+	return results, nil
 }
 
 func perStep(name string, n int, run func(n int) error) rounds.Peer {
@@ -103,7 +103,7 @@ func requeueSteps(n int) error {
 }
 
 // rowF3 is from the start of a successor until its code runs, while the predecessor is in a step that heeds its context.
-func rowF3(s sizes, out io.Writer) error {
+func rowF3(s sizes, out io.Writer) ([]rounds.Result, error) {
 	units := func(took []time.Duration) []float64 {
 		return []float64{micros(rounds.Quantile(took, 0.5)), micros(rounds.Quantile(took, 0.99))}
 	}
@@ -120,11 +120,11 @@ func rowF3(s sizes, out io.Writer) error {
 		}},
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rounds.Print(out, fmt.Sprintf("F3: preemption of a cooperative step (%d; controller-runtime has none: an event waits for the end of Reconcile)", s.preemptions),
 		[]string{"p50 µs", "p99 µs"}, results)
-	return nil
+	return results, nil
 }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }

@@ -22,18 +22,18 @@ const (
 )
 
 // rowWaits is what it costs to wait for a condition, and how soon the code goes on when it is true.
-func rowWaits(s sizes, out io.Writer) error {
+func rowWaits(s sizes, out io.Writer) ([]rounds.Result, error) {
 	results, err := rounds.Run(s.rounds,
 		rounds.Peer{Name: "fiber: Await", Run: func() ([]float64, error) { return awaitFibers(s.waits, s.watched) }},
 		rounds.Peer{Name: "goroutine in select", Run: func() ([]float64, error) { return awaitGoroutines(s.waits, s.watched) }},
 		rounds.Peer{Name: "controller-runtime: look and RequeueAfter 1 s", Run: func() ([]float64, error) { return awaitRequeues(s.waits, s.watched) }},
 	)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rounds.Print(out, fmt.Sprintf("Waiting for a condition, %d at a time", s.waits),
 		[]string{"CPU ms per second of 1,000 waits", "µs until the code goes on, p50", "p99"}, results)
-	return nil
+	return results, nil
 }
 
 // cpu returns the CPU time of this process.

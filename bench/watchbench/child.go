@@ -23,6 +23,7 @@ type command struct {
 	Do      string `json:"do"`
 	URL     string `json:"url,omitempty"`
 	List    bool   `json:"list,omitempty"`
+	Paged   bool   `json:"paged,omitempty"`
 	N       int    `json:"n,omitempty"`
 	Whole   bool   `json:"whole,omitempty"`
 	Version string `json:"version,omitempty"`
@@ -93,17 +94,26 @@ func (c *child) do(cmd command) (answer, error) {
 		c.startProfile(cmd.Profile)
 		return answer{}, nil
 	case "await": // the expected events
-		err := c.meter.wait(func(m *meter) bool { return m.count >= m.want })
+		// A cache that merges changes of one key hands out fewer, but always the last.
+		err := c.meter.waitFor(cmd.Version)
 		c.stopProfile()
 		n, took := c.meter.rate()
 		return answer{Handled: c.meter.times(), Values: map[string]float64{"events": float64(n), "seconds": took.Seconds(), "cpu": (cpu() - c.cpu).Seconds()}}, err
 	case "read": // while the next events come
 		c.read()
+		if w, ok := c.peer.(writer); ok {
+			w.watchApply()
+		}
 		return answer{}, nil
 	case "readStop":
 		c.stopRead()
 		c.readers.Wait()
-		return answer{Values: map[string]float64{"getP99": quantile(c.gets, 0.99).Seconds(), "getMax": quantile(c.gets, 1).Seconds(), "gets": float64(len(c.gets))}}, nil
+		values := map[string]float64{"getP99": quantile(c.gets, 0.99).Seconds(), "getMax": quantile(c.gets, 1).Seconds(), "gets": float64(len(c.gets))}
+		if w, ok := c.peer.(writer); ok {
+			took := w.applied()
+			values["applyP99"], values["applyMax"] = quantile(took, 0.99).Seconds(), quantile(took, 1).Seconds()
+		}
+		return answer{Values: values}, nil
 	case "block":
 		c.meter.block()
 		c.resting = atRest()
@@ -112,7 +122,7 @@ func (c *child) do(cmd command) (answer, error) {
 		return answer{Values: map[string]float64{"growth": float64(atRest() - c.resting)}}, nil
 	case "unblock":
 		c.meter.unblock()
-		return answer{}, c.meter.wait(func(m *meter) bool { return m.last == cmd.Version })
+		return answer{}, c.meter.waitFor(cmd.Version)
 	case "relist":
 		c.resting = atRest()
 		resetPeak()
@@ -120,7 +130,7 @@ func (c *child) do(cmd command) (answer, error) {
 		c.cpu = cpu()
 		return answer{}, nil
 	case "relisted":
-		err := c.meter.wait(func(m *meter) bool { return m.last == cmd.Version })
+		err := c.meter.waitFor(cmd.Version)
 		_, peak := memory()
 		n, _ := c.meter.rate()
 		return answer{Values: map[string]float64{"cpu": (cpu() - c.cpu).Seconds(), "growth": float64(peak - c.resting), "resting": float64(c.resting), "calls": float64(n - 1)}}, err
@@ -136,11 +146,15 @@ func (c *child) start(cmd command) (answer, error) {
 	resetPeak()
 	c.startProfile(cmd.Profile)
 	used, began := cpu(), time.Now()
-	err := c.peer.start(context.Background(), target{cfg: &rest.Config{Host: cmd.URL, QPS: -1}, corpus: c.corpus, list: cmd.List}, c.meter.handle)
+	err := c.peer.start(context.Background(), target{cfg: &rest.Config{Host: cmd.URL, QPS: -1}, corpus: c.corpus, list: cmd.List, paged: cmd.Paged}, c.meter.handle)
 	took, spent := time.Since(began), cpu()-used
 	c.stopProfile()
 	if err != nil {
 		return answer{}, err
+	}
+	if cmd.List { // the rest was measured by WatchList
+		_, peak := memory()
+		return answer{Values: map[string]float64{"sync": took.Seconds(), "cpu": spent.Seconds(), "peak": float64(peak - c.before)}}, nil
 	}
 	time.Sleep(3 * time.Second) // what is done in the background belongs to it
 	settled := cpu() - used
@@ -208,9 +222,9 @@ type meter struct {
 	changed chan struct{}
 
 	mu          sync.Mutex
-	want, count int
+	count       int
 	first, end  time.Time
-	last        string
+	last, until string // versions: handled last, waited for
 	handled     map[string]int64
 	gate        chan struct{}
 }
@@ -234,7 +248,7 @@ func (m *meter) handle(e event) {
 	if m.handled != nil {
 		m.handled[e.version] = now.UnixNano()
 	}
-	if m.count >= m.want {
+	if e.version == m.until {
 		select {
 		case m.changed <- struct{}{}:
 		default:
@@ -246,7 +260,7 @@ func (m *meter) handle(e event) {
 func (m *meter) reset(want int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.want, m.count, m.last = want, 0, ""
+	m.count, m.last = 0, ""
 	m.handled = nil
 	if want < 50_000 {
 		m.handled = make(map[string]int64, want)
@@ -255,20 +269,24 @@ func (m *meter) reset(want int) {
 
 const patience = 3 * time.Minute
 
-func (m *meter) wait(done func(*meter) bool) error {
+// waitFor returns when the event with this version was handled, the last that was written.
+func (m *meter) waitFor(version string) error {
+	m.mu.Lock()
+	m.until = version
+	m.mu.Unlock()
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	for {
 		m.mu.Lock()
-		ok, count, want := done(m), m.count, m.want
+		last, count := m.last, m.count
 		m.mu.Unlock()
-		if ok {
+		if last == version {
 			return nil
 		}
 		select {
 		case <-m.changed:
 		case <-limit.C:
-			return fmt.Errorf("cannot wait any longer: %d of %d events in %s", count, want, patience)
+			return fmt.Errorf("cannot wait any longer: %d events in %s", count, patience)
 		}
 	}
 }
@@ -297,7 +315,6 @@ func (m *meter) unblock() {
 	defer m.mu.Unlock()
 	close(m.gate)
 	m.gate = nil
-	m.want = 0
 }
 
 // mallocs returns how many objects this process has allocated.

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,11 +15,13 @@ import (
 	"time"
 )
 
-// options are set by the environment.
+// options are flags; where there is an environment variable for one, it is the default.
 type options struct {
 	objects, rounds, events, rate, blocked int
 	span                                   time.Duration // of the rows with a rate
-	peers                                  []string
+	limit                                  time.Duration // of one row
+	reserve                                int64         // bytes of memory that are kept free
+	peers, rows                            []string      // nil: all
 	profile, out                           string
 }
 
@@ -27,15 +32,26 @@ func number(name string, otherwise int) int {
 	return otherwise
 }
 
-func fromEnvironment() options {
-	o := options{
-		objects: number("BENCH_OBJECTS", 100_000), rounds: number("BENCH_ROUNDS", 3), events: number("BENCH_EVENTS", 30_000),
-		rate: number("BENCH_RATE", 2000), blocked: number("BENCH_BLOCKED", 100_000), span: time.Duration(number("BENCH_SECONDS", 5)) * time.Second,
-		profile: os.Getenv("BENCH_PROFILE"), out: os.Getenv("BENCH_OUT"),
+func fromCommandLine() options {
+	o := options{reserve: reserveOf()}
+	flag.IntVar(&o.objects, "objects", number("BENCH_OBJECTS", 100_000), "objects of each kind")
+	flag.IntVar(&o.rounds, "rounds", number("BENCH_ROUNDS", 3), "how often each peer is measured")
+	flag.IntVar(&o.events, "events", number("BENCH_EVENTS", 30_000), "changes of row S3; slow peers are given a third")
+	flag.IntVar(&o.rate, "rate", number("BENCH_RATE", 2000), "events per second of row S4")
+	flag.IntVar(&o.blocked, "blocked", number("BENCH_BLOCKED", 100_000), "updates of row S7, of 1,000 keys")
+	flag.DurationVar(&o.span, "span", time.Duration(number("BENCH_SECONDS", 5))*time.Second, "duration of rows S4 and S8")
+	flag.DurationVar(&o.limit, "limit", 4*time.Minute, "a peer that takes longer for one row is ended, and the row says so")
+	flag.StringVar(&o.profile, "profile", os.Getenv("BENCH_PROFILE"), "a directory for CPU profiles of the first round")
+	flag.StringVar(&o.out, "o", os.Getenv("BENCH_OUT"), "a file for the tables, written anew after each peer; in one that has the markers of docs/benchmarks.md, only what is between them")
+	list := func(into *[]string, name, separator, otherwise, usage string) {
+		flag.Func(name, usage, func(s string) error { *into = strings.Split(s, separator); return nil })
+		if otherwise != "" {
+			*into = strings.Split(otherwise, separator)
+		}
 	}
-	if p := os.Getenv("BENCH_PEERS"); p != "" {
-		o.peers = strings.Split(p, ";")
-	}
+	list(&o.peers, "peers", ";", os.Getenv("BENCH_PEERS"), "only these, separated by semicolons (default all)")
+	list(&o.rows, "rows", ",", "", "only these, separated by commas: S3,S5 (default all; S1 always)")
+	flag.Parse()
 	return o
 }
 
@@ -50,97 +66,132 @@ func run() error {
 	if name := os.Getenv(childEnv); name != "" {
 		return runChild(name)
 	}
+	o := fromCommandLine()
+	// Most of this process are objects that stay. Twice their memory would be missing on the machine, for the peers.
+	debug.SetGCPercent(25)
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	t, err := compare(ctx, fromEnvironment(), func(s string) { fmt.Fprintln(os.Stderr, s) })
+	t, err := compare(ctx, o, func(s string) { fmt.Fprintln(os.Stderr, s) })
 	if t != nil {
 		t.write(os.Stdout)
 	}
 	return err
 }
 
-// compare runs all rounds.
+// compare runs all rounds. A peer that fails is noted, and does not keep the others from being measured.
 func compare(ctx context.Context, o options, say func(string)) (*tables, error) {
-	say(fmt.Sprintf("preparing %d objects of each kind", o.objects))
-	f, err := newFixture(o.objects)
+	for _, p := range o.peers {
+		if specByName(p) < 0 {
+			return nil, fmt.Errorf("cannot find peer %q", p)
+		}
+	}
+	t := newTables(o)
+	f, err := newFixture(o)
 	if err != nil {
 		return nil, err
 	}
 	defer f.server.Close()
-	t := &tables{o: o, began: time.Now(), values: map[string]map[string][]float64{}}
+	say(fmt.Sprintf("%d objects of each kind took %.0f s; this process has %s", o.objects, time.Since(t.began).Seconds(), mega(float64(atRest()))))
+	var failures []error
 	for round := range o.rounds {
 		for i, spec := range specs {
-			if len(o.peers) > 0 && !slices.Contains(o.peers, spec.name) {
+			if !o.measures(spec.name) || round > 0 && spec.rows == listOnly {
 				continue
 			}
 			begin := time.Now()
-			values, err := measure(ctx, f, o, i, round)
-			t.add(spec.name, values)
+			took, err := measure(ctx, f, o, t, i, round)
 			t.took = time.Since(t.began)
+			f.server.Compact(0)
+			say(fmt.Sprintf("round %d of %d: %s took %.0f s (%s); this process had %s", round+1, o.rounds, spec.name, time.Since(begin).Seconds(), strings.Join(took, ", "), peakSince()))
 			if saveErr := t.save(o.out); saveErr != nil {
 				return t, saveErr
 			}
-			if err != nil {
-				return t, fmt.Errorf("%s, round %d: %w", spec.name, round+1, err)
+			if ctx.Err() != nil {
+				return t, errors.Join(append(failures, context.Cause(ctx))...)
 			}
-			f.server.Compact(0)
-			say(fmt.Sprintf("round %d of %d: %s took %.0f s", round+1, o.rounds, spec.name, time.Since(begin).Seconds()))
+			if err != nil {
+				err = fmt.Errorf("%s, round %d: %w", spec.name, round+1, err)
+				say(err.Error())
+				failures = append(failures, err)
+			}
 		}
 	}
-	return t, nil
+	return t, errors.Join(failures...)
 }
 
-// measure is one session with one peer.
-func measure(ctx context.Context, f *fixture, o options, spec, round int) (map[string]float64, error) {
-	name := specs[spec].name
-	s, err := newSession(ctx, f, o, spec, false)
-	if err != nil {
-		return nil, err
+// peakSince returns the highest resident memory of this process since the last call, and gives back what is free.
+func peakSince() string {
+	_, peak := memory()
+	debug.FreeOSMemory()
+	resetPeak()
+	return mega(float64(peak))
+}
+
+func (o options) measures(peer string) bool {
+	return len(o.peers) == 0 || slices.Contains(o.peers, peer)
+}
+
+// wants tells whether a row was asked for.
+func (o options) wants(row string) bool {
+	return len(o.rows) == 0 || row == "S1" ||
+		slices.Contains(o.rows, row) || slices.Contains(o.rows, map[string]string{"S3header": "S3", "PAGED": "LIST"}[row])
+}
+
+// row is one measurement of a session.
+type row struct {
+	name    string
+	measure func(context.Context) error
+}
+
+// measure is one round of one peer: a session with a WatchList, and in the first round those with a LIST.
+func measure(ctx context.Context, f *fixture, o options, t *tables, spec, round int) (took []string, err error) {
+	wanted := func(name string) bool {
+		return slices.Contains(strings.Fields(specs[spec].rows), name) && o.wants(name)
 	}
-	defer s.close()
-	ours, limit := strings.HasPrefix(name, "fairlead"), strings.HasPrefix(name, "bound")
-	steps := []func() error{func() error { return s.sync("S1", round, false) }}
-	if name != "controller-runtime unstructured" { // beyond the list it is what client-go dynamic is
-		if !limit {
-			steps = append(steps, func() error { _, err := s.tell("S6", command{Do: "reads"}); return err })
+	measured := func(list bool, rows func(s *session) []row) error {
+		ctx, s, err := newSession(ctx, f, o, spec, list)
+		if err != nil {
+			return err
 		}
-		steps = append(steps,
-			func() error { return s.throughput("S3", round, true) },
-			func() error { return s.latency("S4", o.rate, o.span) })
-		if ours {
-			steps = append(steps, func() error { return s.throughput("S3header", round, false) })
-		}
-		if !limit {
-			steps = append(steps,
-				func() error { return s.stalls("S8", o.rate*5/2, o.span) })
-			if round == 0 {
-				steps = append(steps, func() error { return s.blocked("S7", o.blocked, min(1000, o.objects)) })
+		defer s.close()
+		var todo []row
+		for _, r := range rows(s) {
+			if t.failed(specs[spec].name, r.name) {
+				break // as it did in an earlier round
 			}
-			steps = append(steps, func() error { return s.relist("S5") })
+			if wanted(r.name) {
+				todo = append(todo, r)
+			}
+		}
+		if len(todo) == 0 {
+			return nil
+		}
+		failed, err := s.run(ctx, todo)
+		t.add(specs[spec].name, s.values)
+		took = append(took, s.took...)
+		if err == nil {
+			_, err = s.tell("stop", command{Do: "stop"})
+			return err
+		}
+		t.note(specs[spec].name, failed, err)
+		if _, isEnded := errors.AsType[ended](err); isEnded {
+			return nil
+		}
+		return fmt.Errorf("row %s: %w", failed, err)
+	}
+	err = measured(false, func(s *session) []row { return s.rows(round) })
+	if round > 0 || ctx.Err() != nil {
+		return took, err
+	}
+	for _, r := range []struct {
+		name  string
+		paged bool
+	}{{"LIST", false}, {"PAGED", true}} {
+		if wanted(r.name) {
+			err = errors.Join(err, measured(true, func(s *session) []row {
+				return []row{{r.name, func(context.Context) error { return s.sync(r.name, round, command{List: true, Paged: r.paged}) }}}
+			}))
 		}
 	}
-	steps = append(steps, func() error { _, err := s.tell("stop", command{Do: "stop"}); return err })
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return s.values, err
-		}
-	}
-	if limit || name == "client-go metadata" {
-		return s.values, nil
-	}
-	// The list again, by LIST.
-	l, err := newSession(ctx, f, o, spec, true)
-	if err != nil {
-		return s.values, err
-	}
-	defer l.close()
-	if round == 0 {
-		if err := l.sync("LIST", round, true); err != nil {
-			return s.values, err
-		}
-		for k, v := range l.values {
-			s.values[k] = v
-		}
-	}
-	return s.values, nil
+	return took, err
 }

@@ -1,38 +1,17 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"syscall"
 	"time"
 )
 
 // memory returns the resident memory of this process, and its peak since resetPeak, in bytes.
 func memory() (resident, peak int64) {
-	f, err := os.Open("/proc/self/status")
-	if err != nil {
-		return 0, 0
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		fields := bytes.Fields(s.Bytes())
-		if len(fields) < 2 {
-			continue
-		}
-		n, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-		switch string(fields[0]) {
-		case "VmRSS:":
-			resident = n << 10
-		case "VmHWM:":
-			peak = n << 10
-		}
-	}
-	return resident, peak
+	return proc("/proc/self/status", "VmRSS:"), proc("/proc/self/status", "VmHWM:")
 }
 
 // resetPeak begins a new measurement of the peak; see proc(5), clear_refs.

@@ -48,13 +48,13 @@ func (c *clientGo) start(ctx context.Context, t target, handler func(event)) err
 		if err != nil {
 			return err
 		}
-		c.informer = informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
+		c.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(paging(t))).Core().V1().Pods().Informer()
 	case dynamicMode:
 		client, err := dynamic.NewForConfig(cfg)
 		if err != nil {
 			return err
 		}
-		c.informer = dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(gvr).Informer()
+		c.informer = dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, metav1.NamespaceAll, paging(t)).ForResource(gvr).Informer()
 	default:
 		client, err := metadata.NewForConfig(cfg)
 		if err != nil {
@@ -63,6 +63,15 @@ func (c *clientGo) start(ctx context.Context, t target, handler func(event)) err
 		c.informer = metadatainformer.NewSharedInformerFactory(client, 0).ForResource(gvr).Informer()
 	}
 	return c.run(ctx, handler)
+}
+
+// paging makes a reflector list in pages: with resource version 0, its default, the server sends everything at once.
+func paging(t target) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		if t.paged && o.ResourceVersion == "0" {
+			o.ResourceVersion, o.Limit = "", 500
+		}
+	}
 }
 
 func (c *clientGo) run(ctx context.Context, handler func(event)) error {

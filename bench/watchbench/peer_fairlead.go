@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -13,12 +13,13 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// fairlead is a source and a store. Built-in types are read as their Go type, custom ones as unstructured.
+// fairlead is a source and a store; see viewFor for how its objects are read.
 type fairlead struct {
 	protobuf bool
-	typed    bool
 	header   atomic.Bool
 	store    *store.Store
+	view     view
+	applying applying
 	cancel   context.CancelFunc
 	done     chan error
 	read     chan struct{}
@@ -30,18 +31,22 @@ func newFairlead(protobuf bool) *fairlead {
 
 func (f *fairlead) start(ctx context.Context, t target, handler func(event)) error {
 	gvr, kind := podsResource, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	if f.typed = t.corpus == "pods" && f.protobuf; t.corpus == "widgets" {
+	if t.corpus == "widgets" {
 		gvr, kind = widgetsResource, widgetKind
 	}
 	f.store = store.New(store.Options{Resource: gvr, Kind: kind, Namespaced: true, Scheme: scheme.Scheme})
+	f.view = viewFor(f.store, t.corpus, f.protobuf)
 	if err := f.store.AddIndex("bucket", func(r *store.Record) ([]string, error) { return []string{bucketOf(r.Name())}, nil }); err != nil {
 		return err
 	}
 	cfg := source.Config{REST: t.cfg, Resource: gvr, NoWatchList: t.list}
+	if t.list && !t.paged {
+		cfg.PageSize = -1
+	}
 	if f.protobuf {
 		cfg.Encoding = source.Protobuf
 	}
-	src, err := source.New(cfg, f.store.Sink)
+	src, err := source.New(cfg, func(namespace string) source.Sink { return timedSink{f.store.Sink(namespace), &f.applying} })
 	if err != nil {
 		return err
 	}
@@ -91,31 +96,16 @@ func (f *fairlead) handle(e *store.Event, handler func(event)) {
 		return
 	}
 	if !e.Initial && !f.header.Load() {
-		f.readObject(e.Object)
+		f.view.read(e.Object)
 	}
 	handler(event{e.Object.Version(), e.Initial})
-}
-
-// sinkhole keeps the compiler from leaving reads out.
-var sinkhole atomic.Int64
-
-func (f *fairlead) readObject(r *store.Record) {
-	if f.typed {
-		if pod, err := store.As[corev1.Pod](r); err == nil {
-			sinkhole.Add(int64(len(pod.Spec.Containers) + len(pod.Status.Phase)))
-		}
-		return
-	}
-	if u, err := store.As[unstructured.Unstructured](r); err == nil {
-		sinkhole.Add(int64(len(u.Object)))
-	}
 }
 
 func (f *fairlead) whole(on bool) { f.header.Store(!on) }
 
 func (f *fairlead) readAll() (n int) {
 	for r := range f.store.Snapshot().All() {
-		f.readObject(r)
+		f.view.read(r)
 		n++
 	}
 	return n
@@ -132,30 +122,55 @@ func (f *fairlead) keys(n int) []key {
 }
 
 func (f *fairlead) get(k key) error {
-	if f.typed {
-		_, err := store.Of[corev1.Pod](f.store).Get(store.Key{Namespace: k.namespace, Name: k.name})
-		return err
-	}
-	_, err := store.Unstructured(f.store).Get(store.Key{Namespace: k.namespace, Name: k.name})
-	return err
+	return f.view.get(store.Key{Namespace: k.namespace, Name: k.name})
 }
 
-func (f *fairlead) byIndex(value string) (n int) {
-	if !f.typed {
-		for range store.Unstructured(f.store).Index("bucket", value) {
-			n++
-		}
-		return n
-	}
-	for range store.Of[corev1.Pod](f.store).Index("bucket", value) {
-		n++
-	}
-	return n
-}
+func (f *fairlead) byIndex(value string) int { return f.view.index(value) }
+
+func (f *fairlead) watchApply() { f.applying.begin() }
+
+func (f *fairlead) applied() []time.Duration { return f.applying.end() }
 
 func (f *fairlead) stop() {
 	f.cancel()
 	<-f.done
 	<-f.read
 	f.store.Close()
+}
+
+// applying is how long each change took to apply, while it is measured.
+type applying struct {
+	on   atomic.Bool
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+func (a *applying) begin() { a.on.Store(true) }
+
+func (a *applying) end() []time.Duration {
+	a.on.Store(false)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	took := a.took
+	a.took = nil
+	return took
+}
+
+// timedSink is the writer of row S8: what it waits for readers, it waits in Apply.
+type timedSink struct {
+	source.Sink
+	applying *applying
+}
+
+func (t timedSink) Apply(c source.ChangeType, o *source.Object) error {
+	if !t.applying.on.Load() {
+		return t.Sink.Apply(c, o)
+	}
+	begin := time.Now()
+	err := t.Sink.Apply(c, o)
+	took := time.Since(begin)
+	t.applying.mu.Lock()
+	defer t.applying.mu.Unlock()
+	t.applying.took = append(t.applying.took, took)
+	return err
 }

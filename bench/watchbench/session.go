@@ -4,13 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -22,21 +23,26 @@ type session struct {
 	o      options
 	spec   int
 	values map[string]float64 // "row.metric"
+	took   []string           // the time of each row
 
-	cmd *exec.Cmd
-	in  *json.Encoder
-	out *json.Decoder
+	cmd     *exec.Cmd
+	in      *json.Encoder
+	out     *json.Decoder
+	end     context.CancelCauseFunc // of the child
+	guarded sync.WaitGroup
 }
 
 // childEnv, when set, makes the program a child that measures the peer of that name.
 const childEnv = "BENCH_CHILD"
 
-func newSession(ctx context.Context, f *fixture, o options, spec int, list bool) (*session, error) {
+// newSession starts a child, which lives no longer than the context that is returned.
+func newSession(ctx context.Context, f *fixture, o options, spec int, list bool) (context.Context, *session, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s := &session{f: f, o: o, spec: spec, values: map[string]float64{}}
+	ctx, s.end = context.WithCancelCause(ctx)
 	s.cmd = exec.CommandContext(ctx, exe)
 	s.cmd.Env = append(os.Environ(), childEnv+"="+specs[spec].name)
 	if list {
@@ -44,21 +50,45 @@ func newSession(ctx context.Context, f *fixture, o options, spec int, list bool)
 	}
 	s.cmd.Stderr = os.Stderr
 	stdin, err := s.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		var stdout io.ReadCloser
+		if stdout, err = s.cmd.StdoutPipe(); err == nil {
+			s.in, s.out = json.NewEncoder(stdin), json.NewDecoder(bufio.NewReader(stdout))
+			err = s.cmd.Start()
+		}
 	}
-	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		s.end(err)
+		return nil, nil, err
 	}
-	s.in, s.out = json.NewEncoder(stdin), json.NewDecoder(bufio.NewReader(stdout))
-	return s, s.cmd.Start()
+	s.guarded.Go(func() { guard(ctx, s.end, s.cmd.Process.Pid, o.reserve) })
+	return ctx, s, nil
 }
 
 // close ends the child at once.
 func (s *session) close() {
-	_ = s.cmd.Process.Kill()
+	s.end(nil)
+	s.guarded.Wait()
 	_ = s.cmd.Wait()
+}
+
+// run measures rows one after the other. What was stored for a row is forgotten after it, so that the history stays short.
+func (s *session) run(ctx context.Context, rows []row) (failed string, err error) {
+	for _, r := range rows {
+		begin := time.Now()
+		limit := time.AfterFunc(s.o.limit, func() { s.end(ended(fmt.Sprintf("not within %s", s.o.limit))) })
+		err := r.measure(ctx)
+		limit.Stop()
+		s.took = append(s.took, fmt.Sprintf("%s %.1f s", r.name, time.Since(begin).Seconds()))
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return r.name, err
+		}
+		s.f.server.Compact(0)
+	}
+	return "", nil
 }
 
 // tell sends a command and waits for the answer, whose values are kept under the row.
@@ -92,74 +122,111 @@ func (s *session) match() apiserver.Match {
 	return apiserver.Match{Verb: "watch", Resource: gvr.Resource}
 }
 
-// sync is row S1, S2 and S2p.
-func (s *session) sync(row string, round int, list bool) error {
-	_, err := s.tell(row, command{Do: "start", URL: s.f.server.URL(), List: list, Profile: s.profile(row, round)})
+// sync is row S1, S2 and S2p, and by LIST only S1.
+func (s *session) sync(row string, round int, c command) error {
+	c.Do, c.URL, c.Profile = "start", s.f.server.URL(), s.profile(row, round)
+	_, err := s.tell(row, c)
 	return err
 }
 
-// rewrite stores new versions of the first n objects, round and round, in one go.
-func (s *session) rewrite(n int) error {
+// rewrite stores new versions of the first n objects in one go, and returns the last version.
+func (s *session) rewrite(n int) (version string, err error) {
 	gvr, objects := s.f.corpusOf(specs[s.spec].corpus)
-	for n > 0 {
-		k := min(n, len(objects))
-		if err := s.f.server.Preload(gvr, k, func(i int, version string) apiserver.Encoded {
-			objects[i] = again(objects[i], version)
-			return objects[i]
-		}); err != nil {
-			return err
-		}
-		n -= k
+	err = s.f.server.Preload(gvr, n, func(i int, v string) apiserver.Encoded {
+		objects[i] = again(objects[i], v)
+		version = v
+		return objects[i]
+	})
+	return version, err
+}
+
+// rows are those of a session with a WatchList, in their order.
+func (s *session) rows(round int) []row {
+	rows := []row{
+		{"S1", func(context.Context) error { return s.sync("S1", round, command{}) }},
+		{"S6", func(context.Context) error { _, err := s.tell("S6", command{Do: "reads"}); return err }},
+		{"S3", func(context.Context) error { return s.throughput("S3", round, true) }},
+		{"S4", func(ctx context.Context) error { return s.latency(ctx, "S4", s.o.rate, s.o.span) }},
+		{"S3header", func(context.Context) error { return s.throughput("S3header", round, false) }},
+		{"S8", func(ctx context.Context) error { return s.stalls(ctx, "S8", s.o.rate*5/2, s.o.span) }},
 	}
-	return nil
+	if round == 0 {
+		rows = append(rows, row{"S7", func(ctx context.Context) error { return s.blocked(ctx, "S7", s.o.blocked, min(1000, s.o.objects)) }})
+	}
+	if round == 0 || !specs[s.spec].slow {
+		rows = append(rows, row{"S5", func(ctx context.Context) error { return s.relist(ctx, "S5") }})
+	}
+	return rows
+}
+
+// events is how many changes row S3 takes, each of another object. A slow peer is given a third of them: it takes long enough
+// for its rate.
+func (s *session) events() int {
+	n := s.o.events
+	if specs[s.spec].slow {
+		n = max(1, n/3)
+	}
+	return min(n, s.o.objects)
 }
 
 // throughput is row S3: events are held back until all are stored, so that the client is what is measured.
 func (s *session) throughput(row string, round int, whole bool) error {
-	n := s.o.events
+	n := s.events()
 	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: whole, Profile: s.profile(row, round)}); err != nil {
 		return err
 	}
 	hold := s.f.server.HoldEvents(s.match())
-	err := s.rewrite(n)
+	version, err := s.rewrite(n)
 	hold.Release()
 	if err != nil {
 		return err
 	}
-	_, err = s.tell(row, command{Do: "await"})
+	_, err = s.tell(row, command{Do: "await", Version: version})
 	if t := s.values[row+".seconds"]; t > 0 {
-		s.values[row+".rate"] = float64(n) / t
-		s.values[row+".perCPU"] = float64(n) / s.values[row+".cpu"]
+		s.values[row+".rate"] = s.values[row+".events"] / t
+		s.values[row+".perCPU"] = s.values[row+".events"] / s.values[row+".cpu"]
 	}
 	return err
 }
 
 // latency is row S4, at a fixed rate: from just before the write to the handler, on one clock.
-func (s *session) latency(row string, rate int, d time.Duration) error {
+func (s *session) latency(ctx context.Context, row string, rate int, d time.Duration) error {
 	n := int(float64(rate) * d.Seconds())
 	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true}); err != nil {
 		return err
 	}
+	const lot = 1000
 	gvr, objects := s.f.corpusOf(specs[s.spec].corpus)
 	sent := make(map[string]time.Time, n)
+	last, begun, old := "", s.sent(), s.f.server.Revision()
 	begin := time.Now()
 	for i := range n {
 		at := begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
 		if wait := time.Until(at); wait > 0 {
 			time.Sleep(wait)
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		j := i * 31 % len(objects)
 		next := apiserver.Encoded{}
 		if err := s.f.server.Publish(gvr, func(version string) apiserver.Encoded {
 			next = again(objects[j], version)
 			sent[version] = time.Now()
+			last = version
 			return next
 		}); err != nil {
 			return err
 		}
 		objects[j] = next
+		if i%lot == lot-1 { // what was sent is forgotten, but for the last lot
+			if s.sent()-begun > int64(i-lot+10) {
+				s.f.server.Compact(old)
+			}
+			old = s.f.server.Revision()
+		}
 	}
-	a, err := s.tell(row, command{Do: "await"})
+	a, err := s.tell(row, command{Do: "await", Version: last})
 	if err != nil {
 		return err
 	}
@@ -174,35 +241,39 @@ func (s *session) latency(row string, rate int, d time.Duration) error {
 }
 
 // stalls is row S8: latency of events while readers are busy, and of the readers.
-func (s *session) stalls(row string, rate int, d time.Duration) error {
+func (s *session) stalls(ctx context.Context, row string, rate int, d time.Duration) error {
 	if _, err := s.tell(row, command{Do: "read"}); err != nil {
 		return err
 	}
-	if err := s.latency(row, rate, d); err != nil {
+	if err := s.latency(ctx, row, rate, d); err != nil {
 		return err
 	}
 	_, err := s.tell(row, command{Do: "readStop"})
 	return err
 }
 
-// blocked is row S7: a handler stands still while few objects change often.
-func (s *session) blocked(row string, updates, keys int) error {
+// blocked is row S7: a handler stands still while few objects change often. What was sent is forgotten on the way.
+func (s *session) blocked(ctx context.Context, row string, updates, keys int) error {
 	if _, err := s.tell(row, command{Do: "block"}); err != nil {
 		return err
 	}
-	gvr, objects := s.f.corpusOf(specs[s.spec].corpus)
-	version := ""
-	for range updates / keys {
-		if err := s.f.server.Preload(gvr, keys, func(i int, v string) apiserver.Encoded {
-			objects[i] = again(objects[i], v)
-			version = v
-			return objects[i]
-		}); err != nil {
+	version, sent := "", s.sent()
+	for range max(1, updates/keys) {
+		before := s.f.server.Revision()
+		var err error
+		if version, err = s.rewrite(keys); err != nil {
 			return err
 		}
+		sent += int64(keys)
+		if err := s.delivered(ctx, sent); err != nil {
+			return err
+		}
+		s.f.server.Compact(before)
 	}
-	if err := s.delivered(); err != nil {
-		return err
+	select { // until the client has taken in what is on the wire
+	case <-time.After(time.Second):
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	if _, err := s.tell(row, command{Do: "blocked"}); err != nil {
 		return err
@@ -211,30 +282,30 @@ func (s *session) blocked(row string, updates, keys int) error {
 	return err
 }
 
-// delivered waits until the watch has sent what was written, and a moment for the client to take it in.
-func (s *session) delivered() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var sent int64 = -1
-	for {
-		var now int64
-		for _, r := range s.f.server.Log().Select(s.match()) {
-			now += r.Events
-		}
-		if now == sent {
-			return nil
-		}
-		sent = now
+// sent is how many events the watches of the corpus have sent.
+func (s *session) sent() (n int64) {
+	for _, r := range s.f.server.Log().Select(s.match()) {
+		n += r.Events
+	}
+	return n
+}
+
+// delivered waits until the watch has sent as many events.
+func (s *session) delivered(ctx context.Context, n int64) error {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for s.sent() < n {
 		select {
-		case <-time.After(2 * time.Second):
+		case <-look.C:
 		case <-ctx.Done():
-			return errors.New("cannot deliver: the watch goes on sending")
+			return context.Cause(ctx)
 		}
 	}
+	return nil
 }
 
 // relist is row S5: the history is forgotten and the watch ends, so that everything is listed again; nothing has changed.
-func (s *session) relist(row string) error {
+func (s *session) relist(ctx context.Context, row string) error {
 	if _, err := s.tell(row, command{Do: "relist"}); err != nil {
 		return err
 	}
@@ -249,7 +320,7 @@ func (s *session) relist(row string) error {
 	seen, at := len(s.f.server.Log().Requests), s.f.server.Revision()
 	s.f.server.Compact(0)
 	s.f.server.DropConnections()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	m := s.match()
 	m.Func = func(r apiserver.Request) bool { return r.ID > seen && r.Code == 200 }
@@ -261,7 +332,7 @@ func (s *session) relist(row string) error {
 		}
 		r := open[len(open)-1]
 		from, _ := strconv.ParseUint(r.Query.Get("resourceVersion"), 10, 64)
-		return r.Query.Get("sendInitialEvents") == "" && from >= at || r.Events > int64(len(s.f.pods))
+		return r.Query.Get("sendInitialEvents") == "" && from >= at || r.Events > int64(s.o.objects)
 	}); err != nil {
 		return err
 	}

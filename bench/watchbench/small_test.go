@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +23,9 @@ func TestMain(m *testing.M) {
 // TestSmall runs each kind of peer on few objects, so that the benchmarks are known to work.
 func TestSmall(t *testing.T) {
 	o := options{
-		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond,
+		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: time.Minute,
 		peers: []string{"fairlead, protobuf", "client-go typed", "bound: keep the bytes"},
+		out:   filepath.Join(t.TempDir(), "page.md"),
 	}
 	tables, err := compare(t.Context(), o, func(s string) { t.Log(s) })
 	if err != nil {
@@ -38,9 +40,51 @@ func TestSmall(t *testing.T) {
 			t.Errorf("%s was given %v events, want 300", peer, n)
 		}
 	}
-	var out strings.Builder
-	tables.write(&out)
-	if !strings.Contains(out.String(), "| S1 | sync CPU, against typed |") {
-		t.Errorf("no comparison in:\n%s", out.String())
+	page, err := os.ReadFile(o.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| S1 | sync CPU, against typed |", "in pages of 500", "| S8 | the writer's p99"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("no %q in:\n%s", want, page)
+		}
+	}
+}
+
+// TestGuard ends children that take too much memory or time; the others, and the tables, are not affected.
+func TestGuard(t *testing.T) {
+	for _, c := range []struct {
+		reason  string
+		reserve int64
+		limit   time.Duration
+		want    string
+	}{
+		{reason: "no machine has so much memory to spare", reserve: 1 << 60, limit: time.Minute, want: "| client-go metadata | out of memory at "},
+		{reason: "nothing is that quick", limit: time.Nanosecond, want: "| client-go metadata | not within 1ns |"},
+	} {
+		o := options{objects: 20, rounds: 2, events: 20, limit: c.limit, reserve: c.reserve, peers: []string{"client-go metadata"}, rows: []string{"S1"}}
+		tables, err := compare(t.Context(), o, func(s string) { t.Log(s) })
+		if err != nil {
+			t.Fatalf("%s: %v", c.reason, err)
+		}
+		var out strings.Builder
+		tables.write(&out)
+		if !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: no %q in:\n%s", c.reason, c.want, out.String())
+		}
+	}
+}
+
+func TestOnPage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ reason, page, want string }{
+		{"a new file", "", "new"},
+		{"no markers: a file of its own", "old", "new"},
+		{"only what is between the markers", "# A\n" + pageBegin + "old\n" + pageEnd + "B\n", "# A\n" + pageBegin + "\nnew\n" + pageEnd + "B\n"},
+		{"one marker is none", "# A\n" + pageBegin + "old\n", "new"},
+	} {
+		if got := string(onPage([]byte(c.page), []byte("new"))); got != c.want {
+			t.Errorf("%s: page is %q, want %q", c.reason, got, c.want)
+		}
 	}
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"slices"
@@ -17,7 +19,26 @@ type tables struct {
 	began  time.Time
 	took   time.Duration
 	values map[string]map[string][]float64 // peer → row.metric → one value per round
+	notes  map[string]map[string]string    // peer → row → why it has no value
 }
+
+func newTables(o options) *tables {
+	return &tables{o: o, began: time.Now(), values: map[string]map[string][]float64{}, notes: map[string]map[string]string{}}
+}
+
+// note says why a row could not be measured.
+func (t *tables) note(peer, row string, err error) {
+	if t.notes[peer] == nil {
+		t.notes[peer] = map[string]string{}
+	}
+	text := "failed"
+	if e, ok := errors.AsType[ended](err); ok {
+		text = string(e)
+	}
+	t.notes[peer][row] = text
+}
+
+func (t *tables) failed(peer, row string) bool { return t.notes[peer][row] != "" }
 
 func (t *tables) add(peer string, values map[string]float64) {
 	if t.values[peer] == nil {
@@ -28,14 +49,34 @@ func (t *tables) add(peer string, values map[string]float64) {
 	}
 }
 
-// save writes the tables to a file, so that a long run that is interrupted is not lost. An empty path: nowhere.
+// Between these lines of a page stands what was measured.
+const (
+	pageBegin = "<!-- measured: begin -->\n"
+	pageEnd   = "<!-- measured: end -->\n"
+)
+
+// save writes the tables to a file, or between the markers of one that has them. An empty path: nowhere.
 func (t *tables) save(path string) error {
 	if path == "" {
 		return nil
 	}
 	var b bytes.Buffer
 	t.write(&b)
-	return os.WriteFile(path, b.Bytes(), 0o644)
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(path, onPage(old, b.Bytes()), 0o644)
+}
+
+// onPage puts what was measured between the markers of a page; without markers, it is the page.
+func onPage(page, measured []byte) []byte {
+	head, rest, begins := bytes.Cut(page, []byte(pageBegin))
+	_, tail, ends := bytes.Cut(rest, []byte(pageEnd))
+	if !begins || !ends {
+		return measured
+	}
+	return slices.Concat(head, []byte(pageBegin+"\n"), measured, []byte("\n"+pageEnd), tail)
 }
 
 func median(v []float64) float64 {
@@ -43,7 +84,7 @@ func median(v []float64) float64 {
 		return 0
 	}
 	v = slices.Sorted(slices.Values(v))
-	return v[len(v)/2]
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // column is one metric of a table.
@@ -72,7 +113,7 @@ func count(v float64) string {
 }
 
 func (t *tables) write(w io.Writer) {
-	fmt.Fprintf(w, "%d objects of each kind, %d rounds, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n", t.o.objects, t.o.rounds,
+	fmt.Fprintf(w, "%d objects of each kind, rounds: %d, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n", t.o.objects, t.o.rounds,
 		t.began.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), t.took.Round(time.Second))
 	perObject := func(v float64) string { return fmt.Sprintf("%.0f B", v/float64(t.o.objects)) }
 	t.table(w, "S1, S2, S2p: until everything is in the cache, by WatchList", []column{
@@ -83,8 +124,10 @@ func (t *tables) write(w io.Writer) {
 		{"peak", "S1.peak", mega},
 		{"then read every object", "S1.readAll", seconds},
 	})
-	t.table(w, "S1: the same by LIST, with the pages that each uses by default (one round)", []column{{"time", "LIST.sync", seconds}, {"CPU", "LIST.cpu", seconds}, {"peak", "LIST.peak", mega}})
-	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", t.o.events), []column{
+	for _, r := range [][2]string{{"LIST", "in one answer"}, {"PAGED", "in pages of 500"}} {
+		t.table(w, "S1: the same by LIST, "+r[1]+" (one round)", []column{{"time", r[0] + ".sync", seconds}, {"CPU", r[0] + ".cpu", seconds}, {"peak", r[0] + ".peak", mega}})
+	}
+	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", min(t.o.events, t.o.objects)), []column{
 		{"events per second", "S3.rate", count},
 		{"per CPU second", "S3.perCPU", count},
 		{"header only, per second", "S3header.rate", count},
@@ -94,28 +137,36 @@ func (t *tables) write(w io.Writer) {
 	t.table(w, "S5: list again after a 410, nothing has changed", []column{{"CPU", "S5.cpu", seconds}, {"peak over rest", "S5.growth", mega}, {"handler calls", "S5.calls", count}})
 	t.table(w, "S6: reads of the cache", []column{{"Get, read before", "S6.get", nanos}, {"allocations", "S6.getAllocs", count}, {"Get, not read before", "S6.getCold", nanos}, {"List by index", "S6.list", nanos}, {"objects listed", "S6.listed", count}})
 	t.table(w, fmt.Sprintf("S7: a handler is blocked during %d updates of 1,000 keys (one round)", t.o.blocked), []column{{"memory grows by", "S7.growth", mega}})
-	t.table(w, fmt.Sprintf("S8: readers are busy while %d updates per second arrive", t.o.rate*5/2), []column{{"Get p99", "S8.getP99", times}, {"Get max", "S8.getMax", times}, {"event p50", "S8.p50", times}, {"event p99", "S8.p99", times}})
+	t.table(w, fmt.Sprintf("S8: readers are busy while %d updates per second arrive", t.o.rate*5/2), []column{{"Get p99", "S8.getP99", times}, {"Get max", "S8.getMax", times}, {"the writer: p99 of one change", "S8.applyP99", times}, {"max", "S8.applyMax", times}, {"event p50", "S8.p50", times}, {"event p99", "S8.p99", times}})
 	t.bars(w)
 }
 
+// table has a line for each peer that the row was measured of, or could not be; without any, there is no table.
 func (t *tables) table(w io.Writer, title string, columns []column) {
+	var lines strings.Builder
+	for _, spec := range specs {
+		said := false
+		line := "| " + spec.name + " |"
+		for _, c := range columns {
+			text := cell(t.values[spec.name][c.key], c.format)
+			if row, _, _ := strings.Cut(c.key, "."); text == "" {
+				text = t.notes[spec.name][row]
+			}
+			said = said || text != ""
+			line += " " + text + " |"
+		}
+		if said {
+			fmt.Fprintln(&lines, line)
+		}
+	}
+	if lines.Len() == 0 {
+		return
+	}
 	fmt.Fprintf(w, "### %s\n\n| peer |", title)
 	for _, c := range columns {
 		fmt.Fprintf(w, " %s |", c.title)
 	}
-	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(columns)))
-	for _, spec := range specs {
-		v := t.values[spec.name]
-		if !slices.ContainsFunc(columns, func(c column) bool { return len(v[c.key]) > 0 }) {
-			continue
-		}
-		fmt.Fprintf(w, "| %s |", spec.name)
-		for _, c := range columns {
-			fmt.Fprintf(w, " %s |", cell(v[c.key], c.format))
-		}
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\n|---|%s\n%s\n", strings.Repeat("---|", len(columns)), lines.String())
 }
 
 func cell(v []float64, format func(float64) string) string {
@@ -173,6 +224,12 @@ func (t *tables) bars(w io.Writer) {
 		}
 		mine, theirs := median(t.values[b.mine][b.key]), median(t.values[b.theirs][b.other])
 		if mine == 0 || theirs == 0 {
+			for peer, key := range map[string]string{b.mine: b.key, b.theirs: b.other} {
+				row, _, _ := strings.Cut(key, ".")
+				if note := t.notes[peer][row]; note != "" {
+					fmt.Fprintf(w, "| %s | %s |  | %.2f | %s: %s |\n", b.row, b.text, b.want, peer, note)
+				}
+			}
 			continue
 		}
 		ratio := theirs / mine
@@ -186,9 +243,17 @@ func (t *tables) bars(w io.Writer) {
 		fmt.Fprintf(w, "| %s | %s | %.2f | %.2f | %s |\n", b.row, b.text, ratio, b.want, verdict)
 	}
 	const pb = "fairlead, protobuf"
+	million := func(v []float64) (out []float64) { // a million objects, in GiB
+		for _, bytes := range v {
+			out = append(out, bytes/float64(t.o.objects)*1e6/(1<<30))
+		}
+		return out
+	}
+	t.absolute(w, "S2", "a million pods in 1.2 GiB, protobuf (by the bytes per object)", million(t.values[pb]["S1.resident"]), 1.2)
+	t.absolute(w, "S2", "a million pods in 1.2 GiB, JSON (by the bytes per object)", million(t.values["fairlead, JSON"]["S1.resident"]), 1.2)
 	t.absolute(w, "S6", "Get of a hot object under 0.2 µs", t.values[pb]["S6.get"], 200)
 	t.absolute(w, "S8", "Get p99 under 1 ms while 5,000 updates/s arrive", t.values[pb]["S8.getP99"], 1e-3)
-	t.absolute(w, "S8", "event p99 under 1 ms while readers are busy", t.values[pb]["S8.p99"], 1e-3)
+	t.absolute(w, "S8", "the writer's p99 of one change under 1 ms while readers are busy", t.values[pb]["S8.applyP99"], 1e-3)
 }
 
 func (t *tables) absolute(w io.Writer, row, text string, v []float64, most float64) {

@@ -15,7 +15,8 @@ type Encoded struct {
 	Namespace, Name, UID string
 	Labels               map[string]string
 	// JSON is the whole object; metadata must agree with the fields above and with the version given. Cheapest is JSON that
-	// begins with kind and apiVersion, in this order and without spaces, as servers write it.
+	// begins with kind and apiVersion, in this order and without spaces, as servers write it. JSON that begins with
+	// {"metadata": has neither, and is not even copied.
 	JSON []byte
 	// Proto is the protobuf message without envelope; nil: it is made from JSON when first asked for.
 	Proto []byte
@@ -57,6 +58,9 @@ func (s *Server) encoded(t *table, rev uint64, encode func(string) Encoded) (*ob
 	o := &object{
 		table: t, rev: rev, namespace: e.Namespace, name: e.Name, uid: e.UID, version: version, labels: e.Labels,
 		bare: e.JSON, proto: e.Proto,
+	}
+	if bytes.HasPrefix(e.JSON, []byte(`{"metadata":`)) {
+		return o, nil
 	}
 	if rest, ok := bytes.CutPrefix(e.JSON, []byte(t.prefix)); ok {
 		o.bare = append([]byte{'{'}, rest...)

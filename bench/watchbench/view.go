@@ -1,0 +1,90 @@
+package main
+
+import (
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// view is how the handlers and readers of a store see its objects.
+type view interface {
+	read(r *store.Record)
+	get(k store.Key) error
+	index(value string) (n int)
+}
+
+// viewOf reads objects as T, and touches each.
+type viewOf[T any] struct {
+	store *store.Store
+	touch func(*T) int
+}
+
+// sinkhole keeps the compiler from leaving reads out.
+var sinkhole atomic.Int64
+
+func (v viewOf[T]) read(r *store.Record) {
+	if o, err := store.As[T](r); err == nil {
+		sinkhole.Add(int64(v.touch(o)))
+	}
+}
+
+func (v viewOf[T]) get(k store.Key) error {
+	_, err := store.Of[T](v.store).Get(k)
+	return err
+}
+
+func (v viewOf[T]) index(value string) (n int) {
+	for range store.Of[T](v.store).Index("bucket", value) {
+		n++
+	}
+	return n
+}
+
+// viewFor: custom resources as the Go type that their operator has, pods of the protobuf wire as theirs, and pods of the JSON wire
+// as unstructured objects, as client-go dynamic reads them.
+func viewFor(s *store.Store, corpus string, protobuf bool) view {
+	switch {
+	case corpus == "widgets":
+		return viewOf[widget]{s, func(w *widget) int { return w.Spec.Replicas + len(w.Status.Phase) }}
+	case protobuf:
+		return viewOf[corev1.Pod]{s, func(p *corev1.Pod) int { return len(p.Spec.Containers) + len(p.Status.Phase) }}
+	}
+	return viewOf[unstructured.Unstructured]{s, func(u *unstructured.Unstructured) int { return len(u.Object) }}
+}
+
+// widget is the Go type of the custom resource of the corpus, as an operator's author writes it.
+type widget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              widgetSpec   `json:"spec"`
+	Status            widgetStatus `json:"status"`
+}
+
+type widgetSpec struct {
+	Color     string           `json:"color"`
+	Size      int              `json:"size"`
+	Replicas  int              `json:"replicas"`
+	Endpoints []widgetEndpoint `json:"endpoints,omitempty"`
+	Template  widgetTemplate   `json:"template"`
+}
+
+type widgetEndpoint struct {
+	Host string `json:"host"`
+	Port int32  `json:"port"`
+	TLS  bool   `json:"tls"`
+}
+
+type widgetTemplate struct {
+	Image string   `json:"image"`
+	Args  []string `json:"args,omitempty"`
+}
+
+type widgetStatus struct {
+	Phase      string             `json:"phase"`
+	Ready      int                `json:"ready"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
