@@ -37,7 +37,7 @@ type Controller struct {
 	workers int
 	wg      sync.WaitGroup // workers
 	total   rate           // of all objects
-	paced   time.Time      // when the pump, as it knows, has to look at what total holds back; zero: not at all
+	paced   time.Time      // when the pump, as it knows, has to look again at what total holds back; may be zero
 	primary *intake
 	intakes []*intake
 	follows map[Key]map[string]*follow
@@ -392,7 +392,7 @@ func (c *Controller) expire() time.Time {
 	if len(c.q.times) > 0 {
 		next = c.q.times[0].due
 	}
-	if c.q.ready == 0 || !c.paced.After(now) {
+	if !c.paced.After(now) {
 		c.paced = time.Time{}
 	}
 	if !c.paced.IsZero() && (next.IsZero() || c.paced.Before(next)) {
