@@ -40,6 +40,10 @@ var (
 	// ErrTooManyConflicts is matched when Modify gave up; the error also unwraps to the last conflict.
 	ErrTooManyConflicts = errors.New("too many conflicts")
 
+	// ErrStatusApart is matched when one write was to change the status and something else, of a kind whose status is a
+	// subresource: the server takes only one of the two. ModifyStatus then has sent nothing; Modify has written the rest.
+	ErrStatusApart = errors.New("the status is written apart from the rest")
+
 	// ErrNoIndex is matched when a list asks for an index that the store does not have.
 	ErrNoIndex = errors.New("no such index")
 )

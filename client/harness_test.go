@@ -48,6 +48,7 @@ type setup struct {
 	watch   []string // kinds of the core group that are watched, or Widget
 	sources []source.Option
 	lazy    bool // do not wait until synced
+	store   store.Options
 }
 
 func start(ctx context.Context, t tester, s setup) *cluster {
@@ -66,7 +67,7 @@ func start(ctx context.Context, t tester, s setup) *cluster {
 		}
 		mapper.AddSpecific(r.GVK(), r.GVR(), schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Singular}, scope)
 	}
-	if c.cache, err = store.NewCache(store.CacheOptions{Config: c.server.Config(), Scheme: scheme.Scheme, Mapper: mapper}); err != nil {
+	if c.cache, err = store.NewCache(store.CacheOptions{Config: c.server.Config(), Scheme: scheme.Scheme, Mapper: mapper, Store: s.store}); err != nil {
 		t.Fatal(err)
 	}
 	running, cancel := context.WithCancel(ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -24,12 +25,13 @@ import (
 // ends the call. Nothing is sent when fn changes nothing.
 //
 // Afterwards obj is what the server answered. If obj has a uid, only that incarnation is changed: else ErrReplaced.
-// What the cache does not keep (managedFields) is neither seen nor lost.
+// What the cache does not keep (managedFields) is neither seen nor lost. If fn changes the status, too, and the server does not take
+// that because it is a subresource, the error matches ErrStatusApart; the rest is written then.
 func Modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
 	return modify(ctx, c, "", obj, fn, opts)
 }
 
-// ModifyStatus is Modify for the status: other changes of fn are not sent.
+// ModifyStatus is Modify for the status. If fn changes anything else, nothing is sent, and the error matches ErrStatusApart.
 func ModifyStatus[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
 	return modify(ctx, c, "status", obj, fn, opts)
 }
@@ -123,11 +125,11 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	d := difference(before, after)
 	dropServerFields(d)
 	if m.w.sub != "" {
-		only := map[string]any{}
-		if s, ok := d[m.w.sub]; ok {
-			only[m.w.sub] = s
+		for field := range d {
+			if field != m.w.sub {
+				return m.w.fail(fmt.Errorf("%w: the function changes %s; use Modify for it", ErrStatusApart, field))
+			}
 		}
-		d = only
 	}
 	if len(d) == 0 && !m.w.o.always {
 		return assign(m.obj, base)
@@ -140,7 +142,26 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	w := *m.w
 	w.version, w.sent = base.GetResourceVersion(), data
 	w.req.PatchType, w.req.Body = types.MergePatchType, data
-	return w.send(ctx)
+	if err := w.send(ctx); err != nil {
+		return err
+	}
+	return m.taken(before, d)
+}
+
+// taken checks that the server has not dropped a change of the status, as it does where that is a subresource. The write was bound to
+// one version, so nobody else can have changed it back.
+func (m *modification) taken(before, patch map[string]any) error {
+	if patch["status"] == nil || m.w.sub != "" || m.w.o.dryRun {
+		return nil
+	}
+	answer, err := content(m.obj)
+	if err != nil {
+		return m.w.fail(err)
+	}
+	if reflect.DeepEqual(answer["status"], before["status"]) {
+		return m.w.fail(fmt.Errorf("%w: the server has dropped the change of the status; use ModifyStatus for it", ErrStatusApart))
+	}
+	return nil
 }
 
 // protect calls the caller's function, whose panic becomes an error.

@@ -136,7 +136,7 @@ func TestOwnWritesAreRead(t *testing.T) {
 			return c.Status().Apply(ctx, p, client.Force())
 		}, map[string]string{"one": "old/Running"}},
 		{"status modify", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
-			return client.ModifyStatus(ctx, c, p, func(p *corev1.Pod) error { p.Status.Phase = corev1.PodRunning; label(p, "not sent"); return nil })
+			return client.ModifyStatus(ctx, c, p, func(p *corev1.Pod) error { p.Status.Phase = corev1.PodRunning; return nil })
 		}, map[string]string{"one": "old/Running"}},
 		{"delete", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
 			return c.Delete(ctx, p, client.Grace(0), client.SameUID())

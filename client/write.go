@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -237,7 +238,24 @@ func (w *writing) sendPatch(ctx context.Context, t types.PatchType, data []byte,
 	if t == types.MergePatchType {
 		w.sent = data
 	}
-	return w.send(ctx)
+	err = w.send(ctx)
+	if t == types.JSONPatchType && w.version != "" && apierrors.IsInvalid(err) {
+		return w.overtaken(ctx, err)
+	}
+	return err
+}
+
+// overtaken makes a conflict of the 422 by which a server refuses a JSON patch that is bound to a version, if the object has another
+// one now. Else the patch itself is wrong, and the error stays.
+func (w *writing) overtaken(ctx context.Context, refused error) error {
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(w.k.gvk)
+	if err := w.c.Live().Get(ctx, w.key, now); err != nil || now.ResourceVersion == w.version {
+		return refused
+	}
+	conflict := apierrors.NewConflict(w.k.gvr.GroupResource(), w.key.Name,
+		fmt.Errorf("the patch is bound to version %s, the object has %s", w.version, now.ResourceVersion))
+	return w.fail(fmt.Errorf("%w: %w", conflict, refused))
 }
 
 func (c *Client) apply(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {

@@ -36,6 +36,8 @@ type Controller struct {
 	terms   int
 	workers int
 	wg      sync.WaitGroup // workers
+	total   rate           // of all objects
+	paced   time.Time      // when the pump, as it knows, has to look again at what total holds back; may be zero
 	primary *intake
 	intakes []*intake
 	follows map[Key]map[string]*follow
@@ -107,7 +109,7 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		err = errors.Join(err, fmt.Errorf("%w: no name", ErrInvalid))
 	}
 	err = errors.Join(err, c.set.complete(name))
-	c.log = c.set.logger
+	c.log, c.total = c.set.logger, c.set.total
 	c.main = &watch{object: object}
 	for _, o := range c.set.primary {
 		o(c.main)
@@ -386,18 +388,41 @@ func (c *Controller) expire() time.Time {
 		c.admit(it, high)
 	}
 	c.spawn()
-	if len(c.q.times) == 0 {
-		return time.Time{}
+	next := time.Time{}
+	if len(c.q.times) > 0 {
+		next = c.q.times[0].due
 	}
-	return c.q.times[0].due
+	if !c.paced.After(now) {
+		c.paced = time.Time{}
+	}
+	if !c.paced.IsZero() && (next.IsZero() || c.paced.Before(next)) {
+		next = c.paced
+	}
+	return next
 }
 
-// spawn starts workers for what is ready. Under mu.
+// spawn starts workers for what is ready, unless the rate of all objects holds it back. Under mu.
 func (c *Controller) spawn() {
 	for c.term != nil && c.workers < c.set.workers && c.workers < c.q.running+c.q.ready {
+		if c.held() {
+			return
+		}
 		c.workers++
 		c.wg.Go(c.work)
 	}
+}
+
+// held says whether the rate of all objects allows no start now. Then the pump looks again when it does. Under mu.
+func (c *Controller) held() bool {
+	free := c.total.free()
+	if !free.After(c.now()) {
+		return false
+	}
+	if c.q.ready > 0 && !c.paced.Equal(free) {
+		c.paced = free
+		c.poke()
+	}
+	return true
 }
 
 func (c *Controller) poke() {

@@ -139,6 +139,58 @@ func TestOwnEchoes(t *testing.T) {
 			},
 		},
 		{
+			reason: "a namespace that stops being watched after our write, and is watched again, is reconciled once more",
+			first: func(ctx context.Context, b *bench, g *gateway) error {
+				hold := b.server.HoldEvents(apiserver.Match{Resource: "gateways"})
+				defer hold.Release()
+				if err := b.countUp(ctx, g); err != nil {
+					return err
+				}
+				h := b.host.Watch(testbed.GroupVersion.WithKind("Gateway"))
+				defer h.Release()
+				if err := h.SetNamespaces("b"); err != nil {
+					return err
+				}
+				return h.SetNamespaces()
+			},
+			want: 2,
+			check: func(t *testing.T, b *bench) {
+				if got := b.last().obj.Status.Count; got != 8 {
+					t.Errorf("the last reconciliation saw count %d, want our own 8", got)
+				}
+			},
+		},
+		{
+			reason: "a namespace that stops being watched while our write is under way, and a foreign change before it is watched again",
+			first: func(ctx context.Context, b *bench, g *gateway) error {
+				gate := apiserver.NewGate()
+				b.server.On(apiserver.Match{Verb: "patch", Subresource: "status", Times: 1}, apiserver.HoldRequest(gate))
+				done := make(chan error)
+				go func() { done <- b.countUp(ctx, g) }()
+				if err := gate.Wait(ctx, 1); err != nil {
+					return err
+				}
+				h := b.host.Watch(testbed.GroupVersion.WithKind("Gateway"))
+				defer h.Release()
+				if err := h.SetNamespaces("b"); err != nil {
+					return err
+				}
+				gate.Open()
+				if err := <-done; err != nil {
+					return err
+				}
+				b.change(size(2))
+				return h.SetNamespaces()
+			},
+			want: 2,
+			check: func(t *testing.T, b *bench) {
+				wantSize(t, b, 2)
+				if got := b.last().obj.Status.Count; got != 8 {
+					t.Errorf("the last reconciliation saw count %d, want our own 8", got)
+				}
+			},
+		},
+		{
 			reason: "two parallel writes to one object are echoes",
 			first: func(ctx context.Context, b *bench, g *gateway) error {
 				errs := make(chan error, 2)

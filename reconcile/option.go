@@ -25,6 +25,7 @@ type settings struct {
 	attempts    int
 	rate        int
 	ratePer     time.Duration
+	total       rate
 	preempt     bool
 	leader      Leadership
 	stuck       time.Duration
@@ -83,6 +84,13 @@ func MaxAttempts(n int) Option { return func(s *settings) { s.attempts = n } }
 // happens meanwhile is one reconciliation when the limit allows it.
 func RateLimit(n int, per time.Duration) Option {
 	return func(s *settings) { s.rate, s.ratePer = n, per }
+}
+
+// TotalRateLimit lets the controller begin at most n reconciliations in any period of that length, of all its objects together: what
+// it may ask of the world outside. Zero is no limit, which is the default. Objects that wait for it keep their place in the queue, by
+// priority and with namespaces in turn, and what happens to them meanwhile is in the one reconciliation that comes.
+func TotalRateLimit(n int, per time.Duration) Option {
+	return func(s *settings) { s.total = rate{n: n, per: per} }
 }
 
 // Preempt has an event that changes the spec of an object, begins its deletion or replaces it end the context of a running

@@ -62,7 +62,7 @@ func (c *Controller) work() {
 func (c *Controller) next() bool {
 	c.mu.Lock()
 	var it *item
-	if c.term != nil && c.term.Err() == nil {
+	if c.term != nil && c.term.Err() == nil && !c.held() {
 		it = c.q.pick()
 	}
 	if it == nil {
@@ -70,6 +70,7 @@ func (c *Controller) next() bool {
 		c.mu.Unlock()
 		return false
 	}
+	c.total.take(c.now())
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
 	r := &run{key: it.key, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}

@@ -1,0 +1,33 @@
+package reconcile
+
+import "time"
+
+// rate bounds how often something is begun: at most n times in any period. The zero value bounds nothing. It has no lock and no clock.
+type rate struct {
+	n      int
+	per    time.Duration
+	starts []time.Time // of the last n, a ring once it is full
+	oldest int
+}
+
+// free returns when the next start is allowed; not after now if it is at once.
+func (r *rate) free() time.Time {
+	if !r.limits() || len(r.starts) < r.n {
+		return time.Time{}
+	}
+	return r.starts[r.oldest].Add(r.per)
+}
+
+func (r *rate) limits() bool { return r.n > 0 && r.per > 0 }
+
+// take notes a start.
+func (r *rate) take(now time.Time) {
+	switch {
+	case !r.limits():
+	case len(r.starts) < r.n:
+		r.starts = append(r.starts, now)
+	default:
+		r.starts[r.oldest] = now
+		r.oldest = (r.oldest + 1) % r.n
+	}
+}
