@@ -20,14 +20,15 @@ import (
 
 // command is what the parent tells a child, one line of JSON each on its standard input.
 type command struct {
-	Do      string `json:"do"`
-	URL     string `json:"url,omitempty"`
-	List    bool   `json:"list,omitempty"`
-	Paged   bool   `json:"paged,omitempty"`
-	N       int    `json:"n,omitempty"`
-	Whole   bool   `json:"whole,omitempty"`
-	Version string `json:"version,omitempty"`
-	Profile string `json:"profile,omitempty"`
+	Do      string        `json:"do"`
+	Settle  time.Duration `json:"settle,omitempty"`
+	URL     string        `json:"url,omitempty"`
+	List    bool          `json:"list,omitempty"`
+	Paged   bool          `json:"paged,omitempty"`
+	N       int           `json:"n,omitempty"`
+	Whole   bool          `json:"whole,omitempty"`
+	Version string        `json:"version,omitempty"`
+	Profile string        `json:"profile,omitempty"`
 }
 
 // answer is what the child says, one line of JSON each.
@@ -156,7 +157,7 @@ func (c *child) start(cmd command) (answer, error) {
 		_, peak := memory()
 		return answer{Values: map[string]float64{"sync": took.Seconds(), "cpu": spent.Seconds(), "peak": float64(peak - c.before)}}, nil
 	}
-	time.Sleep(3 * time.Second) // what is done in the background belongs to it
+	time.Sleep(cmd.Settle) // what is done in the background belongs to it
 	settled := cpu() - used
 	_, peak := memory()
 	resident := atRest()

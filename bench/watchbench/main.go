@@ -19,6 +19,7 @@ import (
 type options struct {
 	objects, rounds, events, rate, blocked int
 	span                                   time.Duration // of the rows with a rate
+	settle                                 time.Duration // after the sync, for what is done in the background
 	limit                                  time.Duration // of one row
 	reserve                                int64         // bytes of memory that are kept free
 	peers, rows                            []string      // nil: all
@@ -33,7 +34,7 @@ func number(name string, otherwise int) int {
 }
 
 func fromCommandLine() options {
-	o := options{reserve: reserveOf()}
+	o := options{reserve: reserveOf(), settle: 3 * time.Second}
 	flag.IntVar(&o.objects, "objects", number("BENCH_OBJECTS", 100_000), "objects of each kind")
 	flag.IntVar(&o.rounds, "rounds", number("BENCH_ROUNDS", 3), "how often each peer is measured")
 	flag.IntVar(&o.events, "events", number("BENCH_EVENTS", 30_000), "changes of row S3; slow peers are given a third")
@@ -149,7 +150,7 @@ func measure(ctx context.Context, f *fixture, o options, t *tables, spec, round 
 		return slices.Contains(strings.Fields(specs[spec].rows), name) && o.wants(name)
 	}
 	measured := func(list bool, rows func(s *session) []row) error {
-		ctx, s, err := newSession(ctx, f, o, spec, list)
+		ctxOfChild, s, err := newSession(ctx, f, o, spec, list)
 		if err != nil {
 			return err
 		}
@@ -166,12 +167,15 @@ func measure(ctx context.Context, f *fixture, o options, t *tables, spec, round 
 		if len(todo) == 0 {
 			return nil
 		}
-		failed, err := s.run(ctx, todo)
+		failed, err := s.run(ctxOfChild, todo)
 		t.add(specs[spec].name, s.values)
 		took = append(took, s.took...)
 		if err == nil {
 			_, err = s.tell("stop", command{Do: "stop"})
 			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx) // nothing is wrong with the peer
 		}
 		t.note(specs[spec].name, failed, err)
 		if _, isEnded := errors.AsType[ended](err); isEnded {

@@ -124,7 +124,7 @@ func (s *session) match() apiserver.Match {
 
 // sync is row S1, S2 and S2p, and by LIST only S1.
 func (s *session) sync(row string, round int, c command) error {
-	c.Do, c.URL, c.Profile = "start", s.f.server.URL(), s.profile(row, round)
+	c.Do, c.URL, c.Profile, c.Settle = "start", s.f.server.URL(), s.profile(row, round), s.o.settle
 	_, err := s.tell(row, c)
 	return err
 }

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // TestSmall runs each kind of peer on few objects, so that the benchmarks are known to work.
 func TestSmall(t *testing.T) {
 	o := options{
-		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: time.Minute,
+		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: time.Minute, settle: 100 * time.Millisecond,
 		peers: []string{"fairlead, protobuf", "client-go typed", "bound: keep the bytes"},
 		out:   filepath.Join(t.TempDir(), "page.md"),
 	}
