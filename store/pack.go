@@ -57,7 +57,7 @@ const (
 	groupMin     = 12       // siblings that make a dictionary of their own worth its memory
 	sampleBytes  = s2.MaxDictSize
 	sampleGroups = 4 // the sample has several members of a group only if there are few groups
-	maxEncoders  = 256
+	maxEncoders  = 384
 	maxGroups    = 1 << 16
 )
 
@@ -80,7 +80,7 @@ type packer struct {
 	groups   map[uint64]*packGroup
 	common   *dict
 	encoders map[*dict]weak.Pointer[s2.Dict]
-	inUse    []*s2.Dict // in this round
+	held     map[*dict]*s2.Dict // while there is more to come
 	sample   []byte
 	taken    map[uint64]int
 	buf      []byte
@@ -93,6 +93,7 @@ type packer struct {
 func (p *packer) init(seed maphash.Seed) {
 	p.arena, p.seed = newArena(), seed
 	p.groups, p.encoders, p.taken = map[uint64]*packGroup{}, map[*dict]weak.Pointer[s2.Dict]{}, map[uint64]int{}
+	p.held = map[*dict]*s2.Dict{}
 }
 
 // add queues a new record.
@@ -136,7 +137,11 @@ func (p *packer) run() {
 			continue
 		}
 		p.running = false
+		idle := p.young.timer == nil // else it comes back
 		p.mu.Unlock()
+		if idle {
+			p.rest()
+		}
 		return
 	}
 }
@@ -162,6 +167,7 @@ func (p *packer) flush() {
 	p.mu.Unlock()
 	p.pack(batch)
 	p.wg.Wait()
+	p.rest()
 }
 
 // pack moves a batch into the arena.
@@ -294,22 +300,29 @@ func (p *packer) newDict(data []byte) *dict {
 	return d
 }
 
-// encoder returns a form of the dictionary that has tables for encoding, of 32 KB each. They are held for a round of packing, and
-// after that until the garbage collector wants them.
+// encoder returns a form of the dictionary that has tables for encoding, of 32 KB each, which take as long to make as an object takes
+// to be packed. They are held while there is something to pack, and after that until the garbage collector wants them.
 func (p *packer) encoder(d *dict) *s2.Dict {
+	if e := p.held[d]; e != nil {
+		return e
+	}
 	e := p.encoders[d].Value()
 	if e == nil {
 		e = s2.MakeDict(d.data, nil)
 		p.encoders[d] = weak.Make(e)
 	}
-	if n := len(p.inUse); n == 0 || p.inUse[n-1] != e {
-		if n == maxEncoders {
-			clear(p.inUse)
-			p.inUse = p.inUse[:0]
-		}
-		p.inUse = append(p.inUse, e)
+	if len(p.held) == maxEncoders {
+		clear(p.held)
 	}
+	p.held[d] = e
 	return e
+}
+
+// rest lets go of the encoders.
+func (p *packer) rest() {
+	p.work.Lock()
+	defer p.work.Unlock()
+	clear(p.held)
 }
 
 // endRound lets go of what only a round needs.
@@ -317,8 +330,6 @@ func (p *packer) endRound() {
 	if len(p.groups) > maxGroups {
 		clear(p.groups)
 	}
-	clear(p.inUse)
-	p.inUse = p.inUse[:0]
 	for d, w := range p.encoders {
 		if w.Value() == nil {
 			delete(p.encoders, d)

@@ -24,9 +24,9 @@ type infant struct {
 
 const (
 	youngTick     = 5 * time.Second // what is older than one of these and younger than two is packed
-	minYoungBytes = 4 << 20
+	minYoungBytes = 8 << 20
 	maxYoungBytes = 64 << 20
-	youngShare    = 3 // of the arena
+	youngShare    = 2 // of the arena
 )
 
 // addYoung keeps a new record that may not last.
@@ -114,9 +114,12 @@ func (p *packer) grow() {
 		y.bytes -= int(y.list[n].bytes)
 	}
 	y.list = slices.Clone(y.list[n:])
-	if y.timer = nil; len(y.list) > 0 {
+	more := len(y.list) > 0
+	if y.timer = nil; more {
 		y.timer = time.AfterFunc(youngTick, p.grow)
 	}
 	p.mu.Unlock()
-	p.pack(batch)
+	if p.pack(batch); !more {
+		p.rest()
+	}
 }
