@@ -55,15 +55,15 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 			shown[i] = r.UID()
 		}
 	}
+	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
 	a, err := call.Do(ctx, c.call, w.req, *w.o.policy)
 	switch {
+	case err == nil && a == nil:
+		f.gone("", shown)
 	case err == nil:
 		return f.deleted(a, shown)
 	case apierrors.IsNotFound(err) && subresource == "":
 		f.gone("", shown)
-		if w.o.notFoundOK {
-			return nil
-		}
 	default:
 		f.fail()
 	}

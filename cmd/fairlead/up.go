@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,6 +142,9 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	})
 	select {
 	case at := <-ready:
+		if err := awaitReady(ctx, "http://"+at.String()+"/readyz"); err != nil {
+			return upError(ctx)
+		}
 		say(s.err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at, log.Name())
 	case <-ctx.Done():
 		return upError(ctx)
@@ -158,6 +162,31 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 		cancel(c.Err())
 	}
 	return upError(ctx)
+}
+
+// awaitReady returns when a server says that it is ready, or ctx has ended. A control plane that has just started tells clients to come
+// back in a second.
+func awaitReady(ctx context.Context, url string) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		r.Close = true
+		if resp, err := http.DefaultClient.Do(r); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // upError is why it ended: nil when it was interrupted.
