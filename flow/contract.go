@@ -136,5 +136,5 @@ type Position struct {
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // what steps keep with SetCheckpoint
 	Token      string          `json:"token"`                // identifies this run; the root of idempotency keys
 	Ended      bool            `json:"ended,omitempty"`      // the run is over; kept for Undo, never resumed
-	Err        string          `json:"error,omitempty"`
+	Err        string          `json:"error,omitempty"`      // at most about 1 KB of it
 }

@@ -18,7 +18,7 @@ func (r *run) end(status Status, err error) {
 	f.seq++
 	e.mu.Unlock()
 	if status == Cancelled {
-		err = &CancelError{Path: f.path(), Cause: f.x.Load().cause}
+		err = &CancelError{Path: f.path(), Key: f.Key(), Cause: f.x.Load().cause}
 		if len(f.flow.steps) > 0 {
 			r.record(opCancel)
 		}

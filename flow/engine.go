@@ -176,7 +176,7 @@ func (e *Engine) names(limit int) []string {
 		if len(names) == limit {
 			return append(names, "…")
 		}
-		names = append(names, info.Path)
+		names = append(names, info.Path+ofKey(info.Key))
 	}
 	return names
 }

@@ -3,11 +3,12 @@ package flow
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 )
 
 var (
-	// ErrInvalid is wrapped by every error of Flow.Err.
+	// ErrInvalid is wrapped by every error of Flow.Err, and by those of Start about what it was given.
 	ErrInvalid = errors.New("invalid flow")
 	// ErrClosed is the cause of fibers cancelled by Close, and what Start returns after Close or Drain.
 	ErrClosed = errors.New("engine is closed")
@@ -32,6 +33,10 @@ var (
 	ErrStaleToken = errors.New("token is stale")
 	// ErrUnknownStep fails a step that goes to a step that does not exist.
 	ErrUnknownStep = errors.New("unknown step")
+	// ErrNoOutcome fails a step that returns the zero Next.
+	ErrNoOutcome = errors.New("step returned the zero Next")
+	// ErrGoexit fails a step that ends its goroutine, as FailNow of a test does.
+	ErrGoexit = errors.New("step ended its goroutine")
 	// ErrTooDeep fails a fork nested deeper than 64: a flow that forks itself without end.
 	ErrTooDeep = errors.New("forks are nested too deeply")
 	// ErrEnded is returned by Fenced for a fiber that is over.
@@ -41,10 +46,8 @@ var (
 )
 
 var (
-	errGoexit    = errors.New("step ended its goroutine")
 	errFiberLate = fmt.Errorf("deadline of the fiber: %w", ErrTimeout)
 	errDeadline  = fmt.Errorf("deadline of the step: %w", ErrTimeout)
-	errZeroNext  = errors.New("step returned the zero Next")
 )
 
 // errParked ends the context of a step whose fiber parked.
@@ -54,6 +57,7 @@ var errParked = errors.New("fiber has parked: the context of a step ends with it
 // "bring-up/managed-servers[3]/wait-ready: pod is gone".
 type StepError struct {
 	Path string
+	Key  string // of the fiber, or of the one that forked it
 	Err  error
 }
 
@@ -63,6 +67,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 // PanicError is a panic of user code.
 type PanicError struct {
 	Path  string // of the step
+	Key   string // of the fiber
 	Value any    // what was given to panic
 	Stack []byte // of the goroutine that panicked
 }
@@ -78,6 +83,7 @@ func (e *PanicError) Unwrap() error {
 // ForkError is why a fork failed: the errors of its children, each a *StepError or a cancellation with its path.
 type ForkError struct {
 	Path  string // of the fork
+	Key   string // of the fiber
 	Total int    // children
 	Errs  []error
 }
@@ -98,6 +104,7 @@ func (e *ForkError) Unwrap() []error { return e.Errs }
 // CancelError is the error of a cancelled fiber; it matches ErrCancelled and its cause.
 type CancelError struct {
 	Path  string // where it was
+	Key   string // of the fiber
 	Cause error
 }
 
@@ -105,10 +112,22 @@ func (e *CancelError) Error() string   { return e.Path + ": cancelled: " + e.Cau
 func (e *CancelError) Unwrap() []error { return []error{ErrCancelled, e.Cause} }
 
 // inPath adds the path to err once: errors of children and cancellations carry theirs.
-func inPath(path string, err error) error {
+func (f *fiber) inPath(err error) error {
 	switch err.(type) {
 	case *StepError, *ForkError, *CancelError:
 		return err
 	}
-	return &StepError{Path: path, Err: err}
+	return &StepError{Path: f.path(), Key: f.Key(), Err: f.printable(err)}
+}
+
+// printable returns err, or the panic of its Error method: that of a nil pointer in an error, say. What becomes of a fiber is
+// printed where nobody is ready for that.
+func (f *fiber) printable(err error) (out error) {
+	defer func() {
+		if v := recover(); v != nil {
+			out = &PanicError{Path: f.whereabouts(), Key: f.Key(), Value: fmt.Sprintf("Error method of a %T: %v", err, v), Stack: debug.Stack()}
+		}
+	}()
+	_ = err.Error()
+	return err
 }

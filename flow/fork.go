@@ -68,13 +68,13 @@ func (j *join) check() error {
 		return ErrTooDeep
 	}
 	if j.mode.quorum > len(j.todo) {
-		return fmt.Errorf("cannot reach a quorum of %d with %d children", j.mode.quorum, len(j.todo))
+		return fmt.Errorf("%w: cannot reach a quorum of %d with %d children", ErrInvalid, j.mode.quorum, len(j.todo))
 	}
 	names := make(map[string]struct{}, len(j.todo))
 	for i := range j.todo {
 		c := &j.todo[i]
 		if c.def == nil || c.make == nil {
-			return fmt.Errorf("cannot fork: child %d is empty", i)
+			return fmt.Errorf("%w: cannot fork: child %d is empty", ErrInvalid, i)
 		}
 		if c.def.err != nil {
 			return c.def.err
@@ -83,7 +83,7 @@ func (j *join) check() error {
 			c.name = strconv.Itoa(i)
 		}
 		if _, dup := names[c.name]; dup {
-			return fmt.Errorf("cannot fork: duplicate child %q", c.name)
+			return fmt.Errorf("%w: cannot fork: duplicate child %q", ErrInvalid, c.name)
 		}
 		names[c.name] = struct{}{}
 	}
@@ -189,7 +189,7 @@ func (r *run) joined() move {
 		return r.fail(errDeadline, p.orElse)
 	}
 	slices.SortFunc(j.errs, func(a, b childError) int { return cmp.Compare(a.index, b.index) })
-	err := &ForkError{Path: j.path, Total: len(j.kids)}
+	err := &ForkError{Path: j.path, Key: f.Key(), Total: len(j.kids)}
 	for _, c := range j.errs {
 		err.Errs = append(err.Errs, c.err)
 	}

@@ -53,7 +53,7 @@ func TestForkModes(t *testing.T) {
 			2 * s,
 			"f/kids: 2 of 3 children failed: f/kids[1]/work: x; f/kids[2]/work: y",
 		},
-		{"a quorum of more than there are", []fstep{ok(s)}, []Option{Quorum(2)}, 0, "f/kids: cannot reach a quorum of 2 with 1 children"},
+		{"a quorum of more than there are", []fstep{ok(s)}, []Option{Quorum(2)}, 0, "f/kids: invalid flow: cannot reach a quorum of 2 with 1 children"},
 		{"limit", []fstep{ok(s), ok(s), ok(s), ok(s), ok(s)}, []Option{Limit(2)}, 3 * s, ""},
 		{"a panic of a child is an error of the fork", []fstep{func(context.Context, *fib) Next { panic("no") }, ok(s)}, nil, s, "f/kids[0]/work: panic: no"},
 	}

@@ -49,7 +49,7 @@ func (r *run) apply(n Next) move {
 	case opFork:
 		return r.fork(n, then, orElse)
 	}
-	return r.fail(errZeroNext, none)
+	return r.fail(ErrNoOutcome, none)
 }
 
 // after is where the fiber goes on once a step is done: the given step, or the following one.
@@ -124,7 +124,7 @@ func (r *run) fail(err error, orElse int32) move {
 // failed is a step that failed for good.
 func (r *run) failed(err error, orElse int32) move {
 	f := r.f
-	err = inPath(f.path(), err)
+	err = f.inPath(err)
 	if orElse == none {
 		orElse = f.step().onError
 	}

@@ -152,7 +152,7 @@ func (r *run) await(n Next, then, orElse int32) move {
 		switch t := wait.(type) {
 		case nil:
 			r.dropWaits()
-			return r.fail(fmt.Errorf("cannot await: wait is nil"), orElse)
+			return r.fail(fmt.Errorf("%w: cannot await: wait is nil", ErrInvalid), orElse)
 		case timeout:
 			if at := r.now + int64(t); p.timeoutAt == 0 || at < p.timeoutAt {
 				p.timeoutAt = at

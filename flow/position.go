@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 )
 
@@ -263,7 +264,7 @@ func (r *run) saveEnd(status Status, err error) {
 		p := Position{
 			Flow: f.flow.def.name, Version: f.flow.def.version, Generation: x.durable.generation, Step: f.step().path,
 			Reason: status.String(), Attempt: int(f.attempt), Begun: r.saved(f.began), Started: r.saved(f.entered),
-			Checkpoint: x.checkpoint, Token: f.runToken(), Ended: true, Err: err.Error(),
+			Checkpoint: x.checkpoint, Token: f.runToken(), Ended: true, Err: brief(err.Error()),
 		}
 		if f.step().detour && len(x.back) > 0 {
 			p.Step = f.flow.def.steps[x.back[0].pc].path
@@ -275,6 +276,17 @@ func (r *run) saveEnd(status Status, err error) {
 		r.e.lost.Add(1)
 		r.e.log.Warn("cannot save end of fiber", "key", f.key, "path", f.path(), "error", failed)
 	}
+}
+
+// maxError is how much of the text of an error is kept, in bytes.
+const maxError = 1024
+
+// brief cuts a text that would make a position large.
+func brief(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxError], "") + "…"
 }
 
 // runToken identifies the run, across restarts if it is durable.

@@ -86,7 +86,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	}
 	r.openContext()
 	if r.fiberLate() {
-		return move{kind: moveFailed, err: inPath(f.path(), errFiberLate)}
+		return move{kind: moveFailed, err: f.inPath(errFiberLate)}
 	}
 	switch why {
 	case whyDelay, whyRetry:
@@ -199,7 +199,7 @@ func (r *run) call(st *step) (n Next, err error) {
 // caught turns a panic into an error. It is deferred.
 func (f *fiber) caught(err *error) {
 	if v := recover(); v != nil {
-		*err = &PanicError{Path: f.path(), Value: v, Stack: debug.Stack()}
+		*err = &PanicError{Path: f.path(), Key: f.Key(), Value: v, Stack: debug.Stack()}
 	}
 }
 

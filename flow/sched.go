@@ -134,7 +134,7 @@ func (e *Engine) work(w *worker) {
 	defer func() {
 		if !left {
 			r := run{e: e, f: f, now: e.now()}
-			r.end(Failed, inPath(f.path(), errGoexit))
+			r.end(Failed, f.inPath(ErrGoexit))
 		}
 	}()
 	e.mu.Lock()

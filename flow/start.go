@@ -2,7 +2,6 @@ package flow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -47,7 +46,7 @@ type StartOptions struct {
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	h, err := e.start(ctx, fl.def, newFiber(packet), opt)
 	if err != nil {
-		return Handle{}, fmt.Errorf("cannot start %q: %w", fl.def.name, err)
+		return Handle{}, fmt.Errorf("cannot start %q%s: %w", fl.def.name, ofKey(opt.Key), err)
 	}
 	return h, nil
 }
@@ -59,21 +58,31 @@ func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOpt
 // the step that it had come to. Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
 func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	if fl.def.err != nil {
-		return Handle{}, fmt.Errorf("cannot undo %q: %w", fl.def.name, fl.def.err)
+		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", fl.def.name, ofKey(opt.Key), fl.def.err)
 	}
 	h, err := e.start(ctx, fl.def.undo, newFiber(packet), opt)
 	if err != nil {
-		return Handle{}, fmt.Errorf("cannot undo %q: %w", fl.def.name, err)
+		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", fl.def.name, ofKey(opt.Key), err)
 	}
 	return h, nil
+}
+
+func ofKey(key string) string {
+	if key == "" {
+		return ""
+	}
+	return fmt.Sprintf(" for %q", key)
 }
 
 func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) (Handle, error) {
 	if d.err != nil {
 		return Handle{}, d.err
 	}
+	if e == nil {
+		return Handle{}, fmt.Errorf("%w: no engine", ErrInvalid)
+	}
 	if opt.Positions != nil && opt.Key == "" {
-		return Handle{}, errors.New("positions need a key")
+		return Handle{}, fmt.Errorf("%w: positions need a key", ErrInvalid)
 	}
 	if opt.IfCurrent.f != nil && opt.Key == "" {
 		opt.Key = opt.IfCurrent.f.root().key
@@ -146,6 +155,7 @@ func (h Handle) Cancel(cause error) bool {
 	if cause == nil {
 		cause = ErrCancelled
 	}
+	cause = h.f.printable(cause)
 	var calls cancels
 	e := h.f.e
 	e.mu.Lock()

@@ -180,15 +180,23 @@ func TestAFlowThatTakesTooLong(t *testing.T) {
 		c, e := b.fibers(&s, how, reconcile.WithBackoff(reconcile.Backoff{Base: 5 * time.Second, Cap: 5 * time.Second}))
 		b.start()
 		s.want(t, "it is resumed", "a", "wait", "wait")
-		testbed.Settle(16 * time.Second) // 62 s in all
+		var found flow.Position
+		s.mu.Lock()
+		s.fail = func(step string) error {
+			if step == "a" {
+				found = *b.stored().Status.Flow
+			}
+			return nil
+		}
+		s.mu.Unlock()
+		testbed.Settle(26 * time.Second) // a minute in all, and the back-off
 		fails := c.Failures()
 		if len(fails) != 1 || !errors.Is(fails[0].Err, flow.ErrTimeout) {
 			t.Fatalf("failures: %+v", fails)
 		}
-		if p := b.stored().Status.Flow; !p.Ended || p.Reason != "failed" {
-			t.Errorf("position %+v, want that it has failed", p)
+		if !found.Ended || found.Reason != "failed" || found.Step != "wait" {
+			t.Errorf("the next fiber found position %+v, want that of the one that has failed", found)
 		}
-		testbed.Settle(10 * time.Second)
 		s.want(t, "anew, with all of its time", "a", "wait", "wait", "a", "wait")
 		s.hold.Set()
 		b.settle()

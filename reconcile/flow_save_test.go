@@ -1,0 +1,100 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+var statusPatches = apiserver.Match{Verb: "patch", Resource: "gateways", Subresource: "status"}
+
+// A fiber whose end cannot be saved has still ended: it is saved later, and not run again for that.
+func TestTheEndOfAFlowIsSavedWhenTheServerIsBack(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var s script
+		c, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{Flow: s.noted("up")})
+		away := b.server.On(statusPatches, apiserver.Drop())
+		b.put("web")
+		b.start()
+		testbed.Settle(time.Minute)
+		s.want(t, "it does not need the server", "up")
+		if fails := c.Failures(); len(fails) != 1 {
+			t.Errorf("failures while its end is not saved: %+v", fails)
+		}
+		away.Off()
+		testbed.Settle(5 * time.Minute)
+		s.want(t, "once", "up")
+		if g := b.stored(); g.Status.Flow == nil || g.Status.Flow.Reason != "completed" {
+			t.Errorf("position %+v", g.Status.Flow)
+		}
+		if fails := c.Failures(); len(fails) > 0 {
+			t.Errorf("failures at the end: %+v", fails)
+		}
+		b.close(e)
+	})
+}
+
+// What steps say in the status is written with the position: one patch for each place where the fiber parks and one for its end;
+// what cannot wait is flushed.
+func TestTheStatusGoesWithThePosition(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var s script
+		var flushed int
+		say := func(n int, flush bool) flow.StepFunc[gateway] {
+			return func(ctx context.Context, f *flow.Fiber[gateway]) flow.Next {
+				task, ok := flow.Use[*reconcile.Task[gateway]](f)
+				if c, found := flow.Use[*client.Client](f); !ok || !found || c != task.Client || task.Object != f.Packet {
+					return f.Fail(errors.New("the task or the client is not provided"))
+				}
+				task.SetStatus(func(g *gateway) error { g.Status.Count += n; return nil })
+				if flush {
+					if err := task.FlushStatus(ctx); err != nil {
+						return f.Fail(err)
+					}
+					flushed = b.stored().Status.Count
+				}
+				return f.Next()
+			}
+		}
+		fl := flow.New("up",
+			flow.Step("a", say(1, false)), flow.Step("b", say(10, false)),
+			flow.Step("wait", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next { return f.Await(&s.hold) }),
+			flow.Step("c", say(100, true)), flow.Step("d", say(1000, false)),
+		)
+		_, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{Flow: fl})
+		patches := b.server.On(statusPatches)
+		b.put("web")
+		b.start()
+		if got := b.stored().Status.Count; got != 11 || patches.Hits() != 1 {
+			t.Errorf("parked: the status says %d after %d patches, want 11 after one", got, patches.Hits())
+		}
+		s.hold.Set()
+		b.settle()
+		if got := b.stored().Status.Count; flushed != 111 || got != 1111 || patches.Hits() != 3 {
+			t.Errorf("at the end: the status says %d, then %d, after %d patches, want 111, then 1111, after three", flushed, got, patches.Hits())
+		}
+		b.close(e)
+	})
+}
+
+// Fibers are found by their key, which begins with the controller, and share the workers by namespace.
+func TestFibersAreFoundByKey(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var s script
+		_, e := b.flows(&s, false)
+		b.put("web")
+		b.start()
+		h, ok := e.Find(reconcile.FiberKey("gateways", web))
+		if info := h.Info(); !ok || info.Key != "gateways/a/web" || info.Group != "a" || info.Path != "up/wait" {
+			t.Errorf("found %v: %+v", ok, info)
+		}
+		b.close(e)
+	})
+}
