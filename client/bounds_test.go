@@ -85,6 +85,18 @@ func TestAFieldSelectorThatCannotBeEvaluatedWaits(t *testing.T) {
 		if r, ok := st.Get(key("one")); !ok || r.Version() != p.ResourceVersion || time.Since(begun) != 3*time.Second {
 			t.Errorf("after %v the store has %v", time.Since(begun), r)
 		}
+		if err := client.Modify(c.ctx, c.client, p, func(p *corev1.Pod) error { p.Finalizers = []string{"x/y"}; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		hold = c.server.HoldEvents(apiserver.Match{Verb: "watch"})
+		time.AfterFunc(3*time.Second, hold.Release)
+		begun = time.Now()
+		if err := c.client.Delete(c.ctx, p, client.Grace(0)); err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := st.Get(key("one")); !ok || !r.Deleting() || time.Since(begun) != 3*time.Second {
+			t.Errorf("after a delete and %v the store has %v", time.Since(begun), r)
+		}
 		hold = c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		defer hold.Release()
 		begun = time.Now()

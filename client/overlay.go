@@ -72,6 +72,13 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 		}
 		return nil
 	}
+	return f.done(ctx, a)
+}
+
+// done lays the answered object over the stores, or waits for those that cannot tell whether they hold it.
+func (f *flight) done(ctx context.Context, a *call.Answer) error {
+	w := f.w
+	_, version, _ := f.whole(a)
 	for i, write := range f.writes {
 		if a.Code == http.StatusCreated && w.sub == "" { // an apply may create
 			write.Created()
