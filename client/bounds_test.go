@@ -2,11 +2,13 @@ package client_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -85,6 +87,18 @@ func TestAFieldSelectorThatCannotBeEvaluatedWaits(t *testing.T) {
 		if r, ok := st.Get(key("one")); !ok || r.Version() != p.ResourceVersion || time.Since(begun) != 3*time.Second {
 			t.Errorf("after %v the store has %v", time.Since(begun), r)
 		}
+		if err := client.Modify(c.ctx, c.client, p, func(p *corev1.Pod) error { p.Finalizers = []string{"x/y"}; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		hold = c.server.HoldEvents(apiserver.Match{Verb: "watch"})
+		time.AfterFunc(3*time.Second, hold.Release)
+		begun = time.Now()
+		if err := c.client.Delete(c.ctx, p, client.Grace(0)); err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := st.Get(key("one")); !ok || !r.Deleting() || time.Since(begun) != 3*time.Second {
+			t.Errorf("after a delete and %v the store has %v", time.Since(begun), r)
+		}
 		hold = c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		defer hold.Release()
 		begun = time.Now()
@@ -92,6 +106,53 @@ func TestAFieldSelectorThatCannotBeEvaluatedWaits(t *testing.T) {
 		p.Spec.NodeName = "n1"
 		if err := c.client.Create(c.ctx, p); !errors.Is(err, client.ErrCacheBehind) || time.Since(begun) != 10*time.Second || p.ResourceVersion == "" {
 			t.Errorf("after %v: %v, version %q", time.Since(begun), err, p.ResourceVersion)
+		}
+	})
+}
+
+// A write that one store cannot show in time has ended for all of them: nothing is held back because of it.
+func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{})
+		defer c.close()
+		const owner = "reconcile/test"
+		var cursors []*store.Cursor
+		for _, node := range []string{"n1", "n2", "n3"} {
+			h, err := c.cache.Acquire(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, source.Fields("spec.nodeName="+node))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.Release()
+			<-h.Synced()
+			cur := h.Subscribe(store.SubscribeOptions{From: store.FromNow, HoldWrites: owner})
+			defer cur.Close()
+			cursors = append(cursors, cur)
+		}
+		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
+		begun := time.Now()
+		ctx := client.Bind(c.ctx, client.Binding{Write: store.WriteContext{Owner: owner, Primary: key("one")}})
+		if err := c.client.Create(ctx, pod("one")); !errors.Is(err, client.ErrCacheBehind) || time.Since(begun) != 10*time.Second {
+			t.Fatalf("after %v: %v", time.Since(begun), err)
+		}
+		hold.Release()
+		for i, node := range []string{"n1", "n2", "n3"} {
+			live, err := c.server.Object(pods, "a", "one")
+			if err != nil {
+				t.Fatal(err)
+			}
+			live.Object["spec"].(map[string]any)["nodeName"] = node
+			c.put(live)
+			synctest.Wait()
+			var given []store.EventType
+			for events := cursors[i].Take(10); len(events) > 0; events = cursors[i].Take(10) {
+				for _, e := range events {
+					given = append(given, e.Type)
+				}
+			}
+			if !slices.Contains(given, store.Added) {
+				t.Errorf("the reconciler of %s was given %v, want ADDED", node, given)
+			}
 		}
 	})
 }

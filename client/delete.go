@@ -61,7 +61,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	case err == nil && a == nil:
 		f.gone("", shown)
 	case err == nil:
-		return f.deleted(a, shown)
+		return f.deleted(ctx, a, shown)
 	case apierrors.IsNotFound(err) && subresource == "":
 		f.gone("", shown)
 	default:
@@ -71,7 +71,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 }
 
 // deleted lays the answer to a delete over the stores.
-func (f *flight) deleted(a *call.Answer, shown []types.UID) error {
+func (f *flight) deleted(ctx context.Context, a *call.Answer, shown []types.UID) error {
 	if f.w.sub != "" || len(f.writes) == 0 {
 		f.fail()
 		return nil
@@ -89,13 +89,7 @@ func (f *flight) deleted(a *call.Answer, shown []types.UID) error {
 		f.gone(uid, shown)
 		return nil
 	}
-	for i, w := range f.writes {
-		if _, err := w.Done(source.JSON, a.Raw); err != nil {
-			return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
-		}
-		f.w.c.hubs.poke(f.stores[i], f.w.key)
-	}
-	return nil
+	return f.done(ctx, a)
 }
 
 // gone makes reads say that an incarnation is gone: the one that the server named, else the one that each store showed.

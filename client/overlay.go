@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -72,20 +73,38 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 		}
 		return nil
 	}
+	return f.done(ctx, a)
+}
+
+// done lays the answered object over the stores, and then waits for those that cannot tell whether they hold it. All writes have ended
+// before: else the events of the key would be held back meanwhile.
+func (f *flight) done(ctx context.Context, a *call.Answer) error {
+	w := f.w
+	_, version, _ := f.whole(a)
+	var behind []*store.Store
+	var errs []error
 	for i, write := range f.writes {
 		if a.Code == http.StatusCreated && w.sub == "" { // an apply may create
 			write.Created()
 		}
 		result, err := write.Done(source.JSON, a.Raw)
 		if err != nil {
-			return w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
+			errs = append(errs, fmt.Errorf("%w: %w", ErrCacheBehind, err))
 		}
 		w.c.hubs.poke(f.stores[i], w.key)
 		if result == store.NeedsBarrier {
-			if err := w.c.catchUp(ctx, f.stores[i], w.key.Namespace, version); err != nil {
-				return w.fail(err)
-			}
+			behind = append(behind, f.stores[i])
 		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.c.opt.CacheTimeout) // for all of them
+	defer cancel()
+	for _, st := range behind {
+		if err := w.c.catchUp(ctx, st, w.key.Namespace, version); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return w.fail(err)
 	}
 	return nil
 }

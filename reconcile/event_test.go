@@ -1,6 +1,7 @@
 package reconcile_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -104,8 +106,8 @@ func TestOwnRefuses(t *testing.T) {
 		b.start()
 		g := testbed.New("a", "web")
 		cm := configMap("cm")
-		if err := reconcile.Own(b.client(), g, cm); err == nil {
-			t.Error("an owner without a uid")
+		if err := reconcile.Own(b.client(), g, cm); !errors.Is(err, client.ErrNoUID) {
+			t.Errorf("an owner without a uid: %v", err)
 		}
 		g.UID = "uid-1"
 		if err := reconcile.Own(b.client(), g, cm); err != nil || !metav1.IsControlledBy(cm, g) {
@@ -116,8 +118,8 @@ func TestOwnRefuses(t *testing.T) {
 		}
 		rival := testbed.New("a", "rival")
 		rival.UID = "uid-2"
-		if err := reconcile.Own(b.client(), rival, cm); err == nil {
-			t.Error("a second controller")
+		if err := reconcile.Own(b.client(), rival, cm); !errors.Is(err, reconcile.ErrOwned) {
+			t.Errorf("a second controller: %v", err)
 		}
 		away := configMap("cm")
 		away.Namespace = "b"

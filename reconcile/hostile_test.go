@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -236,5 +237,90 @@ func TestWaitsForTheFirstList(t *testing.T) {
 		forbidden.Off()
 		testbed.Settle(10 * time.Minute)
 		b.wantCalls(1, "it is allowed now")
+	})
+}
+
+// A reconciler that changes an object that it shares with others is found out, and what it has spoiled is not written.
+func TestChangesOfSharedObjects(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+			shared, err := client.Get[gateway](ctx, b.client(), web)
+			if err != nil {
+				return reconcile.Retry(err)
+			}
+			shared.Spec.Size = 1000
+			if _, err := client.Get[gateway](ctx, b.client(), web); err != nil {
+				return reconcile.Retry(err)
+			}
+			own := &gateway{}
+			if err := b.client().Get(ctx, web, own); err != nil || own.Spec.Size != 1 {
+				t.Errorf("an own copy has size %d, %v", own.Spec.Size, err)
+			}
+			return reconcile.Done, client.Modify(ctx, b.client(), own, func(g *gateway) error { g.Labels = map[string]string{"l": "x"}; return nil })
+		})
+		b.put("web")
+		b.start()
+		h := b.host.Watch(testbed.GroupVersion.WithKind("Gateway"))
+		defer h.Release()
+		if n := h.Mutations(); n != 1 {
+			t.Errorf("%d changes of shared objects were found, want 1", n)
+		}
+		if got := testbed.Stored(b.server, web); got.Spec.Size != 1 || got.Labels["l"] != "x" {
+			t.Errorf("the server has size %d and labels %v", got.Spec.Size, got.Labels)
+		}
+	})
+}
+
+// A reconciler that changes the spec and the status at once fails, with the key, before anything is written, or after the rest is.
+func TestSpecAndStatusAtOnce(t *testing.T) {
+	bubble(t, func(b *bench) {
+		both := func(g *gateway) error { g.Spec.Size, g.Status.Count = 9, 9; return nil }
+		c := b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+			if n == 1 {
+				return reconcile.Terminal(client.ModifyStatus(ctx, b.client(), g, both))
+			}
+			return reconcile.Terminal(client.Modify(ctx, b.client(), g, both))
+		})
+		b.put("web")
+		b.start()
+		for _, size := range []int{1, 9} {
+			if f := c.Failures(); len(f) != 1 || f[0].Key != web || !errors.Is(f[0].Err, client.ErrStatusApart) {
+				t.Errorf("failures are %v", f)
+			}
+			if got := testbed.Stored(b.server, web); got.Spec.Size != size || got.Status.Count != 0 {
+				t.Errorf("the server has size %d and count %d, want %d and 0", got.Spec.Size, got.Status.Count, size)
+			}
+			if size == 1 {
+				b.change(func(u *unstructured.Unstructured) { _ = unstructured.SetNestedField(u.Object, "new", "spec", "ref") })
+				b.settle()
+			}
+		}
+	})
+}
+
+// An own write that the watch does not bring in time is not reconciled from: the object is read from the server.
+func TestAnOverdueObjectIsReadLive(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var hold *apiserver.Hold
+		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+			if n > 1 {
+				return reconcile.Done, nil
+			}
+			hold = b.server.HoldEvents(apiserver.Match{Resource: "gateways"})
+			if err := b.countUp(ctx, g); err != nil {
+				return reconcile.Retry(err)
+			}
+			b.change(size(2))
+			return reconcile.After(61 * time.Second), nil
+		})
+		b.put("web")
+		b.start()
+		testbed.Settle(65 * time.Second)
+		b.wantCalls(2, "the watch is still held")
+		if got := b.last(); got.obj.Spec.Size != 2 || got.obj.Status.Count != 1 {
+			t.Errorf("the second reconciliation saw size %d and count %d", got.obj.Spec.Size, got.obj.Status.Count)
+		}
+		hold.Release()
+		b.settle()
 	})
 }

@@ -23,6 +23,9 @@ import (
 //
 // A dropped echo counts as given: it is the Prior of the next event.
 //
+// When the history of the server goes back, the same versions may come again with other content: what was written before is
+// forgotten, and what was under way is not recorded.
+//
 // What the ledger forgets too early, or judges too strictly, costs one more reconciliation; it never hides a foreign change.
 type ledger struct {
 	mu      sync.Mutex // after Store.mu and Cursor.mu
@@ -70,6 +73,8 @@ type Write struct {
 	key Key
 	ctx WriteContext
 	end sync.Once
+
+	begun uint64 // by the clock of the overlay
 }
 
 // sweepEvery is after how many writes the ledger looks for what it can forget.
@@ -80,7 +85,9 @@ func (l *ledger) init() { l.windows = map[Key]*window{} }
 // BeginWrite is called before a request that writes an object is sent. For a create with a generated name, call it with an
 // empty name: nothing is held, but the answer is recorded.
 func (s *Store) BeginWrite(k Key, ctx WriteContext) *Write {
-	w := &Write{s: s, key: k, ctx: ctx}
+	s.mu.Lock()
+	w := &Write{s: s, key: k, ctx: ctx, begun: s.overlay.tick()}
+	s.mu.Unlock()
 	if ctx.Owner == "" {
 		return w
 	}

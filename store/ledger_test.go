@@ -52,6 +52,16 @@ func (b *bench) done(w *store.Write, x thing) {
 	}
 }
 
+// rollback restores the server to where it had object a at a version.
+func (b *bench) rollback(version int) {
+	b.t.Helper()
+	r := b.sink.Replace()
+	if err := r.Put(status(version, "x", "old").object()); err != nil {
+		b.t.Fatal(err)
+	}
+	r.Commit(source.Commit{Version: fmt.Sprint(version), Epoch: true, Reason: "restored"})
+}
+
 func (b *bench) event(x thing)   { b.t.Helper(); apply(b.t, b.sink, source.Modified, x) }
 func (b *bench) deleted(x thing) { b.t.Helper(); apply(b.t, b.sink, source.Deleted, x) }
 
@@ -177,6 +187,17 @@ func TestOwnEchoes(t *testing.T) {
 			b.s.DropScope("")
 			b.done(w, status(10, "x", "new"))
 		}, []string{"DELETED ns/a@10<10 inferred"}}, // the echo counts as given
+		{"a rollback forgets what was written: a foreign write of the same version is given", func(b *bench) {
+			b.done(b.begin("new"), status(10, "x", "new"))
+			b.rollback(5)
+			b.event(status(10, "x", "foreign"))
+		}, []string{"EPOCH", "MODIFIED ns/a@10<5"}},
+		{"also if the write is answered after it", func(b *bench) {
+			w := b.begin("new")
+			b.rollback(5)
+			b.done(w, status(10, "x", "new"))
+			b.event(status(10, "x", "foreign"))
+		}, []string{"EPOCH", "MODIFIED ns/a@10<5"}},
 		{"a locked write needs no look at the content", func(b *bench) {
 			k := store.Key{Namespace: "ns", Name: "a"}
 			base, _ := b.s.Get(k)

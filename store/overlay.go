@@ -15,7 +15,8 @@ import (
 // Because both change in one step, with one pointer, there is no moment at which a read sees neither.
 type overlay struct {
 	entries map[Key]*overlaid
-	clock   uint64 // counts answers and lists, to tell which lists began after which answers
+	clock   uint64            // counts answers and lists, to tell which lists began after which answers
+	dropped map[string]uint64 // by scope: when its entries were dropped, last
 	past    graveyard
 }
 
@@ -48,7 +49,8 @@ const (
 	AlreadyKnown
 	// OutOfScope means: the store does not hold such objects (namespace, selector); reads of it are not affected, or say NotFound.
 	OutOfScope
-	// NeedsBarrier means: whether the store holds such objects cannot be decided here; wait for the cache instead.
+	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the history of the server went back while the
+	// write was under way, so that the answer may be of one that is no more; wait for the cache instead.
 	NeedsBarrier
 	// Unversioned means: the answer has no resource version.
 	Unversioned
@@ -59,7 +61,10 @@ func (r PutResult) String() string {
 	return [...]string{"", "Overlaid", "AlreadyKnown", "OutOfScope", "NeedsBarrier", "Unversioned"}[min(r, Unversioned)]
 }
 
-func (o *overlay) init()        { o.entries = map[Key]*overlaid{} }
+func (o *overlay) init() {
+	o.entries, o.dropped = map[Key]*overlaid{}, map[string]uint64{}
+}
+
 func (o *overlay) tick() uint64 { o.clock++; return o.clock }
 
 // Put lays the answer to a successful create, update, patch or apply over the store.
@@ -68,7 +73,7 @@ func (s *Store) Put(enc source.Encoding, raw []byte) (PutResult, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.put(rec, nil), nil
+	return s.put(rec, nil, nil), nil
 }
 
 // parse makes a record of an answer.
@@ -83,31 +88,35 @@ func (s *Store) parse(enc source.Encoding, raw []byte) (*Record, error) {
 	return s.newRecord(&o, parseVersion(o.Header.ResourceVersion), nil)
 }
 
-// put calls record, under the lock, before any early return.
-func (s *Store) put(rec *Record, record func()) PutResult {
+// put calls record, under the lock, before any early return. w is the write that was answered, if it was announced.
+func (s *Store) put(rec *Record, w *Write, record func()) PutResult {
 	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
-		if result, ok := s.tryPut(st, record); ok {
+		if result, ok := s.tryPut(st, w, record); ok {
 			return result
 		}
 	}
 }
 
-func (s *Store) tryPut(st staged, record func()) (_ PutResult, ok bool) {
+func (s *Store) tryPut(st staged, w *Write, record func()) (_ PutResult, ok bool) {
 	rec := st.rec
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !sameDefs(st.defs, s.defs) {
 		return 0, false
 	}
-	if record != nil {
+	sc := s.scopeOf(rec.Namespace())
+	lost := w != nil && sc != nil && s.overlay.dropped[sc.ns] > w.begun
+	if record != nil && !lost {
 		record()
 	}
 	if rec.ver.isZero() {
 		return Unversioned, true
 	}
-	sc := s.scopeOf(rec.Namespace())
 	if sc == nil {
 		return OutOfScope, true
+	}
+	if lost {
+		return NeedsBarrier, true
 	}
 	cur := s.root.Load()
 	prior, known := cur.base.objects.find(rec)
@@ -283,8 +292,10 @@ func (o *overlay) rebuild(s *Store, base *state) *state {
 	return view
 }
 
-// dropScope forgets the entries of a namespace, or all for "".
+// dropScope forgets the entries of a namespace, or all for "": the history of the server went back, or it is not watched any more. The
+// answer to a write that is under way may be of what was.
 func (o *overlay) dropScope(ns string) {
+	o.dropped[ns] = o.tick()
 	maps.DeleteFunc(o.entries, func(_ Key, ent *overlaid) bool { return ns == "" || ent.ns == ns })
 }
 

@@ -260,6 +260,24 @@ func TestOverlay(t *testing.T) {
 			}
 			r.Commit(source.Commit{Version: "4", Epoch: true})
 		}, []string{"ns/a@3"}, []string{"EPOCH", "MODIFIED ns/a@3<5"}, 0},
+		{"an answer or a delete of before an epoch that comes after it is not believed", func(t *testing.T, s *store.Store, sink source.Sink) {
+			written := s.BeginWrite(a(0).key(), store.WriteContext{})
+			deleted := s.BeginWrite(a(0).key(), store.WriteContext{})
+			r := sink.Replace()
+			if err := r.Put(a(3).object()); err != nil {
+				t.Fatal(err)
+			}
+			r.Commit(source.Commit{Version: "4", Epoch: true})
+			if r, err := written.Done(source.JSON, a(30).json()); r != store.NeedsBarrier || err != nil {
+				t.Error(r, err)
+			}
+			if r := deleted.Deleted("u1"); r != store.NeedsBarrier {
+				t.Error(r)
+			}
+			if r, err := s.BeginWrite(a(0).key(), store.WriteContext{}).Done(source.JSON, a(6).json()); r != store.Overlaid || err != nil {
+				t.Error(r, err)
+			}
+		}, []string{"ns/a@6"}, []string{"EPOCH", "MODIFIED ns/a@3<5"}, 1},
 		{"a namespace that is not watched any more takes its entries along", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, a(30))
 			s.DropScope("")

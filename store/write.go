@@ -27,7 +27,7 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 		if w.ctx.Owner != "" && !rec.ver.isZero() && pure(&w.ctx, rec) {
 			record = func() { w.s.ledger.record(w, rec) }
 		}
-		result = w.s.put(rec, record)
+		result = w.s.put(rec, w, record)
 	})
 	return result, err
 }
@@ -36,9 +36,22 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 func (w *Write) Deleted(uid types.UID) (result PutResult) {
 	w.end.Do(func() {
 		defer w.land()
+		if w.lost() {
+			result = NeedsBarrier
+			return
+		}
 		result = w.s.PutDeleted(w.key, uid)
 	})
 	return result
+}
+
+// lost says whether the history of the server went back since the write began. If it does a moment later, all entries are dropped.
+func (w *Write) lost() bool {
+	s := w.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc := s.scopeOf(w.key.Namespace)
+	return sc != nil && s.overlay.dropped[sc.ns] > w.begun
 }
 
 // Fail ends a write that was refused, or whose answer is not known: what was held because of it is given.
