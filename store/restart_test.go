@@ -148,3 +148,32 @@ func (r *restarts) fault() {
 		r.server.On(m, scenario.Faults(r.rnd)...)
 	}
 }
+
+// TestSavedAfterRollback: what is saved is of the history that the server has now, also when it comes to the same version again.
+func TestSavedAfterRollback(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := apiserver.New(apiserver.Options{Pipe: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		putMap(t, s, "one", "1")
+		before := s.Revision()
+		putMap(t, s, "two", "of the first history")
+		for run := range 3 {
+			k := startKept(t, s, dir)
+			<-k.Synced()
+			if run == 1 { // what was saved has the version that the second history is about to reach
+				if err := s.Rollback(before); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(5 * time.Minute)
+				putMap(t, s, "three", "of the second history")
+			}
+			k.settle(t, s, 10*time.Minute)
+			k.stop()
+		}
+	})
+}
