@@ -46,19 +46,30 @@ func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 	}
 }
 
+// extent tells whether anything has changed. After history was rolled back the same version may come again, with another
+// content.
+type extent struct {
+	version          string
+	applied, commits int64
+}
+
+func (s *Store) extent() extent {
+	return extent{s.Version(), s.stats.applied.Load(), s.stats.commits.Load()}
+}
+
 // keep saves the store of an entry now and then; the returned function ends that and saves once more.
 func (c *Cache) keep(ctx context.Context, e *cacheEntry) (end func()) {
-	saved := e.store.Version()
+	saved := e.store.extent()
 	save := func() {
-		version := e.store.Version()
-		if version == saved || version == "" { // nothing is new, or nothing is complete
+		now := e.store.extent()
+		if now == saved || now.version == "" { // nothing is new, or nothing is complete
 			return
 		}
 		if err := e.store.Save(c.opt.Dir, c.identity); err != nil {
 			c.opt.Logger.ErrorContext(ctx, "cannot save", "resource", e.key.resource.String(), "error", err)
 			return
 		}
-		saved = version
+		saved = now
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var saving sync.WaitGroup

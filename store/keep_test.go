@@ -54,13 +54,15 @@ func startKept(t *testing.T, s *apiserver.Server, dir string, opts ...source.Opt
 	return k
 }
 
-func (k *kept) has(want map[string]fairleadtest.State) bool {
+func (k *kept) cached() map[string]fairleadtest.State {
 	got := map[string]fairleadtest.State{}
 	for r := range k.Snapshot().All() {
 		got[r.Key().String()] = fairleadtest.StateOf(r)
 	}
-	return maps.Equal(got, want)
+	return got
 }
+
+func (k *kept) has(want map[string]fairleadtest.State) bool { return maps.Equal(k.cached(), want) }
 
 // settle waits, for so long at most, until the cache has what the server has in the namespaces.
 func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {

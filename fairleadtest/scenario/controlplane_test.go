@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
@@ -32,6 +35,7 @@ func TestControlPlane(t *testing.T) {
 		do   func(*testing.T)
 	}{
 		{"Changes", func(t *testing.T) { p.change(t, "first") }},
+		{"Restart", p.restart},
 		{"Compaction", p.compact},
 		{"APIServerKilled", p.kill},
 		{"EtcdPaused", p.pause},
@@ -135,6 +139,63 @@ func (p *controlPlane) compact(t *testing.T) {
 	}
 	p.change(t, "compacted")
 }
+
+// restart saves a cache and starts it again from what was saved: it is synced when a bookmark of the server has confirmed that
+// nothing was missed, and has asked for no list but that of one object.
+func (p *controlPlane) restart(t *testing.T) {
+	dir := t.TempDir()
+	for run := range 2 {
+		cfg := rest.CopyConfig(p.Config())
+		var lists atomic.Int64
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return listCounter{next, &lists}
+		})
+		cache, err := store.NewCache(store.CacheOptions{Config: cfg, Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := cache.Open(store.Request{Resource: scenario.ConfigMaps, Namespaced: true, Options: []source.Option{source.Namespaces("default")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done, began := make(chan error, 1), time.Now()
+		go func() { done <- cache.Run(ctx) }()
+		select {
+		case <-h.Synced():
+			t.Logf("run %d is synced after %s, with %d lists", run, time.Since(began), lists.Load())
+		case <-time.After(40 * time.Second):
+			t.Errorf("run %d is not synced: %+v", run, h.Statuses())
+		}
+		if run > 0 && lists.Load() > 0 {
+			t.Errorf("%d lists after a restart", lists.Load())
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		p.change(t, fmt.Sprint("away-", run))
+		p.try(t, "elsewhere", func(ctx context.Context) error {
+			_, err := p.client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "elsewhere-"}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+}
+
+// listCounter counts the requests that bring the whole content.
+type listCounter struct {
+	next  http.RoundTripper
+	lists *atomic.Int64
+}
+
+func (c listCounter) RoundTrip(req *http.Request) (*http.Response, error) {
+	if q := req.URL.Query(); q.Get("watch") == "" && q.Get("limit") != "1" || q.Get("sendInitialEvents") != "" {
+		c.lists.Add(1)
+	}
+	return c.next.RoundTrip(req)
+}
+
+func (c listCounter) WrappedRoundTripper() http.RoundTripper { return c.next }
 
 func (p *controlPlane) kill(t *testing.T) {
 	if err := p.KillAPIServer(t.Context()); err != nil {

@@ -191,6 +191,34 @@ func deliveryScenarios() []Scenario {
 			},
 		},
 		{
+			Name: "handler panics on a resync", Section: delivery, Fill: 10,
+			Holds: "resync per subscriber […]: one failing handler does not end later resyncs, and never a stale state after a newer one",
+			Script: func(r *Run) {
+				c, ok := r.Cache.(Observing)
+				if !ok {
+					panic(unsupported{"has no handlers whose failures are its concern"})
+				}
+				resyncs := 0
+				handler := c.Observe("resynced", func(e fairleadtest.Event) {
+					if e.Type == store.Sync {
+						if resyncs++; resyncs <= 15 {
+							panic("not a resync")
+						}
+					}
+				}, observe.Every(10*time.Minute), observe.OnFailure(observe.Skip, 0))
+				r.others = append(r.others, handler)
+				r.Sync()
+				listed := r.Count(syncs)
+				for i := range 40 {
+					r.Put(fmt.Sprint("o", i%10), fmt.Sprint("changed ", i))
+					r.Pass(time.Minute)
+				}
+				r.Expect(resyncs >= 35 && resyncs <= 50, "%d resyncs in four periods for 10 objects", resyncs)
+				r.Expect(r.Count(syncs) == listed, "listed for a resync")
+				r.Sync()
+			},
+		},
+		{
 			Name: "wait for a version", Section: delivery, Fill: 5, Untimed: true,
 			Holds: "WaitFor(version) and Barrier(): returns when the store has caught up, or with the reason why not",
 			Script: func(r *Run) {
