@@ -92,10 +92,13 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			switch {
 			case d.turn.unknown:
 				return d.until, nil // with nothing written: the event of what is known already wakes us
-			case d.turn.behind != nil && e.queue(r, d.turn.behind.key):
+			case d.turn.behind != nil:
+				e.queue(r, d.turn.behind.key)
+				e.showTurn(ctx, r, d.turn.behind, now)
 				continue // it may have ended before we were in line
+			case !d.turn.still:
+				e.showTurn(ctx, r, nil, now)
 			}
-			e.showTurn(ctx, r, d.turn.behind, now)
 			until, err = d.until, e.park(ctx, r)
 		case actFinish:
 			r.apply(finish(r.op.EffectiveID(), d.phase, now))
@@ -112,7 +115,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 
 // start gets what the calls that are due need, records the attempts (O2), and starts them.
 func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
-	if len(r.op.Spec.CompensateWebhookIDs) > 0 || locks(r.op) {
+	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
 		if err := e.hold(ctx, r); err != nil {
 			return err
 		}

@@ -384,10 +384,14 @@ func TestWrites(t *testing.T) {
 	requests.Store(0)
 	all.Store("")
 	for i := range n {
-		op, err := scheduler.Schedule(b.ctx, operation.Request{
+		request := operation.Request{
 			Type: operation.Delete, Webhooks: []string{"cleanup"},
 			Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)},
-		})
+		}
+		if i%2 == 1 { // a lock that nobody holds costs nothing
+			request.Lock = []operation.Resource{{Type: "db", ID: "7"}}
+		}
+		op, err := scheduler.Schedule(b.ctx, request)
 		if err != nil {
 			t.Fatal(err)
 		}

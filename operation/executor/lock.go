@@ -64,24 +64,22 @@ func indexLocked(operations *store.Store) error {
 
 var lockMember = []byte(`"lock"`)
 
-// turn says whether an operation may make its first call.
+// turn says whether an operation may make its first call. It may if nothing of this is set.
 type turn struct {
-	// behind is the operation that it comes after, nil if there is none.
+	// behind is the operation that it comes after, if it was not behind that one before.
 	behind *predecessor
+	// still is true when it is behind the same one as before.
+	still bool
 	// unknown is true while there may be one of which the store has not heard yet.
 	unknown bool
 }
 
-// lookAgain bounds how long an operation is left alone that the store does not know enough for. What it lacks is an event, which wakes it.
-const lookAgain = time.Second
-
-// excuse says what an operation was waiting for that was not finished in time.
-func (t turn) excuse() string {
-	if t.behind == nil {
-		return ""
-	}
-	return ": it was waiting for " + t.behind.String()
-}
+const (
+	// lookAgain bounds how long an operation waits that the store does not know enough for. What it lacks is an event, which wakes it.
+	lookAgain = time.Second
+	// lookBehind bounds how long an operation stays behind one that is gone without an event, since it came and went too fast for one.
+	lookBehind = time.Minute
+)
 
 // predecessor is the last unfinished operation before another one among those that exclude it.
 type predecessor struct {
@@ -102,19 +100,25 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 		return turn{}
 	}
 	if r.place = op.Status.AcceptedVersion; !e.knows(op.Namespace, r.place) {
-		return turn{unknown: true}
+		// What is missing may be our own write, whose event is no news else.
+		e.mu.Lock()
+		r.wrote = ""
+		e.mu.Unlock()
+		if !e.knows(op.Namespace, r.place) {
+			return turn{unknown: true}
+		}
 	}
-	var last *predecessor
 	now := e.store.Snapshot()
+	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
+		return turn{still: true}
+	}
+	return turn{behind: lastBefore(op, now)}
+}
+
+// lastBefore returns the operation that another one comes right after, nil if it is the first.
+func lastBefore(op *v1alpha1.Operation, now store.Snapshot) (last *predecessor) {
 	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
-		if known.Key() == r.key {
-			return
-		}
-		other, err := store.As[v1alpha1.Operation](known)
-		if err != nil || other.Terminal() || !entered(other) && !comesBefore(other, op) {
-			return
-		}
-		if last == nil || comesBefore(last.op, other) {
+		if other := excluding(op, known); other != nil && (last == nil || comesBefore(last.op, other)) {
 			last = &predecessor{known.Key(), other, resource}
 		}
 	}
@@ -126,12 +130,24 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	lockers(op.Spec.ResourceReference)
 	for locked := range op.Locks() {
 		lockers(locked)
-		own := store.Key{Namespace: op.Namespace, Name: v1alpha1.OperationName(locked.ResourceType, locked.ResourceID)}
-		if known, ok := now.Get(own); ok {
+		about := store.Key{Namespace: op.Namespace, Name: v1alpha1.OperationName(locked.ResourceType, locked.ResourceID)}
+		if known, ok := now.Get(about); ok {
 			consider(known, locked)
 		}
 	}
-	return turn{behind: last}
+	return last
+}
+
+// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself.
+func excluding(op *v1alpha1.Operation, known *store.Record) *v1alpha1.Operation {
+	if known.Name() == op.Name {
+		return nil
+	}
+	other, err := store.As[v1alpha1.Operation](known)
+	if err != nil || other.Terminal() || !entered(other) && !comesBefore(other, op) {
+		return nil
+	}
+	return other
 }
 
 // knows tells whether the store knows everything in a namespace up to a version, as the API server has told it, own writes aside.
@@ -165,28 +181,16 @@ func comesBefore(a, b *v1alpha1.Operation) bool {
 	return order < 0 || order == 0 && strings.Compare(a.Name, b.Name) < 0
 }
 
-// locks tells whether an operation locks any resource besides its own.
-func locks(op *v1alpha1.Operation) bool {
-	for range op.Locks() {
-		return true
-	}
-	return false
-}
-
-// line are the runs that wait for the end of one operation.
+// line are the runs that wait for the end of one operation. It is guarded by Executor.mu.
 type line struct {
 	key  store.Key
 	runs map[*run]struct{}
 }
 
-// queue puts a run behind an operation, so that it is woken when that one changes. It returns false if it was there already; else what was
-// seen of that operation before is to be looked at again.
-func (e *Executor) queue(r *run, behind store.Key) (added bool) {
+// queue puts a run behind an operation, so that it is woken when that one changes. What was seen of it before is to be looked at again.
+func (e *Executor) queue(r *run, behind store.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r.line != nil && r.line.key == behind {
-		return false
-	}
 	e.leaveLine(r)
 	l := e.lines[behind]
 	if l == nil {
@@ -195,7 +199,23 @@ func (e *Executor) queue(r *run, behind store.Key) (added bool) {
 	}
 	l.runs[r] = struct{}{}
 	r.line = l
-	return true
+}
+
+// isBehind tells whether the operation that a run was put behind is still to be waited for. If not, the run is behind nobody.
+func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
+	e.mu.Lock()
+	l := r.line
+	e.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	if known, ok := now.Get(l.key); ok && excluding(op, known) != nil {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaveLine(r)
+	return false
 }
 
 // leaveLine takes a run out of its line; the caller holds mu.
@@ -212,18 +232,16 @@ func (e *Executor) leaveLine(r *run) {
 
 // moveLine wakes the runs behind an operation that has changed or is gone.
 func (e *Executor) moveLine(key store.Key) {
+	var woken []*run
 	e.mu.Lock()
-	l := e.lines[key]
-	delete(e.lines, key)
-	if l != nil {
+	if l := e.lines[key]; l != nil {
 		for r := range l.runs {
-			r.line, r.missed = nil, true
+			r.missed = true
+			woken = append(woken, r)
 		}
 	}
 	e.mu.Unlock()
-	if l != nil {
-		for r := range l.runs { // nobody else knows of it any more
-			r.news.Set()
-		}
+	for _, r := range woken {
+		r.news.Set()
 	}
 }

@@ -10,8 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 )
 
@@ -121,7 +123,7 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 	}{
 		"Timeout": {
 			reason: "It is given up at its own timeout, and says whom it was waiting for.", timeout: 2 * time.Second,
-			want: v1alpha1.ReasonTimedOut, says: "waiting for operation",
+			want: v1alpha1.ReasonTimedOut, says: "it was waiting for the end of operation",
 		},
 		"Cancel": {
 			reason: "It is cancelled at once.", want: v1alpha1.ReasonCanceled,
@@ -212,6 +214,39 @@ func TestLockAfterACrash(t *testing.T) {
 	}
 	open()
 	for _, op := range []*v1alpha1.Operation{first, second, third} {
+		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+			t.Errorf("outcome %+v", v)
+		}
+	}
+}
+
+// TestLockOrder schedules two operations that exclude each other while nobody runs them, and then writes a label to the first. So the
+// second was accepted first.
+func TestLockOrder(t *testing.T) {
+	b := setup(t)
+	b.webhook("hold", nil)
+	b.webhook("undo", nil)
+	asked, open := b.gate("/hold")
+	lock := []operation.Resource{database}
+	// Compensation means a finalizer, another write that moves an operation back.
+	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Compensate: []string{"undo"}, Lock: lock})
+	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
+		Namespace: b.namespace, Name: first.Name, Body: []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+	}, call.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	b.start(nil)
+	b.received(asked)
+	b.waitingFor(app(1), second)
+	if n := b.receiver.counts(second.EffectiveID())["hold"]; n != 1 {
+		t.Errorf("the second one was called %d times", n)
+	}
+	third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}, Compensate: []string{"undo"}})
+	b.waitingFor(database, first)
+	open()
+	for _, op := range []*v1alpha1.Operation{second, first, third} {
 		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
 			t.Errorf("outcome %+v", v)
 		}

@@ -50,7 +50,7 @@ type decision struct {
 	message string
 	// missing are Webhooks that do not exist; an operation waits for them.
 	missing []string
-	// turn is not the operation's before it may make its first call.
+	// turn is why the first call is not made yet.
 	turn turn
 }
 
@@ -109,7 +109,7 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 		}
 		return decision{
 			act: actFail, reason: v1alpha1.ReasonTimedOut,
-			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String() + d.turn.excuse(),
+			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String() + excuse(op),
 		}
 	} else if d.act == actWait && deadline.Before(d.until) {
 		d.until = deadline
@@ -125,10 +125,19 @@ func attend(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 	switch t := s.turn(op); {
 	case t.unknown:
 		return decision{act: actWait, until: now.Add(lookAgain), turn: t}
-	case t.behind != nil:
-		return decision{act: actWait, until: farFuture, turn: t}
+	case t.still, t.behind != nil:
+		return decision{act: actWait, until: now.Add(lookBehind), turn: t}
 	}
 	return pursue(op, webhooksDue(op), s, now)
+}
+
+// excuse says what an operation that was not finished in time was waiting for, if that is another operation.
+func excuse(op *v1alpha1.Operation) string {
+	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock {
+		return ""
+	}
+	return ": it was " + c.Message
 }
 
 // invalid says what is wrong with a request that cannot be run: one that no Scheduler has made, since the API server and the Scheduler
