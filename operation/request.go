@@ -36,6 +36,10 @@ type Resource struct {
 // String returns Type/ID.
 func (r Resource) String() string { return r.Type + "/" + r.ID }
 
+func (r Resource) reference() v1alpha1.ResourceReference {
+	return v1alpha1.ResourceReference{ResourceType: r.Type, ResourceID: r.ID}
+}
+
 // Request asks for one operation. Type and Resource are required.
 type Request struct {
 	// ID is unique for this request; scheduling it again changes nothing. Default: a new random UUID.
@@ -48,6 +52,9 @@ type Request struct {
 	Resource Resource
 	// Related resources are touched too; operations can be searched by them.
 	Related []Resource
+	// Lock are related resources that this operation has for itself: it waits until no operation that was accepted before has one of
+	// them, as its own resource or as a locked one, and those that come later wait for its end.
+	Lock []Resource
 	// CorrelationID is sent with every call.
 	CorrelationID string
 	// Webhooks are names of Webhooks of the namespace, in order; none: the operation succeeds at once.
@@ -76,7 +83,7 @@ func (r Request) Spec() (v1alpha1.OperationSpec, error) {
 		OperationID:          r.ID,
 		OperationType:        r.Type,
 		OperationCategory:    r.Category,
-		ResourceReference:    v1alpha1.ResourceReference{ResourceType: r.Resource.Type, ResourceID: r.Resource.ID},
+		ResourceReference:    r.Resource.reference(),
 		CorrelationID:        r.CorrelationID,
 		WebhookIDs:           r.Webhooks,
 		Execution:            r.Execution,
@@ -85,8 +92,12 @@ func (r Request) Spec() (v1alpha1.OperationSpec, error) {
 		CompensateWebhookIDs: r.Compensate,
 	}
 	for _, related := range r.Related {
-		spec.RelatedResources = append(spec.RelatedResources,
-			v1alpha1.ResourceReference{ResourceType: related.Type, ResourceID: related.ID})
+		if !slices.Contains(r.Lock, related) {
+			spec.RelatedResources = append(spec.RelatedResources, v1alpha1.RelatedResource{ResourceReference: related.reference()})
+		}
+	}
+	for _, locked := range r.Lock {
+		spec.RelatedResources = append(spec.RelatedResources, v1alpha1.RelatedResource{ResourceReference: locked.reference(), Lock: true})
 	}
 	if r.TTLAfterFinished != nil {
 		spec.TTLAfterFinished = &metav1.Duration{Duration: *r.TTLAfterFinished}
@@ -129,7 +140,7 @@ func Validate(spec v1alpha1.OperationSpec) error {
 	v.length("spec.operationCategory", spec.OperationCategory, 253)
 	v.resource("spec.", spec.ResourceReference)
 	for i, related := range spec.RelatedResources {
-		v.resource(fmt.Sprintf("spec.relatedResources[%d].", i), related)
+		v.resource(fmt.Sprintf("spec.relatedResources[%d].", i), related.ResourceReference)
 	}
 	v.check(len(spec.RelatedResources) <= 64, "spec.relatedResources", "must not have more than 64 items")
 	v.length("spec.correlationID", spec.CorrelationID, 255)

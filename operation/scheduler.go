@@ -300,7 +300,7 @@ func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList,
 	}
 	if q.Related != (Resource{}) {
 		list.Items = slices.DeleteFunc(list.Items, func(op v1alpha1.Operation) bool {
-			return !slices.Contains(op.Spec.RelatedResources, v1alpha1.ResourceReference{ResourceType: q.Related.Type, ResourceID: q.Related.ID})
+			return !op.Touches(v1alpha1.ResourceReference{ResourceType: q.Related.Type, ResourceID: q.Related.ID})
 		})
 	}
 	return list, nil

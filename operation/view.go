@@ -26,7 +26,9 @@ type View struct {
 	ResourceType      string                       `json:"resourceType"`
 	ResourceID        string                       `json:"resourceID"`
 	CorrelationID     string                       `json:"correlationID,omitempty"`
+	RelatedResources  []v1alpha1.RelatedResource   `json:"relatedResources,omitempty"`
 	Status            Status                       `json:"status"`
+	Waiting           string                       `json:"waiting,omitempty"` // for what the first call waits: an operation that excludes this one by a lock
 	Reason            string                       `json:"reason,omitempty"`
 	Error             string                       `json:"error,omitempty"`
 	Progress          Progress                     `json:"progress"`
@@ -54,6 +56,7 @@ func ViewOf(op *v1alpha1.Operation) View {
 		ResourceType:      op.Spec.ResourceType,
 		ResourceID:        op.Spec.ResourceID,
 		CorrelationID:     op.Spec.CorrelationID,
+		RelatedResources:  op.Spec.RelatedResources,
 		Status:            InProgress,
 		Progress:          Progress{Total: len(op.Spec.WebhookIDs)},
 		CreatedAt:         op.ScheduledAt().UTC(),
@@ -73,6 +76,9 @@ func ViewOf(op *v1alpha1.Operation) View {
 	case v1alpha1.PhaseFailed:
 		v.Status = Failed
 	default:
+		if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Reason == v1alpha1.ReasonWaitingForLock {
+			v.Waiting = c.Message
+		}
 		return v
 	}
 	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil && v.Status == Failed {

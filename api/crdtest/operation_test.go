@@ -75,6 +75,8 @@ func TestOperationCreate(t *testing.T) {
 		{"32 webhooks of the longest names are within the budget of rules", operation("spec.webhookIDs", many(32, func(i int) any { return strings.Repeat("a", 250) + strconv.Itoa(i) })), ""},
 		{"33 are too many", operation("spec.webhookIDs", many(33, func(i int) any { return "w" + strconv.Itoa(i) })), "spec.webhookIDs"},
 		{"related resources have a type and an id", operation("spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b"}}), ""},
+		{"a related resource may be locked", operation("spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": true}}), ""},
+		{"a lock is a truth value", operation("spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": "yes"}}), "lock"},
 		{"a related resource without an id is none", operation("spec.relatedResources", []any{map[string]any{"resourceType": "a"}}), "resourceID"},
 		{"a timeout is a Go duration", operation("spec.timeout", "1h30m"), ""},
 		{"a timeout is above zero", operation("spec.timeout", "0s"), "above zero"},
@@ -168,6 +170,9 @@ func TestOperationUpdate(t *testing.T) {
 		{"without id, ended: another request", status(unnamed, "uid", "Success"), status(with(unnamed, "spec.operationID", "two"), "uid", "Success"), ""},
 		{"an id cannot be removed: uid would never be told from the id before", failed, with(failed, "spec.operationID", nil), "cannot be removed"},
 
+		{"in progress: a lock that comes later", with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b"}}),
+			with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": true}}), locked},
+
 		{"cancel before it was picked up", fresh, with(fresh, "spec.cancelRequested", true), ""},
 		{"cancel in progress", running, with(running, "spec.cancelRequested", true), ""},
 		{"cancel said false before", with(running, "spec.cancelRequested", false), with(running, "spec.cancelRequested", true), ""},
@@ -215,7 +220,7 @@ func TestOperationOfGreatestSizeIsWithinBudget(t *testing.T) {
 		"spec.requestObject.headers", headers,
 		"spec.requestObject.resource", many(4096, func(int) any { return strings.Repeat("r", 32) }),
 		"spec.relatedResources", many(64, func(int) any {
-			return map[string]any{"resourceType": strings.Repeat("t", 128), "resourceID": strings.Repeat("i", 512)}
+			return map[string]any{"resourceType": strings.Repeat("t", 128), "resourceID": strings.Repeat("i", 512), "lock": true}
 		}))
 	obj := clone(t, with(old, "spec.cancelRequested", true))
 	check(t, a.create(t.Context(), old), "")

@@ -27,6 +27,16 @@
 //   - no two calls of one Operation share an idempotency key: the webhooks are named once each, operation ids have no dot,
 //     and names of webhooks do not end like the suffixes of those keys.
 //
+// # Locks
+//
+// A related resource with lock is its operation's own, within the namespace, from the first call to the end: of two
+// unfinished operations that exclude each other, because one locks what the other one locks or is about, the later one waits.
+// The order is that of acceptance ([OperationStatus].AcceptedVersion), so an operation that waits keeps its place and
+// those behind it wait too. It says so in its conditions, with reason WaitingForLock and the operation right before it in the message; its
+// timeout goes on, and it can be cancelled or deleted. Locks order the webhooks and compensations of operations; a notification
+// needs none, and an operation without webhooks does not wait. They end with the operation: a receiver that goes on with what was cut at
+// a timeout is not held back. An operation that waits inside of a webhook for one that it locks out ends by a timeout.
+//
 // # Conventions
 //
 // Durations are Go duration strings ("30s", "2h"), above zero unless said otherwise. Fields with a default are plain values

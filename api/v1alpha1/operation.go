@@ -3,6 +3,8 @@ package v1alpha1
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 )
 
@@ -37,6 +39,22 @@ func (o *Operation) PickedUp() bool {
 // whatever status says of the one before.
 func (o *Operation) Terminal() bool {
 	return o.PickedUp() && o.Status.Phase.Terminal()
+}
+
+// Touches reports whether the resource is one of spec.relatedResources.
+func (o *Operation) Touches(r ResourceReference) bool {
+	return slices.ContainsFunc(o.Spec.RelatedResources, func(related RelatedResource) bool { return related.ResourceReference == r })
+}
+
+// Locks yields the related resources that the operation locks.
+func (o *Operation) Locks() iter.Seq[ResourceReference] {
+	return func(yield func(ResourceReference) bool) {
+		for _, r := range o.Spec.RelatedResources {
+			if r.Lock && !yield(r.ResourceReference) {
+				return
+			}
+		}
+	}
 }
 
 // ScheduledAt is when the present request was scheduled: the annotation [AnnotationScheduledAt], or the creation of the object where

@@ -55,7 +55,12 @@ const (
 // Reasons of the conditions of an Operation that has not failed. On failure, Ready has the reason of Error.
 const (
 	ReasonInProgress = "InProgress"
-	ReasonSucceeded  = "Succeeded"
+
+	// ReasonWaitingForLock: an operation that was accepted before has to end first, since both have a resource that one of them locks;
+	// the message names it.
+	ReasonWaitingForLock = "WaitingForLock"
+
+	ReasonSucceeded = "Succeeded"
 )
 
 // MaxHistory is how many finished operations status.history keeps, the newest first.
@@ -98,6 +103,11 @@ type OperationStatus struct {
 	// notification is the call of spec.notifyWebhookID.
 	// +optional
 	Notification *WebhookCallStatus `json:"notification,omitempty"`
+
+	// acceptedVersion is the metadata.resourceVersion at which the executor picked the request up: the place of the operation among
+	// those that exclude each other by locks.
+	// +optional
+	AcceptedVersion string `json:"acceptedVersion,omitempty"`
 
 	// initializedAt is when the executor picked the operation up.
 	// +optional

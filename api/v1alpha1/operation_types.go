@@ -127,11 +127,12 @@ type OperationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="must name each webhook once"
 	WebhookIDs []WebhookID `json:"webhookIDs,omitempty"`
 
-	// relatedResources are other resources that the operation touches; operations can be searched by them.
+	// relatedResources are other resources that the operation touches; operations can be searched by them. Those with lock are
+	// the operation's own until its end.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
-	RelatedResources []ResourceReference `json:"relatedResources,omitempty"`
+	RelatedResources []RelatedResource `json:"relatedResources,omitempty"`
 
 	// requestObject is what the templates of the webhooks see of the request. Up to 256 KiB in all ([MaxRequestObjectBytes]).
 	// +optional
@@ -186,6 +187,17 @@ type ResourceReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	ResourceID string `json:"resourceID"`
+}
+
+// RelatedResource is a resource that an operation touches besides its own.
+type RelatedResource struct {
+	ResourceReference `json:",inline"`
+
+	// lock keeps other operations away from the resource: of two unfinished operations of a namespace, where one locks what the other
+	// one locks or is about, only the one that was accepted first calls webhooks. The other one waits, with reason WaitingForLock, for
+	// its turn or its own timeout.
+	// +optional
+	Lock bool `json:"lock,omitempty"`
 }
 
 // RequestObject is the part of the request that templates see as .Resource, .TenantID and .Headers.

@@ -28,7 +28,7 @@ func fullOperation() *Operation {
 			OperationID: "one", OperationType: OperationUpdate, OperationCategory: "c", CorrelationID: "x",
 			ResourceReference:    ResourceReference{ResourceType: "app", ResourceID: "1"},
 			WebhookIDs:           []string{"a", "b"},
-			RelatedResources:     []ResourceReference{{ResourceType: "t", ResourceID: "2"}},
+			RelatedResources:     []RelatedResource{{ResourceReference: ResourceReference{ResourceType: "t", ResourceID: "2"}, Lock: true}},
 			RequestObject:        &RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(`{"a":[1,"b",null]}`)}, TenantID: "t", Headers: map[string]string{"X": "y"}},
 			Execution:            ExecutionParallel,
 			Timeout:              duration(time.Minute),

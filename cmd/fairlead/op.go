@@ -125,7 +125,7 @@ type scheduleOptions struct {
 	operation.Request
 	kind, object   string
 	headers        map[string]string
-	related        []string
+	related, lock  []string
 	ttl            time.Duration
 	parallel, wait bool
 }
@@ -165,6 +165,7 @@ func newOpScheduleCommand(s streams, o *opOptions) *cobra.Command {
 	f.StringArrayVar(&so.Compensate, "compensate", nil, "`name` of a Webhook to call after a failure; may be repeated")
 	f.StringVar(&so.Notify, "notify", "", "`name` of a Webhook to call with the outcome")
 	f.StringArrayVar(&so.related, "related", nil, "`TYPE/ID` of a resource that is touched too; may be repeated")
+	f.StringArrayVar(&so.lock, "lock", nil, "`TYPE/ID` of a related resource that no other operation may work on until the end; may be repeated")
 	f.BoolVar(&so.parallel, "parallel", false, "call the webhooks all at once")
 	f.StringVar(&so.object, "object", "", "`JSON` that templates see as .Resource, or @file")
 	f.StringVar(&so.TenantID, "tenant", "", "`tenant` on whose behalf it runs")
@@ -184,12 +185,18 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("ttl") {
 		so.TTLAfterFinished = &so.ttl
 	}
-	for _, text := range so.related {
-		r, err := named([]string{text})
-		if err != nil {
-			return usageErrorf("--related %q is not of the form TYPE/ID", text)
+	for _, flag := range []struct {
+		name  string
+		texts []string
+		to    *[]operation.Resource
+	}{{"related", so.related, &so.Related}, {"lock", so.lock, &so.Lock}} {
+		for _, text := range flag.texts {
+			r, err := named([]string{text})
+			if err != nil {
+				return usageErrorf("--%s %q is not of the form TYPE/ID", flag.name, text)
+			}
+			*flag.to = append(*flag.to, r)
 		}
-		so.Related = append(so.Related, r)
 	}
 	if so.object != "" {
 		raw := []byte(so.object)
@@ -340,6 +347,9 @@ func showTable(w io.Writer, views []operation.View) error {
 		reason := v.Reason
 		if v.Error != "" && v.Error != v.Reason {
 			reason += ": " + v.Error
+		}
+		if reason == "" {
+			reason = v.Waiting
 		}
 		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", v.ResourceType, v.ResourceID, v.OperationType, dash(v.OperationCategory),
 			v.Status, v.Progress.Completed, v.Progress.Total, duration.HumanDuration(time.Since(v.CreatedAt)), dash(reason))

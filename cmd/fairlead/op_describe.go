@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -38,8 +39,11 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 	line("Operation", fmt.Sprintf("%s %s", v.OperationType, v.OperationID))
 	line("Category", v.OperationCategory)
 	line("Correlation", v.CorrelationID)
+	line("Related", resources(op, false))
+	line("Locks", resources(op, true))
 	line("Object", op.Namespace+"/"+op.Name)
 	line("Status", string(v.Status))
+	line("Waiting", strings.TrimPrefix(v.Waiting, "waiting "))
 	line("Reason", v.Reason)
 	line("Error", v.Error)
 	line("Scheduled", stamp(v.CreatedAt))
@@ -61,6 +65,17 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 		}
 	}
 	return tw.Flush()
+}
+
+// resources lists the related resources of an operation that it locks, or those that it does not.
+func resources(op *v1alpha1.Operation, locked bool) string {
+	var all []string
+	for _, r := range op.Spec.RelatedResources {
+		if r.Lock == locked {
+			all = append(all, r.ResourceType+"/"+r.ResourceID)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 func calls(w io.Writer, title string, list []v1alpha1.WebhookCallStatus) {

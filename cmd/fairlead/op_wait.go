@@ -93,6 +93,9 @@ func awaitOperation(ctx context.Context, s streams, o *opOptions, scheduler *ope
 func progressLine(v operation.View) string {
 	line := fmt.Sprintf("%s/%s: %s in progress, %d of %d webhooks done", v.ResourceType, v.ResourceID, v.OperationType,
 		v.Progress.Completed, v.Progress.Total)
+	if v.Waiting != "" {
+		line += "; " + v.Waiting
+	}
 	for _, w := range v.Webhooks {
 		if w.State != v1alpha1.PhaseInProgress {
 			continue

@@ -65,7 +65,10 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		now := e.now()
 		e.land(ctx, r, back, now)
 		e.note(r)
-		d := plan(r.op, surroundings{find: e.find(r.key.Namespace), flying: r.flying, refused: r.refused}, now)
+		d := plan(r.op, surroundings{
+			find: e.find(r.key.Namespace), flying: r.flying, refused: r.refused,
+			turn: func(op *v1alpha1.Operation) turn { return e.turn(r, op) },
+		}, now)
 		switch d.act {
 		case actNothing:
 			until, err = e.rest(ctx, r, now)
@@ -81,10 +84,21 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			e.withdraw(r)
 			continue
 		case actCall:
+			e.showTurn(ctx, r, nil, now)
 			if err = e.start(ctx, r, d, now); err == nil {
 				continue
 			}
 		case actWait:
+			switch {
+			case d.turn.unknown:
+				return d.until, nil // with nothing written: the event of what is known already wakes us
+			case d.turn.behind != nil:
+				e.queue(r, d.turn.behind.key)
+				e.showTurn(ctx, r, d.turn.behind, now)
+				continue // it may have ended before we were in line
+			case !d.turn.still:
+				e.showTurn(ctx, r, nil, now)
+			}
 			until, err = d.until, e.park(ctx, r)
 		case actFinish:
 			r.apply(finish(r.op.EffectiveID(), d.phase, now))
@@ -105,6 +119,16 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		if err := e.hold(ctx, r); err != nil {
 			return err
 		}
+	}
+	if d.due[0].purpose == webhook.Main && !r.entered {
+		if r.op.Status.AcceptedVersion != r.place {
+			return nil // it has another place now, so its turn is to be found out again
+		}
+		defer func(unsaved int) {
+			if err != nil { // what the next look finds may be that others go first: then no attempt must be recorded
+				r.op, r.unsaved = nil, r.unsaved[:unsaved]
+			}
+		}(len(r.unsaved))
 	}
 	var ready []*flight
 	defer func() {
@@ -156,15 +180,16 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 // refusal is a call that has to wait for its turn.
 type refusal struct {
 	hook  *webhook.Compiled
+	call  string    // its idempotency key
 	until time.Time // ask again then; zero: now
 }
 
 // admit asks for a place among all calls, shared fairly between tenants, and for a permit of the endpoint. It returns nil if the call has
 // to wait; then the run is woken.
 func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
-	again := farFuture
+	again, call := farFuture, t.callID(r.op)
 	if e.slots.acquire(r.group, slotKey{r, t}, r.news.Set) {
-		permit, wait := e.webhooks.Acquire(hook, t.callID(r.op), r.news.Set)
+		permit, wait := e.webhooks.Acquire(hook, call, r.news.Set)
 		if permit != nil {
 			delete(r.refused, t)
 			return permit
@@ -175,7 +200,7 @@ func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time
 	if r.refused == nil {
 		r.refused = make(map[target]refusal)
 	}
-	r.refused[t] = refusal{hook: hook, until: again}
+	r.refused[t] = refusal{hook: hook, call: call, until: again}
 	return nil
 }
 
@@ -185,9 +210,7 @@ func (e *Executor) withdraw(r *run) {
 		if e.slots.withdraw(r.group, slotKey{r, t}) {
 			e.slots.release(r.group)
 		}
-		if r.op != nil {
-			e.webhooks.Withdraw(refusal.hook, t.callID(r.op))
-		}
+		e.webhooks.Withdraw(refusal.hook, refusal.call)
 	}
 	r.refused = nil
 }

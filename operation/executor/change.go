@@ -24,6 +24,7 @@ func begin(now time.Time) change {
 			Phase:              v1alpha1.PhaseInProgress,
 			OperationID:        op.EffectiveID(),
 			OperationType:      op.Spec.OperationType,
+			AcceptedVersion:    op.ResourceVersion,
 			InitializedAt:      micro(now),
 			ObservedGeneration: op.Generation,
 			History:            old.History,
@@ -44,6 +45,24 @@ func begin(now time.Time) change {
 		}
 		condition(op, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "", now)
 		condition(op, v1alpha1.ConditionError, metav1.ConditionFalse, v1alpha1.ReasonInProgress, "", now)
+	}
+}
+
+// awaitTurn shows for whose end the operation waits before its first call, or with an empty message that it does so no more.
+func awaitTurn(operation, message string, now time.Time) change {
+	return func(op *v1alpha1.Operation) {
+		if !concerns(op, operation) || len(op.Status.Webhooks) > 0 {
+			return
+		}
+		reason := v1alpha1.ReasonWaitingForLock
+		if message == "" {
+			reason = v1alpha1.ReasonInProgress
+		}
+		for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionError} {
+			if !meta.IsStatusConditionTrue(op.Status.Conditions, name) {
+				condition(op, name, metav1.ConditionFalse, reason, tidy(message), now)
+			}
+		}
 	}
 }
 

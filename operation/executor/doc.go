@@ -15,6 +15,12 @@
 // end; what happened in between is part of the next write. An operation with one synchronous webhook costs two
 // writes here, and its creation is the third.
 //
+// # Locks
+//
+// Operations that exclude each other by locked resources take turns in the order of the resource versions at which they were picked up
+// (O4, lock.go). Before its first call an operation waits until the store has heard of all that came before it and none of those excludes
+// it; the write that records the first attempt holds only if it has kept its place. Nothing else is written for it.
+//
 // # Fencing
 //
 // What a call brought is applied only if the status still names its operation and its attempt. Writes carry the

@@ -79,6 +79,7 @@ type Executor struct {
 	mu    sync.Mutex
 	live  map[store.Key]*run
 	floor map[store.Key]string // versions that runs which have ended wrote and the store has not seen yet
+	lines map[store.Key]*line  // runs that wait for the end of another operation, by its key
 }
 
 const (
@@ -97,7 +98,7 @@ func New(o Options) (*Executor, error) {
 		hooks:     newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, log: o.Logger, now: o.Now,
-		live: make(map[store.Key]*run), floor: make(map[store.Key]string),
+		live: make(map[store.Key]*run), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -123,6 +124,9 @@ func New(o Options) (*Executor, error) {
 		o.MaxCalls = defaultCalls
 	}
 	e.slots = newSlots(o.MaxCalls)
+	if err := indexLocked(o.Operations); err != nil {
+		return nil, fmt.Errorf("cannot make an executor: %w", err)
+	}
 	e.flow = e.newFlow()
 	if err := e.flow.Err(); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)

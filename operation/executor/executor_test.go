@@ -1,198 +1,17 @@
 package executor_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"os"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
-	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/operation/install"
-	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
-
-// bench is what a test of the executor works with: a namespace of its own on the real control plane.
-type bench struct {
-	t         *testing.T
-	ctx       context.Context
-	config    *rest.Config
-	calls     *call.Client
-	namespace string
-	scheduler *operation.Scheduler
-	receiver  *receiver
-}
-
-func setup(t *testing.T) *bench {
-	t.Helper()
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	config := env.Config(t)
-	calls, err := call.New(call.Options{Config: config})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(calls.Close)
-	if err := install.CRDs(ctx, calls); err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: env.Namespace(t), receiver: newReceiver(t)}
-	if b.scheduler, err = operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: b.namespace}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.scheduler.Close)
-	return b
-}
-
-// start runs an executor until stop is called or the test ends.
-func (b *bench) start(change func(*executor.Options)) (stop func()) {
-	b.t.Helper()
-	return b.startWith(change, func(*executor.Executor) {})
-}
-
-// startWith is start that tells of the executor before it runs.
-func (b *bench) startWith(change func(*executor.Options), made func(*executor.Executor)) (stop func()) {
-	b.t.Helper()
-	ctx, cancel := context.WithCancel(b.ctx)
-	var running sync.WaitGroup
-	open := func(group, version, resource, kind string) *store.Store {
-		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
-		st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true})
-		src, err := source.New(source.Config{REST: b.config, Resource: gvr, Namespaces: []string{b.namespace}}, st.Sink)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		running.Go(func() {
-			defer st.Close()
-			if err := src.Run(ctx); err != nil {
-				b.t.Error(err)
-			}
-		})
-		return st
-	}
-	o := executor.Options{
-		Calls:      b.calls,
-		Operations: open("fairlead.io", "v1alpha1", "operations", "Operation"),
-		Webhooks:   open("fairlead.io", "v1alpha1", "webhooks", "Webhook"),
-		Secrets:    open("", "v1", "secrets", "Secret"), AllowTargets: []string{"127.0.0.1"},
-	}
-	if os.Getenv("FAIRLEAD_TEST_LOG") != "" {
-		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
-	}
-	if change != nil {
-		change(&o)
-	}
-	e, err := executor.New(o)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	made(e)
-	running.Go(func() {
-		if err := e.Run(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			b.t.Errorf("run: %v", err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	b.t.Cleanup(stop)
-	return stop
-}
-
-// webhook makes a Webhook of the test's receiver.
-func (b *bench) webhook(name string, change func(*v1alpha1.WebhookSpec)) {
-	b.t.Helper()
-	w := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace}}
-	w.Spec.Request.URL = b.receiver.URL + "/" + name
-	w.Spec.Retry.InitialInterval = metav1.Duration{Duration: 10 * time.Millisecond}
-	if change != nil {
-		change(&w.Spec)
-	}
-	w.Default()
-	b.create(v1alpha1.GroupVersion.WithResource("webhooks"), "Webhook", w)
-}
-
-func (b *bench) create(gvr schema.GroupVersionResource, kind string, obj runtime.Object) {
-	b.t.Helper()
-	_, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbCreate, Resource: gvr, Kind: kind, Namespace: b.namespace, Object: obj,
-		Name: obj.(metav1.Object).GetName(),
-	}, call.Policy{})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-}
-
-// schedule schedules an operation and waits for its end.
-func (b *bench) run(r operation.Request) operation.View {
-	b.t.Helper()
-	if r.Resource.ID == "" {
-		r.Resource = operation.Resource{Type: "Application", ID: "a1"}
-	}
-	if r.Type == "" {
-		r.Type = operation.Delete
-	}
-	op, err := b.scheduler.Schedule(b.ctx, r)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	v, err := b.scheduler.Wait(b.ctx, r.Resource, op.EffectiveID(), nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return v
-}
-
-// receiver counts calls and effects by idempotency key and answers as the test says.
-type receiver struct {
-	*httptest.Server
-	mu     sync.Mutex
-	calls  map[string]int
-	keys   []string
-	answer func(w http.ResponseWriter, r *http.Request, path string, call int)
-}
-
-func newReceiver(t *testing.T) *receiver {
-	rc := &receiver{calls: make(map[string]int)}
-	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body) // a server notices that its client has gone only after that
-		if err != nil {
-			return
-		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		rc.mu.Lock()
-		key := r.Header.Get("Idempotency-Key")
-		if rc.calls[key]++; rc.calls[key] == 1 {
-			rc.keys = append(rc.keys, key)
-		}
-		n, answer := rc.calls[key], rc.answer
-		rc.mu.Unlock()
-		if answer == nil {
-			w.WriteHeader(http.StatusOK)
-			return
-		}
-		answer(w, r, r.URL.Path, n)
-	}))
-	t.Cleanup(rc.Close)
-	return rc
-}
 
 func TestOperation(t *testing.T) {
 	type want struct {
@@ -359,17 +178,4 @@ func TestOperation(t *testing.T) {
 			}
 		})
 	}
-}
-
-// counts returns the calls of an operation by what follows its id in the key.
-func (rc *receiver) counts(operationID string) map[string]int {
-	rc.mu.Lock()
-	defer rc.mu.Unlock()
-	out := make(map[string]int)
-	for key, n := range rc.calls {
-		if rest, ok := strings.CutPrefix(key, operationID+"."); ok {
-			out[rest] = n
-		}
-	}
-	return out
 }

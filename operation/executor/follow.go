@@ -18,6 +18,9 @@ func (e *Executor) followOperations(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		if event.Object != nil {
+			e.moveLine(event.Key)
+		}
 		switch event.Type {
 		case store.Added, store.Modified:
 			if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
@@ -110,6 +113,7 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 func (e *Executor) forget(r *run) (missed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.leaveLine(r)
 	if e.live[r.key] != r {
 		return false
 	}

@@ -50,6 +50,8 @@ type decision struct {
 	message string
 	// missing are Webhooks that do not exist; an operation waits for them.
 	missing []string
+	// turn is why the first call is not made yet.
+	turn turn
 }
 
 // lookup tells what plan needs to know of a Webhook; ok is false if it does not exist.
@@ -62,6 +64,8 @@ type webhookFacts struct {
 // surroundings is what plan needs to know besides the Operation.
 type surroundings struct {
 	find lookup
+	// turn tells whether the operation may make its first call. Nil: it may.
+	turn func(*v1alpha1.Operation) turn
 	// flying are the calls under way.
 	flying map[target]*flight
 	// refused are the calls that wait for their turn.
@@ -95,7 +99,7 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 	case op.DeletionTimestamp != nil:
 		return decision{act: actFail, reason: v1alpha1.ReasonCanceled, message: "the operation was deleted"}
 	}
-	d := pursue(op, webhooksDue(op), s, now)
+	d := attend(op, s, now)
 	if deadline := op.Deadline(); !now.Before(deadline) {
 		if len(d.missing) > 0 {
 			return decision{
@@ -105,12 +109,35 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 		}
 		return decision{
 			act: actFail, reason: v1alpha1.ReasonTimedOut,
-			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String(),
+			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String() + excuse(op),
 		}
 	} else if d.act == actWait && deadline.Before(d.until) {
 		d.until = deadline
 	}
 	return d
+}
+
+// attend pursues the webhooks once it is the turn of the operation.
+func attend(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
+	if s.turn == nil {
+		return pursue(op, webhooksDue(op), s, now)
+	}
+	switch t := s.turn(op); {
+	case t.unknown:
+		return decision{act: actWait, until: now.Add(lookAgain), turn: t}
+	case t.still, t.behind != nil:
+		return decision{act: actWait, until: now.Add(lookBehind), turn: t}
+	}
+	return pursue(op, webhooksDue(op), s, now)
+}
+
+// excuse says what an operation that was not finished in time was waiting for, if that is another operation.
+func excuse(op *v1alpha1.Operation) string {
+	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock {
+		return ""
+	}
+	return ": it was " + c.Message
 }
 
 // invalid says what is wrong with a request that cannot be run: one that no Scheduler has made, since the API server and the Scheduler

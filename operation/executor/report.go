@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -19,6 +20,28 @@ func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
 	e.metrics.started.WithLabelValues(string(op.Spec.OperationType), op.Spec.OperationCategory).Inc()
 	e.recorder.Operation(op, false, eventStarted, "operation "+op.EffectiveID()+" started")
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
+}
+
+// showTurn puts into the status for whom the operation waits before its first call, nil for nobody, where that is not said already.
+func (e *Executor) showTurn(ctx context.Context, r *run, behind *predecessor, now time.Time) {
+	if r.entered {
+		return
+	}
+	message := ""
+	if behind != nil {
+		message = "waiting for the end of " + behind.String()
+	}
+	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
+	if shown == nil || shown.Message == tidy(message) {
+		return
+	}
+	r.apply(awaitTurn(r.op.EffectiveID(), message, now))
+	if behind == nil {
+		return
+	}
+	e.recorder.Operation(r.op, false, v1alpha1.ReasonWaitingForLock, tidy(message))
+	e.log.InfoContext(ctx, "operation waits for another one", append(e.facts(r.op), "behind", behind.key,
+		"behindOperation", behind.op.EffectiveID(), "locked", behind.resource.ResourceType+"/"+behind.resource.ResourceID)...)
 }
 
 // ended reports the end of an operation. It is called once, by who recorded it.

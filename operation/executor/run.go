@@ -29,6 +29,7 @@ type run struct {
 	back    []landing // calls that have come back
 	missed  bool      // something happened since the run looked last
 	running bool      // the operation has not ended
+	line    *line     // behind the operation that has to end first
 	near    int64     // when nine tenths of its timeout are over, in Unix seconds
 
 	// What follows belongs to the flow.
@@ -40,6 +41,9 @@ type run struct {
 	version string
 	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
 	unsaved []change
+	// entered says that the first call is recorded. Before, it has to be the turn of the operation: place is the one that this was found for.
+	entered bool
+	place   string
 	flying  map[target]*flight
 	refused map[target]refusal
 	// tries counts failed requests to the API server in a row, for back-off.
@@ -106,7 +110,7 @@ func (r *run) apply(c change) {
 
 // adopt takes a newer state and makes the unsaved changes on it.
 func (r *run) adopt(op *v1alpha1.Operation) {
-	r.op, r.version = op, op.ResourceVersion
+	r.op, r.version, r.entered = op, op.ResourceVersion, entered(op)
 	for _, c := range r.unsaved {
 		c(r.op)
 	}

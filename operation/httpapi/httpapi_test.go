@@ -195,6 +195,12 @@ func (a *api) view(got answer) operation.View {
 // finish ends an operation as an executor would.
 func (a *api) finish(name string, phase v1alpha1.Phase) {
 	a.t.Helper()
+	a.setStatus(name, func(s *v1alpha1.OperationStatus) { s.Phase = phase })
+}
+
+// setStatus writes a status about the present operation.
+func (a *api) setStatus(name string, change func(*v1alpha1.OperationStatus)) {
+	a.t.Helper()
 	request := call.Request{Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: a.namespace, Name: name}
 	got, err := call.Do(a.ctx, a.calls, request, call.Policy{})
 	op := &v1alpha1.Operation{}
@@ -202,7 +208,8 @@ func (a *api) finish(name string, phase v1alpha1.Phase) {
 		err = got.Into(op)
 	}
 	if err == nil {
-		op.Status.Phase, op.Status.OperationID, op.Status.OperationType = phase, op.EffectiveID(), op.Spec.OperationType
+		op.Status.OperationID, op.Status.OperationType = op.EffectiveID(), op.Spec.OperationType
+		change(&op.Status)
 		request.Verb, request.Subresource, request.Object = call.VerbUpdate, "status", op
 		_, err = call.Do(a.ctx, a.calls, request, call.Policy{})
 	}
@@ -384,6 +391,36 @@ func TestPages(t *testing.T) {
 	}
 }
 
+func TestLocks(t *testing.T) {
+	a := setup(t, anonymous)
+	const locking = `{"operationType":"Delete","resourceType":"app","resourceID":"1","webhookIDs":["w"],
+		"relatedResources":[{"resourceType":"db","resourceID":"7","lock":true},{"resourceType":"db","resourceID":"8"}]}`
+	scheduled := a.do("", "POST", "/operations", locking)
+	db := func(id string) v1alpha1.ResourceReference {
+		return v1alpha1.ResourceReference{ResourceType: "db", ResourceID: id}
+	}
+	want := []v1alpha1.RelatedResource{{ResourceReference: db("7"), Lock: true}, {ResourceReference: db("8")}}
+	if diff := cmp.Diff(want, a.view(scheduled).RelatedResources); diff != "" || scheduled.status != http.StatusAccepted {
+		t.Errorf("the answer is %d (-want +got):\n%s", scheduled.status, diff)
+	}
+	if got := a.do("", "POST", "/operations", strings.Replace(locking, `"lock":true`, `"lock":"yes"`, 1)); got.status != http.StatusBadRequest {
+		t.Errorf("a lock that is no truth value: %d %s", got.status, got.body)
+	}
+	if got := a.do("", "POST", "/operations", strings.Replace(locking, `"lock":true`, `"locked":true`, 1)); got.status != http.StatusBadRequest {
+		t.Errorf("a misspelled lock: %d %s", got.status, got.body)
+	}
+	const says = "waiting for the end of operation one (Update) of db/7, because of db/7"
+	a.setStatus("app-1", func(s *v1alpha1.OperationStatus) {
+		s.Phase = v1alpha1.PhaseInProgress
+		s.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForLock, Message: says, LastTransitionTime: metav1.Now(),
+		}}
+	})
+	a.eventually(func() bool { return a.view(a.do("", "GET", "/operations/app/1", "")).Waiting == says })
+	a.finish("app-1", v1alpha1.PhaseSuccess)
+	a.eventually(func() bool { return a.view(a.do("", "GET", "/operations/app/1", "")).Waiting == "" })
+}
+
 func (a *api) eventually(ok func() bool) {
 	a.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -449,7 +486,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for schema, value := range map[string]any{
 		"Operation": operation.View{}, "Page": httpapi.Page{}, "Problem": httpapi.Problem{},
-		"WebhookCall": v1alpha1.WebhookCallStatus{}, "Request": v1alpha1.OperationSpec{},
+		"WebhookCall": v1alpha1.WebhookCallStatus{}, "Request": v1alpha1.OperationSpec{}, "RelatedResource": v1alpha1.RelatedResource{},
 	} {
 		var documented []string
 		for name := range doc.Components.Schemas[schema].Properties {

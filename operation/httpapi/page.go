@@ -61,7 +61,7 @@ type selection struct {
 
 func (s selection) has(op *v1alpha1.Operation) bool {
 	return (s.resourceType == "" || op.Spec.ResourceType == s.resourceType) &&
-		(s.related == v1alpha1.ResourceReference{} || slices.Contains(op.Spec.RelatedResources, s.related)) &&
+		(s.related == v1alpha1.ResourceReference{} || op.Touches(s.related)) &&
 		(s.status == "" || operation.ViewOf(op).Status == s.status)
 }
 

@@ -1,0 +1,104 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+)
+
+// callbacks makes an executor that listens for callbacks, and its taker.
+func (b *bench) callbacks() *executor.Taker {
+	var e *executor.Executor
+	b.startWith(func(o *executor.Options) {
+		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
+	}, func(got *executor.Executor) { e = got })
+	return e.Taker()
+}
+
+func token(callbackURL string) string { return callbackURL[strings.LastIndex(callbackURL, "/")+1:] }
+
+func callbackHook(s *v1alpha1.WebhookSpec) {
+	s.Mode = v1alpha1.ModeAsyncCallback
+	s.Request.Body = new(`{"callback": "{{.CallbackURL}}"}`)
+}
+
+func callbackIn(r *http.Request) string {
+	var body struct{ Callback string }
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	return body.Callback
+}
+
+func TestCallback(t *testing.T) {
+	b := setup(t)
+	asked := make(chan string, 4)
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- callbackIn(r)
+		w.WriteHeader(http.StatusAccepted)
+	}
+	b.webhook("slow", callbackHook)
+	taker := b.callbacks()
+	op := b.schedule(operation.Request{Webhooks: []string{"slow"}})
+	tok := token(b.received(asked))
+	b.eventually("taken by the receiver", func() bool {
+		w := b.get().Status.Webhooks
+		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
+	})
+	if raw, _ := json.Marshal(b.get()); strings.Contains(string(raw), tok) {
+		t.Error("the token is in the object")
+	}
+	if err := taker.Take(b.ctx, tok+"x", true, ""); !errors.Is(err, operation.ErrUnknownCallback) {
+		t.Errorf("a forged token: %v", err)
+	}
+	if err := taker.Take(b.ctx, tok, false, "no\nroom"); err != nil {
+		t.Fatal(err)
+	}
+	ended := b.end(op)
+	if v := operation.ViewOf(ended); v.Status != operation.Failed || v.Reason != v1alpha1.ReasonWebhookFailed || v.Error != "no room" {
+		t.Errorf("outcome: %+v", v)
+	}
+	if err := taker.Take(b.ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
+		t.Errorf("a token used twice: %v", err)
+	}
+	// A callback of the operation before means nothing for the next one.
+	next := b.schedule(operation.Request{Webhooks: []string{"slow"}})
+	fresh := token(b.received(asked))
+	if err := taker.Take(b.ctx, tok, true, ""); !errors.Is(err, operation.ErrUnknownCallback) && !errors.Is(err, operation.ErrCallbackUsed) {
+		t.Errorf("a token of the operation before: %v", err)
+	}
+	if err := taker.Take(b.ctx, fresh, true, ""); err != nil {
+		t.Fatal(err)
+	}
+	if v := operation.ViewOf(b.end(next)); v.Status != operation.Succeeded {
+		t.Errorf("next outcome: %+v", v)
+	}
+}
+
+func TestCallbackBeforeTheAnswer(t *testing.T) {
+	b := setup(t)
+	asked, answer := make(chan string, 1), make(chan struct{})
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+		if path == "/next" {
+			return
+		}
+		asked <- callbackIn(r)
+		pause(r, answer)
+		w.WriteHeader(http.StatusAccepted)
+	}
+	b.webhook("slow", callbackHook)
+	b.webhook("next", nil)
+	taker := b.callbacks()
+	op := b.schedule(operation.Request{Webhooks: []string{"slow", "next"}})
+	if err := taker.Take(b.ctx, token(b.received(asked)), true, ""); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded || v.Progress.Completed != 2 {
+		t.Errorf("outcome: %+v", v)
+	}
+}

@@ -1,0 +1,35 @@
+package executor_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+// TestHandover stops an executor in the middle of a call; the next one repeats it with the same key and attempt.
+func TestHandover(t *testing.T) {
+	b := setup(t)
+	asked := make(chan string, 4)
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
+		asked <- r.Header.Get("Idempotency-Key")
+		if n == 1 {
+			<-r.Context().Done()
+		}
+	}
+	b.webhook("cleanup", nil)
+	stop := b.start(nil)
+	op := b.schedule(operation.Request{Webhooks: []string{"cleanup"}})
+	first := b.received(asked)
+	attempt := b.get().Status.Webhooks[0].AttemptID
+	stop()
+	b.start(nil)
+	if second := b.received(asked); second != first {
+		t.Errorf("key %s, then %s", first, second)
+	}
+	ended := b.end(op)
+	if got := ended.Status.Webhooks[0]; got.AttemptID != attempt || got.RetriesCount != 0 || got.State != v1alpha1.PhaseSuccess {
+		t.Errorf("attempt %s became %+v", attempt, got)
+	}
+}

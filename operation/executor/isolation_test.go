@@ -1,0 +1,117 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+)
+
+// TestParallelIsIndependent has one call hang while another one is tried again and again.
+func TestParallelIsIndependent(t *testing.T) {
+	b := setup(t)
+	hang, thrice := make(chan struct{}), make(chan string, 1)
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+		switch {
+		case path == "/slow":
+			pause(r, hang)
+		case n < 4:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			thrice <- path
+		}
+	}
+	b.webhook("slow", nil)
+	b.webhook("flaky", nil)
+	b.start(nil)
+	op := b.schedule(operation.Request{Webhooks: []string{"slow", "flaky"}, Execution: operation.Parallel})
+	b.received(thrice)
+	close(hang)
+	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+		t.Errorf("outcome %+v", v)
+	}
+}
+
+func TestHungTenantDelaysNobody(t *testing.T) {
+	b := setup(t)
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+		if path == "/hang" {
+			<-r.Context().Done()
+		}
+	}
+	b.webhook("hang", nil)
+	b.webhook("quick", nil)
+	b.start(func(o *executor.Options) { o.MaxCalls = 4 })
+	for i := range 10 {
+		b.schedule(operation.Request{Webhooks: []string{"hang"}, TenantID: "flood", Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)}})
+	}
+	for i := range 3 {
+		op := b.schedule(operation.Request{Webhooks: []string{"quick"}, TenantID: "other", Resource: operation.Resource{Type: "app", ID: fmt.Sprint("q", i)}})
+		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+			t.Errorf("outcome %+v", v)
+		}
+	}
+}
+
+// TestHostileReceivers are those that want to cost time or memory, or confuse.
+func TestHostileReceivers(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		answer func(w http.ResponseWriter, r *http.Request)
+		want   string
+	}{
+		"Hang": {"A try ends with its timeout.", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, v1alpha1.ReasonRetriesExhausted},
+		"Reset": {"A reset is no answer.", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+		}, v1alpha1.ReasonRetriesExhausted},
+		"Redirect": {"Redirects are not followed.", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
+		}, v1alpha1.ReasonWebhookFailed},
+		"Garbage": {"Garbage is no answer.", func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = conn.Write([]byte("\x00\x01garbage\r\n\r\n"))
+				_ = conn.Close()
+			}
+		}, v1alpha1.ReasonRetriesExhausted},
+		"Huge": {"Of 50 MB only the beginning is read, and little of it is kept.", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			chunk := []byte(strings.Repeat("x", 1<<20))
+			for range 50 {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		}, v1alpha1.ReasonWebhookFailed},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) { tc.answer(w, r) }
+			b.webhook("hostile", func(s *v1alpha1.WebhookSpec) {
+				s.RequestTimeout = metav1.Duration{Duration: 300 * time.Millisecond}
+				s.Retry.MaxAttempts = 2
+				s.Response.Error = "string(response.body)"
+			})
+			b.start(nil)
+			op := b.end(b.schedule(operation.Request{Webhooks: []string{"hostile"}}))
+			if got := b.reason(op); got != tc.want {
+				t.Errorf("%s reason %s, want %s", tc.reason, got, tc.want)
+			}
+			if raw, _ := json.Marshal(op.Status); len(raw) > 8<<10 {
+				t.Errorf("status of %d bytes", len(raw))
+			}
+		})
+	}
+}

@@ -1,0 +1,247 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Locks. Two operations of a namespace exclude each other when one of them locks a resource that the other one locks or is about. Of those,
+// the one that was accepted first goes first.
+//
+// Nobody writes a lock down: that an operation wants it stands in its spec, and the order in which operations were accepted is that of
+// their resource versions, which the API server gives out one by one. An operation that is about to make its first call has a place in
+// that order, the version at which it was picked up; it goes on when the store knows everything up to that place and no unfinished operation
+// before it excludes it. The write that records its first attempt holds for that version only. So
+//
+//   - of two that exclude each other the later one knows of the earlier one, whichever replicas run them;
+//   - everybody waits only for those before it, all of its locks at once, so there is no deadlock and nobody starves;
+//   - a lock ends with its operation, and there is nothing to clean up after a crash;
+//   - it costs no request.
+
+// indexLocks finds the unfinished operations that lock a resource, by lockName.
+const indexLocks = "fairlead.io/locks"
+
+func lockName(namespace string, r v1alpha1.ResourceReference) string {
+	return namespace + "/" + v1alpha1.OperationName(r.ResourceType, r.ResourceID)
+}
+
+// indexLocked adds the index to a store that does not have it.
+func indexLocked(operations *store.Store) error {
+	if operations.Snapshot().HasIndex(indexLocks) {
+		return nil
+	}
+	var buffers sync.Pool
+	return operations.AddIndex(indexLocks, func(r *store.Record) ([]string, error) {
+		buf, _ := buffers.Get().(*[]byte)
+		if buf == nil {
+			buf = new([]byte)
+		}
+		defer buffers.Put(buf)
+		*buf = r.AppendRaw((*buf)[:0])
+		if !bytes.Contains(*buf, lockMember) {
+			return nil, nil // nearly all: not worth decoding
+		}
+		op, err := store.As[v1alpha1.Operation](r)
+		if err != nil || op.Terminal() {
+			return nil, err
+		}
+		var names []string
+		for locked := range op.Locks() {
+			names = append(names, lockName(op.Namespace, locked))
+		}
+		return names, nil
+	})
+}
+
+var lockMember = []byte(`"lock"`)
+
+// turn says whether an operation may make its first call. It may if nothing of this is set.
+type turn struct {
+	// behind is the operation that it comes after, if it was not behind that one before.
+	behind *predecessor
+	// still is true when it is behind the same one as before.
+	still bool
+	// unknown is true while there may be one of which the store has not heard yet.
+	unknown bool
+}
+
+const (
+	// lookAgain bounds how long an operation waits that the store does not know enough for. What it lacks is an event, which wakes it.
+	lookAgain = time.Second
+	// lookBehind bounds how long an operation stays behind one that is gone without an event, since it came and went too fast for one.
+	lookBehind = time.Minute
+)
+
+// predecessor is the last unfinished operation before another one among those that exclude it.
+type predecessor struct {
+	key      store.Key
+	op       *v1alpha1.Operation // shared, read-only
+	resource v1alpha1.ResourceReference
+}
+
+// String says who it is and why it goes first.
+func (p *predecessor) String() string {
+	return fmt.Sprintf("operation %s (%s) of %s/%s, because of %s/%s", p.op.EffectiveID(), p.op.Spec.OperationType,
+		p.op.Spec.ResourceType, p.op.Spec.ResourceID, p.resource.ResourceType, p.resource.ResourceID)
+}
+
+// turn finds out whether it is the turn of an operation. One that has made a call has had it.
+func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
+	if r.entered {
+		return turn{}
+	}
+	if r.place = op.Status.AcceptedVersion; !e.knows(op.Namespace, r.place) {
+		// What is missing may be our own write, whose event is no news else.
+		e.mu.Lock()
+		r.wrote = ""
+		e.mu.Unlock()
+		if !e.knows(op.Namespace, r.place) {
+			return turn{unknown: true}
+		}
+	}
+	now := e.store.Snapshot()
+	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
+		return turn{still: true}
+	}
+	return turn{behind: lastBefore(op, now)}
+}
+
+// lastBefore returns the operation that another one comes right after, nil if it is the first.
+func lastBefore(op *v1alpha1.Operation, now store.Snapshot) (last *predecessor) {
+	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
+		if other := excluding(op, known); other != nil && (last == nil || comesBefore(last.op, other)) {
+			last = &predecessor{known.Key(), other, resource}
+		}
+	}
+	lockers := func(resource v1alpha1.ResourceReference) {
+		for known := range now.Index(indexLocks, lockName(op.Namespace, resource)) {
+			consider(known, resource)
+		}
+	}
+	lockers(op.Spec.ResourceReference)
+	for locked := range op.Locks() {
+		lockers(locked)
+		about := store.Key{Namespace: op.Namespace, Name: v1alpha1.OperationName(locked.ResourceType, locked.ResourceID)}
+		if known, ok := now.Get(about); ok {
+			consider(known, locked)
+		}
+	}
+	return last
+}
+
+// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself.
+func excluding(op *v1alpha1.Operation, known *store.Record) *v1alpha1.Operation {
+	if known.Name() == op.Name {
+		return nil
+	}
+	other, err := store.As[v1alpha1.Operation](known)
+	if err != nil || other.Terminal() || !entered(other) && !comesBefore(other, op) {
+		return nil
+	}
+	return other
+}
+
+// knows tells whether the store knows everything in a namespace up to a version, as the API server has told it, own writes aside.
+func (e *Executor) knows(namespace, version string) bool {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // so it does not wait
+	return e.store.WaitForNamespace(ctx, namespace, version) == nil
+}
+
+// entered tells whether the first call of an operation was recorded.
+func entered(op *v1alpha1.Operation) bool { return op.PickedUp() && len(op.Status.Webhooks) > 0 }
+
+// place is that of an operation among those that exclude each other. Until it is picked up, any write moves it back.
+func place(op *v1alpha1.Operation) string {
+	if op.PickedUp() {
+		return op.Status.AcceptedVersion
+	}
+	return op.ResourceVersion
+}
+
+// comesBefore tells which of two operations was accepted first. One without a place was picked up before there were places.
+func comesBefore(a, b *v1alpha1.Operation) bool {
+	p, q := place(a), place(b)
+	if p == "" || q == "" {
+		return p == "" && (q != "" || a.Name < b.Name)
+	}
+	order, err := resourceversion.CompareResourceVersion(p, q)
+	if err != nil {
+		order = 0 // no API server of ours
+	}
+	return order < 0 || order == 0 && strings.Compare(a.Name, b.Name) < 0
+}
+
+// line are the runs that wait for the end of one operation. It is guarded by Executor.mu.
+type line struct {
+	key  store.Key
+	runs map[*run]struct{}
+}
+
+// queue puts a run behind an operation, so that it is woken when that one changes. What was seen of it before is to be looked at again.
+func (e *Executor) queue(r *run, behind store.Key) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaveLine(r)
+	l := e.lines[behind]
+	if l == nil {
+		l = &line{key: behind, runs: make(map[*run]struct{})}
+		e.lines[behind] = l
+	}
+	l.runs[r] = struct{}{}
+	r.line = l
+}
+
+// isBehind tells whether the operation that a run was put behind is still to be waited for. If not, the run is behind nobody.
+func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
+	e.mu.Lock()
+	l := r.line
+	e.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	if known, ok := now.Get(l.key); ok && excluding(op, known) != nil {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaveLine(r)
+	return false
+}
+
+// leaveLine takes a run out of its line; the caller holds mu.
+func (e *Executor) leaveLine(r *run) {
+	if r.line == nil {
+		return
+	}
+	delete(r.line.runs, r)
+	if len(r.line.runs) == 0 {
+		delete(e.lines, r.line.key)
+	}
+	r.line = nil
+}
+
+// moveLine wakes the runs behind an operation that has changed or is gone.
+func (e *Executor) moveLine(key store.Key) {
+	var woken []*run
+	e.mu.Lock()
+	if l := e.lines[key]; l != nil {
+		for r := range l.runs {
+			r.missed = true
+			woken = append(woken, r)
+		}
+	}
+	e.mu.Unlock()
+	for _, r := range woken {
+		r.news.Set()
+	}
+}

@@ -1,0 +1,328 @@
+package executor_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+var database = operation.Resource{Type: "db", ID: "7"}
+
+func app(id any) operation.Resource { return operation.Resource{Type: "app", ID: fmt.Sprint(id)} }
+
+// waitingFor waits until the operation of a resource says that it waits for another one, and returns what it says.
+func (b *bench) waitingFor(r operation.Resource, other *v1alpha1.Operation) string {
+	b.t.Helper()
+	said := ""
+	b.eventually("waiting for "+other.Name, func() bool {
+		op, err := b.scheduler.Get(b.ctx, r)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock || !strings.Contains(c.Message, other.EffectiveID()) {
+			return false
+		}
+		said = c.Message
+		return true
+	})
+	return said
+}
+
+// gate is a receiver that holds back the answers to calls of one path.
+func (b *bench) gate(path string) (asked chan string, open func()) {
+	asked, answer := make(chan string, 16), make(chan struct{})
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, at string, _ int) {
+		if at == path {
+			asked <- at
+			pause(r, answer)
+		}
+	}
+	return asked, sync.OnceFunc(func() { close(answer) })
+}
+
+func TestLock(t *testing.T) {
+	holder := operation.Request{Resource: app("holder"), Webhooks: []string{"hold"}}
+	other := operation.Request{Resource: app("other"), Webhooks: []string{"next"}}
+	with := func(r operation.Request, change func(*operation.Request)) operation.Request { change(&r); return r }
+	locking := func(r operation.Request) operation.Request {
+		return with(r, func(r *operation.Request) { r.Lock = []operation.Resource{database} })
+	}
+	about := func(r operation.Request) operation.Request {
+		return with(r, func(r *operation.Request) { r.Resource = database })
+	}
+	related := func(r operation.Request) operation.Request {
+		return with(r, func(r *operation.Request) { r.Related = []operation.Resource{database} })
+	}
+	tests := map[string]struct {
+		reason        string
+		first, second operation.Request
+		waits         bool
+	}{
+		"BothLock":      {"Two locks of one resource exclude each other.", locking(holder), locking(other), true},
+		"LockThenAbout": {"An operation on a locked resource waits.", locking(holder), about(other), true},
+		"AboutThenLock": {"A lock waits for the operation on the resource.", about(holder), locking(other), true},
+		"OnlyRelated":   {"What is related and not locked is shared.", related(holder), related(other), false},
+		"LockThenRelated": {
+			"A lock keeps away those that lock the resource or are about it, not those that only mention it.",
+			locking(holder), related(other), false,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.webhook("hold", nil)
+			b.webhook("next", nil)
+			asked, open := b.gate("/hold")
+			b.start(nil)
+			first := b.schedule(tc.first)
+			b.received(asked)
+			second := b.schedule(tc.second)
+			if tc.waits {
+				said := b.waitingFor(tc.second.Resource, first)
+				if !strings.Contains(said, "db/7") || !strings.Contains(said, tc.first.Resource.String()) {
+					t.Errorf("%s It says: %s", tc.reason, said)
+				}
+				if n := len(b.receiver.counts(second.EffectiveID())); n != 0 {
+					t.Errorf("%s It has made %d calls.", tc.reason, n)
+				}
+				open()
+			}
+			ended := b.end(second)
+			open()
+			if v := operation.ViewOf(ended); v.Status != operation.Succeeded {
+				t.Errorf("%s outcome %+v", tc.reason, v)
+			}
+			if c := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionError); c.Reason != v1alpha1.ReasonSucceeded || c.Message != "" {
+				t.Errorf("%s At the end it says %+v", tc.reason, c)
+			}
+			b.end(first)
+		})
+	}
+}
+
+// TestLockOfAWaitingOperation ends the wait in every way but the end of the operation that is waited for.
+func TestLockOfAWaitingOperation(t *testing.T) {
+	tests := map[string]struct {
+		reason  string
+		timeout time.Duration
+		do      func(b *bench, waiting *v1alpha1.Operation)
+		want    string
+		says    string
+	}{
+		"Timeout": {
+			reason: "It is given up at its own timeout, and says whom it was waiting for.", timeout: 2 * time.Second,
+			want: v1alpha1.ReasonTimedOut, says: "it was waiting for the end of operation",
+		},
+		"Cancel": {
+			reason: "It is cancelled at once.", want: v1alpha1.ReasonCanceled,
+			do: func(b *bench, waiting *v1alpha1.Operation) {
+				if _, err := b.scheduler.Cancel(b.ctx, app("other"), waiting.EffectiveID()); err != nil {
+					b.t.Fatal(err)
+				}
+			},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.webhook("hold", nil)
+			b.webhook("tell", nil)
+			asked, open := b.gate("/hold")
+			b.start(nil)
+			first := b.schedule(operation.Request{Resource: app("holder"), Webhooks: []string{"hold"}, Lock: []operation.Resource{database}})
+			b.received(asked)
+			second := b.schedule(operation.Request{
+				Resource: app("other"), Webhooks: []string{"hold"}, Notify: "tell", Timeout: tc.timeout, Lock: []operation.Resource{database},
+			})
+			third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
+			b.waitingFor(app("other"), first)
+			b.waitingFor(database, second) // the one right before it
+			if tc.do != nil {
+				tc.do(b, second)
+			}
+			v := operation.ViewOf(b.end(second))
+			if v.Reason != tc.want || !strings.Contains(v.Error, tc.says) {
+				t.Errorf("%s outcome %s: %s", tc.reason, v.Reason, v.Error)
+			}
+			if diff := cmp.Diff(map[string]int{"tell.notify": 1}, b.receiver.counts(second.EffectiveID())); diff != "" {
+				t.Errorf("calls without the lock (-want +got):\n%s", diff)
+			}
+			b.waitingFor(database, first) // who was before the one that is gone
+			open()
+			b.end(first)
+			if v := operation.ViewOf(b.end(third)); v.Status != operation.Succeeded {
+				t.Errorf("outcome %+v", v)
+			}
+		})
+	}
+}
+
+// TestLockOfADeletedOperation deletes operations that hold and that wait: the next ones do not wait for what does not exist.
+func TestLockOfADeletedOperation(t *testing.T) {
+	b := setup(t)
+	b.webhook("hold", nil)
+	b.webhook("next", nil)
+	asked, _ := b.gate("/hold")
+	b.start(nil)
+	lock := []operation.Resource{database}
+	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
+	b.received(asked)
+	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"next"}, Lock: lock})
+	third := b.schedule(operation.Request{Resource: app(3), Webhooks: []string{"next"}, Lock: lock})
+	b.waitingFor(app(3), second)
+	b.delete(second.Name)
+	b.waitingFor(app(3), first)
+	b.delete(first.Name)
+	if v := operation.ViewOf(b.end(third)); v.Status != operation.Succeeded {
+		t.Errorf("outcome %+v", v)
+	}
+	if n := len(b.receiver.counts(second.EffectiveID())); n != 0 {
+		t.Errorf("an operation that was deleted while it waited has made %d calls", n)
+	}
+}
+
+// TestLockAfterACrash lets the executor stop while one operation holds a lock and others wait; the next executor goes on in the same order.
+func TestLockAfterACrash(t *testing.T) {
+	b := setup(t)
+	b.webhook("hold", nil)
+	asked, open := b.gate("/hold")
+	stop := b.start(nil)
+	lock := []operation.Resource{database}
+	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
+	b.received(asked)
+	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
+	b.waitingFor(app(2), first)
+	stop()
+	third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
+	b.start(nil)
+	b.received(asked)
+	b.waitingFor(database, second)
+	if n := len(b.receiver.counts(second.EffectiveID())); n != 0 {
+		t.Errorf("the one that waited has made %d calls", n)
+	}
+	open()
+	for _, op := range []*v1alpha1.Operation{first, second, third} {
+		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+			t.Errorf("outcome %+v", v)
+		}
+	}
+}
+
+// TestLockOrder schedules two operations that exclude each other while nobody runs them, and then writes a label to the first. So the
+// second was accepted first.
+func TestLockOrder(t *testing.T) {
+	b := setup(t)
+	b.webhook("hold", nil)
+	b.webhook("undo", nil)
+	asked, open := b.gate("/hold")
+	lock := []operation.Resource{database}
+	// Compensation means a finalizer, another write that moves an operation back.
+	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Compensate: []string{"undo"}, Lock: lock})
+	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
+		Namespace: b.namespace, Name: first.Name, Body: []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+	}, call.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	b.start(nil)
+	b.received(asked)
+	b.waitingFor(app(1), second)
+	if n := b.receiver.counts(second.EffectiveID())["hold"]; n != 1 {
+		t.Errorf("the second one was called %d times", n)
+	}
+	third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}, Compensate: []string{"undo"}})
+	b.waitingFor(database, first)
+	open()
+	for _, op := range []*v1alpha1.Operation{second, first, third} {
+		if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+			t.Errorf("outcome %+v", v)
+		}
+	}
+}
+
+// TestLockRace has two executors, each of which makes every call, run operations that lock each other out in all ways and are scheduled at
+// once. At no time is a resource in the hands of two.
+func TestLockRace(t *testing.T) {
+	b := setup(t)
+	const locked, operations = 4, 40
+	hands := &hands{t: t, claims: make(map[string][]string), busy: make(map[string]string), done: make(map[string]chan struct{})}
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		id, _, _ := strings.Cut(r.Header.Get("Idempotency-Key"), ".")
+		hands.work(id)
+	}
+	b.webhook("work", nil)
+	b.start(nil)
+	b.start(nil)
+	var all sync.WaitGroup
+	for i := range operations {
+		r := operation.Request{ID: fmt.Sprint("op-", i), Resource: app(i), Type: operation.Update, Webhooks: []string{"work"}}
+		claim := []string{r.Resource.String()} // the first few are about what others lock
+		for j := range locked {
+			if i != j && (i>>j)%3 == 1 {
+				r.Lock = append(r.Lock, app(j))
+				claim = append(claim, app(j).String())
+			}
+		}
+		hands.mu.Lock()
+		hands.claims[r.ID] = claim
+		hands.mu.Unlock()
+		all.Go(func() {
+			if _, err := b.scheduler.Schedule(b.ctx, r); err != nil {
+				t.Error(err)
+				return
+			}
+			if v, err := b.scheduler.Wait(b.ctx, r.Resource, r.ID, nil); err != nil || v.Status != operation.Succeeded {
+				t.Errorf("outcome %+v, %v", v, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// hands is a receiver that does the work of an operation once, and notices when two work on one resource.
+type hands struct {
+	t      *testing.T
+	mu     sync.Mutex
+	claims map[string][]string      // the resources of each operation
+	busy   map[string]string        // the operation of each resource
+	done   map[string]chan struct{} // closed when the work of an operation is done
+}
+
+func (h *hands) work(id string) {
+	h.mu.Lock()
+	done, again := h.done[id]
+	if again {
+		h.mu.Unlock()
+		<-done // as an idempotent receiver does
+		return
+	}
+	done = make(chan struct{})
+	h.done[id] = done
+	for _, resource := range h.claims[id] {
+		if by := h.busy[resource]; by != "" {
+			h.t.Errorf("%s is in the hands of %s and %s", resource, by, id)
+		}
+		h.busy[resource] = id
+	}
+	h.mu.Unlock()
+	<-time.After(5 * time.Millisecond) // the work
+	h.mu.Lock()
+	for _, resource := range h.claims[id] {
+		delete(h.busy, resource)
+	}
+	h.mu.Unlock()
+	close(done)
+}

@@ -1,0 +1,78 @@
+package executor_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// receiver counts calls and effects by idempotency key and answers as the test says.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	calls  map[string]int
+	keys   []string
+	answer func(w http.ResponseWriter, r *http.Request, path string, call int)
+}
+
+func newReceiver(t *testing.T) *receiver {
+	rc := &receiver{calls: make(map[string]int)}
+	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body) // a server notices that its client has gone only after that
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		rc.mu.Lock()
+		key := r.Header.Get("Idempotency-Key")
+		if rc.calls[key]++; rc.calls[key] == 1 {
+			rc.keys = append(rc.keys, key)
+		}
+		n, answer := rc.calls[key], rc.answer
+		rc.mu.Unlock()
+		if answer == nil {
+			w.WriteHeader(http.StatusOK)
+			return
+		}
+		answer(w, r, r.URL.Path, n)
+	}))
+	t.Cleanup(rc.Close)
+	return rc
+}
+
+// counts returns the calls of an operation by what follows its id in the key.
+func (rc *receiver) counts(operationID string) map[string]int {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	out := make(map[string]int)
+	for key, n := range rc.calls {
+		if rest, ok := strings.CutPrefix(key, operationID+"."); ok {
+			out[rest] = n
+		}
+	}
+	return out
+}
+
+// received waits until the receiver was asked.
+func (b *bench) received(c <-chan string) string {
+	b.t.Helper()
+	select {
+	case s := <-c:
+		return s
+	case <-b.ctx.Done():
+		b.t.Fatal("the receiver was not called")
+		return ""
+	}
+}
+
+// pause waits like a slow receiver.
+func pause(r *http.Request, until <-chan struct{}) {
+	select {
+	case <-until:
+	case <-r.Context().Done():
+	}
+}

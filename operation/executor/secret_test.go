@@ -1,0 +1,113 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+)
+
+// TestSecretsStayHidden searches for the values of secrets in everything that the controller writes.
+func TestSecretsStayHidden(t *testing.T) {
+	b := setup(t)
+	const secret = "correct-horse-battery"
+	b.create(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: b.namespace},
+		Data:       map[string][]byte{"token": []byte(secret)},
+	})
+	asked := make(chan string, 1)
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+		switch path {
+		case "/echo":
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, "bad token "+r.Header.Get("Authorization")+" at "+url.QueryEscape(secret))
+		case "/back":
+			asked <- callbackIn(r)
+		}
+	}
+	auth := &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: "login"}}}
+	b.webhook("echo", func(s *v1alpha1.WebhookSpec) { s.Auth, s.Response.Error = auth, "string(response.body)" })
+	b.webhook("back", func(s *v1alpha1.WebhookSpec) { callbackHook(s); s.Auth = auth })
+	log := &syncBuffer{}
+	var e *executor.Executor
+	events, err := executor.NewEvents(b.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(events.Close)
+	b.startWith(func(o *executor.Options) {
+		o.Logger, o.Recorder = log.logger(), events
+		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
+	}, func(got *executor.Executor) { e = got })
+	var told []string
+	for _, name := range []string{"echo", "back"} {
+		op := b.schedule(operation.Request{Webhooks: []string{name}, Resource: operation.Resource{Type: "app", ID: name}})
+		if name == "back" {
+			tok := token(b.received(asked))
+			told = append(told, tok)
+			if err := e.Taker().Take(b.ctx, tok, false, "bad token "+secret); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := b.end(op)
+		if v := operation.ViewOf(ended); v.Reason != v1alpha1.ReasonWebhookFailed || !strings.Contains(v.Error, "masked") {
+			t.Errorf("outcome %+v", v)
+		}
+		raw, _ := json.Marshal(ended)
+		b.hidden("status", string(raw), secret, told...)
+	}
+	clients := kubernetes.NewForConfigOrDie(b.config)
+	b.eventually("events written", func() bool {
+		list, err := clients.CoreV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, _ := json.Marshal(list)
+		b.hidden("events", string(raw), secret, told...)
+		return len(list.Items) >= 4
+	})
+	b.hidden("log", log.String(), secret, told...)
+}
+
+func (b *bench) hidden(where, text, secret string, others ...string) {
+	b.t.Helper()
+	for _, s := range append(others, secret) {
+		if s != "" && strings.Contains(text, s) {
+			b.t.Errorf("a secret is in the %s:\n%s", where, text)
+		}
+	}
+}
+
+// syncBuffer collects a log.
+type syncBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *syncBuffer) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

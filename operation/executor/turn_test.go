@@ -1,0 +1,285 @@
+package executor
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// world is an API server with its order of writes, and replicas that have seen it up to some point each.
+type world struct {
+	log []v1alpha1.Operation // the state after each write; its version is the index plus 1
+	now map[string]*v1alpha1.Operation
+}
+
+// write makes a new version of an operation, if seen is the present one.
+func (w *world) write(op *v1alpha1.Operation, seen string) bool {
+	if present := w.now[op.Name]; present != nil && present.ResourceVersion != seen {
+		return false
+	}
+	op = op.DeepCopy()
+	op.ResourceVersion = strconv.Itoa(len(w.log) + 1)
+	w.log = append(w.log, *op)
+	w.now[op.Name] = op
+	return true
+}
+
+// replica is an executor as far as turns are concerned.
+type replica struct {
+	*Executor
+	sink source.Sink
+	seen int // writes
+	runs map[string]*run
+}
+
+func newReplica(fatal func(...any)) *replica {
+	st := store.New(store.Options{
+		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind(v1alpha1.KindOperation), Namespaced: true,
+	})
+	if err := indexLocked(st); err != nil {
+		fatal(err)
+	}
+	r := &replica{Executor: &Executor{store: st, lines: make(map[store.Key]*line)}, sink: st.Sink("ns"), runs: make(map[string]*run)}
+	all := r.sink.Replace()
+	all.Commit(source.Commit{Version: "0"})
+	return r
+}
+
+// see applies the next write.
+func (r *replica) see(w *world, fatal func(...any)) {
+	op := w.log[r.seen]
+	r.seen++
+	op.APIVersion, op.Kind = v1alpha1.GroupVersion.String(), v1alpha1.KindOperation
+	raw, err := json.Marshal(&op)
+	if err != nil {
+		fatal(err)
+	}
+	o := &source.Object{Raw: raw}
+	if err := source.Scan(source.JSON, raw, &o.Header); err != nil {
+		fatal(err)
+	}
+	if err := r.sink.Apply(source.Added, o); err != nil {
+		fatal(err)
+	}
+}
+
+func resourceOf(i int) v1alpha1.ResourceReference {
+	return v1alpha1.ResourceReference{ResourceType: "app", ResourceID: strconv.Itoa(i)}
+}
+
+func locking(own int, locked ...int) *v1alpha1.Operation {
+	op := requested(func(op *v1alpha1.Operation) {
+		op.Namespace, op.Spec.WebhookIDs = "ns", []string{"a"}
+		op.Spec.ResourceReference = resourceOf(own)
+		op.Name = v1alpha1.OperationName(op.Spec.ResourceType, op.Spec.ResourceID)
+	})
+	for _, i := range locked {
+		op.Spec.RelatedResources = append(op.Spec.RelatedResources, v1alpha1.RelatedResource{ResourceReference: resourceOf(i), Lock: true})
+	}
+	return op
+}
+
+// TestNoTwoInOneResource lets replicas with views of any age work on operations that lock each other's resources, while others write labels and
+// requests follow on requests. No two operations that exclude each other are ever past their first attempt and unfinished, and all of them end (O4).
+func TestNoTwoInOneResource(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		fatal := func(args ...any) { t.Fatal(args...) }
+		const resources, rounds = 4, 2
+		w := &world{now: make(map[string]*v1alpha1.Operation)}
+		replicas := []*replica{newReplica(fatal), newReplica(fatal)}
+		names := make([]string, resources)
+		requests := make([]int, resources)
+		request := func(i int) {
+			op := locking(i, rapid.SliceOfN(rapid.IntRange(0, resources-1), 0, 2).Draw(t, "locks")...)
+			seen := ""
+			if before := w.now[op.Name]; before != nil {
+				op.Status, seen = before.Status, before.ResourceVersion
+			}
+			requests[i]++
+			op.Spec.OperationID = fmt.Sprint("op-", i, "-", requests[i])
+			names[i] = op.Name
+			w.write(op, seen)
+		}
+		holders := func() {
+			for _, a := range w.now {
+				for _, b := range w.now {
+					if a.Name < b.Name && inside(a) && inside(b) && excludes(a, b) {
+						t.Fatalf("%s and %s are both at work:\n%+v\n%+v", a.EffectiveID(), b.EffectiveID(), a, b)
+					}
+				}
+			}
+		}
+		// work is what a replica does for one operation: step, in short.
+		work := func(r *replica, name string) {
+			known, ok := r.store.Get(store.Key{Namespace: "ns", Name: name})
+			if !ok {
+				return
+			}
+			shared, err := store.As[v1alpha1.Operation](known)
+			if err != nil {
+				t.Fatal(err)
+			}
+			op := shared.DeepCopy()
+			if rapid.IntRange(0, 4).Draw(t, "reload") == 0 { // as after a conflict
+				op = w.now[name].DeepCopy()
+			}
+			if op.Terminal() {
+				return
+			}
+			if inside(op) {
+				if rapid.Bool().Draw(t, "over") {
+					seen := op.ResourceVersion
+					finish(op.EffectiveID(), v1alpha1.PhaseSuccess, epoch)(op)
+					w.write(op, seen)
+				}
+				return
+			}
+			seen, current := op.ResourceVersion, r.runs[name]
+			if current == nil {
+				current = &run{key: store.Key{Namespace: "ns", Name: name}}
+				r.runs[name] = current
+			}
+			begin(epoch)(op)
+			current.entered = entered(op)
+			switch turn := r.turn(current, op); {
+			case turn.unknown:
+				return
+			case turn.behind != nil:
+				r.queue(current, turn.behind.key)
+				awaitTurn(op.EffectiveID(), "waiting", epoch)(op)
+				w.write(op, seen)
+			case turn.still:
+			default:
+				attempt(op, target{id: "a"}, "try", epoch)(op)
+				w.write(op, seen)
+				holders()
+			}
+		}
+		for i := range resources {
+			request(i)
+		}
+		for range 60 {
+			switch r := replicas[rapid.IntRange(0, 1).Draw(t, "replica")]; rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0: // somebody writes a label
+				if op := w.now[names[rapid.IntRange(0, resources-1).Draw(t, "operation")]]; op != nil {
+					w.write(op, op.ResourceVersion)
+				}
+			case 1, 2:
+				if r.seen < len(w.log) {
+					r.see(w, fatal)
+				}
+			case 3:
+				if i := rapid.IntRange(0, resources-1).Draw(t, "operation"); w.now[names[i]].Terminal() && requests[i] < rounds {
+					request(i)
+				}
+			default:
+				work(r, names[rapid.IntRange(0, resources-1).Draw(t, "operation")])
+			}
+		}
+		// Left alone, everything ends.
+		for range 100 {
+			unfinished := false
+			for _, r := range replicas {
+				for r.seen < len(w.log) {
+					r.see(w, fatal)
+				}
+				for _, name := range names {
+					work(r, name)
+					unfinished = unfinished || !w.now[name].Terminal()
+				}
+			}
+			if !unfinished {
+				return
+			}
+		}
+		t.Fatalf("a deadlock: %+v", w.now)
+	})
+}
+
+// inside tells whether an operation is past its first attempt and has not ended.
+func inside(op *v1alpha1.Operation) bool { return entered(op) && !op.Terminal() }
+
+func excludes(a, b *v1alpha1.Operation) bool {
+	wants := func(a, b *v1alpha1.Operation) bool {
+		for locked := range a.Locks() {
+			if locked == b.Spec.ResourceReference {
+				return true
+			}
+			for other := range b.Locks() {
+				if locked == other {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	return wants(a, b) || wants(b, a)
+}
+
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	started := func(op *v1alpha1.Operation) *v1alpha1.Operation {
+		begin(epoch)(op)
+		attempt(op, target{id: "a"}, "try", epoch)(op)
+		return op
+	}
+	ended := func(op *v1alpha1.Operation) *v1alpha1.Operation {
+		finish(op.EffectiveID(), v1alpha1.PhaseSuccess, epoch)(started(op))
+		return op
+	}
+	older := func(op *v1alpha1.Operation) *v1alpha1.Operation {
+		started(op).Status.Webhooks = nil
+		op.Status.AcceptedVersion = ""
+		return op
+	}
+	tests := map[string]struct {
+		reason string
+		others []*v1alpha1.Operation // written before it
+		op     *v1alpha1.Operation
+		blind  int // of the writes are not seen yet
+		behind string
+		want   turn
+	}{
+		"Alone":    {reason: "Nobody is before it.", op: locking(1, 2)},
+		"Lock":     {reason: "The other one locks what it locks.", others: []*v1alpha1.Operation{locking(1, 3)}, op: locking(2, 3), behind: "app-1"},
+		"Own":      {reason: "The other one locks what it is about.", others: []*v1alpha1.Operation{locking(1, 2)}, op: locking(2), behind: "app-1"},
+		"About":    {reason: "It locks what the other one is about.", others: []*v1alpha1.Operation{locking(1)}, op: locking(2, 1), behind: "app-1"},
+		"Last":     {reason: "Of several it comes after the last.", others: []*v1alpha1.Operation{locking(1, 3), locking(4, 3)}, op: locking(2, 3), behind: "app-4"},
+		"Itself":   {reason: "Its own resource is no obstacle.", op: locking(1, 1)},
+		"Disjoint": {reason: "Other locks do not matter.", others: []*v1alpha1.Operation{locking(1, 3), ended(locking(5, 4))}, op: locking(2, 4)},
+		"Started":  {reason: "One that is at work goes first.", others: []*v1alpha1.Operation{started(locking(1, 3))}, op: locking(2, 3), behind: "app-1"},
+		"Old":      {reason: "One picked up by an older controller goes first.", others: []*v1alpha1.Operation{older(locking(3))}, op: locking(2, 3), behind: "app-3"},
+		"Blind":    {reason: "There may be one that was not heard of.", others: []*v1alpha1.Operation{locking(1, 3)}, op: locking(2, 3), blind: 1, want: turn{unknown: true}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, r := &world{now: make(map[string]*v1alpha1.Operation)}, newReplica(t.Fatal)
+			for _, op := range append(tc.others, tc.op) {
+				w.write(op, "")
+			}
+			for range len(w.log) - tc.blind {
+				r.see(w, t.Fatal)
+			}
+			op := w.now[tc.op.Name].DeepCopy()
+			begin(epoch.Add(time.Second))(op)
+			got := r.turn(&run{key: store.Key{Namespace: "ns", Name: op.Name}}, op)
+			if tc.behind != "" {
+				if got.behind == nil || got.behind.key.Name != tc.behind {
+					t.Errorf("%s got %+v, want it behind %s", tc.reason, got, tc.behind)
+				}
+			} else if got != tc.want {
+				t.Errorf("%s got %+v, want %+v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
