@@ -181,3 +181,90 @@ func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
 		})
 	}
 }
+
+// A process that dies within a step leaves a position from which that step is undone, too, although it has not parked there.
+func TestWhatWasBegunBeforeACrashIsUndone(t *testing.T) {
+	t.Parallel()
+	for reason, crash := range map[string]string{"within a step": "c", "after one that begins at once": "d", "in the first": "a"} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var begun, undone []string
+				e := flow.NewEngine(flow.EngineOptions{})
+				step := func(name string, next func(f *flow.Fiber[int]) flow.Next) flow.Node[int] {
+					return flow.Step(name, func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
+						begun = append(begun, name)
+						if name == crash {
+							f.Handle().Cancel(flow.ErrInterrupted) // nothing is saved after that
+						}
+						return next(f)
+					}, flow.Undo(func(_ context.Context, f *flow.Fiber[int]) flow.Next {
+						undone = append(undone, name)
+						return f.Next()
+					}))
+				}
+				next := func(f *flow.Fiber[int]) flow.Next { return f.Next() }
+				fl := flow.New("f", step("a", func(f *flow.Fiber[int]) flow.Next { return f.Delay(time.Second) }),
+					step("b", next), step("c", next), flow.Step("plain", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }), step("d", next), step("e", next))
+				opt := flow.StartOptions{Key: "ns/x", Positions: &flow.Memory{}}
+				h, err := fl.Start(t.Context(), e, new(int), opt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-h.Done()
+				if err := e.Close(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				e = flow.NewEngine(flow.EngineOptions{})
+				defer e.Close(context.Background())
+				opt.Generation++ // it was deleted meanwhile
+				if h, err = fl.Undo(t.Context(), e, new(int), opt); err != nil {
+					t.Fatal(err)
+				}
+				slices.Reverse(begun)
+				if err := h.Wait(t.Context()); err != nil || !slices.Equal(undone, begun) {
+					t.Errorf("undone %v, %v; begun, backwards, were %v", undone, err, begun)
+				}
+			})
+		})
+	}
+}
+
+// away is a store that cannot be reached.
+type away struct{ flow.Positions }
+
+func (away) Save(context.Context, string, flow.Position) error { return errors.New("away") }
+
+// What has to be undone does not begin unless that is recorded; what need not be does.
+func TestNothingThatHasAnUndoBeginsUnrecorded(t *testing.T) {
+	t.Parallel()
+	next := func(_ context.Context, f *flow.Fiber[int]) flow.Next { *f.Packet++; return f.Next() }
+	fork := func(child *flow.Flow[int]) flow.Node[int] {
+		return flow.Fork("kids", func(_ context.Context, f *flow.Fiber[int]) ([]flow.Child, error) {
+			return []flow.Child{child.Child("", f.Packet)}, nil
+		})
+	}
+	for reason, test := range map[string]struct {
+		node flow.Node[int]
+		want string // the error; "" is that it runs
+	}{
+		"a step":                               {flow.Step("a", next), ""},
+		"a step that has an undo":              {flow.Step("a", next, flow.Undo(next)), "f/a: cannot save position: away"},
+		"a fork":                               {fork(flow.New("child", flow.Step("x", next))), ""},
+		"a fork of children that have an undo": {fork(flow.New("child", flow.Step("x", next, flow.Undo(next)))), "f/kids: cannot save position: away"},
+	} {
+		e := flow.NewEngine(flow.EngineOptions{})
+		ran := 0
+		h, err := flow.New("f", test.node).Start(t.Context(), e, &ran, flow.StartOptions{Key: "ns/x", Positions: away{&flow.Memory{}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = h.Wait(t.Context())
+		if test.want == "" && (err != nil || ran != 1) || test.want != "" && (err == nil || err.Error() != test.want || ran != 0) {
+			t.Errorf("%s: ran %d times, got %v, want %q", reason, ran, err, test.want)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
