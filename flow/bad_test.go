@@ -79,7 +79,8 @@ func TestWhatStepsDoWrong(t *testing.T) {
 		}, nil, errJSON, "cannot read checkpoint"},
 		{
 			"it blocks as long as it may", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(ctx.Err()) },
-			[]Option{Deadline(time.Minute)}, ErrTimeout, "deadline of the step",
+			[]Option{Deadline(time.Minute)},
+			ErrTimeout, "deadline of the step",
 		},
 	}
 	for _, c := range cases {

@@ -74,7 +74,7 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 			synctest.Wait()
 			return h.Step()
 		}
-		time.Sleep(24 * time.Hour) //nolint:forbidigo // of the bubble, which is another one
+		time.Sleep(24 * time.Hour)
 		if got := step(); got != "delay" {
 			t.Fatalf("it is at %s before its time", got)
 		}
@@ -108,7 +108,7 @@ func TestNoMoreRunThanThereAreWorkers(t *testing.T) {
 		work := func(ctx context.Context, f *fib) Next {
 			most.Store(max(most.Load(), inside.Add(1)))
 			defer inside.Add(-1)
-			time.Sleep(time.Second) //nolint:forbidigo // on the fake clock
+			time.Sleep(time.Second)
 			return f.Delay(time.Minute)
 		}
 		fl := New("f", Step("a", work), Step("b", work))

@@ -64,7 +64,7 @@ func TestADelayForEver(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		h := start(t, e, New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Delay(math.MaxInt64) })), &packet{}, StartOptions{Key: "k", Positions: &Memory{}})
-		time.Sleep(100 * 365 * 24 * time.Hour) //nolint:forbidigo // on the fake clock
+		time.Sleep(100 * 365 * 24 * time.Hour)
 		synctest.Wait()
 		if got := h.Status(); got != Parked {
 			t.Errorf("after a century it is %v: %v", got, h.Err())

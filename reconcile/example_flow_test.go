@@ -44,7 +44,7 @@ func ExampleFlow() {
 	)
 
 	engine := flow.NewEngine(flow.EngineOptions{})
-	defer engine.Close(context.Background()) //nolint:errcheck // without a deadline it cannot fail
+	defer engine.Close(context.Background())
 	ended := make(chan flow.Result, 2)
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(testbed.Scheme()))
 	reconcile.Flow(rt, "gateways", engine, reconcile.Fibers[testbed.Gateway, testbed.Gateway]{

@@ -135,7 +135,7 @@ func TestTheFlowIsChosenByTheStateOfTheObject(t *testing.T) {
 		)
 		flows := map[int]*flow.Flow[gateway]{2: slow, 3: flow.New[gateway]("nothing")}
 		how := reconcile.Fibers[gateway, gateway]{Flow: s.noted("up"), Choose: func(g *gateway) *flow.Flow[gateway] { return flows[g.Spec.Size] }}
-		c, e := b.fibers(&s, how)
+		_, e := b.fibers(&s, how)
 		b.put("web")
 		b.start()
 		s.want(t, "nil is Flow", "up")
@@ -143,7 +143,7 @@ func TestTheFlowIsChosenByTheStateOfTheObject(t *testing.T) {
 		b.settle()
 		s.want(t, "another one", "up", "slow")
 		b.restart(e)
-		c, e = b.fibers(&s, how)
+		c, e := b.fibers(&s, how)
 		b.start()
 		s.want(t, "it is chosen again after a restart, and resumed", "up", "slow")
 		if p := b.stored().Status.Flow; p.Flow != "slow" || p.Step != "hold" {
