@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -231,12 +229,15 @@ func (r *flows[T, P, PT]) gone(k Key) {
 
 // halt cancels all fibers, and returns when their code has. No reconciliation may be running.
 func (r *flows[T, P, PT]) halt() {
+	var all []flow.Handle
 	r.mu.Lock()
-	all := slices.Collect(maps.Values(r.live))
+	for _, f := range r.live {
+		all = append(all, f.handle)
+	}
 	clear(r.live)
 	r.mu.Unlock()
-	for _, f := range all {
-		f.handle.Cancel(errStopping)
+	for _, h := range all {
+		h.Cancel(errStopping)
 	}
 	r.running.Wait()
 }
