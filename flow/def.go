@@ -32,7 +32,6 @@ type step struct {
 	next     int32 // none at the end
 	onError  int32 // none without
 	save     bool
-	undone   bool // it has an Undo
 	detour   bool
 }
 
@@ -190,7 +189,6 @@ func (c *compiler[P]) addStep(path string, n Node[P]) {
 	default:
 		c.fault("Undo of step %q is for another packet: %T", path, fn)
 	}
-	s.undone = n.set.undo != nil
 	c.def.steps = append(c.def.steps, s)
 	c.sets = append(c.sets, n.set)
 	c.undos = append(c.undos, undo)

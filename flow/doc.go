@@ -44,10 +44,10 @@
 //
 // # After a restart
 //
-// With [Positions] the engine records where a fiber is: when it parks, before steps marked [Save], before steps with an
-// [Undo] that the position saved so far does not cover, and at the end. A fiber started after a restart goes on there, and its
-// deadlines go on counting. The position is a hint, never the truth: an unknown step, another version or another generation
-// start from the first step, and [Done] lets a step say that its effect is already visible.
+// With [Positions] the engine records where a fiber is: when it parks, before steps marked [Save] and at the end. A fiber
+// started after a restart goes on there, and its deadlines go on counting. The position is a hint, never the truth: an
+// unknown step, another version or another generation start from the first step, and [Done] lets a step say that its effect
+// is already visible.
 //
 // # Looking at it
 //

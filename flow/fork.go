@@ -44,13 +44,7 @@ func (r *run) fork(n Next, then, orElse int32) move {
 		return r.fail(err, orElse)
 	}
 	j.kids = make([]*fiber, len(j.todo))
-	if x := f.x.Load(); x != nil && x.durable != nil && j.undoes() && !x.durable.covers(f.flow.def, f.pc) {
-		if err := r.save(f.pc, whyFork.String(), 0, 0, true); err != nil {
-			return r.fail(err, orElse)
-		}
-	} else {
-		r.savePark(f.pc, f.attempt, whyFork, 0, 0)
-	}
+	r.savePark(f.pc, f.attempt, whyFork, 0, 0)
 	r.stopContext()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,11 +88,6 @@ func (j *join) check() error {
 		names[c.name] = struct{}{}
 	}
 	return nil
-}
-
-// undoes says whether a child has an Undo.
-func (j *join) undoes() bool {
-	return slices.ContainsFunc(j.todo, func(c Child) bool { return c.def.undo != nil && len(c.def.undo.steps) > 0 })
 }
 
 // start starts as many children as the limit allows.

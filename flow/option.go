@@ -42,8 +42,7 @@ func Done[P any](fn func(ctx context.Context, f *Fiber[P]) (bool, error)) Option
 }
 
 // Undo reverses the step. Flow.Undo runs it, in reverse order, for each step up to the last one begun; it must therefore
-// tolerate that the step has done nothing, or only a part. It may park like any step. Of a fiber with Positions, a step with an
-// Undo first runs only once it is recorded that it has begun, as with Save, so that a crash within it leaves nothing behind.
+// tolerate that the step has done nothing, or only a part. It may park like any step.
 func Undo[P any](fn func(ctx context.Context, f *Fiber[P]) Next) Option {
 	return Option{func(s *settings) { s.undo = StepFunc[P](fn) }}
 }

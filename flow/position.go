@@ -25,7 +25,7 @@ type durable struct {
 	reached    int32 // the furthest step that this run or an earlier one of the key has come to
 }
 
-// reasonSave marks a save before a step marked Save, or with an Undo.
+// reasonSave marks a save before a step marked Save.
 const reasonSave = "save"
 
 // saveTimeout bounds one call of Positions.
@@ -105,20 +105,6 @@ func (d *durable) furthest(def *def, to int32) string {
 		return ""
 	}
 	return def.steps[d.reached].path
-}
-
-// covers says whether an undoing from the position saved last begins at step pc or later. If not, a step that has an Undo must not
-// begin: the process may die in it, and the object be deleted before the next one.
-func (d *durable) covers(def *def, pc int32) bool {
-	if !d.saved {
-		return false
-	}
-	for _, path := range []string{d.last.Step, d.last.Reached} {
-		if i, ok := def.index[path]; ok && i >= pc {
-			return true
-		}
-	}
-	return false
 }
 
 // loadLater tries to load again after a while: to begin without the position might make an effect outside twice.

@@ -161,7 +161,7 @@ func (r *run) step() move {
 		}
 	}
 	f.entering = false
-	if x != nil && x.durable != nil && (st.save || st.undone && !x.durable.covers(f.flow.def, f.pc)) {
+	if st.save && x != nil && x.durable != nil {
 		if err := r.save(f.pc, reasonSave, 0, 0, true); err != nil {
 			return r.fail(err, none)
 		}
