@@ -57,7 +57,8 @@ func (r *run) load() move {
 		if pos.Reached != "" {
 			from = pos.Reached
 		}
-		if i, ok := def.from(from); ok && pos.Version == def.version {
+		// How far a run came that did not end is not known.
+		if i, ok := def.from(from); ok && pos.Version == def.version && pos.Ended {
 			start.to = i
 		}
 		r.adopt(pos)
@@ -80,9 +81,9 @@ func (r *run) load() move {
 }
 
 // reached is the furthest step that the runs of a saved position may have come to. What another flow or version has done cannot
-// be told by steps of this one: then all of it is to be undone.
+// be told by steps of this one, nor how far a run came that was interrupted after it had saved: then all of it is to be undone.
 func (d *def) reached(pos Position) int32 {
-	if pos.Flow != d.name || pos.Version != d.version {
+	if pos.Flow != d.name || pos.Version != d.version || !pos.Ended {
 		return int32(len(d.steps) - 1)
 	}
 	furthest := none

@@ -181,3 +181,40 @@ func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
 		})
 	}
 }
+
+// A run that was interrupted after it had saved may have come further than that: all of it is undone.
+func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
+	t.Parallel()
+	for reason, test := range map[string]struct {
+		saved flow.Position
+		want  []string
+	}{
+		"it has ended: that is where it was":   {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
+		"it has not: nobody knows how far":     {flow.Position{Flow: "f", Step: "a"}, []string{"b", "a"}},
+		"it has, and an earlier one came to b": {flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := flow.NewEngine(flow.EngineOptions{})
+			defer e.Close(context.Background())
+			var undone []string
+			step := func(name string) flow.Node[bool] {
+				return flow.Step(name, flow.Do(func(context.Context, *bool) error { return nil }),
+					flow.Undo(func(_ context.Context, f *flow.Fiber[bool]) flow.Next {
+						undone = append(undone, name)
+						return f.Next()
+					}))
+			}
+			var positions flow.Memory
+			if err := positions.Save(t.Context(), "ns/x", test.saved); err != nil {
+				t.Fatal(err)
+			}
+			h, err := flow.New("f", step("a"), step("b")).Undo(t.Context(), e, new(bool), flow.StartOptions{Key: "ns/x", Positions: &positions})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Wait(t.Context()); err != nil || !slices.Equal(undone, test.want) {
+				t.Errorf("%s: undone %v, %v, want %v", reason, undone, err, test.want)
+			}
+		})
+	}
+}
