@@ -109,8 +109,8 @@ func (o *outside) has(name string) bool {
 	return ok
 }
 
-// flow reserves an address, which only the idempotency key keeps from being reserved twice, waits, and starts two servers, which
-// can be seen.
+// flow reserves an address, which only the idempotency key keeps from being reserved twice, waits, starts two servers, which can be
+// seen, and registers them.
 func (o *outside) flow() *flow.Flow[gateway] {
 	undo := func(name string) flow.Option {
 		return flow.Undo(func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -135,6 +135,10 @@ func (o *outside) flow() *flow.Flow[gateway] {
 		flow.Fork("servers", func(_ context.Context, f *flow.Fiber[gateway]) ([]flow.Child, error) {
 			return []flow.Child{server("one").Child("", f.Packet), server("two").Child("", f.Packet)}, nil
 		}),
+		flow.Step("register", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
+			o.make("entry", f.IdempotencyKey())
+			return f.Next() // it does not park, so nothing says that it has begun
+		}, undo("entry")),
 		flow.Step("report", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
 			task, _ := flow.Use[*reconcile.Task[gateway]](f)
 			task.SetStatus(func(g *gateway) error { g.Status.Note = map[string]string{"phase": "Ready"}; return nil })
@@ -147,6 +151,21 @@ func (o *outside) flow() *flow.Flow[gateway] {
 // nothing is forgotten, and nothing is left at the end.
 func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 	t.Parallel()
+	crashEverywhere(t, false,
+		"before up/reserve", "after up/reserve", "after up/servers[1]/start", "after up/report", "after the patch of gateways/status",
+		"after the patch of gateways/", "before up/undo/servers[0]/start", "after up/undo/reserve")
+}
+
+// Nor is anything left if the object is deleted before the next process sees it, wherever the last one was.
+func TestAnObjectIsDeletedAfterACrash(t *testing.T) {
+	t.Parallel()
+	crashEverywhere(t, true, "before up/reserve", "after up/servers[1]/start", "before up/register", "after up/register", "after up/report")
+}
+
+// crashEverywhere runs a flow once for each boundary, at which its process dies; it is deleted after it has completed, or while
+// no process runs. The crashes named have to be among them.
+func crashEverywhere(t *testing.T, deleted bool, wants ...string) {
+	t.Helper()
 	places := map[string]bool{}
 	for n := 1; ; n++ {
 		at := ""
@@ -162,10 +181,17 @@ func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 					OnEnd: func(_ *gateway, r flow.Result) { _ = s.note(r.Status.String()) },
 				}, reconcile.MaxInterval(-1), reconcile.Finalizer(finalizer))
 			}
-			settle := func() {
+			remove := func() {
+				b.change(func(u *unstructured.Unstructured) {
+					now := metav1.Now()
+					u.SetDeletionTimestamp(&now)
+				})
+			}
+			settle := func(meanwhile func()) {
 				testbed.Settle(20 * time.Second)
 				if c.revive() {
 					b.restart(c.engine)
+					meanwhile()
 					declare()
 					b.start()
 					testbed.Settle(20 * time.Second)
@@ -174,28 +200,30 @@ func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 			declare()
 			b.put("web")
 			b.start()
-			settle()
-			g := b.stored()
-			if g.Status.Note["phase"] != "Ready" || g.Status.Flow == nil || g.Status.Flow.Reason != "completed" {
-				b.t.Errorf("the status is %+v, with position %+v", g.Status, g.Status.Flow)
-			}
-			for _, name := range []string{"address", "one", "two"} {
-				if o.made[name] != 1 || !o.has(name) {
-					b.t.Errorf("%s was made %d times", name, o.made[name])
+			if deleted {
+				settle(remove)
+			} else {
+				settle(func() {})
+				g := b.stored()
+				if g.Status.Note["phase"] != "Ready" || g.Status.Flow == nil || g.Status.Flow.Reason != "completed" {
+					b.t.Errorf("the status is %+v, with position %+v", g.Status, g.Status.Flow)
 				}
+				for _, name := range []string{"address", "one", "two", "entry"} {
+					if o.made[name] != 1 || !o.has(name) {
+						b.t.Errorf("%s was made %d times", name, o.made[name])
+					}
+				}
+				remove()
+				settle(func() {})
 			}
-			b.change(func(u *unstructured.Unstructured) {
-				now := metav1.Now()
-				u.SetDeletionTimestamp(&now)
-			})
-			settle()
-			if g := b.stored(); g != nil && len(g.Finalizers) > 0 {
+			at = c.at
+			if g := b.stored(); g != nil && len(g.Finalizers) > 0 && (at != "" || !deleted) {
 				b.t.Errorf("its finalizers are %v, its position is %+v", g.Finalizers, g.Status.Flow)
 			}
-			if len(o.held) > 0 {
+			if len(o.held) > 0 && (at != "" || !deleted) {
 				b.t.Errorf("what is left: %v", o.held)
 			}
-			if at = c.at; b.t.Failed() {
+			if b.t.Failed() {
 				b.t.Logf("that was after a crash %s; the fibers have %v", at, s.ran)
 			}
 			b.close(c.engine)
@@ -205,10 +233,7 @@ func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 		}
 		places[at] = true
 	}
-	for _, want := range []string{
-		"before up/reserve", "after up/reserve", "after up/servers[1]/start", "after up/report", "after the patch of gateways/status",
-		"after the patch of gateways/", "before up/undo/servers[0]/start", "after up/undo/reserve",
-	} {
+	for _, want := range wants {
 		if !places[want] {
 			t.Errorf("there was no crash %s, but %v", want, places)
 		}

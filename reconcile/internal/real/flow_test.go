@@ -159,8 +159,9 @@ func TestFlowPerObject(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	ready := b.at("web", "report", 2)
-	if p := ready.Status.Flow; !p.Ended || p.Reason != "completed" || ready.Status.Seen != 2 || ready.Status.Note["phase"] != "Ready" {
+	var ready *gateway
+	await(b.ctx, t, func() bool { ready = b.at("web", "report", 2); return ready.Status.Flow.Ended })
+	if p := ready.Status.Flow; p.Reason != "completed" || ready.Status.Seen != 2 || ready.Status.Note["phase"] != "Ready" {
 		t.Errorf("at the end the status is %+v with position %+v", ready.Status, p)
 	}
 
