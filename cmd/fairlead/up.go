@@ -142,6 +142,7 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	})
 	select {
 	case at := <-ready:
+		say(s.out, "export KUBECONFIG=%s", shellQuote(c.KubeconfigPath()))
 		if err := awaitReady(ctx, "http://"+at.String()+"/readyz"); err != nil {
 			return upError(ctx)
 		}
@@ -152,7 +153,6 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	for _, line := range o.with {
 		run(func() error { return runCompanion(ctx, s, c, strings.Fields(line)) })
 	}
-	say(s.out, "export KUBECONFIG=%s", shellQuote(c.KubeconfigPath()))
 	for _, hint := range o.hints() {
 		say(s.err, "%s", hint)
 	}
@@ -199,7 +199,7 @@ func upError(ctx context.Context) error {
 
 // hints say what to try next.
 func (o *upOptions) hints() []string {
-	hints := []string{"", "Copy the line above into another shell, then try:"}
+	hints := []string{"", "Copy the export line into another shell, then try:"}
 	if len(o.with) > 0 {
 		hints = append(hints,
 			`  curl -X POST localhost:8080/applications -d '{"name":"shop","webhook":{"url":"http://127.0.0.1:8090/cleanup"}}'`,
