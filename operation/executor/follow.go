@@ -146,19 +146,23 @@ func (e *Executor) note(r *run) {
 }
 
 // census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout.
-func (e *Executor) census() (running, near int) {
+func (e *Executor) census() (c census) {
 	now := e.now().Unix()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.live {
-		if r.running {
-			running++
-			if now >= r.near {
-				near++
-			}
+		if !r.running {
+			continue
+		}
+		c.running++
+		if now >= r.near {
+			c.near++
+		}
+		if r.line != nil {
+			c.locked++
 		}
 	}
-	return running, near
+	return c
 }
 
 // gone ends the run of an operation that does not exist any more.

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
 var database = operation.Resource{Type: "db", ID: "7"}
@@ -38,6 +40,21 @@ func (b *bench) waitingFor(r operation.Resource, other *v1alpha1.Operation) stri
 		return true
 	})
 	return said
+}
+
+// gauge returns the value of a metric without labels, -1 if there is none.
+func gauge(t *testing.T, from prometheus.Gatherer, name string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	return -1
 }
 
 // gate is a receiver that holds back the answers to calls of one path.
@@ -198,12 +215,16 @@ func TestLockAfterACrash(t *testing.T) {
 	b := setup(t)
 	b.webhook("hold", nil)
 	asked, open := b.gate("/hold")
-	stop := b.start(nil)
+	registry := prometheus.NewPedanticRegistry()
+	stop := b.start(func(o *executor.Options) { o.Registerer = registry })
 	lock := []operation.Resource{database}
 	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
 	b.received(asked)
 	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
 	b.waitingFor(app(2), first)
+	if n := gauge(t, registry, "fairlead_operations_waiting_for_lock"); n != 1 {
+		t.Errorf("%v operations wait for a lock, want 1", n)
+	}
 	stop()
 	third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
 	b.start(nil)

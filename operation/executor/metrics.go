@@ -18,9 +18,11 @@ type metrics struct {
 	took     *prometheus.HistogramVec
 }
 
-// newMetrics returns metrics. census counts the operations in progress, and those of them near their timeout; queued the calls that wait for
-// their turn.
-func newMetrics(census func() (running, near int), queued func() int) *metrics {
+// census counts the operations in progress, and those of them that are near their timeout or wait for another one's lock.
+type census struct{ running, near, locked int }
+
+// newMetrics returns metrics. queued are the calls that wait for their turn.
+func newMetrics(count func() census, queued func() int) *metrics {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
 	}
@@ -41,9 +43,11 @@ func newMetrics(census func() (running, near int), queued func() int) *metrics {
 		}, kind),
 		states: []prometheus.Collector{
 			gauge("fairlead_operations_in_progress", "Operations picked up by this process that have not ended.",
-				func() int { running, _ := census(); return running }),
+				func() int { return count().running }),
 			gauge("fairlead_operations_near_timeout", "Operations in progress that have used up 90 % of their timeout.",
-				func() int { _, near := census(); return near }),
+				func() int { return count().near }),
+			gauge("fairlead_operations_waiting_for_lock", "Operations in progress that wait for the end of another one, because of a lock.",
+				func() int { return count().locked }),
 			gauge("fairlead_webhook_calls_queued", "Calls that are due and wait for their turn.", queued),
 		},
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{
