@@ -37,7 +37,7 @@ func fromCommandLine() options {
 	o := options{reserve: reserveOf(), settle: 3 * time.Second}
 	flag.IntVar(&o.objects, "objects", number("BENCH_OBJECTS", 100_000), "objects of each kind")
 	flag.IntVar(&o.rounds, "rounds", number("BENCH_ROUNDS", 3), "how often each peer is measured")
-	flag.IntVar(&o.events, "events", number("BENCH_EVENTS", 30_000), "changes of row S3; slow peers are given a third")
+	flag.IntVar(&o.events, "events", number("BENCH_EVENTS", 100_000), "changes of row S3, of one object each; slow peers are given a third")
 	flag.IntVar(&o.rate, "rate", number("BENCH_RATE", 2000), "events per second of row S4")
 	flag.IntVar(&o.blocked, "blocked", number("BENCH_BLOCKED", 100_000), "updates of row S7, of 1,000 keys")
 	flag.DurationVar(&o.span, "span", time.Duration(number("BENCH_SECONDS", 5))*time.Second, "duration of rows S4 and S8")

@@ -167,6 +167,7 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 // awaitReady returns when a server says that it is ready, or ctx has ended. A control plane that has just started tells clients to come
 // back in a second.
 func awaitReady(ctx context.Context, url string) error {
+	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -174,8 +175,7 @@ func awaitReady(ctx context.Context, url string) error {
 		if err != nil {
 			return err
 		}
-		r.Close = true
-		if resp, err := http.DefaultClient.Do(r); err == nil {
+		if resp, err := asking.Do(r); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				return nil
