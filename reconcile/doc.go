@@ -22,7 +22,8 @@
 // [ReasonsFrom] tells which events led to a call.
 //
 // Events while a call is running lead to exactly one more; with [Preempt] one that changes the spec ends the context
-// of the running one. Initial objects and intervals wait for live changes, and namespaces take turns.
+// of the running one. Initial objects and intervals wait for live changes, and namespaces take turns. [RateLimit] bounds how often one
+// object is reconciled, [TotalRateLimit] how often all of them together are.
 //
 // # Failures
 //
