@@ -90,7 +90,9 @@ func TestAConfigMapKeepsThePositionsOfMany(t *testing.T) {
 	inConfigMap(t, true, func(c *cluster, pos *client.ConfigMapPositions) {
 		const fibers = 40
 		other := client.NewConfigMapPositions(c.client, key("positions")) // of another process
-		name := func(i int) string { return []string{"a/b.c", "a.b/c", ".hidden", "ümläut", "under_score"}[i%5] + fmt.Sprint(i) }
+		name := func(i int) string {
+			return []string{"a/b.c", "a.b/c", ".hidden", "ümläut", "under_score"}[i%5] + fmt.Sprint(i)
+		}
 		var wg sync.WaitGroup
 		for i := range fibers {
 			wg.Go(func() {

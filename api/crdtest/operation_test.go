@@ -170,8 +170,10 @@ func TestOperationUpdate(t *testing.T) {
 		{"without id, ended: another request", status(unnamed, "uid", "Success"), status(with(unnamed, "spec.operationID", "two"), "uid", "Success"), ""},
 		{"an id cannot be removed: uid would never be told from the id before", failed, with(failed, "spec.operationID", nil), "cannot be removed"},
 
-		{"in progress: a lock that comes later", with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b"}}),
-			with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": true}}), locked},
+		{
+			"in progress: a lock that comes later", with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b"}}),
+			with(running, "spec.relatedResources", []any{map[string]any{"resourceType": "a", "resourceID": "b", "lock": true}}), locked,
+		},
 
 		{"cancel before it was picked up", fresh, with(fresh, "spec.cancelRequested", true), ""},
 		{"cancel in progress", running, with(running, "spec.cancelRequested", true), ""},
