@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // ErrClosed is returned when a cursor or a store is used after it was closed.
@@ -62,12 +64,13 @@ type Cursor struct {
 	armed    atomic.Bool
 	ready    atomic.Pointer[chan struct{}] // for Next, made when it is called
 	initial  *walk[*Record]
-	synced   bool    // the store was synced at the start: Synced follows the initial objects
-	done     bool    // Synced has been given
-	count    int     // initial objects given
-	*buffers         // nil while there is nothing to take
-	over     []Event // for the next Take
-	queue    []Event // for Next
+	unread   []source.Quarantined // what the initial objects lack
+	synced   bool                 // the store was synced at the start: Synced follows the initial objects
+	done     bool                 // Synced has been given
+	count    int                  // initial objects given
+	*buffers                      // nil while there is nothing to take
+	over     []Event              // for the next Take
+	queue    []Event              // for Next
 	resync   resyncer
 }
 
@@ -78,7 +81,7 @@ type buffers struct {
 }
 
 // Subscribe adds a subscriber. It can be called at any time, and there is no gap and no duplicate between the initial
-// objects and the changes. Close the cursor when it is not needed any more.
+// objects, with the objects that could not be read, and the changes. Close the cursor when it is not needed any more.
 func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
 	c := &Cursor{s: s, opt: opt}
 	if opt.HoldWrites != "" {
@@ -92,7 +95,7 @@ func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
 	c.synced = s.synced
 	if opt.From == FromSnapshot {
 		w := s.root.Load().base.objects.iterate()
-		c.initial = &w
+		c.initial, c.unread = &w, s.quarantined()
 	}
 	if s.closed {
 		c.closed.Store(true)
@@ -272,6 +275,10 @@ func (c *Cursor) fillInitial(max int) {
 		r, ok := c.initial.next()
 		if !ok {
 			c.initial = nil
+			for i := range c.unread {
+				c.out = append(c.out, quarantinedEvent(&c.unread[i]))
+			}
+			c.unread = nil
 			return
 		}
 		if c.keep(r) {
@@ -352,9 +359,12 @@ func (c *Cursor) judgeNote(ch *change) {
 	case Epoch:
 		c.emit(Event{Type: Epoch, Reason: ch.note.reason, Version: ch.note.version})
 	case QuarantinedObject:
-		q := ch.note.quarantine
-		c.emit(Event{Type: QuarantinedObject, Key: Key{q.Namespace, q.Name}, UID: types.UID(q.UID), Version: q.Version, Err: q.Err})
+		c.emit(quarantinedEvent(ch.note.quarantine))
 	}
+}
+
+func quarantinedEvent(q *source.Quarantined) Event {
+	return Event{Type: QuarantinedObject, Key: Key{q.Namespace, q.Name}, UID: types.UID(q.UID), Version: q.Version, Err: q.Err}
 }
 
 func (c *Cursor) giveDelta(d *delta) {

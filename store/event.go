@@ -19,7 +19,7 @@ const (
 	Sync
 	// Epoch: the history of the server went back (Reason); lower versions follow.
 	Epoch
-	// QuarantinedObject: an object could not be kept (Key, UID, Version, Err).
+	// QuarantinedObject: an object could not be kept (Key, UID, Version, Err). Who subscribes later is told after the initial objects.
 	QuarantinedObject
 )
 

@@ -309,7 +309,11 @@ func (sc *scope) unquarantine(k Key) {
 func (s *Store) Quarantined() []source.Quarantined {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []source.Quarantined
+	return s.quarantined()
+}
+
+// quarantined is Quarantined; the caller holds s.mu.
+func (s *Store) quarantined() (out []source.Quarantined) {
 	for _, sc := range s.scopes {
 		for _, q := range sc.quarantine {
 			out = append(out, q)

@@ -214,9 +214,19 @@ func TestQuarantine(t *testing.T) {
 	if q := s.Quarantined(); len(q) != 1 || q[0].Name != "a" {
 		t.Errorf("quarantined %v", q)
 	}
+	late := drain(s.Subscribe(store.SubscribeOptions{}))
+	if len(late) != 3 || late[0].Type != store.Added || late[1].Type != store.QuarantinedObject || !errors.Is(late[1].Err, bad) || late[2].Type != store.Synced {
+		t.Errorf("who subscribes later is given %v, want ADDED, QUARANTINED, SYNCED", summary(late))
+	}
+	if now := drain(s.Subscribe(store.SubscribeOptions{From: store.FromNow})); len(now) != 1 {
+		t.Errorf("who wants only changes is given %v", summary(now))
+	}
 	apply(t, sink, source.Modified, obj("a", "u1", 30))
 	if q := s.Quarantined(); len(q) != 0 {
 		t.Errorf("still quarantined after it could be read: %v", q)
+	}
+	if late := drain(s.Subscribe(store.SubscribeOptions{})); len(late) != 2 {
+		t.Errorf("who subscribes after that is given %v", summary(late))
 	}
 }
 

@@ -20,17 +20,22 @@ func (e ended) Error() string { return string(e) }
 func guard(ctx context.Context, end context.CancelCauseFunc, pid int, reserve int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for !endIfShort(end, pid, reserve) {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if free := proc("/proc/meminfo", "MemAvailable:"); free > 0 && free < reserve {
-			end(ended(fmt.Sprintf("out of memory at %.1f GB", float64(proc(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"))/1e9)))
-			return
-		}
 	}
+}
+
+func endIfShort(end context.CancelCauseFunc, pid int, reserve int64) bool {
+	free := proc("/proc/meminfo", "MemAvailable:")
+	if free == 0 || free >= reserve {
+		return false
+	}
+	end(ended(fmt.Sprintf("out of memory at %.1f GB", float64(proc(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:"))/1e9)))
+	return true
 }
 
 // reserveOf is what the guard keeps free of this machine: 2 GiB, but at most an eighth of it.

@@ -61,7 +61,9 @@ func newSession(ctx context.Context, f *fixture, o options, spec int, list bool)
 		s.end(err)
 		return nil, nil, err
 	}
-	s.guarded.Go(func() { guard(ctx, s.end, s.cmd.Process.Pid, o.reserve) })
+	if !endIfShort(s.end, s.cmd.Process.Pid, o.reserve) {
+		s.guarded.Go(func() { guard(ctx, s.end, s.cmd.Process.Pid, o.reserve) })
+	}
 	return ctx, s, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -15,6 +16,19 @@ func quarantineScenarios() []Scenario {
 			Name: "poison object", Section: startAndList, Fill: 10, Before: poison,
 			Holds:  "one object that cannot be decoded is quarantined and everything else syncs",
 			Script: poisoned, Unsettled: true,
+		},
+		{
+			Name: "poison object and a late subscriber", Section: startAndList, Fill: 10, Before: poison,
+			Holds: "… visible (QUARANTINED), also to who subscribes when it has long been there",
+			Script: func(r *Run) {
+				r.quarantined("ns/o3")
+				late := r.Join("late")
+				r.Until("the late subscriber is told", func() bool {
+					return slices.ContainsFunc(late.Recording().Events, func(e fairleadtest.Event) bool { return e.Type == store.QuarantinedObject })
+				})
+				r.Put("o3", "healthy again")
+				r.Sync()
+			},
 		},
 		{
 			Name: "poison object heals in a relist", Section: startAndList, Fill: 10, Before: poison,
