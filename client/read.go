@@ -8,12 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -92,25 +92,18 @@ func fill(k *kind, r *store.Record, obj Object) error {
 }
 
 func decodeRecord(r *store.Record, obj Object) error {
+	u, ok := obj.(runtime.Unstructured)
+	if _, usual := obj.(*unstructured.Unstructured); !ok || usual {
+		return r.DecodeInto(obj)
+	}
 	clearObject(obj)
-	if r.Encoding() == source.Protobuf {
-		if pb, ok := obj.(interface{ Unmarshal([]byte) error }); ok {
-			return pb.Unmarshal(r.Raw())
-		}
-	}
+	var content map[string]any
 	raw, err := r.AppendJSON(nil)
-	if err != nil {
-		return err
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &content)
 	}
-	if u, ok := obj.(runtime.Unstructured); ok {
-		var content map[string]any
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &content); err != nil {
-			return err
-		}
-		u.SetUnstructuredContent(content)
-		return nil
-	}
-	return kjson.UnmarshalCaseSensitivePreserveInts(raw, obj)
+	u.SetUnstructuredContent(content)
+	return err
 }
 
 // clearObject makes an object what new makes of its type: decoders leave what they do not find.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -331,7 +332,7 @@ func (c *Cache) hasProtobuf(kind schema.GroupVersionKind) bool {
 	if _, generic := o.(*unstructured.Unstructured); generic {
 		return false
 	}
-	_, ok := o.(unmarshaler)
+	_, ok := o.(protobuf.Message)
 	return ok
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -33,9 +34,6 @@ func As[T any](r *Record) (*T, error) {
 // errProtobuf: protobuf drops the fields that it does not know, so an unstructured reader would be given less than there is.
 var errProtobuf = errors.New("the store holds protobuf, which cannot be read without its Go type")
 
-// unmarshaler is what generated API types implement for protobuf.
-type unmarshaler interface{ Unmarshal([]byte) error }
-
 // decode makes a new T from the bytes of a record.
 func decode[T any](r *Record, raw []byte) (*T, error) {
 	o := new(T)
@@ -52,13 +50,33 @@ func decode[T any](r *Record, raw []byte) (*T, error) {
 	return o, nil
 }
 
+// DecodeInto decodes the object into one of the caller's own, a pointer to any type of it, whose former content is lost. A type
+// without protobuf of its own is given what the Go type of the Scheme says as JSON.
+func (r *Record) DecodeInto(obj any) error {
+	reflect.ValueOf(obj).Elem().SetZero()
+	raw, err := r.load()
+	if err != nil {
+		return err
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		return decodeUnstructured(r, raw, u)
+	}
+	if _, ok := obj.(protobuf.Message); r.enc == source.Protobuf && !ok {
+		if raw, err = r.AppendJSON(nil); err != nil {
+			return err
+		}
+		return r.st.decoders.unmarshal(raw, obj)
+	}
+	return decodeInto(r, raw, obj)
+}
+
 func decodeInto(r *Record, raw []byte, into any) error {
 	if r.enc == source.Protobuf {
-		pb, ok := into.(unmarshaler)
+		pb, ok := into.(protobuf.Message)
 		if !ok {
 			return errProtobuf
 		}
-		if err := pb.Unmarshal(raw); err != nil {
+		if err := r.st.decoders.protobuf.Unmarshal(raw, pb); err != nil {
 			return err
 		}
 	} else if err := r.st.decoders.unmarshal(raw, into); err != nil {

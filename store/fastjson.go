@@ -9,13 +9,16 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/protobuf"
 )
 
 // JSON is decoded by go-json-experiment, which is more than twice as fast as sigs.k8s.io/json on Kubernetes types, where both
 // give the same: into types without interfaces (whose numbers sigs.k8s.io/json keeps as integers). What it refuses, such as
 // duplicate names and invalid UTF-8, is decoded again by sigs.k8s.io/json, whose word counts.
 type decoders struct {
-	byType sync.Map // reflect.Type: *decoderOf
+	byType   sync.Map // reflect.Type: *decoderOf
+	protobuf protobuf.Decoder
 }
 
 type decoderOf struct {
