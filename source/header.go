@@ -77,7 +77,7 @@ func (o *Object) AppendPruned(dst []byte) []byte {
 	case cut.Empty():
 		return append(dst, o.Raw...)
 	case o.Encoding == Protobuf:
-		return appendPrunedProto(dst, o.Raw, o.Header.metadata)
+		return appendPrunedProto(dst, o.Raw, o.Header.metadata, cut)
 	}
 	dst = append(dst, o.Raw[:cut.Start]...)
 	return append(dst, o.Raw[cut.End:]...)

@@ -165,17 +165,35 @@ func (h *Header) protoOwner(v []byte) error {
 	return nil
 }
 
-// appendPrunedProto copies a message whose metadata (tag and length included) is at meta, leaving out managedFields.
-// Both were validated by the scan.
-func appendPrunedProto(dst, raw []byte, meta Span) []byte {
+// appendPrunedProto copies a message whose metadata (tag and length included) is at meta, leaving out managedFields, of which
+// there are none outside of cut. All were validated by the scan.
+func appendPrunedProto(dst, raw []byte, meta, cut Span) []byte {
 	dst = append(dst, raw[:meta.Start]...)
 	f, _, _ := frame.NextField(raw, meta.Start)
+	if cut.Start >= f.Start && cut.End <= f.End && onlyManaged(raw, cut) { // as servers write them
+		dst = append(dst, 1<<3|frame.Bytes)
+		dst = binary.AppendUvarint(dst, uint64(f.End-f.Start-(cut.End-cut.Start)))
+		dst = append(dst, raw[f.Start:cut.Start]...)
+		return append(dst, raw[cut.End:]...)
+	}
 	keep := 0
 	walkKept(raw, f, func(start, end int) { keep += end - start })
 	dst = append(dst, 1<<3|frame.Bytes)
 	dst = binary.AppendUvarint(dst, uint64(keep))
 	walkKept(raw, f, func(start, end int) { dst = append(dst, raw[start:end]...) })
 	return append(dst, raw[meta.End:]...)
+}
+
+// onlyManaged says whether there is nothing but managedFields in a part of the metadata.
+func onlyManaged(raw []byte, cut Span) bool {
+	for i := cut.Start; i < cut.End; {
+		f, next, err := frame.NextField(raw, i)
+		if err != nil || f.Number != metaManagedFields {
+			return false
+		}
+		i = next
+	}
+	return true
 }
 
 func walkKept(raw []byte, meta frame.Field, visit func(start, end int)) {

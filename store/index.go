@@ -62,6 +62,7 @@ func (b *bucket) sameKey(o *bucket) bool { return b.value == o.value }
 type indexed struct {
 	id *ident
 	indexValues
+	one [1]string // where values are, if there is just one
 }
 
 func (x *indexed) hash64() uint64          { return x.id.hash }
@@ -90,14 +91,15 @@ func (x *index) set(e *edit, id *ident, v indexValues) {
 		}
 		return
 	}
-	shared := make([]string, len(v.values))
-	for i, value := range v.values {
+	entry := &indexed{id: id, indexValues: indexValues{err: v.err}}
+	entry.values = entry.one[:0]
+	for _, value := range v.values {
 		b := x.bucket(value)
 		b.ids, _, _ = b.ids.set(e, id)
 		x.buckets, _, _ = x.buckets.set(e, b)
-		shared[i] = b.value
+		entry.values = append(entry.values, b.value)
 	}
-	x.entries, _, _ = x.entries.set(e, &indexed{id, indexValues{shared, v.err}})
+	x.entries, _, _ = x.entries.set(e, entry)
 }
 
 // bucket returns a copy of the bucket of a value that may be changed.

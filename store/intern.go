@@ -1,13 +1,13 @@
 package store
 
 import (
-	"bytes"
 	"encoding/hex"
 	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 	"weak"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -245,11 +245,53 @@ func (s *shape) matches(h *source.Header) bool {
 
 // ident makes the identity of a new incarnation.
 func (t *interner) ident(h *source.Header, ns string) *ident {
-	id := &ident{ns: ns, hash: t.hashKeyBytes(h.Namespace, h.Name), nameLen: uint16(len(h.Name))}
-	if id.uidBits, id.canonUID = parseUID(h.UID); id.canonUID {
-		id.text = string(h.Name)
-	} else {
-		id.text = string(bytes.Join([][]byte{h.Name, h.UID}, nil))
+	uid := h.UID
+	bits, canon := parseUID(uid)
+	if canon {
+		uid = nil
 	}
+	id := newIdent(h.Name, uid)
+	id.ns, id.hash, id.nameLen = ns, t.hashKeyBytes(h.Namespace, h.Name), uint16(len(h.Name))
+	id.uidBits, id.canonUID = bits, canon
+	return id
+}
+
+// newIdent returns one with its text behind it, in the same piece of memory if the text is not very long: there are as many of
+// them as objects, and the garbage collector looks at each piece.
+func newIdent(name, uid []byte) *ident {
+	var id *ident
+	var place []byte
+	switch n := len(name) + len(uid); {
+	case n == 0:
+		return &ident{}
+	case n <= 16:
+		x := &struct {
+			ident
+			text [16]byte
+		}{}
+		id, place = &x.ident, x.text[:n]
+	case n <= 32:
+		x := &struct {
+			ident
+			text [32]byte
+		}{}
+		id, place = &x.ident, x.text[:n]
+	case n <= 48:
+		x := &struct {
+			ident
+			text [48]byte
+		}{}
+		id, place = &x.ident, x.text[:n]
+	case n <= 64:
+		x := &struct {
+			ident
+			text [64]byte
+		}{}
+		id, place = &x.ident, x.text[:n]
+	default:
+		id, place = &ident{}, make([]byte, n)
+	}
+	copy(place[copy(place, name):], uid)
+	id.text = unsafe.String(&place[0], len(place))
 	return id
 }

@@ -79,7 +79,7 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	if t == source.Deleted {
 		return sc.applyDeleted(o, ver)
 	}
-	prior, old := sc.look(o, ver)
+	seen, prior, old := sc.look(o, ver)
 	if old { // before the work of making a record
 		return nil
 	}
@@ -89,7 +89,7 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 		return err
 	}
 	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
-		if wake, ok := sc.tryApply(st); ok {
+		if wake, ok := sc.tryApply(st, seen, prior); ok {
 			wake()
 			s.keepYoung(rec)
 			return nil
@@ -115,16 +115,17 @@ func (s *Store) find(base *state, o *source.Object) (*Record, bool) {
 }
 
 // look is a first look at what is known, so that a replay costs little; tryApply decides.
-func (sc *scope) look(o *source.Object, ver version) (prior *Record, old bool) {
+func (sc *scope) look(o *source.Object, ver version) (base *state, prior *Record, old bool) {
 	s := sc.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	prior, _ = s.find(s.root.Load().base, o)
+	base = s.root.Load().base
+	prior, _ = s.find(base, o)
 	if !sc.isOld(ver, prior, false) {
-		return prior, false
+		return base, prior, false
 	}
 	s.stats.suppressed.Add(1)
-	return prior, true
+	return base, prior, true
 }
 
 // isOld says whether a change is older than what is known, or the same; the caller holds s.mu.
@@ -159,7 +160,9 @@ func (sc *scope) advance(ver version) {
 	}
 }
 
-func (sc *scope) tryApply(st staged) (wake func(), ok bool) {
+// tryApply publishes a staged record, unless the indexes have changed since. What was prior to it in the state seen is what is
+// prior to it as long as that is the state.
+func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), ok bool) {
 	s := sc.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +171,9 @@ func (sc *scope) tryApply(st staged) (wake func(), ok bool) {
 	}
 	cur := s.root.Load()
 	rec := st.rec
-	prior, _ := cur.base.objects.find(rec)
+	if cur.base != seen {
+		prior, _ = cur.base.objects.find(rec)
+	}
 	if sc.dropped || sc.isOld(rec.ver, prior, false) {
 		s.stats.suppressed.Add(1)
 		return func() {}, true
