@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/source"
@@ -89,15 +88,16 @@ func decodeInto(r *Record, raw []byte, into any) error {
 }
 
 func decodeUnstructured(r *Record, raw []byte, into *unstructured.Unstructured) error {
+	var err error
 	if r.enc == source.Protobuf {
-		typed, err := r.st.decodeByScheme(r, raw)
-		if err != nil {
-			return err
+		var typed runtime.Object
+		if typed, err = r.st.decodeByScheme(r, raw); err == nil {
+			into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 		}
-		if into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed); err != nil {
-			return err
-		}
-	} else if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &into.Object); err != nil {
+	} else {
+		into.Object, err = r.st.decoders.untyped.Unmarshal(raw)
+	}
+	if err != nil {
 		return err
 	}
 	if into.Object == nil {

@@ -11,6 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/internal/protobuf"
+	"github.com/fairlead-io/fairlead/internal/untyped"
 )
 
 // JSON is decoded by go-json-experiment, which is more than twice as fast as sigs.k8s.io/json on Kubernetes types, where both
@@ -19,6 +20,7 @@ import (
 type decoders struct {
 	byType   sync.Map // reflect.Type: *decoderOf
 	protobuf protobuf.Decoder
+	untyped  untyped.Decoder
 }
 
 type decoderOf struct {

@@ -6,7 +6,6 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -97,12 +96,20 @@ func pure(w *WriteContext, answer *Record) bool {
 	case len(w.Sent) == 0:
 		return false
 	}
-	load := parseInto
+	load := parse
 	if base.enc != source.JSON || answer.enc != source.JSON {
 		load = parseTyped // two encodings have the Go type in common; a field that it lacks is one that no reader of the store sees
 	}
-	before, after, sent := map[string]any{}, map[string]any{}, map[string]any{}
-	if !load(base, before) || !load(answer, after) || kjson.UnmarshalCaseSensitivePreserveInts(w.Sent, &sent) != nil {
+	before, err := load(base)
+	if err != nil {
+		return false
+	}
+	after, err := load(answer)
+	if err != nil {
+		return false
+	}
+	sent, err := base.st.decoders.untyped.Unmarshal(w.Sent)
+	if err != nil {
 		return false
 	}
 	for _, o := range []map[string]any{before, after} {
@@ -117,23 +124,29 @@ func pure(w *WriteContext, answer *Record) bool {
 	return covered(before, after, sent)
 }
 
-func parseInto(r *Record, into map[string]any) bool {
+// parse reads a record that came as JSON.
+func parse(r *Record) (map[string]any, error) {
 	raw, err := r.load()
-	return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(raw, &into) == nil
+	if err != nil {
+		return nil, err
+	}
+	return r.st.decoders.untyped.Unmarshal(raw)
 }
 
 // parseTyped reads a record as its Go type is encoded.
-func parseTyped(r *Record, into map[string]any) bool {
+func parseTyped(r *Record) (map[string]any, error) {
 	raw, err := r.load()
 	if err != nil {
-		return false
+		return nil, err
 	}
 	o, err := r.st.decodeByScheme(r, raw)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	raw, err = json.Marshal(o)
-	return err == nil && kjson.UnmarshalCaseSensitivePreserveInts(raw, &into) == nil
+	if raw, err = json.Marshal(o); err != nil {
+		return nil, err
+	}
+	return r.st.decoders.untyped.Unmarshal(raw)
 }
 
 // covered says whether every difference between before and after is one that sent asked for. Lists have to be as sent.

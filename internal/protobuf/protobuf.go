@@ -1,7 +1,6 @@
 package protobuf
 
 import (
-	"hash/maphash"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ type Message interface{ Unmarshal(data []byte) error }
 type Decoder struct {
 	planner planner
 	byType  sync.Map // reflect.Type: *decoderOf
-	once    sync.Once
 	known   quantities
 }
 
@@ -52,7 +50,6 @@ func (d *Decoder) of(t reflect.Type) *decoderOf {
 	if found, ok := d.byType.Load(t); ok {
 		return found.(*decoderOf)
 	}
-	d.once.Do(func() { d.known.seed = maphash.MakeSeed() })
 	of := &decoderOf{}
 	if t.Kind() == reflect.Pointer {
 		of.plan = d.planner.of(t.Elem())

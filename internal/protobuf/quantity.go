@@ -2,6 +2,7 @@ package protobuf
 
 import (
 	"hash/maphash"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -9,6 +10,11 @@ import (
 
 // quantities remembers some that were parsed: the requests and limits of a cluster are few different ones.
 type quantities struct {
+	once sync.Once
+	*quantityTable
+}
+
+type quantityTable struct {
 	seed  maphash.Seed
 	slots [512]atomic.Pointer[quantity]
 }
@@ -26,6 +32,7 @@ func (k *quantities) decode(data []byte, q *resource.Quantity) error {
 	if len(data) == 0 || len(data) > maxQuantityText {
 		return q.Unmarshal(data)
 	}
+	k.once.Do(func() { k.quantityTable = &quantityTable{seed: maphash.MakeSeed()} })
 	slot := &k.slots[maphash.Bytes(k.seed, data)%uint64(len(k.slots))]
 	if known := slot.Load(); known != nil && known.text == string(data) {
 		*q = known.value.DeepCopy()

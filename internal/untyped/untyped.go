@@ -1,0 +1,273 @@
+// Package untyped decodes JSON objects into maps, as unstructured objects hold them: integers as int64, other numbers as float64.
+//
+// It gives what sigs.k8s.io/json gives, which has the word on everything that is unusual: escapes that are wrong, invalid UTF-8, very
+// deep or very large things. What makes this one faster is that objects of a kind repeat each other: names of members, and values
+// that were seen before, are not allocated again, and other strings share pieces of memory of at most 512 bytes.
+package untyped
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// Decoder decodes objects and remembers short strings of them. The zero value is ready; it is safe for concurrent use.
+type Decoder struct {
+	words words
+}
+
+// Unmarshal decodes one JSON object. The maps and lists belong to the caller, and nothing refers to data.
+func (d *Decoder) Unmarshal(data []byte) (map[string]any, error) {
+	dec := decoding{words: &d.words, data: data}
+	if dec.skip(); dec.at < len(data) && data[dec.at] == '{' {
+		o, err := dec.object(0)
+		if dec.skip(); err == nil && dec.at == len(data) {
+			return o, nil
+		}
+	}
+	var o map[string]any
+	err := kjson.UnmarshalCaseSensitivePreserveInts(data, &o)
+	return o, err
+}
+
+// errUnusual is any reason to leave the object to the other decoder.
+var errUnusual = errors.New("unusual")
+
+// maxDepth bounds how deep values are nested; what goes deeper is unusual.
+const maxDepth = 100
+
+// decoding is the state of one Unmarshal.
+type decoding struct {
+	words *words
+	data  []byte
+	at    int
+	stack []any // items of the lists that are open
+	piece piece
+}
+
+func (d *decoding) skip() {
+	for d.at < len(d.data) {
+		switch d.data[d.at] {
+		case ' ', '\t', '\n', '\r':
+			d.at++
+		default:
+			return
+		}
+	}
+}
+
+// next returns the byte behind white space; 0 at the end, which no value begins with.
+func (d *decoding) next() byte {
+	if d.at < len(d.data) && d.data[d.at] > ' ' {
+		return d.data[d.at]
+	}
+	if d.skip(); d.at < len(d.data) {
+		return d.data[d.at]
+	}
+	return 0
+}
+
+func (d *decoding) value(depth int) (any, error) {
+	switch c := d.next(); c {
+	case '{':
+		return d.object(depth + 1)
+	case '[':
+		return d.list(depth + 1)
+	case '"':
+		s, err := d.raw()
+		if err != nil {
+			return nil, err
+		}
+		return d.words.value(s, &d.piece, len(d.data)-d.at), nil
+	case 't':
+		return true, d.literal("true")
+	case 'f':
+		return false, d.literal("false")
+	case 'n':
+		return nil, d.literal("null")
+	default:
+		if c == '-' || c >= '0' && c <= '9' {
+			return d.number()
+		}
+		return nil, errUnusual
+	}
+}
+
+func (d *decoding) literal(text string) error {
+	if len(d.data)-d.at < len(text) || string(d.data[d.at:d.at+len(text)]) != text {
+		return errUnusual
+	}
+	d.at += len(text)
+	return nil
+}
+
+func (d *decoding) object(depth int) (map[string]any, error) {
+	if depth > maxDepth {
+		return nil, errUnusual
+	}
+	d.at++
+	o := map[string]any{}
+	if d.next() == '}' {
+		d.at++
+		return o, nil
+	}
+	for {
+		if d.next() != '"' {
+			return nil, errUnusual
+		}
+		name, err := d.raw()
+		if err != nil {
+			return nil, err
+		}
+		if d.next() != ':' {
+			return nil, errUnusual
+		}
+		d.at++
+		v, err := d.value(depth)
+		if err != nil {
+			return nil, err
+		}
+		o[d.words.name(name, &d.piece, len(d.data)-d.at)] = v
+		switch d.next() {
+		case ',':
+			d.at++
+		case '}':
+			d.at++
+			return o, nil
+		default:
+			return nil, errUnusual
+		}
+	}
+}
+
+func (d *decoding) list(depth int) ([]any, error) {
+	if depth > maxDepth {
+		return nil, errUnusual
+	}
+	d.at++
+	if d.next() == ']' {
+		d.at++
+		return []any{}, nil
+	}
+	mine := len(d.stack)
+	for {
+		v, err := d.value(depth)
+		if err != nil {
+			return nil, err
+		}
+		d.stack = append(d.stack, v)
+		switch d.next() {
+		case ',':
+			d.at++
+		case ']':
+			d.at++
+			items := slices.Clone(d.stack[mine:])
+			clear(d.stack[mine:])
+			d.stack = d.stack[:mine]
+			return items, nil
+		default:
+			return nil, errUnusual
+		}
+	}
+}
+
+// raw returns the text of the string at d.at: a part of data, or, with escapes, a text of its own.
+func (d *decoding) raw() ([]byte, error) {
+	begin := d.at + 1
+	for i := begin; i < len(d.data); i++ {
+		switch c := d.data[i]; {
+		case c == '"':
+			d.at = i + 1
+			return d.data[begin:i], nil
+		case c == '\\', c >= utf8.RuneSelf:
+			return d.odd(begin, i)
+		case c < ' ':
+			return nil, errUnusual
+		}
+	}
+	return nil, errUnusual
+}
+
+// odd is raw for a string that has at i its first escape or character beyond ASCII.
+func (d *decoding) odd(begin, i int) ([]byte, error) {
+	escaped := false
+	for ; i < len(d.data); i++ {
+		switch c := d.data[i]; {
+		case c == '"':
+			d.at = i + 1
+			s := d.data[begin:i]
+			if escaped {
+				var own string
+				if kjson.UnmarshalCaseSensitivePreserveInts(d.data[begin-1:i+1], &own) != nil {
+					return nil, errUnusual
+				}
+				return []byte(own), nil
+			}
+			if !utf8.Valid(s) {
+				return nil, errUnusual
+			}
+			return s, nil
+		case c == '\\':
+			escaped = true
+			i++
+		case c < ' ':
+			return nil, errUnusual
+		}
+	}
+	return nil, errUnusual
+}
+
+// number decodes the number at d.at.
+func (d *decoding) number() (any, error) {
+	begin, i := d.at, d.at
+	if d.data[i] == '-' {
+		i++
+	}
+	first := i
+	for i < len(d.data) && d.data[i] >= '0' && d.data[i] <= '9' {
+		i++
+	}
+	switch digits := i - first; {
+	case digits == 0, digits > 1 && d.data[first] == '0':
+		return nil, errUnusual
+	case i < len(d.data) && (d.data[i] == '.' || d.data[i] == 'e' || d.data[i] == 'E'):
+		return d.float(begin, i)
+	case digits > 18:
+		return nil, errUnusual
+	}
+	n := int64(0)
+	for _, c := range d.data[first:i] {
+		n = n*10 + int64(c-'0')
+	}
+	if first > begin {
+		n = -n
+	}
+	d.at = i
+	return n, nil
+}
+
+// float decodes a number with a fraction or an exponent, which begins at i.
+func (d *decoding) float(begin, i int) (any, error) {
+	if d.data[i] == '.' {
+		i++
+		from := i
+		for i < len(d.data) && d.data[i] >= '0' && d.data[i] <= '9' {
+			i++
+		}
+		if i == from {
+			return nil, errUnusual
+		}
+	}
+	if i < len(d.data) && (d.data[i] == 'e' || d.data[i] == 'E') {
+		return nil, errUnusual
+	}
+	f, err := strconv.ParseFloat(string(d.data[begin:i]), 64)
+	if err != nil {
+		return nil, errUnusual
+	}
+	d.at = i
+	return f, nil
+}

@@ -1,0 +1,100 @@
+package untyped
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// words remembers short strings that were seen before. It is a table of fixed size without chains: what comes often stays, or comes
+// back soon.
+type words struct {
+	once sync.Once
+	*tables
+}
+
+type tables struct {
+	seed   maphash.Seed
+	names  [1024]atomic.Pointer[word]
+	values [2048]place
+}
+
+// word is a string, and the same string as a value, which takes an allocation otherwise.
+type word struct {
+	text  string
+	value any
+}
+
+// place holds a value once it has come twice in a row: most that come once never come again.
+type place struct {
+	word atomic.Pointer[word]
+	last atomic.Uint64 // hash of what came last and was not the word
+}
+
+// maxWord: longer strings are not remembered.
+const maxWord = 64
+
+func (w *words) hash(b []byte) uint64 {
+	w.once.Do(func() { w.tables = &tables{seed: maphash.MakeSeed()} })
+	return maphash.Bytes(w.seed, b)
+}
+
+// name returns the name of a member; left is about how many bytes of strings are to come.
+func (w *words) name(b []byte, p *piece, left int) string {
+	if len(b) > maxWord {
+		return p.text(b, left)
+	}
+	h := w.hash(b)
+	at := &w.names[h%uint64(len(w.names))]
+	if known := at.Load(); known != nil && known.text == string(b) {
+		return known.text
+	}
+	text := string(b)
+	at.Store(&word{text: text})
+	return text
+}
+
+// value returns a string as a value.
+func (w *words) value(b []byte, p *piece, left int) any {
+	if len(b) > maxWord {
+		return p.text(b, left)
+	}
+	h := w.hash(b)
+	at := &w.values[h%uint64(len(w.values))]
+	if known := at.word.Load(); known != nil && known.text == string(b) {
+		return known.value
+	}
+	if at.last.Swap(h) != h {
+		return p.text(b, left)
+	}
+	text := string(b)
+	known := &word{text, text}
+	at.word.Store(known)
+	return known.value
+}
+
+// piece is memory for strings that are not remembered.
+type piece struct{ free []byte }
+
+// A string that outlives its object holds no more than a piece.
+const (
+	pieceSize  = 512
+	largeBytes = 128 // larger strings have memory of their own
+)
+
+func (p *piece) text(b []byte, left int) string {
+	n := len(b)
+	switch {
+	case n == 0:
+		return ""
+	case n > largeBytes:
+		return string(b)
+	case n > len(p.free):
+		p.free = make([]byte, max(n, min(left, pieceSize)))
+	}
+	copy(p.free, b)
+	s := unsafe.String(unsafe.SliceData(p.free), n)
+	p.free = p.free[n:]
+	return s
+}
