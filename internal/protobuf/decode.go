@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/piece"
 )
 
 // Wire types.
@@ -27,8 +29,8 @@ const maxDepth = 200
 // decoding is the state of one Unmarshal.
 type decoding struct {
 	known *quantities
-	chunk []byte // what is left of a piece of memory for strings
-	left  int    // bytes of the message that may still become strings
+	piece piece.Of
+	left  int // bytes of the message that may still become strings
 	depth int
 }
 
@@ -267,29 +269,9 @@ func makeMap(f *field, at unsafe.Pointer) {
 	reflect.NewAt(f.own, at).Elem().Set(reflect.MakeMap(f.own))
 }
 
-// Strings of a message share pieces of memory, so that there are fewer of them; a string that outlives its object holds no more
-// than a piece.
-const (
-	pieceSize  = 512
-	largeBytes = 128 // larger strings have memory of their own
-)
-
 func (d *decoding) text(b []byte) string {
-	n := len(b)
-	switch {
-	case n == 0:
-		return ""
-	case n > largeBytes:
-		d.left -= n
-		return string(b)
-	case n > len(d.chunk):
-		d.chunk = make([]byte, max(n, min(d.left, pieceSize)))
-	}
-	d.left -= n
-	copy(d.chunk, b)
-	s := unsafe.String(unsafe.SliceData(d.chunk), n)
-	d.chunk = d.chunk[n:]
-	return s
+	d.left -= len(b)
+	return d.piece.Text(b, d.left+len(b))
 }
 
 // uvarint is binary.Uvarint, which accepts no tenth byte above 1, with a short way for one byte.

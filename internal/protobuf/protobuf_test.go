@@ -275,20 +275,6 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-func TestPiecesOfStringsAreBounded(t *testing.T) {
-	t.Parallel()
-	d := decoding{left: 1 << 20}
-	d.text([]byte("a"))
-	if len(d.chunk) != pieceSize-1 {
-		t.Errorf("a piece of %d bytes, want %d", len(d.chunk)+1, pieceSize)
-	}
-	d = decoding{left: 10}
-	d.text([]byte("a"))
-	if len(d.chunk) != 9 {
-		t.Errorf("%d bytes for a message with 10", len(d.chunk)+1)
-	}
-}
-
 func BenchmarkPod(b *testing.B) {
 	raws := pods(1000)
 	d := &Decoder{}

@@ -2,7 +2,7 @@
 //
 // It gives what sigs.k8s.io/json gives, which has the word on everything that is unusual: escapes that are wrong, invalid UTF-8, very
 // deep or very large things. What makes this one faster is that objects of a kind repeat each other: names of members, and values
-// that were seen before, are not allocated again, and other strings share pieces of memory of at most 512 bytes.
+// that were seen before, are not allocated again, and other strings share pieces of memory.
 package untyped
 
 import (
@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/piece"
 )
 
 // Decoder decodes objects and remembers short strings of them. The zero value is ready; it is safe for concurrent use.
@@ -45,7 +47,7 @@ type decoding struct {
 	data  []byte
 	at    int
 	stack []any // items of the lists that are open
-	piece piece
+	piece piece.Of
 }
 
 func (d *decoding) skip() {

@@ -4,7 +4,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"unsafe"
+
+	"github.com/fairlead-io/fairlead/internal/piece"
 )
 
 // words remembers short strings that were seen before. It is a table of fixed size without chains: what comes often stays, or comes
@@ -41,9 +42,9 @@ func (w *words) hash(b []byte) uint64 {
 }
 
 // name returns the name of a member; left is about how many bytes of strings are to come.
-func (w *words) name(b []byte, p *piece, left int) string {
+func (w *words) name(b []byte, p *piece.Of, left int) string {
 	if len(b) > maxWord {
-		return p.text(b, left)
+		return p.Text(b, left)
 	}
 	h := w.hash(b)
 	at := &w.names[h%uint64(len(w.names))]
@@ -56,9 +57,9 @@ func (w *words) name(b []byte, p *piece, left int) string {
 }
 
 // value returns a string as a value.
-func (w *words) value(b []byte, p *piece, left int) any {
+func (w *words) value(b []byte, p *piece.Of, left int) any {
 	if len(b) > maxWord {
-		return p.text(b, left)
+		return p.Text(b, left)
 	}
 	h := w.hash(b)
 	at := &w.values[h%uint64(len(w.values))]
@@ -66,35 +67,10 @@ func (w *words) value(b []byte, p *piece, left int) any {
 		return known.value
 	}
 	if at.last.Swap(h) != h {
-		return p.text(b, left)
+		return p.Text(b, left)
 	}
 	text := string(b)
 	known := &word{text, text}
 	at.word.Store(known)
 	return known.value
-}
-
-// piece is memory for strings that are not remembered.
-type piece struct{ free []byte }
-
-// A string that outlives its object holds no more than a piece.
-const (
-	pieceSize  = 512
-	largeBytes = 128 // larger strings have memory of their own
-)
-
-func (p *piece) text(b []byte, left int) string {
-	n := len(b)
-	switch {
-	case n == 0:
-		return ""
-	case n > largeBytes:
-		return string(b)
-	case n > len(p.free):
-		p.free = make([]byte, max(n, min(left, pieceSize)))
-	}
-	copy(p.free, b)
-	s := unsafe.String(unsafe.SliceData(p.free), n)
-	p.free = p.free[n:]
-	return s
 }
