@@ -1,13 +1,16 @@
 package store
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"reflect"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/internal/protobuf"
@@ -39,7 +42,7 @@ func (d *decoders) unmarshal(raw []byte, into any) error {
 	}
 	of := found.(*decoderOf)
 	if of.fast && of.refused.Load() < maxRefused {
-		if err := jsonv2.Unmarshal(raw, into); err == nil {
+		if err := jsonv2.Unmarshal(raw, into, quickTimes); err == nil {
 			return nil
 		}
 		reflect.ValueOf(into).Elem().SetZero()
@@ -51,6 +54,19 @@ func (d *decoders) unmarshal(raw []byte, into any) error {
 	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, into)
 }
+
+// quickTimes reads times without the second decoder that their own method starts for the quotes.
+var quickTimes = jsonv2.WithUnmarshalers(jsonv2.UnmarshalFunc(func(b []byte, t *metav1.Time) error {
+	if len(b) < 2 || b[0] != '"' || bytes.IndexByte(b, '\\') >= 0 {
+		return t.UnmarshalJSON(b)
+	}
+	parsed, err := time.Parse(time.RFC3339, string(b[1:len(b)-1]))
+	if err != nil {
+		return err
+	}
+	t.Time = parsed.Local()
+	return nil
+}))
 
 var (
 	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()

@@ -85,3 +85,16 @@ func TestFastDecoderFallsBack(t *testing.T) {
 		t.Error("a number was taken for a map")
 	}
 }
+
+func TestFastDecoderReadsTimes(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{`null`, `"2026-01-02T03:04:05Z"`, `"\u0032026-01-02T03:04:05Z"`, `"2026-01-02T03:04:05.5+02:00"`, `""`, `"x"`, `1`, `"2026-01-02"`} {
+		var d decoders
+		object := []byte(`{"metadata":{"creationTimestamp":` + raw + `,"deletionTimestamp":` + raw + `}}`)
+		var got, want corev1.ConfigMap
+		errGot, errWant := d.unmarshal(object, &got), kjson.UnmarshalCaseSensitivePreserveInts(object, &want)
+		if (errGot == nil) != (errWant == nil) || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v and %v, want %v and %v", raw, got.ObjectMeta, errGot, want.ObjectMeta, errWant)
+		}
+	}
+}
