@@ -24,8 +24,8 @@ type Options struct {
 	// only when RateLimiter or a positive QPS is set: servers have their own priority and fairness.
 	Config *rest.Config
 
-	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its Timeout
-	// must be zero: tries have their own.
+	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its Timeout is
+	// not used, for tries have their own, nor its CheckRedirect where a write is redirected: that is final.
 	HTTPClient *http.Client
 
 	// Reload makes the credentials new after a 401. Token files are read again without it.
@@ -77,6 +77,7 @@ func New(o Options) (*Client, error) {
 			return nil, fmt.Errorf("cannot make a client: %w", err)
 		}
 	}
+	c.http = ours(c.http)
 	if c.limiter == nil && o.Config.QPS > 0 {
 		c.limiter = flowcontrol.NewTokenBucketRateLimiter(o.Config.QPS, max(o.Config.Burst, 1))
 	}
@@ -91,6 +92,27 @@ func New(o Options) (*Client, error) {
 	}
 	return c, nil
 }
+
+// ours is an HTTP client with the same connections that has no timeout and sends no write to another place than it was sent to:
+// there it would be repeated, or become a read whose answer passes for that of the write.
+func ours(shared *http.Client) *http.Client {
+	h := *shared
+	h.Timeout = 0
+	h.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		switch {
+		case via[0].Method != http.MethodGet:
+			return http.ErrUseLastResponse
+		case shared.CheckRedirect != nil:
+			return shared.CheckRedirect(req, via)
+		case len(via) >= maxRedirects:
+			return errors.New("too many redirects")
+		}
+		return nil
+	}
+	return &h
+}
+
+const maxRedirects = 10 // as net/http has it
 
 // Close closes the idle connections. Calls in flight go on; their contexts end them.
 func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }

@@ -47,10 +47,7 @@ type progress struct {
 	verifying *verification
 }
 
-type verification struct {
-	code int
-	err  error
-}
+type verification struct{ err error }
 
 // decide judges one answer.
 func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
@@ -79,13 +76,13 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 			// The server drew a name that was taken; nothing was made.
 			return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 		}
-		if pr.inDoubt {
-			pr.verifying = &verification{code: a.code, err: err}
+		if pr.inDoubt && readable(r, sent) {
+			pr.verifying = &verification{err: err}
 			return outcome{action: retry, reason: reason, err: err, free: true}, pr
 		}
 	case a.err == nil && conflicts(r, a.code):
 		if pr.inDoubt && a.code == http.StatusConflict && r.Verb != VerbDelete && r.Verb != VerbDeleteCollection {
-			pr.verifying = &verification{code: a.code, err: err}
+			pr.verifying = &verification{err: err}
 			return outcome{action: retry, reason: reason, err: err, free: true}, pr
 		}
 		return conflicted(r, p, pr, outcome{reason: reason, err: err}, rnd)
@@ -100,35 +97,6 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 		return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 	}
 	return outcome{action: fail, reason: reason, err: err}, doubt(r, pr, a)
-}
-
-// verify judges the read of the live object that settles a refusal after a try of unknown outcome.
-func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
-	refusal := pr.verifying
-	status := statusOf(a)
-	switch {
-	case a.err == nil && a.code < 300:
-		pr.verifying, pr.inDoubt = nil, false
-		if holds(r, sent, a.body) {
-			return succeed(a, pr, true), pr
-		}
-		o := outcome{action: fail, reason: "Conflict", err: refusal.err}
-		if r.Verb == VerbCreate {
-			o.reason = string(metav1.StatusReasonAlreadyExists)
-			return o, pr
-		}
-		return conflicted(r, p, pr, o, rnd)
-	case a.err == nil && a.code == http.StatusNotFound && saysAbsent(status) && r.Verb == VerbCreate:
-		// What was in the way is gone again: the create itself decides.
-		pr.verifying = nil
-		err, reason := failure(a, status)
-		return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
-	case retryable(a):
-		err, reason := failure(a, status)
-		return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
-	}
-	err, reason := failure(a, status)
-	return outcome{action: fail, reason: reason, err: err}, pr
 }
 
 func succeed(a answer, pr progress, recovered bool) outcome {
