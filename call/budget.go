@@ -76,3 +76,11 @@ func (b *Budget) reserve(now time.Time, delay time.Duration) (time.Duration, boo
 	b.tokens = left
 	return max(delay, wait), true
 }
+
+// giveBack returns the token of a retry that is not made after all.
+func (b *Budget) giveBack() {
+	_, _, burst, _ := b.params()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tokens = min(burst, b.tokens+1)
+}

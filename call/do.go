@@ -99,7 +99,10 @@ func (x *exchange) try(ctx context.Context) outcome {
 	if ctx.Err() != nil && a.err != nil {
 		x.pr.sent++
 		x.pr = doubt(&x.r, x.pr, a)
-		return x.end(ctx, context.Cause(ctx))
+		cause := context.Cause(ctx)
+		x.keep(Failure{At: a.at, Took: a.took, Reason: "cancelled", Message: cause.Error(), ID: a.id})
+		x.log(ctx, a, outcome{action: fail, reason: "cancelled", err: cause})
+		return x.end(ctx, cause)
 	}
 	return x.judge(ctx, a)
 }
@@ -175,6 +178,11 @@ func (x *exchange) note(a answer, o outcome) {
 			x.refused = &s.ErrStatus
 		}
 	}
+	x.keep(f)
+}
+
+// keep adds to the failures; of very many it keeps the first and the last ones.
+func (x *exchange) keep(f Failure) {
 	if len(x.past) == maxFailures {
 		x.past = append(x.past[:maxFailures/2], x.past[maxFailures/2+1:]...)
 	}
@@ -202,6 +210,7 @@ func (x *exchange) pause(ctx context.Context, o outcome) error {
 		return nil
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < o.after {
+		x.giveUp(o)
 		return x.end(ctx, fmt.Errorf("the next try would come too late: %w", context.DeadlineExceeded)).err
 	}
 	t := time.NewTimer(o.after)
@@ -210,13 +219,22 @@ func (x *exchange) pause(ctx context.Context, o outcome) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
+		x.giveUp(o)
 		return x.end(ctx, context.Cause(ctx)).err
+	}
+}
+
+// giveUp leaves to others what the budget had given for the next try.
+func (x *exchange) giveUp(o outcome) {
+	if !o.free {
+		x.budget().giveBack()
 	}
 }
 
 // resume does what must be done before the next try.
 func (x *exchange) resume(ctx context.Context, o outcome) error {
 	if ctx.Err() != nil {
+		x.giveUp(o)
 		return x.end(ctx, context.Cause(ctx)).err
 	}
 	switch {

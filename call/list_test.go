@@ -75,6 +75,13 @@ func TestList(t *testing.T) {
 		},
 		{"410 without a token is an error", []http.HandlerFunc{expired}, nil, []string{"limit=2&resourceVersion=0"}, apierrors.IsResourceExpired},
 		{
+			"a server that answers with the token that it was given is not asked for ever",
+			[]http.HandlerFunc{page("t1", "a@1"), page("t1", "a@1")},
+			[]string{"a@1"},
+			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2"},
+			func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+		},
+		{
 			"a Table is no list",
 			[]http.HandlerFunc{answer(200, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`)},
 			nil,
@@ -198,6 +205,7 @@ func TestStream(t *testing.T) {
 			[]string{"a@1"},
 			1, true,
 		},
+		{"a token that does not move", []http.HandlerFunc{answer(200, pageBody("t1", "a@1"))}, []string{"a@1"}, 2, false},
 		{"null items", []http.HandlerFunc{answer(200, `{"kind":"ConfigMapList","items":null}`)}, nil, 1, true},
 		{"another kind", []http.HandlerFunc{answer(200, `{"kind":"Table","rows":[]}`)}, nil, 1, false},
 		{"html", []http.HandlerFunc{withHeader(answer(200, "<html>"), "X", "y")}, nil, 6, false},

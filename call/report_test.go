@@ -2,6 +2,7 @@ package call_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,6 +196,36 @@ func TestBudget(t *testing.T) {
 		}
 		if n := len(b.seen()); refused != 5 || n != 15 {
 			t.Errorf("%d calls refused, %d requests sent; want 5 and 15", refused, n)
+		}
+	})
+}
+
+// Who gives up while waiting for a token leaves it to others.
+func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		budget := &call.Budget{PerSecond: 1, Ratio: -1, Burst: 1, MaxWait: 3 * time.Second}
+		b := newBench(t, call.Options{Budget: budget}, status(503, "ServiceUnavailable", "x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for range 4 { // one has its token, three wait for theirs
+			waiting.Go(func() { _, _ = call.Do(ctx, b.client, get(), call.Policy{Retries: 1, Base: time.Hour, Cap: time.Hour}) })
+		}
+		synctest.Wait()
+		cancel()
+		waiting.Wait()
+		begun := time.Now()
+		_, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: 1})
+		if errors.Is(err, call.ErrBudget) || time.Since(begun) != 400*ms {
+			t.Errorf("after %v: %v; want a retry after its back-off", time.Since(begun), err)
+		}
+		// The deadline of a caller that comes before the next try gives its token back too.
+		for range 10 {
+			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if _, err := call.Do(short, b.client, get(), call.Policy{}); errors.Is(err, call.ErrBudget) {
+				t.Fatalf("got %v", err)
+			}
+			cancel()
 		}
 	})
 }

@@ -45,7 +45,10 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 			case page.next == "":
 				return
 			}
-			at.token = page.next
+			if err := at.advance(page); err != nil {
+				yield(nil, at.wrap(r, err))
+				return
+			}
 		}
 	}
 }
