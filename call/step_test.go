@@ -320,7 +320,7 @@ func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 				f.Packet.version += "x"
 				return f.Goto("call")
 			}))
-		h, err := fl.Start(t.Context(), e, new(visit), flow.StartOptions{})
+		h, err := fl.Start(t.Context(), e, &visit{version: "7"}, flow.StartOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -328,7 +328,7 @@ func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 			t.Error(err)
 		}
 		const path = "PUT /api/v1/namespaces/a/configmaps/web "
-		if diff := cmp.Diff([]string{path + `{"metadata":{"resourceVersion":""}}`, path + `{"metadata":{"resourceVersion":"x"}}`}, b.seen()); diff != "" {
+		if diff := cmp.Diff([]string{path + `{"metadata":{"resourceVersion":"7"}}`, path + `{"metadata":{"resourceVersion":"7x"}}`}, b.seen()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		if err := e.Close(t.Context()); err != nil {
