@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -203,4 +204,75 @@ func TestObjectsThatCannotBeDecodedAreNotRetried(t *testing.T) {
 			t.Errorf("reported %d times, want once for each of two:\n%s", n, h.log)
 		}
 	})
+}
+
+// Observers that fail together, as when what they call is down, do not come back together.
+func TestRetriesAreSpread(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		const observers = 50
+		var mu sync.Mutex
+		var waits [4]map[time.Duration]int
+		sourceOf(h, Maps)
+		for range observers {
+			var last time.Time
+			attempt := 0
+			observe.On(h, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if attempt > 0 {
+					if waits[attempt-1] == nil {
+						waits[attempt-1] = map[time.Duration]int{}
+					}
+					waits[attempt-1][time.Since(last)]++
+				}
+				attempt++
+				last = time.Now()
+				return errors.New("cannot")
+			})
+		}
+		h.start()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for i, ceiling := range []time.Duration{400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond} {
+			if len(waits[i]) < observers/2 {
+				t.Errorf("retry %d comes after %d different times for %d observers", i+1, len(waits[i]), observers)
+			}
+			for d := range waits[i] {
+				if d < 200*time.Millisecond || d > ceiling {
+					t.Errorf("retry %d comes after %v, want 200ms to %v", i+1, d, ceiling)
+				}
+			}
+		}
+	})
+}
+
+// An executor that panics, before or after it has run what it was given, loses no event.
+func TestExecutorThatPanics(t *testing.T) {
+	t.Parallel()
+	for reason, execute := range map[string]func(func()){
+		"before":             func(func()) { panic("no workers") },
+		"after":              func(fn func()) { fn(); panic("cannot count") },
+		"after it began one": func(fn func()) { go fn(); panic("cannot count") },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, h *host) {
+				var got story
+				sourceOf(h, Maps)
+				observe.On(h, Maps, got.observe, observe.Via(2, execute))
+				h.start()
+				for _, v := range []string{"1", "2"} {
+					h.put("a/x", v)
+					synctest.Wait()
+				}
+				if d := cmp.Diff([]string{"Synchronized", "Added a/x =1", "Modified a/x 1=2"}, got.take()); d != "" {
+					t.Error(d)
+				}
+				if !strings.Contains(h.log.String(), "executor panicked") {
+					t.Errorf("the panic is not reported:\n%s", h.log)
+				}
+			})
+		})
+	}
 }

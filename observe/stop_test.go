@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -123,6 +124,10 @@ func TestStopNamesWhoDoesNot(t *testing.T) {
 		if err := <-cause; !errors.Is(err, observe.ErrStopped) {
 			t.Errorf("the cause is %v", err)
 		}
+		synctest.Wait()
+		if n := h.server.Log().Open(apiserver.Match{}); n != 0 {
+			t.Errorf("%d requests are open: the source was not stopped", n)
+		}
 		close(forEver)
 	})
 }
@@ -143,6 +148,78 @@ func TestRetryEndsWithStop(t *testing.T) {
 		}
 		if took := time.Since(begin); took != 0 || calls.Load() != 1 {
 			t.Errorf("it took %v and %d calls", took, calls.Load())
+		}
+	})
+}
+
+// Every Stop returns when nothing runs any more, also one that comes while another one waits.
+func TestStopTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		var running atomic.Bool
+		sourceOf(h, Maps)
+		observe.On(h, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error {
+			running.Store(true)
+			time.Sleep(5 * time.Second)
+			running.Store(false)
+			return nil
+		})
+		h.start()
+		first := make(chan error)
+		go func() { first <- h.Stop(t.Context()) }()
+		synctest.Wait()
+		if err := h.Stop(t.Context()); err != nil || running.Load() {
+			t.Errorf("the second stop has returned %v, the observer is running: %v", err, running.Load())
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The second Stop has its own patience: it does not wait for longer than its drain and the grace allow the first one to.
+func TestStopTwiceNamesWhoDoesNot(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		forEver := make(chan struct{})
+		sourceOf(h, Maps)
+		observe.On(h, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error {
+			<-forEver
+			return nil
+		}, observe.Name("stubborn"))
+		h.start()
+		first := make(chan error)
+		go func() { first <- h.Stop(t.Context()) }() // drains as long as the test
+		synctest.Wait()
+		drain, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := h.Stop(drain); err == nil || !strings.Contains(err.Error(), "stubborn") || time.Since(begin) != 11*time.Second {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+		if err := <-first; err == nil || !strings.Contains(err.Error(), "stubborn") {
+			t.Errorf("the first stop: %v", err)
+		}
+		close(forEver)
+	})
+}
+
+// A source that failed is reported also when the start is given up for another reason.
+func TestContextEndsWhileStartingAfterAFailure(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		broken := errors.New("broken")
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) { return nil, broken })
+		observe.SourceFunc[corev1.ConfigMap](h, "slow", func(ctx context.Context) ([]source.Option, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		})
+		observe.On(h, Maps, ignore[corev1.ConfigMap])
+		observe.On(h, "slow", ignore[corev1.ConfigMap])
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := h.Start(ctx); !errors.Is(err, broken) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Start: %v, want what was wrong and nothing else", err)
 		}
 	})
 }
