@@ -354,3 +354,46 @@ func TestSeveralClusters(t *testing.T) {
 		}
 	})
 }
+
+// The end of the context hides nothing that has failed before.
+func TestFailureBeforeTheEndIsReturned(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, tc := range []struct {
+		reason  string
+		declare func(rt *fairlead.Runtime, other *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error))
+		want    string
+	}{
+		{"a source of the same cluster", func(rt *fairlead.Runtime, _ *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
+			observe.SourceFunc[corev1.ConfigMap](rt, "fails", fail)
+			observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
+			observe.Known[corev1.ConfigMap](rt, "fails")
+			observe.Known[corev1.ConfigMap](rt, "waits")
+		}, "cannot start observers"},
+		{"a source of another cluster", func(rt *fairlead.Runtime, other *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
+			observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
+			observe.SourceFunc[corev1.ConfigMap](other, "fails", fail)
+			observe.Known[corev1.ConfigMap](rt, "waits")
+			observe.Known[corev1.ConfigMap](other, "fails")
+		}, `cluster "east"`},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, func(t *testing.T, s *apiserver.Server) {
+				rt := fairlead.New(s.Config())
+				east := rt.Join("east", s.Config())
+				tc.declare(rt, east,
+					func(context.Context) ([]source.Option, error) { return nil, broken },
+					func(ctx context.Context) ([]source.Option, error) {
+						<-ctx.Done()
+						return nil, context.Cause(ctx)
+					})
+				r := run(rt)
+				synctest.Wait()
+				if err := r.end(); !errors.Is(err, broken) || !strings.Contains(err.Error(), tc.want) || errors.Is(err, context.Canceled) {
+					t.Errorf("Run: %v", err)
+				}
+			})
+		})
+	}
+}
