@@ -336,3 +336,54 @@ func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 		}
 	})
 }
+
+// A fiber that was parked between two tries goes on after a restart: at the same step, when its back-off is over, and in doubt.
+func TestStepGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c, stop := newServer(t)
+		defer stop()
+		s.On(apiserver.Match{Verb: "create", Times: 1}, apiserver.DropAfter())
+		var positions flow.Memory
+		var recovered bool
+		requests := 0
+		fl := flow.New("create", call.Step("call", c, call.StepSpec[visit]{
+			Policy: call.Policy{Base: time.Minute, Cap: time.Minute},
+			Request: func(context.Context, *visit) (call.Request, error) {
+				requests++
+				return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}, nil
+			},
+			OnSuccess: func(_ context.Context, f *flow.Fiber[visit], a *call.Answer) flow.Next {
+				recovered = a.Recovered
+				return f.Next()
+			},
+		}))
+		options := flow.StartOptions{Key: "a/web", Positions: &positions}
+		first := flow.NewEngine(flow.EngineOptions{})
+		if _, err := fl.Start(t.Context(), first, new(visit), options); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		time.Sleep(10 * time.Second)
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := flow.NewEngine(flow.EngineOptions{})
+		h, err := fl.Start(t.Context(), second, new(visit), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Wait(t.Context()); err != nil || !recovered {
+			t.Errorf("the fiber ended with %v, recovered: %v", err, recovered)
+		}
+		if d := time.Since(begun); d != time.Minute || requests != 2 {
+			t.Errorf("after %v and %d requests made, want a minute and 2", d, requests)
+		}
+		if _, found, err := positions.Load(t.Context(), "a/web"); found || err != nil {
+			t.Errorf("a position is left: %v, %v", found, err)
+		}
+		if err := second.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -306,6 +307,68 @@ func TestWaitSyncedNamesWhatIsMissing(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), "maps") {
 			t.Errorf("what is synced is named: %v", err)
+		}
+	})
+}
+
+// All sources are started together: none waits for another one.
+func TestSourcesStartTogether(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		const sources = 20
+		var all sync.WaitGroup
+		all.Add(sources)
+		var asked [sources]atomic.Int32
+		for i := range sources {
+			s := observe.Selector(fmt.Sprint(i))
+			observe.SourceFunc[corev1.ConfigMap](h, s, func(context.Context) ([]source.Option, error) {
+				asked[i].Add(1)
+				all.Done()
+				all.Wait()
+				return []source.Option{source.Namespaces(fmt.Sprint("ns", i))}, nil
+			})
+			observe.On(h, s, ignore[corev1.ConfigMap])
+			observe.On(h, s, ignore[metav1.PartialObjectMetadata])
+		}
+		h.start()
+		if err := h.WaitSynced(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for i := range asked {
+			if n := asked[i].Load(); n != 1 {
+				t.Errorf("source %d was asked for its options %d times", i, n)
+			}
+		}
+	})
+}
+
+// The function of a source is called once, also if the source is closed and opened again.
+func TestSourceFunctionIsCalledOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		h.put("a/x", "1")
+		h.put("b/x", "1")
+		var asked atomic.Int32
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) {
+			asked.Add(1)
+			return []source.Option{source.Namespaces("a")}, nil
+		})
+		h.start()
+		if n := asked.Load(); n != 0 {
+			t.Errorf("it was called %d times though nobody observes", n)
+		}
+		for range 3 {
+			var got story
+			o := observe.On(h, Maps, got.observe)
+			synctest.Wait()
+			if d := cmp.Diff([]string{"Added initial a/x =1", "Synchronized"}, got.take()); d != "" {
+				t.Error(d)
+			}
+			o.Remove()
+			synctest.Wait()
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("it was called %d times", n)
 		}
 	})
 }
