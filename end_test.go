@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,9 +173,9 @@ func TestDegraded(t *testing.T) {
 		var d diary
 		rt := fairlead.New(s.Config(), fairlead.WithDegraded())
 		observeMaps(rt, &d)
-		var installed bool
+		var installed atomic.Bool
 		observe.SourceFunc[corev1.Secret](rt, "secrets", func(context.Context) ([]source.Option, error) {
-			if !installed {
+			if !installed.Load() {
 				return nil, errors.New("not installed")
 			}
 			return nil, nil
@@ -188,7 +189,7 @@ func TestDegraded(t *testing.T) {
 		if code, body := get(rt, "/readyz"); code != 503 || !strings.Contains(body, "not installed") {
 			t.Errorf("readyz is %d: %s", code, body)
 		}
-		installed = true
+		installed.Store(true)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if code, body := get(rt, "/readyz"); code != 200 {

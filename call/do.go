@@ -97,14 +97,19 @@ func (x *exchange) try(ctx context.Context) outcome {
 	}
 	a := x.send(ctx)
 	if ctx.Err() != nil && a.err != nil {
-		x.pr.sent++
-		x.pr = doubt(&x.r, x.pr, a)
-		cause := context.Cause(ctx)
-		x.keep(Failure{At: a.at, Took: a.took, Reason: "cancelled", Message: cause.Error(), ID: a.id})
-		x.log(ctx, a, outcome{action: fail, reason: "cancelled", err: cause})
-		return x.end(ctx, cause)
+		return x.cancelled(ctx, a)
 	}
 	return x.judge(ctx, a)
+}
+
+// cancelled is a try that the caller's context has ended.
+func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
+	x.pr.sent++
+	x.pr = doubt(&x.r, x.pr, a)
+	cause := context.Cause(ctx)
+	x.keep(Failure{At: a.at, Took: a.took, Reason: "cancelled", Message: cause.Error(), ID: a.id})
+	x.log(ctx, a, outcome{action: fail, reason: "cancelled", err: cause})
+	return x.end(ctx, cause)
 }
 
 // admit says whether a request may be sent now. It waits for the client-side rate limit, where one is configured.

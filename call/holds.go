@@ -29,6 +29,7 @@ func holds(r *Request, sent, liveRaw []byte) bool {
 	if uid := at(want, "metadata", "uid"); uid != nil && uid != at(live, "metadata", "uid") {
 		return false
 	}
+	going := at(live, "metadata", "deletionTimestamp") != nil
 	if r.Subresource == "status" { // nothing else is written
 		want, live = map[string]any{"status": want["status"]}, map[string]any{"status": live["status"]}
 	}
@@ -47,6 +48,9 @@ func holds(r *Request, sent, liveRaw []byte) bool {
 		return patched(want, live)
 	case VerbApply:
 		return fields != nil && subset(want, live) && ownsNoMore(fields, want, live)
+	}
+	if going {
+		return false // the name is not free yet, and what has it is not what was created or will soon be gone
 	}
 	if r.Subresource != "status" {
 		delete(want, "status") // where there is a status subresource, a create ignores it

@@ -25,6 +25,7 @@ func TestHolds(t *testing.T) {
 		want       bool
 	}{
 		{"a created object may have gained fields", create, "", "", `{"spec":{"a":1}}`, `{"metadata":{"uid":"u"},"spec":{"a":1,"b":2}}`, true},
+		{"one that is on its way out was there before, or is not there for long", create, "", "", `{"spec":{"a":1}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":1}}`, false},
 		{"but must have those sent", create, "", "", `{"spec":{"a":1}}`, `{"spec":{"a":2}}`, false},
 		{"an empty string is a value where another one is", create, "", "", `{"data":{"k":""}}`, `{"data":{"k":"other"}}`, false},
 		{"and nothing where there is none", create, "", "", `{"data":{"k":""}}`, `{"data":{}}`, true},
@@ -42,6 +43,7 @@ func TestHolds(t *testing.T) {
 		{"one that sets a switch off", update, "", "", `{"spec":{"automount":false}}`, `{"spec":{}}`, false},
 		{"one that selects everything", update, "", "", `{"spec":{"from":[{"namespaceSelector":{}}]}}`, `{"spec":{"from":[{}]}}`, false},
 		{"one that takes an element out of a list", update, "", "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a","b"]}}`, false},
+		{"an object that is being deleted can be updated", update, "", "", `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":1}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0},"spec":{"a":1}}`, true},
 		{"null is nothing", update, "", "", `{"spec":{"a":1,"b":null}}`, `{"spec":{"a":1,"c":null}}`, true},
 		{"another object of the same name", update, "", "", `{"metadata":{"uid":"u1"},"spec":{}}`, `{"metadata":{"uid":"u2"},"spec":{}}`, false},
 		{"a status that was not sent belongs to others", update, "", "", `{"spec":{"a":1},"status":{}}`, `{"spec":{"a":1},"status":{"ready":true}}`, true},

@@ -116,7 +116,7 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	case page != nil && a.err == nil:
 		return page, outcome{action: done}
 	case a.err != nil && ctx.Err() != nil:
-		return nil, x.end(ctx, context.Cause(ctx))
+		return nil, x.cancelled(ctx, a)
 	}
 	o := x.judge(ctx, a)
 	if o.action == done {
