@@ -54,6 +54,7 @@ type exchange struct {
 	pr      progress
 	past    []Failure
 	lastErr error
+	renewed uint64         // how often the credentials had been made new when the last try was sent
 	refused *metav1.Status // of the last try that was answered with a status
 }
 
@@ -129,6 +130,7 @@ func (c *Client) admit(ctx context.Context) error {
 }
 
 func (x *exchange) send(ctx context.Context) answer {
+	x.renewed = x.c.renewal.done.Load()
 	r, w := &x.r, x.w
 	if x.pr.verifying != nil {
 		read := x.r
@@ -244,7 +246,7 @@ func (x *exchange) resume(ctx context.Context, o outcome) error {
 	}
 	switch {
 	case o.reload:
-		if err := x.c.renew(ctx); err != nil {
+		if err := x.c.renew(ctx, x.renewed); err != nil {
 			return x.end(ctx, fmt.Errorf("cannot reload the credentials: %w", err)).err
 		}
 	case o.action == conflict:

@@ -12,12 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -228,4 +230,61 @@ func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
 			cancel()
 		}
 	})
+}
+
+// Many calls that are refused together have the credentials made new once; a call that is refused afterwards, once more.
+func TestCredentialsAreReloadedOnceForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var valid atomic.Bool
+		var reloads atomic.Int32
+		b := newBench(t, call.Options{Reload: func(context.Context) error {
+			reloads.Add(1)
+			time.Sleep(time.Second) // of fake time: all others come meanwhile
+			valid.Store(true)
+			return nil
+		}}, func(w http.ResponseWriter, r *http.Request) {
+			if valid.Load() {
+				answer(200, web)(w, r)
+				return
+			}
+			<-time.After(100 * ms)
+			status(401, "Unauthorized", "who are you")(w, r)
+		})
+		for want := int32(1); want <= 2; want++ {
+			valid.Store(false)
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() {
+					if _, err := call.Do(t.Context(), b.client, get(), call.Policy{}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if n := reloads.Load(); n != want {
+				t.Errorf("%d reloads for 50 calls, want %d in all", n, want)
+			}
+		}
+	})
+}
+
+func TestReloadThatFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no credentials")
+	for reason, reload := range map[string]func(context.Context) error{
+		"an error": func(context.Context) error { return broken },
+		"a panic":  func(context.Context) error { panic(broken) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, call.Options{Reload: reload}, status(401, "Unauthorized", "who are you"))
+			for range 2 { // and it leaves nothing locked
+				_, err := call.Do(t.Context(), b.client, get(), call.Policy{})
+				if err == nil || !strings.Contains(err.Error(), "no credentials") || !apierrors.IsUnauthorized(err) {
+					t.Errorf("got %v, want the refusal and what the reload said", err)
+				}
+			}
+		})
+	}
 }

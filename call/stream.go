@@ -87,6 +87,7 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	stalled := time.AfterFunc(x.p.Timeout, func() { cancel(&timeoutError{after: x.p.Timeout}) })
 	defer stalled.Stop()
 
+	x.renewed = x.c.renewal.done.Load()
 	resp, unsent, err := x.c.open(tctx, &x.r, x.w, a.id)
 	a.unsent = unsent
 	var page *Page
