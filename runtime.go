@@ -96,6 +96,8 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 		rt.log.Error("cannot join cluster: the runtime has been run already", "cluster", name)
 	case name == "":
 		rt.err = errors.Join(rt.err, errors.New("cannot join cluster: it has no name"))
+	case slices.ContainsFunc(rt.clusters, func(other *Cluster) bool { return other.name == name }):
+		rt.err = errors.Join(rt.err, fmt.Errorf("cannot join cluster: another one is named %q", name))
 	}
 	rt.clusters = append(rt.clusters, c)
 	return c
@@ -231,7 +233,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	for _, c := range rt.members() {
 		caches.add(task{"cache", c.cache.Run})
 	}
-	err := ignoreEnd(ctx, rt.each(func(c *Cluster) error { return c.start(ctx) }))
+	err := rt.each(func(c *Cluster) error { return ignoreEnd(ctx, c.start(ctx)) })
 	if err == nil && ctx.Err() == nil {
 		err = rt.runTasks(ctx, fail)
 	}

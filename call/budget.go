@@ -1,6 +1,7 @@
 package call
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -24,13 +25,13 @@ type Budget struct {
 
 func (b *Budget) params() (rate, ratio, burst float64, wait time.Duration) {
 	rate, ratio, burst = b.PerSecond, b.Ratio, b.Burst
-	if rate <= 0 {
+	if !(rate > 0) { // or no number
 		rate = 10
 	}
-	if ratio == 0 {
+	if ratio == 0 || math.IsNaN(ratio) {
 		ratio = 0.2
 	}
-	if burst <= 0 {
+	if !(burst > 0) {
 		burst = 100
 	}
 	return rate, max(ratio, 0), burst, orDefault(b.MaxWait, 30*time.Second)
@@ -69,10 +70,18 @@ func (b *Budget) reserve(now time.Time, delay time.Duration) (time.Duration, boo
 		b.tokens = left
 		return delay, true
 	}
-	wait := time.Duration(-left / rate * float64(time.Second))
-	if wait > maxWait {
+	seconds := -left / rate
+	if seconds > maxWait.Seconds() { // before it becomes a duration, which a very slow bucket would run over
 		return 0, false
 	}
 	b.tokens = left
-	return max(delay, wait), true
+	return max(delay, time.Duration(seconds*float64(time.Second))), true
+}
+
+// giveBack returns the token of a retry that is not made after all.
+func (b *Budget) giveBack() {
+	_, _, burst, _ := b.params()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tokens = min(burst, b.tokens+1)
 }

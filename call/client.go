@@ -8,10 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"sync"
-	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
@@ -24,11 +21,12 @@ type Options struct {
 	// only when RateLimiter or a positive QPS is set: servers have their own priority and fairness.
 	Config *rest.Config
 
-	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its Timeout
-	// must be zero: tries have their own.
+	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its Timeout is
+	// not used, for tries have their own, nor its CheckRedirect where a write is redirected: that is final.
 	HTTPClient *http.Client
 
-	// Reload makes the credentials new after a 401. Token files are read again without it.
+	// Reload makes the credentials new after a 401, once for all calls that were refused meanwhile. Token files are read again
+	// without it. An error or a panic of it ends the call.
 	Reload func(ctx context.Context) error
 
 	Budget  *Budget      // retry budget of this server; a new one with its defaults
@@ -48,7 +46,7 @@ type Client struct {
 	metrics *Metrics
 	log     *slog.Logger
 	rand    func() float64
-	reload  func(ctx context.Context) error
+	renewal renewal
 	warned  warnings
 	token   tokenFile
 }
@@ -64,8 +62,9 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		base: base, http: o.HTTPClient, limiter: o.Config.RateLimiter, budget: o.Budget, metrics: o.Metrics,
-		log: o.Logger, rand: o.Rand, reload: o.Reload,
-		token: tokenFile{path: o.Config.BearerTokenFile},
+		log: o.Logger, rand: o.Rand,
+		renewal: renewal{reload: o.Reload, turn: make(chan struct{}, 1)},
+		token:   tokenFile{path: o.Config.BearerTokenFile},
 	}
 	if c.http == nil {
 		cfg := *o.Config
@@ -77,6 +76,7 @@ func New(o Options) (*Client, error) {
 			return nil, fmt.Errorf("cannot make a client: %w", err)
 		}
 	}
+	c.http = ours(c.http)
 	if c.limiter == nil && o.Config.QPS > 0 {
 		c.limiter = flowcontrol.NewTokenBucketRateLimiter(o.Config.QPS, max(o.Config.Burst, 1))
 	}
@@ -92,57 +92,32 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
+// ours is an HTTP client with the same connections that has no timeout and sends no write to another place than it was sent to:
+// there it would be repeated, or become a read whose answer passes for that of the write.
+func ours(shared *http.Client) *http.Client {
+	h := *shared
+	h.Timeout = 0
+	h.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		switch {
+		case via[0].Method != http.MethodGet:
+			return http.ErrUseLastResponse
+		case shared.CheckRedirect != nil:
+			return shared.CheckRedirect(req, via)
+		case len(via) >= maxRedirects:
+			return errors.New("too many redirects")
+		}
+		return nil
+	}
+	return &h
+}
+
+const maxRedirects = 10 // as net/http has it
+
 // Close closes the idle connections. Calls in flight go on; their contexts end them.
 func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // Budget returns the retry budget that the calls of this client share.
 func (c *Client) Budget() *Budget { return c.budget }
-
-// renew makes the credentials new after a 401.
-func (c *Client) renew(ctx context.Context) error {
-	var errs []error
-	if c.reload != nil {
-		errs = append(errs, c.reload(ctx))
-	}
-	return errors.Join(append(errs, c.token.renew(time.Now()))...)
-}
-
-// tokenFile is a token file that is read again after a 401. client-go reads it once a minute, which is too late for that
-// and right for everything else, so what is read here is used for the next minute only. Plug-ins and token sources of
-// client-go renew themselves when they see a 401.
-type tokenFile struct {
-	path string
-
-	mu    sync.Mutex
-	token string
-	until time.Time
-}
-
-func (t *tokenFile) renew(now time.Time) error {
-	if t.path == "" {
-		return nil
-	}
-	text, err := os.ReadFile(t.path)
-	if err != nil {
-		return fmt.Errorf("cannot read the token file: %w", err)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.token, t.until = strings.TrimSpace(string(text)), now.Add(time.Minute)
-	return nil
-}
-
-func (t *tokenFile) current(now time.Time) string {
-	if t.path == "" {
-		return ""
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now.After(t.until) {
-		return ""
-	}
-	return t.token
-}
 
 // warnings remembers the server's warnings that have been logged, each once; a bounded number of them.
 type warnings struct {

@@ -47,10 +47,7 @@ type progress struct {
 	verifying *verification
 }
 
-type verification struct {
-	code int
-	err  error
-}
+type verification struct{ err error }
 
 // decide judges one answer.
 func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
@@ -79,13 +76,13 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 			// The server drew a name that was taken; nothing was made.
 			return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 		}
-		if pr.inDoubt {
-			pr.verifying = &verification{code: a.code, err: err}
+		if pr.inDoubt && readable(r, sent) {
+			pr.verifying = &verification{err: err}
 			return outcome{action: retry, reason: reason, err: err, free: true}, pr
 		}
 	case a.err == nil && conflicts(r, a.code):
 		if pr.inDoubt && a.code == http.StatusConflict && r.Verb != VerbDelete && r.Verb != VerbDeleteCollection {
-			pr.verifying = &verification{code: a.code, err: err}
+			pr.verifying = &verification{err: err}
 			return outcome{action: retry, reason: reason, err: err, free: true}, pr
 		}
 		return conflicted(r, p, pr, outcome{reason: reason, err: err}, rnd)
@@ -102,35 +99,6 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	return outcome{action: fail, reason: reason, err: err}, doubt(r, pr, a)
 }
 
-// verify judges the read of the live object that settles a refusal after a try of unknown outcome.
-func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
-	refusal := pr.verifying
-	status := statusOf(a)
-	switch {
-	case a.err == nil && a.code < 300:
-		pr.verifying, pr.inDoubt = nil, false
-		if holds(r, sent, a.body) {
-			return succeed(a, pr, true), pr
-		}
-		o := outcome{action: fail, reason: "Conflict", err: refusal.err}
-		if r.Verb == VerbCreate {
-			o.reason = string(metav1.StatusReasonAlreadyExists)
-			return o, pr
-		}
-		return conflicted(r, p, pr, o, rnd)
-	case a.err == nil && a.code == http.StatusNotFound && saysAbsent(status) && r.Verb == VerbCreate:
-		// What was in the way is gone again: the create itself decides.
-		pr.verifying = nil
-		err, reason := failure(a, status)
-		return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
-	case retryable(a):
-		err, reason := failure(a, status)
-		return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
-	}
-	err, reason := failure(a, status)
-	return outcome{action: fail, reason: reason, err: err}, pr
-}
-
 func succeed(a answer, pr progress, recovered bool) outcome {
 	return outcome{action: done, answer: &Answer{
 		Raw: a.body, ContentType: mediaType(a.header.Get("Content-Type")), Code: a.code, Header: a.header, Tries: pr.sent, Recovered: recovered,
@@ -145,8 +113,9 @@ func again(p Policy, pr progress, a answer, o outcome, rnd func() float64) (outc
 	}
 	o.action = retry
 	o.after = p.delay(pr.retries, rnd)
-	if told, ok := retryAfter(a); ok {
-		// The server's word wins; a little jitter on top keeps those who were told the same from coming together.
+	if told, ok := retryAfter(a); ok && told > 0 {
+		// The server's word wins; a little jitter on top keeps those who were told the same from coming together. "At once"
+		// is no word to take: it comes from proxies, and from clocks that differ.
 		o.after = told + time.Duration(rnd()*float64(p.Base))
 	}
 	pr.retries++

@@ -54,6 +54,7 @@ type exchange struct {
 	pr      progress
 	past    []Failure
 	lastErr error
+	renewed uint64         // how often the credentials had been made new when the last try was sent
 	refused *metav1.Status // of the last try that was answered with a status
 }
 
@@ -97,11 +98,19 @@ func (x *exchange) try(ctx context.Context) outcome {
 	}
 	a := x.send(ctx)
 	if ctx.Err() != nil && a.err != nil {
-		x.pr.sent++
-		x.pr = doubt(&x.r, x.pr, a)
-		return x.end(ctx, context.Cause(ctx))
+		return x.cancelled(ctx, a)
 	}
 	return x.judge(ctx, a)
+}
+
+// cancelled is a try that the caller's context has ended.
+func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
+	x.pr.sent++
+	x.pr = doubt(&x.r, x.pr, a)
+	cause := context.Cause(ctx)
+	x.keep(Failure{At: a.at, Took: a.took, Reason: "cancelled", Message: cause.Error(), ID: a.id})
+	x.log(ctx, a, outcome{action: fail, reason: "cancelled", err: cause})
+	return x.end(ctx, cause)
 }
 
 // admit says whether a request may be sent now. It waits for the client-side rate limit, where one is configured.
@@ -121,6 +130,7 @@ func (c *Client) admit(ctx context.Context) error {
 }
 
 func (x *exchange) send(ctx context.Context) answer {
+	x.renewed = x.c.renewal.done.Load()
 	r, w := &x.r, x.w
 	if x.pr.verifying != nil {
 		read := x.r
@@ -175,6 +185,11 @@ func (x *exchange) note(a answer, o outcome) {
 			x.refused = &s.ErrStatus
 		}
 	}
+	x.keep(f)
+}
+
+// keep adds to the failures; of very many it keeps the first and the last ones.
+func (x *exchange) keep(f Failure) {
 	if len(x.past) == maxFailures {
 		x.past = append(x.past[:maxFailures/2], x.past[maxFailures/2+1:]...)
 	}
@@ -202,6 +217,7 @@ func (x *exchange) pause(ctx context.Context, o outcome) error {
 		return nil
 	}
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < o.after {
+		x.giveUp(o)
 		return x.end(ctx, fmt.Errorf("the next try would come too late: %w", context.DeadlineExceeded)).err
 	}
 	t := time.NewTimer(o.after)
@@ -210,18 +226,27 @@ func (x *exchange) pause(ctx context.Context, o outcome) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
+		x.giveUp(o)
 		return x.end(ctx, context.Cause(ctx)).err
+	}
+}
+
+// giveUp leaves to others what the budget had given for the next try.
+func (x *exchange) giveUp(o outcome) {
+	if !o.free {
+		x.budget().giveBack()
 	}
 }
 
 // resume does what must be done before the next try.
 func (x *exchange) resume(ctx context.Context, o outcome) error {
 	if ctx.Err() != nil {
+		x.giveUp(o)
 		return x.end(ctx, context.Cause(ctx)).err
 	}
 	switch {
 	case o.reload:
-		if err := x.c.renew(ctx); err != nil {
+		if err := x.c.renew(ctx, x.renewed); err != nil {
 			return x.end(ctx, fmt.Errorf("cannot reload the credentials: %w", err)).err
 		}
 	case o.action == conflict:

@@ -1,9 +1,12 @@
 package call_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -64,6 +67,25 @@ func TestRetries(t *testing.T) {
 		{"so does retryAfterSeconds of the Status", call.Policy{}, []http.HandlerFunc{
 			answer(500, `{"kind":"Status","reason":"ServerTimeout","code":500,"details":{"retryAfterSeconds":3}}`), ok,
 		}, []time.Duration{3400 * ms}, nil},
+		{
+			"a Retry-After of nothing, or of the past, says nothing",
+			call.Policy{},
+			[]http.HandlerFunc{
+				withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "0"),
+				withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "Sat, 01 Jan 2000 00:00:00 GMT"), ok,
+			},
+			[]time.Duration{400 * ms, 800 * ms},
+			nil,
+		},
+		{
+			"a date in the future is waited for",
+			call.Policy{},
+			[]http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
+				withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", time.Now().Add(9*time.Second).UTC().Format(http.TimeFormat))(w, r)
+			}, ok},
+			[]time.Duration{9400 * ms},
+			nil,
+		},
 		{"a reset connection is tried again", call.Policy{}, []http.HandlerFunc{reset, ok}, []time.Duration{400 * ms}, nil},
 		{
 			"a try without an answer ends after its own timeout",
@@ -213,6 +235,35 @@ func TestCancellation(t *testing.T) {
 			_, err := call.Do(ctx, b.client, get(), call.Policy{})
 			if !errors.Is(err, context.DeadlineExceeded) || !apierrors.IsTooManyRequests(err) || time.Since(begun) != 0 {
 				t.Errorf("after %v: %v", time.Since(begun), err)
+			}
+		})
+	})
+	t.Run("nor does a timeout of the HTTP client that is shared with others", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, call.Options{HTTPClient: &http.Client{Timeout: time.Second}}, func(w http.ResponseWriter, r *http.Request) {
+				<-time.After(8 * time.Second) // of fake time
+				answer(200, web)(w, r)
+			})
+			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: -1}); err != nil {
+				t.Errorf("a call with time left failed: %v", err)
+			}
+		})
+	})
+	t.Run("a try that is cancelled is told of like any other", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			b := newBench(t, call.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, status(503, "ServiceUnavailable", "x"), hang)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(3*time.Second, func() { cancel(preempted) })
+			_, err := call.Do(ctx, b.client, get(), call.Policy{})
+			e, ok := errors.AsType[*call.Error](err)
+			if !ok || len(e.Tries) != 2 || e.Tries[1].Reason != "cancelled" || e.Tries[1].Took != 2600*ms {
+				t.Errorf("got %+v (%v), want a second try that was cancelled", e, err)
+			}
+			if n := strings.Count(log.String(), "request failed"); n != 2 {
+				t.Errorf("%d lines for 2 tries:\n%s", n, &log)
 			}
 		})
 	})

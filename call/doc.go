@@ -25,10 +25,12 @@
 //   - A write whose outcome is unknown (it may have been executed) is tried again only if that cannot do harm: a create
 //     with a fixed name, an update or patch that carries a resourceVersion or is idempotent, a delete. When the repeated
 //     write is then refused because the thing exists or has changed, the live object decides: it holds every field that
-//     was sent, so the first try had succeeded, or it does not, and the refusal stands.
+//     was sent, and nothing that the write would have removed, so the first try had succeeded, or it does not, and the
+//     refusal stands. It stands also where the live object cannot be read; the outcome then stays unknown.
 //   - 404 is a failure, or a nil answer when the request says that absence is fine.
 //   - 409 on a write runs the request's OnConflict function after a back-off, a bounded number of times.
-//   - 410 on a continue token starts a list again, once. 401 reloads the credentials, once. All else is final.
+//   - 410 on a continue token starts a list again, once. 401 reloads the credentials, once. All else is final, also the
+//     redirection of a write.
 //
 // # Invariants
 //

@@ -3,6 +3,7 @@ package call_test
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,8 +53,9 @@ func TestUnknownOutcome(t *testing.T) {
 	const (
 		succeeds = iota
 		recovers
-		refused  // the server's refusal stands, and the outcome is known
-		doubtful // it fails, and says that the outcome is unknown
+		refused          // the server's refusal stands, and the outcome is known
+		doubtful         // it fails, and says that the outcome is unknown
+		doubtfulConflict // it fails with the server's 409, and says that the outcome is unknown
 	)
 	for _, tc := range []struct {
 		reason  string
@@ -188,6 +190,72 @@ func TestUnknownOutcome(t *testing.T) {
 			recovers,
 		},
 		{"a delete of nothing is not a success", write(call.VerbDelete, ""), []http.HandlerFunc{status(404, "NotFound", "")}, []string{"DELETE" + path}, refused},
+		{
+			"an update is not taken for done when what it removes is still there", write(call.VerbUpdate, `{"metadata":{"resourceVersion":"6"},"data":{}}`),
+			[]http.HandlerFunc{reset, changed, ok},
+			[]string{"PUT" + path, "PUT" + path, "GET" + path},
+			refused,
+		},
+		{
+			"who may not read learns that it exists, and that the outcome is unknown", write(call.VerbCreate, named),
+			[]http.HandlerFunc{reset, exists, status(403, "Forbidden", "you may not get")},
+			[]string{create, create, "GET" + path},
+			doubtfulConflict,
+		},
+		{
+			"so does who is given a page of a proxy", write(call.VerbCreate, named),
+			[]http.HandlerFunc{reset, exists, withHeader(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }, "Content-Type", "text/html")},
+			[]string{create, create, "GET" + path},
+			doubtfulConflict,
+		},
+		{
+			"and who finds a server that cannot be read from", write(call.VerbUpdate, versioned),
+			[]http.HandlerFunc{reset, changed, status(503, "ServiceUnavailable", "")},
+			append([]string{"PUT" + path, "PUT" + path}, slices.Repeat([]string{"GET" + path}, 5)...),
+			doubtfulConflict,
+		},
+		{
+			"a read whose credentials have expired reloads them", write(call.VerbCreate, named),
+			[]http.HandlerFunc{reset, exists, status(401, "Unauthorized", ""), ok},
+			[]string{create, create, "GET" + path, "GET" + path},
+			recovers,
+		},
+		{
+			"what an action conflicts with cannot be read", write(call.VerbCreate, named, subresource("binding"), idempotent),
+			[]http.HandlerFunc{reset, changed, ok},
+			[]string{"POST" + path + "/binding", "POST" + path + "/binding"},
+			doubtfulConflict,
+		},
+		{
+			"nor can what has no name that we understand", write(call.VerbCreate, "name: web", idempotent),
+			[]http.HandlerFunc{reset, exists, ok},
+			[]string{create, create},
+			doubtfulConflict,
+		},
+		{
+			"an update whose object is gone by then fails with that", write(call.VerbUpdate, versioned),
+			[]http.HandlerFunc{reset, changed, status(404, "NotFound", "")},
+			[]string{"PUT" + path, "PUT" + path, "GET" + path},
+			doubtful,
+		},
+		{
+			"a delete with a precondition that finds another object", write(call.VerbDelete, `{"preconditions":{"uid":"u0"}}`),
+			[]http.HandlerFunc{reset, changed, ok},
+			[]string{"DELETE" + path, "DELETE" + path},
+			doubtfulConflict,
+		},
+		{
+			"a create that is redirected is not sent elsewhere", write(call.VerbCreate, named),
+			[]http.HandlerFunc{withHeader(answer(307, ""), "Location", "/elsewhere"), ok},
+			[]string{create},
+			refused,
+		},
+		{
+			"nor turned into a read, whose answer would pass for its own", write(call.VerbCreate, named),
+			[]http.HandlerFunc{withHeader(answer(302, ""), "Location", "/api/v1/namespaces/a/configmaps/web"), ok},
+			[]string{create},
+			refused,
+		},
 		{"a page instead of an answer leaves doubt", write(call.VerbUpdate, versioned), []http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
 			w.Write([]byte("<html>"))
 		}, "Content-Type", "text/html")}, []string{"PUT" + path}, doubtful},
@@ -202,9 +270,12 @@ func TestUnknownOutcome(t *testing.T) {
 					if err != nil || a.Recovered != (tc.want == recovers) {
 						t.Errorf("got %+v, %v", a, err)
 					}
-				case refused, doubtful:
-					if err == nil || errors.Is(err, call.ErrOutcomeUnknown) != (tc.want == doubtful) {
-						t.Errorf("got %v; outcome unknown: want %v", err, tc.want == doubtful)
+				case refused, doubtful, doubtfulConflict:
+					if err == nil || errors.Is(err, call.ErrOutcomeUnknown) != (tc.want != refused) {
+						t.Errorf("got %v; outcome unknown: want %v", err, tc.want != refused)
+					}
+					if e, ok := errors.AsType[*call.Error](err); tc.want == doubtfulConflict && !(ok && e.Code == http.StatusConflict && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err))) {
+						t.Errorf("got %v, want the refusal of the write", err)
 					}
 				}
 				var paths []string

@@ -86,6 +86,9 @@ func newBench(t *testing.T, o call.Options, script ...http.HandlerFunc) *bench {
 		o.Config = new(rest.Config)
 	}
 	o.Config.Host, o.Config.Transport = "http://server", transport
+	if o.HTTPClient != nil {
+		o.HTTPClient.Transport = transport
+	}
 	if o.Rand == nil {
 		o.Rand = func() float64 { return 1 }
 	}

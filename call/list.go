@@ -67,8 +67,11 @@ func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page,
 				return
 			}
 			page.Restarted = at.restarted && at.token == ""
-			at.token = page.next
 			if !yield(page, nil) || page.next == "" {
+				return
+			}
+			if err := at.advance(page); err != nil {
+				yield(nil, at.wrap(r, err))
 				return
 			}
 		}
@@ -130,6 +133,15 @@ func (at *pager) request(r Request, p Policy) Request {
 	}
 	r.Query = q
 	return r
+}
+
+// advance goes to the page after the given one. A server that answers with the token that it was given would be asked for ever.
+func (at *pager) advance(page *Page) error {
+	if page.next == at.token {
+		return &protocolError{what: "the continue token does not move"}
+	}
+	at.token = page.next
+	return nil
 }
 
 // restart says whether the list is to begin again: its continue token has expired, for the first time.

@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,13 @@ func TestList(t *testing.T) {
 			apierrors.IsResourceExpired,
 		},
 		{"410 without a token is an error", []http.HandlerFunc{expired}, nil, []string{"limit=2&resourceVersion=0"}, apierrors.IsResourceExpired},
+		{
+			"a server that answers with the token that it was given is not asked for ever",
+			[]http.HandlerFunc{page("t1", "a@1"), page("t1", "a@1")},
+			[]string{"a@1"},
+			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2"},
+			func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+		},
 		{
 			"a Table is no list",
 			[]http.HandlerFunc{answer(200, `{"kind":"Table","apiVersion":"meta.k8s.io/v1"}`)},
@@ -156,6 +164,55 @@ func TestListProtobuf(t *testing.T) {
 	}
 }
 
+// A stream in pages starts again like a list does.
+func TestStreamStartsAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, call.Options{}, page("t1", "a@1", "b@2"), expired, page("t2", "a@1", "b@9"), page("", "c@3"))
+		var got []string
+		for cm, err := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps}, call.Policy{PageSize: 2}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, cm.Name+"@"+cm.ResourceVersion)
+		}
+		if diff := cmp.Diff([]string{"a@1", "b@2", "b@9", "c@3"}, got); diff != "" {
+			t.Errorf("objects (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Whoever ends its context ends the stream, at once and on the wire, and is told why.
+func TestStreamIsCancelled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stop := errors.New("stop")
+		gone := make(chan time.Time, 1)
+		b := newBench(t, call.Options{}, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			whole := pageBody("", "a@1", "b@2")
+			io.WriteString(w, whole[:strings.Index(whole, `"name":"b"`)])
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			gone <- time.Now()
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(3*time.Second, func() { cancel(stop) })
+		begun := time.Now()
+		var last error
+		for _, err := range call.Stream[corev1.ConfigMap](ctx, b.client, call.Request{Resource: configMaps}, call.Policy{}) {
+			last = err
+		}
+		e, ok := errors.AsType[*call.Error](last)
+		if !ok || !errors.Is(last, stop) || len(e.Tries) != 1 || e.Tries[0].Reason != "cancelled" {
+			t.Errorf("got %v, want one try that was cancelled, and why", last)
+		}
+		if at := <-gone; at.Sub(begun) != 3*time.Second {
+			t.Errorf("the server saw the cancellation after %v, want 3s", at.Sub(begun))
+		}
+	})
+}
+
 func TestStream(t *testing.T) {
 	t.Parallel()
 	whole := pageBody("", "a@1", "b@2", "c@3")
@@ -198,6 +255,7 @@ func TestStream(t *testing.T) {
 			[]string{"a@1"},
 			1, true,
 		},
+		{"a token that does not move", []http.HandlerFunc{answer(200, pageBody("t1", "a@1"))}, []string{"a@1"}, 2, false},
 		{"null items", []http.HandlerFunc{answer(200, `{"kind":"ConfigMapList","items":null}`)}, nil, 1, true},
 		{"another kind", []http.HandlerFunc{answer(200, `{"kind":"Table","rows":[]}`)}, nil, 1, false},
 		{"html", []http.HandlerFunc{withHeader(answer(200, "<html>"), "X", "y")}, nil, 6, false},

@@ -2,6 +2,7 @@ package call_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,12 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -196,4 +200,91 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%d calls refused, %d requests sent; want 5 and 15", refused, n)
 		}
 	})
+}
+
+// Who gives up while waiting for a token leaves it to others.
+func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		budget := &call.Budget{PerSecond: 1, Ratio: -1, Burst: 1, MaxWait: 3 * time.Second}
+		b := newBench(t, call.Options{Budget: budget}, status(503, "ServiceUnavailable", "x"))
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		for range 4 { // one has its token, three wait for theirs
+			waiting.Go(func() { _, _ = call.Do(ctx, b.client, get(), call.Policy{Retries: 1, Base: time.Hour, Cap: time.Hour}) })
+		}
+		synctest.Wait()
+		cancel()
+		waiting.Wait()
+		begun := time.Now()
+		_, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: 1})
+		if errors.Is(err, call.ErrBudget) || time.Since(begun) != 400*ms {
+			t.Errorf("after %v: %v; want a retry after its back-off", time.Since(begun), err)
+		}
+		// The deadline of a caller that comes before the next try gives its token back too.
+		for range 10 {
+			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if _, err := call.Do(short, b.client, get(), call.Policy{}); errors.Is(err, call.ErrBudget) {
+				t.Fatalf("got %v", err)
+			}
+			cancel()
+		}
+	})
+}
+
+// Many calls that are refused together have the credentials made new once; a call that is refused afterwards, once more.
+func TestCredentialsAreReloadedOnceForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var valid atomic.Bool
+		var reloads atomic.Int32
+		b := newBench(t, call.Options{Reload: func(context.Context) error {
+			reloads.Add(1)
+			time.Sleep(time.Second) // of fake time: all others come meanwhile
+			valid.Store(true)
+			return nil
+		}}, func(w http.ResponseWriter, r *http.Request) {
+			if valid.Load() {
+				answer(200, web)(w, r)
+				return
+			}
+			<-time.After(100 * ms)
+			status(401, "Unauthorized", "who are you")(w, r)
+		})
+		for want := int32(1); want <= 2; want++ {
+			valid.Store(false)
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() {
+					if _, err := call.Do(t.Context(), b.client, get(), call.Policy{}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if n := reloads.Load(); n != want {
+				t.Errorf("%d reloads for 50 calls, want %d in all", n, want)
+			}
+		}
+	})
+}
+
+func TestReloadThatFails(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("no credentials")
+	for reason, reload := range map[string]func(context.Context) error{
+		"an error": func(context.Context) error { return broken },
+		"a panic":  func(context.Context) error { panic(broken) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, call.Options{Reload: reload}, status(401, "Unauthorized", "who are you"))
+			for range 2 { // and it leaves nothing locked
+				_, err := call.Do(t.Context(), b.client, get(), call.Policy{})
+				if err == nil || !strings.Contains(err.Error(), "no credentials") || !apierrors.IsUnauthorized(err) {
+					t.Errorf("got %v, want the refusal and what the reload said", err)
+				}
+			}
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -153,4 +154,88 @@ func TestListAgainstAServer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A write that was lost is not taken for done because the object, which somebody else changed meanwhile, has the fields that
+// were sent: it also has those that the write was to remove.
+func TestLostRemovals(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []call.Verb{call.VerbUpdate, call.VerbPatch, call.VerbApply} {
+		for lost, fault := range map[string]apiserver.Fault{"before": apiserver.Drop(), "after": apiserver.DropAfter()} {
+			t.Run(string(verb)+" lost "+lost, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					var foreign func()
+					s, err := apiserver.New(apiserver.Options{Pipe: true})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer s.Close()
+					c, err := call.New(call.Options{Config: s.Config(), Rand: func() float64 { foreign(); return 1 }})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					foreign = func() {}
+					apply := call.Request{
+						Verb: call.VerbApply, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web",
+						Query: map[string][]string{"fieldManager": {"us"}},
+						Body:  []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web"},"data":{"keep":"1","drop":"2"}}`),
+					}
+					a, err := call.Do(t.Context(), c, apply, call.Policy{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					var cm corev1.ConfigMap
+					if err := a.Into(&cm); err != nil {
+						t.Fatal(err)
+					}
+					foreign = func() { // between the two tries
+						foreign = func() {}
+						live, err := s.Object(configMaps, "a", "web")
+						if err != nil {
+							t.Fatal(err)
+						}
+						live.SetLabels(map[string]string{"by": "others"})
+						if _, err := s.Put(live); err != nil {
+							t.Fatal(err)
+						}
+					}
+					r := apply
+					r.Verb = verb
+					switch verb {
+					case call.VerbApply:
+						r.Body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","resourceVersion":"` + cm.ResourceVersion + `"},"data":{"keep":"1"}}`)
+					case call.VerbUpdate:
+						delete(cm.Data, "drop")
+						r.Object, r.Body = &cm, nil
+					case call.VerbPatch:
+						r.PatchType = types.MergePatchType
+						r.Body = []byte(`{"metadata":{"resourceVersion":"` + cm.ResourceVersion + `"},"data":{"drop":null}}`)
+					}
+					method := string(verb)
+					if verb == call.VerbApply {
+						method = "patch"
+					}
+					s.On(apiserver.Match{Verb: method, Resource: "configmaps", Times: 1}, fault)
+					a, err = call.Do(t.Context(), c, r, call.Policy{})
+					live, liveErr := s.Object(configMaps, "a", "web")
+					if liveErr != nil {
+						t.Fatal(liveErr)
+					}
+					_, there, _ := unstructured.NestedString(live.Object, "data", "drop")
+					switch {
+					case err == nil && there:
+						t.Errorf("%s succeeded (%+v), and what it removes is still there: %v", verb, a, live.Object)
+					case lost == "before" && !apierrors.IsConflict(err):
+						t.Errorf("got %v, want a conflict", err)
+					case lost == "after" && verb != call.VerbUpdate && (err != nil || !a.Recovered):
+						t.Errorf("got %+v, %v, want it to be seen that it was done", a, err)
+					case lost == "after" && verb == call.VerbUpdate && !apierrors.IsConflict(err):
+						t.Errorf("got %v, want a conflict: what the label would be replaced by cannot be told", err)
+					}
+				})
+			})
+		}
+	}
 }

@@ -43,7 +43,8 @@ type StepSpec[P any] struct {
 //	})
 //
 // What earlier tries met is kept in memory only. A fiber that comes back to the step after a restart begins its tries
-// anew, but remembers that an earlier write may have been executed.
+// anew, but remembers that an earlier write may have been executed. A write that may have been executed, and must not be twice,
+// is not sent again when the step is retried: the retry fails as the first run did, with ErrOutcomeUnknown.
 func Step[P any](name string, c *Client, spec StepSpec[P], opts ...flow.Option) flow.Node[P] {
 	s := &stepper[P]{c: c, spec: spec}
 	return flow.Step(name, s.run, opts...)
@@ -61,21 +62,21 @@ type stepCall struct {
 	x       *exchange
 	last    outcome
 	refused *Conflict // OnConflict has run: make a new request first
+	doubt   error     // the call has ended with it, in doubt; nothing else is set
 }
 
 var errNoRequest = errors.New("cannot call: the step has no Request function")
 
 func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	key := weak.Make(f)
-	kept, ok := s.calls.Load(key)
-	if !ok {
-		call, err := s.start(ctx, f)
+	call := s.kept(f, key)
+	if call == nil || call.doubt != nil {
+		call, err := s.start(ctx, f, call)
 		if err != nil {
 			return s.failed(ctx, f, err)
 		}
 		return s.try(ctx, f, key, call)
 	}
-	call := kept.(*stepCall)
 	if call.refused != nil {
 		call.refused = nil
 		r, err := s.request(ctx, f)
@@ -99,7 +100,23 @@ func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	return s.try(ctx, f, key, call)
 }
 
-func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P]) (*stepCall, error) {
+// kept returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of the step that ended
+// the call before.
+func (s *stepper[P]) kept(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
+	kept, ok := s.calls.Load(key)
+	if !ok {
+		return nil
+	}
+	call := kept.(*stepCall)
+	if f.Attempt() == 0 && call.refused == nil {
+		s.calls.Delete(key)
+		return nil
+	}
+	return call
+}
+
+// start begins a call; last is one that ended in doubt, or nil.
+func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P], last *stepCall) (*stepCall, error) {
 	r, err := s.request(ctx, f)
 	if err != nil {
 		return nil, err
@@ -109,6 +126,9 @@ func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P]) (*stepCall, er
 		return nil, err
 	}
 	x.pr.inDoubt = x.r.Verb.write() && f.Attempt() > 0
+	if last != nil && !repeatable(&x.r, x.w.body) {
+		return nil, last.doubt
+	}
 	return &stepCall{x: x}, nil
 }
 
@@ -141,12 +161,20 @@ func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer
 		return f.Next()
 	case fail:
 		s.calls.Delete(key)
+		if call.x.pr.inDoubt {
+			s.keep(f, key, &stepCall{doubt: o.err})
+		}
 		return s.failed(ctx, f, o.err)
 	}
-	if _, kept := s.calls.LoadOrStore(key, call); !kept {
+	s.keep(f, key, call)
+	return f.Retry(call.last.after)
+}
+
+// keep remembers a call until the fiber comes back, or is no more.
+func (s *stepper[P]) keep(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) {
+	if _, kept := s.calls.Swap(key, call); !kept {
 		runtime.AddCleanup(f, func(key weak.Pointer[flow.Fiber[P]]) { s.calls.Delete(key) }, key)
 	}
-	return f.Retry(call.last.after)
 }
 
 func (s *stepper[P]) failed(ctx context.Context, f *flow.Fiber[P], err error) flow.Next {

@@ -262,3 +262,128 @@ func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 		}
 	})
 }
+
+// A write that cannot be repeated is not repeated by the retry of its step either; one that has definitely failed is.
+func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason   string
+		script   []http.HandlerFunc
+		requests int
+		ok       bool
+	}{
+		{"an outcome that is unknown", []http.HandlerFunc{reset, answer(201, web)}, 1, false},
+		{"a refusal", []http.HandlerFunc{status(403, "Forbidden", "no"), answer(201, web)}, 2, true},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, call.Options{}, tc.script...)
+				e := flow.NewEngine(flow.EngineOptions{})
+				fl := flow.New("create", call.Step("call", b.client, call.StepSpec[visit]{
+					Request: func(context.Context, *visit) (call.Request, error) {
+						return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Body: []byte(`{"metadata":{"generateName":"web-"}}`)}, nil
+					},
+				}, flow.Retry(flow.Backoff{Attempts: 3})))
+				h, err := fl.Start(t.Context(), e, new(visit), flow.StartOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Wait(t.Context()); (err == nil) != tc.ok || !tc.ok && !errors.Is(err, call.ErrOutcomeUnknown) {
+					t.Errorf("the fiber ended with %v", err)
+				}
+				if n := len(b.seen()); n != tc.requests {
+					t.Errorf("%d requests, want %d", n, tc.requests)
+				}
+				if err := e.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A call that its step was taken from, by the deadline of the step, does not go on when the flow comes to the step anew.
+func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, call.Options{}, withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "60"), answer(200, web))
+		e := flow.NewEngine(flow.EngineOptions{})
+		fl := flow.New("update",
+			call.Step("call", b.client, call.StepSpec[visit]{
+				Request: func(_ context.Context, v *visit) (call.Request, error) {
+					return call.Request{Verb: call.VerbUpdate, Resource: configMaps, Namespace: "a", Name: "web", Body: []byte(`{"metadata":{"resourceVersion":"` + v.version + `"}}`)}, nil
+				},
+			}, flow.Deadline(5*time.Second), flow.OnError("renew")),
+			flow.Step("end", func(_ context.Context, f *flow.Fiber[visit]) flow.Next { return f.End() }),
+			flow.Step("renew", func(_ context.Context, f *flow.Fiber[visit]) flow.Next {
+				f.Packet.version += "x"
+				return f.Goto("call")
+			}))
+		h, err := fl.Start(t.Context(), e, &visit{version: "7"}, flow.StartOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		const path = "PUT /api/v1/namespaces/a/configmaps/web "
+		if diff := cmp.Diff([]string{path + `{"metadata":{"resourceVersion":"7"}}`, path + `{"metadata":{"resourceVersion":"7x"}}`}, b.seen()); diff != "" {
+			t.Errorf("requests (-want +got):\n%s", diff)
+		}
+		if err := e.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A fiber that was parked between two tries goes on after a restart: at the same step, when its back-off is over, and in doubt.
+func TestStepGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, c, stop := newServer(t)
+		defer stop()
+		s.On(apiserver.Match{Verb: "create", Times: 1}, apiserver.DropAfter())
+		var positions flow.Memory
+		var recovered bool
+		requests := 0
+		fl := flow.New("create", call.Step("call", c, call.StepSpec[visit]{
+			Policy: call.Policy{Base: time.Minute, Cap: time.Minute},
+			Request: func(context.Context, *visit) (call.Request, error) {
+				requests++
+				return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}, nil
+			},
+			OnSuccess: func(_ context.Context, f *flow.Fiber[visit], a *call.Answer) flow.Next {
+				recovered = a.Recovered
+				return f.Next()
+			},
+		}))
+		options := flow.StartOptions{Key: "a/web", Positions: &positions}
+		first := flow.NewEngine(flow.EngineOptions{})
+		if _, err := fl.Start(t.Context(), first, new(visit), options); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		time.Sleep(10 * time.Second)
+		if err := first.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := flow.NewEngine(flow.EngineOptions{})
+		h, err := fl.Start(t.Context(), second, new(visit), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Wait(t.Context()); err != nil || !recovered {
+			t.Errorf("the fiber ended with %v, recovered: %v", err, recovered)
+		}
+		if d := time.Since(begun); d != time.Minute || requests != 2 {
+			t.Errorf("after %v and %d requests made, want a minute and 2", d, requests)
+		}
+		if _, found, err := positions.Load(t.Context(), "a/web"); found || err != nil {
+			t.Errorf("a position is left: %v, %v", found, err)
+		}
+		if err := second.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -45,7 +45,10 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 			case page.next == "":
 				return
 			}
-			at.token = page.next
+			if err := at.advance(page); err != nil {
+				yield(nil, at.wrap(r, err))
+				return
+			}
 		}
 	}
 }
@@ -84,6 +87,7 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	stalled := time.AfterFunc(x.p.Timeout, func() { cancel(&timeoutError{after: x.p.Timeout}) })
 	defer stalled.Stop()
 
+	x.renewed = x.c.renewal.done.Load()
 	resp, unsent, err := x.c.open(tctx, &x.r, x.w, a.id)
 	a.unsent = unsent
 	var page *Page
@@ -113,7 +117,7 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	case page != nil && a.err == nil:
 		return page, outcome{action: done}
 	case a.err != nil && ctx.Err() != nil:
-		return nil, x.end(ctx, context.Cause(ctx))
+		return nil, x.cancelled(ctx, a)
 	}
 	o := x.judge(ctx, a)
 	if o.action == done {

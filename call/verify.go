@@ -2,11 +2,10 @@ package call
 
 import (
 	"encoding/json"
-	"reflect"
-	"slices"
+	"fmt"
+	"net/http"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -34,6 +33,54 @@ func repeatable(r *Request, sent []byte) bool {
 		}
 	}
 	return true
+}
+
+// readable says whether what a create was refused for can be read: an action leaves nothing of its name, and a body that we do
+// not understand has none.
+func readable(r *Request, sent []byte) bool {
+	return r.Subresource == "" && identity(r, sent).Name != ""
+}
+
+// verify judges the read of the live object that settles a refusal after a try of unknown outcome. Where the read fails, the
+// refusal stands, and the outcome stays unknown.
+func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
+	refusal := pr.verifying
+	status := statusOf(a)
+	if a.err == nil && a.code < 300 && plausible(a) == nil {
+		pr.verifying, pr.inDoubt = nil, false
+		if holds(r, sent, a.body) {
+			return succeed(a, pr, true), pr
+		}
+		o := outcome{action: fail, reason: string(metav1.StatusReasonConflict), err: refusal.err}
+		if r.Verb == VerbCreate {
+			o.reason = string(metav1.StatusReasonAlreadyExists)
+			return o, pr
+		}
+		return conflicted(r, p, pr, o, rnd)
+	}
+	err, reason := failure(a, status)
+	if a.err == nil && a.code == http.StatusNotFound && saysAbsent(status) {
+		pr.verifying = nil
+		switch {
+		case r.Verb == VerbCreate: // what was in the way is gone again: the create itself decides
+			return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
+		case r.NotFoundOK:
+			return outcome{action: done, reason: reason}, pr
+		}
+		return outcome{action: fail, reason: reason, err: err}, pr
+	}
+	if a.err == nil && a.code < 300 {
+		err, reason = plausible(a), "protocol"
+	}
+	o := outcome{action: fail, reason: reason, err: fmt.Errorf("%w (cannot compare with the live object: %w)", refusal.err, err)}
+	switch {
+	case a.err == nil && a.code == http.StatusUnauthorized && !pr.reloaded:
+		pr.reloaded = true
+		o.action, o.free, o.reload = retry, true, true
+	case retryable(a):
+		return again(p, pr, a, o, rnd)
+	}
+	return o, pr
 }
 
 // objectMeta is what must be known of a body.
@@ -79,146 +126,6 @@ func testsVersion(patch []byte) bool {
 		if op.Op == "test" && op.Path == "/metadata/resourceVersion" {
 			return true
 		}
-	}
-	return false
-}
-
-// holds says whether the live object has every field that was sent, so that the write has been done. What cannot be compared
-// counts as not held: the refusal of the server then stands.
-func holds(r *Request, sent, liveRaw []byte) bool {
-	live, ok := asMap(r, liveRaw)
-	if !ok {
-		return false
-	}
-	if r.Verb == VerbPatch && r.PatchType != types.StrategicMergePatchType {
-		return r.PatchType == types.MergePatchType && mergeHeld(sent, live)
-	}
-	want, ok := asMap(r, sent)
-	if !ok {
-		return false
-	}
-	if r.Verb == VerbPatch && hasNull(want) {
-		return false // a strategic merge patch that removes something cannot be read off the result
-	}
-	withoutServerFields(want)
-	if r.Subresource != "status" {
-		delete(want, "status") // where there is a status subresource, any other write ignores it
-	} else {
-		want = map[string]any{"metadata": map[string]any{"uid": identity(r, sent).UID}, "status": want["status"]}
-	}
-	return subset(want, live)
-}
-
-// mergeHeld says whether a merge patch, its precondition aside, would change nothing.
-func mergeHeld(patch []byte, live map[string]any) bool {
-	var p map[string]any
-	if json.Unmarshal(patch, &p) != nil {
-		return false
-	}
-	withoutServerFields(p)
-	rest, err := json.Marshal(p)
-	if err != nil {
-		return false
-	}
-	doc, err := json.Marshal(live)
-	if err != nil {
-		return false
-	}
-	after, err := jsonpatch.MergePatch(doc, rest)
-	return err == nil && jsonpatch.Equal(doc, after)
-}
-
-// withoutServerFields drops what the server sets on its own.
-func withoutServerFields(obj map[string]any) {
-	meta, ok := obj["metadata"].(map[string]any)
-	if !ok {
-		return
-	}
-	for _, field := range []string{"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"} {
-		delete(meta, field)
-	}
-}
-
-// asMap decodes an object from JSON, or from protobuf by way of the type of the request's object.
-func asMap(r *Request, raw []byte) (map[string]any, bool) {
-	if len(raw) > len(protobufMagic) && string(raw[:len(protobufMagic)]) == string(protobufMagic) {
-		if r.Object == nil {
-			return nil, false
-		}
-		obj, ok := reflect.New(reflect.TypeOf(r.Object).Elem()).Interface().(runtime.Object)
-		if !ok || decode(raw, obj) != nil {
-			return nil, false
-		}
-		var err error
-		if raw, err = json.Marshal(obj); err != nil {
-			return nil, false
-		}
-	}
-	var m map[string]any
-	return m, json.Unmarshal(raw, &m) == nil && m != nil
-}
-
-// subset says whether have contains all of want. Empty values in want are not asked for: encoders write them where nobody
-// set anything, and servers drop them.
-func subset(want, have any) bool {
-	switch w := want.(type) {
-	case map[string]any:
-		h, ok := have.(map[string]any)
-		if !ok {
-			return empty(want)
-		}
-		for k, v := range w {
-			if !empty(v) && !subset(v, h[k]) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		// In the same order, but admission may have put more between, as it does with volumes and finalizers.
-		h, _ := have.([]any)
-		for _, v := range w {
-			i := slices.IndexFunc(h, func(x any) bool { return subset(v, x) })
-			if i < 0 {
-				return false
-			}
-			h = h[i+1:]
-		}
-		return true
-	}
-	return reflect.DeepEqual(want, have)
-}
-
-func empty(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case map[string]any:
-		for _, x := range v {
-			if !empty(x) {
-				return false
-			}
-		}
-		return true
-	case []any:
-		return len(v) == 0
-	case string:
-		return v == ""
-	}
-	return false
-}
-
-func hasNull(v any) bool {
-	switch v := v.(type) {
-	case nil:
-		return true
-	case map[string]any:
-		for _, x := range v {
-			if hasNull(x) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, hasNull)
 	}
 	return false
 }

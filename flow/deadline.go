@@ -27,7 +27,7 @@ func (r *run) arm() error {
 // deadline is when the time of the step is over, 0 if it has no limit.
 func (r *run) deadline() int64 {
 	if d := r.f.step().deadline; d > 0 {
-		return r.f.entered + int64(d)
+		return plus(r.f.entered, d)
 	}
 	return 0
 }

@@ -114,7 +114,7 @@ func (r *run) fail(err error, orElse int32) move {
 	}
 	if st.retry != nil && !st.retry.exhausted(int(f.attempt)+1) && !f.cancelled.Load() {
 		at, d := r.deadlines(), st.retry.Delay(int(f.attempt)+1)
-		if at == 0 || r.now+int64(d) < at {
+		if at == 0 || plus(r.now, d) < at {
 			return r.sleep(whyRetry, none, orElse, d)
 		}
 	}
@@ -139,10 +139,7 @@ func (r *run) failed(err error, orElse int32) move {
 // sleep parks the fiber for a time.
 func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	f := r.f
-	f.resume, f.wake = then, r.now+int64(max(d, 0))
-	if f.wake < r.now {
-		f.wake = 1<<63 - 1 // for ever
-	}
+	f.resume, f.wake = then, plus(r.now, max(d, 0))
 	f.park = nil
 	if orElse != none {
 		f.park = &parking{orElse: orElse}

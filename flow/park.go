@@ -154,7 +154,7 @@ func (r *run) await(n Next, then, orElse int32) move {
 			r.dropWaits()
 			return r.fail(fmt.Errorf("%w: cannot await: wait is nil", ErrInvalid), orElse)
 		case timeout:
-			if at := r.now + int64(t); p.timeoutAt == 0 || at < p.timeoutAt {
+			if at := plus(r.now, time.Duration(t)); p.timeoutAt == 0 || at < p.timeoutAt {
 				p.timeoutAt = at
 			}
 			continue
@@ -173,7 +173,7 @@ func (r *run) await(n Next, then, orElse int32) move {
 		p.timeoutAt = at // of before the restart: it goes on counting
 	}
 	p.checkAt = r.nextCheck(p)
-	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == r.now+int64(p.backstop) {
+	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == plus(r.now, p.backstop) {
 		p.checkAt -= rand.Int64N(spread) // fibers that began to wait together shall not look together
 	}
 	m, done := r.check(false)
@@ -199,7 +199,7 @@ func (p *parking) limitBackstop(d time.Duration, wait Wait) {
 func (r *run) nextCheck(p *parking) int64 {
 	at := int64(0)
 	if p.backstop > 0 {
-		at = r.now + int64(p.backstop)
+		at = plus(r.now, p.backstop)
 	}
 	for _, w := range p.waits {
 		if t, ok := w.wait.(until); ok {

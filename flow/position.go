@@ -139,7 +139,7 @@ func (r *run) resumeAt(i int32, pos Position) move {
 	f.pc = i // where it is if it is cancelled before it goes on
 	f.mu.Unlock()
 	if d.timeout > 0 {
-		x.deadline = f.began + int64(d.timeout)
+		x.deadline = plus(f.began, d.timeout)
 	}
 	if !pos.Deadline.IsZero() {
 		d.deadline, d.resumedAt = r.e.since(pos.Deadline), i

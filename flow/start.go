@@ -101,7 +101,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 		f.ext().providers = opt.Providers
 	}
 	if opt.Timeout > 0 {
-		f.ext().deadline = f.began + int64(opt.Timeout)
+		f.ext().deadline = plus(f.began, opt.Timeout)
 	}
 	if opt.Values != nil {
 		f.ext().values = opt.Values
@@ -132,7 +132,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	if wait {
 		f.state, f.why = Parked, whyGate
 		if g := f.ext().grace; g > 0 {
-			e.setTimer(f, f.began+int64(g))
+			e.setTimer(f, plus(f.began, g))
 		}
 	} else {
 		e.makeReady(f)

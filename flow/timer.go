@@ -1,9 +1,22 @@
 package flow
 
 import (
+	"math"
 	"sync"
 	"time"
 )
+
+// never is the end of the engine's time.
+const never = math.MaxInt64
+
+// plus is a time so much later, which does not run over; one that would be before the engine's time is its beginning, since 0
+// stands for none.
+func plus(t int64, d time.Duration) int64 {
+	if d > 0 && t > never-int64(d) {
+		return never
+	}
+	return max(1, t+int64(d))
+}
 
 // timers is a heap of the times at which parked fibers are due, each fiber in it at most once, and one alarm for the first of
 // them. Guarded by Engine.mu.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -14,6 +15,8 @@ type async struct {
 	execute func(func())
 	handle  func(*store.Event)
 	closed  func() bool
+	// panicked is told of a panic of execute.
+	panicked func(v any)
 
 	mu      sync.Mutex
 	changed sync.Cond // a place became free
@@ -46,7 +49,7 @@ func (a *async) add(e store.Event, workers *sync.WaitGroup) {
 	a.waiting[e.Key] = nil
 	a.mu.Unlock()
 	workers.Add(1)
-	a.execute(func() {
+	a.launch(func() {
 		defer workers.Done()
 		more := true
 		defer func() {
@@ -59,6 +62,23 @@ func (a *async) add(e store.Event, workers *sync.WaitGroup) {
 			e, more = a.next(e.Key)
 		}
 	})
+}
+
+// launch has the executor run the function once, and does it itself if the executor panics instead.
+func (a *async) launch(fn func()) {
+	var begun atomic.Bool
+	once := func() {
+		if !begun.Swap(true) {
+			fn()
+		}
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			a.panicked(v)
+			go once() // owned like any other
+		}
+	}()
+	a.execute(once)
 }
 
 // next takes the next event of the key; false when there is none left.

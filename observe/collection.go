@@ -109,6 +109,16 @@ func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*store.Record
 	}
 }
 
-func (c *Collection[T]) keeps(r *store.Record) bool {
-	return c.observer.keep == nil || c.observer.keep(r)
+// keeps asks the filters. One that panics leaves the object out.
+func (c *Collection[T]) keeps(r *store.Record) (ok bool) {
+	if c.observer.keep == nil {
+		return true
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(), "key", r.Key().String(), "panic", v)
+			ok = false
+		}
+	}()
+	return c.observer.keep(r)
 }

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -159,6 +160,9 @@ func (d *delivery) dispatch(e *store.Event) {
 	}
 }
 
+// retries are what OnFailure says of them.
+var retries = backoff.Policy{Base: retryBase, Cap: retryCap, Factor: 2, Floor: retryBase}
+
 // handle calls the observer for one event until it is handled or given up.
 func (d *delivery) handle(e *store.Event) {
 	for attempt := 1; !d.closed.Load(); attempt++ {
@@ -180,7 +184,7 @@ func (d *delivery) handle(e *store.Event) {
 			}
 		}
 		d.report(o)
-		if o.final || !d.pause(backoff.Policy{Base: retryBase, Cap: retryCap, Factor: 2}.Delay(attempt, nil)) {
+		if o.final || !d.pause(retries.Delay(attempt, rand.Float64)) {
 			return
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -34,7 +34,8 @@ type derivation struct {
 	version uint64
 	pending int // inputs that are not synced; while there are, the store stays empty
 	made    map[claim]store.Key
-	claims  map[store.Key][]candidate // sorted; the first one is what the store has, or will have
+	aside   map[claim]source.Quarantined // of which nothing could be made
+	claims  map[store.Key][]candidate    // sorted; the first one is what the store has, or will have
 }
 
 // claim is an object of an input.
@@ -51,7 +52,7 @@ type candidate struct {
 
 func derivedFrom[U any, Q Object[U]](convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
 	return func(ctx context.Context, o *Origin) (*feed, error) {
-		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{}, claims: map[store.Key][]candidate{}}
+		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{}, aside: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
 		d.make = func(r *store.Record) (client.Object, error) {
 			object, err := convert(r)
 			if object == nil || err != nil {
@@ -107,11 +108,8 @@ func (d *derivation) event(input int, e *store.Event) error {
 	if e.Type == store.Added || e.Type == store.Modified {
 		var err error
 		if object, err = d.protect(e.Object); err != nil {
-			d.quarantine(e.Object, err)
+			d.quarantine(from, e.Object, err)
 			return err
-		}
-		if object != nil {
-			inherit(object, e.Object)
 		}
 	}
 	d.mu.Lock()
@@ -121,7 +119,10 @@ func (d *derivation) event(input int, e *store.Event) error {
 	}
 	switch e.Type {
 	case store.Added, store.Modified, store.Deleted:
-		return d.change(from, object)
+		if err := d.change(from, object); err != nil {
+			return err
+		}
+		return d.release(from)
 	case store.Synced:
 		if d.pending--; d.pending == 0 {
 			return d.commit()
@@ -132,14 +133,25 @@ func (d *derivation) event(input int, e *store.Event) error {
 	return nil
 }
 
-// protect calls the user's function.
+// protect calls the user's function, and sees that what it made can be kept.
 func (d *derivation) protect(r *store.Record) (object client.Object, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			object, err = nil, &PanicError{Value: v}
+			object, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	return d.make(r)
+	if object, err = d.make(r); object == nil || err != nil {
+		return nil, err
+	}
+	inherit(object, r)
+	raw, err := json.Marshal(object)
+	if err == nil {
+		_, err = scan(raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode what was made: %w", err)
+	}
+	return object, nil
 }
 
 // inherit fills in what the function left empty.
@@ -226,7 +238,7 @@ func (d *derivation) withdraw(from claim, key store.Key) error {
 
 // commit makes visible what counts, when all inputs are synced.
 func (d *derivation) commit() error {
-	all := d.sink.Replace()
+	all := d.replace()
 	for _, list := range d.claims {
 		raw, err := d.encode(list[0].object)
 		if err == nil {
@@ -248,7 +260,7 @@ func (d *derivation) epoch(reason string) error {
 	if d.pending > 0 {
 		return nil
 	}
-	all := d.sink.Replace()
+	all := d.replace()
 	for r := range d.store.Snapshot().All() {
 		o, err := scan(r.Raw())
 		if err == nil {
@@ -331,16 +343,4 @@ func scan(raw []byte) (*source.Object, error) {
 		return nil, err
 	}
 	return o, nil
-}
-
-// quarantine reports an object of which nothing could be made.
-func (d *derivation) quarantine(r *store.Record, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return
-	}
-	d.sink.Quarantine(source.Quarantined{
-		Namespace: r.Namespace(), Name: r.Name(), UID: string(r.UID()), Version: r.Version(), Err: err, At: time.Now(),
-	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,11 @@ type running struct {
 	starting bool
 	pending  int
 	tried    chan struct{} // closed when starting ends
+
+	// Set by the first Stop.
+	over    chan struct{} // closed when all of work has returned
+	feeds   []*feed
+	release sync.Once // of feeds
 }
 
 // attempted ends the starting after the last first attempt. The lock of the registry is held.
@@ -36,8 +42,8 @@ func (run *running) attempted() {
 
 // Start checks the declarations and starts every source that is observed, all together, and its observers. It returns when
 // all of them have been started, not when they are synced: see WaitSynced. On an error nothing is left running, and the
-// error joins what is wrong with each source, in the order of declaration. ctx bounds the start only; Stop ends what was
-// started.
+// error joins what is wrong with each source, in the order of declaration; it is the cause of ctx if nothing else is wrong. ctx
+// bounds the start only; Stop ends what was started.
 func (r *Registry) Start(ctx context.Context) error {
 	run, err := r.begin(ctx)
 	if err != nil {
@@ -52,15 +58,21 @@ func (r *Registry) Start(ctx context.Context) error {
 	if r.run != run {
 		errs = append(errs, ErrStopped)
 	}
+	var ended error
 	if ctx.Err() != nil {
-		errs = append(errs, context.Cause(ctx))
+		ended = context.Cause(ctx)
 	}
+	wrong := false
 	for _, o := range r.origins {
-		if o.err != nil && !r.opts.Degraded {
-			errs = append(errs, o.err)
+		if o.err != nil && !r.opts.Degraded && (ended == nil || !errors.Is(o.err, ended)) {
+			errs, wrong = append(errs, o.err), true
 		}
 	}
+	if !wrong { // else it was not the only reason
+		errs = append(errs, ended)
+	}
 	r.mu.Unlock()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) == 0 {
 		return nil
 	}
@@ -121,10 +133,10 @@ func (r *Registry) attach(o *Observer) {
 		root.first = true
 	}
 	run.work.Go(func() {
-		policy := backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2}
+		policy := backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
 		for attempt := 1; ; attempt++ {
 			f, err := root.openFeed(run.ctx)
-			if !r.opened(run, root, f, err) || !wait(run.ctx, policy.Delay(attempt, nil)) {
+			if !r.opened(run, root, f, err) || !wait(run.ctx, policy.Delay(attempt, rand.Float64)) {
 				return
 			}
 		}
@@ -168,6 +180,11 @@ func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again
 func (r *Registry) subscribe(o *Observer) {
 	run := r.run
 	d := newDelivery(run.ctx, &run.work, &o.opts, o.call, func(out outcome) { o.reported(run.ctx, out) })
+	if d.async != nil {
+		d.async.panicked = func(v any) {
+			r.log.ErrorContext(run.ctx, "executor panicked", "observer", o.Name(), "selector", o.selector.String(), "panic", v)
+		}
+	}
 	d.stream = o.root.feed.store.Subscribe(store.SubscribeOptions{
 		Name: o.Name(), Filter: o.keep, Wake: d.wake, Resync: o.opts.resync,
 	})
@@ -190,53 +207,64 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on until
 // they return or drain ends; then their context is cancelled, with ErrStopped as its cause, and they have the grace of the
-// options to return. Those that do not are named in the error.
+// options to return. Those that do not are named in the error. Of several calls the shortest drain counts.
 func (r *Registry) Stop(drain context.Context) error {
 	r.mu.Lock()
-	run, observers := r.run, slices.Clone(r.observers)
-	r.run = nil
-	for _, o := range observers {
-		if o.delivery != nil {
-			o.delivery.close()
-		}
-	}
-	var feeds []*feed
-	for _, o := range slices.Backward(r.origins) {
-		if o.feed != nil {
-			feeds = append(feeds, o.feed)
-			o.feed = nil
-		}
-	}
-	if !r.ended {
-		r.ended = true
-		close(r.stopped)
-	}
+	r.end()
+	run, observers := r.stopping, slices.Clone(r.observers)
 	r.mu.Unlock()
 	if run == nil {
 		return nil
 	}
-	done := make(chan struct{})
-	go func() { // ends when the handlers do
-		run.work.Wait()
-		close(done)
-	}()
 	select {
-	case <-done:
+	case <-run.over:
 	case <-drain.Done():
+	case <-run.ctx.Done():
 	}
 	run.cancel(ErrStopped)
 	timer := time.NewTimer(r.opts.Grace)
 	defer timer.Stop()
 	var err error
 	select {
-	case <-done:
+	case <-run.over:
 	case <-timer.C:
 		err = fmt.Errorf("cannot stop observers: still running after %v: %s", r.opts.Grace, working(observers))
 	}
-	for _, f := range feeds {
-		f.close()
-	}
+	run.release.Do(func() {
+		for _, f := range run.feeds {
+			f.close()
+		}
+	})
 	return err
+}
+
+// end has nothing more begun. The lock is held.
+func (r *Registry) end() {
+	if !r.ended {
+		r.ended = true
+		close(r.stopped)
+	}
+	run := r.run
+	if run == nil {
+		return
+	}
+	r.run, r.stopping = nil, run
+	for _, o := range r.observers {
+		if o.delivery != nil {
+			o.delivery.close()
+		}
+	}
+	for _, o := range slices.Backward(r.origins) {
+		if o.feed != nil {
+			run.feeds = append(run.feeds, o.feed)
+			o.feed = nil
+		}
+	}
+	run.over = make(chan struct{})
+	go func() { // ends when the handlers do
+		run.work.Wait()
+		close(run.over)
+	}()
 }
 
 func working(observers []*Observer) string {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -284,177 +285,6 @@ func TestDegradedStart(t *testing.T) {
 	})
 }
 
-func TestStopWhileStarting(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, h *host) {
-		begun := make(chan struct{})
-		sourceOf(h, "quick")
-		observe.SourceFunc[corev1.ConfigMap](h, "stuck", func(ctx context.Context) ([]source.Option, error) {
-			close(begun)
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
-		})
-		observe.On(h, "quick", ignore[corev1.ConfigMap])
-		observe.On(h, "stuck", ignore[corev1.ConfigMap])
-		started := make(chan error)
-		go func() { started <- h.Start(context.Background()) }()
-		<-begun
-		now, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := h.Stop(now); err != nil {
-			t.Error(err)
-		}
-		if err := <-started; !errors.Is(err, observe.ErrStopped) {
-			t.Errorf("Start: %v", err)
-		}
-		synctest.Wait()
-		if n := len(h.cache.Stores(configMaps)); n != 0 {
-			t.Errorf("%d stores are left", n)
-		}
-		if err := h.Stop(now); err != nil {
-			t.Errorf("a second stop: %v", err)
-		}
-	})
-}
-
-func TestContextEndsWhileStarting(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, h *host) {
-		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(ctx context.Context) ([]source.Option, error) {
-			<-ctx.Done()
-			return nil, context.Cause(ctx)
-		})
-		observe.On(h, Maps, ignore[corev1.ConfigMap])
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := h.Start(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Start: %v", err)
-		}
-	})
-}
-
-func TestObserverRemovedFromInside(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		reason string
-		opts   []observe.Option
-	}{{"sync", nil}, {"async", []observe.Option{observe.Async(2)}}} {
-		t.Run(tc.reason, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T, h *host) {
-				var got, other story
-				var self *observe.Observer
-				sourceOf(h, Maps)
-				self = observe.On(h, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
-					if e.Key.Name == "last" {
-						self.Remove()
-						self.Remove() // again is harmless
-						if ctx.Err() != nil {
-							t.Error("what is being handled is not finished")
-						}
-						return errors.Join(got.observe(ctx, e), errors.New("not retried any more"))
-					}
-					return got.observe(ctx, e)
-				}, tc.opts...)
-				second := observe.On(h, Maps, other.observe)
-				h.start()
-				for _, key := range []string{"a/first", "a/last", "a/later"} {
-					h.put(key, "1")
-					synctest.Wait()
-				}
-				time.Sleep(time.Minute)
-				if d := cmp.Diff([]string{"Synchronized", "Added a/first =1", "Added a/last =1"}, got.take()); d != "" {
-					t.Error(d)
-				}
-				if d := cmp.Diff([]string{"Synchronized", "Added a/first =1", "Added a/last =1", "Added a/later =1"}, other.take()); d != "" {
-					t.Error(d)
-				}
-				if n := h.server.Log().Open(watches); n != 1 {
-					t.Errorf("%d watches are open while there is an observer", n)
-				}
-				second.Remove()
-				synctest.Wait()
-				if n := h.server.Log().Open(watches); n != 0 {
-					t.Errorf("%d watches are open without an observer", n)
-				}
-			})
-		})
-	}
-}
-
-func TestDeclaredWhileRunning(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, h *host) {
-		h.put("a/x", "1")
-		var first, early, late, again story
-		sourceOf(h, Maps)
-		h.start()
-		if n := len(h.server.Log().Requests); n != 0 {
-			t.Errorf("%d requests without an observer", n)
-		}
-		a := observe.On(h, Maps, first.observe)
-		observe.On(h, "later", early.observe)
-		synctest.Wait()
-		if d := cmp.Diff([]string{"Added initial a/x =1", "Synchronized"}, first.take()); d != "" {
-			t.Error(d)
-		}
-		if !strings.Contains(h.log.String(), "no source is declared for this selector") {
-			t.Errorf("an observer without a source is not reported:\n%s", h.log)
-		}
-		h.put("a/x", "2")
-		synctest.Wait()
-		b := observe.On(h, Maps, late.observe)
-		synctest.Wait()
-		if d := cmp.Diff([]string{"Added initial a/x =2", "Synchronized"}, late.take()); d != "" {
-			t.Errorf("late: %s", d)
-		}
-		if n := h.server.Log().Count(watches); n != 1 {
-			t.Errorf("%d watches for two observers", n)
-		}
-		sourceOf(h, "later", source.Namespaces("b"))
-		sourceOf(h, Maps) // refused
-		synctest.Wait()
-		if d := cmp.Diff([]string{"Synchronized"}, early.take()); d != "" {
-			t.Errorf("an observer that was there before its source: %s", d)
-		}
-		if !strings.Contains(h.log.String(), "another source is declared") {
-			t.Errorf("a second source is not reported:\n%s", h.log)
-		}
-		a.Remove()
-		b.Remove()
-		synctest.Wait()
-		h.put("a/x", "3")
-		observe.On(h, Maps, again.observe)
-		synctest.Wait()
-		if d := cmp.Diff([]string{"Added initial a/x =3", "Synchronized"}, again.take()); d != "" {
-			t.Errorf("after the source was closed and opened again: %s", d)
-		}
-	})
-}
-
-func TestObserverRemovedBeforeItsSourceIsOpen(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, h *host) {
-		gate := make(chan struct{})
-		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) {
-			<-gate
-			return nil, nil
-		})
-		h.start()
-		o := observe.On(h, Maps, ignore[corev1.ConfigMap])
-		synctest.Wait()
-		o.Remove()
-		close(gate)
-		synctest.Wait()
-		if n := len(h.server.Log().Requests); n != 0 {
-			t.Errorf("%d requests", n)
-		}
-		if err := h.WaitSynced(t.Context()); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestWaitSyncedNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
@@ -481,147 +311,64 @@ func TestWaitSyncedNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
-func TestStopDrains(t *testing.T) {
+// All sources are started together: none waits for another one.
+func TestSourcesStartTogether(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
-		var got story
-		begun := make(chan struct{})
-		sourceOf(h, Maps)
-		observe.On(h, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
-			if e.Key.Name == "x" {
-				close(begun)
-				select {
-				case <-time.After(5 * time.Second):
-				case <-ctx.Done():
-					t.Error("the handler's context ended before the drain")
-				}
+		const sources = 20
+		var all sync.WaitGroup
+		all.Add(sources)
+		var asked [sources]atomic.Int32
+		for i := range sources {
+			s := observe.Selector(fmt.Sprint(i))
+			observe.SourceFunc[corev1.ConfigMap](h, s, func(context.Context) ([]source.Option, error) {
+				asked[i].Add(1)
+				all.Done()
+				all.Wait()
+				return []source.Option{source.Namespaces(fmt.Sprint("ns", i))}, nil
+			})
+			observe.On(h, s, ignore[corev1.ConfigMap])
+			observe.On(h, s, ignore[metav1.PartialObjectMetadata])
+		}
+		h.start()
+		if err := h.WaitSynced(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for i := range asked {
+			if n := asked[i].Load(); n != 1 {
+				t.Errorf("source %d was asked for its options %d times", i, n)
 			}
-			return got.observe(ctx, e)
+		}
+	})
+}
+
+// The function of a source is called once, also if the source is closed and opened again.
+func TestSourceFunctionIsCalledOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		h.put("a/x", "1")
+		h.put("b/x", "1")
+		var asked atomic.Int32
+		observe.SourceFunc[corev1.ConfigMap](h, Maps, func(context.Context) ([]source.Option, error) {
+			asked.Add(1)
+			return []source.Option{source.Namespaces("a")}, nil
 		})
 		h.start()
-		h.put("a/x", "1")
-		h.put("a/y", "1")
-		<-begun
-		drain, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		begin := time.Now()
-		if err := h.Stop(drain); err != nil {
-			t.Error(err)
+		if n := asked.Load(); n != 0 {
+			t.Errorf("it was called %d times though nobody observes", n)
 		}
-		if took := time.Since(begin); took != 5*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		if d := cmp.Diff([]string{"Synchronized", "Added a/x =1"}, got.take()); d != "" {
-			t.Errorf("what was being handled is finished, and nothing more: %s", d)
-		}
-	})
-}
-
-func TestStopNamesWhoDoesNot(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, h *host) {
-		forEver, cause := make(chan struct{}), make(chan error, 1)
-		sourceOf(h, Maps)
-		observe.On(h, Maps, func(ctx context.Context, _ observe.Event[corev1.ConfigMap]) error {
-			<-ctx.Done()
-			cause <- context.Cause(ctx)
-			<-forEver
-			return nil
-		}, observe.Name("stubborn"))
-		observe.On(h, Maps, ignore[corev1.ConfigMap], observe.Name("polite"))
-		h.start()
-		drain, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		err := h.Stop(drain)
-		if err == nil || !strings.Contains(err.Error(), "still running after 10s: maps (stubborn, observe/") || strings.Contains(err.Error(), "polite") {
-			t.Errorf("Stop: %v", err)
-		}
-		if err := <-cause; !errors.Is(err, observe.ErrStopped) {
-			t.Errorf("the cause is %v", err)
-		}
-		close(forEver)
-	})
-}
-
-func TestRetryEndsWithStop(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, h *host) {
-		var calls atomic.Int32
-		sourceOf(h, Maps)
-		observe.On(h, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error {
-			calls.Add(1)
-			return errors.New("never works")
-		}, observe.OnFailure(observe.Retry, 1000))
-		h.start()
-		begin := time.Now()
-		if err := h.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(begin); took != 0 || calls.Load() != 1 {
-			t.Errorf("it took %v and %d calls", took, calls.Load())
-		}
-	})
-}
-
-func TestNamespacesAtRunTime(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, h *host) {
-		for _, ns := range []string{"a", "b", "c"} {
-			h.put(ns+"/x", "1")
-		}
-		var got story
-		o := sourceOf(h, Maps, source.Namespaces("a", "b"))
-		observe.On(h, Maps, got.observe, observe.Only(observe.Live))
-		known := observe.Known[corev1.ConfigMap](h, Maps)
-		step := func(want []string, namespaces ...string) {
-			t.Helper()
-			if err := o.SetNamespaces(namespaces...); err != nil {
-				t.Fatal(err)
-			}
+		for range 3 {
+			var got story
+			o := observe.On(h, Maps, got.observe)
 			synctest.Wait()
-			if d := cmp.Diff(want, got.take()); d != "" {
-				t.Errorf("to %q: %s", namespaces, d)
+			if d := cmp.Diff([]string{"Added initial a/x =1", "Synchronized"}, got.take()); d != "" {
+				t.Error(d)
 			}
+			o.Remove()
+			synctest.Wait()
 		}
-		step(nil, "a") // before the start
-		h.start()
-		if d := cmp.Diff([]string{"Synchronized"}, got.take()); d != "" {
-			t.Error(d)
-		}
-		if n := known.Len(); n != 1 {
-			t.Errorf("%d objects at the start", n)
-		}
-		first := h.server.Log().Count(apiserver.Match{Namespace: "a"})
-		step([]string{"Added c/x =1"}, "a", "c")
-		step([]string{"Deleted inferred a/x 1=1"}, "c")
-		step([]string{"Added a/x =1"}, "c", "a")
-		if n := h.server.Log().Count(apiserver.Match{Namespace: "c", Verb: "watch"}); n != 1 {
-			t.Errorf("a namespace that stays is watched anew: %d watches", n)
-		}
-		if n := h.server.Log().Count(apiserver.Match{Namespace: "a"}); n != 2*first {
-			t.Errorf("%d requests for the namespace that went and came back, want %d", n, 2*first)
-		}
-		if err := o.SetNamespaces(); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if n := known.Len(); n != 3 {
-			t.Errorf("%d objects in all namespaces", n)
-		}
-		h.put("b/x", "2")
-		synctest.Wait()
-		if lines := got.take(); len(lines) == 0 || lines[len(lines)-1] != "Modified b/x 1=2" {
-			t.Errorf("all namespaces: %q", lines)
-		}
-		if err := o.SetNamespaces("b"); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if n := known.Len(); n != 1 {
-			t.Errorf("%d objects in one namespace", n)
-		}
-		if n := h.server.Log().Open(watches); n != 1 {
-			t.Errorf("%d watches are open", n)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("it was called %d times", n)
 		}
 	})
 }

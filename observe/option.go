@@ -78,7 +78,8 @@ func Async(limit int) Option {
 }
 
 // Via is [Async] with the calls run by an executor, which several observers may share to be bounded together: it must run
-// every function that it is given, sooner or later, and may block until it can. Default: a new goroutine.
+// every function that it is given, sooner or later, and may block until it can. If it panics, the function is run all the same.
+// Default: a new goroutine.
 func Via(limit int, execute func(func())) Option {
 	return func(o *options) {
 		Async(limit)(o)
@@ -87,7 +88,7 @@ func Via(limit int, execute func(func())) Option {
 }
 
 // OnFailure sets the policy for errors and panics of the observer, and for Retry the number of calls for one event
-// (default 5 if not positive), 200 ms to 30 s apart with full jitter. An object that cannot be decoded is not retried.
+// (default 5 if not positive), at random 200 ms to 400 ms apart, then up to twice as long each time, at most 30 s. An object that cannot be decoded is not retried.
 func OnFailure(f Failure, attempts int) Option {
 	return func(o *options) { o.failure, o.attempts = f, attempts }
 }

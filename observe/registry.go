@@ -51,6 +51,7 @@ type Registry struct {
 	origins   []*Origin
 	observers []*Observer
 	run       *running      // from Start to Stop
+	stopping  *running      // from Stop on
 	stopped   chan struct{} // closed by Stop
 	ended     bool
 }

@@ -1,0 +1,47 @@
+package call
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// However a budget is set, it lets no more retries pass than its burst and what comes in while they wait.
+func TestBudgetBounds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		budget *Budget
+		want   int // retries let pass at one moment
+	}{
+		{"the defaults: 100 at once, and 30 s of 10 a second", &Budget{}, 400},
+		{"a bucket that as good as never fills", &Budget{PerSecond: 1e-12, Burst: 3}, 3},
+		{"one that never fills", &Budget{PerSecond: math.SmallestNonzeroFloat64, Burst: 3}, 3},
+		{"numbers that are none stand for the defaults", &Budget{PerSecond: math.NaN(), Burst: math.NaN(), Ratio: math.NaN()}, 400},
+		{"a burst of less than one waits for each", &Budget{PerSecond: 1, Burst: 0.5, MaxWait: 3 * time.Second}, 3},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			now := time.Unix(1, 0)
+			passed, longest := 0, time.Duration(0)
+			for range 1000 {
+				after, ok := tc.budget.reserve(now, time.Millisecond)
+				if !ok {
+					continue
+				}
+				if passed++; after < time.Millisecond {
+					t.Errorf("retry %d waits %v, less than its back-off", passed, after)
+				}
+				longest = max(longest, after)
+			}
+			_, _, _, wait := tc.budget.params()
+			if passed != tc.want || longest > max(wait, time.Millisecond) {
+				t.Errorf("%d retries pass, and wait up to %v; want %d and %v", passed, longest, tc.want, wait)
+			}
+			// Time that goes back gives nothing; calls give their share, up to the burst.
+			if _, ok := tc.budget.reserve(now.Add(-time.Hour), 0); ok {
+				t.Error("a clock that goes back fills the bucket")
+			}
+		})
+	}
+}

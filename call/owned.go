@@ -1,0 +1,82 @@
+package call
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// fieldsOf returns what a manager owns by its applies, in the form of FieldsV1 (KEP-555); nil where it has applied nothing.
+func fieldsOf(live map[string]any, manager, subresource string) map[string]any {
+	entries, _ := at(live, "metadata", "managedFields").([]any)
+	for _, e := range entries {
+		by, _ := at(e, "manager").(string)
+		of, _ := at(e, "subresource").(string)
+		if by == manager && of == subresource && at(e, "operation") == "Apply" {
+			fields, _ := at(e, "fieldsV1").(map[string]any)
+			return fields
+		}
+	}
+	return nil
+}
+
+// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now: if it does not, what it removes is
+// still there. A field that is owned as a whole must be the same in both.
+func ownsNoMore(fields, want, live any) bool {
+	owned, ok := fields.(map[string]any)
+	if !ok || len(owned) == 0 {
+		return reflect.DeepEqual(want, live)
+	}
+	for name, below := range owned {
+		kind, rest, _ := strings.Cut(name, ":")
+		switch kind {
+		case ".": // the thing itself
+		case "f":
+			w, ok := want.(map[string]any)
+			if _, sent := w[rest]; !ok || !sent || !ownsNoMore(below, w[rest], at(live, rest)) {
+				return false
+			}
+		case "k":
+			w, l := element(want, rest), element(live, rest)
+			if w == nil || l == nil || !ownsNoMore(below, w, l) {
+				return false
+			}
+		case "v":
+			w, _ := want.([]any)
+			var value any
+			if json.Unmarshal([]byte(rest), &value) != nil || !slices.ContainsFunc(w, func(x any) bool { return reflect.DeepEqual(x, value) }) {
+				return false
+			}
+		default: // an index, which nothing that is served uses
+			return false
+		}
+	}
+	return true
+}
+
+// element finds the element of a list by its key fields. Those that were not sent have their defaults.
+func element(list any, key string) map[string]any {
+	var keys map[string]any
+	if json.Unmarshal([]byte(key), &keys) != nil {
+		return nil
+	}
+	elements, _ := list.([]any)
+	for _, e := range elements {
+		m, _ := e.(map[string]any)
+		same := 0
+		for k, v := range keys {
+			if x, there := m[k]; !there {
+				continue
+			} else if !reflect.DeepEqual(x, v) {
+				same = -1
+				break
+			}
+			same++
+		}
+		if same > 0 {
+			return m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Durations at the ends of their range mean what they say: at once, or never.
+func TestTimesAtTheLimits(t *testing.T) {
+	t.Parallel()
+	const never = time.Duration(math.MaxInt64)
+	delay := func(d time.Duration, opts ...Option) *Flow[packet] {
+		return New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Delay(d) }, opts...))
+	}
+	late := func(o *object) *object {
+		time.AfterFunc(time.Minute, func() { o.live.Store(true) }) // and nobody is told
+		return o
+	}
+	for _, tc := range []struct {
+		reason string
+		flow   func() *Flow[packet]
+		opts   StartOptions
+		after  time.Duration
+		err    error
+	}{
+		{"a timeout of nothing is over", func() *Flow[packet] { return await("", &object{}, Timeout(0)) }, StartOptions{}, 0, ErrTimeout},
+		{"so is one of less", func() *Flow[packet] { return await("", &object{}, Timeout(-time.Hour)) }, StartOptions{}, 0, ErrTimeout},
+		{"and one of least", func() *Flow[packet] { return await("", &object{}, Timeout(math.MinInt64)) }, StartOptions{}, 0, ErrTimeout},
+		{"a timeout that never comes leaves the live checks", func() *Flow[packet] { return await("", late(&object{}), Timeout(never)) }, StartOptions{}, 2 * time.Minute, nil},
+		{"and the time of the fiber", func() *Flow[packet] { return await("", &object{}, Timeout(never)) }, StartOptions{Timeout: time.Minute}, 2 * time.Minute, ErrTimeout},
+		{"a shorter one beside it counts", func() *Flow[packet] { return await("", &object{}, Timeout(never), Timeout(time.Second)) }, StartOptions{}, time.Minute, ErrTimeout},
+		{"in any order", func() *Flow[packet] { return await("", &object{}, Timeout(time.Second), Timeout(never)) }, StartOptions{}, time.Minute, ErrTimeout},
+		{"a deadline of the step that never comes leaves that of the fiber", func() *Flow[packet] { return delay(time.Hour, Deadline(never)) }, StartOptions{Timeout: time.Minute}, 2 * time.Minute, ErrTimeout},
+		{"a time of the fiber that never comes leaves that of the step", func() *Flow[packet] { return delay(time.Hour, Deadline(time.Minute)) }, StartOptions{Timeout: never}, 2 * time.Minute, ErrTimeout},
+		{"neither comes", func() *Flow[packet] { return delay(time.Hour, Deadline(never)) }, StartOptions{Timeout: never}, 2 * time.Hour, nil},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+				time.Sleep(time.Hour) // so that sums of times may run over
+				h := start(t, e, tc.flow(), &packet{}, tc.opts)
+				time.Sleep(tc.after)
+				synctest.Wait()
+				if !h.Status().Ended() {
+					t.Fatalf("after %v it is %v", tc.after, h.Status())
+				}
+				if err := h.Err(); !errors.Is(err, tc.err) {
+					t.Errorf("it ended with %v, want %v", err, tc.err)
+				}
+			})
+			bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) { // the first moment of an engine
+				h := start(t, e, tc.flow(), &packet{}, tc.opts)
+				time.Sleep(tc.after)
+				synctest.Wait()
+				if err := h.Err(); !h.Status().Ended() || !errors.Is(err, tc.err) {
+					t.Errorf("on a new engine, after %v, it is %v: %v", tc.after, h.Status(), err)
+				}
+			})
+		})
+	}
+}

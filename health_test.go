@@ -1,0 +1,119 @@
+package fairlead_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
+)
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		gate := apiserver.NewGate()
+		s.On(apiserver.Match{Resource: "configmaps"}, apiserver.HoldRequest(gate))
+		rt := fairlead.New(s.Config(), fairlead.WithStaleness(10*time.Minute))
+		observeMaps(rt, &diary{}, observe.Name("waiting"))
+		check := func(when string, healthy, ready int, says string) {
+			t.Helper()
+			synctest.Wait()
+			if code, body := get(rt, "/healthz"); code != healthy {
+				t.Errorf("%s: healthz is %d, want %d: %s", when, code, healthy, body)
+			}
+			if code, body := get(rt, "/readyz"); code != ready || !strings.Contains(body, says) {
+				t.Errorf("%s: readyz is %d, want %d and %q: %s", when, code, ready, says, body)
+			}
+		}
+		check("before", 200, 503, "not started")
+		r := run(rt)
+		check("starting", 200, 503, "maps (waiting, ")
+		gate.Open()
+		time.Sleep(time.Minute)
+		check("synced", 200, 200, "ready")
+		s.Down()
+		time.Sleep(9 * time.Minute)
+		check("a short outage", 200, 200, "ready")
+		time.Sleep(2 * time.Minute)
+		check("a long outage", 503, 503, "maps : state is 1")
+		if err := s.Up(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		check("recovered", 200, 200, "ready")
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		check("stopped", 200, 503, "stopping")
+	})
+}
+
+// An observer that its policy stops before it is synced keeps the runtime from being ready, and from nothing else.
+func TestStoppedObserverIsNotReady(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		var d diary
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &d)
+		observe.On(rt, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error { return errors.New("broken") },
+			observe.OnFailure(observe.Stop, 0))
+		r := run(rt)
+		synctest.Wait()
+		if code, body := get(rt, "/readyz"); code != 503 || !strings.Contains(body, "it was stopped: broken") {
+			t.Errorf("readyz is %d: %s", code, body)
+		}
+		put(t, s, "y")
+		synctest.Wait()
+		if err := r.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if d := cmp.Diff([]string{"Added x", "Synchronized", "Added y"}, d.all()); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+// A watch that goes well is never stale, however long it lasts and however little happens.
+func TestQuietIsNotStale(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{})
+		r := run(rt)
+		for range 3 * 60 {
+			time.Sleep(time.Minute)
+			if code, body := get(rt, "/readyz"); code != 200 {
+				t.Fatalf("readyz is %d: %s", code, body)
+			}
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNeverReachedIsStale(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		s.On(apiserver.Match{Resource: "configmaps"}, apiserver.BlackHole())
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{})
+		r := run(rt)
+		time.Sleep(6 * time.Minute)
+		if code, body := get(rt, "/healthz"); code != 503 {
+			t.Errorf("healthz is %d: %s", code, body)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}

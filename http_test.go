@@ -1,0 +1,112 @@
+package fairlead_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/observe"
+)
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		engine := flow.NewEngine(flow.EngineOptions{})
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{}, observe.Name("mine"))
+		observe.Source[corev1.Secret](rt, "secrets")
+		rt.Flows(engine)
+		rt.Handle("/debug/own", http.RedirectHandler("/", http.StatusTeapot))
+		r := run(rt)
+		synctest.Wait()
+		for _, tc := range []struct {
+			path string
+			code int
+			want []string
+		}{
+			{"/debug/", 200, []string{"/debug/flows\n/debug/observers\n/debug/own\n/debug/sources\n"}},
+			{"/debug/observers", 200, []string{"maps", "v1.ConfigMap", "runtime_test.go:", "1 objects, Watching", "<- mine", "All, sync", "secrets", "not listed: nobody observes it"}},
+			{"/debug/observers?format=json", 200, []string{`"selector":["maps"]`, `"name":"mine"`, `/runtime_test.go:`, `"phase":"Watching"`, `"synced":true`}},
+			{"/debug/sources", 200, []string{"maps", "1 objects, Watching", "Lists:1"}},
+			{"/debug/sources?format=json", 200, []string{`"objects":1`, `"Lists":1`}},
+			{"/debug/flows", 200, nil},
+			{"/debug/own", http.StatusTeapot, nil},
+			{"/debug/none", 404, nil},
+			{"/metrics", 200, []string{
+				`fairlead_observer_events_total{cluster="",observer="mine",selector="maps"} 2`, `fairlead_observer_lag{`, `fairlead_observer_failures_total{`,
+				`fairlead_source_objects{cluster="",selector="maps"} 1`, `fairlead_source_running{cluster="",selector="secrets"} 0`,
+				`fairlead_source_staleness_seconds{cluster="",namespace="",selector="maps"} 0`, `fairlead_source_watching{cluster="",namespace="",selector="maps"} 1`,
+				`fairlead_call_`, `go_goroutines`,
+			}},
+		} {
+			code, body := get(rt, tc.path)
+			if code != tc.code {
+				t.Errorf("%s: %d", tc.path, code)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(body, want) {
+					t.Errorf("%s does not say %q:\n%s", tc.path, want, body)
+				}
+			}
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	s, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log, lines := io.Pipe()
+	rt := fairlead.New(s.Config(), fairlead.WithListen("127.0.0.1:0"), fairlead.WithLogger(slog.New(slog.NewTextHandler(lines, nil))))
+	address := make(chan string, 1)
+	go func() {
+		var all strings.Builder
+		buffer := make([]byte, 1024)
+		for {
+			n, err := log.Read(buffer)
+			if err != nil {
+				return
+			}
+			all.Write(buffer[:n])
+			if _, a, ok := strings.Cut(all.String(), "address="); ok && strings.HasSuffix(a, "\n") {
+				select {
+				case address <- strings.Fields(a)[0]:
+				default:
+				}
+			}
+		}
+	}()
+	r := run(rt)
+	answer, err := http.Get("http://" + <-address + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != 200 {
+		t.Errorf("healthz is %d", answer.StatusCode)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	_ = lines.Close() // a pipe cannot fail
+
+	if err := fairlead.New(s.Config(), fairlead.WithListen("256.0.0.1:0")).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot listen") {
+		t.Errorf("Run: %v", err)
+	}
+}

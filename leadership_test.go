@@ -1,0 +1,116 @@
+package fairlead_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+var leases = apiserver.Match{Group: "coordination.k8s.io", Resource: "leases"}
+
+func TestLeaderElection(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		var d diary
+		process := func(name string) *running {
+			rt := fairlead.New(s.Config(), fairlead.WithLeaderElection("default", "operator"))
+			observe.Source[corev1.ConfigMap](rt, Maps)
+			observe.On(rt, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+				if e.Type == observe.Added {
+					d.add(name)
+				}
+				return nil
+			})
+			return run(rt)
+		}
+		one := process("one")
+		time.Sleep(time.Second)
+		two := process("two")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if d := cmp.Diff([]string{"one"}, d.all()); d != "" {
+			t.Errorf("while the first one leads: %s", d)
+		}
+		if code, body := get(two.Runtime, "/readyz"); code != 200 || !strings.Contains(body, "standby") {
+			t.Errorf("readyz of the second: %d %s", code, body)
+		}
+		if err := one.end(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if d := cmp.Diff([]string{"one", "two"}, d.all()); d != "" {
+			t.Errorf("after the first one has stopped: %s", d)
+		}
+		three := process("three")
+		begin := time.Now()
+		s.On(leases, apiserver.Answer(apiserver.Failure(500)))
+		if err := <-two.err; !errors.Is(err, fairlead.ErrNotLeading) {
+			t.Errorf("Run: %v", err)
+		}
+		if took := time.Since(begin); took > 15*time.Second {
+			t.Errorf("it ended %v after the last renewal", took)
+		}
+		if err := three.end(); err != nil {
+			t.Errorf("to end while waiting for leadership is no error: %v", err)
+		}
+	})
+}
+
+// leadership is one that a test takes away.
+type leadership struct {
+	term  context.Context
+	fence func() error
+}
+
+func (l *leadership) Lead(context.Context) (context.Context, error) { return l.term, nil }
+
+func (l *leadership) Fence() error { return l.fence() }
+
+func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		term, lose := context.WithCancel(context.Background())
+		var writes []error
+		rt := fairlead.New(s.Config(), fairlead.WithLeadership(&leadership{term, term.Err}))
+		observe.Source[corev1.ConfigMap](rt, Maps, source.Namespaces("a"))
+		observe.On(rt, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+			if e.Type == observe.Added {
+				write := func(name string) {
+					c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: name}}
+					writes = append(writes, rt.Client().Create(ctx, c))
+				}
+				write("before")
+				lose()
+				write("after")
+			}
+			return nil
+		})
+		r := run(rt)
+		if err := <-r.err; !errors.Is(err, fairlead.ErrNotLeading) {
+			t.Errorf("Run: %v", err)
+		}
+		if len(writes) != 2 || writes[0] != nil || !errors.Is(writes[1], client.ErrFenced) {
+			t.Errorf("writes: %v", writes)
+		}
+		if n := s.Log().Count(apiserver.Match{Verb: "create"}); n != 1 {
+			t.Errorf("%d writes were sent", n)
+		}
+		r.stop()
+	})
+}

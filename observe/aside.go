@@ -1,0 +1,49 @@
+package observe
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// quarantine reports an object of which nothing could be made.
+func (d *derivation) quarantine(from claim, r *store.Record, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	d.aside[from] = source.Quarantined{
+		Namespace: r.Namespace(), Name: r.Name(), UID: string(r.UID()), Version: r.Version(), Err: err, At: time.Now(),
+	}
+	if d.pending == 0 { // else with the commit
+		d.sink.Quarantine(d.aside[from])
+	}
+}
+
+// replace begins a replacement of everything. What is in quarantine stays there.
+func (d *derivation) replace() source.Replacement {
+	all := d.sink.Replace()
+	for _, q := range d.aside {
+		d.sink.Quarantine(q)
+	}
+	return all
+}
+
+// release ends the quarantine of an object that could be made, or is gone. If the store has an object of its key, that ends it.
+func (d *derivation) release(from claim) error {
+	if _, aside := d.aside[from]; !aside {
+		return nil
+	}
+	delete(d.aside, from)
+	if _, there := d.store.Get(from.key); there || d.pending > 0 {
+		return nil
+	}
+	d.version++
+	o := &source.Object{}
+	o.Header.Namespace, o.Header.Name = []byte(from.key.Namespace), []byte(from.key.Name)
+	o.Header.ResourceVersion = strconv.AppendUint(nil, d.version, 10)
+	return d.sink.Apply(source.Deleted, o)
+}
