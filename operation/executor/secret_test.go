@@ -25,7 +25,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	const secret = "correct-horse-battery"
 	b.create(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: b.namespace},
-		Data:       map[string][]byte{"token": []byte(secret)},
+		Data:       map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
 	})
 	asked := make(chan string, 1)
 	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
@@ -57,7 +57,7 @@ func TestSecretsStayHidden(t *testing.T) {
 		if name == "back" {
 			tok := token(b.received(asked))
 			told = append(told, tok)
-			if err := e.Taker().Take(b.ctx, tok, false, "bad token "+secret); err != nil {
+			if err := e.Taker().Take(b.ctx, tok, false, "bad token "+secret+" for http://fairlead.example/callbacks/"+tok); err != nil {
 				t.Fatal(err)
 			}
 		}
