@@ -41,7 +41,7 @@ type Request struct {
 	// Headers have templates as values; an empty value sends no header. User-Agent, Accept and Content-Type may be set; what the protocol
 	// sets itself is ignored (see Compiled.Warnings), and what would change the connection is an error.
 	Headers map[string]string
-	Body    *string // default {} as application/json; empty: no body. GET and HEAD send the default body never
+	Body    *string // default {} as application/json; empty: no body. GET and HEAD never send {}
 }
 
 // Response holds the CEL rules for the answer of a call.
@@ -125,6 +125,8 @@ const (
 	maxTemplate = 256 << 10 // bytes of the source of a template
 	maxExpr     = 8 << 10   // characters of an expression
 )
+
+const defaultBody = "{}"
 
 func (d Definition) withDefaults() Definition {
 	if d.Mode == "" {
