@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +37,17 @@ type Resource struct {
 
 // String returns Type/ID.
 func (r Resource) String() string { return r.Type + "/" + r.ID }
+
+// Path is where the HTTP API shows the operation of the resource: /operations/{type}/{id}, percent-encoded.
+func (r Resource) Path() string { return "/operations/" + segment(r.Type) + "/" + segment(r.ID) }
+
+// segment returns text as one segment of a path, which a dot or two would not be.
+func segment(text string) string {
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
+}
 
 func (r Resource) reference() v1alpha1.ResourceReference {
 	return v1alpha1.ResourceReference{ResourceType: r.Type, ResourceID: r.ID}
@@ -124,6 +137,10 @@ var (
 		`x-forwarded-client-cert|x-amz-security-token|www-authenticate)$`)
 )
 
+const operationIDRule = "must be up to 255 visible ASCII characters without a dot"
+
+func isOperationID(text string) bool { return len(text) <= 255 && operationID.MatchString(text) }
+
 // CarriesCredentials tells whether a header of that name may carry credentials, so that no Operation may hold it.
 func CarriesCredentials(header string) bool { return credential.MatchString(header) }
 
@@ -132,8 +149,7 @@ func CarriesCredentials(header string) bool { return credential.MatchString(head
 func Validate(spec v1alpha1.OperationSpec) error {
 	v := &validator{}
 	if spec.OperationID != "" {
-		v.check(len(spec.OperationID) <= 255 && operationID.MatchString(spec.OperationID), "spec.operationID",
-			"must be up to 255 visible ASCII characters without a dot")
+		v.check(isOperationID(spec.OperationID), "spec.operationID", operationIDRule)
 	}
 	v.check(spec.OperationType == Create || spec.OperationType == Update || spec.OperationType == Delete,
 		"spec.operationType", "must be Create, Update or Delete")
@@ -178,6 +194,8 @@ func (v *validator) length(field, value string, limit int) {
 func (v *validator) resource(prefix string, r v1alpha1.ResourceReference) {
 	v.check(r.ResourceType != "", prefix+"resourceType", "is required")
 	v.check(r.ResourceID != "", prefix+"resourceID", "is required")
+	v.check(utf8.ValidString(r.ResourceType), prefix+"resourceType", "must be valid UTF-8")
+	v.check(utf8.ValidString(r.ResourceID), prefix+"resourceID", "must be valid UTF-8")
 	v.length(prefix+"resourceType", r.ResourceType, 128)
 	v.length(prefix+"resourceID", r.ResourceID, 512)
 }

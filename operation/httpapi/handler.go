@@ -221,17 +221,7 @@ func (h *handler) showView(w http.ResponseWriter, status int, v operation.View) 
 }
 
 // Location is the path of the operation of a resource.
-func Location(r operation.Resource) string {
-	return "/operations/" + segment(r.Type) + "/" + segment(r.ID)
-}
-
-// segment returns text as one segment of a path, which a dot or two would not be.
-func segment(text string) string {
-	if text == "." || text == ".." {
-		return strings.ReplaceAll(text, ".", "%2E")
-	}
-	return url.PathEscape(text)
-}
+func Location(r operation.Resource) string { return r.Path() }
 
 func (h *handler) location(namespace string, res operation.Resource) string {
 	at := h.PublicURL + Location(res)
