@@ -255,6 +255,22 @@ func TestRights(t *testing.T) {
 	}
 }
 
+func TestProtect(t *testing.T) {
+	a := setup(t, nil)
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all keys") })
+	for name, namespaces := range map[string][]string{"Every": nil, "Some": {a.namespace, a.other}} {
+		for user, want := range map[string]int{"": 401, "forged": 401, "nobody": 403, "reader": map[string]int{"Every": 403, "Some": 200}[name]} {
+			r := httptest.NewRequestWithContext(a.ctx, "GET", "/debug/flows", nil)
+			r.Header.Set("Authorization", "Bearer "+a.tokens[user])
+			w := httptest.NewRecorder()
+			httpapi.Protect(page, httpapi.NewKubernetes(a.calls), namespaces...).ServeHTTP(w, r)
+			if w.Code != want || strings.Contains(w.Body.String(), "all keys") != (want == 200) {
+				t.Errorf("%s namespace as %q: %d %s", name, user, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 func anonymous(o *httpapi.Options) { o.Authorizer = httpapi.Anonymous{} }
 
 func TestSchedule(t *testing.T) {
