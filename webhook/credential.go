@@ -17,7 +17,7 @@ import (
 )
 
 // Resolver gives the secret values that definitions name. It is called at every try, so it should read from a cache. It must be safe
-// for concurrent use. Its errors end up in results, so they must not contain secret values.
+// for concurrent use. Its errors end up in results, so they must not contain secret values. A *FieldError stands for what no other try can mend.
 type Resolver interface {
 	// Secret gives the values of a secret. They are not changed.
 	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)

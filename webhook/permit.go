@@ -63,7 +63,7 @@ func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 		if ok {
 			return p.hook.judgePoll(t.answer)
 		}
-		if res.Verdict == Retry || (res.Verdict == Failed && errors.Is(res.Err, ErrCredentials)) {
+		if res.Verdict == Retry || (res.Verdict != Refused && errors.Is(res.Err, ErrCredentials)) {
 			res.Verdict = Pending // what is in progress over there goes on without us
 		}
 		return res
@@ -184,6 +184,8 @@ func noCredentials(err error) Result {
 	switch {
 	case errors.Is(err, ErrTargetRefused):
 		res.Verdict = Refused
+	case errors.Is(err, ErrInvalid): // says the Resolver
+		res.Verdict = Invalid
 	case errors.As(err, &known) && known.Permanent:
 		res.Verdict = Failed
 	}

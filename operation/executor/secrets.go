@@ -87,7 +87,10 @@ func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string
 // tokenSeconds is how long a token of a service account lives; it is renewed after four fifths of that.
 const tokenSeconds = 3600
 
-var errOwnAudience = errors.New("the API server itself accepts this audience: a receiver could use the token against the cluster")
+var errOwnAudience = &webhook.FieldError{
+	Field: "spec.auth.serviceAccountToken.audience",
+	Err:   errors.New("the API server itself accepts this audience: a receiver could use the token against the cluster"),
+}
 
 // ServiceAccountToken implements webhook.Resolver.
 func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequest) (string, error) {

@@ -50,7 +50,10 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err := answer.Into(op); err != nil {
 			return err
 		}
-		if op.EffectiveID() != cb.OperationID || !op.PickedUp() {
+		if op.EffectiveID() != cb.OperationID {
+			return operation.ErrCallbackUsed // it was good once: others have followed
+		}
+		if !op.PickedUp() {
 			return operation.ErrUnknownCallback
 		}
 		of := target{cb.Purpose, cb.WebhookID}
