@@ -126,7 +126,14 @@ const (
 	maxExpr     = 8 << 10   // characters of an expression
 )
 
-const defaultBody = "{}"
+const (
+	defaultBody = "{}"
+
+	// Of answers longer than smallBody, bytes, an endpoint has maxLong in memory at a time: parsed they can be twenty times as long, and
+	// hundreds of calls may be under way. Their tries wait for each other, and for no other endpoint's.
+	smallBody = 64 << 10
+	maxLong   = 4
+)
 
 func (d Definition) withDefaults() Definition {
 	if d.Mode == "" {
