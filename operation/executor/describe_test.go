@@ -5,11 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 )
@@ -46,29 +43,5 @@ func TestTemplatesSeeEveryField(t *testing.T) {
 	op.Spec.RequestObject = &v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(`{"id":9007199254740993}`)}}
 	if raw, err := json.Marshal(specFields(op)); err != nil || !strings.Contains(string(raw), `"id":9007199254740993`) {
 		t.Errorf("a number has changed: %s, %v", raw, err)
-	}
-}
-
-func TestNearTimeoutIsCounted(t *testing.T) {
-	tests := map[string]struct {
-		reason        string
-		timeout, took time.Duration
-		want          float64
-	}{
-		"Short":   {"Half of the time is not near.", time.Hour, 30 * time.Minute, 0},
-		"Near":    {"Over nine tenths are.", time.Hour, 55 * time.Minute, 1},
-		"Longest": {"A timeout of two centuries does not overflow.", 2_000_000 * time.Hour, time.Second, 0},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			m := newMetrics(func() census { return census{} }, func() int { return 0 })
-			op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{Timeout: metav1.Duration{Duration: tc.timeout}}}
-			op.CreationTimestamp = metav1.NewTime(time.Unix(1e9, 0))
-			op.Status.FinishedAt = micro(op.CreationTimestamp.Add(tc.took))
-			m.end(op, "Succeeded")
-			if got := testutil.ToFloat64(m.near.WithLabelValues("", "")); got != tc.want {
-				t.Errorf("%s: counted %v, want %v", tc.reason, got, tc.want)
-			}
-		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -68,15 +69,20 @@ func TestSecretsStayHidden(t *testing.T) {
 		raw, _ := json.Marshal(ended)
 		b.hidden("status", string(raw), secret, told...)
 	}
+	b.end(b.schedule(operation.Request{}))
 	clients := kubernetes.NewForConfigOrDie(b.config)
-	b.eventually("events written", func() bool {
+	b.eventually("events of start, failure and end written", func() bool {
 		list, err := clients.CoreV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		raw, _ := json.Marshal(list)
 		b.hidden("events", string(raw), secret, told...)
-		return len(list.Items) >= 4
+		said := make(map[string]int)
+		for _, event := range list.Items {
+			said[event.Type+" "+event.Reason]++
+		}
+		return cmp.Equal(said, map[string]int{"Normal Started": 3, "Warning WebhookFailed": 2, "Normal Succeeded": 1})
 	})
 	b.hidden("log", log.String(), secret, told...)
 }
