@@ -138,7 +138,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 func (o *controllerOptions) open() (net.Listener, error) {
 	if o.publicURL != "" {
 		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, usageErrorf("--public-url %q is not the beginning of a URL, such as https://operations.example.com", o.publicURL)
+			return nil, usageErrorf("--public-url %q is not a URL to begin others with, such as https://operations.example.com", o.publicURL)
 		}
 	}
 	if o.egressProxy != "" {
