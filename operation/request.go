@@ -132,9 +132,8 @@ var (
 	operationID   = regexp.MustCompile(`^[!--/-~]+$`)
 	correlationID = regexp.MustCompile(`^[ -~]*$`)
 	headerName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	credential    = regexp.MustCompile(`^(?i)(authorization|authentication|proxy-.*|.*cookie2?|.*-authorization|` +
-		`.*-(api-?key|access-token|auth-token|id-token|auth|token|secret|password|credentials?)|api-?key|` +
-		`x-forwarded-client-cert|x-amz-security-token|www-authenticate)$`)
+	credential    = regexp.MustCompile(`^(?i)(authentication|proxy[-_].*|.*cookie2?|(.*[-_])?(authorization|(api|access|auth|private|secret)[-_]?key|` +
+		`(access|auth|id)[-_]?token|auth|token|secret|password|credentials?)|x[-_]forwarded[-_]client[-_]cert|www[-_]authenticate)$`)
 )
 
 const operationIDRule = "must be up to 255 visible ASCII characters without a dot"

@@ -60,6 +60,7 @@ const (
 type handler struct {
 	Options
 	requests, streams chan struct{}
+	keys              keys
 	log               *slog.Logger
 }
 
@@ -274,11 +275,19 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
 		}
 		spec.OperationID = key
 	}
+	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
+	release := func() {}
+	if spec.OperationID != "" {
+		var ours bool
+		if ours, release = h.keys.claim(keyOf{namespace, spec.OperationID}, res); !ours {
+			return operation.ErrIDReused
+		}
+	}
 	op, err := h.Scheduler.In(namespace).ScheduleSpec(r.Context(), spec)
 	if err != nil {
+		release()
 		return err
 	}
-	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
 	w.Header().Set("Location", h.location(namespace, res))
 	h.show(w, http.StatusAccepted, op)
 	return nil

@@ -288,6 +288,16 @@ func TestSchedule(t *testing.T) {
 	if other := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Update", 1), "Idempotency-Key", "k1"); other.status != http.StatusUnprocessableEntity {
 		t.Errorf("the same key for another request: %+v", other)
 	}
+	another := strings.Replace(deletion, `"resourceID":"1"`, `"resourceID":"2"`, 1)
+	if other := a.do("", "POST", "/operations", another, "Idempotency-Key", "k1"); other.status != http.StatusUnprocessableEntity {
+		t.Errorf("the same key for another resource, which receivers could not tell from the first: %+v", other)
+	}
+	if wrong := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Drop", 1), "Idempotency-Key", "k3"); wrong.status != http.StatusUnprocessableEntity {
+		t.Errorf("an invalid request: %+v", wrong)
+	}
+	if mended := a.do("", "POST", "/operations", another, "Idempotency-Key", "k3"); mended.status != http.StatusAccepted {
+		t.Errorf("the key of a request that was refused: %+v", mended)
+	}
 	conflict := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k2")
 	var p httpapi.Problem
 	_ = json.Unmarshal([]byte(conflict.body), &p) // checked by do
