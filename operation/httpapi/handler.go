@@ -119,13 +119,11 @@ func (h *handler) limited(next endpoint) http.Handler {
 			_ = control.SetReadDeadline(now.Add(h.Timeout)) // only some test servers cannot
 		}
 		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout))
-		defer func() {
-			_ = control.Flush()
-			_ = control.SetWriteDeadline(time.Time{}) // the connection may serve other pages next
-		}()
 		if err := next(w, r.WithContext(ctx)); err != nil {
 			h.refuse(w, r, err)
 		}
+		_ = control.Flush()
+		_ = control.SetWriteDeadline(time.Time{}) // the connection may serve other pages next
 		return nil
 	})
 }
