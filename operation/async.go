@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +25,7 @@ type Begin func(ctx context.Context, r *http.Request, id string) (Request, error
 type AsyncOptions struct {
 	// Scheduler is asked for what has become of an operation.
 	Scheduler *Scheduler
-	// Location returns where the operation of a resource is shown. Default: /operations/{type}/{id}.
+	// Location returns where the operation of a resource is shown. Default: [Resource.Path].
 	Location func(Resource) string
 	// WaitAtMost bounds how long a request without Prefer: respond-async waits for the end. Default: 30 s.
 	WaitAtMost time.Duration
@@ -37,16 +36,15 @@ type AsyncOptions struct {
 // Async returns a handler that begins an operation and answers by RFC 7240:
 //
 //   - Prefer: respond-async: 202 at once, with Location and Preference-Applied;
-//   - Prefer: wait=N: after at most N seconds, 200 with the outcome if it is there by then, else 202;
+//   - Prefer: wait=N, with or without respond-async: after at most N seconds, 200 with the outcome if it is there by then, else 202;
 //   - neither: as wait, up to WaitAtMost.
 //
 // An operation that failed answers 200 too: the request for its state succeeded, and the state is in the body; the
-// header Operation-Status says it as well. The header Idempotency-Key, if sent, becomes the operation id.
+// header Operation-Status says it as well. The header Idempotency-Key, if sent, becomes the operation id; when its operation has ended
+// already, every answer has that outcome.
 func Async(o AsyncOptions, begin Begin) http.Handler {
 	if o.Location == nil {
-		o.Location = func(r Resource) string {
-			return "/operations/" + url.PathEscape(r.Type) + "/" + url.PathEscape(r.ID)
-		}
+		o.Location = Resource.Path
 	}
 	if o.WaitAtMost <= 0 {
 		o.WaitAtMost = 30 * time.Second
@@ -64,10 +62,14 @@ type async struct {
 
 // ServeHTTP implements http.Handler.
 func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	respondAsync, wait := preferences(r.Header.Values("Prefer"), a.WaitAtMost)
+	respondAsync, waits, wait := preferences(r.Header.Values("Prefer"), a.WaitAtMost)
 	id := r.Header.Get("Idempotency-Key")
-	if id == "" {
+	repeats := id != ""
+	if !repeats {
 		id = uuid.NewString()
+	} else if !isOperationID(id) { // known before anything is begun, and promised
+		a.refuse(w, r, &InvalidError{Fields: []FieldError{{"Idempotency-Key", operationIDRule}}})
+		return
 	}
 	request, err := a.begin(r.Context(), r, id)
 	if err != nil {
@@ -83,6 +85,13 @@ func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if respondAsync {
 		w.Header().Set("Preference-Applied", "respond-async")
+	}
+	if respondAsync && !waits {
+		if repeats { // whoever sends no key asks for nothing old
+			if old, ok := a.outcome(r.Context(), request.Resource, id); ok {
+				pending = old
+			}
+		}
 		accepted(w, pending)
 		return
 	}
@@ -91,6 +100,7 @@ func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	view, err := a.Scheduler.Wait(ctx, request.Resource, id, nil)
 	switch {
 	case err == nil:
+		w.Header().Del("Preference-Applied") // it has ended in time
 		w.Header().Set("Operation-Status", string(view.Status))
 		answer(w, http.StatusOK, view)
 	case r.Context().Err() != nil: // nobody is there to be answered
@@ -101,8 +111,22 @@ func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// outcome returns how the operation with that id has ended. It reports false if it has not, or nobody knows.
+func (a *async) outcome(ctx context.Context, r Resource, id string) (View, bool) {
+	op, err := a.Scheduler.Get(ctx, r)
+	if err != nil {
+		return View{}, false
+	}
+	v, ours := ViewOfID(op, id)
+	return v, ours && v.Terminal()
+}
+
 func accepted(w http.ResponseWriter, v View) {
-	w.Header().Set("Retry-After", "1")
+	if v.Terminal() {
+		w.Header().Set("Operation-Status", string(v.Status))
+	} else {
+		w.Header().Set("Retry-After", "1")
+	}
 	answer(w, http.StatusAccepted, v)
 }
 
@@ -147,9 +171,8 @@ func answer(w http.ResponseWriter, status int, body any) {
 
 // preferences reads the header Prefer of RFC 7240. Of a preference that is sent twice the first one counts, and what
 // is unknown or malformed is ignored.
-func preferences(values []string, most time.Duration) (respondAsync bool, wait time.Duration) {
+func preferences(values []string, most time.Duration) (respondAsync, waits bool, wait time.Duration) {
 	wait = most
-	waits := false
 	for _, value := range values {
 		for preference := range strings.SplitSeq(value, ",") {
 			token, _, _ := strings.Cut(preference, ";") // parameters mean nothing here
@@ -166,6 +189,5 @@ func preferences(values []string, most time.Duration) (respondAsync bool, wait t
 			}
 		}
 	}
-	// With both, the caller is content to wait for a while before the answer is 202.
-	return respondAsync && !waits, wait
+	return respondAsync, waits, wait
 }

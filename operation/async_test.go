@@ -22,8 +22,10 @@ func (teapot) HTTPStatus() int { return http.StatusTeapot }
 func TestAsync(t *testing.T) {
 	b := setup(t)
 	var refuse error
+	began := 0
 	handler := operation.Async(operation.AsyncOptions{Scheduler: b.Scheduler, WaitAtMost: time.Minute},
 		func(ctx context.Context, _ *http.Request, id string) (operation.Request, error) {
+			began++
 			r := operation.Request{ID: id, Type: operation.Delete, Resource: operation.Resource{Type: "A/B", ID: "1"}}
 			if refuse != nil {
 				return r, refuse
@@ -63,6 +65,17 @@ func TestAsync(t *testing.T) {
 			v.Status != operation.Failed || resp.Header.Get("Operation-Status") != "FAILED" {
 			t.Errorf("%q after the end: %+v %+v", prefer, resp, v)
 		}
+	}
+	if resp, v := ask("Prefer", "respond-async", "Idempotency-Key", "one"); resp.StatusCode != http.StatusAccepted || v.Status != operation.Failed ||
+		v.OperationID != "one" || resp.Header.Get("Retry-After") != "" || resp.Header.Get("Operation-Status") != "FAILED" {
+		t.Errorf("respond-async after the end: %+v %+v", resp, v)
+	}
+	begun := began
+	if resp, _ := ask("Prefer", "respond-async", "Idempotency-Key", "a.b"); resp.StatusCode != http.StatusUnprocessableEntity || began != begun {
+		t.Errorf("a key that no operation can have: %+v, begun %v", resp, began != begun)
+	}
+	if resp, _ := ask("Prefer", "wait=1, respond-async"); resp.StatusCode != http.StatusAccepted || resp.Header.Get("Preference-Applied") != "respond-async" {
+		t.Errorf("not ended in time: %+v", resp)
 	}
 	for err, want := range map[error]int{
 		teapot{}: http.StatusTeapot, operation.ErrIDReused: http.StatusUnprocessableEntity, operation.ErrInProgress: http.StatusConflict,

@@ -25,6 +25,12 @@ var (
 	// ErrEnded is matched when an operation has ended, so that it can no longer be cancelled.
 	ErrEnded = errors.New("the operation has ended")
 
+	// ErrSucceeded is matched when an operation has succeeded, so that there is nothing to retry.
+	ErrSucceeded = errors.New("the operation has succeeded")
+
+	// ErrFollowed is matched when another operation of the resource was scheduled meanwhile.
+	ErrFollowed = errors.New("another operation has followed it")
+
 	// ErrUnknownCallback is matched when a callback token stands for nothing.
 	ErrUnknownCallback = errors.New("unknown callback token")
 

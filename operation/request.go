@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +37,17 @@ type Resource struct {
 
 // String returns Type/ID.
 func (r Resource) String() string { return r.Type + "/" + r.ID }
+
+// Path is where the HTTP API shows the operation of the resource: /operations/{type}/{id}, percent-encoded.
+func (r Resource) Path() string { return "/operations/" + segment(r.Type) + "/" + segment(r.ID) }
+
+// segment returns text as one segment of a path, which a dot or two would not be.
+func segment(text string) string {
+	if text == "." || text == ".." {
+		return strings.ReplaceAll(text, ".", "%2E")
+	}
+	return url.PathEscape(text)
+}
 
 func (r Resource) reference() v1alpha1.ResourceReference {
 	return v1alpha1.ResourceReference{ResourceType: r.Type, ResourceID: r.ID}
@@ -119,10 +132,13 @@ var (
 	operationID   = regexp.MustCompile(`^[!--/-~]+$`)
 	correlationID = regexp.MustCompile(`^[ -~]*$`)
 	headerName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	credential    = regexp.MustCompile(`^(?i)(authorization|authentication|proxy-.*|.*cookie2?|.*-authorization|` +
-		`.*-(api-?key|access-token|auth-token|id-token|auth|token|secret|password|credentials?)|api-?key|` +
-		`x-forwarded-client-cert|x-amz-security-token|www-authenticate)$`)
+	credential    = regexp.MustCompile(`^(?i)(authentication|proxy[-_].*|.*cookie2?|(.*[-_])?(authorization|(api|access|auth|private|secret)[-_]?key|` +
+		`(access|auth|id)[-_]?token|auth|token|secret|password|credentials?)|x[-_]forwarded[-_]client[-_]cert|www[-_]authenticate)$`)
 )
+
+const operationIDRule = "must be up to 255 visible ASCII characters without a dot"
+
+func isOperationID(text string) bool { return len(text) <= 255 && operationID.MatchString(text) }
 
 // CarriesCredentials tells whether a header of that name may carry credentials, so that no Operation may hold it.
 func CarriesCredentials(header string) bool { return credential.MatchString(header) }
@@ -132,8 +148,7 @@ func CarriesCredentials(header string) bool { return credential.MatchString(head
 func Validate(spec v1alpha1.OperationSpec) error {
 	v := &validator{}
 	if spec.OperationID != "" {
-		v.check(len(spec.OperationID) <= 255 && operationID.MatchString(spec.OperationID), "spec.operationID",
-			"must be up to 255 visible ASCII characters without a dot")
+		v.check(isOperationID(spec.OperationID), "spec.operationID", operationIDRule)
 	}
 	v.check(spec.OperationType == Create || spec.OperationType == Update || spec.OperationType == Delete,
 		"spec.operationType", "must be Create, Update or Delete")
@@ -178,6 +193,8 @@ func (v *validator) length(field, value string, limit int) {
 func (v *validator) resource(prefix string, r v1alpha1.ResourceReference) {
 	v.check(r.ResourceType != "", prefix+"resourceType", "is required")
 	v.check(r.ResourceID != "", prefix+"resourceID", "is required")
+	v.check(utf8.ValidString(r.ResourceType), prefix+"resourceType", "must be valid UTF-8")
+	v.check(utf8.ValidString(r.ResourceID), prefix+"resourceID", "must be valid UTF-8")
 	v.length(prefix+"resourceType", r.ResourceType, 128)
 	v.length(prefix+"resourceID", r.ResourceID, 512)
 }

@@ -174,10 +174,11 @@ func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1
 		}
 		return found, nil
 	}
-	for _, h := range found.Status.History {
-		if h.OperationID == wanted.OperationID {
-			return past(found, h), nil
+	if old := earlier(found, wanted.OperationID); old != nil {
+		if old.Spec.OperationType != wanted.OperationType { // what else it asked for is not kept
+			return nil, ErrIDReused
 		}
+		return old, nil
 	}
 	if !found.Terminal() || found.DeletionTimestamp != nil {
 		return nil, &InProgressError{Running: found}
@@ -185,9 +186,27 @@ func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1
 	return nil, nil
 }
 
+// earlier returns the operation with that id as it was at its end, if others have followed it: from the history, or from the status for as
+// long as that is not about its successor. It returns nil if there is none.
+func earlier(found *v1alpha1.Operation, id string) *v1alpha1.Operation {
+	if s := &found.Status; s.OperationID == id && s.Phase.Terminal() && !found.PickedUp() {
+		op := past(found, v1alpha1.FinishedOperation{OperationID: id, OperationType: s.OperationType, Phase: s.Phase})
+		op.Status = *s.DeepCopy()
+		return op
+	}
+	for _, h := range found.Status.History {
+		if h.OperationID == id {
+			return past(found, h)
+		}
+	}
+	return nil
+}
+
 // past returns the Operation as it was when an earlier request of its resource had ended, as far as history tells.
 func past(found *v1alpha1.Operation, h v1alpha1.FinishedOperation) *v1alpha1.Operation {
 	op := found.DeepCopy()
+	delete(op.Annotations, v1alpha1.AnnotationScheduledAt) // of the present one
+	op.CreationTimestamp = metav1.Time{}
 	op.Spec = v1alpha1.OperationSpec{
 		OperationID: h.OperationID, OperationType: h.OperationType, ResourceReference: found.Spec.ResourceReference,
 	}
@@ -224,19 +243,45 @@ func stamp(op *v1alpha1.Operation) {
 	op.Annotations[v1alpha1.AnnotationScheduledAt] = time.Now().UTC().Format(time.RFC3339Nano)
 }
 
-// Retry schedules the request of the operation of a resource again, with a new id. Errors: [ErrNotFound]; [ErrInProgress]
-// when it has not ended; those of Schedule.
+// Retry schedules the request of the operation of a resource that has failed again, with a new id. Of several who do so at once, one does.
+// Errors: [ErrNotFound]; [ErrInProgress] when it has not ended; [ErrSucceeded]; [ErrFollowed] when another one was scheduled meanwhile; those
+// of package call.
 func (s *Scheduler) Retry(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
-	op, err := s.Get(ctx, r)
+	op, err := s.retry(ctx, v1alpha1.OperationName(r.Type, r.ID))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot retry operation of %s: %w", r, err)
 	}
-	if !op.Terminal() {
-		return nil, fmt.Errorf("cannot retry operation of %s: %w", r, &InProgressError{Running: op})
+	return op, nil
+}
+
+func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation, error) {
+	failed := ""
+	var lost error
+	for range rounds {
+		op, err := s.read(ctx, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case op == nil:
+			return nil, ErrNotFound
+		case failed != "" && op.EffectiveID() != failed:
+			return nil, fmt.Errorf("%w: %s", ErrFollowed, op.EffectiveID())
+		case !op.Terminal() || op.DeletionTimestamp != nil:
+			return nil, &InProgressError{Running: op}
+		case op.Status.Phase == v1alpha1.PhaseSuccess:
+			return nil, ErrSucceeded
+		}
+		failed = op.EffectiveID()
+		op.Spec.OperationID, op.Spec.CancelRequested = uuid.NewString(), false
+		stamp(op)
+		// It holds for this version only, so that it follows the operation that has failed and no other one.
+		written, err := s.write(ctx, call.VerbUpdate, op)
+		if !apierrors.IsConflict(err) {
+			return written, err
+		}
+		lost = err
 	}
-	spec := op.Spec.DeepCopy()
-	spec.OperationID, spec.CancelRequested = uuid.NewString(), false
-	return s.ScheduleSpec(ctx, *spec)
+	return nil, fmt.Errorf("gave up after %d conflicts: %w", rounds, lost)
 }
 
 // Get returns the Operation of a resource, [ErrNotFound] if there is none.

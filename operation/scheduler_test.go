@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -132,16 +133,29 @@ func TestIdempotency(t *testing.T) {
 	if _, err := b.Schedule(b.ctx, operation.Request{ID: "three", Type: operation.Delete, Resource: shop}); !errors.Is(err, operation.ErrInProgress) {
 		t.Errorf("another one meanwhile: %v", err)
 	}
-	b.finish(shop, v1alpha1.PhaseSuccess)
-	old, err := b.Schedule(b.ctx, request)
-	if err != nil || operation.ViewOf(old).Status != operation.Failed || operation.ViewOf(old).OperationID != "one" {
-		t.Errorf("one of the history: %+v %v", old, err)
+	for _, when := range []string{"before its successor was picked up", "in the history"} {
+		old, err := b.Schedule(b.ctx, request)
+		if err != nil {
+			t.Fatalf("%s: %v", when, err)
+		}
+		if v := operation.ViewOf(old); v.Status != operation.Failed || v.OperationID != "one" || v.FinishedAt == nil || !v.CreatedAt.IsZero() {
+			t.Errorf("%s: %+v", when, v)
+		}
+		changed := request
+		changed.Type = operation.Update
+		if _, err := b.Schedule(b.ctx, changed); !errors.Is(err, operation.ErrIDReused) {
+			t.Errorf("%s, the same id for another request: %v", when, err)
+		}
+		if v, err := b.Wait(b.ctx, shop, "one", nil); err != nil || v.Status != operation.Failed {
+			t.Errorf("%s, waiting: %+v %v", when, v, err)
+		}
+		b.finish(shop, v1alpha1.PhaseSuccess)
 	}
 }
 
 func TestInvalidIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	b := setup(t)
-	_, err := b.Schedule(b.ctx, operation.Request{Type: "Drop", Resource: operation.Resource{Type: "a"}, Webhooks: []string{"x", "x"}})
+	_, err := b.Schedule(b.ctx, operation.Request{Type: "Drop", Resource: operation.Resource{Type: "a\xff"}, Webhooks: []string{"x", "x"}})
 	var invalid *operation.InvalidError
 	if !errors.As(err, &invalid) || !errors.Is(err, operation.ErrInvalid) {
 		t.Fatal(err)
@@ -150,7 +164,7 @@ func TestInvalidIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	for _, f := range invalid.Fields {
 		fields = append(fields, f.Field)
 	}
-	if diff := cmp.Diff([]string{"spec.operationType", "spec.resourceID", "spec.webhookIDs[1]"}, fields); diff != "" {
+	if diff := cmp.Diff([]string{"spec.operationType", "spec.resourceID", "spec.resourceType", "spec.webhookIDs[1]"}, fields); diff != "" {
 		t.Errorf("every reason: -want +got:\n%s", diff)
 	}
 	for op, err := range b.List(b.ctx, operation.Query{}) {
@@ -216,8 +230,83 @@ func TestCancelAndRetry(t *testing.T) {
 	if _, err := b.Cancel(b.ctx, shop, "one"); !errors.Is(err, operation.ErrEnded) {
 		t.Errorf("cancel after the end: %v", err)
 	}
+	// Somebody else retries first, and that one has ended too when our write comes.
+	config := env.Config(t)
+	var faster sync.Once
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut {
+				faster.Do(func() {
+					if op, err := b.Retry(b.ctx, shop); err != nil || op.Spec.CancelRequested || op.EffectiveID() == "one" || op.Spec.OperationCategory != "c" {
+						t.Errorf("retry: %+v %v", op, err)
+					}
+					b.finish(shop, v1alpha1.PhaseFailed)
+				})
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	slow, err := operation.NewScheduler(operation.Options{Config: config, Namespace: b.Namespace()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(slow.Close)
+	if op, err := slow.Retry(b.ctx, shop); !errors.Is(err, operation.ErrFollowed) {
+		t.Errorf("a failure was retried twice: %v %v", op, err)
+	}
 	op, err := b.Retry(b.ctx, shop)
-	if err != nil || op.Spec.CancelRequested || op.EffectiveID() == "one" || op.Spec.OperationCategory != "c" {
-		t.Errorf("retry: %+v %v", op, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.finish(shop, v1alpha1.PhaseSuccess)
+	if again, err := b.Retry(b.ctx, shop); !errors.Is(err, operation.ErrSucceeded) {
+		t.Errorf("retry of what has succeeded: %v %v", again, err)
+	}
+	if v, err := b.Wait(b.ctx, shop, op.EffectiveID(), nil); err != nil || v.Status != operation.Succeeded {
+		t.Errorf("after that: %+v %v", v, err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestWaitForWhatIsDeleted has operations vanish while somebody waits for them, as those without time to live do.
+func TestWaitForWhatIsDeleted(t *testing.T) {
+	b := setup(t)
+	remove := func() {
+		t.Helper()
+		if _, err := call.Do(b.ctx, b.calls, call.Request{
+			Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: "Operation",
+			Namespace: b.Namespace(), Name: v1alpha1.OperationName(shop.Type, shop.ID),
+		}, call.Policy{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := map[string]struct {
+		reason string
+		ended  bool
+	}{
+		"Ended":   {"What is known last is its end, which is the answer.", true},
+		"Running": {"It never ends.", false},
+	}
+	for name, tc := range tests {
+		op, err := b.Schedule(b.ctx, operation.Request{Type: operation.Update, Resource: shop})
+		if err != nil {
+			t.Fatal(err)
+		}
+		once := sync.OnceFunc(func() {
+			if tc.ended {
+				b.finish(shop, v1alpha1.PhaseSuccess)
+			}
+			remove()
+		})
+		v, err := b.WaitFor(b.ctx, op, func(operation.View) { once() }) // by then the waiter has seen it
+		if ended := err == nil && v.Status == operation.Succeeded; ended != tc.ended || !ended && !errors.Is(err, operation.ErrNotFound) {
+			t.Errorf("%s: %s: %+v %v", name, tc.reason, v, err)
+		}
+		if v, err := b.WaitFor(b.ctx, op, nil); !errors.Is(err, operation.ErrNotFound) {
+			t.Errorf("%s: after it was deleted: %+v %v", name, v, err)
+		}
 	}
 }

@@ -32,7 +32,7 @@ type View struct {
 	Reason            string                       `json:"reason,omitempty"`
 	Error             string                       `json:"error,omitempty"`
 	Progress          Progress                     `json:"progress"`
-	CreatedAt         time.Time                    `json:"createdAt"`
+	CreatedAt         time.Time                    `json:"createdAt,omitzero"` // not known of one that others have followed
 	FinishedAt        *time.Time                   `json:"finishedAt,omitempty"`
 	Webhooks          []v1alpha1.WebhookCallStatus `json:"webhooks,omitempty"`
 }
@@ -92,4 +92,16 @@ func ViewOf(op *v1alpha1.Operation) View {
 		v.FinishedAt = &at
 	}
 	return v
+}
+
+// ViewOfID returns the view of the operation with that id, from what an Operation tells of it: its present request, or one before that has
+// ended. It reports false where the Operation tells nothing of that id.
+func ViewOfID(op *v1alpha1.Operation, id string) (View, bool) {
+	if op.EffectiveID() == id {
+		return ViewOf(op), true
+	}
+	if old := earlier(op, id); old != nil {
+		return ViewOf(old), true
+	}
+	return View{}, false
 }

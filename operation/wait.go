@@ -18,14 +18,24 @@ import (
 //
 // Errors: the context's cause; [ErrNotFound] when the Operation was deleted, or when there is none and no id was given.
 func (s *Scheduler) Wait(ctx context.Context, r Resource, id string, progress func(View)) (View, error) {
-	v, err := s.wait(ctx, r, id, progress)
+	v, err := s.wait(ctx, r, id, false, progress)
 	if err != nil {
 		return v, fmt.Errorf("cannot wait for operation of %s: %w", r, err)
 	}
 	return v, nil
 }
 
-func (s *Scheduler) wait(ctx context.Context, r Resource, id string, progress func(View)) (View, error) {
+// WaitFor is Wait for an operation that is known to have been written, as by Schedule: when it is not there any more, it was deleted.
+func (s *Scheduler) WaitFor(ctx context.Context, op *v1alpha1.Operation, progress func(View)) (View, error) {
+	r := Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+	v, err := s.wait(ctx, r, op.EffectiveID(), true, progress)
+	if err != nil {
+		return v, fmt.Errorf("cannot wait for operation of %s: %w", r, err)
+	}
+	return v, nil
+}
+
+func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written bool, progress func(View)) (View, error) {
 	if id == "" {
 		op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
 		if err != nil {
@@ -34,7 +44,7 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, progress fu
 		if op == nil {
 			return View{}, ErrNotFound
 		}
-		id = op.EffectiveID()
+		id, written = op.EffectiveID(), true
 	}
 	watch, err := s.watch(r)
 	if err != nil {
@@ -48,49 +58,36 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, progress fu
 	cursor := watch.store.Subscribe(store.SubscribeOptions{Name: "wait"})
 	defer cursor.Close()
 	sources.Go(func() { _ = watch.source.Run(ctx) }) // it ends with the context, and retries until then
-	seen := false
 	for {
 		e, err := cursor.Next(ctx)
 		if err != nil {
 			return View{}, err
 		}
-		switch e.Type {
-		case store.Added, store.Modified:
-			op, err := store.As[v1alpha1.Operation](e.Object)
-			if err != nil {
-				return View{}, err
-			}
-			v, ours := about(op, id)
-			switch {
-			case !ours:
-				continue
-			case v.Terminal():
-				return v, nil
-			}
-			seen = true
-			if progress != nil {
-				progress(v)
-			}
-		case store.Deleted:
-			if seen {
-				return View{}, fmt.Errorf("%w: it was deleted", ErrNotFound)
-			}
+		if e.Type == store.Synced && e.Count == 0 && written {
+			return View{}, errDeleted
+		}
+		if e.Object == nil {
+			continue
+		}
+		op, err := store.As[v1alpha1.Operation](e.Object)
+		if err != nil {
+			return View{}, err
+		}
+		v, ours := ViewOfID(op, id)
+		if ours && v.Terminal() {
+			return v, nil // also the last that is known of one that was deleted since
+		}
+		written = written || ours
+		switch {
+		case e.Type == store.Deleted && written:
+			return View{}, errDeleted
+		case e.Type != store.Deleted && ours && progress != nil:
+			progress(v)
 		}
 	}
 }
 
-// about returns the view of the operation with that id, from what an Operation tells of it.
-func about(op *v1alpha1.Operation, id string) (View, bool) {
-	if op.EffectiveID() == id {
-		return ViewOf(op), true
-	}
-	for _, h := range op.Status.History {
-		if h.OperationID == id {
-			return ViewOf(past(op, h)), true
-		}
-	}
-	return View{}, false
-}
+var errDeleted = fmt.Errorf("%w: it was deleted", ErrNotFound)
 
 // watched is a watch of one Operation.
 type watched struct {

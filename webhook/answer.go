@@ -35,8 +35,8 @@ func (a *answer) cel() *celResponse {
 
 func (a *answer) is2xx() bool { return a.status >= 200 && a.status < 300 }
 
-// readBody reads at most MaxBody bytes, unpacked.
-func readBody(resp *http.Response) (data []byte, truncated bool, err error) {
+// readBody reads at most MaxBody bytes, unpacked. reserve is called before more than smallBody of them are.
+func readBody(resp *http.Response, reserve func() error) (data []byte, truncated bool, err error) {
 	var body io.Reader = resp.Body
 	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
 	case "", "identity":
@@ -55,7 +55,14 @@ func readBody(resp *http.Response) (data []byte, truncated bool, err error) {
 	default:
 		return nil, false, fmt.Errorf("cannot unpack the answer: unknown content encoding")
 	}
-	data, err = io.ReadAll(io.LimitReader(body, MaxBody+1))
+	data, err = io.ReadAll(io.LimitReader(body, smallBody+1))
+	if err == nil && len(data) > smallBody {
+		if err = reserve(); err == nil {
+			var rest []byte
+			rest, err = io.ReadAll(io.LimitReader(body, MaxBody+1-int64(len(data))))
+			data = append(data, rest...)
+		}
+	}
 	if len(data) > MaxBody {
 		return data[:MaxBody], true, nil
 	}

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/url"
@@ -135,6 +136,13 @@ func (c *Client) Breaker(namespace, name string) BreakerStatus {
 		return BreakerStatus{State: Closed}
 	}
 	return g.breakerStatus()
+}
+
+// Mask hides in a text that the receiver of w has sent apart from its answers, such as a callback, what Results hide too: the values that
+// calls authenticate and sign with. more are further values to hide.
+func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...string) string {
+	creds, _ := c.credentials(ctx, w, false, "") // without error: what cannot be had was not sent
+	return newMask(append(creds.secrets, more...)...).apply(text)
 }
 
 // Forget drops the limits and the breaker of an endpoint that is no more.

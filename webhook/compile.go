@@ -179,10 +179,11 @@ func (w *Compiled) compileRequest() error {
 		}
 		w.headers = append(w.headers, headerText{name: name, text: t})
 	}
-	body := "{}"
-	if w.defaultBody = r.Body == nil; !w.defaultBody {
+	body := defaultBody
+	if r.Body != nil {
 		body = *r.Body
 	}
+	w.defaultBody = body == defaultBody // whoever filled it in: the API server writes defaults into the resource
 	if body != "" {
 		w.body = parse("spec.request.body", body, kindBody, maxRequest)
 	}

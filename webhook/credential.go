@@ -17,7 +17,7 @@ import (
 )
 
 // Resolver gives the secret values that definitions name. It is called at every try, so it should read from a cache. It must be safe
-// for concurrent use. Its errors end up in results, so they must not contain secret values.
+// for concurrent use. Its errors end up in results, so they must not contain secret values. A *FieldError stands for what no other try can mend.
 type Resolver interface {
 	// Secret gives the values of a secret. They are not changed.
 	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
@@ -80,16 +80,28 @@ func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, ref
 func (c *Client) resolve(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
 	d := &w.def
 	creds.tls.serverName = d.TLS.ServerName
-	if d.TLS.CASecret != "" {
-		values, err := c.secret(ctx, d, "spec.tls.caSecretRef", d.TLS.CASecret, KeyCA)
-		if err != nil {
-			return err
-		}
-		creds.tls.ca = values[KeyCA]
+	// One that cannot be had keeps none of the others from being masked.
+	unsure := errors.Join(c.resolveCA(ctx, d, creds), c.resolveKeys(ctx, d, creds))
+	if unsure != nil {
+		trusted = false // nothing will be sent, so no token is needed
 	}
-	if err := c.resolveKeys(ctx, d, creds); err != nil {
+	return errors.Join(unsure, c.resolveAuth(ctx, w, creds, trusted, refused))
+}
+
+func (c *Client) resolveCA(ctx context.Context, d *Definition, creds *credentials) error {
+	if d.TLS.CASecret == "" {
+		return nil
+	}
+	values, err := c.secret(ctx, d, "spec.tls.caSecretRef", d.TLS.CASecret, KeyCA)
+	if err != nil {
 		return err
 	}
+	creds.tls.ca = values[KeyCA]
+	return nil
+}
+
+func (c *Client) resolveAuth(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
+	d := &w.def
 	switch a := d.Auth; {
 	case a == nil:
 	case a.Basic != "":

@@ -294,6 +294,15 @@ func TestServiceAccountToken(t *testing.T) {
 	if got := (<-server.headers).Get("Authorization"); got != "Bearer fresh-token" {
 		t.Errorf("sent %q", got)
 	}
+	resolver.token = func(webhook.TokenRequest) (string, error) {
+		return "", fmt.Errorf("wrapped: %w", &webhook.FieldError{Field: "spec.auth.serviceAccountToken.audience", Err: errors.New("it is our own")})
+	}
+	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Invalid || !strings.Contains(res.Message, "serviceAccountToken.audience: it is our own") {
+		t.Errorf("what no other try can mend: %+v", res)
+	}
+	if res := permit(t, client, hook).Poll(t.Context(), aCall(), server.URL); res.Verdict != webhook.Pending {
+		t.Errorf("what is in progress goes on without us: %+v", res)
+	}
 }
 
 // TestForeignPoll: what authenticates goes to the origin of the request and to hosts that the definition names.

@@ -41,7 +41,7 @@ type Request struct {
 	// Headers have templates as values; an empty value sends no header. User-Agent, Accept and Content-Type may be set; what the protocol
 	// sets itself is ignored (see Compiled.Warnings), and what would change the connection is an error.
 	Headers map[string]string
-	Body    *string // default {} as application/json; empty: no body. GET and HEAD send the default body never
+	Body    *string // default {} as application/json; empty: no body. GET and HEAD never send {}
 }
 
 // Response holds the CEL rules for the answer of a call.
@@ -124,6 +124,15 @@ const (
 	maxValue    = 8 << 10   // bytes of a rendered header value
 	maxTemplate = 256 << 10 // bytes of the source of a template
 	maxExpr     = 8 << 10   // characters of an expression
+)
+
+const (
+	defaultBody = "{}"
+
+	// Of answers longer than smallBody, bytes, an endpoint has maxLong in memory at a time: parsed they can be twenty times as long, and
+	// hundreds of calls may be under way. Their tries wait for each other, and for no other endpoint's.
+	smallBody = 64 << 10
+	maxLong   = 4
 )
 
 func (d Definition) withDefaults() Definition {

@@ -80,7 +80,7 @@ func (w *Compiled) accept(a *answer, res Result, from *url.URL) Result {
 // judgePoll says what the answer of a poll means. Nothing that goes wrong on the way is final: the work goes on regardless.
 func (w *Compiled) judgePoll(a *answer) Result {
 	res := Result{Verdict: Pending, StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated, Err: a.err}
-	if a.status == 0 || a.status >= 500 {
+	if busy(a.status) { // it tells of the server, not of the work
 		res.Message = a.describe("")
 		return res
 	}
@@ -125,11 +125,16 @@ func (w *Compiled) wantsRetry(a *answer) (bool, error) {
 	if w.retry != nil {
 		return w.retry.bool(a)
 	}
-	switch a.status {
+	return busy(a.status), nil
+}
+
+// busy are no answer and those that ask for another try.
+func busy(status int) bool {
+	switch status {
 	case 0, 408, 425, 429:
-		return true, nil
+		return true
 	}
-	return a.status >= 500, nil
+	return status >= 500
 }
 
 func (w *Compiled) pollSays(rule *expr, a *answer, words ...string) (bool, error) {

@@ -56,6 +56,23 @@ func (t *tokens) entry(key string) *tokenEntry {
 	return e
 }
 
+// known is the token of the cache, empty if there is none or it is being fetched.
+func (t *tokens) known(key string) string {
+	t.mu.Lock()
+	e := t.entries[key]
+	t.mu.Unlock()
+	if e == nil {
+		return ""
+	}
+	select {
+	case <-e.turn:
+		defer func() { e.turn <- struct{}{} }()
+		return e.value
+	default:
+		return ""
+	}
+}
+
 // prune drops tokens that would have to be fetched anew anyway, such as those of a secret that was replaced.
 func (t *tokens) prune() {
 	for key, e := range t.entries {
@@ -79,10 +96,12 @@ func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credenti
 	}
 	id, secret := string(bytes.TrimSpace(values[KeyClientID])), string(bytes.TrimSpace(values[KeyClientSecret]))
 	creds.hide(secret, base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret))))
+	key := tokenKey(w, id, secret)
 	if !trusted {
+		creds.hide(c.tokens.known(key))
 		return nil
 	}
-	entry := c.tokens.entry(tokenKey(w, id, secret))
+	entry := c.tokens.entry(key)
 	select {
 	case <-entry.turn:
 	case <-ctx.Done():

@@ -63,7 +63,7 @@ func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 		if ok {
 			return p.hook.judgePoll(t.answer)
 		}
-		if res.Verdict == Retry || (res.Verdict == Failed && errors.Is(res.Err, ErrCredentials)) {
+		if res.Verdict == Retry || (res.Verdict != Refused && errors.Is(res.Err, ErrCredentials)) {
 			res.Verdict = Pending // what is in progress over there goes on without us
 		}
 		return res
@@ -83,6 +83,21 @@ type try struct {
 	creds   *credentials
 	mask    *mask
 	answer  *answer
+	long    bool // it has a place among the long answers
+}
+
+// reserve waits for a place among the long answers of the endpoint.
+func (t *try) reserve(ctx context.Context) error {
+	if t.long {
+		return nil
+	}
+	select {
+	case t.permit.gate.long <- struct{}{}:
+		t.long = true
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // try runs body with the timeout of the definition, and gives back the permit.
@@ -107,6 +122,9 @@ func (p *Permit) try(ctx context.Context, body func(context.Context, *try) Resul
 		}
 		res = t.clean(res)
 		res.Duration = time.Since(started)
+		if t.long {
+			<-p.gate.long
+		}
 		p.finish(counts)
 	}()
 	res = body(limited, t)
@@ -184,6 +202,8 @@ func noCredentials(err error) Result {
 	switch {
 	case errors.Is(err, ErrTargetRefused):
 		res.Verdict = Refused
+	case errors.Is(err, ErrInvalid): // says the Resolver
+		res.Verdict = Invalid
 	case errors.As(err, &known) && known.Permanent:
 		res.Verdict = Failed
 	}
@@ -205,7 +225,7 @@ func (p *Permit) exchange(ctx context.Context, t *try) *answer {
 		return noAnswer(p.silence(ctx, err))
 	}
 	defer resp.Body.Close()
-	data, truncated, err := readBody(resp)
+	data, truncated, err := readBody(resp, func() error { return t.reserve(ctx) })
 	if err != nil {
 		return noAnswer(p.silence(ctx, err))
 	}

@@ -34,6 +34,8 @@ func TestJudgePoll(t *testing.T) {
 		{reason: "5xx, whatever it says", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending, message: `answered 503: status "FAILED"`},
 		{reason: "404", status: 404, verdict: webhook.Pending, message: "answered 404"},
 		{reason: "429 with Retry-After", status: 429, after: "3", verdict: webhook.Pending, message: "answered 429"},
+		{reason: "429, whatever it says", status: 429, body: `{"status":"error","message":"slow down"}`, verdict: webhook.Pending, message: "answered 429: slow down"},
+		{reason: "408 under own rules", status: 408, body: `{"state":"failed"}`, poll: webhook.Poll{Failed: `response.body.state == "failed"`}, verdict: webhook.Pending, message: "answered 408"},
 		{reason: "own rules", status: 200, body: `{"done":true}`, poll: webhook.Poll{Succeeded: "response.body.done"}, verdict: webhook.Succeeded},
 		{
 			reason: "a rule that finds nothing keeps polling", status: 200, body: `{"name":"x"}`, poll: webhook.Poll{Succeeded: "response.body.done"},

@@ -164,6 +164,7 @@ func TestRenderRest(t *testing.T) {
 		{reason: "a resource that is no JSON", call: webhook.Call{ID: "id", Data: webhook.Data{Resource: json.RawMessage("{")}}, field: "spec.requestObject.resource"},
 		{reason: "the default body", call: webhook.Call{ID: "id"}, body: "{}"},
 		{reason: "GET has no default body", req: webhook.Request{Method: "get"}, call: webhook.Call{ID: "id"}},
+		{reason: "nor one that is spelled out, as the API server does", req: webhook.Request{Method: "GET", Body: ptr("{}")}, call: webhook.Call{ID: "id"}},
 		{reason: "GET has the body it is given", req: webhook.Request{Method: "GET", Body: ptr("x")}, call: webhook.Call{ID: "id"}, body: "x"},
 		{reason: "no body", req: webhook.Request{Body: ptr("")}, call: webhook.Call{ID: "id"}},
 	} {

@@ -109,7 +109,7 @@ func TestOperationCreate(t *testing.T) {
 	for _, name := range []string{
 		"Authorization", "authorization", "AUTHORIZATION", "Proxy-Authorization", "Proxy-Authenticate", "Cookie", "Set-Cookie", "cookie2",
 		"X-Forwarded-Authorization", "X-Api-Key", "api-key", "X-Auth-Token", "X-CSRF-Token", "X-Amz-Security-Token", "X-Client-Secret",
-		"X-Forwarded-Client-Cert",
+		"X-Forwarded-Client-Cert", "X_Api_Key", "x_authorization", "Proxy_Authorization", "Token", "X-AuthToken", "X-Access-Key", "Private-Token",
 	} {
 		tests = append(tests, struct {
 			reason string
@@ -117,7 +117,7 @@ func TestOperationCreate(t *testing.T) {
 			want   string
 		}{"credentials are no request header: " + name, operation("spec.requestObject.headers", map[string]any{name: "x"}), "credentials"})
 	}
-	for _, name := range []string{"X-Request-Id", "Accept-Language", "X-Tenant", "Traceparent", "Content-Type", "Idempotency-Key", "X-Author"} {
+	for _, name := range []string{"X-Request-Id", "Accept-Language", "X-Tenant", "Traceparent", "Content-Type", "Idempotency-Key", "X-Author", "X-Tokens", "X-Key"} {
 		tests = append(tests, struct {
 			reason string
 			obj    map[string]any

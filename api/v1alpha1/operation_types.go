@@ -219,6 +219,6 @@ type RequestObject struct {
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 128 && name.matches('^[A-Za-z0-9_-]+$'))",message="names must be letters, digits, dash and underscore, up to 128"
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(self[name]) <= 4096)",message="values must not be longer than 4096"
-	// +kubebuilder:validation:XValidation:rule="!self.exists(name, size(name) <= 128 && name.matches('^(?i)(authorization|authentication|proxy-.*|.*cookie2?|.*-authorization|.*-(api-?key|access-token|auth-token|id-token|auth|token|secret|password|credentials?)|api-?key|x-forwarded-client-cert|x-amz-security-token|www-authenticate)$'))",message="must not carry credentials such as Authorization or Cookie"
+	// +kubebuilder:validation:XValidation:rule="!self.exists(name, size(name) <= 128 && name.matches('^(?i)(authentication|proxy[-_].*|.*cookie2?|(.*[-_])?(authorization|(api|access|auth|private|secret)[-_]?key|(access|auth|id)[-_]?token|auth|token|secret|password|credentials?)|x[-_]forwarded[-_]client[-_]cert|www[-_]authenticate)$'))",message="must not carry credentials such as Authorization or Cookie"
 	Headers map[string]string `json:"headers,omitempty"`
 }

@@ -137,8 +137,8 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 // open checks the options and opens the listener, nil if there is none.
 func (o *controllerOptions) open() (net.Listener, error) {
 	if o.publicURL != "" {
-		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" {
-			return nil, usageErrorf("--public-url %q is not a URL", o.publicURL)
+		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, usageErrorf("--public-url %q is not a URL to begin others with, such as https://operations.example.com", o.publicURL)
 		}
 	}
 	if o.egressProxy != "" {
@@ -278,7 +278,10 @@ func (c *controller) handler() (http.Handler, error) {
 	mux.Handle("/healthz", own)
 	mux.Handle("/metrics", own)
 	mux.HandleFunc("GET /readyz", c.ready)
-	mux.Handle("/debug/flows", c.executor.Flows().DebugHandler())
+	mux.Handle("/debug/flows", httpapi.Protect(c.executor.Flows().DebugHandler(), authorizer, c.namespaces...))
+	if c.noAuth {
+		return localOnly(mux, c.publicURL)
+	}
 	return mux, nil
 }
 

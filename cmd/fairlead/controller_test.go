@@ -360,19 +360,40 @@ func TestLeastPrivilege(t *testing.T) {
 	s.allSucceeded(ids, "bearer", "account")
 
 	// The HTTP API needs rights too: this caller is the controller itself.
+	ask := func(method, path, body, token string) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(s.ctx, method, "http://"+address+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		answer, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(answer)
+	}
 	body := `{"operationType":"Delete","resourceType":"app","resourceID":"ttl","ttlAfterFinished":"0s"}`
-	req, err := http.NewRequestWithContext(s.ctx, "POST", "http://"+address+"/operations", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
+	if code, answer := ask("POST", "/operations", body, token.Status.Token); code != http.StatusAccepted {
+		t.Fatalf("%d %s", code, answer)
 	}
-	req.Header.Set("Authorization", "Bearer "+token.Status.Token)
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
+	if code, _ := ask("GET", "/debug/flows", "", "forged"); code != http.StatusUnauthorized {
+		t.Errorf("flows are shown to anybody: %d", code)
 	}
-	answer, _ := io.ReadAll(resp.Body)
-	if resp.Body.Close(); resp.StatusCode != http.StatusAccepted {
-		t.Fatalf("%d %s", resp.StatusCode, answer)
+	if code, answer := ask("GET", "/debug/flows", "", token.Status.Token); code != http.StatusOK {
+		t.Errorf("flows are not shown to who may list operations: %d %s", code, answer)
+	}
+	_, page := ask("GET", "/metrics", "", "")
+	for _, name := range []string{
+		"fairlead_operations_started_total{category=\"\",type=", "fairlead_operations_finished_total{category=\"\",phase=\"Success\"", "fairlead_operation_duration_seconds_count",
+		"fairlead_operations_in_progress", "fairlead_operations_near_timeout", "fairlead_webhook_tries_total{purpose=\"main\",verdict=\"Succeeded\"}",
+		"fairlead_webhook_calls_queued", "fairlead_call_requests_total{",
+	} {
+		if !strings.Contains(page, "\n"+name) {
+			t.Errorf("no metric %s", name)
+		}
 	}
 	s.eventually("deleted after its time to live", func() bool {
 		_, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "ttl"})

@@ -19,10 +19,11 @@ import (
 )
 
 type flowsOptions struct {
-	url, key, flow, status, output string
-	longer, every                  time.Duration
-	watch                          bool
-	limit                          int
+	url, token                string
+	key, flow, status, output string
+	longer, every             time.Duration
+	watch                     bool
+	limit                     int
 }
 
 func newFlowsCommand(s streams) *cobra.Command {
@@ -48,6 +49,7 @@ in a program of your own, serve flow.Engine.DebugHandler.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.url, "url", "http://127.0.0.1:8081/debug/flows", "`URL` of the program's page")
+	f.StringVar(&o.token, "token", "", "bearer `token`; fairlead controller wants one of who may list operations in all namespaces that it serves")
 	f.StringVar(&o.key, "key", "", "only the fiber of this `key`, such as namespace/name")
 	f.StringVar(&o.flow, "flow", "", "only fibers of this `flow`")
 	f.StringVar(&o.status, "status", "", "only fibers that are ready, running or parked")
@@ -107,6 +109,9 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+	if o.token != "" {
+		request.Header.Set("Authorization", "Bearer "+o.token)
 	}
 	client := &http.Client{Timeout: 30 * time.Second}
 	defer client.CloseIdleConnections()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -113,7 +114,7 @@ func friendly(err error, s *operation.Scheduler) error {
 	case err == nil:
 		return nil
 	case strings.Contains(err.Error(), "could not find the requested resource"), strings.Contains(err.Error(), "404 page not found"):
-		return fmt.Errorf("%w; the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f -", err)
+		return fmt.Errorf("the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f - (%w)", err)
 	case errors.Is(err, operation.ErrNotFound):
 		return fmt.Errorf("%w in namespace %s", err, s.Namespace())
 	default:
@@ -150,7 +151,9 @@ func newOpScheduleCommand(s streams, o *opOptions) *cobra.Command {
 					return err
 				}
 				if so.wait {
-					return awaitOperation(cmd.Context(), s, o, scheduler, so.Resource, op.EffectiveID(), 0)
+					return awaitOperation(cmd.Context(), s, o, 0, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
+						return scheduler.WaitFor(ctx, op, progress)
+					})
 				}
 				return show(s.out, o.output, operation.ViewOf(op))
 			})
@@ -181,6 +184,9 @@ func (so *scheduleOptions) complete(cmd *cobra.Command) error {
 	so.Headers = so.headers
 	if so.parallel {
 		so.Execution = operation.Parallel
+	}
+	if cmd.Flags().Changed("timeout") && so.Timeout == 0 {
+		return usageErrorf("--timeout must be a duration above zero, such as 30s or 2h")
 	}
 	if cmd.Flags().Changed("ttl") {
 		so.TTLAfterFinished = &so.ttl
@@ -351,10 +357,24 @@ func showTable(w io.Writer, views []operation.View) error {
 		if reason == "" {
 			reason = v.Waiting
 		}
-		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", v.ResourceType, v.ResourceID, v.OperationType, dash(v.OperationCategory),
-			v.Status, v.Progress.Completed, v.Progress.Total, duration.HumanDuration(time.Since(v.CreatedAt)), dash(reason))
+		age := "-"
+		if !v.CreatedAt.IsZero() {
+			age = duration.HumanDuration(time.Since(v.CreatedAt))
+		}
+		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", plain(v.ResourceType), plain(v.ResourceID), v.OperationType,
+			dash(plain(v.OperationCategory)), v.Status, v.Progress.Completed, v.Progress.Total, age, dash(plain(reason)))
 	}
 	return tw.Flush()
+}
+
+// plain is text on one line that does nothing to a terminal: what is shown of an operation is what its callers and receivers have sent.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
 }
 
 func dash(s string) string {

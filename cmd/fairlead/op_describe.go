@@ -32,7 +32,7 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	line := func(name, value string) {
 		if value != "" {
-			_, _ = fmt.Fprintf(tw, "%s:\t%s\n", name, value) // Flush returns the error
+			_, _ = fmt.Fprintf(tw, "%s:\t%s\n", name, plain(value)) // Flush returns the error
 		}
 	}
 	line("Resource", v.ResourceType+"/"+v.ResourceID)
@@ -84,7 +84,7 @@ func calls(w io.Writer, title string, list []v1alpha1.WebhookCallStatus) {
 	}
 	_, _ = fmt.Fprintln(w, title+":")
 	for _, c := range list {
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1, c.LastStatusCode, c.Message)
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1, c.LastStatusCode, plain(c.Message))
 		for _, moment := range []struct {
 			what string
 			at   interface{ IsZero() bool }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
 )
 
 func TestDescribeLocks(t *testing.T) {
@@ -37,5 +39,27 @@ func TestDescribeLocks(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
+	}
+}
+
+// TestHostileText shows an operation whose caller and receiver have sent control characters.
+func TestHostileText(t *testing.T) {
+	t.Parallel()
+	const hostile = "a\x1b[2J\nb\tc\u009b31m\u202e\u2028"
+	op := &v1alpha1.Operation{}
+	op.Spec.OperationID, op.Spec.OperationCategory, op.Spec.CorrelationID = "one", hostile, hostile
+	op.Spec.ResourceType, op.Spec.ResourceID = hostile, hostile
+	op.Spec.RelatedResources = []v1alpha1.RelatedResource{{ResourceReference: op.Spec.ResourceReference}}
+	op.Status.OperationID, op.Status.Phase = "one", v1alpha1.PhaseFailed
+	op.Status.Webhooks = []v1alpha1.WebhookCallStatus{{WebhookID: "w", State: v1alpha1.PhaseInProgress, Message: hostile}}
+	op.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionError, Status: metav1.ConditionTrue, Reason: "WebhookFailed", Message: hostile}}
+	v := operation.ViewOf(op)
+	var out strings.Builder
+	if err := errors.Join(describeOperation(&out, op), showTable(&out, []operation.View{v})); err != nil {
+		t.Fatal(err)
+	}
+	out.WriteString(plain(progressLine(v)) + plain(endLine(v)))
+	if got := out.String(); strings.ContainsAny(got, "\x1b\t\u009b\u202e\u2028") || strings.Contains(got, "\nb") {
+		t.Errorf("a terminal would obey:\n%q", got)
 	}
 }

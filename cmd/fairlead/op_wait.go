@@ -23,7 +23,9 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 				if err := appear(cmd.Context(), scheduler, r); err != nil {
 					return err
 				}
-				return awaitOperation(cmd.Context(), s, o, scheduler, r, id, timeout)
+				return awaitOperation(cmd.Context(), s, o, timeout, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
+					return scheduler.Wait(ctx, r, id, progress)
+				})
 			})
 		},
 	}
@@ -54,7 +56,9 @@ func appear(ctx context.Context, scheduler *operation.Scheduler, r operation.Res
 }
 
 // awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every change.
-func awaitOperation(ctx context.Context, s streams, o *opOptions, scheduler *operation.Scheduler, r operation.Resource, id string, timeout time.Duration) error {
+func awaitOperation(ctx context.Context, s streams, o *opOptions, timeout time.Duration,
+	wait func(context.Context, func(operation.View)) (operation.View, error),
+) error {
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not ended after %v", timeout))
@@ -62,8 +66,8 @@ func awaitOperation(ctx context.Context, s streams, o *opOptions, scheduler *ope
 	}
 	width, _, tty := terminal(s.err)
 	last := ""
-	v, err := scheduler.Wait(ctx, r, id, func(v operation.View) {
-		line := progressLine(v)
+	v, err := wait(ctx, func(v operation.View) {
+		line := plain(progressLine(v))
 		switch {
 		case line == last:
 		case tty:
@@ -82,7 +86,7 @@ func awaitOperation(ctx context.Context, s streams, o *opOptions, scheduler *ope
 	if o.output == "json" || o.output == "yaml" {
 		err = encode(s.out, o.output, v)
 	} else {
-		say(s.out, "%s", endLine(v))
+		say(s.out, "%s", plain(endLine(v)))
 	}
 	if err == nil && v.Status == operation.Failed {
 		err = &exitError{exitFailure}
@@ -116,7 +120,7 @@ func progressLine(v operation.View) string {
 
 func endLine(v operation.View) string {
 	took := ""
-	if v.FinishedAt != nil {
+	if v.FinishedAt != nil && !v.CreatedAt.IsZero() {
 		took = " after " + v.FinishedAt.Sub(v.CreatedAt).Round(time.Millisecond).String()
 	}
 	if v.Status == operation.Succeeded {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -186,14 +187,20 @@ func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 	return c
 }
 
-// specFields returns the spec under its JSON names, the operation's id included.
+// specFields returns the spec under its JSON names, the operation's id included. Fields that are not set are there too, so that a template
+// that shows one does not fail for those who leave it out.
 func specFields(op *v1alpha1.Operation) map[string]any {
 	spec := op.Spec
 	spec.OperationID = op.EffectiveID()
 	raw, err := json.Marshal(spec)
-	fields := map[string]any{}
+	fields := map[string]any{
+		"operationCategory": "", "correlationID": "", "notifyWebhookID": "", "cancelRequested": false,
+		"webhookIDs": []any{}, "compensateWebhookIDs": []any{}, "relatedResources": []any{}, "requestObject": nil, "ttlAfterFinished": nil,
+	}
 	if err == nil {
-		err = json.Unmarshal(raw, &fields)
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber() // as they were written, however long
+		err = d.Decode(&fields)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("cannot encode the spec of an operation: %v", err)) // it came from JSON

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
 func TestCancel(t *testing.T) {
@@ -48,6 +49,111 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestCancelInEveryState cancels an operation wherever it can be, and tells what became of its calls.
+func TestCancelInEveryState(t *testing.T) {
+	async := func(s *v1alpha1.WebhookSpec) {
+		s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Hour}
+	}
+	tests := map[string]struct {
+		reason  string
+		hook    func(*v1alpha1.WebhookSpec) // of work; nil: it does not exist
+		request operation.Request
+		at      func(op *v1alpha1.Operation) bool // the state in which it is cancelled; nil: before it is picked up
+		want    string                            // reason; empty: Success
+		calls   map[string]int
+	}{
+		"Scheduled": {
+			reason: "It is picked up to end, without a call.", hook: func(*v1alpha1.WebhookSpec) {},
+			request: operation.Request{Webhooks: []string{"work"}, Notify: "tell"}, want: v1alpha1.ReasonCanceled, calls: map[string]int{"tell.notify": 1},
+		},
+		"ScheduledWithoutWebhooks": {
+			reason: "There is nothing to cancel.", request: operation.Request{}, calls: map[string]int{},
+		},
+		"Missing": {
+			reason: "It does not wait for a Webhook any more.", request: operation.Request{Webhooks: []string{"work"}}, want: v1alpha1.ReasonCanceled,
+			at: func(op *v1alpha1.Operation) bool { return op.PickedUp() }, calls: map[string]int{},
+		},
+		"Polling": {
+			reason: "It does not wait for the next poll.", hook: async, want: v1alpha1.ReasonCanceled,
+			request: operation.Request{Webhooks: []string{"work"}},
+			at: func(op *v1alpha1.Operation) bool {
+				return len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].WebhookPollURL != ""
+			},
+			calls: map[string]int{"work": 1},
+		},
+		"Callback": {
+			reason: "Nor for the callback.", hook: callbackHook, want: v1alpha1.ReasonCanceled,
+			request: operation.Request{Webhooks: []string{"work"}},
+			at: func(op *v1alpha1.Operation) bool {
+				return len(op.Status.Webhooks) == 1 && op.Status.Webhooks[0].LastStatusCode != 0
+			},
+			calls: map[string]int{"work": 1},
+		},
+		"Compensating": {
+			reason: "The outcome is decided, and what follows it runs to its end.", hook: func(*v1alpha1.WebhookSpec) {}, want: v1alpha1.ReasonWebhookFailed,
+			request: operation.Request{Webhooks: []string{"work", "fails"}, Compensate: []string{"gate"}, Notify: "tell"},
+			at:      func(op *v1alpha1.Operation) bool { return len(op.Status.Compensations) == 1 },
+			calls:   map[string]int{"work": 1, "fails": 1, "gate.compensate": 1, "tell.notify": 1},
+		},
+		"Notifying": {
+			reason: "So is success.", hook: func(*v1alpha1.WebhookSpec) {},
+			request: operation.Request{Webhooks: []string{"work"}, Compensate: []string{"undo"}, Notify: "gate"},
+			at:      func(op *v1alpha1.Operation) bool { return op.Status.Notification != nil },
+			calls:   map[string]int{"work": 1, "gate.notify": 1},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			open := make(chan struct{})
+			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+				switch path {
+				case "/work":
+					w.Header().Set("Location", "/job")
+					w.WriteHeader(http.StatusAccepted)
+				case "/fails":
+					w.WriteHeader(http.StatusBadRequest)
+				case "/gate":
+					pause(r, open)
+				}
+			}
+			if tc.hook != nil {
+				b.webhook("work", tc.hook)
+			}
+			for _, other := range []string{"fails", "gate", "tell", "undo"} {
+				b.webhook(other, nil)
+			}
+			start := func() {
+				b.start(func(o *executor.Options) {
+					o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
+				})
+			}
+			op := b.schedule(tc.request)
+			if tc.at != nil {
+				start()
+				b.eventually("in the state to be cancelled in", func() bool { return tc.at(b.get()) })
+			}
+			if _, err := b.scheduler.Cancel(b.ctx, shop, op.EffectiveID()); err != nil {
+				t.Fatal(err)
+			}
+			if tc.at == nil {
+				start()
+			}
+			close(open)
+			ended := b.end(op)
+			if got := b.reason(ended); got != tc.want {
+				t.Errorf("%s: %s", tc.reason, got)
+			}
+			if diff := cmp.Diff(tc.calls, b.receiver.counts(op.EffectiveID())); diff != "" {
+				t.Errorf("%s: calls, -want +got:\n%s", tc.reason, diff)
+			}
+			if _, err := b.scheduler.Cancel(b.ctx, shop, op.EffectiveID()); !errors.Is(err, operation.ErrEnded) {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+}
+
 func TestDeletedWhileItWaits(t *testing.T) {
 	b := setup(t)
 	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
@@ -71,12 +177,17 @@ func TestDeletedWhileItWaits(t *testing.T) {
 func TestTTLAndHistory(t *testing.T) {
 	b := setup(t)
 	b.start(nil)
+	var want, got []string // the newest first, without the present one
 	for range v1alpha1.MaxHistory + 2 {
-		b.end(b.schedule(operation.Request{Type: operation.Update}))
+		op := b.end(b.schedule(operation.Request{Type: operation.Update}))
+		want = append([]string{op.EffectiveID()}, want...)
 	}
 	op := b.get()
-	if len(op.Status.History) != v1alpha1.MaxHistory {
-		t.Errorf("history has %d entries", len(op.Status.History))
+	for _, h := range op.Status.History {
+		got = append(got, h.OperationID)
+	}
+	if diff := cmp.Diff(want[1:v1alpha1.MaxHistory+1], got); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
 	}
 	if len(op.Finalizers) != 0 {
 		t.Errorf("finalizers %v on an operation that never waited", op.Finalizers)

@@ -78,6 +78,80 @@ func TestOperation(t *testing.T) {
 				calls: map[string]int{"a": 1, "b": 1, "undo.compensate": 1, "tell.notify": 1},
 			},
 		},
+		"NotificationFails": {
+			reason:   "What becomes of the notification changes no outcome.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){"a": nil, "tell": func(s *v1alpha1.WebhookSpec) { s.Retry.MaxAttempts = 2 }},
+			request:  operation.Request{Webhooks: []string{"a"}, Compensate: []string{"a"}, Notify: "tell"},
+			answer: func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+				if path == "/tell" {
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			},
+			want: want{status: operation.Succeeded, calls: map[string]int{"a": 1, "tell.notify": 2}},
+		},
+		"CompensationFails": {
+			reason:   "The reason stays that of the failure, and the next compensation runs.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){"a": nil, "b": func(s *v1alpha1.WebhookSpec) { s.Retry.MaxAttempts = 2 }, "undo": nil, "next": nil},
+			request:  operation.Request{Webhooks: []string{"a", "b"}, Compensate: []string{"undo", "next"}},
+			answer: func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+				switch path {
+				case "/b":
+					w.WriteHeader(http.StatusServiceUnavailable)
+				case "/undo":
+					w.WriteHeader(http.StatusBadRequest)
+				}
+			},
+			want: want{
+				status: operation.Failed, reason: v1alpha1.ReasonRetriesExhausted,
+				calls: map[string]int{"a": 1, "b": 2, "undo.compensate": 1, "next.compensate": 1},
+			},
+		},
+		"NothingToCompensate": {
+			reason:   "Without a success there is nothing to undo.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){"a": nil, "undo": nil},
+			request:  operation.Request{Webhooks: []string{"a"}, Compensate: []string{"undo"}},
+			answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+				w.WriteHeader(http.StatusBadRequest)
+			},
+			want: want{status: operation.Failed, reason: v1alpha1.ReasonWebhookFailed, calls: map[string]int{"a": 1}},
+		},
+		"InvalidExpression": {
+			reason: "An expression that cannot be compiled is found before the call.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){"cleanup": func(s *v1alpha1.WebhookSpec) {
+				s.Poll.Failed = "response.body.("
+			}},
+			request: operation.Request{Webhooks: []string{"cleanup"}},
+			want:    want{status: operation.Failed, reason: v1alpha1.ReasonInvalid},
+		},
+		"ExpressionFailsOnThisAnswer": {
+			reason: "One that does not fit the answer is a failure of the call.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){"cleanup": func(s *v1alpha1.WebhookSpec) {
+				s.Response.Success = "response.body.ok"
+			}},
+			request: operation.Request{Webhooks: []string{"cleanup"}},
+			answer:  func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { _, _ = w.Write([]byte("fine")) },
+			want:    want{status: operation.Failed, reason: v1alpha1.ReasonWebhookFailed, calls: map[string]int{"cleanup": 1}},
+		},
+		"ErrorTextOfASuccess": {
+			reason: "A success with an error text is a failure.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){"cleanup": func(s *v1alpha1.WebhookSpec) {
+				s.Response.Error = "response.body.error"
+			}},
+			request: operation.Request{Webhooks: []string{"cleanup"}},
+			answer: func(w http.ResponseWriter, _ *http.Request, _ string, _ int) {
+				_, _ = w.Write([]byte(`{"error":"half of it"}`))
+			},
+			want: want{status: operation.Failed, reason: v1alpha1.ReasonWebhookFailed, calls: map[string]int{"cleanup": 1}},
+		},
+		"Redirect": {
+			reason:   "A redirect is not followed, and is no success.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){"cleanup": nil},
+			request:  operation.Request{Webhooks: []string{"cleanup"}},
+			answer: func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+				http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+			},
+			want: want{status: operation.Failed, reason: v1alpha1.ReasonWebhookFailed, calls: map[string]int{"cleanup": 1}},
+		},
 		"RetriesExhausted": {
 			reason: "The last try decides.",
 			webhooks: map[string]func(*v1alpha1.WebhookSpec){"cleanup": func(s *v1alpha1.WebhookSpec) {

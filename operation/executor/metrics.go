@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -16,7 +18,30 @@ type metrics struct {
 	states   []prometheus.Collector // of now
 	tries    *prometheus.CounterVec
 	took     *prometheus.HistogramVec
+
+	mu         sync.Mutex
+	categories map[string]struct{} // those that have series
 }
+
+// maxCategories bounds the series: callers make categories up.
+const maxCategories = 200
+
+// kind returns the labels type and category of an operation. What is one category too many is counted as "other".
+func (m *metrics) kind(op *v1alpha1.Operation) []string {
+	category := op.Spec.OperationCategory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.categories[category]; !known {
+		if len(m.categories) >= maxCategories {
+			category = "other"
+		} else {
+			m.categories[category] = struct{}{}
+		}
+	}
+	return []string{string(op.Spec.OperationType), category}
+}
+
+func (m *metrics) start(op *v1alpha1.Operation) { m.started.WithLabelValues(m.kind(op)...).Inc() }
 
 // census counts the operations in progress, and those of them that are near their timeout or wait for another one's lock.
 type census struct{ running, near, locked int }
@@ -28,6 +53,7 @@ func newMetrics(count func() census, queued func() int) *metrics {
 	}
 	kind := []string{"type", "category"}
 	return &metrics{
+		categories: make(map[string]struct{}),
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_operations_started_total", Help: "Operations that were picked up.",
 		}, kind),
@@ -88,11 +114,11 @@ func (m *metrics) result(t target, r webhook.Result) {
 }
 
 func (m *metrics) end(op *v1alpha1.Operation, reason string) {
-	kind := []string{string(op.Spec.OperationType), op.Spec.OperationCategory}
+	kind := m.kind(op)
 	took := op.Status.FinishedAt.Sub(op.ScheduledAt())
 	m.finished.WithLabelValues(append(kind, string(op.Status.Phase), reason)...).Inc()
 	m.duration.WithLabelValues(append(kind, string(op.Status.Phase))...).Observe(took.Seconds())
-	if limit := op.Deadline().Sub(op.ScheduledAt()); took > limit*9/10 {
+	if limit := op.Deadline().Sub(op.ScheduledAt()); took > limit/10*9 { // in this order, since nine times the longest is too long
 		m.near.WithLabelValues(kind...).Inc()
 	}
 }

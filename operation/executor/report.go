@@ -17,7 +17,7 @@ const (
 
 // began reports that an operation was picked up.
 func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
-	e.metrics.started.WithLabelValues(string(op.Spec.OperationType), op.Spec.OperationCategory).Inc()
+	e.metrics.start(op)
 	e.recorder.Operation(op, false, eventStarted, "operation "+op.EffectiveID()+" started")
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -25,7 +26,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	const secret = "correct-horse-battery"
 	b.create(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: b.namespace},
-		Data:       map[string][]byte{"token": []byte(secret)},
+		Data:       map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
 	})
 	asked := make(chan string, 1)
 	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
@@ -57,7 +58,7 @@ func TestSecretsStayHidden(t *testing.T) {
 		if name == "back" {
 			tok := token(b.received(asked))
 			told = append(told, tok)
-			if err := e.Taker().Take(b.ctx, tok, false, "bad token "+secret); err != nil {
+			if err := e.Taker().Take(b.ctx, tok, false, "bad token "+secret+" for http://fairlead.example/callbacks/"+tok); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -68,15 +69,20 @@ func TestSecretsStayHidden(t *testing.T) {
 		raw, _ := json.Marshal(ended)
 		b.hidden("status", string(raw), secret, told...)
 	}
+	b.end(b.schedule(operation.Request{}))
 	clients := kubernetes.NewForConfigOrDie(b.config)
-	b.eventually("events written", func() bool {
+	b.eventually("events of start, failure and end written", func() bool {
 		list, err := clients.CoreV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		raw, _ := json.Marshal(list)
 		b.hidden("events", string(raw), secret, told...)
-		return len(list.Items) >= 4
+		said := make(map[string]int)
+		for _, event := range list.Items {
+			said[event.Type+" "+event.Reason]++
+		}
+		return cmp.Equal(said, map[string]int{"Normal Started": 3, "Warning WebhookFailed": 2, "Normal Succeeded": 1})
 	})
 	b.hidden("log", log.String(), secret, told...)
 }

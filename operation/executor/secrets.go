@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,21 +51,24 @@ func (s *secrets) Secret(ctx context.Context, namespace, name string) (map[strin
 	return secret.Data, nil
 }
 
-// masked hides the values of the secrets that a Webhook names in a text that its receiver has sent.
-func (e *Executor) masked(namespace, webhookID, text string) string {
+// masked hides the values of the secrets that a Webhook names, and what its calls send of them, in a text that its receiver has sent. more
+// are further values to hide.
+func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string, more ...string) string {
 	hook, err := e.hooks.get(namespace, webhookID)
 	if err != nil {
-		return text
+		return webhook.Mask(text, more...)
 	}
 	d := hook.Definition()
-	names := []string{d.SigningSecret}
+	names, values := []string{d.SigningSecret}, more
 	if a := d.Auth; a != nil {
 		names = append(names, a.Basic, a.Bearer, a.MTLS)
 		if a.OAuth2 != nil {
 			names = append(names, a.OAuth2.Secret)
 		}
+		if t := a.ServiceAccountToken; t != nil {
+			values = append(values, e.secrets.cached(tokenKey{namespace, t.ServiceAccountName, t.Audience}).value)
+		}
 	}
-	var values []string
 	for _, name := range names {
 		if name == "" {
 			continue
@@ -74,23 +78,24 @@ func (e *Executor) masked(namespace, webhookID, text string) string {
 			continue
 		}
 		for _, value := range secret.Data {
-			values = append(values, string(value))
+			values = append(values, strings.TrimSpace(string(value))) // as it is sent: files end with a line break
 		}
 	}
-	return webhook.Mask(text, values...)
+	return e.webhooks.Mask(ctx, hook, text, values...)
 }
 
 // tokenSeconds is how long a token of a service account lives; it is renewed after four fifths of that.
 const tokenSeconds = 3600
 
-var errOwnAudience = errors.New("the API server itself accepts this audience: a receiver could use the token against the cluster")
+var errOwnAudience = &webhook.FieldError{
+	Field: "spec.auth.serviceAccountToken.audience",
+	Err:   errors.New("the API server itself accepts this audience: a receiver could use the token against the cluster"),
+}
 
 // ServiceAccountToken implements webhook.Resolver.
 func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequest) (string, error) {
 	key := tokenKey{req.Namespace, req.ServiceAccountName, req.Audience}
-	s.mu.Lock()
-	known := s.tokens[key]
-	s.mu.Unlock()
+	known := s.cached(key)
 	if known.value != "" && known.value != req.Refused && s.now().Before(known.renew) {
 		return known.value, nil
 	}
@@ -118,6 +123,12 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 	defer s.mu.Unlock()
 	s.tokens[key] = token{value: got.Status.Token, renew: s.now().Add(life * 4 / 5)}
 	return got.Status.Token, nil
+}
+
+func (s *secrets) cached(key tokenKey) token {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens[key]
 }
 
 // foreign refuses a token that the API server itself would accept.

@@ -18,7 +18,7 @@ type Taker struct {
 	calls     *call.Client
 	policy    call.Policy
 	callbacks *Callbacks
-	mask      func(namespace, webhookID, message string) string
+	mask      func(ctx context.Context, namespace, webhookID, message string, more ...string) string
 	now       func() time.Time
 }
 
@@ -50,7 +50,10 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err := answer.Into(op); err != nil {
 			return err
 		}
-		if op.EffectiveID() != cb.OperationID || !op.PickedUp() {
+		if op.EffectiveID() != cb.OperationID {
+			return operation.ErrCallbackUsed // it was good once: others have followed
+		}
+		if !op.PickedUp() {
 			return operation.ErrUnknownCallback
 		}
 		of := target{cb.Purpose, cb.WebhookID}
@@ -60,7 +63,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		v := verdict{state: v1alpha1.PhaseSuccess, code: int(entry(&op.Status, of).LastStatusCode)}
 		if !succeeded {
 			v.state, v.reason = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed
-			v.message = tidy(t.mask(cb.Namespace, cb.WebhookID, message))
+			v.message = tidy(t.mask(ctx, cb.Namespace, cb.WebhookID, message, token))
 			if v.message == "" {
 				v.message = "the receiver reported a failure"
 			}

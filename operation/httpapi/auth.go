@@ -12,6 +12,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -121,9 +122,13 @@ func (k *Kubernetes) ask(ctx context.Context, token, verb, namespace string) err
 		return fmt.Errorf("cannot find out what the caller may do: %w", err)
 	}
 	if !may.Status.Allowed {
+		where := "namespace " + namespace
+		if namespace == metav1.NamespaceAll {
+			where = "all namespaces"
+		}
 		return &Problem{
 			Status: http.StatusForbidden, Title: "Forbidden",
-			Detail: fmt.Sprintf("%s may not %s operations.%s in namespace %s", user.Username, verb, v1alpha1.GroupVersion.Group, namespace),
+			Detail: fmt.Sprintf("%s may not %s operations.%s in %s", user.Username, verb, v1alpha1.GroupVersion.Group, where),
 		}
 	}
 	return nil
@@ -148,4 +153,21 @@ func bearer(r *http.Request) string {
 		return ""
 	}
 	return strings.TrimSpace(token)
+}
+
+// Protect has a page that tells of all operations, such as their flows, answer only those who may list them in every one of the namespaces;
+// without any, in all that there are.
+func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler {
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, namespace := range namespaces {
+			if err := a.Authorize(r.Context(), bearer(r), "list", namespace); err != nil {
+				problemOf(err).write(w)
+				return
+			}
+		}
+		page.ServeHTTP(w, r)
+	})
 }

@@ -26,15 +26,19 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 		Status string `json:"status"`
 		Error  string `json:"error"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
-		return badBody(err)
+	raw, err := readBody(w, r)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return unreadable(err)
 	}
 	status := strings.ToUpper(body.Status)
 	if status != "SUCCEEDED" && status != "FAILED" {
 		return &Problem{Status: http.StatusBadRequest, Title: "Unknown status", Detail: "send {\"status\": \"SUCCEEDED\"} or {\"status\": \"FAILED\", \"error\": \"…\"}"}
 	}
 	// As everywhere, a success with an error text is a failure.
-	err := h.Callbacks.Take(r.Context(), r.PathValue("token"), status == "SUCCEEDED" && body.Error == "", body.Error)
+	err = h.Callbacks.Take(r.Context(), r.PathValue("token"), status == "SUCCEEDED" && body.Error == "", body.Error)
 	switch {
 	case errors.Is(err, operation.ErrUnknownCallback):
 		return unknown

@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -21,20 +24,16 @@ const heartbeat = 15 * time.Second
 //	event: progress, succeeded, failed or gone
 //	data: the operation as GET shows it
 func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
-	namespace, err := h.enter(r, "get")
-	if err != nil {
-		return err
-	}
-	op, err := h.find(r, namespace, resource(r))
-	if err != nil {
-		return err
-	}
 	select {
 	case h.streams <- struct{}{}:
 		defer func() { <-h.streams }()
 	default:
 		w.Header().Set("Retry-After", "5")
 		return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many event streams", Detail: "poll with GET, or try again later"}
+	}
+	op, err := h.first(r)
+	if err != nil {
+		return err
 	}
 	changed := make(chan struct{}, 1)
 	key := store.Key{Namespace: op.Namespace, Name: op.Name}
@@ -48,61 +47,104 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 		},
 	})
 	defer cursor.Close()
-	return stream(w, r, op, cursor, changed)
+	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout, id: op.EffectiveID(), uid: op.UID}
+	s.run(r.Context(), op, cursor, changed)
+	return nil
 }
 
-func stream(w http.ResponseWriter, r *http.Request, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) error {
-	control := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(http.StatusOK)
-	send := func(name string, op *v1alpha1.Operation) bool {
-		data, err := json.Marshal(operation.ViewOf(op))
-		if err == nil {
-			_, err = fmt.Fprintf(w, "event: %s\nid: %s\ndata: %s\n\n", name, op.ResourceVersion, data)
-		}
-		return err == nil && control.Flush() == nil
+// first finds the operation that a stream is about.
+func (h *handler) first(r *http.Request) (*v1alpha1.Operation, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	namespace, err := h.enter(r, "get")
+	if err != nil {
+		return nil, err
 	}
-	last := op
-	if !send(eventName(op), op) || operation.ViewOf(op).Terminal() {
-		return nil
+	return h.find(r, namespace, resource(r))
+}
+
+// stream is the answer to one caller, about one operation whatever follows it.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration // of one write
+	id      string
+	uid     types.UID
+	version string // of the Operation that was looked at last
+	last    operation.View
+}
+
+// run sends until the operation has ended, or the caller is gone.
+func (s *stream) run(ctx context.Context, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
+	s.w.Header().Set("Content-Type", "text/event-stream")
+	s.w.Header().Set("Cache-Control", "no-store")
+	s.w.WriteHeader(http.StatusOK)
+	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }() // the connection may serve other pages next
+	if !s.show(op) {
+		return
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
 		for _, e := range cursor.Take(16) {
-			switch e.Type {
-			case store.Deleted:
-				send("gone", last)
-				return nil
-			case store.Added, store.Modified:
-				op, err := store.As[v1alpha1.Operation](e.Object)
-				if err != nil {
-					return nil //nolint:nilerr // the answer has begun; the caller reconnects
-				}
-				if !newer(op.ResourceVersion, last.ResourceVersion) {
-					continue // the first look was at the API server itself, which the store may be behind
-				}
-				last = op
-				if !send(eventName(op), op) || operation.ViewOf(op).Terminal() {
-					return nil
+			if e.Object == nil {
+				continue
+			}
+			op, err := store.As[v1alpha1.Operation](e.Object)
+			if err != nil {
+				return // the answer has begun; the caller reconnects
+			}
+			// The first look was at the API server itself, which the store may be behind.
+			switch ended := operation.ViewOf(op).Terminal(); {
+			case e.Type == store.Deleted && op.UID != s.uid:
+			case e.Type == store.Deleted && !ended:
+				s.send("gone", s.last)
+				return
+			case e.Type == store.Deleted || newer(op.ResourceVersion, s.version):
+				if !s.show(op) {
+					return
 				}
 			}
 		}
 		select {
 		case <-changed:
 		case <-beat.C:
-			if _, err := fmt.Fprint(w, ": still there\n\n"); err != nil || control.Flush() != nil {
-				return nil
+			if !s.write(": still there\n\n") {
+				return
 			}
-		case <-r.Context().Done():
-			return nil
+		case <-ctx.Done():
+			return
 		}
 	}
 }
 
-func eventName(op *v1alpha1.Operation) string {
-	switch operation.ViewOf(op).Status {
+// show sends what an Operation tells of the operation, and reports whether there is more to come.
+func (s *stream) show(op *v1alpha1.Operation) (more bool) {
+	s.version = op.ResourceVersion
+	v, ok := operation.ViewOfID(op, s.id)
+	if !ok { // so many have followed it that its end is forgotten, or it was deleted and made anew
+		s.send("gone", s.last)
+		return false
+	}
+	s.last = v
+	return s.send(eventName(v), v) && !v.Terminal()
+}
+
+func (s *stream) send(name string, v operation.View) bool {
+	data, err := json.Marshal(v)
+	return err == nil && s.write(fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, s.version, data))
+}
+
+// write gives up on a caller who does not read.
+func (s *stream) write(text string) bool {
+	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // only some test servers cannot
+	_, err := io.WriteString(s.w, text)
+	return err == nil && s.control.Flush() == nil
+}
+
+func eventName(v operation.View) string {
+	switch v.Status {
 	case operation.Succeeded:
 		return "succeeded"
 	case operation.Failed:

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
@@ -40,6 +42,9 @@ type Options struct {
 	MaxInFlight int
 	// MaxStreams bounds the event streams at a time. Default: 1,024.
 	MaxStreams int
+	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it bounds the
+	// beginning and each event. Default: 30s.
+	Timeout time.Duration
 	// Logger gets one line per refused or failed request. Default: discarded.
 	Logger *slog.Logger
 }
@@ -50,12 +55,12 @@ const (
 	maxPage      = 500
 	defaultPage  = 50
 	retrySeconds = 2
-	requestTime  = 30 * time.Second
 )
 
 type handler struct {
 	Options
 	requests, streams chan struct{}
+	keys              keys
 	log               *slog.Logger
 }
 
@@ -69,6 +74,9 @@ func New(o Options) (http.Handler, error) {
 	}
 	if o.MaxStreams <= 0 {
 		o.MaxStreams = 1024
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 30 * time.Second
 	}
 	h := &handler{
 		Options: o, log: o.Logger,
@@ -103,20 +111,35 @@ func (h *handler) limited(next endpoint) http.Handler {
 			return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many requests in flight", Detail: "try again in a second"}
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		ctx, cancel := withTimeout(r, requestTime)
+		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 		defer cancel()
-		return next(w, r.WithContext(ctx))
+		// A context ends neither the reading of a body that never comes nor the writing to somebody who does not read.
+		control, now := http.NewResponseController(w), time.Now()
+		if r.ContentLength != 0 {
+			_ = control.SetReadDeadline(now.Add(h.Timeout)) // only some test servers cannot
+		}
+		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout))
+		if err := next(w, r.WithContext(ctx)); err != nil {
+			h.refuse(w, r, err)
+		}
+		_ = control.Flush()
+		_ = control.SetWriteDeadline(time.Time{}) // the connection may serve other pages next
+		return nil
 	})
 }
 
 func (h *handler) plain(next endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := next(w, r); err != nil {
-			p := problemOf(err)
-			h.log.InfoContext(r.Context(), "request refused", "method", r.Method, "path", loggable(r.URL), "status", p.Status, "error", err)
-			p.write(w)
+			h.refuse(w, r, err)
 		}
 	})
+}
+
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	h.log.InfoContext(r.Context(), "request refused", "method", r.Method, "path", loggable(r.URL), "status", p.Status, "error", err)
+	p.write(w)
 }
 
 // known answers what no endpoint is there for as problems too.
@@ -166,7 +189,8 @@ func (h *handler) enter(r *http.Request, verb string) (namespace string, err err
 	if err := h.Authorizer.Authorize(r.Context(), bearer(r), verb, namespace); err != nil {
 		return "", err
 	}
-	if !h.All && namespace != h.Scheduler.Namespace() && !slices.Contains(h.Namespaces, namespace) {
+	served := namespace == h.Scheduler.Namespace() || slices.Contains(h.Namespaces, namespace) || h.All && len(validation.IsDNS1123Label(namespace)) == 0
+	if !served {
 		return "", &Problem{
 			Status: http.StatusNotFound, Title: "Namespace not served",
 			Detail: "this server does not serve operations of namespace " + strconv.Quote(namespace),
@@ -221,17 +245,7 @@ func (h *handler) showView(w http.ResponseWriter, status int, v operation.View) 
 }
 
 // Location is the path of the operation of a resource.
-func Location(r operation.Resource) string {
-	return "/operations/" + segment(r.Type) + "/" + segment(r.ID)
-}
-
-// segment returns text as one segment of a path, which a dot or two would not be.
-func segment(text string) string {
-	if text == "." || text == ".." {
-		return strings.ReplaceAll(text, ".", "%2E")
-	}
-	return url.PathEscape(text)
-}
+func Location(r operation.Resource) string { return r.Path() }
 
 func (h *handler) location(namespace string, res operation.Resource) string {
 	at := h.PublicURL + Location(res)
@@ -246,11 +260,9 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var spec v1alpha1.OperationSpec
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&spec); err != nil {
-		return badBody(err)
+	spec, err := readSpec(w, r)
+	if err != nil {
+		return err
 	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
 		if spec.OperationID != "" && spec.OperationID != key {
@@ -261,11 +273,19 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
 		}
 		spec.OperationID = key
 	}
+	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
+	release := func() {}
+	if spec.OperationID != "" {
+		var ours bool
+		if ours, release = h.keys.claim(keyOf{namespace, spec.OperationID}, res); !ours {
+			return operation.ErrIDReused
+		}
+	}
 	op, err := h.Scheduler.In(namespace).ScheduleSpec(r.Context(), spec)
 	if err != nil {
+		release()
 		return err
 	}
-	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
 	w.Header().Set("Location", h.location(namespace, res))
 	h.show(w, http.StatusAccepted, op)
 	return nil
@@ -274,6 +294,7 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request) error {
 	id, ok := strings.CutSuffix(r.PathValue("id"), ":cancel")
 	if !ok {
+		w.Header().Set("Allow", "GET, HEAD")
 		return &Problem{
 			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
 			Detail: "POST is for …/{resourceID}:cancel; GET shows an operation, POST /operations schedules one",
@@ -294,10 +315,20 @@ func (h *handler) cancel(w http.ResponseWriter, r *http.Request) error {
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
-	w.Header().Set("Content-Type", "application/json")
+	write(w, status, "application/json", body)
+}
+
+// write answers with a length, so that nobody takes a part for the whole.
+func write(w http.ResponseWriter, status int, contentType string, body any) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // what is written came from JSON
+	}
+	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)+1))
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller is gone if this fails
+	_, _ = w.Write(append(raw, '\n')) // the caller is gone if this fails
 }
 
 //go:embed openapi.json

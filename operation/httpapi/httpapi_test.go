@@ -92,7 +92,9 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	a.url = server.URL
-	<-st.Synced()
+	if o.Operations == st {
+		<-st.Synced()
+	}
 	return a
 }
 
@@ -253,6 +255,22 @@ func TestRights(t *testing.T) {
 	}
 }
 
+func TestProtect(t *testing.T) {
+	a := setup(t, nil)
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all keys") })
+	for name, namespaces := range map[string][]string{"Every": nil, "Some": {a.namespace, a.other}} {
+		for user, want := range map[string]int{"": 401, "forged": 401, "nobody": 403, "reader": map[string]int{"Every": 403, "Some": 200}[name]} {
+			r := httptest.NewRequestWithContext(a.ctx, "GET", "/debug/flows", nil)
+			r.Header.Set("Authorization", "Bearer "+a.tokens[user])
+			w := httptest.NewRecorder()
+			httpapi.Protect(page, httpapi.NewKubernetes(a.calls), namespaces...).ServeHTTP(w, r)
+			if w.Code != want || strings.Contains(w.Body.String(), "all keys") != (want == 200) {
+				t.Errorf("%s namespace as %q: %d %s", name, user, w.Code, w.Body)
+			}
+		}
+	}
+}
+
 func anonymous(o *httpapi.Options) { o.Authorizer = httpapi.Anonymous{} }
 
 func TestSchedule(t *testing.T) {
@@ -269,6 +287,16 @@ func TestSchedule(t *testing.T) {
 	}
 	if other := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Update", 1), "Idempotency-Key", "k1"); other.status != http.StatusUnprocessableEntity {
 		t.Errorf("the same key for another request: %+v", other)
+	}
+	another := strings.Replace(deletion, `"resourceID":"1"`, `"resourceID":"2"`, 1)
+	if other := a.do("", "POST", "/operations", another, "Idempotency-Key", "k1"); other.status != http.StatusUnprocessableEntity {
+		t.Errorf("the same key for another resource, which receivers could not tell from the first: %+v", other)
+	}
+	if wrong := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Drop", 1), "Idempotency-Key", "k3"); wrong.status != http.StatusUnprocessableEntity {
+		t.Errorf("an invalid request: %+v", wrong)
+	}
+	if mended := a.do("", "POST", "/operations", another, "Idempotency-Key", "k3"); mended.status != http.StatusAccepted {
+		t.Errorf("the key of a request that was refused: %+v", mended)
 	}
 	conflict := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k2")
 	var p httpapi.Problem
@@ -306,6 +334,16 @@ func TestBadRequests(t *testing.T) {
 		{"key that cannot be sent", "POST", "/operations", deletion, []string{"Idempotency-Key", "a.b"}, 422, "spec.operationID"},
 		{"credentials", "POST", "/operations", `{"operationType":"Delete","resourceType":"a","resourceID":"b","requestObject":{"headers":{"Cookie":"x"}}}`, nil, 422, "credentials"},
 		{"too large", "POST", "/operations", `{"operationID":"` + strings.Repeat("x", 600<<10) + `"}`, nil, 413, "512 KiB"},
+		{"more than one value", "POST", "/operations", deletion + "{}", nil, 400, "after top-level value"},
+		{"a list", "POST", "/operations", "[" + deletion + "]", nil, 400, "one JSON object"},
+		{"nothing", "POST", "/operations", "null", nil, 400, "one JSON object"},
+		{"a duration that is none", "POST", "/operations", `{"resourceID":"1","timeout":"soon"}`, nil, 400, `"field":"spec.timeout","problem":"must be a duration`},
+		{"a duration without unit", "POST", "/operations", `{"ttlAfterFinished":30}`, nil, 400, `"field":"spec.ttlAfterFinished","problem":"must be a duration`},
+		{"a duration of zero", "POST", "/operations", `{"timeout":"0s"}`, nil, 422, `"field":"spec.timeout","problem":"must be a duration above zero`},
+		{"a negative duration", "POST", "/operations", `{"timeout":"-1s","ttlAfterFinished":"-1s"}`, nil, 422, `"field":"spec.ttlAfterFinished"`},
+		{"every field of a wrong type", "POST", "/operations", `{"webhookIDs":"a","resourceID":7}`, nil, 400, "spec.resourceID must not be of type number; spec.webhookIDs must not be of type string"},
+		{"a field of a wrong type within another", "POST", "/operations", `{"relatedResources":[{"resourceType":1}]}`, nil, 400, `"field":"spec.relatedResources.resourceType"`},
+		{"an unknown field within another", "POST", "/operations", `{"requestObject":{"tenant":"a"}}`, nil, 400, `spec.requestObject must not have a field \"tenant\"`},
 		{"bad limit", "GET", "/operations?limit=0", "", nil, 400, "limit"},
 		{"bad status", "GET", "/operations?status=done", "", nil, 400, "IN_PROGRESS"},
 		{"bad token", "GET", "/operations?continue=%21", "", nil, 400, "page before"},
@@ -313,6 +351,9 @@ func TestBadRequests(t *testing.T) {
 		{"nothing to cancel", "POST", "/operations/app/9:cancel", "", nil, 404, "not found"},
 		{"no verb", "POST", "/operations/app/9", "", nil, 405, "cancel"},
 		{"callback without JSON", "POST", "/callbacks/good", "x", nil, 400, "cannot be read"},
+		{"callback with more than one value", "POST", "/callbacks/good", `{"status":"SUCCEEDED"}x`, nil, 400, "after top-level value"},
+		{"callback that is a list", "POST", "/callbacks/good", `[{"status":"SUCCEEDED"}]`, nil, 400, "one JSON object"},
+		{"callback with an error that is no text", "POST", "/callbacks/good", `{"status":"FAILED","error":{"code":1}}`, nil, 400, "cannot be read"},
 		{"callback without status", "POST", "/callbacks/good", `{"status":"maybe"}`, nil, 400, "SUCCEEDED"},
 		{"unknown callback", "POST", "/callbacks/bad", `{"status":"SUCCEEDED"}`, nil, 404, "exactly as it was sent"},
 	}
@@ -321,6 +362,9 @@ func TestBadRequests(t *testing.T) {
 		if got.status != tc.status || !strings.Contains(got.body, tc.want) {
 			t.Errorf("%s: %d %s, want %d with %q", tc.reason, got.status, got.body, tc.status, tc.want)
 		}
+	}
+	if got := a.do("", "POST", "/operations/app/9", ""); got.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("405 does not say what is allowed: %v", got.header)
 	}
 	// The malformed ones have not used up the token.
 	if got := a.do("", "POST", "/callbacks/good", `{"status":"SUCCEEDED","error":"but no"}`); got.status != http.StatusNoContent {

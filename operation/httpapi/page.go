@@ -48,6 +48,11 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 			return &Problem{Status: http.StatusBadRequest, Title: "Bad related resource", Detail: "related is TYPE/ID"}
 		}
 	}
+	select {
+	case <-h.Operations.Synced(): // before, all would seem to be there is
+	case <-r.Context().Done():
+		return r.Context().Err()
+	}
 	writeJSON(w, http.StatusOK, h.page(namespace, wanted, string(after), limit))
 	return nil
 }

@@ -2,11 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -36,10 +33,7 @@ func (p *Problem) Error() string {
 }
 
 func (p *Problem) write(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the caller is gone if this fails
+	write(w, p.Status, "application/problem+json", p)
 }
 
 // ProblemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
@@ -76,6 +70,10 @@ func problemOf(err error) *Problem {
 		return &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Body too large", Detail: "send at most 512 KiB"}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error()}
+	case apierrors.IsNotFound(err): // a namespace; an operation is ErrNotFound
+		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: err.Error()}
+	case apierrors.IsConflict(err):
+		return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many requests for this resource", Detail: "try again; the same Idempotency-Key runs nothing twice"}
 	case apierrors.IsForbidden(err):
 		return &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "the server itself lacks the right: " + err.Error()}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -83,20 +81,4 @@ func problemOf(err error) *Problem {
 	default:
 		return &Problem{Status: http.StatusBadGateway, Title: "The API server did not answer well", Detail: err.Error()}
 	}
-}
-
-func badBody(err error) error {
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return err
-	case errors.Is(err, io.EOF):
-		return &Problem{Status: http.StatusBadRequest, Title: "Empty body", Detail: "send the fields of the spec of an Operation as JSON"}
-	default:
-		return &Problem{Status: http.StatusBadRequest, Title: "Body cannot be read", Detail: err.Error()}
-	}
-}
-
-func withTimeout(r *http.Request, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), d)
 }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// localOnly answers programs of this machine, and not the pages of others that a browser on it shows: those can send requests to loopback
+// too, and read the answers where a name of theirs has come to stand for it (DNS rebinding).
+func localOnly(next http.Handler, publicURL string) (http.Handler, error) {
+	public, err := url.Parse(publicURL)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the public URL: %w", err)
+	}
+	refuse := func(w http.ResponseWriter, detail string) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, `{"title":"Forbidden","status":403,"detail":%q}`+"\n", detail) // the caller is gone if this fails
+	}
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, "with --insecure-no-auth the pages of others may not send requests")
+	}))
+	same := origin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host := hostname(r.Host); !isLocal(host) && host != hostname(public.Host) {
+			refuse(w, "with --insecure-no-auth the host must be localhost, a loopback address or that of --public-url")
+			return
+		}
+		same.ServeHTTP(w, r)
+	}), nil
+}
+
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+func isLocal(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}

@@ -1,0 +1,130 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// setupBehind is setup with a store that knows nothing until watch is called.
+func setupBehind(t *testing.T, change func(*httpapi.Options)) (a *api, watch func()) {
+	st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
+	t.Cleanup(st.Close)
+	a = setup(t, func(o *httpapi.Options) { o.Operations = st; change(o) })
+	return a, func() {
+		src, err := source.New(source.Config{REST: env.Config(t), Resource: v1alpha1.OperationsResource, Namespaces: []string{a.namespace}}, st.Sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(a.ctx)
+		var running sync.WaitGroup
+		running.Go(func() { _ = src.Run(ctx) }) // it ends with the context
+		t.Cleanup(func() { stop(); running.Wait() })
+	}
+}
+
+func TestPageBeforeAnythingIsKnown(t *testing.T) {
+	a, watch := setupBehind(t, func(o *httpapi.Options) { anonymous(o); o.Timeout = 2 * time.Second })
+	a.eventually(func() bool { return a.do("", "POST", "/operations", deletion).status == http.StatusAccepted })
+	if got := a.do("", "GET", "/operations", ""); got.status != http.StatusGatewayTimeout {
+		t.Errorf("a page of what is not known: %+v", got)
+	}
+	watch()
+	a.eventually(func() bool { return strings.Contains(a.do("", "GET", "/operations", "").body, `"resourceID":"1"`) })
+}
+
+// TestEventsOfOneOperation has another operation follow before the stream has seen the end of the one that it is about.
+func TestEventsOfOneOperation(t *testing.T) {
+	a, watch := setupBehind(t, anonymous)
+	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "one")
+	req, err := http.NewRequestWithContext(a.ctx, "GET", a.url+"/operations/app/1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	a.finish("app-1", v1alpha1.PhaseFailed)
+	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "two")
+	watch()
+	var got []string
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			got = append(got, name)
+		} else if strings.Contains(lines.Text(), `"operationID":"two"`) {
+			t.Errorf("it tells of another operation: %s", lines.Text())
+		}
+	}
+	if diff := cmp.Diff([]string{"progress", "failed"}, got); diff != "" || lines.Err() != nil {
+		t.Errorf("%v %s", lines.Err(), diff)
+	}
+}
+
+// TestBodyThatNeverComes has callers take all places and say nothing more.
+func TestBodyThatNeverComes(t *testing.T) {
+	const places = 4
+	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.MaxInFlight, o.Timeout = places, time.Second })
+	var callers sync.WaitGroup
+	for i := range places {
+		path, want := "/callbacks/good", http.StatusRequestTimeout
+		if i%2 == 0 { // refused before anybody reads the body
+			path, want = "/operations/app/9", http.StatusMethodNotAllowed
+		}
+		conn, err := (&net.Dialer{}).DialContext(a.ctx, "tcp", strings.TrimPrefix(a.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		callers.Go(func() {
+			defer conn.Close()
+			if _, err := conn.Write([]byte("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")); err != nil {
+				t.Error(err)
+			}
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			if resp.StatusCode != want {
+				t.Errorf("%s with a body that never comes: %s", path, resp.Status)
+			}
+		})
+	}
+	callers.Wait()
+	if got := a.do("", "GET", "/operations", ""); got.status != http.StatusOK {
+		t.Errorf("after those: %+v", got)
+	}
+}
+
+func TestEveryNamespace(t *testing.T) {
+	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.All = true })
+	tests := map[string]struct {
+		reason, namespace string
+		want              int
+	}{
+		"Other":   {"Every namespace is served.", a.other, http.StatusAccepted},
+		"Missing": {"One that does not exist is not the API server's fault.", "no-such", http.StatusNotFound},
+		"Path":    {"A name is no path.", "..", http.StatusNotFound},
+		"Deep":    {"Neither is this one.", "a%2F..%2Fb", http.StatusNotFound},
+	}
+	for name, tc := range tests {
+		if got := a.do("", "POST", "/operations?namespace="+tc.namespace, deletion); got.status != tc.want {
+			t.Errorf("%s: %s %+v", name, tc.reason, got)
+		}
+	}
+}
