@@ -22,9 +22,10 @@
 //
 // Reads and writes go through [Cluster.Client]: what was written is seen by the next read, whatever the watch does.
 //
-//	gw, err := client.Get[v1.Gateway](ctx, rt.Client(), key)        // from memory, if gateways are observed
-//	err = client.ModifyStatus(ctx, rt.Client(), gw, withReady(ip))  // conflicts are dealt with
-//	gw, err = client.Get[v1.Gateway](ctx, rt.Client(), key)         // sees it
+//	var gw v1.Gateway
+//	err := rt.Client().Get(ctx, key, &gw)                           // a copy of your own; from memory, if gateways are observed
+//	err = client.ModifyStatus(ctx, rt.Client(), &gw, withReady(ip)) // conflicts are dealt with; gw is what the server answered
+//	now, err := client.Get[v1.Gateway](ctx, rt.Client(), key)       // sees it; shared with all readers, so READ-ONLY
 //
 // # More than observers
 //

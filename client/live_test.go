@@ -173,3 +173,51 @@ func TestListByIndex(t *testing.T) {
 		}
 	})
 }
+
+// What an index selects only the store can say: nobody is given all objects instead.
+func TestListByIndexOfWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason  string
+		sources []source.Option
+		hold    bool // watches, with which lists begin, are not answered
+		opts    []client.ReadOption
+	}{
+		{"not listed yet", nil, true, nil},
+		{"another namespace", []source.Option{source.Namespaces("b")}, false, []client.ReadOption{client.InNamespace("a")}},
+		{"more namespaces", []source.Option{source.Namespaces("b")}, false, nil},
+		{"a field that only the server knows", nil, false, []client.ReadOption{client.Fields("data.x=y")}},
+		{"asked live", nil, false, []client.ReadOption{client.Live()}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t.Context(), t, setup{})
+				defer c.close()
+				if tc.hold {
+					c.server.On(apiserver.Match{Verb: "watch"}, apiserver.BlackHole())
+				}
+				c.put(foreign("red", "colour", "red"))
+				h, err := c.cache.Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), tc.sources...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer h.Release()
+				if err := addIndex(h.Store); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				opts := append(tc.opts, client.Index("colour", "blue"))
+				var list corev1.ConfigMapList
+				if err := c.client.List(c.ctx, &list, opts...); !errors.Is(err, client.ErrNotWatched) || len(list.Items) > 0 {
+					t.Errorf("got %d objects, %v; want ErrNotWatched", len(list.Items), err)
+				}
+				for cm, err := range client.List[corev1.ConfigMap](c.ctx, c.client, opts...) {
+					if !errors.Is(err, client.ErrNotWatched) {
+						t.Errorf("got %v, %v; want ErrNotWatched", cm, err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -64,7 +64,8 @@ func Fields(selector string) ReadOption {
 	}
 }
 
-// Index lists the objects that an index of the store has under a value. The kind must be watched.
+// Index lists the objects that an index of the store has under a value. The kind must be watched, and listed, else the error matches
+// ErrNotWatched, as it does with Live and with Fields that the store cannot evaluate: the server has no such index.
 func Index(name, value string) ReadOption {
 	return func(o *readOptions) { o.index, o.indexValue = name, value }
 }

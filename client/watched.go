@@ -71,7 +71,7 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 		return nil, "", fmt.Errorf("malformed selector: %w", o.err)
 	}
 	st := c.watched(k)
-	if o.index != "" && (st == nil || o.live) {
+	if o.index != "" && (st == nil || o.live || !o.fromStore() || !knows(st, o.namespace)) { // the server cannot answer instead
 		return nil, "", fmt.Errorf("an index is a part of the store: %w", ErrNotWatched)
 	}
 	if st == nil || o.live || !o.fromStore() || !knows(st, o.namespace) || len(st.OverlayStats().Overdue) > 0 && o.index == "" {
