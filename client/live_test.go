@@ -61,6 +61,11 @@ func TestReadsThatAskTheServer(t *testing.T) {
 				if err := r.Get(c.ctx, key("absent"), &cm); !apierrors.IsNotFound(err) {
 					t.Errorf("got %v, want not found", err)
 				}
+				for _, none := range []client.Key{{Name: "web"}, {Namespace: "a"}} {
+					if err := r.Get(c.ctx, none, &cm); !errors.Is(err, client.ErrNoName) {
+						t.Errorf("%v: got %v, want ErrNoName", none, err)
+					}
+				}
 				if n := c.requests("get") - before; n != tc.gets {
 					t.Errorf("%d requests, want %d", n, tc.gets)
 				}
@@ -132,7 +137,7 @@ func TestListSelections(t *testing.T) {
 					t.Errorf("%s, watched %v: items of kind %s and %s", tc.reason, watched, meta.Items[0].Kind, loose.Items[0].GetKind())
 				}
 			}
-			for reason, opt := range map[string]client.ReadOption{"malformed labels": client.Labels("a=b=c"), "malformed fields": client.Fields("x"), "an unknown index": client.Index("none", "x")} {
+			for reason, opt := range map[string]client.ReadOption{"malformed labels": client.Labels("a=b=c"), "malformed fields": client.Fields("x"), "no labels": client.Matching(nil), "an unknown index": client.Index("none", "x")} {
 				if err := c.client.List(c.ctx, &corev1.ConfigMapList{}, opt); err == nil {
 					t.Errorf("%s: no error", reason)
 				}

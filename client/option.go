@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -48,8 +49,16 @@ func Labels(selector string) ReadOption {
 	}
 }
 
-// Matching lists objects whose labels match.
-func Matching(sel labels.Selector) ReadOption { return func(o *readOptions) { o.labels = sel } }
+// Matching lists objects whose labels match. nil fails the list.
+func Matching(sel labels.Selector) ReadOption {
+	return func(o *readOptions) {
+		if sel == nil {
+			o.err = errors.New("it is nil")
+			return
+		}
+		o.labels = sel
+	}
+}
 
 // Fields lists objects whose fields match a selector such as "metadata.name=web". From the store only metadata.name and
 // metadata.namespace can be answered; a list by any other field asks the server. See [Index] for more.

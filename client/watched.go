@@ -51,6 +51,9 @@ func (c *Client) lookup(_ context.Context, k *kind, key Key) (r *store.Record, f
 	if !k.namespaced {
 		key.Namespace = ""
 	}
+	if key.Name == "" || k.namespaced && key.Namespace == "" { // no object, so none that is absent
+		return nil, false, k.fail("get", key, ErrNoName)
+	}
 	st := c.watched(k)
 	if st == nil || st.Overdue(key) {
 		return nil, false, nil
