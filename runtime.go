@@ -145,8 +145,8 @@ func (rt *Runtime) add(t task) {
 	rt.waiting = append(rt.waiting, t)
 }
 
-// Run checks the declarations, all of them before any request is made, then starts: the pages of WithListen, the election, the
-// caches, the observers, and what was added. It returns when the context ends, a signal comes, leadership is lost or
+// Run checks the declarations of sources and observers, all of them before any request is made, then starts: the pages of WithListen, the
+// election, the caches, the observers, and what was added, controllers among it. It returns when the context ends, a signal comes, leadership is lost or
 // something fails, after all of it has stopped in the reverse order. The error is nil if the end of the context, or a
 // signal, was the only reason; otherwise it joins what failed, the first failure first. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
