@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
@@ -90,7 +91,15 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}); err != nil {
 		return err
 	}
-	return c.metrics().Register(metrics)
+	return errors.Join(c.metrics().Register(metrics), c.metrics().Register(store.Collector(c.stores)))
+}
+
+// stores returns what is watched, by whomever: observers, reconcilers, or who acquired it from the cache.
+func (c *Cluster) stores() []*store.Store {
+	if c.cache == nil {
+		return nil
+	}
+	return c.cache.Stores(schema.GroupVersionResource{})
 }
 
 // discover returns a mapper that asks the server when it is needed first, and again for what it does not know.

@@ -22,22 +22,31 @@
 //
 // Reads and writes go through [Cluster.Client]: what was written is seen by the next read, whatever the watch does.
 //
-//	gw, err := client.Get[v1.Gateway](ctx, rt.Client(), key)        // from memory, if gateways are observed
-//	err = client.ModifyStatus(ctx, rt.Client(), gw, withReady(ip))  // conflicts are dealt with
-//	gw, err = client.Get[v1.Gateway](ctx, rt.Client(), key)         // sees it
+//	var gw v1.Gateway
+//	err := rt.Client().Get(ctx, key, &gw)                           // a copy of your own; from memory, if gateways are observed
+//	err = client.ModifyStatus(ctx, rt.Client(), &gw, withReady(ip)) // conflicts are dealt with; gw is what the server answered
+//	now, err := client.Get[v1.Gateway](ctx, rt.Client(), key)       // sees it; shared with all readers, so READ-ONLY
 //
 // # More than observers
 //
+// A reconciler is declared on the runtime like an observer. It is given a copy of each object, its own, whenever something that concerns
+// it may have changed:
+//
+//	reconcile.New[v1.Gateway](rt, "gateways", &Gateways{rt.Client()}, reconcile.Owns[corev1.Service]())
+//
+//	func (r *Gateways) Reconcile(ctx context.Context, gw *v1.Gateway) (reconcile.Result, error) {
+//		return reconcile.Done, client.ModifyStatus(ctx, r.c, gw, withReady)
+//	}
+//
 // [Cluster.Add] runs whatever else belongs to the program, such as a server or a relay, and [Runtime.Flows] looks after an
-// engine of package flow. Reconcilers of package reconcile are declared on the runtime like observers. [Runtime.Join] adds
-// another cluster, on which the same can be declared.
+// engine of package flow. [Runtime.Join] adds another cluster, on which the same can be declared.
 //
 // # Running
 //
-// [Runtime.Run] checks the declarations and reports all mistakes together, each with file and line, before any request is made. Then it
-// starts in this order, and stops in the reverse one:
+// [Runtime.Run] checks the declarations of sources and observers and reports all mistakes together, each with file and line, before any
+// request is made; a controller reports its own when it is started. It starts in this order, and stops in the reverse one:
 //
-//	pages → leadership → caches → observers → what was added
+//	pages → leadership → caches → observers → controllers and what else was added
 //
 // It returns when its context ends, a signal comes ([WithSignals]), leadership is lost ([WithLeaderElection]) or
 // something fails, after everything has stopped; whoever does not stop in time is named in the error. At the end no new
@@ -49,7 +58,7 @@
 // # In production
 //
 // [WithListen] serves health, readiness, metrics and debug pages, see [Runtime.Handler]. Health is staleness below a bound
-// ([WithStaleness]), not "synced once": a program whose watch has died silently is not healthy. /debug/observers tells who
+// ([WithStaleness]), not "synced once": a program whose watch has died silently is not healthy, be it of observers or of reconcilers. /debug/observers tells who
 // observes what, where it is declared, and how it is doing.
 //
 //	rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(":9090"),

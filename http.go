@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // httpDrain is how long requests that are being answered may go on at the end.
@@ -21,8 +23,9 @@ const httpDrain = 5 * time.Second
 
 // Handler serves the runtime's own pages:
 //
-//	/healthz           200 while no source is staler than the bound, else 503 with those that are
-//	/readyz            200 when, besides, every observer has handled its initial objects, or another process leads
+//	/healthz           200 while nothing that is watched is staler than the bound, else 503 with what is
+//	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
+//	                   process leads
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
 //	/debug/sources     what is watched, and how it is doing
@@ -109,7 +112,9 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 	problems := rt.stale()
 	now := rt.phase.Load().(phase)
 	switch now {
-	case phaseReady, phaseStandby:
+	case phaseStandby:
+	case phaseReady:
+		problems = append(problems, rt.unlisted()...)
 	case phaseStarting:
 		problems = append(problems, string(now))
 		for _, c := range rt.members() {
@@ -129,17 +134,83 @@ func health(w http.ResponseWriter, problems []string, fine string) {
 	text(w, http.StatusOK, fine)
 }
 
-// stale names the scopes whose state is older than the bound.
+// watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead watches nothing.
+func (rt *Runtime) watched(fn func(name string, st *store.Store)) {
+	switch rt.phase.Load().(phase) {
+	case phaseNew, phaseStandby:
+		return
+	}
+	for _, c := range rt.members() {
+		for _, st := range c.stores() {
+			fn(strings.TrimSpace(c.name+" "+st.Options().Resource.GroupResource().String()), st)
+		}
+	}
+}
+
+// stale names the scopes whose state is older than the bound. What was never heard of is as old as the source, as its observers know it,
+// or else as the first look at it here.
 func (rt *Runtime) stale() []string {
 	var problems []string
+	check := func(name, namespace string, age time.Duration, reason source.Reason, message string) {
+		if age > rt.opts.staleness {
+			problems = append(problems, strings.TrimSpace(fmt.Sprintf("%s %s: state is %v old: %s %s",
+				name, namespace, age.Round(time.Second), reason, message)))
+		}
+	}
 	for _, s := range rt.Describe().Sources {
+		name := strings.Join(append([]string{s.Cluster}, s.Selector...), " ")
 		for _, st := range s.Status {
-			if st.Staleness > rt.opts.staleness {
-				problems = append(problems, strings.TrimSpace(fmt.Sprintf("%s %s: state is %v old: %s %s",
-					strings.Join(append([]string{s.Cluster}, s.Selector...), " "), st.Namespace, st.Staleness.Round(time.Second), st.Reason, st.Message)))
+			if !st.Synced {
+				check(name, st.Namespace, st.Staleness, st.Reason, st.Message)
 			}
 		}
 	}
+	now := time.Now()
+	seen := rt.firstSeen(now)
+	rt.watched(func(name string, st *store.Store) {
+		first, ok := seen[st]
+		if !ok { // it has come since
+			return
+		}
+		for _, s := range st.Statuses() {
+			age := s.Staleness(now)
+			if s.LastContact.IsZero() {
+				age = now.Sub(first)
+			}
+			check(name, s.Namespace, age, s.Reason, s.Message)
+		}
+	})
+	slices.Sort(problems)
+	return slices.Compact(problems)
+}
+
+// firstSeen returns when each store that there is was looked at first.
+func (rt *Runtime) firstSeen(now time.Time) map[*store.Store]time.Time {
+	rt.mu.Lock()
+	before := rt.seen
+	rt.mu.Unlock()
+	seen := map[*store.Store]time.Time{}
+	rt.watched(func(_ string, st *store.Store) {
+		seen[st] = now
+		if at, ok := before[st]; ok {
+			seen[st] = at
+		}
+	})
+	rt.mu.Lock()
+	rt.seen = seen
+	rt.mu.Unlock()
+	return seen
+}
+
+// unlisted names what was never listed completely.
+func (rt *Runtime) unlisted() []string {
+	var problems []string
+	rt.watched(func(name string, st *store.Store) {
+		if !st.HasSynced() {
+			problems = append(problems, name+": not listed yet")
+		}
+	})
+	slices.Sort(problems)
 	return problems
 }
 

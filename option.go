@@ -33,7 +33,7 @@ type options struct {
 	source      []source.Option
 	fieldOwner  string
 	signals     []os.Signal
-	lease       [2]string // namespace and name
+	lease       *[2]string // namespace and name
 	leadership  Leadership
 	hotBytes    int64
 	dir         string
@@ -122,9 +122,9 @@ func WithSignals(signals ...os.Signal) Option {
 
 // WithLeaderElection has only one process of several work at a time, elected by the Lease namespace/name: the others wait,
 // ready to take over within seconds. When leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let
-// the process end then, and be started again.
+// the process end then, and be started again. Without a namespace or a name Run fails.
 func WithLeaderElection(namespace, name string) Option {
-	return func(o *options) { o.lease = [2]string{namespace, name} }
+	return func(o *options) { o.lease = &[2]string{namespace, name} }
 }
 
 // Leadership says whether this process may work.

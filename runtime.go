@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/election"
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // Errors that Run may return, besides those of what it runs.
@@ -44,6 +45,7 @@ type Runtime struct {
 	waiting  []task
 	tasks    *group // while they run
 	pages    []string
+	seen     map[*store.Store]time.Time // when the health pages looked at it first
 	ran      bool
 }
 
@@ -70,12 +72,19 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	rt.log = rt.opts.logger
 	rt.Cluster = newCluster(rt, "", cfg, rt.opts)
 	rt.clusters = []*Cluster{rt.Cluster}
-	if rt.opts.lease[1] != "" && rt.opts.leadership == nil && cfg != nil {
-		elector, err := election.New(cfg, rt.opts.lease[0], rt.opts.lease[1], rt.log)
-		rt.opts.leadership, rt.err = elector, err
+	if rt.opts.lease != nil && rt.opts.leadership == nil && cfg != nil {
+		rt.opts.leadership, rt.err = rt.elect(cfg, rt.opts.lease[0], rt.opts.lease[1])
 	}
 	rt.ownPages()
 	return rt
+}
+
+// elect refuses names that are missing, as of variables that are not set: nobody would be elected, or all of them.
+func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (Leadership, error) {
+	if namespace == "" || name == "" {
+		return nil, fmt.Errorf("cannot elect a leader: WithLeaderElection needs the namespace and the name of a Lease, and has %q and %q", namespace, name)
+	}
+	return election.New(cfg, namespace, name, rt.log)
 }
 
 // Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are apart, so
@@ -138,8 +147,8 @@ func (rt *Runtime) add(t task) {
 	rt.waiting = append(rt.waiting, t)
 }
 
-// Run checks the declarations, all of them before any request is made, then starts: the pages of WithListen, the election, the
-// caches, the observers, and what was added. It returns when the context ends, a signal comes, leadership is lost or
+// Run checks the declarations of sources and observers, all of them before any request is made, then starts: the pages of WithListen, the
+// election, the caches, the observers, and what was added, controllers among it. It returns when the context ends, a signal comes, leadership is lost or
 // something fails, after all of it has stopped in the reverse order. The error is nil if the end of the context, or a
 // signal, was the only reason; otherwise it joins what failed, the first failure first. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {

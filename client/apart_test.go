@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -74,6 +75,22 @@ func TestStatusAndTheRestAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The status as a whole can be taken away from an object that has no Go type.
+func TestTheStatusTakenAwayByModify(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{})
+		defer c.close()
+		w := widget("one")
+		w.Object["status"] = map[string]any{"ready": true}
+		c.put(w)
+		err := client.Modify(c.ctx, c.client, widget("one"), func(w *unstructured.Unstructured) error { delete(w.Object, "status"); return nil })
+		if !errors.Is(err, client.ErrStatusApart) {
+			t.Errorf("got %v, want ErrStatusApart", err)
+		}
+	})
 }
 
 // A JSON patch that is bound to a version is refused with 422 when somebody else was faster: that is a conflict. One that does not fit is

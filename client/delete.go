@@ -85,7 +85,7 @@ func (f *flight) deleted(ctx context.Context, a *call.Answer, shown []types.UID)
 		f.fail()
 		return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
 	}
-	if gone {
+	if gone && !keptBySpec(f.w.k, a) {
 		f.gone(uid, shown)
 		return nil
 	}

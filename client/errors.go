@@ -11,7 +11,7 @@ import (
 
 var (
 	// ErrNotWatched is matched when something can only be answered from the cache, and the cache does not hold the kind
-	// or the namespace.
+	// or the namespace, or has not listed it yet.
 	ErrNotWatched = errors.New("not watched")
 
 	// ErrNoName is matched when an object has no name, or no namespace though its kind is namespaced.

@@ -89,7 +89,10 @@ func (ks *kinds) mapped(gvk schema.GroupVersionKind) (*kind, error) {
 		return k.(*kind), nil
 	}
 	m, err := ks.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, fmt.Errorf("cannot tell the resource of %s: %w: is its CustomResourceDefinition installed?", gvk, err)
+	case err != nil:
 		return nil, fmt.Errorf("cannot tell the resource of %s: %w", gvk, err)
 	}
 	k, _ := ks.byGVK.LoadOrStore(gvk, &kind{gvk: gvk, gvr: m.Resource, namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace})

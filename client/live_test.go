@@ -61,6 +61,11 @@ func TestReadsThatAskTheServer(t *testing.T) {
 				if err := r.Get(c.ctx, key("absent"), &cm); !apierrors.IsNotFound(err) {
 					t.Errorf("got %v, want not found", err)
 				}
+				for _, none := range []client.Key{{Name: "web"}, {Namespace: "a"}} {
+					if err := r.Get(c.ctx, none, &cm); !errors.Is(err, client.ErrNoName) {
+						t.Errorf("%v: got %v, want ErrNoName", none, err)
+					}
+				}
 				if n := c.requests("get") - before; n != tc.gets {
 					t.Errorf("%d requests, want %d", n, tc.gets)
 				}
@@ -132,7 +137,7 @@ func TestListSelections(t *testing.T) {
 					t.Errorf("%s, watched %v: items of kind %s and %s", tc.reason, watched, meta.Items[0].Kind, loose.Items[0].GetKind())
 				}
 			}
-			for reason, opt := range map[string]client.ReadOption{"malformed labels": client.Labels("a=b=c"), "malformed fields": client.Fields("x"), "an unknown index": client.Index("none", "x")} {
+			for reason, opt := range map[string]client.ReadOption{"malformed labels": client.Labels("a=b=c"), "malformed fields": client.Fields("x"), "no labels": client.Matching(nil), "an unknown index": client.Index("none", "x")} {
 				if err := c.client.List(c.ctx, &corev1.ConfigMapList{}, opt); err == nil {
 					t.Errorf("%s: no error", reason)
 				}
@@ -172,4 +177,52 @@ func TestListByIndex(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What an index selects only the store can say: nobody is given all objects instead.
+func TestListByIndexOfWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason  string
+		sources []source.Option
+		hold    bool // watches, with which lists begin, are not answered
+		opts    []client.ReadOption
+	}{
+		{"not listed yet", nil, true, nil},
+		{"another namespace", []source.Option{source.Namespaces("b")}, false, []client.ReadOption{client.InNamespace("a")}},
+		{"more namespaces", []source.Option{source.Namespaces("b")}, false, nil},
+		{"a field that only the server knows", nil, false, []client.ReadOption{client.Fields("data.x=y")}},
+		{"asked live", nil, false, []client.ReadOption{client.Live()}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t.Context(), t, setup{})
+				defer c.close()
+				if tc.hold {
+					c.server.On(apiserver.Match{Verb: "watch"}, apiserver.BlackHole())
+				}
+				c.put(foreign("red", "colour", "red"))
+				h, err := c.cache.Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), tc.sources...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer h.Release()
+				if err := addIndex(h.Store); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				opts := append(tc.opts, client.Index("colour", "blue"))
+				var list corev1.ConfigMapList
+				if err := c.client.List(c.ctx, &list, opts...); !errors.Is(err, client.ErrNotWatched) || len(list.Items) > 0 {
+					t.Errorf("got %d objects, %v; want ErrNotWatched", len(list.Items), err)
+				}
+				for cm, err := range client.List[corev1.ConfigMap](c.ctx, c.client, opts...) {
+					if !errors.Is(err, client.ErrNotWatched) {
+						t.Errorf("got %v, %v; want ErrNotWatched", cm, err)
+					}
+				}
+			})
+		})
+	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // Modify changes the object that obj names: fn is applied to the freshest known state of it, and the difference is sent
@@ -24,7 +25,7 @@ import (
 // ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
 // ends the call. Nothing is sent when fn changes nothing.
 //
-// Afterwards obj is what the server answered. If obj has a uid, only that incarnation is changed: else ErrReplaced.
+// Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands out. If obj has a uid, only that incarnation is changed: else ErrReplaced.
 // What the cache does not keep (managedFields) is neither seen nor lost. If fn changes the status, too, and the server does not take
 // that because it is a subresource, the error matches ErrStatusApart; the rest is written then.
 func Modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
@@ -151,7 +152,7 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 // taken checks that the server has not dropped a change of the status, as it does where that is a subresource. The write was bound to
 // one version, so nobody else can have changed it back.
 func (m *modification) taken(before, patch map[string]any) error {
-	if patch["status"] == nil || m.w.sub != "" || m.w.o.dryRun {
+	if _, changed := patch["status"]; !changed || m.w.sub != "" || m.w.o.dryRun {
 		return nil
 	}
 	answer, err := content(m.obj)
@@ -179,7 +180,7 @@ func protect(fn func(Object) error, obj Object) (err error) {
 func (m *modification) settle(ctx context.Context, stale string, delay time.Duration) error {
 	st := m.w.c.watched(m.w.k)
 	if st != nil && unordered(st) {
-		return m.poll(ctx, stale)
+		return m.poll(ctx, st, stale)
 	}
 	if err := sleep(ctx, delay); err != nil {
 		return errors.Join(m.w.fail(err), m.last)
@@ -196,12 +197,12 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 
 // poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state read
 // from the server might be ahead of the cache, and could not be told from one that is behind it.
-func (m *modification) poll(ctx context.Context, stale string) error {
+func (m *modification) poll(ctx context.Context, st *store.Store, stale string) error {
 	p := m.w.c.opt.Conflicts
 	ctx, cancel := context.WithTimeout(ctx, p.PollTimeout)
 	defer cancel()
 	for {
-		r, ok := m.w.c.watched(m.w.k).Get(m.w.key)
+		r, ok := st.Get(m.w.key)
 		if !ok {
 			return m.w.k.absent(m.w.key)
 		}

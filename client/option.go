@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -48,8 +49,16 @@ func Labels(selector string) ReadOption {
 	}
 }
 
-// Matching lists objects whose labels match.
-func Matching(sel labels.Selector) ReadOption { return func(o *readOptions) { o.labels = sel } }
+// Matching lists objects whose labels match. nil fails the list.
+func Matching(sel labels.Selector) ReadOption {
+	return func(o *readOptions) {
+		if sel == nil {
+			o.err = errors.New("it is nil")
+			return
+		}
+		o.labels = sel
+	}
+}
 
 // Fields lists objects whose fields match a selector such as "metadata.name=web". From the store only metadata.name and
 // metadata.namespace can be answered; a list by any other field asks the server. See [Index] for more.
@@ -64,7 +73,8 @@ func Fields(selector string) ReadOption {
 	}
 }
 
-// Index lists the objects that an index of the store has under a value. The kind must be watched.
+// Index lists the objects that an index of the store has under a value. The kind must be watched, and listed, else the error matches
+// ErrNotWatched, as it does with Live and with Fields that the store cannot evaluate: the server has no such index.
 func Index(name, value string) ReadOption {
 	return func(o *readOptions) { o.index, o.indexValue = name, value }
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/call"
@@ -138,10 +139,23 @@ func (f *flight) whole(a *call.Answer) (whole bool, version string, gone types.U
 		return false, "", ""
 	}
 	m := head.Metadata
+	if keptBySpec(f.w.k, a) {
+		return head.Kind == f.w.k.gvk.Kind, m.ResourceVersion, ""
+	}
 	if m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.DeletionGracePeriodSeconds == nil || *m.DeletionGracePeriodSeconds == 0) {
 		gone = m.UID
 	}
 	return head.Kind == f.w.k.gvk.Kind, m.ResourceVersion, gone
+}
+
+// keptBySpec says whether the answered object is kept by the finalizers of its spec, as a namespace that is being deleted is until it
+// is empty.
+func keptBySpec(k *kind, a *call.Answer) bool {
+	if k.gvk != corev1.SchemeGroupVersion.WithKind("Namespace") {
+		return false
+	}
+	var ns struct{ Spec struct{ Finalizers []string } }
+	return json.Unmarshal(a.Raw, &ns) == nil && len(ns.Spec.Finalizers) > 0
 }
 
 // catchUp waits until a store has a version of a namespace, within the client's bound.

@@ -51,6 +51,9 @@ func (c *Client) lookup(_ context.Context, k *kind, key Key) (r *store.Record, f
 	if !k.namespaced {
 		key.Namespace = ""
 	}
+	if key.Name == "" || k.namespaced && key.Namespace == "" { // no object, so none that is absent
+		return nil, false, k.fail("get", key, ErrNoName)
+	}
 	st := c.watched(k)
 	if st == nil || st.Overdue(key) {
 		return nil, false, nil
@@ -71,7 +74,7 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 		return nil, "", fmt.Errorf("malformed selector: %w", o.err)
 	}
 	st := c.watched(k)
-	if o.index != "" && (st == nil || o.live) {
+	if o.index != "" && (st == nil || o.live || !o.fromStore() || !knows(st, o.namespace)) { // the server cannot answer instead
 		return nil, "", fmt.Errorf("an index is a part of the store: %w", ErrNotWatched)
 	}
 	if st == nil || o.live || !o.fromStore() || !knows(st, o.namespace) || len(st.OverlayStats().Overdue) > 0 && o.index == "" {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -21,7 +22,8 @@ type Controller struct {
 	host    Host
 	client  *client.Client
 	set     settings
-	err     error // of the declaration, returned when the host runs
+	err     error  // of the declaration, returned when the host runs
+	place   string // of the declaration
 	object  work
 	main    *watch
 	metrics *metrics
@@ -61,7 +63,7 @@ type work struct {
 
 // New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the scheme of the
 // client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host. What is wrong with
-// the declaration is returned by the host's Run.
+// the declaration is returned by the host's Run, with file and line.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
 	if r == nil {
@@ -105,20 +107,20 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	for _, o := range opts {
 		o(&c.set)
 	}
-	if name == "" {
-		err = errors.Join(err, fmt.Errorf("%w: no name", ErrInvalid))
-	}
 	err = errors.Join(err, c.set.complete(name))
 	c.log, c.total = c.set.logger, c.set.total
 	c.main = &watch{object: object}
 	for _, o := range c.set.primary {
 		o(c.main)
 	}
+	for _, w := range append([]*watch{c.main}, c.set.watches...) {
+		err = errors.Join(err, w.check())
+	}
 	c.metrics = newMetrics(c)
 	if e := h.Registry().Register(c.metrics); e != nil {
 		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
 	}
-	c.err = err
+	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile")
 	h.Add("controller "+name, c.run)
 	return c
 }
@@ -133,14 +135,21 @@ func (c *Controller) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil // stopped while it started, which is no failure
 		}
-		return fmt.Errorf("cannot run controller %q: %w", c.name, err)
+		return fmt.Errorf("%s: cannot run controller %q: %w", c.place, c.name, err)
 	}
 	defer c.close()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var lead sync.WaitGroup
-	defer lead.Wait()
-	lead.Go(func() { c.lead(ctx) })
+	var failed error
+	lead.Go(func() {
+		if failed = c.lead(ctx); failed != nil {
+			stop(failed)
+		}
+	})
 	c.pump(ctx)
-	return nil
+	lead.Wait()
+	return failed
 }
 
 // open starts the watches.
@@ -193,25 +202,27 @@ func (c *Controller) close() {
 	}
 }
 
-// lead lets the workers work while this process leads, from when everything was listed once.
-func (c *Controller) lead(ctx context.Context) {
+// lead lets the workers work while this process leads, from when everything was listed once, until ctx ends or leadership is not to be
+// had any more.
+func (c *Controller) lead(ctx context.Context) error {
 	if !c.awaitSync(ctx) {
-		return
+		return nil
 	}
 	for ctx.Err() == nil {
 		term, done := ctx, func() {}
 		if l := c.set.leader; l != nil {
 			var err error
 			if term, done, err = l.Lead(ctx); err != nil {
-				if ctx.Err() == nil {
-					c.log.ErrorContext(ctx, "cannot take part in the election", "error", err)
+				if ctx.Err() != nil {
+					return nil
 				}
-				return
+				return fmt.Errorf("%s: cannot run controller %q: cannot take part in the election: %w", c.place, c.name, err)
 			}
 		}
 		c.serve(ctx, term)
 		done()
 	}
+	return nil
 }
 
 // serve works in one term and returns when all of its work has ended.

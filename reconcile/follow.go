@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,7 +36,7 @@ func Follow[S any, PS client.ObjectOf[S]](c *Controller, primary Key, name strin
 	c.follows[primary][name] = f
 	c.mu.Unlock()
 
-	err := w.resolve(c.client.Scheme())
+	err := errors.Join(w.check(), w.resolve(c.client.Scheme()))
 	var in *intake
 	if err == nil {
 		in, err = c.subscribe(w, subscription{follow: f})

@@ -197,6 +197,19 @@ func TestWrongDeclarations(t *testing.T) {
 		{"a kind that nobody knows", "no kind is registered", func(h reconcile.Host) {
 			reconcile.New[stranger](h, "x", reconcile.Func[stranger](func(context.Context, *stranger) (reconcile.Result, error) { return reconcile.Done, nil }))
 		}},
+		{"a filter of another type", "a function takes v1.Secret, and the objects of the watch are v1.ConfigMap", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop, reconcile.Owns[corev1.ConfigMap](reconcile.If(func(*corev1.Secret) bool { return true })))
+		}},
+		{"a comparison of another type", "a function takes v1.Secret", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop, reconcile.Primary(reconcile.IfChanged(func(_, _ *corev1.Secret) bool { return true })))
+		}},
+		{"a mapping that is nil", "the function of Watches is nil", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop, reconcile.Watches[corev1.ConfigMap](nil))
+		}},
+		{"a filter that is nil", "the function of If is nil", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop, reconcile.Primary(reconcile.If[gateway](nil)))
+		}},
+		{"its place is told", "reconcile/hostile_test.go:", func(h reconcile.Host) { reconcile.New[gateway](h, "x", nil) }},
 		{"metadata without a kind", "needs its Kind", func(h reconcile.Host) {
 			reconcile.New[gateway](h, "x", noop, reconcile.Owns[metav1.PartialObjectMetadata]())
 		}},
@@ -322,5 +335,25 @@ func TestAnOverdueObjectIsReadLive(t *testing.T) {
 		}
 		hold.Release()
 		b.settle()
+	})
+}
+
+// noElection is a leadership that cannot be had.
+type noElection struct{ err error }
+
+func (l noElection) Lead(context.Context) (context.Context, func(), error) { return nil, nil, l.err }
+func (l noElection) Fence(context.Context) error                           { return l.err }
+
+// A controller that can never lead does not stay as if it waited for its turn: the host is told.
+func TestAnElectionThatHasEnded(t *testing.T) {
+	bubble(t, func(b *bench) {
+		h, broken := b.process(), errors.New("broken")
+		reconcile.New[gateway](h, "x", noop, reconcile.Leader(noElection{broken}))
+		h.Start(b.ctx)
+		b.settle()
+		if err := h.Stop(); !errors.Is(err, broken) || !strings.Contains(err.Error(), `controller "x"`) {
+			t.Errorf("the host says %v", err)
+		}
+		b.host.Start(b.ctx)
 	})
 }

@@ -129,6 +129,9 @@ func (s *settings) complete(name string) error {
 	if s.syncWarning == 0 {
 		s.syncWarning = 30 * time.Second
 	}
+	if name == "" {
+		return fmt.Errorf("%w: no name", ErrInvalid)
+	}
 	if s.finalizer == "" {
 		s.finalizer = "fairlead.io/" + strings.ToLower(name)
 	}

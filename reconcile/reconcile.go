@@ -85,7 +85,7 @@ type Host interface {
 // Leadership says whether this process may act. Package lease has one.
 type Leadership interface {
 	// Lead waits until this process leads and returns a context that ends when it does no more; done is called when all work of
-	// that term has ended. An error if ctx ends first.
+	// that term has ended. An error if ctx ends first; any other error ends the host.
 	Lead(ctx context.Context) (term context.Context, done func(), err error)
 	// Fence returns nil while it is certain that no other process leads, and that the term was not lost. It is asked before
 	// each request.

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"runtime/debug"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,7 +28,32 @@ type watch struct {
 	changes []func(old, now *store.Record) (bool, error)
 	// mapped returns the keys of the primaries that an object concerns; nil: the object is the primary.
 	mapped func(r *store.Record, p primary) ([]Key, error)
-	errs   []error
+	takes  []reflect.Type // what the functions of the user take
+	errs   []error        // mistakes of the declaration
+}
+
+// function notes what a function of the user takes.
+func (w *watch) function(option string, takes reflect.Type, isNil bool) {
+	if isNil {
+		w.errs = append(w.errs, fmt.Errorf("%w: the function of %s is nil", ErrInvalid, option))
+	}
+	w.takes = append(w.takes, takes)
+}
+
+// check returns the mistakes of the declaration. Functions take the objects of the watch, or what any object can be read as.
+func (w *watch) check() error {
+	errs := w.errs
+	object := reflect.TypeOf(w.object).Elem()
+	for _, t := range w.takes {
+		if t != object && !readsAny(t) && !readsAny(object) {
+			errs = append(errs, fmt.Errorf("%w: a function takes %v, and the objects of the watch are %v", ErrInvalid, t, object))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func readsAny(t reflect.Type) bool {
+	return t == reflect.TypeFor[metav1.PartialObjectMetadata]() || t == reflect.TypeFor[unstructured.Unstructured]()
 }
 
 // primary is what a mapping needs to know of the objects that are reconciled.
@@ -53,6 +80,7 @@ func From(opts ...source.Option) WatchOption {
 // deleted. fn must depend on the object alone, which is READ-ONLY.
 func If[S any](fn func(obj *S) bool) WatchOption {
 	return func(w *watch) {
+		w.function("If", reflect.TypeFor[S](), fn == nil)
 		w.filters = append(w.filters, func(r *store.Record) (bool, error) {
 			obj, err := store.As[S](r)
 			if err != nil {
@@ -67,6 +95,7 @@ func If[S any](fn func(obj *S) bool) WatchOption {
 // this controller was given last.
 func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
 	return func(w *watch) {
+		w.function("IfChanged", reflect.TypeFor[S](), fn == nil)
 		w.changes = append(w.changes, func(old, now *store.Record) (bool, error) {
 			o, err := store.As[S](old)
 			if err != nil {
@@ -104,7 +133,9 @@ func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 // called with the last known state. It must depend on the object alone, which is READ-ONLY.
 func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchOption) Option {
 	return func(s *settings) {
-		s.watches = append(s.watches, newWatch[S, PS](mappedBy(fn), opts))
+		w := newWatch[S, PS](mappedBy(fn), opts)
+		w.function("Watches", reflect.TypeFor[S](), fn == nil)
+		s.watches = append(s.watches, w)
 	}
 }
 
@@ -158,7 +189,7 @@ func (w *watch) resolve(scheme *runtime.Scheme) error {
 	if w.name == "" {
 		w.name = w.kind.Kind
 	}
-	return errors.Join(w.errs...)
+	return nil
 }
 
 func (w *watch) open(cache *store.Cache) (*store.Handle, error) {

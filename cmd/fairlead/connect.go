@@ -80,6 +80,9 @@ func (c *connection) config() (*rest.Config, string, error) {
 	config, err := loader.ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
+			if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" && c.kubeconfig == "" {
+				return nil, "", fmt.Errorf("no API server is configured: KUBECONFIG is %s, which does not exist or names none; fairlead up starts a server of your own", files)
+			}
 			return nil, "", errors.New("no API server is configured: set KUBECONFIG, or use --kubeconfig; fairlead up starts a server of your own")
 		}
 		if c.kubeconfig != "" || c.context != "" {

@@ -61,7 +61,15 @@ func newControllerCommand(s streams) *cobra.Command {
 		Use:   "controller",
 		Short: "Run the operations controller and its HTTP API",
 		Long: `Controller runs Operations to their end: it calls their Webhooks, records every attempt before it is made, and serves
-the HTTP API. It needs the custom resources: fairlead crds | kubectl apply --server-side -f -`,
+the HTTP API, /healthz, /readyz, /metrics and /debug/flows. It needs the custom resources:
+
+	fairlead crds | kubectl apply --server-side -f -
+
+Callers of the HTTP API prove who they are with a bearer token of the cluster, and need the right of the same verb on
+operations.fairlead.io. Webhooks may not call addresses that are loopback, private or link-local, unless --allow-target names them.`,
+		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback for everybody
+  fairlead controller --leader-elect --listen :8081         # one of several replicas in a cluster
+  fairlead controller -n team-a --allow-target 10.0.0.0/8   # one namespace, webhooks into a private network`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, namespace, err := c.config()

@@ -32,7 +32,7 @@ func newFlowsCommand(s streams) *cobra.Command {
 		Use:   "flows",
 		Short: "Show the live fibers of a program: where each is, since when, and its trail",
 		Long: `Flows asks a program's /debug/flows for its live and parked fibers. fairlead controller serves it on its HTTP address;
-in a program of your own, serve flow.Engine.DebugHandler.`,
+in a program of your own, Runtime.Flows has it on the pages of WithListen, or serve flow.Engine.DebugHandler.`,
 		Example: `  fairlead flows                          # of fairlead up or fairlead controller on this machine
   fairlead flows --watch --longer 5m      # those that have been at one place for over five minutes
   fairlead flows --key prod/orders -o json`,
@@ -40,6 +40,11 @@ in a program of your own, serve flow.Engine.DebugHandler.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.output != "table" && o.output != "json" {
 				return usageErrorf("unknown output format %q: use table or json", o.output)
+			}
+			switch o.status {
+			case "", "ready", "running", "parked":
+			default:
+				return usageErrorf("unknown status %q: use ready, running or parked", o.status)
 			}
 			if o.every <= 0 {
 				return usageErrorf("--every must be a duration above zero, such as 2s")
@@ -52,9 +57,9 @@ in a program of your own, serve flow.Engine.DebugHandler.`,
 	f.StringVar(&o.token, "token", "", "bearer `token`; fairlead controller wants one of who may list operations in all namespaces that it serves")
 	f.StringVar(&o.key, "key", "", "only the fiber of this `key`, such as namespace/name")
 	f.StringVar(&o.flow, "flow", "", "only fibers of this `flow`")
-	f.StringVar(&o.status, "status", "", "only fibers that are ready, running or parked")
+	f.StringVar(&o.status, "status", "", "`status`: only fibers that are ready, running or parked")
 	f.DurationVar(&o.longer, "longer", 0, "only fibers that have been at one place for longer")
-	f.IntVar(&o.limit, "limit", 1000, "at most so many; 0: all")
+	f.IntVar(&o.limit, "limit", 1000, "at most `N` fibers; 0: all")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show them again and again")
 	f.DurationVar(&o.every, "every", 2*time.Second, "how often, with --watch")
 	f.StringVarP(&o.output, "output", "o", "table", "`format`: table or json")

@@ -136,6 +136,9 @@ func newOpScheduleCommand(s streams, o *opOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule TYPE/ID --type Create|Update|Delete [flags]",
 		Short: "Schedule an operation",
+		Long: `Schedule has the controller run an operation: it calls the webhooks, which are objects of kind Webhook in the namespace, in the
+order given. There is at most one unfinished operation per resource. Without a webhook it succeeds at once; one whose
+webhook does not exist waits for it until the timeout.`,
 		Example: `  fairlead op schedule Application/shop --type Delete --category unregisterApplication --webhook cleanup --wait
   fairlead op schedule Application/shop --type Create --webhook a --webhook b --parallel --object '{"name":"shop"}'`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -160,7 +163,7 @@ func newOpScheduleCommand(s streams, o *opOptions) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&so.kind, "type", "", "what is done to the resource: Create, Update or Delete (required)")
+	f.StringVar(&so.kind, "type", "", "`kind` of operation: what is done to the resource: Create, Update or Delete (required)")
 	f.StringVar(&so.ID, "id", "", "`id` of this operation; the same id runs nothing twice (default: a new one)")
 	f.StringVar(&so.Category, "category", "", "`name` that groups operations of one kind")
 	f.StringVar(&so.CorrelationID, "correlation-id", "", "`id` that is sent with every call")
@@ -234,6 +237,8 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 		Short: "List operations",
+		Example: `  fairlead op list --status failed
+  fairlead op list --resource-type Application -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want := operation.Status(strings.ToUpper(status))
 			switch want {
@@ -268,7 +273,7 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&status, "status", "", "only operations that are IN_PROGRESS, SUCCEEDED or FAILED")
+	cmd.Flags().StringVar(&status, "status", "", "`status`: only operations that are IN_PROGRESS, SUCCEEDED or FAILED")
 	cmd.Flags().StringVar(&q.ResourceType, "resource-type", "", "only operations of resources of this `type`")
 	cmd.Flags().StringVar(&related, "related", "", "only operations that touch this resource too, `TYPE/ID`")
 	return cmd
@@ -277,6 +282,7 @@ func newOpListCommand(s streams, o *opOptions) *cobra.Command {
 func newOpGetCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
 		Use: "get TYPE/ID", Short: "Show an operation",
+		Example: "  fairlead op get Application/shop -o yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withOperation(cmd.Context(), o, args, func(op *v1alpha1.Operation) error {
 				return show(s.out, o.output, operation.ViewOf(op))
@@ -288,7 +294,8 @@ func newOpGetCommand(s streams, o *opOptions) *cobra.Command {
 func newOpCancelCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel TYPE/ID", Short: "Ask for the cancellation of an operation",
-		Long: "Cancel asks for the cancellation: no new call starts, the one in flight is cancelled, compensation runs.",
+		Long:    "Cancel asks for the cancellation: no new call starts, the one in flight is cancelled, compensation runs.",
+		Example: "  fairlead op cancel Application/shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
 				op, err := scheduler.Cancel(cmd.Context(), r, "")
@@ -304,6 +311,7 @@ func newOpCancelCommand(s streams, o *opOptions) *cobra.Command {
 func newOpRetryCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
 		Use: "retry TYPE/ID", Short: "Schedule an operation that has failed again, with a new id",
+		Example: "  fairlead op retry Application/shop",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
 				op, err := scheduler.Retry(cmd.Context(), r)

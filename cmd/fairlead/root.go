@@ -55,8 +55,22 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 // newRootCommand returns the whole tree. Each command is a file with a constructor; add it here.
 func newRootCommand(s streams) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "fairlead",
-		Short:         "The asynchronous runtime for Kubernetes operators",
+		Use:   "fairlead",
+		Short: "The asynchronous runtime for Kubernetes operators",
+		Long: `Fairlead runs operations on a Kubernetes cluster, and shows what happens there.
+
+On your machine, with a control plane of its own, which the first run builds in about five minutes:
+
+	fairlead up
+
+On any cluster, chosen as with kubectl (KUBECONFIG, --kubeconfig, --context):
+
+	fairlead crds | kubectl apply --server-side -f -
+	fairlead controller --leader-elect
+	fairlead op schedule Application/shop --type Delete --webhook cleanup --wait
+	fairlead watch pods -A
+
+Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -48,6 +48,10 @@ With a command, up runs only the control plane and that command, with KUBECONFIG
 clustertest), stops when the command ends, and exits with its code:
 
 	fairlead up --temporary -- go test ./...`,
+		Example: `  fairlead up                                            # until Ctrl-C; data and credentials stay in .fairlead
+  fairlead up --with 'bin/receiver --fail 2'             # beside a program of yours
+  fairlead up --temporary -- go test ./...               # a fresh control plane for one command
+  fairlead up --listen 127.0.0.1:9081 --dir /tmp/second  # a second one`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) > 0 && at != 0 {
@@ -61,7 +65,7 @@ clustertest), stops when the command ends, and exits with its code:
 	}
 	flags := cmd.Flags()
 	o.controller.noAuth = true
-	flags.StringArrayVar(&o.with, "with", nil, "`program` with arguments to run beside it; may be repeated")
+	flags.StringArrayVar(&o.with, "with", nil, "`program` with arguments to run beside it, split at spaces; may be repeated")
 	flags.StringVar(&o.controller.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
 	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
 		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")

@@ -50,6 +50,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no API server is configured: set KUBECONFIG, as make up says")
+	}
 	if err == nil {
 		cfg.QPS = -1
 		err = run(ctx, cfg, c, os.Stdout)

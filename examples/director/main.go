@@ -52,6 +52,9 @@ func main() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	kubeconfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no API server is configured: set KUBECONFIG, as make up says")
+	}
 	if err == nil {
 		err = run(ctx, kubeconfig, c, log, func(net.Addr) {})
 	}

@@ -52,6 +52,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no API server is configured: set KUBECONFIG, as make up says")
+	}
 	if err == nil {
 		cfg.QPS = -1 // the server has its own fairness
 		err = run(ctx, cfg, c, os.Stdout)

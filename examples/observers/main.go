@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,6 +33,9 @@ func main() {
 			return nil
 		})
 		err = rt.Run(context.Background())
+	}
+	if clientcmd.IsEmptyConfig(err) {
+		err = errors.New("no API server is configured: set KUBECONFIG, as make up says")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "observers:", err)

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -104,7 +106,8 @@ func (s *Server) tryRemove(t *table, namespace, name string, opts metav1.DeleteO
 			grace = max(0, *opts.GracePeriodSeconds)
 		}
 	}
-	if len(finalizers) == 0 && grace == 0 {
+	kept := keptBySpec(t, next)
+	if len(finalizers) == 0 && grace == 0 && !kept {
 		if t.res.GracePeriod != nil {
 			now, zero := metav1.NewTime(time.Now().UTC().Truncate(time.Second)), int64(0)
 			next.SetDeletionTimestamp(&now)
@@ -124,9 +127,22 @@ func (s *Server) tryRemove(t *table, namespace, name string, opts metav1.DeleteO
 	}
 	until := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).UTC().Truncate(time.Second))
 	next.SetDeletionTimestamp(&until)
-	next.SetDeletionGracePeriodSeconds(&grace)
+	if kept {
+		_ = unstructured.SetNestedField(next.Object, string(corev1.NamespaceTerminating), "status", "phase") // it fails on what is no status
+	} else {
+		next.SetDeletionGracePeriodSeconds(&grace)
+	}
 	o, err := s.persist(t, base, next, dryRun)
 	return o, false, err
+}
+
+// keptBySpec says whether the finalizers of its spec keep an object, as they keep a namespace that is not empty.
+func keptBySpec(t *table, obj *unstructured.Unstructured) bool {
+	if t.res.GVK() != corev1.SchemeGroupVersion.WithKind("Namespace") {
+		return false
+	}
+	finalizers, _, _ := unstructured.NestedSlice(obj.Object, "spec", "finalizers") // none in what cannot be read
+	return len(finalizers) > 0
 }
 
 func finalizersOf(o *object) []string {

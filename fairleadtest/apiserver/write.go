@@ -300,7 +300,7 @@ func (s *Server) replace(ctx context.Context, t *table, base *object, live, next
 // persist stores an object that is ready; one whose last finalizer is gone is deleted.
 func (s *Server) persist(t *table, base *object, next *unstructured.Unstructured, dryRun bool) (*object, error) {
 	typ := watch.Modified
-	if next.GetDeletionTimestamp() != nil && len(next.GetFinalizers()) == 0 {
+	if next.GetDeletionTimestamp() != nil && len(next.GetFinalizers()) == 0 && !keptBySpec(t, next) {
 		if g := next.GetDeletionGracePeriodSeconds(); g == nil || *g == 0 {
 			typ = watch.Deleted
 		}
