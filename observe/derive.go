@@ -26,8 +26,8 @@ func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *O
 // namespace, name and uid is taken from the object that it was made from, and resourceVersion counts the changes of the
 // derived source. The same outcome again is no event.
 //
-// fn must depend on the object alone and must not change it; it is called once per change. If it panics, the object is
-// reported as quarantined and what was made of it before stays. If two objects are made into one of the same key, the
+// fn must depend on the object alone and must not change it; it is called once per change. If it panics, or makes what cannot be
+// encoded, the object is reported as quarantined and what was made of it before stays. If two objects are made into one of the same key, the
 // first one counts, and the other when the first has gone.
 func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*T) *U) *Origin {
 	o := &Origin{
