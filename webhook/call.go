@@ -10,12 +10,15 @@ type Call struct {
 	Data          Data
 }
 
+// Fields are those of an Operation's spec under their JSON names.
+type Fields = map[string]any
+
 // Data is what templates see. It is only read.
 type Data struct {
 	Resource    any               // .Resource: any JSON value, as json.RawMessage, as maps and lists, or as a struct with JSON names
 	TenantID    string            // .TenantID
 	Headers     map[string]string // .Headers
-	Operation   map[string]any    // .Operation: the fields of the spec under their JSON names
+	Operation   func() Fields     // .Operation: called while a request is made, if there is a template; nil: none
 	CallbackURL string            // .CallbackURL; it holds a token, so it is masked like a secret
 	Outcome     *Outcome          // .Outcome: for compensation and notification only
 }

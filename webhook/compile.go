@@ -23,6 +23,7 @@ type Compiled struct {
 	headers     []headerText
 	body        *text // nil: none
 	defaultBody bool
+	dynamic     bool // there is a template that needs data
 
 	success, gone, retry, location, responseError *expr // nil: the default
 	pollSucceeded, pollFailed, pollError          *expr
@@ -135,6 +136,7 @@ func (w *Compiled) compileRequest() error {
 		if err != nil {
 			errs = append(errs, &FieldError{Field: field, Err: err})
 		}
+		w.dynamic = w.dynamic || t != nil && t.static == nil
 		return t
 	}
 	r := w.def.Request

@@ -40,7 +40,7 @@ func Example() {
 	}
 	call := webhook.Call{
 		ID:   webhook.CallID("op-1", "cleanup", webhook.Main),
-		Data: webhook.Data{Operation: map[string]any{"resourceID": "a b"}},
+		Data: webhook.Data{Operation: func() webhook.Fields { return webhook.Fields{"resourceID": "a b"} }},
 	}
 
 	permit, _ := client.Acquire(hook, call.ID, nil)

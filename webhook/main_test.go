@@ -100,7 +100,7 @@ func aCall() webhook.Call {
 		Resource:  map[string]any{"id": "app-1", "name": `quote " and \ slash`, "count": 3.0, "none": nil, "tags": []any{"a", "b"}},
 		TenantID:  "tenant-1",
 		Headers:   map[string]string{"X-Request-Id": "r-1"},
-		Operation: map[string]any{"resourceID": "app-1", "operationType": "Delete"},
+		Operation: func() webhook.Fields { return webhook.Fields{"resourceID": "app-1", "operationType": "Delete"} },
 	}}
 }
 

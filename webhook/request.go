@@ -38,7 +38,7 @@ func (w *Compiled) render(call Call) (*request, error) {
 	if err := call.validate(); err != nil {
 		return nil, err
 	}
-	root, err := call.Data.root()
+	root, err := w.root(call)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +69,14 @@ func (w *Compiled) render(call Call) (*request, error) {
 		r.header.Set("Content-Type", "application/json")
 	}
 	return r, nil
+}
+
+// root is what the templates of the endpoint see; nothing, if it has none.
+func (w *Compiled) root(call Call) (map[string]any, error) {
+	if !w.dynamic {
+		return nil, nil
+	}
+	return call.Data.root()
 }
 
 func (w *Compiled) renderURL(root map[string]any) (*url.URL, error) {
@@ -110,7 +118,7 @@ func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted b
 		return nil, false, &FieldError{Field: "status.webhookPollURL", Err: err}
 	}
 	r = &request{method: http.MethodGet, url: u, header: http.Header{}}
-	root, err := call.Data.root()
+	root, err := w.root(call)
 	if err != nil {
 		return nil, false, err
 	}

@@ -161,7 +161,14 @@ func TestRenderRest(t *testing.T) {
 		{reason: "an id with a line break", call: webhook.Call{ID: "a\nb"}, field: "spec.operationID"},
 		{reason: "no id", field: "spec.operationID"},
 		{reason: "a correlation id with a line break", call: webhook.Call{ID: "id", CorrelationID: "a\rb"}, field: "spec.correlationID"},
-		{reason: "a resource that is no JSON", call: webhook.Call{ID: "id", Data: webhook.Data{Resource: json.RawMessage("{")}}, field: "spec.requestObject.resource"},
+		{
+			reason: "a resource that is no JSON", req: webhook.Request{Headers: map[string]string{"X": "{{.TenantID}}"}},
+			call: webhook.Call{ID: "id", Data: webhook.Data{Resource: json.RawMessage("{")}}, field: "spec.requestObject.resource",
+		},
+		{
+			reason: "what no template looks at is not asked for", req: webhook.Request{Body: ptr("x")}, body: "x",
+			call: webhook.Call{ID: "id", Data: webhook.Data{Operation: func() webhook.Fields { panic("asked") }}},
+		},
 		{reason: "the default body", call: webhook.Call{ID: "id"}, body: "{}"},
 		{reason: "GET has no default body", req: webhook.Request{Method: "get"}, call: webhook.Call{ID: "id"}},
 		{reason: "nor one that is spelled out, as the API server does", req: webhook.Request{Method: "GET", Body: ptr("{}")}, call: webhook.Call{ID: "id"}},

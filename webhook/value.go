@@ -108,7 +108,11 @@ func (d Data) root() (map[string]any, error) {
 	if err != nil {
 		return nil, fieldError("spec.requestObject.resource", "cannot be read: %w", err)
 	}
-	operation, err := plain(d.Operation)
+	var fields Fields
+	if d.Operation != nil {
+		fields = d.Operation()
+	}
+	operation, err := plain(fields)
 	if err != nil {
 		return nil, fieldError("spec", "cannot be read: %w", err)
 	}

@@ -167,7 +167,8 @@ func webhookInvalid(err error) verdict {
 // describe returns what templates see of an operation, and the key of the call.
 func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 	c := webhook.Call{ID: t.callID(op), CorrelationID: op.Spec.CorrelationID}
-	c.Data.Operation = specFields(op)
+	id, spec := op.EffectiveID(), op.Spec // op changes while the call is under way
+	c.Data.Operation = func() webhook.Fields { return specFields(id, spec) }
 	if o := op.Spec.RequestObject; o != nil {
 		c.Data.TenantID, c.Data.Headers = o.TenantID, o.Headers
 		if o.Resource != nil {
@@ -189,11 +190,10 @@ func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 
 // specFields returns the spec under its JSON names, the operation's id included. Fields that are not set are there too, so that a template
 // that shows one does not fail for those who leave it out.
-func specFields(op *v1alpha1.Operation) map[string]any {
-	spec := op.Spec
-	spec.OperationID = op.EffectiveID()
+func specFields(operationID string, spec v1alpha1.OperationSpec) webhook.Fields {
+	spec.OperationID = operationID
 	raw, err := json.Marshal(spec)
-	fields := map[string]any{
+	fields := webhook.Fields{
 		"operationCategory": "", "correlationID": "", "notifyWebhookID": "", "cancelRequested": false,
 		"webhookIDs": []any{}, "compensateWebhookIDs": []any{}, "relatedResources": []any{}, "requestObject": nil, "ttlAfterFinished": nil,
 	}

@@ -30,7 +30,7 @@ func TestTemplatesSeeEveryField(t *testing.T) {
 		}
 	}
 	collect(reflect.TypeFor[v1alpha1.OperationSpec]())
-	fields := specFields(op)
+	fields := specFields(op.EffectiveID(), op.Spec)
 	for _, name := range names {
 		if _, ok := fields[name]; !ok {
 			t.Errorf(".Operation.%s fails in a template where it is not set", name)
@@ -41,7 +41,7 @@ func TestTemplatesSeeEveryField(t *testing.T) {
 	}
 
 	op.Spec.RequestObject = &v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(`{"id":9007199254740993}`)}}
-	if raw, err := json.Marshal(specFields(op)); err != nil || !strings.Contains(string(raw), `"id":9007199254740993`) {
+	if raw, err := json.Marshal(specFields(op.EffectiveID(), op.Spec)); err != nil || !strings.Contains(string(raw), `"id":9007199254740993`) {
 		t.Errorf("a number has changed: %s, %v", raw, err)
 	}
 }
