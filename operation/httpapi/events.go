@@ -48,7 +48,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	})
 	defer cursor.Close()
 	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout, id: op.EffectiveID(), uid: op.UID}
-	s.run(r.Context(), op, cursor, changed)
+	s.run(r.Context(), r.Method == http.MethodHead, op, cursor, changed)
 	return nil
 }
 
@@ -75,11 +75,14 @@ type stream struct {
 	last    operation.View
 }
 
-// run sends until the operation has ended, or the caller is gone.
-func (s *stream) run(ctx context.Context, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
+// run sends until the operation has ended, or the caller is gone. head is for who wants no body.
+func (s *stream) run(ctx context.Context, head bool, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusOK)
+	if head {
+		return // there is nothing to wait for
+	}
 	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }() // the connection may serve other pages next
 	if !s.show(op) {
 		return
