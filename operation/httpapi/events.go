@@ -48,7 +48,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	})
 	defer cursor.Close()
 	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout, id: op.EffectiveID(), uid: op.UID}
-	s.run(r.Context(), op, cursor, changed)
+	s.run(r.Context(), r.Method == http.MethodHead, op, cursor, changed)
 	return nil
 }
 
@@ -75,11 +75,14 @@ type stream struct {
 	last    operation.View
 }
 
-// run sends until the operation has ended, or the caller is gone.
-func (s *stream) run(ctx context.Context, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
+// run sends until the operation has ended, or the caller is gone. head is for who wants no body.
+func (s *stream) run(ctx context.Context, head bool, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusOK)
+	if head {
+		return // there is nothing to wait for
+	}
 	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }() // the connection may serve other pages next
 	if !s.show(op) {
 		return
@@ -87,22 +90,9 @@ func (s *stream) run(ctx context.Context, op *v1alpha1.Operation, cursor *store.
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		for _, e := range cursor.Take(16) {
-			if e.Object == nil {
-				continue
-			}
-			op, err := store.As[v1alpha1.Operation](e.Object)
-			if err != nil {
-				return // the answer has begun; the caller reconnects
-			}
-			// The first look was at the API server itself, which the store may be behind.
-			switch ended := operation.ViewOf(op).Terminal(); {
-			case e.Type == store.Deleted && op.UID != s.uid:
-			case e.Type == store.Deleted && !ended:
-				s.send("gone", s.last)
-				return
-			case e.Type == store.Deleted || newer(op.ResourceVersion, s.version):
-				if !s.show(op) {
+		for events := cursor.Take(16); len(events) > 0; events = cursor.Take(16) { // only after nothing it is woken again
+			for _, e := range events {
+				if !s.heard(e) {
 					return
 				}
 			}
@@ -117,6 +107,28 @@ func (s *stream) run(ctx context.Context, op *v1alpha1.Operation, cursor *store.
 			return
 		}
 	}
+}
+
+// heard sends what a change tells, and reports whether there is more to come.
+func (s *stream) heard(e store.Event) (more bool) {
+	if e.Object == nil {
+		return true
+	}
+	op, err := store.As[v1alpha1.Operation](e.Object)
+	if err != nil {
+		return false // the answer has begun; the caller reconnects
+	}
+	ended := operation.ViewOf(op).Terminal()
+	switch {
+	case e.Type == store.Deleted && op.UID != s.uid:
+		return true // the one before
+	case e.Type == store.Deleted && !ended:
+		s.send("gone", s.last)
+		return false
+	case e.Type != store.Deleted && !newer(op.ResourceVersion, s.version):
+		return true // the first look was at the API server itself, which the store may be behind
+	}
+	return s.show(op)
 }
 
 // show sends what an Operation tells of the operation, and reports whether there is more to come.

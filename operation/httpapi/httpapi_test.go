@@ -481,7 +481,9 @@ func (a *api) eventually(ok func() bool) {
 func TestEvents(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.MaxStreams = 1 })
 	a.do("", "POST", "/operations", deletion)
-	req, err := http.NewRequestWithContext(a.ctx, "GET", a.url+"/operations/app/1/events", nil)
+	soon, cancel := context.WithTimeout(a.ctx, 10*time.Second) // before the heartbeat, at which it looks anyway
+	defer cancel()
+	req, err := http.NewRequestWithContext(soon, "GET", a.url+"/operations/app/1/events", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,6 +49,9 @@ func TestPageBeforeAnythingIsKnown(t *testing.T) {
 func TestEventsOfOneOperation(t *testing.T) {
 	a, watch := setupBehind(t, anonymous)
 	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "one")
+	if got := a.do("", "HEAD", "/operations/app/1/events", ""); got.header.Get("Content-Type") != "text/event-stream" { // it would wait for the end
+		t.Errorf("HEAD: %+v", got)
+	}
 	req, err := http.NewRequestWithContext(a.ctx, "GET", a.url+"/operations/app/1/events", nil)
 	if err != nil {
 		t.Fatal(err)
