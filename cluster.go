@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -122,8 +123,26 @@ func (a abandonable) WrappedRoundTripper() http.RoundTripper { return a.next }
 
 func (a abandonable) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
-	context.AfterFunc(a.life, cancel)
-	return a.next.RoundTrip(r.WithContext(ctx))
+	forget := context.AfterFunc(a.life, cancel)
+	release := func() { forget(); cancel() }
+	resp, err := a.next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		release()
+		return nil, err
+	}
+	resp.Body = &released{resp.Body, release}
+	return resp, nil
+}
+
+// released is a body that ends the context of its request when it is closed.
+type released struct {
+	io.ReadCloser
+	release func()
+}
+
+func (b *released) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
 }
 
 // start starts the observers. If ctx ends meanwhile, so does the discovery that sources may be waiting for.
