@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"strconv"
 	"time"
@@ -208,7 +209,11 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	if o.action != fail {
 		attrs = append(attrs, slog.Duration("retryIn", o.after))
 	}
-	x.c.log.LogAttrs(ctx, slog.LevelWarn, "request failed", attrs...)
+	level := slog.LevelWarn
+	if a.code == http.StatusNotFound && x.r.Verb == VerbGet { // an answer like any other
+		level = slog.LevelDebug
+	}
+	x.c.log.LogAttrs(ctx, level, "request failed", attrs...)
 }
 
 // pause waits until the next try is due, on this goroutine.

@@ -44,6 +44,10 @@ var (
 	// subresource: the server takes only one of the two. ModifyStatus then has sent nothing; Modify has written the rest.
 	ErrStatusApart = errors.New("the status is written apart from the rest")
 
+	// ErrShared is matched when a write was given an object that all readers of the cache share, and that the answer would have been
+	// written into. Use a DeepCopy.
+	ErrShared = errors.New("the object is shared with all readers of the cache: use a copy of it")
+
 	// ErrNoIndex is matched when a list asks for an index that the store does not have.
 	ErrNoIndex = errors.New("no such index")
 )

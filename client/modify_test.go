@@ -206,3 +206,35 @@ func TestOpaqueVersions(t *testing.T) {
 		}
 	})
 }
+
+// What all readers share is not written into.
+func TestSharedObjectIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
+		defer c.close()
+		c.put(foreign("web", "colour", "red"))
+		synctest.Wait()
+		shared, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, write := range map[string]func() error{
+			"Modify": func() error { return client.Modify(c.ctx, c.client, shared, set("colour", "green")) },
+			"Update": func() error { return c.client.Update(c.ctx, shared) },
+		} {
+			if err := write(); !errors.Is(err, client.ErrShared) {
+				t.Errorf("%s: %v, want ErrShared", name, err)
+			}
+		}
+		if shared.Data["colour"] != "red" {
+			t.Errorf("the object of all readers has changed: %v", shared.Data)
+		}
+		own := shared.DeepCopy()
+		if err := client.Modify(c.ctx, c.client, own, set("colour", "green")); err != nil || own.Data["colour"] != "green" {
+			t.Errorf("a copy: %v, %v", own.Data, err)
+		}
+		if err := c.client.Delete(c.ctx, shared); err != nil {
+			t.Errorf("Delete only reads the object: %v", err)
+		}
+	})
+}

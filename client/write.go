@@ -80,6 +80,11 @@ func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, 
 	if !k.namespaced && w.key.Namespace != "" {
 		w.key.Namespace, w.req.Namespace = "", ""
 	}
+	if verb != call.VerbDelete { // which only reads the object
+		if r := w.known(); r != nil && r.Shares(obj) {
+			return nil, w.fail(ErrShared)
+		}
+	}
 	return w, nil
 }
 

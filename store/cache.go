@@ -65,6 +65,8 @@ type Cache struct {
 	ended   bool
 	moves   int
 	running sync.WaitGroup
+	failed  error // of a watch that could not go on
+	fail    context.CancelFunc
 }
 
 // cacheKey is what makes two requests the same.
@@ -149,14 +151,16 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	return c, nil
 }
 
-// Run watches what is asked for until ctx is done, and returns when all of it has stopped and every store is closed. It can be
-// called once.
+// Run watches what is asked for until ctx is done, and returns when all of it has stopped and every store is closed. It returns an
+// error, earlier, when a watch cannot go on because of a panic: what readers see would not change any more. It can be called once.
 func (c *Cache) Run(ctx context.Context) error {
 	c.mu.Lock()
 	if c.spawn != nil || c.ended {
 		c.mu.Unlock()
 		return errors.New("cannot run cache: it has been run already")
 	}
+	ctx, c.fail = context.WithCancel(ctx)
+	defer c.fail()
 	c.spawn = func(e *cacheEntry) {
 		own, stop := context.WithCancel(ctx)
 		e.stop = stop
@@ -184,7 +188,7 @@ func (c *Cache) Run(ctx context.Context) error {
 	if c.opt.Client == nil {
 		c.client.Close()
 	}
-	return nil
+	return c.failed
 }
 
 // watch runs the source of an entry.
@@ -196,6 +200,11 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	}
 	if err := e.source.Run(ctx); err != nil {
 		c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", e.key.resource.String(), "error", err)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.failed = errors.Join(c.failed, fmt.Errorf("cannot watch %s: %w", e.key.resource.GroupResource(), err))
+		c.fail()
+		c.retire(e) // nobody is to be served what does not change any more
 	}
 }
 
@@ -313,7 +322,10 @@ func (c *Cache) resolve(req *Request) error {
 		return errors.New("no mapper")
 	}
 	m, err := c.opt.Mapper.RESTMapping(req.Kind.GroupKind(), req.Kind.Version)
-	if err != nil {
+	switch {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("%w: is its CustomResourceDefinition installed?", err)
+	case err != nil:
 		return err
 	}
 	req.Resource, req.Namespaced = m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace

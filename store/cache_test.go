@@ -82,6 +82,22 @@ var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
 func newCache(t *testing.T, linger time.Duration) (*store.Cache, *cluster, context.CancelFunc) {
 	t.Helper()
+	cache, c := idleCache(t, linger)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- cache.Run(ctx) }()
+	stop := func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	return cache, c, sync.OnceFunc(stop)
+}
+
+// idleCache is newCache without Run.
+func idleCache(t *testing.T, linger time.Duration) (*store.Cache, *cluster) {
+	t.Helper()
 	c := &cluster{open: map[string]int{}, changed: make(chan struct{})}
 	srv := httptest.NewServer(c)
 	t.Cleanup(srv.Close)
@@ -98,16 +114,25 @@ func newCache(t *testing.T, linger time.Duration) (*store.Cache, *cluster, conte
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- cache.Run(ctx) }()
-	stop := func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+	return cache, c
+}
+
+// A store that cannot go on is served to nobody, and the cache says so.
+func TestCacheWhoseWatchFails(t *testing.T) {
+	t.Parallel()
+	cache, _ := idleCache(t, -1)
+	h, err := cache.Acquire(configMapKind)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return cache, c, sync.OnceFunc(stop)
+	defer h.Release()
+	store.Break(h.Store)
+	if err := cache.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot watch configmaps: ") {
+		t.Errorf("Run: %v", err)
+	}
+	if stores := cache.Stores(corev1.SchemeGroupVersion.WithResource("configmaps")); len(stores) != 0 {
+		t.Errorf("%d stores are still served", len(stores))
+	}
 }
 
 func TestCache(t *testing.T) {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/source"
@@ -70,6 +73,9 @@ func (r *Record) DecodeInto(obj any) error {
 }
 
 func decodeInto(r *Record, raw []byte, into any) error {
+	if err := r.st.fits(into); err != nil {
+		return err
+	}
 	if r.enc == source.Protobuf {
 		pb, ok := into.(protobuf.Message)
 		if !ok {
@@ -107,6 +113,27 @@ func decodeUnstructured(r *Record, raw []byte, into *unstructured.Unstructured) 
 		into.SetGroupVersionKind(r.st.opt.Kind)
 	}
 	return nil
+}
+
+// fits refuses a Go type that the Scheme knows as another kind: it would be read, and be nearly empty. Versions of a kind are one.
+func (s *Store) fits(into any) error {
+	t := reflect.TypeOf(into)
+	if known, ok := s.decoders.fits.Load(t); ok {
+		err, _ := known.(error)
+		return err
+	}
+	var wrong error
+	if o, ok := into.(runtime.Object); ok && s.opt.Scheme != nil && !s.opt.Kind.Empty() {
+		kinds, _, err := s.opt.Scheme.ObjectKinds(o)
+		same := func(k schema.GroupVersionKind) bool {
+			return k.GroupKind() == s.opt.Kind.GroupKind() || k.Group == metav1.GroupName // PartialObjectMetadata is of any kind
+		}
+		if err == nil && !slices.ContainsFunc(kinds, same) {
+			wrong = fmt.Errorf("the store holds objects of kind %s", s.opt.Kind.GroupKind())
+		}
+	}
+	s.decoders.fits.Store(t, wrong)
+	return wrong
 }
 
 // decodeByScheme decodes protobuf without a static type.

@@ -33,6 +33,9 @@ func LedgerSize(s *Store) (n int) {
 	return n
 }
 
+// Break makes a store panic at the next change.
+func Break(s *Store) { s.intern = nil }
+
 // Hot returns how many objects the hot set holds, and their estimated size.
 func Hot(s *Store) (entries int, bytes int64) {
 	s.hot.mu.Lock()

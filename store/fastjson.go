@@ -22,6 +22,7 @@ import (
 // duplicate names and invalid UTF-8, is decoded again by sigs.k8s.io/json, whose word counts.
 type decoders struct {
 	byType   sync.Map // reflect.Type: *decoderOf
+	fits     sync.Map // reflect.Type: error, nil where the type is of the store's kind
 	protobuf protobuf.Decoder
 	untyped  untyped.Decoder
 }

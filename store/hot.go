@@ -31,6 +31,16 @@ func (w weakTo[T]) value() any {
 	return nil
 }
 
+// Shares says whether obj is the decoded object that all readers of the record have in common, and that nobody may change.
+func (r *Record) Shares(obj any) bool {
+	for v := r.views.Load(); v != nil; v = v.next {
+		if v.obj == obj || v.obj == nil && v.weak.value() == obj {
+			return true
+		}
+	}
+	return false
+}
+
 // hotSet bounds the decoded objects that are held although nobody may use them: a clock with a second chance.
 type hotSet struct {
 	mu      sync.Mutex               // also serializes changes of Record.views

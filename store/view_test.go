@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/internal/corpus"
 	"github.com/fairlead-io/fairlead/source"
@@ -274,4 +275,29 @@ func TestReadersAndWriters(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// A Go type of another kind would be read, and be nearly empty.
+func TestOtherKindIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, store.Options{Scheme: scheme.Scheme, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
+	list(t, s.Sink(""), 9, obj("a", "u1", 5))
+	r, ok := s.Get(store.Key{Namespace: "ns", Name: "a"})
+	if !ok {
+		t.Fatal("the object is not there")
+	}
+	_, err := store.As[corev1.Secret](r)
+	var wrong *store.DecodeError
+	if !errors.As(err, &wrong) || !strings.Contains(err.Error(), "the store holds objects of kind ConfigMap") {
+		t.Errorf("read as a Secret: %v", err)
+	}
+	if _, err := store.As[corev1.ConfigMap](r); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.As[metav1.PartialObjectMetadata](r); err != nil {
+		t.Error(err)
+	}
+	if _, err := store.As[struct{ Metadata metav1.ObjectMeta }](r); err != nil {
+		t.Errorf("a type of one's own: %v", err)
+	}
 }
