@@ -157,6 +157,9 @@ func refusal(res *http.Response) error {
 			s = metav1.Status{Message: proxyMessage(contentType, body)}
 		}
 	}
+	if res.StatusCode == http.StatusNotFound && s.Message == "404 page not found" { // what an API server says of a path that it does not have
+		s.Message = "the server does not serve this resource in this version: is its CustomResourceDefinition installed?"
+	}
 	e := newAPIError(res.StatusCode, s)
 	if d, ok := backoff.RetryAfter(res.Header, time.Now()); ok {
 		e.RetryAfter = d

@@ -344,7 +344,7 @@ func TestConditions(t *testing.T) {
 		"401":       {status(401, "Unauthorized", "token has expired"), source.ReasonUnauthorized, "token has expired", apierrors.IsUnauthorized},
 		"403":       {status(403, "Forbidden", "user x cannot list"), source.ReasonForbidden, "user x cannot list", apierrors.IsForbidden},
 		"404":       {status(404, "NotFound", "the server could not find"), source.ReasonNotFound, "the server could not find", apierrors.IsNotFound},
-		"plain 404": {func(w http.ResponseWriter, r *http.Request) { http.Error(w, "404 page not found", 404) }, source.ReasonNotFound, "404 page not found", nil},
+		"plain 404": {func(w http.ResponseWriter, r *http.Request) { http.Error(w, "404 page not found", 404) }, source.ReasonNotFound, "the server does not serve this resource in this version: is its CustomResourceDefinition installed?", nil},
 		"html 403":  {html(403), source.ReasonForbidden, "server answered 403: Forbidden", nil},
 		"429":       {status(429, "TooManyRequests", "slow down"), source.ReasonTooManyRequests, "slow down", apierrors.IsTooManyRequests},
 		"500":       {status(500, "InternalError", `conversion webhook for x failed: Post "https://x"`), source.ReasonServerError, `conversion webhook for x failed: Post "https://x"`, apierrors.IsInternalError},

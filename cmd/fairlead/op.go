@@ -113,7 +113,8 @@ func friendly(err error, s *operation.Scheduler) error {
 	switch {
 	case err == nil:
 		return nil
-	case strings.Contains(err.Error(), "could not find the requested resource"), strings.Contains(err.Error(), "404 page not found"):
+	case strings.Contains(err.Error(), "could not find the requested resource"), strings.Contains(err.Error(), "404 page not found"),
+		strings.Contains(err.Error(), "does not serve this resource"):
 		return fmt.Errorf("the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f - (%w)", err)
 	case errors.Is(err, operation.ErrNotFound):
 		return fmt.Errorf("%w in namespace %s", err, s.Namespace())
