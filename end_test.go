@@ -94,8 +94,8 @@ func TestLostLeadershipDrainsNothing(t *testing.T) {
 // deaf is a leadership that cannot be had.
 type deaf struct{ err error }
 
-func (d deaf) Lead(context.Context) (context.Context, error) { return nil, d.err }
-func (d deaf) Fence() error                                  { return d.err }
+func (d deaf) Lead(context.Context) (context.Context, func(), error) { return nil, nil, d.err }
+func (d deaf) Fence(context.Context) error                           { return d.err }
 
 func TestLeadershipThatFails(t *testing.T) {
 	t.Parallel()

@@ -77,9 +77,11 @@ type leadership struct {
 	fence func() error
 }
 
-func (l *leadership) Lead(context.Context) (context.Context, error) { return l.term, nil }
+func (l *leadership) Lead(context.Context) (context.Context, func(), error) {
+	return l.term, func() {}, nil
+}
 
-func (l *leadership) Fence() error { return l.fence() }
+func (l *leadership) Fence(context.Context) error { return l.fence() }
 
 func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
 	t.Parallel()

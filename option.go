@@ -1,7 +1,6 @@
 package fairlead
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -127,13 +127,8 @@ func WithLeaderElection(namespace, name string) Option {
 	return func(o *options) { o.lease = &[2]string{namespace, name} }
 }
 
-// Leadership says whether this process may work.
-type Leadership interface {
-	// Lead waits until this process leads and returns a context that ends when it does no more; an error if ctx ends first.
-	Lead(ctx context.Context) (term context.Context, err error)
-	// Fence returns nil while it is certain that no other process leads. It is asked before each request of what runs.
-	Fence() error
-}
+// Leadership says whether this process may work. Package reconcile/lease has one.
+type Leadership = reconcile.Leadership
 
 // WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from the
 // start until all the work has ended.

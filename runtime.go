@@ -16,8 +16,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/internal/election"
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -26,7 +26,7 @@ var (
 	// ErrRan: a Runtime can be run once.
 	ErrRan = errors.New("the runtime has been run already")
 	// ErrNotLeading: another process leads, or may lead, now.
-	ErrNotLeading = election.ErrLost
+	ErrNotLeading = lease.ErrNotLeading
 )
 
 // Runtime runs what was declared, on one cluster or several. Make it with [New]. It is safe for concurrent use.
@@ -84,7 +84,7 @@ func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (Leadership, 
 	if namespace == "" || name == "" {
 		return nil, fmt.Errorf("cannot elect a leader: WithLeaderElection needs the namespace and the name of a Lease, and has %q and %q", namespace, name)
 	}
-	return election.New(cfg, namespace, name, rt.log)
+	return lease.New(cfg, lease.Options{Namespace: namespace, Name: name, Logger: rt.log})
 }
 
 // Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are apart, so
@@ -216,12 +216,12 @@ func (rt *Runtime) lead(ctx context.Context, l Leadership) error {
 		return rt.work(ctx, rt.opts.drain)
 	}
 	rt.phase.Store(phaseStandby)
-	term, err := l.Lead(ctx)
+	term, done, err := l.Lead(ctx)
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	rt.log.InfoContext(ctx, "this process leads")
-	bound := client.Bind(ctx, client.Binding{Fence: l.Fence, RequireVersion: true})
+	defer done()
+	bound := client.Bind(ctx, client.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
 	bound, end := context.WithCancelCause(bound)
 	defer end(nil)
 	lost := context.AfterFunc(term, func() { end(ErrNotLeading) })

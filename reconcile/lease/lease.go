@@ -122,6 +122,9 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) {}, // the lock tells it earlier, and in order
 			OnStoppedLeading: func() {},
+			OnNewLeader: func(leader string) {
+				l.log.Info("leader", "leader", leader, "self", leader == l.opt.Identity)
+			},
 		},
 	})
 }
