@@ -28,7 +28,7 @@ type View struct {
 	CorrelationID     string                       `json:"correlationID,omitempty"`
 	RelatedResources  []v1alpha1.RelatedResource   `json:"relatedResources,omitempty"`
 	Status            Status                       `json:"status"`
-	Waiting           string                       `json:"waiting,omitempty"` // for what the first call waits: an operation that excludes this one by a lock
+	Waiting           string                       `json:"waiting,omitempty"` // for what no call is made: an operation that excludes this one by a lock, or a Webhook that does not exist
 	Reason            string                       `json:"reason,omitempty"`
 	Error             string                       `json:"error,omitempty"`
 	Progress          Progress                     `json:"progress"`
@@ -76,9 +76,7 @@ func ViewOf(op *v1alpha1.Operation) View {
 	case v1alpha1.PhaseFailed:
 		v.Status = Failed
 	default:
-		if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Reason == v1alpha1.ReasonWaitingForLock {
-			v.Waiting = c.Message
-		}
+		v.Waiting = waiting(op)
 		return v
 	}
 	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil && v.Status == Failed {
@@ -92,6 +90,15 @@ func ViewOf(op *v1alpha1.Operation) View {
 		v.FinishedAt = &at
 	}
 	return v
+}
+
+// waiting returns what the conditions of an operation in progress say that it waits for.
+func waiting(op *v1alpha1.Operation) string {
+	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock && c.Reason != v1alpha1.ReasonWaitingForWebhook {
+		return ""
+	}
+	return c.Message
 }
 
 // ViewOfID returns the view of the operation with that id, from what an Operation tells of it: its present request, or one before that has

@@ -60,6 +60,9 @@ const (
 	// the message names it.
 	ReasonWaitingForLock = "WaitingForLock"
 
+	// ReasonWaitingForWebhook: a Webhook that is due does not exist; the message names it.
+	ReasonWaitingForWebhook = "WaitingForWebhook"
+
 	ReasonSucceeded = "Succeeded"
 )
 

@@ -12,9 +12,9 @@ func newCRDsCommand(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "crds",
 		Short: "Print the custom resource definitions of Operation and Webhook",
-		Long: `Crds prints the custom resource definitions as YAML:
-
-	fairlead crds | kubectl apply --server-side -f -`,
+		Long:  "Crds prints the custom resource definitions as YAML. They have to be in the cluster before the controller and the operations.",
+		Example: `  fairlead crds | kubectl apply --server-side -f -
+  fairlead crds | kubectl diff --server-side -f -   # before an upgrade`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if _, err := s.out.Write(v1alpha1.CRDYAML()); err != nil {

@@ -3,9 +3,11 @@ package main
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 )
@@ -14,6 +16,21 @@ var env clustertest.Env
 
 func TestMain(m *testing.M) {
 	testscript.Main(env.Main(m), map[string]func(){"fairlead": main, "kubectl-fairlead": main})
+}
+
+// TestExamples wants an example in the help of every command that does something.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	var look func(cmd *cobra.Command)
+	look = func(cmd *cobra.Command) {
+		for _, child := range cmd.Commands() {
+			look(child)
+		}
+		if !cmd.HasSubCommands() && !strings.Contains(cmd.Example, "  "+cmd.CommandPath()) {
+			t.Errorf("%s has no example", cmd.CommandPath())
+		}
+	}
+	look(newRootCommand(streams{}))
 }
 
 func TestScripts(t *testing.T) {

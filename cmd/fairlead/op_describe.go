@@ -16,6 +16,8 @@ import (
 func newOpDescribeCommand(s streams, o *opOptions) *cobra.Command {
 	return &cobra.Command{
 		Use: "describe TYPE/ID", Short: "Show an operation with its calls, in the order of time, and those before it",
+		Example: `  fairlead op describe Application/shop
+  fairlead op describe Application/shop -o yaml   # the object itself, with spec and conditions`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withOperation(cmd.Context(), o, args, func(op *v1alpha1.Operation) error {
 				if o.output == "json" || o.output == "yaml" {

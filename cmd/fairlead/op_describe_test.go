@@ -42,6 +42,31 @@ func TestDescribeLocks(t *testing.T) {
 	}
 }
 
+// TestMissingWebhookIsShown has everything that shows an operation say which webhook does not exist.
+func TestMissingWebhookIsShown(t *testing.T) {
+	t.Parallel()
+	const what = "for webhook nowhere, which does not exist in namespace team-a"
+	op := &v1alpha1.Operation{}
+	op.Spec.OperationID, op.Spec.ResourceType, op.Spec.ResourceID = "one", "app", "1"
+	op.Status.OperationID, op.Status.Phase = "one", v1alpha1.PhaseInProgress
+	op.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForWebhook, Message: "waiting " + what,
+	}}
+	v := operation.ViewOf(op)
+	var described, listed strings.Builder
+	if err := errors.Join(describeOperation(&described, op), showTable(&listed, []operation.View{v})); err != nil {
+		t.Fatal(err)
+	}
+	for where, got := range map[string]string{"wait": progressLine(v), "list": listed.String()} {
+		if !strings.Contains(got, "waiting "+what) {
+			t.Errorf("%s does not say it:\n%s", where, got)
+		}
+	}
+	if got := strings.Join(strings.Fields(described.String()), " "); !strings.Contains(got, "Waiting: "+what) {
+		t.Errorf("describe does not say it:\n%s", described.String())
+	}
+}
+
 // TestHostileText shows an operation whose caller and receiver have sent control characters.
 func TestHostileText(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,8 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "wait TYPE/ID", Short: "Wait for the end of an operation",
 		Long: "Wait shows the progress of an operation until it ends. The exit code is 0 when it succeeded, 1 when it failed.",
+		Example: `  fairlead op wait Application/shop
+  fairlead op wait Application/shop --id 6f1c --timeout 5m -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
 				if err := appear(cmd.Context(), scheduler, r); err != nil {

@@ -84,7 +84,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			e.withdraw(r)
 			continue
 		case actCall:
-			e.showTurn(ctx, r, nil, now)
+			e.showWait(ctx, r, nil, d.missing, now)
 			if err = e.start(ctx, r, d, now); err == nil {
 				continue
 			}
@@ -94,10 +94,10 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				return d.until, nil // with nothing written: the event of what is known already wakes us
 			case d.turn.behind != nil:
 				e.queue(r, d.turn.behind.key)
-				e.showTurn(ctx, r, d.turn.behind, now)
+				e.showWait(ctx, r, d.turn.behind, nil, now)
 				continue // it may have ended before we were in line
 			case !d.turn.still:
-				e.showTurn(ctx, r, nil, now)
+				e.showWait(ctx, r, nil, d.missing, now)
 			}
 			until, err = d.until, e.park(ctx, r)
 		case actFinish:

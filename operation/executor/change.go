@@ -48,19 +48,15 @@ func begin(now time.Time) change {
 	}
 }
 
-// awaitTurn shows for whose end the operation waits before its first call, or with an empty message that it does so no more.
-func awaitTurn(operation, message string, now time.Time) change {
+// await shows for what the operation waits, which reason and message say, or with an empty message that it does so no more.
+func await(operation, reason, message string, now time.Time) change {
 	return func(op *v1alpha1.Operation) {
-		if !concerns(op, operation) || len(op.Status.Webhooks) > 0 {
+		if !concerns(op, operation) || reason == v1alpha1.ReasonWaitingForLock && len(op.Status.Webhooks) > 0 {
 			return
-		}
-		reason := v1alpha1.ReasonWaitingForLock
-		if message == "" {
-			reason = v1alpha1.ReasonInProgress
 		}
 		for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionError} {
 			if !meta.IsStatusConditionTrue(op.Status.Conditions, name) {
-				condition(op, name, metav1.ConditionFalse, reason, tidy(message), now)
+				condition(op, name, metav1.ConditionFalse, reason, message, now)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ type decision struct {
 	phase   v1alpha1.Phase
 	reason  string
 	message string
-	// missing are Webhooks that do not exist; an operation waits for them.
+	// missing are Webhooks that do not exist; the operation waits for them.
 	missing []string
 	// turn is why the first call is not made yet.
 	turn turn
@@ -185,7 +185,7 @@ func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, s surrou
 		if deadline := op.Deadline(); now.Before(deadline) {
 			d.until = deadline
 		} else {
-			d.act, d.due = actCall, []target{t}
+			d.act, d.due, d.missing = actCall, []target{t}, nil
 		}
 	}
 	return d

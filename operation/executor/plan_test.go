@@ -211,6 +211,9 @@ func TestAnyCourseEnds(t *testing.T) {
 				if !d.until.Before(farFuture) {
 					t.Fatalf("waits for nothing: %+v", op.Status)
 				}
+				if len(d.missing) > 0 {
+					do(await(op.EffectiveID(), v1alpha1.ReasonWaitingForWebhook, "waiting", now))
+				}
 				now = d.until
 			case actCall:
 				for _, of := range d.due {

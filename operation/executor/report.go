@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,26 +23,34 @@ func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
 }
 
-// showTurn puts into the status for whom the operation waits before its first call, nil for nobody, where that is not said already.
-func (e *Executor) showTurn(ctx context.Context, r *run, behind *predecessor, now time.Time) {
-	if r.entered {
-		return
-	}
-	message := ""
-	if behind != nil {
-		message = "waiting for the end of " + behind.String()
+// showWait puts into the status for what the operation waits, the end of another one or Webhooks that do not exist, or that it waits for
+// neither, where that is not said already. It writes nothing: that is part of the next write.
+func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, missing []string, now time.Time) {
+	reason, message := v1alpha1.ReasonInProgress, ""
+	switch {
+	case behind != nil:
+		reason, message = v1alpha1.ReasonWaitingForLock, tidy("waiting for the end of "+behind.String())
+	case len(missing) == 1:
+		reason, message = v1alpha1.ReasonWaitingForWebhook, tidy("waiting for webhook "+missing[0]+", which does not exist in namespace "+r.key.Namespace)
+	case len(missing) > 1:
+		reason = v1alpha1.ReasonWaitingForWebhook
+		message = tidy("waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " + r.key.Namespace)
 	}
 	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
-	if shown == nil || shown.Message == tidy(message) {
+	if shown == nil || shown.Message == message {
 		return
 	}
-	r.apply(awaitTurn(r.op.EffectiveID(), message, now))
-	if behind == nil {
-		return
+	before := shown.Reason
+	r.apply(await(r.op.EffectiveID(), reason, message, now))
+	switch {
+	case behind != nil:
+		e.recorder.Operation(r.op, false, reason, message)
+		e.log.InfoContext(ctx, "operation waits for another one", append(e.facts(r.op), "behind", behind.key,
+			"behindOperation", behind.op.EffectiveID(), "locked", behind.resource.ResourceType+"/"+behind.resource.ResourceID)...)
+	case len(missing) > 0 && before != reason: // it is told once, not again when some of them have appeared
+		e.recorder.Operation(r.op, true, v1alpha1.ReasonWebhookNotFound, message)
+		e.log.WarnContext(ctx, "operation waits for webhooks that do not exist", append(e.facts(r.op), "webhooks", missing)...)
 	}
-	e.recorder.Operation(r.op, false, v1alpha1.ReasonWaitingForLock, tidy(message))
-	e.log.InfoContext(ctx, "operation waits for another one", append(e.facts(r.op), "behind", behind.key,
-		"behindOperation", behind.op.EffectiveID(), "locked", behind.resource.ResourceType+"/"+behind.resource.ResourceID)...)
 }
 
 // ended reports the end of an operation. It is called once, by who recorded it.

@@ -155,7 +155,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				return
 			case turn.behind != nil:
 				r.queue(current, turn.behind.key)
-				awaitTurn(op.EffectiveID(), "waiting", epoch)(op)
+				await(op.EffectiveID(), v1alpha1.ReasonWaitingForLock, "waiting", epoch)(op)
 				w.write(op, seen)
 			case turn.still:
 			default:

@@ -164,7 +164,7 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, namespace := range namespaces {
 			if err := a.Authorize(r.Context(), bearer(r), "list", namespace); err != nil {
-				problemOf(err).write(w)
+				answerProblem(w, err)
 				return
 			}
 		}

@@ -137,9 +137,8 @@ func (h *handler) plain(next endpoint) http.Handler {
 }
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	p := problemOf(err)
+	p := answerProblem(w, err)
 	h.log.InfoContext(r.Context(), "request refused", "method", r.Method, "path", loggable(r.URL), "status", p.Status, "error", err)
-	p.write(w)
 }
 
 // known answers what no endpoint is there for as problems too.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -35,6 +36,23 @@ func (p *Problem) Error() string {
 func (p *Problem) write(w http.ResponseWriter) {
 	write(w, p.Status, "application/problem+json", p)
 }
+
+// answerProblem answers with what an error means, and when it is worth trying again where that is all that helps.
+func answerProblem(w http.ResponseWriter, err error) *Problem {
+	p := problemOf(err)
+	if p.Status == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
+		after, told := apierrors.SuggestsClientDelay(err)
+		if !told {
+			after = 1
+		}
+		w.Header().Set("Retry-After", strconv.Itoa(min(max(after, 1), maxRetryAfter)))
+	}
+	p.write(w)
+	return p
+}
+
+// maxRetryAfter bounds, in seconds, for how long callers are sent away because the API server says so.
+const maxRetryAfter = 300
 
 // ProblemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
 func ProblemOf(err error) *Problem { return problemOf(err) }
@@ -74,6 +92,11 @@ func problemOf(err error) *Problem {
 		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: err.Error()}
 	case apierrors.IsConflict(err):
 		return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many requests for this resource", Detail: "try again; the same Idempotency-Key runs nothing twice"}
+	case apierrors.IsTooManyRequests(err):
+		return &Problem{
+			Status: http.StatusServiceUnavailable, Title: "The API server has too many requests",
+			Detail: "try again later; the same Idempotency-Key runs nothing twice",
+		}
 	case apierrors.IsForbidden(err):
 		return &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "the server itself lacks the right: " + err.Error()}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -1,0 +1,165 @@
+package executor_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+)
+
+// warnings is a Recorder that keeps those.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (w *warnings) Operation(_ *v1alpha1.Operation, warning bool, reason, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if warning {
+		w.all = append(w.all, reason+": "+message)
+	}
+}
+
+func (w *warnings) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.all)
+}
+
+// says waits until the view of the usual operation says for what it waits.
+func (b *bench) says(want string) {
+	b.t.Helper()
+	b.eventually(fmt.Sprintf("saying %q", want), func() bool { return operation.ViewOf(b.get()).Waiting == want })
+}
+
+func TestMissingWebhook(t *testing.T) {
+	tests := map[string]struct {
+		reason  string
+		exist   []string
+		request operation.Request
+		missing []string // appear in this order
+		says    []string // before each of them, without the namespace
+		told    int
+		outcome operation.Status
+	}{
+		"First": {
+			reason: "The first webhook is waited for.", request: operation.Request{Webhooks: []string{"a"}}, missing: []string{"a"},
+			says: []string{"waiting for webhook a, which does not exist"}, told: 1, outcome: operation.Succeeded,
+		},
+		"OneAfterTheOther": {
+			reason:  "Each of a sequence is told of when it is due.",
+			request: operation.Request{Webhooks: []string{"a", "b"}}, missing: []string{"a", "b"}, outcome: operation.Succeeded,
+			says: []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"}, told: 2,
+		},
+		"Parallel": {
+			reason: "All that are missing are named, and told of once.", exist: []string{"there"},
+			request: operation.Request{Webhooks: []string{"a", "there", "b"}, Execution: operation.Parallel},
+			missing: []string{"a", "b"}, outcome: operation.Succeeded,
+			says: []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"}, told: 1,
+		},
+		"Notification": {
+			reason: "A notification is waited for as well.", exist: []string{"there"},
+			request: operation.Request{Webhooks: []string{"there"}, Notify: "tell"}, missing: []string{"tell"},
+			says: []string{"waiting for webhook tell, which does not exist"}, told: 1, outcome: operation.Succeeded,
+		},
+		"Compensation": {
+			reason: "So is a compensation; the reason of the failure stays.", exist: []string{"there", "bad"},
+			request: operation.Request{Webhooks: []string{"there", "bad"}, Compensate: []string{"undo"}}, missing: []string{"undo"},
+			says: []string{"waiting for webhook undo, which does not exist"}, told: 2, outcome: operation.Failed,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
+				if path == "/bad" {
+					w.WriteHeader(http.StatusBadRequest)
+				}
+			}
+			for _, id := range tc.exist {
+				b.webhook(id, nil)
+			}
+			recorder := &warnings{}
+			b.start(func(o *executor.Options) { o.Recorder = recorder })
+			op := b.schedule(tc.request)
+			for i, id := range tc.missing {
+				b.says(tc.says[i] + " in namespace " + b.namespace)
+				b.webhook(id, nil)
+			}
+			ended := b.end(op)
+			v := operation.ViewOf(ended)
+			ready := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionReady)
+			if v.Status != tc.outcome || v.Waiting != "" || strings.Contains(ready.Message, "waiting") || ready.Reason == v1alpha1.ReasonWaitingForWebhook {
+				t.Errorf("%s outcome %+v, %+v", tc.reason, v, ready)
+			}
+			told := recorder.told()
+			if len(told) != tc.told || !strings.HasPrefix(told[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) && tc.outcome == operation.Succeeded {
+				t.Errorf("%s events %q", tc.reason, told)
+			}
+		})
+	}
+}
+
+// TestMissingWebhookCostsNothing holds an operation that waits for its webhook to the writes that it has anyway, however often it looks, and
+// across a restart.
+func TestMissingWebhookCostsNothing(t *testing.T) {
+	b := setup(t)
+	op := b.schedule(operation.Request{Webhooks: []string{"late"}})
+	var writes atomic.Int64
+	counted := rest.CopyConfig(b.config)
+	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/operations/"+op.Name+"/status") {
+				writes.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	calls, err := call.New(call.Options{Config: counted})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(calls.Close)
+	recorder := &warnings{}
+	start := func() (stop func()) {
+		return b.start(func(o *executor.Options) { o.Calls, o.Recorder = calls, recorder })
+	}
+	look := func(id string) { // a new Webhook wakes the operations of its namespace; one that ends shows that they were
+		b.webhook(id, nil)
+		if v := operation.ViewOf(b.end(b.schedule(operation.Request{Webhooks: []string{id}, Resource: app(id)}))); v.Status != operation.Succeeded {
+			t.Errorf("outcome %+v", v)
+		}
+	}
+	stop := start()
+	says := "waiting for webhook late, which does not exist in namespace " + b.namespace
+	b.says(says)
+	look("one")
+	look("two")
+	stop()
+	start()
+	look("three")
+	if n := writes.Load(); n != 1 {
+		t.Errorf("%d writes while it waits, want the one that picks it up", n)
+	}
+	b.webhook("late", nil)
+	b.end(op)
+	if n := writes.Load(); n != 3 {
+		t.Errorf("%d writes in all, want 3: picked up, attempt, end", n)
+	}
+	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, recorder.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
