@@ -60,7 +60,7 @@ func fixed(options []source.Option) settings {
 func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error, opts ...Option) *Observer {
 	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: place(), registry: h.Observers(), opts: newOptions(opts)}
 	if fn != nil {
-		o.call = caller(fn, o.opts.mask)
+		o.call = caller(fn, o.opts.mask, o.registry.opts.DetectMutation)
 	}
 	o.registry.declareObserver(o)
 	return o
@@ -76,8 +76,9 @@ func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) er
 	return o
 }
 
-// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not decoded.
-func caller[T any](fn func(context.Context, Event[T]) error, mask Mask) func(context.Context, *store.Event) error {
+// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not decoded. With again the
+// object is read a second time afterwards: a store that detects mutations looks at it then.
+func caller[T any](fn func(context.Context, Event[T]) error, mask Mask, again bool) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
 		if t == 0 || !mask.accepts(t, e.Initial) {
@@ -88,6 +89,9 @@ func caller[T any](fn func(context.Context, Event[T]) error, mask Mask) func(con
 			var err error
 			if typed.object, err = store.As[T](e.Object); err != nil {
 				return err
+			}
+			if again {
+				defer func() { _, _ = store.As[T](e.Object) }() // it could be read before
 			}
 		}
 		return fn(ctx, typed)
@@ -106,6 +110,9 @@ func objectCaller(o *Observer, fn func(context.Context, ObjectEvent) error) func
 			var err error
 			if event.object, err = o.root.decode(e.Object); err != nil {
 				return err
+			}
+			if o.registry.opts.DetectMutation {
+				defer func() { _, _ = o.root.decode(e.Object) }() // it could be read before
 			}
 		}
 		return fn(ctx, event)
