@@ -47,6 +47,7 @@ func newCluster(rt *Runtime, name string, cfg *rest.Config, o options) *Cluster 
 	}
 	c.observers = observe.NewRegistry(observe.RegistryOptions{
 		Cluster: name, Scheme: o.scheme, Stores: c.cache, Logger: o.logger, Degraded: o.degraded, Grace: grace,
+		DetectMutation: o.detect,
 	})
 	if err := c.metrics().Register(c.observers.Collector()); err != nil {
 		c.err = errors.Join(c.err, fmt.Errorf("cannot register metrics: %w", err))
@@ -83,7 +84,7 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}
 	if c.cache, err = store.NewCache(store.CacheOptions{
 		Dir: dir, Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger,
-		Store: store.Options{HotBytes: o.hotBytes},
+		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect},
 	}); err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package fairlead_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -212,6 +214,38 @@ func TestClusterNames(t *testing.T) {
 		}
 		if n := len(s.Log().Requests); n != 0 {
 			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// A cluster that comes too late does not run: that is said with its place, at once and at the end, and harms nothing else.
+func TestLateJoin(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		var d diary
+		var log bytes.Buffer
+		rt := fairlead.New(s.Config(), fairlead.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		observeMaps(rt, &d)
+		r := run(rt)
+		synctest.Wait()
+		east := rt.Join("east", s.Config())
+		observeMaps(east, &d)
+		if !strings.Contains(log.String(), `/end_test.go:`) || !strings.Contains(log.String(), `cannot join cluster \"east\": the runtime has been run already`) {
+			t.Errorf("it is not logged: %s", log.String())
+		}
+		if code, body := get(rt, "/readyz"); code != 200 {
+			t.Errorf("readyz is %d: %s", code, body)
+		}
+		if err := r.end(); !errors.Is(err, fairlead.ErrRan) || !strings.Contains(err.Error(), `/end_test.go:`) {
+			t.Errorf("Run: %v", err)
+		}
+		if d := cmp.Diff([]string{"Added x", "Synchronized"}, d.all()); d != "" {
+			t.Error(d)
+		}
+		rt.Join("west", s.Config()) // nobody runs it either
+		if !strings.Contains(log.String(), `\"west\"`) {
+			t.Errorf("it is not logged: %s", log.String())
 		}
 	})
 }

@@ -37,6 +37,7 @@ type options struct {
 	leadership  Leadership
 	hotBytes    int64
 	dir         string
+	detect      bool
 }
 
 // Defaults of the options.
@@ -143,3 +144,8 @@ func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
 // saved is as secret as what is watched. After a restart everything counts as synced when the watch has caught up with the
 // server, usually within three seconds.
 func WithPersistence(dir string) Option { return func(o *options) { o.dir = dir } }
+
+// WithDetectMutation reports who changes an object that is shared, with its key: an error in the log, once for each version, and
+// fairlead_store_mutations_total. What an observer is given is looked at when it returns, anything else when it is read again or leaves
+// the memory of decoded objects. It is for tests: every read encodes the object as JSON. Default: nobody looks.
+func WithDetectMutation() Option { return func(o *options) { o.detect = true } }

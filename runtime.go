@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/store"
@@ -89,7 +90,8 @@ func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (Leadership, 
 
 // Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are apart, so
 // the same declarations can be made on several clusters. Options add to those of New; those that concern the runtime as a
-// whole have no effect. Join must be called before Run, and a name can be used once.
+// whole have no effect. Join must be called before Run, and a name can be used once: else Run returns the mistake, with file and
+// line. If Run has begun, the mistake is logged at once, Run returns it at the end, and the Cluster is closed: nothing of it runs.
 func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster {
 	o := rt.opts
 	o.mapper = nil
@@ -97,16 +99,19 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 		opt(&o)
 	}
 	o.logger = o.logger.With("cluster", name)
+	at := place.Outside("github.com/fairlead-io/fairlead")
 	c := newCluster(rt, name, cfg, o)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	switch {
 	case rt.ran:
-		rt.log.Error("cannot join cluster: the runtime has been run already", "cluster", name)
+		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster %q: %w", at, name, ErrRan))
+		c.close()
+		return c
 	case name == "":
-		rt.err = errors.Join(rt.err, errors.New("cannot join cluster: it has no name"))
+		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster: it has no name", at))
 	case slices.ContainsFunc(rt.clusters, func(other *Cluster) bool { return other.name == name }):
-		rt.err = errors.Join(rt.err, fmt.Errorf("cannot join cluster: another one is named %q", name))
+		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster: another one is named %q", at, name))
 	}
 	rt.clusters = append(rt.clusters, c)
 	return c
@@ -134,7 +139,22 @@ func (rt *Runtime) Flows(e *flow.Engine) {
 func (rt *Runtime) mistake(err error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
+	rt.mistakeLocked(err)
+}
+
+// mistakeLocked has Run return a mistake: before it begins, or at its end one that is made meanwhile, which is logged besides.
+func (rt *Runtime) mistakeLocked(err error) {
+	if rt.ran {
+		rt.log.Error("mistake in a declaration", "error", err)
+	}
 	rt.err = errors.Join(rt.err, err)
+}
+
+// late returns the mistakes that were made while it ran.
+func (rt *Runtime) late() error {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.err
 }
 
 func (rt *Runtime) add(t task) {
@@ -150,7 +170,8 @@ func (rt *Runtime) add(t task) {
 // Run checks the declarations of sources and observers, all of them before any request is made, then starts: the pages of WithListen, the
 // election, the caches, the observers, and what was added, controllers among it. It returns when the context ends, a signal comes, leadership is lost or
 // something fails, after all of it has stopped in the reverse order. The error is nil if the end of the context, or a
-// signal, was the only reason; otherwise it joins what failed, the first failure first. Run can be called once.
+// signal, was the only reason; otherwise it joins what failed, the first failure first, and last the mistakes in what was declared
+// while it ran, such as a late Join. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
 	if err := rt.begin(); err != nil {
 		return err
@@ -176,7 +197,7 @@ func (rt *Runtime) Run(ctx context.Context) error {
 		around.add(task{"election", election.Run})
 	}
 	err := rt.lead(ctx, l)
-	return errors.Join(err, around.stop(grace+httpDrain))
+	return errors.Join(err, around.stop(grace+httpDrain), rt.late())
 }
 
 // begin says what is wrong with the declarations.

@@ -195,7 +195,7 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 			observe.Source[corev1.ConfigMap](rt, Maps)
 			rt.Handle("GET /metrics", http.NotFoundHandler())
 			rt.Join("", nil)
-		}, []string{`cannot serve "GET /metrics"`, "it has no name", "another source is declared"}, observe.ErrDuplicateSource, 0},
+		}, []string{`cannot serve "GET /metrics"`, "/runtime_test.go:", "cannot join cluster: it has no name", "another source is declared"}, observe.ErrDuplicateSource, 0},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

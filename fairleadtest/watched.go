@@ -3,6 +3,7 @@ package fairleadtest
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,20 +49,32 @@ func Start(cfg source.Config, o store.Options) (*Watched, error) {
 	return w, nil
 }
 
-// Watch is Start against a server, and Stop at the end of the test, which fails if a sink panicked. REST may be nil. Close
-// the server after that: create it before, and close it by t.Cleanup or defer.
+// Watch is Start against a server, and Stop at the end of the test, which fails if a sink panicked, or if somebody was found to have
+// changed an object that the store shares (store.Options.DetectMutation). REST may be nil. Close the server after that: create it
+// before, and close it by t.Cleanup or defer.
 func Watch(t testing.TB, server *apiserver.Server, cfg source.Config) *Watched {
 	t.Helper()
 	if cfg.REST == nil {
 		cfg.REST = server.Config()
 	}
-	w, err := Start(cfg, store.Options{Namespaced: true})
+	var mu sync.Mutex
+	var changed []error // reported at the end: readers may outlive the test
+	w, err := Start(cfg, store.Options{Namespaced: true, DetectMutation: true, OnMutation: func(k store.Key, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		changed = append(changed, fmt.Errorf("%s: %w", k, err))
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.server = server
 	t.Cleanup(func() {
 		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, err := range changed {
 			t.Error(err)
 		}
 	})

@@ -74,6 +74,7 @@ func (d *derivation) open() *feed {
 	kind, _ := r.kindOf(o.object) // a type of the program's own need not have one
 	d.store = store.New(store.Options{
 		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true, Scheme: r.opts.Scheme, Logger: r.log,
+		DetectMutation: r.opts.DetectMutation,
 	})
 	d.sink = d.store.Sink("")
 	if d.pending == 0 {

@@ -11,7 +11,7 @@ import (
 // the object alone; one that panics leaves the object out. T is the type of the other source, or metadata of any.
 func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *Origin {
 	o := &Origin{
-		registry: h.Observers(), selector: s, place: place(), nilFunc: keep == nil,
+		registry: h.Observers(), selector: s, place: declared(), nilFunc: keep == nil,
 		inputs: []input{{from, reflect.TypeFor[T]()}},
 	}
 	o.keep = func(r *store.Record) bool {
@@ -31,7 +31,7 @@ func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *O
 // first one counts, and the other when the first has gone.
 func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*T) *U) *Origin {
 	o := &Origin{
-		registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: place(), nilFunc: fn == nil,
+		registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: declared(), nilFunc: fn == nil,
 		inputs: []input{{from, reflect.TypeFor[T]()}}, decode: decoder[U, Q],
 	}
 	o.derive = derivedFrom[U, Q](func(r *store.Record) (*U, error) {
@@ -48,7 +48,7 @@ func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*
 // Join declares a source of the objects of several others of one type together. Of objects with the same key, that of
 // the source that is named first counts. It is synced when all of them are.
 func Join[T any, P Object[T]](h Host, s Selector, from ...Selector) *Origin {
-	o := &Origin{registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: place(), decode: decoder[T, P]}
+	o := &Origin{registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(), decode: decoder[T, P]}
 	for _, f := range from {
 		o.inputs = append(o.inputs, input{f, o.object})
 	}

@@ -2,15 +2,13 @@ package observe
 
 import (
 	"context"
-	"fmt"
 	"reflect"
-	"runtime"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -58,9 +56,9 @@ func fixed(options []source.Option) settings {
 // fn is called as the options say, by default for one event at a time. Its context ends when the host stops. An error
 // or a panic concerns this observer only, see [OnFailure].
 func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error, opts ...Option) *Observer {
-	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: place(), registry: h.Observers(), opts: newOptions(opts)}
+	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(), opts: newOptions(opts)}
 	if fn != nil {
-		o.call = caller(fn, o.opts.mask)
+		o.call = caller(fn, o.opts.mask, o.registry.opts.DetectMutation)
 	}
 	o.registry.declareObserver(o)
 	return o
@@ -68,7 +66,7 @@ func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e E
 
 // OnObject is [On] for code that does not care for the type: it is given the objects as the source has them.
 func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) error, opts ...Option) *Observer {
-	o := &Observer{selector: s, place: place(), registry: h.Observers(), opts: newOptions(opts)}
+	o := &Observer{selector: s, place: declared(), registry: h.Observers(), opts: newOptions(opts)}
 	if fn != nil {
 		o.call = objectCaller(o, fn)
 	}
@@ -76,8 +74,9 @@ func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) er
 	return o
 }
 
-// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not decoded.
-func caller[T any](fn func(context.Context, Event[T]) error, mask Mask) func(context.Context, *store.Event) error {
+// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not decoded. With again the
+// object is read a second time afterwards: a store that detects mutations looks at it then.
+func caller[T any](fn func(context.Context, Event[T]) error, mask Mask, again bool) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
 		if t == 0 || !mask.accepts(t, e.Initial) {
@@ -88,6 +87,9 @@ func caller[T any](fn func(context.Context, Event[T]) error, mask Mask) func(con
 			var err error
 			if typed.object, err = store.As[T](e.Object); err != nil {
 				return err
+			}
+			if again {
+				defer func() { _, _ = store.As[T](e.Object) }() // it could be read before
 			}
 		}
 		return fn(ctx, typed)
@@ -107,28 +109,13 @@ func objectCaller(o *Observer, fn func(context.Context, ObjectEvent) error) func
 			if event.object, err = o.root.decode(e.Object); err != nil {
 				return err
 			}
+			if o.registry.opts.DetectMutation {
+				defer func() { _, _ = o.root.decode(e.Object) }() // it could be read before
+			}
 		}
 		return fn(ctx, event)
 	}
 }
 
-// place returns file:line of the declaration: of the first caller outside of this package.
-func place() string {
-	var pcs [8]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, "github.com/fairlead-io/fairlead/observe.") || strings.HasSuffix(frame.File, "_test.go") {
-			return fmt.Sprintf("%s:%d", shorten(frame.File), frame.Line)
-		}
-		if !more {
-			return "unknown"
-		}
-	}
-}
-
-// shorten keeps the last two elements of a path: enough to find a file, and not the path of the machine it was built on.
-func shorten(file string) string {
-	parts := strings.Split(file, "/")
-	return strings.Join(parts[max(0, len(parts)-2):], "/")
-}
+// declared returns file:line of a declaration.
+func declared() string { return place.Outside("github.com/fairlead-io/fairlead/observe") }

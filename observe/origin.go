@@ -62,7 +62,7 @@ type feed struct {
 // watched declares a source that is watched.
 func watched[T any, P Object[T]](h Host, s Selector, kind schema.GroupVersionKind, set settings) *Origin {
 	o := &Origin{
-		registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: place(), kind: kind, settings: set,
+		registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(), kind: kind, settings: set,
 		nilFunc: set.find == nil, decode: decoder[T, P],
 	}
 	o.registry.declareOrigin(o)

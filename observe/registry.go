@@ -37,6 +37,9 @@ type RegistryOptions struct {
 	Degraded bool
 	// Grace is how long Stop waits for handlers whose context has been cancelled. Default: 10 seconds.
 	Grace time.Duration
+	// DetectMutation has each object read again when its observer returns: a store with the option of that name, as those of derived
+	// sources are given, reports at once that it was changed.
+	DetectMutation bool
 }
 
 const defaultGrace = 10 * time.Second
