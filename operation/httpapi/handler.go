@@ -137,8 +137,8 @@ func (h *handler) plain(next endpoint) http.Handler {
 }
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	p := answerProblem(w, err)
-	h.log.InfoContext(r.Context(), "request refused", "method", r.Method, "path", loggable(r.URL), "status", p.Status, "error", err)
+	status := answerProblem(w, err)
+	h.log.InfoContext(r.Context(), "request refused", "method", r.Method, "path", loggable(r.URL), "status", status, "error", err)
 }
 
 // known answers what no endpoint is there for as problems too.

@@ -37,8 +37,9 @@ func (p *Problem) write(w http.ResponseWriter) {
 	write(w, p.Status, "application/problem+json", p)
 }
 
-// answerProblem answers with what an error means, and when it is worth trying again where that is all that helps.
-func answerProblem(w http.ResponseWriter, err error) *Problem {
+// answerProblem answers with what an error means, and when it is worth trying again where that is all that helps. It returns the
+// status.
+func answerProblem(w http.ResponseWriter, err error) (status int) {
 	p := problemOf(err)
 	if p.Status == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
 		after, told := apierrors.SuggestsClientDelay(err)
@@ -48,7 +49,7 @@ func answerProblem(w http.ResponseWriter, err error) *Problem {
 		w.Header().Set("Retry-After", strconv.Itoa(min(max(after, 1), maxRetryAfter)))
 	}
 	p.write(w)
-	return p
+	return p.Status
 }
 
 // maxRetryAfter bounds, in seconds, for how long callers are sent away because the API server says so.
