@@ -28,7 +28,7 @@ const httpDrain = 5 * time.Second
 //	                   process leads
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
-//	/debug/sources     what is watched, and how it is doing
+//	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
 //	/debug/observers   who observes what, where it is declared, and how it is doing
 //	/debug/flows       live fibers, see Flows
 //
@@ -57,8 +57,17 @@ func (rt *Runtime) ownPages() {
 	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{}))
 	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.index))
 	rt.pages = nil
-	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return sources(rt.Describe().Sources) }))
+	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return rt.sources() }))
 	rt.Handle("GET /debug/observers", page(func() fmt.Stringer { return rt.Describe() }))
+}
+
+// sources returns those that are declared, then what is watched besides.
+func (rt *Runtime) sources() sources {
+	all := rt.Describe().Sources
+	for _, c := range rt.members() {
+		all = append(all, c.observers.DescribeOthers(c.stores())...)
+	}
+	return all
 }
 
 // sources are shown without their observers, and with the counters of each scope.

@@ -1,12 +1,15 @@
 package fairlead_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,6 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 func TestPages(t *testing.T) {
@@ -109,4 +114,56 @@ func TestListen(t *testing.T) {
 	if err := fairlead.New(s.Config(), fairlead.WithListen("256.0.0.1:0")).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot listen") {
 		t.Errorf("Run: %v", err)
 	}
+}
+
+// What is watched has a line of its own, whoever watches it, and one only.
+func TestSourcesOfReconcilersAndClients(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{})
+		reconcile.New[corev1.ConfigMap](rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		}))
+		reconcile.New[corev1.Secret](rt, "secrets", reconcile.Func[corev1.Secret](func(context.Context, *corev1.Secret) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		}))
+		handle, err := rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), source.Labels("app=web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer handle.Release()
+		s.On(apiserver.Match{Resource: "secrets"}, apiserver.Answer(apiserver.Failure(403)))
+		r := run(rt)
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		_, text := get(rt, "/debug/sources")
+		var lines []string
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, " ") {
+				lines = append(lines, strings.Join(strings.Fields(line), " "))
+			}
+		}
+		for i, want := range []string{`^maps v1.ConfigMap .*/runtime_test.go:\d+ 1 objects, Watching$`,
+			`^configmaps app=web .*ConfigMap.v1 of reconcilers or clients 0 objects, Watching$`,
+			`^secrets .*Secret.v1 of reconcilers or clients 0 objects, Degraded Forbidden for [1-9]\S*: `} {
+			if i >= len(lines) || !regexp.MustCompile(want).MatchString(lines[i]) {
+				t.Errorf("line %d is not %s:\n%s", i, want, text)
+			}
+		}
+		if len(lines) != 3 {
+			t.Errorf("%d sources:\n%s", len(lines), text)
+		}
+		if _, body := get(rt, "/debug/sources?format=json"); !strings.Contains(body, `"reason":"Forbidden"`) {
+			t.Errorf("JSON lacks what reconcilers watch: %s", body)
+		}
+		if d := rt.Describe(); len(d.Sources) != 1 {
+			t.Errorf("%d sources are described with observers", len(d.Sources))
+		}
+		handle.Release()
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -1,12 +1,17 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // Description says which selector is produced where and observed by whom.
@@ -21,7 +26,8 @@ type SourceDescription struct {
 	Cluster  string   `json:"cluster,omitempty"`
 	Selector []string `json:"selector"`
 	Type     string   `json:"type,omitempty"`
-	At       string   `json:"at"`
+	// At is where it is declared, empty for what reconcilers and clients watch.
+	At string `json:"at"`
 	// From names the selectors of which a derived source is made.
 	From []string `json:"from,omitempty"`
 	// Running is false for a source without an observer, for a filter, and before the start.
@@ -91,7 +97,7 @@ func (o *Origin) description(now time.Time) SourceDescription {
 		d.Type = o.object.String()
 	}
 	if !o.kind.Empty() {
-		d.Type = o.kind.Kind + "." + o.kind.GroupVersion().String()
+		d.Type = typeName(o.kind)
 	}
 	for _, in := range o.inputs {
 		d.From = append(d.From, in.selector.String())
@@ -107,16 +113,62 @@ func (o *Origin) description(now time.Time) SourceDescription {
 		return d // the condition is that of its inputs
 	}
 	for _, st := range o.feed.store.Statuses() {
-		s := StatusDescription{
-			Namespace: st.Namespace, Phase: st.Phase, Reason: st.Reason, Message: st.Message, Since: st.Since, Synced: st.Synced,
-			Staleness: st.Staleness(now), Counters: st.Counters,
-		}
+		s := statusOf(st, now)
 		if st.LastContact.IsZero() {
 			s.Staleness = now.Sub(o.since)
 		}
 		d.Status = append(d.Status, s)
 	}
 	return d
+}
+
+func statusOf(st source.Status, now time.Time) StatusDescription {
+	return StatusDescription{
+		Namespace: st.Namespace, Phase: st.Phase, Reason: st.Reason, Message: st.Message, Since: st.Since, Synced: st.Synced,
+		Staleness: st.Staleness(now), Counters: st.Counters,
+	}
+}
+
+// DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as reconcilers and clients;
+// those of its sources are left out. A selector is the resource and what is selected of it, and the place is empty. What nothing has
+// ever confirmed is as stale as its phase is old.
+func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
+	r.mu.Lock()
+	own := map[*store.Store]bool{}
+	for _, o := range r.origins {
+		if o.feed != nil {
+			own[o.feed.store] = true
+		}
+	}
+	r.mu.Unlock()
+	now := time.Now()
+	var out []SourceDescription
+	for _, st := range stores {
+		if own[st] {
+			continue
+		}
+		opt := st.Options()
+		words := []string{opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector, opt.Scope}
+		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
+		d := SourceDescription{
+			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true, Objects: st.Len(),
+			Observers: []ObserverDescription{},
+		}
+		for _, s := range st.Statuses() {
+			status := statusOf(s, now)
+			if s.LastContact.IsZero() && !s.Since.IsZero() {
+				status.Staleness = now.Sub(s.Since)
+			}
+			d.Status = append(d.Status, status)
+		}
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b SourceDescription) int { return strings.Compare(a.Selector[0], b.Selector[0]) })
+	return out
+}
+
+func typeName(kind schema.GroupVersionKind) string {
+	return kind.Kind + "." + kind.GroupVersion().String()
 }
 
 // description is called with the lock of the registry held.
@@ -150,7 +202,7 @@ func (d Description) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, s := range d.Sources {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, s.At, s.state())
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, cmp.Or(s.At, "of reconcilers or clients"), s.state())
 		for _, o := range s.Observers {
 			_, _ = fmt.Fprintf(w, "  %s\n", o.line())
 		}

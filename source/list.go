@@ -19,13 +19,17 @@ func (s *scope) sync(ctx context.Context) (*stream, error) {
 		var c *confirmation
 		switch {
 		case err == nil:
+			s.fellBack = ""
 			return st, nil
 		case errors.As(err, &c):
 			return nil, s.confirm(ctx, c)
 		case !s.fallsBack(ctx, err):
 			return nil, err
 		}
-		s.log.InfoContext(ctx, "initial events of a watch are not to be had, listing instead", "error", err)
+		if why := remedyFor(&listFailure{err}, &history{}).reason; why != s.fellBack { // else it has been said
+			s.fellBack = why
+			s.log.InfoContext(ctx, "initial events of a watch are not to be had, listing instead", "error", err)
+		}
 	}
 	err := s.list(ctx, consistent, nil)
 	if c, ok := errors.AsType[*confirmation](err); ok {

@@ -40,6 +40,7 @@ type scope struct {
 	count     Counters // published to status after each batch
 
 	noWatchListUntil time.Time // the server refused it, or did not end its initial events
+	fellBack         Reason    // why initial events were not to be had, as last logged; "": they were
 	pending          string    // version that the server has reached while the watch was silent
 	nextSuspicion    time.Time // earliest probe because of an older version
 	nextSilentRelist time.Time
