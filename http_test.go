@@ -145,9 +145,11 @@ func TestSourcesOfReconcilersAndClients(t *testing.T) {
 				lines = append(lines, strings.Join(strings.Fields(line), " "))
 			}
 		}
-		for i, want := range []string{`^maps v1.ConfigMap .*/runtime_test.go:\d+ 1 objects, Watching$`,
+		for i, want := range []string{
+			`^maps v1.ConfigMap .*/runtime_test.go:\d+ 1 objects, Watching$`,
 			`^configmaps app=web .*ConfigMap.v1 of reconcilers or clients 0 objects, Watching$`,
-			`^secrets .*Secret.v1 of reconcilers or clients 0 objects, Degraded Forbidden for [1-9]\S*: `} {
+			`^secrets .*Secret.v1 of reconcilers or clients 0 objects, Degraded Forbidden for [1-9]\S*: `,
+		} {
 			if i >= len(lines) || !regexp.MustCompile(want).MatchString(lines[i]) {
 				t.Errorf("line %d is not %s:\n%s", i, want, text)
 			}

@@ -35,9 +35,14 @@ func TestDetectMutation(t *testing.T) {
 		observe func(observe.Host)
 		found   string // the key
 	}{
-		"reported": {"the only observer changes what it is given, and nobody looks at it again",
-			[]fairlead.Option{fairlead.WithDetectMutation()}, typed(spoil), "a/x"},
-		"any type": {"observers of any type are watched as well", []fairlead.Option{fairlead.WithDetectMutation()},
+		"reported": {
+			"the only observer changes what it is given, and nobody looks at it again",
+			[]fairlead.Option{fairlead.WithDetectMutation()},
+			typed(spoil), "a/x",
+		},
+		"any type": {
+			"observers of any type are watched as well",
+			[]fairlead.Option{fairlead.WithDetectMutation()},
 			func(h observe.Host) {
 				observe.OnObject(h, Maps, func(_ context.Context, e observe.ObjectEvent) error {
 					if e.Type == observe.Added {
@@ -45,9 +50,13 @@ func TestDetectMutation(t *testing.T) {
 					}
 					return nil
 				})
-			}, "a/x"},
-		"innocent": {"a copy is one's own", []fairlead.Option{fairlead.WithDetectMutation()},
-			typed(func(cm *corev1.ConfigMap) { spoil(cm.DeepCopy()) }), ""},
+			}, "a/x",
+		},
+		"innocent": {
+			"a copy is one's own",
+			[]fairlead.Option{fairlead.WithDetectMutation()},
+			typed(func(cm *corev1.ConfigMap) { spoil(cm.DeepCopy()) }), "",
+		},
 		"off": {"it costs time, so it has to be asked for", nil, typed(spoil), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -34,15 +34,22 @@ func whileLeading(ctx context.Context, config *rest.Config, namespace string, lo
 	election, giveBack := context.WithCancel(context.WithoutCancel(ctx))
 	elected := make(chan error, 1)
 	go func() { elected <- l.Run(election) }()
-	defer func() { giveBack(); <-elected }()
+	err = inTerm(ctx, l, fn)
+	giveBack()
+	return errors.Join(err, <-elected)
+}
+
+// inTerm runs fn when this process leads, for as long as it does.
+func inTerm(ctx context.Context, l *lease.Lease, fn func(context.Context) error) error {
 	term, done, err := l.Lead(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+	switch {
+	case err == nil:
+		defer done()
+	case ctx.Err() != nil:
+		return nil
+	default:
 		return fmt.Errorf("cannot elect a leader: %w", err)
 	}
-	defer done()
 	bound, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	context.AfterFunc(term, func() { end(errDeposed) })
