@@ -28,13 +28,13 @@ help: ## Show this help
 .PHONY: up
 up: build ## Run control plane, controller, director and receiver on this machine until Ctrl-C
 	@mkdir -p .fairlead
-	@exec $(BIN)/fairlead up --with '$(BIN)/receiver' --with '$(BIN)/director --database .fairlead/director.db'
+	@exec "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db'
 
 .PHONY: build
 build: ## Build the programs into bin/
 	@echo "==> build fairlead and the examples"
-	@$(GO) build -o $(BIN)/ ./cmd/fairlead
-	@$(GO) -C examples build -o $(BIN)/ ./...
+	@$(GO) build -o "$(BIN)/" ./cmd/fairlead
+	@$(GO) -C examples build -o "$(BIN)/" ./...
 
 .PHONY: test
 test: setup-tests build ## Run every test of every module, with a real control plane and the race detector

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -39,7 +38,8 @@ HTTP API, and writes the line that points kubectl and fairlead to them:
 
 	export KUBECONFIG=…
 
-Programs named with --with are started too, with KUBECONFIG set, and are ended with it.
+Programs named with --with are started too, with KUBECONFIG set, and are ended with it. Quote what has spaces as for a shell, which
+expands nothing: --with "'/my tools/receiver' --fail 2".
 
 The first time on a machine it builds them, which takes some minutes and needs Go. Everything is kept in one directory,
 so that the next up continues with the same objects, credentials and, if it is free, port.
@@ -60,12 +60,22 @@ clustertest), stops when the command ends, and exits with its code:
 			if o.temporary && cmd.Flags().Changed("dir") {
 				return usageErrorf("--dir and --temporary exclude each other")
 			}
+			for _, line := range o.with {
+				words, err := splitWords(line)
+				if err != nil {
+					return usageErrorf("cannot read --with %s: %v", shellQuote(line), err)
+				}
+				if len(words) == 0 || words[0] == "" {
+					return usageErrorf("--with needs a program")
+				}
+				o.companions = append(o.companions, words)
+			}
 			return up(cmd.Context(), s, o, args)
 		},
 	}
 	flags := cmd.Flags()
 	o.controller.noAuth = true
-	flags.StringArrayVar(&o.with, "with", nil, "`program` with arguments to run beside it, split at spaces; may be repeated")
+	flags.StringArrayVar(&o.with, "with", nil, "`program` with arguments to run beside it, split at spaces except in '…' and \"…\" and after \\; may be repeated")
 	flags.StringVar(&o.controller.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
 	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
 		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
@@ -81,7 +91,8 @@ type upOptions struct {
 	temporary      bool
 	cacheDir       string
 	apiServerFlags []string
-	with           []string
+	with           []string   // as they were given
+	companions     [][]string // programs with their arguments
 	controller     controllerOptions
 }
 
@@ -154,8 +165,8 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	case <-ctx.Done():
 		return upError(ctx)
 	}
-	for _, line := range o.with {
-		run(func() error { return runCompanion(ctx, s, c, strings.Fields(line)) })
+	for _, command := range o.companions {
+		run(func() error { return runCompanion(ctx, s, c, command) })
 	}
 	for _, hint := range o.hints() {
 		say(s.err, "%s", hint)
@@ -226,9 +237,6 @@ func openLog(path string) (*os.File, error) {
 
 // runCompanion runs a program until the context ends. One that ends by itself is an error: its own words are on stderr.
 func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []string) error {
-	if len(command) == 0 {
-		return usageErrorf("--with needs a program")
-	}
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = s.err, s.err
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath())
@@ -288,11 +296,3 @@ func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []st
 
 // say writes a line. Nothing better can be done when people can no longer be told.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-
-// shellQuote returns s as one word of a shell.
-func shellQuote(s string) string {
-	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:+@%,=") == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}

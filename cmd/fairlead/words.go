@@ -1,0 +1,57 @@
+package main
+
+import (
+	"errors"
+	"strings"
+)
+
+// splitWords splits a command line as a shell does that expands nothing: at white space, but not in '…', in "…" where \ keeps \ and ",
+// or after \.
+func splitWords(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	var quote byte                   // in which we are, 0: none
+	begun, kept := false, false      // a word; the next character as it is
+	for _, c := range []byte(line) { // what has a meaning is ASCII
+		switch {
+		case kept:
+			if quote == '"' && c != '"' && c != '\\' {
+				word.WriteByte('\\')
+			}
+			word.WriteByte(c)
+			kept = false
+		case c == '\\' && quote != '\'':
+			begun, kept = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			begun, quote = true, c
+		case quote == 0 && strings.IndexByte(" \t\r\n", c) >= 0:
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			begun = true
+			word.WriteByte(c)
+		}
+	}
+	switch {
+	case quote != 0:
+		return nil, errors.New("a quote is not closed: " + string(quote))
+	case kept:
+		return nil, errors.New("nothing comes after the last \\")
+	case begun:
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+// shellQuote returns s as one word of a shell.
+func shellQuote(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:+@%,=") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
