@@ -227,8 +227,8 @@ func ExampleRegistry_Describe() {
 		observe.On(h, "colours", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil }, observe.Name("painter"))
 	}, func(r *observe.Registry) {
 		for _, s := range r.Describe().Sources {
-			fmt.Println(s.Selector, s.Type, s.Objects, "objects,", s.Status[0].Phase, "for", s.Observers[0].Name)
+			fmt.Println(s.Selector, s.Type, s.Objects, "objects for", s.Observers[0].Name)
 		}
 	})
-	// Output: [colours] v1.ConfigMap 2 objects, Watching for painter
+	// Output: [colours] v1.ConfigMap 2 objects for painter
 }
