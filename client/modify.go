@@ -25,7 +25,8 @@ import (
 // ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
 // ends the call. Nothing is sent when fn changes nothing.
 //
-// Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands out. If obj has a uid, only that incarnation is changed: else ErrReplaced.
+// Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands out, which is
+// refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is changed: else ErrReplaced.
 // What the cache does not keep (managedFields) is neither seen nor lost. If fn changes the status, too, and the server does not take
 // that because it is a subresource, the error matches ErrStatusApart; the rest is written then.
 func Modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
