@@ -3,8 +3,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 
@@ -34,11 +32,8 @@ func main() {
 		})
 		err = rt.Run(context.Background())
 	}
-	if clientcmd.IsEmptyConfig(err) {
-		err = errors.New("no API server is configured: set KUBECONFIG, as make up says")
-	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "observers:", err)
+		log.Error("cannot observe: is KUBECONFIG set, as make up says?", "error", err)
 		os.Exit(1)
 	}
 }
