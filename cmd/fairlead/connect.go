@@ -48,8 +48,12 @@ func (c *connection) config() (*rest.Config, string, error) {
 		if file == "" {
 			continue
 		}
-		if _, err := os.Stat(file); err != nil {
+		info, err := os.Stat(file)
+		switch {
+		case err != nil:
 			return nil, "", usageErrorf("cannot read %s: %v", file, errors.Unwrap(err))
+		case info.IsDir():
+			return nil, "", usageErrorf("cannot read %s: it is a directory", file)
 		}
 	}
 	if c.server != "" {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -321,6 +322,7 @@ func TestWatchNotServed(t *testing.T) {
 func TestWatchMistakes(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
+	missing := filepath.Join(t.TempDir(), "missing")
 	tests := map[string]struct {
 		reason string
 		args   []string
@@ -337,7 +339,8 @@ func TestWatchMistakes(t *testing.T) {
 		"Both":         {"-n and -A contradict each other.", []string{watchConfigMaps, "-n", "a", "-A"}, exitUsage, "exclude each other"},
 		"BadFlag":      {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, exitUsage, "unknown flag"},
 		"BadServer":    {"A server is a URL.", []string{watchConfigMaps, "--server", "nowhere"}, exitUsage, "is not an http or https URL"},
-		"BadToken":     {"Files must exist.", []string{watchConfigMaps, "--token-file", "/nonexistent"}, exitUsage, "cannot read /nonexistent"},
+		"BadToken":     {"Files must exist.", []string{watchConfigMaps, "--token-file", missing}, exitUsage, "cannot read " + missing},
+		"TokenIsADir":  {"And be files.", []string{watchConfigMaps, "--token-file", filepath.Dir(missing)}, exitUsage, "it is a directory"},
 		"Unreachable":  {"A name that must be looked up needs a server.", []string{"pods", "--server", "http://127.0.0.1:1"}, exitFailure, "does not answer"},
 	}
 	for name, tc := range tests {
