@@ -159,7 +159,9 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	if n := writes.Load(); n != 3 {
 		t.Errorf("%d writes in all, want 3: picked up, attempt, end", n)
 	}
-	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, recorder.told()); diff != "" {
+	// The others may be told of, too: a Webhook is watched apart from the operations, and may be seen a moment later.
+	told := slices.DeleteFunc(recorder.told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })
+	if diff := cmp.Diff([]string{v1alpha1.ReasonWebhookNotFound + ": " + says}, told); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
