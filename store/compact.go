@@ -50,7 +50,7 @@ func (s *Store) compactSoon() {
 		return
 	}
 	p.compacting = true
-	p.wg.Go(func() {
+	p.goLocked(func() {
 		s.compact()
 		p.mu.Lock()
 		p.compacting = false

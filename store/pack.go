@@ -73,7 +73,8 @@ type packer struct {
 	running    bool
 	closed     bool
 	compacting bool
-	wg         sync.WaitGroup
+	rounds     int          // under way in the background
+	idle       sync.Cond    // told when there is none any more; a WaitGroup may not be waited for while others start
 	freed      atomic.Int64 // slots given back
 
 	work     sync.Mutex // one round at a time: guards all below
@@ -91,7 +92,7 @@ type packer struct {
 }
 
 func (p *packer) init(seed maphash.Seed) {
-	p.arena, p.seed = newArena(), seed
+	p.arena, p.seed, p.idle.L = newArena(), seed, &p.mu
 	p.groups, p.encoders, p.taken = map[uint64]*packGroup{}, map[*dict]weak.Pointer[s2.Dict]{}, map[uint64]int{}
 	p.held = map[*dict]*s2.Dict{}
 }
@@ -107,11 +108,35 @@ func (p *packer) add(r *Record, n int) {
 		batch = p.takeLocked()
 	case p.bytes >= packAt && !p.running && !p.closed:
 		p.running = true
-		p.wg.Go(p.run)
+		p.goLocked(p.run)
 	}
 	p.mu.Unlock()
 	if batch != nil {
 		p.pack(batch)
+	}
+}
+
+// goLocked runs a round in the background.
+func (p *packer) goLocked(round func()) {
+	p.rounds++
+	go func() {
+		defer p.roundOver()
+		round()
+	}()
+}
+
+func (p *packer) roundOver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rounds--; p.rounds == 0 {
+		p.idle.Broadcast()
+	}
+}
+
+// awaitLocked waits until nothing runs in the background; meanwhile the lock is free.
+func (p *packer) awaitLocked() {
+	for p.rounds > 0 {
+		p.idle.Wait()
 	}
 }
 
@@ -149,12 +174,12 @@ func (p *packer) run() {
 // close waits for the background, which does nothing any more.
 func (p *packer) close() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.closed = true
 	if p.young.timer != nil {
 		p.young.timer.Stop()
 	}
-	p.mu.Unlock()
-	p.wg.Wait()
+	p.awaitLocked()
 }
 
 // flush packs what is queued.
@@ -166,7 +191,9 @@ func (p *packer) flush() {
 	}
 	p.mu.Unlock()
 	p.pack(batch)
-	p.wg.Wait()
+	p.mu.Lock()
+	p.awaitLocked()
+	p.mu.Unlock()
 	p.rest()
 }
 

@@ -41,7 +41,7 @@ func (p *packer) addYoung(r *Record, n int) {
 	case p.closed || assist:
 	case y.bytes > limit && !p.running:
 		p.running = true
-		p.wg.Go(p.run)
+		p.goLocked(p.run)
 	case y.timer == nil:
 		y.timer = time.AfterFunc(youngTick, p.grow)
 	}
@@ -104,8 +104,8 @@ func (p *packer) grow() {
 		p.mu.Unlock()
 		return
 	}
-	p.wg.Add(1)
-	defer p.wg.Done()
+	p.rounds++
+	defer p.roundOver()
 	y.ticks++
 	var batch []*Record
 	n := 0
