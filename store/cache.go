@@ -194,11 +194,14 @@ func (c *Cache) Run(ctx context.Context) error {
 // watch runs the source of an entry.
 func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	defer e.store.Close()
+	endKeeping := func(last bool) {}
 	if c.opt.Dir != "" {
 		c.resume(ctx, e)
-		defer c.keep(ctx, e)()
+		endKeeping = c.keep(ctx, e)
 	}
-	if err := e.source.Run(ctx); err != nil {
+	err := e.source.Run(ctx)
+	endKeeping(err == nil) // what a panic has left half done is not to be gone on from
+	if err != nil {
 		c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", e.key.resource.String(), "error", err)
 		c.mu.Lock()
 		defer c.mu.Unlock()

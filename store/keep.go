@@ -57,8 +57,8 @@ func (s *Store) extent() extent {
 	return extent{s.Version(), s.stats.applied.Load(), s.stats.commits.Load()}
 }
 
-// keep saves the store of an entry now and then; the returned function ends that and saves once more.
-func (c *Cache) keep(ctx context.Context, e *cacheEntry) (end func()) {
+// keep saves the store of an entry now and then; the returned function ends that and, if last is true, saves once more.
+func (c *Cache) keep(ctx context.Context, e *cacheEntry) (end func(last bool)) {
 	saved := e.store.extent()
 	save := func() {
 		now := e.store.extent()
@@ -85,9 +85,11 @@ func (c *Cache) keep(ctx context.Context, e *cacheEntry) (end func()) {
 			}
 		}
 	})
-	return func() {
+	return func(last bool) {
 		cancel()
 		saving.Wait()
-		save()
+		if last {
+			save()
+		}
 	}
 }

@@ -26,6 +26,7 @@ var savedMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps
 type kept struct {
 	*store.Handle
 	rec  *fairleadtest.Recorder
+	done chan error // what Run returned
 	stop func()
 }
 
@@ -39,15 +40,14 @@ func startKept(t *testing.T, s *apiserver.Server, dir string, opts ...source.Opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{Handle: h, rec: fairleadtest.Record(h.Store, fairleadtest.RecorderOptions{})}
+	k := &kept{Handle: h, rec: fairleadtest.Record(h.Store, fairleadtest.RecorderOptions{}), done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- cache.Run(ctx) }()
+	go func() { k.done <- cache.Run(ctx) }()
 	k.stop = func() {
 		k.rec.Close()
 		<-k.rec.Done()
 		cancel()
-		if err := <-done; err != nil {
+		if err := <-k.done; err != nil {
 			t.Error(err)
 		}
 	}
@@ -376,6 +376,32 @@ func TestSavedNow(t *testing.T) {
 		if k.Len() != 0 {
 			t.Errorf("%d objects of another cluster", k.Len())
 		}
+		k.stop()
+	})
+}
+
+// TestNotSavedAfterAPanic: what a panic has left half done is not what the next run goes on from.
+func TestNotSavedAfterAPanic(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		putMap(t, s, "one", "1")
+		k := startKept(t, s, dir)
+		k.settle(t, s, time.Minute)
+		store.Break(k.Store)
+		putMap(t, s, "two", "2")
+		if err := <-k.done; err == nil {
+			t.Error("a store that panics is no error")
+		}
+		if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 0 {
+			t.Errorf("saved %v", files)
+		}
+		k.done <- nil
 		k.stop()
 	})
 }
