@@ -71,6 +71,13 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		}, now)
 		switch d.act {
 		case actNothing:
+			if len(r.unsaved) > 0 && r.op.Terminal() { // its end, which is due until it is written
+				if err = e.save(ctx, r); err == nil {
+					e.ended(ctx, r.op)
+					continue
+				}
+				break
+			}
 			until, err = e.rest(ctx, r, now)
 		case actBegin:
 			r.apply(begin(now))
@@ -102,10 +109,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			until, err = d.until, e.park(ctx, r)
 		case actFinish:
 			r.apply(finish(r.op.EffectiveID(), d.phase, now))
-			if err = e.save(ctx, r); err == nil {
-				e.ended(ctx, r.op)
-				continue
-			}
+			continue
 		}
 		if !errors.Is(err, errOutdated) {
 			return until, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -111,6 +112,29 @@ func (b *bench) startWith(change func(*executor.Options), made func(*executor.Ex
 	b.t.Cleanup(stop)
 	return stop
 }
+
+// tapped returns a client of the API server whose requests pass through tap.
+func (b *bench) tapped(tap func(r *http.Request, next http.RoundTripper) (*http.Response, error)) *call.Client {
+	b.t.Helper()
+	config := rest.CopyConfig(b.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return tappedTransport{next, tap} })
+	calls, err := call.New(call.Options{Config: config})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(calls.Close)
+	return calls
+}
+
+type tappedTransport struct {
+	next http.RoundTripper
+	tap  func(r *http.Request, next http.RoundTripper) (*http.Response, error)
+}
+
+func (t tappedTransport) RoundTrip(r *http.Request) (*http.Response, error) { return t.tap(r, t.next) }
+
+// WrappedRoundTripper lets client-go find the transport of its own, to close its connections.
+func (t tappedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // webhook makes a Webhook of the test's receiver.
 func (b *bench) webhook(name string, change func(*v1alpha1.WebhookSpec)) {

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -22,20 +20,12 @@ func TestWrites(t *testing.T) {
 	var requests atomic.Int64
 	var all atomic.Value
 	all.Store("")
-	counted := rest.CopyConfig(b.config)
-	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			requests.Add(1)
-			all.Store(all.Load().(string) + "\n" + r.Method + " " + r.URL.Path)
-			return next.RoundTrip(r)
-		})
+	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		requests.Add(1)
+		all.Store(all.Load().(string) + "\n" + r.Method + " " + r.URL.Path)
+		return next.RoundTrip(r)
 	})
-	calls, err := call.New(call.Options{Config: counted})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(calls.Close)
-	scheduler, err := operation.NewScheduler(operation.Options{Config: counted, Calls: calls, Namespace: b.namespace})
+	scheduler, err := operation.NewScheduler(operation.Options{Config: b.config, Calls: calls, Namespace: b.namespace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +57,6 @@ func TestWrites(t *testing.T) {
 		t.Errorf("%d requests for %d operations, more than 3 each:%s", got, n, all.Load())
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestMetrics(t *testing.T) {
 	b := setup(t)

@@ -11,10 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -100,6 +98,7 @@ func TestMissingWebhook(t *testing.T) {
 				b.webhook(id, nil)
 			}
 			ended := b.end(op)
+			b.eventually("told", func() bool { return len(recorder.told()) >= tc.told }) // the end is written first
 			v := operation.ViewOf(ended)
 			ready := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionReady)
 			if v.Status != tc.outcome || v.Waiting != "" || strings.Contains(ready.Message, "waiting") || ready.Reason == v1alpha1.ReasonWaitingForWebhook {
@@ -119,20 +118,12 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	b := setup(t)
 	op := b.schedule(operation.Request{Webhooks: []string{"late"}})
 	var writes atomic.Int64
-	counted := rest.CopyConfig(b.config)
-	counted.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/operations/"+op.Name+"/status") {
-				writes.Add(1)
-			}
-			return next.RoundTrip(r)
-		})
+	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/operations/"+op.Name+"/status") {
+			writes.Add(1)
+		}
+		return next.RoundTrip(r)
 	})
-	calls, err := call.New(call.Options{Config: counted})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(calls.Close)
 	recorder := &warnings{}
 	start := func() (stop func()) {
 		return b.start(func(o *executor.Options) { o.Calls, o.Recorder = calls, recorder })

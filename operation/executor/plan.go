@@ -36,7 +36,7 @@ const (
 	actWait
 	// actFail: the outcome is failure, for decision.reason; it is not recorded yet.
 	actFail
-	// actFinish: everything has been done; record the end with decision.phase.
+	// actFinish: everything has been done; the end, with decision.phase, is not decided yet.
 	actFinish
 )
 

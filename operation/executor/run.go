@@ -108,9 +108,12 @@ func (r *run) apply(c change) {
 	r.unsaved = append(r.unsaved, c)
 }
 
-// adopt takes a newer state and makes the unsaved changes on it.
+// adopt takes a newer state and makes the unsaved changes on it, if it has not ended.
 func (r *run) adopt(op *v1alpha1.Operation) {
 	r.op, r.version, r.entered = op, op.ResourceVersion, entered(op)
+	if op.Terminal() {
+		r.unsaved = nil
+	}
 	for _, c := range r.unsaved {
 		c(r.op)
 	}
