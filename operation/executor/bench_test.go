@@ -3,6 +3,7 @@ package executor_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -10,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -228,6 +231,16 @@ func (b *bench) delete(name string) {
 		Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name,
 	}, call.Policy{}); err != nil {
 		b.t.Fatal(err)
+	}
+}
+
+// touch changes an operation as somebody else would. It may be called by any goroutine.
+func (b *bench) touch(name string) {
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name,
+		PatchType: types.MergePatchType, Body: fmt.Appendf(nil, `{"metadata":{"labels":{"touched":%q}}}`, uuid.NewString()),
+	}, call.Policy{}); err != nil && b.ctx.Err() == nil {
+		b.t.Errorf("cannot touch %s: %v", name, err)
 	}
 }
 

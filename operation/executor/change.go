@@ -73,7 +73,7 @@ func attempt(op *v1alpha1.Operation, t target, id string, now time.Time) change 
 		if e == nil {
 			e = insert(op, t)
 			e.StartedAt = micro(now)
-		} else if e.State.Terminal() {
+		} else if e.State.Terminal() || e.AttemptID == id { // the latter when the answer to the write was lost
 			return
 		} else {
 			e.RetriesCount++

@@ -1,0 +1,245 @@
+package executor_test
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// TestDisturbed runs operations of random shapes while a third of the executor's requests to the API server go wrong: lost before they
+// arrive, answers lost on the way back, and objects changed by somebody else just before; some operations are cancelled. Everything ends
+// as if nothing had happened: every try is made exactly once, but for those that a restart of the executor cuts short, which are made again.
+// FAIRLEAD_SEED=n plays one seed again.
+func TestDisturbed(t *testing.T) {
+	seeds := []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
+	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = []uint64{seed}
+	}
+	for i, seed := range seeds {
+		restarts := i % 2 * 2
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			b := setup(t)
+			d := &disturber{b: b, seed: seed, sent: make(map[string]int)}
+			calls := b.tapped(d.roundTrip)
+			b.receiver.answer = answerByName
+			for name := range tries {
+				b.webhook(name, func(s *v1alpha1.WebhookSpec) {
+					s.Breaker.Failures = 1000 // a minute's pause proves nothing
+					if name == "slow" {
+						s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 20 * time.Millisecond}
+					}
+				})
+			}
+			recorder := &warnings{}
+			start := func() (stop func()) {
+				return b.start(func(o *executor.Options) {
+					o.Calls, o.Recorder = calls, recorder
+					o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+				})
+			}
+			stop := start()
+			const n = 40
+			ops, rnd := make([]*v1alpha1.Operation, n), rand.New(rand.NewPCG(seed, 0))
+			for i := range ops {
+				ops[i] = b.schedule(randomRequest(rnd, fmt.Sprint("app", i)))
+			}
+			for i, op := range ops {
+				if i%4 == 0 {
+					if _, err := b.scheduler.Cancel(b.ctx, operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}, op.EffectiveID()); err != nil && !errors.Is(err, operation.ErrEnded) {
+						t.Error(err)
+					}
+				}
+				if i < restarts {
+					stop()
+					stop = start()
+				}
+				ended := b.end(op)
+				if problems := b.checkEnd(ended, restarts); len(problems) > 0 {
+					t.Errorf("FAIRLEAD_SEED=%d: %s\n%s\n%+v\n%s", seed, strings.Join(problems, "\n"), op.Name, ended.Status, strings.Join(d.of(op.Name), "\n"))
+				}
+			}
+			stop()
+			told := recorder.told()
+			slices.Sort(told)
+			if once := slices.Compact(slices.Clone(told)); len(once) != len(told) {
+				t.Errorf("FAIRLEAD_SEED=%d: some failures were told more than once: %q", seed, told)
+			}
+			t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
+		})
+	}
+}
+
+// tries says how often each of the webhooks is called, of which "bad" fails and the others succeed.
+var tries = map[string]int{"good": 1, "flaky": 3, "slow": 4, "bad": 1, "undo": 1, "tell": 2}
+
+func answerByName(w http.ResponseWriter, _ *http.Request, path string, call int) {
+	switch {
+	case path == "/bad":
+		w.WriteHeader(http.StatusBadRequest)
+	case path == "/slow":
+		w.Header().Set("Location", "/jobs/1")
+		w.WriteHeader(http.StatusAccepted)
+	case path == "/jobs/1" && call < tries["slow"]:
+		_, _ = io.WriteString(w, `{"status":"IN_PROGRESS"}`)
+	case path == "/jobs/1":
+		_, _ = io.WriteString(w, `{"status":"SUCCEEDED"}`)
+	case call < tries[path[1:]]:
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func randomRequest(rnd *rand.Rand, id string) operation.Request {
+	r := operation.Request{Resource: operation.Resource{Type: "Application", ID: id}, Type: operation.Update}
+	for _, i := range rnd.Perm(4)[:rnd.IntN(5)] {
+		r.Webhooks = append(r.Webhooks, []string{"good", "flaky", "slow", "bad"}[i])
+	}
+	if rnd.IntN(2) == 0 {
+		r.Execution = operation.Parallel
+	}
+	if rnd.IntN(2) == 0 {
+		r.Compensate = []string{"undo"}
+	}
+	if rnd.IntN(2) == 0 {
+		r.Notify = "tell"
+	}
+	return r
+}
+
+// checkEnd says what is wrong with the end of a random request during which the executor was restarted so often.
+func (b *bench) checkEnd(op *v1alpha1.Operation, restarts int) (problems []string) {
+	called := b.receiver.counts(op.EffectiveID())
+	check := func(purpose webhook.Purpose, id string, least, most int) {
+		key := strings.TrimPrefix(webhook.CallID(op.EffectiveID(), id, purpose), op.EffectiveID()+".")
+		if most > 0 {
+			most += restarts
+		}
+		if n := called[key]; n < least || n > most {
+			problems = append(problems, fmt.Sprintf("%s was called %d times, not %d to %d", key, n, least, most))
+		}
+		delete(called, key)
+	}
+	bad := slices.Index(op.Spec.WebhookIDs, "bad")
+	succeeded := 0
+	for i, id := range op.Spec.WebhookIDs {
+		least, most := tries[id], tries[id]
+		switch {
+		case op.Spec.CancelRequested:
+			least = 0
+		case bad < 0 || id == "bad":
+		case op.Spec.Execution == v1alpha1.ExecutionParallel: // the failure of the other one may cut it short
+			least = 0
+		case i > bad:
+			least, most = 0, 0
+		}
+		check(webhook.Main, id, least, most)
+		s := op.Status.Webhooks
+		at := slices.IndexFunc(s, func(e v1alpha1.WebhookCallStatus) bool { return e.WebhookID == id })
+		if at < 0 || s[at].State != v1alpha1.PhaseSuccess {
+			continue
+		}
+		succeeded++
+		if id == "flaky" && restarts == 0 && s[at].RetriesCount != int32(tries[id]-1) {
+			problems = append(problems, fmt.Sprintf("%s has %d retries in the status", id, s[at].RetriesCount))
+		}
+	}
+	want, undone := v1alpha1.PhaseSuccess, 0
+	if bad >= 0 {
+		want, undone = v1alpha1.PhaseFailed, min(succeeded, len(op.Spec.CompensateWebhookIDs))
+	}
+	if reason := operation.ViewOf(op).Reason; reason == v1alpha1.ReasonCanceled && op.Spec.CancelRequested {
+		want, undone = v1alpha1.PhaseFailed, min(succeeded, len(op.Spec.CompensateWebhookIDs))
+	}
+	if op.Status.Phase != want {
+		problems = append(problems, fmt.Sprintf("the phase is %s", op.Status.Phase))
+	}
+	check(webhook.Compensate, "undo", undone, undone)
+	if op.Spec.NotifyWebhookID != "" {
+		check(webhook.Notify, "tell", tries["tell"], tries["tell"])
+	}
+	for key, n := range called {
+		problems = append(problems, fmt.Sprintf("%s was called %d times and should not have been", key, n))
+	}
+	return problems
+}
+
+// disturber is what happens to requests between the executor and the API server.
+type disturber struct {
+	b    *bench
+	seed uint64
+
+	mu             sync.Mutex
+	all, disturbed int
+	sent           map[string]int // requests by the name of the operation
+	log            []string
+}
+
+var errLost = errors.New("lost")
+
+func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	_, name, ok := strings.Cut(r.URL.Path, "/operations/")
+	if !ok {
+		return next.RoundTrip(r)
+	}
+	name, _, _ = strings.Cut(name, "/")
+	d.mu.Lock()
+	d.sent[name]++
+	d.all++
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, name, d.sent[name])
+	fault := rand.New(rand.NewPCG(d.seed, h.Sum64())).IntN(9)
+	if fault < 3 {
+		d.disturbed++
+	}
+	d.log = append(d.log, fmt.Sprint(name, " ", r.Method, " ", r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], " ", []string{"lost", "answer lost", "outdated", ""}[min(fault, 3)]))
+	d.mu.Unlock()
+	switch fault {
+	case 0:
+		return nil, errLost
+	case 1:
+		answer, err := next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return nil, errors.Join(errLost, err, answer.Body.Close())
+	case 2:
+		if r.Method != http.MethodGet {
+			d.b.touch(name)
+		}
+	}
+	return next.RoundTrip(r)
+}
+
+// of returns the requests that there were for an operation.
+func (d *disturber) of(name string) (lines []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, line := range d.log {
+		if strings.HasPrefix(line, name+" ") {
+			lines = append(lines, strings.TrimPrefix(line, name+" "))
+		}
+	}
+	return lines
+}
