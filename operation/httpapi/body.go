@@ -37,11 +37,11 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case len(bytes.TrimSpace(raw)) == 0:
 		return nil, &Problem{Status: http.StatusBadRequest, Title: "Empty body", Detail: "send the fields as a JSON object"}
 	}
-	var any json.RawMessage
-	if err := json.Unmarshal(raw, &any); err != nil { // also if something follows the object
+	var value json.RawMessage
+	if err := json.Unmarshal(raw, &value); err != nil { // also if something follows the object
 		return nil, unreadable(err)
 	}
-	if any[0] != '{' {
+	if value[0] != '{' {
 		return nil, unreadable(errors.New("send one JSON object"))
 	}
 	return raw, nil
