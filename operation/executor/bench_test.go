@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -234,12 +235,12 @@ func (b *bench) delete(name string) {
 	}
 }
 
-// touch changes an operation as somebody else would. It may be called by any goroutine.
+// touch changes an operation, if it exists, as somebody else would. It may be called by any goroutine.
 func (b *bench) touch(name string) {
 	if _, err := call.Do(b.ctx, b.calls, call.Request{
 		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name,
 		PatchType: types.MergePatchType, Body: fmt.Appendf(nil, `{"metadata":{"labels":{"touched":%q}}}`, uuid.NewString()),
-	}, call.Policy{}); err != nil && b.ctx.Err() == nil {
+	}, call.Policy{}); err != nil && !apierrors.IsNotFound(err) && b.ctx.Err() == nil {
 		b.t.Errorf("cannot touch %s: %v", name, err)
 	}
 }

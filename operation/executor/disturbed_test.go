@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -25,7 +27,8 @@ import (
 )
 
 // TestDisturbed runs operations of random shapes while a third of the executor's requests to the API server go wrong: lost before they
-// arrive, answers lost on the way back, and objects changed by somebody else just before; some operations are cancelled. Everything ends
+// arrive, answers lost on the way back, and objects changed by somebody else just before; some operations are
+// cancelled or deleted. Everything ends
 // as if nothing had happened: every try is made exactly once, but for those that a restart of the executor cuts short, which are made again.
 // FAIRLEAD_SEED=n plays one seed again.
 func TestDisturbed(t *testing.T) {
@@ -65,22 +68,45 @@ func TestDisturbed(t *testing.T) {
 			for i := range ops {
 				ops[i] = b.schedule(randomRequest(rnd, fmt.Sprint("app", i)))
 			}
+			var all []ended
 			for i, op := range ops {
-				if i%4 == 0 {
-					if _, err := b.scheduler.Cancel(b.ctx, operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}, op.EffectiveID()); err != nil && !errors.Is(err, operation.ErrEnded) {
+				switch {
+				case i%4 == 0:
+					if _, err := b.scheduler.Cancel(b.ctx, resourceOf(op), op.EffectiveID()); err != nil && !errors.Is(err, operation.ErrEnded) {
 						t.Error(err)
 					}
+				case i%8 == 1:
+					b.delete(op.Name)
 				}
 				if i < restarts {
 					stop()
 					stop = start()
 				}
-				ended := b.end(op)
-				if problems := b.checkEnd(ended, restarts); len(problems) > 0 {
-					t.Errorf("FAIRLEAD_SEED=%d: %s\n%s\n%+v\n%s", seed, strings.Join(problems, "\n"), op.Name, ended.Status, strings.Join(d.of(op.Name), "\n"))
+				if i%8 == 1 { // it is not told how it has ended
+					b.eventually("gone", func() bool {
+						_, err := b.scheduler.Get(b.ctx, resourceOf(op))
+						return errors.Is(err, operation.ErrNotFound)
+					})
+				} else {
+					op = b.end(op)
+				}
+				all = append(all, ended{op, b.receiver.counts(op.EffectiveID())})
+				if i%8 == 2 { // another one of the same resource follows at once
+					request := randomRequest(rnd, op.Spec.ResourceID)
+					op = b.end(b.schedule(request))
+					all = append(all, ended{op, b.receiver.counts(op.EffectiveID())})
 				}
 			}
 			stop()
+			for _, e := range all {
+				problems := e.check(restarts)
+				if diff := cmp.Diff(e.called, b.receiver.counts(e.EffectiveID())); diff != "" {
+					problems = append(problems, "calls after the end: "+diff)
+				}
+				if len(problems) > 0 {
+					t.Errorf("FAIRLEAD_SEED=%d: %s\n%s\n%+v\n%s", seed, strings.Join(problems, "\n"), e.Name, e.Status, strings.Join(d.of(e.Name), "\n"))
+				}
+			}
 			told := recorder.told()
 			slices.Sort(told)
 			if once := slices.Compact(slices.Clone(told)); len(once) != len(told) {
@@ -110,6 +136,10 @@ func answerByName(w http.ResponseWriter, _ *http.Request, path string, call int)
 	}
 }
 
+func resourceOf(op *v1alpha1.Operation) operation.Resource {
+	return operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+}
+
 func randomRequest(rnd *rand.Rand, id string) operation.Request {
 	r := operation.Request{Resource: operation.Resource{Type: "Application", ID: id}, Type: operation.Update}
 	for _, i := range rnd.Perm(4)[:rnd.IntN(5)] {
@@ -127,13 +157,22 @@ func randomRequest(rnd *rand.Rand, id string) operation.Request {
 	return r
 }
 
-// checkEnd says what is wrong with the end of a random request during which the executor was restarted so often.
-func (b *bench) checkEnd(op *v1alpha1.Operation, restarts int) (problems []string) {
-	called := b.receiver.counts(op.EffectiveID())
+// ended is an operation at its end, and the calls that were made for it by then. One that has disappeared is in the state it began in.
+type ended struct {
+	*v1alpha1.Operation
+	called map[string]int
+}
+
+// check says what is wrong with the end of a random request during which the executor was restarted so often.
+func (op ended) check(restarts int) (problems []string) {
+	called, gone := maps.Clone(op.called), !op.Terminal()
 	check := func(purpose webhook.Purpose, id string, least, most int) {
 		key := strings.TrimPrefix(webhook.CallID(op.EffectiveID(), id, purpose), op.EffectiveID()+".")
 		if most > 0 {
 			most += restarts
+		}
+		if gone {
+			least = 0
 		}
 		if n := called[key]; n < least || n > most {
 			problems = append(problems, fmt.Sprintf("%s was called %d times, not %d to %d", key, n, least, most))
@@ -168,8 +207,11 @@ func (b *bench) checkEnd(op *v1alpha1.Operation, restarts int) (problems []strin
 	if bad >= 0 {
 		want, undone = v1alpha1.PhaseFailed, min(succeeded, len(op.Spec.CompensateWebhookIDs))
 	}
-	if reason := operation.ViewOf(op).Reason; reason == v1alpha1.ReasonCanceled && op.Spec.CancelRequested {
+	if reason := operation.ViewOf(op.Operation).Reason; reason == v1alpha1.ReasonCanceled && op.Spec.CancelRequested {
 		want, undone = v1alpha1.PhaseFailed, min(succeeded, len(op.Spec.CompensateWebhookIDs))
+	}
+	if gone {
+		want, undone = "", len(op.Spec.CompensateWebhookIDs)
 	}
 	if op.Status.Phase != want {
 		problems = append(problems, fmt.Sprintf("the phase is %s", op.Status.Phase))
