@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -52,12 +53,11 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 
 // step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time if that is for ever.
 func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
-	for t, refusal := range r.refused { // ask again
-		refusal.until = time.Time{}
-		r.refused[t] = refusal
-	}
-	for {
-		back := e.look(r)
+	for first := true; ; first = false {
+		back, news := e.look(r)
+		if first || news { // it may be that a place is kept for a call
+			r.askAgain()
+		}
 		if err := e.refresh(ctx, r); err != nil {
 			e.comeBackLater(r, back)
 			return until, err
@@ -65,8 +65,12 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		now := e.now()
 		e.land(ctx, r, back, now)
 		e.note(r)
+		find := e.find(r.key.Namespace)
+		if len(r.refused) > 0 {
+			e.withdraw(r, unwanted(r.op, find))
+		}
 		d := plan(r.op, surroundings{
-			find: e.find(r.key.Namespace), flying: r.flying, refused: r.refused,
+			find: find, flying: r.flying, refused: r.refused,
 			turn: func(op *v1alpha1.Operation) turn { return e.turn(r, op) },
 		}, now)
 		switch d.act {
@@ -88,7 +92,6 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			if d.reason != v1alpha1.ReasonInvalid {
 				r.cut(errDecided)
 			}
-			e.withdraw(r)
 			continue
 		case actCall:
 			e.showWait(ctx, r, nil, d.missing, now)
@@ -188,6 +191,14 @@ type refusal struct {
 	until time.Time // ask again then; zero: now
 }
 
+// askAgain makes the calls that wait for their turn due.
+func (r *run) askAgain() {
+	for t, refusal := range r.refused {
+		refusal.until = time.Time{}
+		r.refused[t] = refusal
+	}
+}
+
 // admit asks for a place among all calls, shared fairly between tenants, and for a permit of the endpoint. It returns nil if the call has
 // to wait; then the run is woken.
 func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
@@ -208,16 +219,31 @@ func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time
 	return nil
 }
 
-// withdraw gives up the places that the run waits for.
-func (e *Executor) withdraw(r *run) {
+// withdraw gives up the places that the run waits for, those of the calls that unwanted says.
+func (e *Executor) withdraw(r *run, unwanted func(target) bool) {
 	for t, refusal := range r.refused {
+		if !unwanted(t) {
+			continue
+		}
 		if e.slots.withdraw(r.group, slotKey{r, t}) {
 			e.slots.release(r.group)
 		}
 		e.webhooks.Withdraw(refusal.hook, refusal.call)
+		delete(r.refused, t)
 	}
-	r.refused = nil
 }
+
+// unwanted tells of the calls of an operation that are not to be made, or not now: a place that is kept for one is lost to all others.
+func unwanted(op *v1alpha1.Operation, find lookup) func(target) bool {
+	decided := meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError)
+	return func(t target) bool {
+		_, exists := find(t.id)
+		en := entry(&op.Status, t)
+		return !exists || decided && t.purpose == webhook.Main || en != nil && en.State.Terminal()
+	}
+}
+
+func allOf(target) bool { return true }
 
 // park writes what is not written, before the flow is parked.
 func (e *Executor) park(ctx context.Context, r *run) error {

@@ -227,10 +227,18 @@ func (b *bench) get() *v1alpha1.Operation {
 
 func (b *bench) delete(name string) {
 	b.t.Helper()
-	if _, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource,
-		Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name,
-	}, call.Policy{}); err != nil {
+	b.deleteAny(v1alpha1.OperationsResource, v1alpha1.KindOperation, name)
+}
+
+func (b *bench) deleteWebhook(name string) {
+	b.t.Helper()
+	b.deleteAny(v1alpha1.WebhooksResource, v1alpha1.KindWebhook, name)
+}
+
+func (b *bench) deleteAny(gvr schema.GroupVersionResource, kind, name string) {
+	b.t.Helper()
+	q := call.Request{Verb: call.VerbDelete, Resource: gvr, Kind: kind, Namespace: b.namespace, Name: name}
+	if _, err := call.Do(b.ctx, b.calls, q, call.Policy{}); err != nil {
 		b.t.Fatal(err)
 	}
 }

@@ -49,7 +49,7 @@ func TestDisturbed(t *testing.T) {
 			b.receiver.answer = answerByName
 			for name := range tries {
 				b.webhook(name, func(s *v1alpha1.WebhookSpec) {
-					s.Breaker.Failures = 1000 // a minute's pause proves nothing
+					s.Breaker.Failures, s.Concurrency = 1000, 2 // a minute's pause proves nothing
 					if name == "slow" {
 						s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 20 * time.Millisecond}
 					}
@@ -58,7 +58,7 @@ func TestDisturbed(t *testing.T) {
 			recorder := &warnings{}
 			start := func() (stop func()) {
 				return b.start(func(o *executor.Options) {
-					o.Calls, o.Recorder = calls, recorder
+					o.Calls, o.Recorder, o.MaxCalls = calls, recorder, 3
 					o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
 				})
 			}

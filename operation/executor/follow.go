@@ -98,7 +98,7 @@ func (e *Executor) begin(ctx context.Context, r *run) {
 // over is called at the end of every run.
 func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 	r.cut(errOver)
-	e.withdraw(r)
+	e.withdraw(r, allOf)
 	if result.Status == flow.Failed && ctx.Err() == nil {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
 	}
@@ -125,14 +125,14 @@ func (e *Executor) forget(r *run) (missed bool) {
 }
 
 // look notes that a run is about to look at the newest state, so that what happened before is not missed, and returns the calls that have
-// come back.
-func (e *Executor) look(r *run) (back []landing) {
-	r.news.clear()
+// come back, and whether there was news.
+func (e *Executor) look(r *run) (back []landing, news bool) {
+	news = r.news.take()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.missed = false
 	back, r.back = r.back, nil
-	return back
+	return back, news
 }
 
 // note keeps what the metrics show of a run.

@@ -10,6 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -111,6 +113,67 @@ func TestHostileReceivers(t *testing.T) {
 			}
 			if raw, _ := json.Marshal(op.Status); len(raw) > 8<<10 {
 				t.Errorf("status of %d bytes", len(raw))
+			}
+		})
+	}
+}
+
+// TestSlotsAreGivenBack has calls wait for their turn that are not wanted any more when it comes.
+func TestSlotsAreGivenBack(t *testing.T) {
+	tests := map[string]struct {
+		reason  string
+		request operation.Request
+		missing string // disappears while one call is under way and the other one waits
+		want    map[string]int
+	}{
+		"Decided": {
+			reason:  "What follows the decision needs the slot that the other webhook waited for.",
+			request: operation.Request{Webhooks: []string{"bad", "other"}, Execution: operation.Parallel, Notify: "tell"},
+			want:    map[string]int{"bad": 1, "tell.notify": 1},
+		},
+		"Missing": {
+			reason:  "So does the next operation while that webhook does not exist.",
+			request: operation.Request{Webhooks: []string{"good", "other"}, Execution: operation.Parallel}, missing: "other",
+			want: map[string]int{"good": 1, "other": 1},
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			asked, answer := make(chan string, 1), make(chan struct{})
+			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+				switch path {
+				case "/bad":
+					asked <- path
+					pause(r, answer)
+					w.WriteHeader(http.StatusBadRequest)
+				case "/good":
+					asked <- path
+					pause(r, answer)
+				}
+			}
+			for _, id := range []string{"good", "bad", "other", "tell", "next"} {
+				b.webhook(id, nil)
+			}
+			b.start(func(o *executor.Options) { o.MaxCalls = 1 })
+			op := b.schedule(tc.request)
+			b.received(asked)
+			if tc.missing != "" {
+				b.deleteWebhook(tc.missing)
+				b.webhook("news", nil) // whoever waits looks again
+				b.says("waiting for webhook " + tc.missing + ", which does not exist in namespace " + b.namespace)
+			}
+			close(answer)
+			next := b.schedule(operation.Request{Webhooks: []string{"next"}, Resource: app("next")})
+			if v := operation.ViewOf(b.end(next)); v.Status != operation.Succeeded {
+				t.Errorf("%s The next one: %+v", tc.reason, v)
+			}
+			if tc.missing != "" {
+				b.webhook(tc.missing, nil)
+			}
+			b.end(op)
+			if diff := cmp.Diff(tc.want, b.receiver.counts(op.EffectiveID())); diff != "" {
+				t.Errorf("%s Calls, -want +got:\n%s", tc.reason, diff)
 			}
 		})
 	}

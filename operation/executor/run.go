@@ -72,10 +72,13 @@ func (n *news) Set() {
 	}
 }
 
-func (n *news) clear() {
+// take reports whether there was news, and forgets it.
+func (n *news) take() bool {
 	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.set
 	n.set = false
-	n.mu.Unlock()
+	return was
 }
 
 // Watch implements flow.Wait.
