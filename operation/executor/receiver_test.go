@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // receiver counts calls and effects by idempotency key and answers as the test says.
@@ -16,11 +17,12 @@ type receiver struct {
 	mu     sync.Mutex
 	calls  map[string]int
 	keys   []string
+	began  map[string]time.Time // by id of the operation: its first webhook
 	answer func(w http.ResponseWriter, r *http.Request, path string, call int)
 }
 
 func newReceiver(t *testing.T) *receiver {
-	rc := &receiver{calls: make(map[string]int)}
+	rc := &receiver{calls: make(map[string]int), began: make(map[string]time.Time)}
 	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body) // a server notices that its client has gone only after that
 		if err != nil {
@@ -31,6 +33,9 @@ func newReceiver(t *testing.T) *receiver {
 		key := r.Header.Get("Idempotency-Key")
 		if rc.calls[key]++; rc.calls[key] == 1 {
 			rc.keys = append(rc.keys, key)
+		}
+		if id, of, _ := strings.Cut(key, "."); rc.began[id].IsZero() && !strings.Contains(of, ".") {
+			rc.began[id] = time.Now()
 		}
 		n, answer := rc.calls[key], rc.answer
 		rc.mu.Unlock()
@@ -55,6 +60,13 @@ func (rc *receiver) counts(operationID string) map[string]int {
 		}
 	}
 	return out
+}
+
+// firstCall returns when the first call of an operation came, that of a compensation or notification aside.
+func (rc *receiver) firstCall(operationID string) time.Time {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	return rc.began[operationID]
 }
 
 // received waits until the receiver was asked.
