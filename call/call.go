@@ -76,7 +76,7 @@ type Request struct {
 // Conflict is what an OnConflict function is given.
 type Conflict struct {
 	Request Request // the one that was refused
-	Err     *Error  // with the server's message
+	Err     *Error  // with the server's message; OutcomeUnknown if the request may have been executed, and overwritten since
 	Count   int     // conflicts of this call so far, from 1
 }
 

@@ -130,7 +130,6 @@ func conflicted(r *Request, p Policy, pr progress, o outcome, rnd func() float64
 	}
 	o.action, o.after = conflict, p.delay(pr.conflicts, rnd)
 	pr.conflicts++
-	pr.inDoubt = false
 	return o, pr
 }
 

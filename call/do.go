@@ -82,6 +82,7 @@ func (x *exchange) set(r Request) error {
 		return &Error{Verb: r.Verb, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource, errs: []error{err}}
 	}
 	x.r, x.w = r, w
+	x.pr.inDoubt = false // which the last request was, perhaps
 	return nil
 }
 

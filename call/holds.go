@@ -19,13 +19,13 @@ func holds(r *Request, sent, liveRaw []byte) bool {
 		return false
 	}
 	if r.Verb == VerbPatch && r.PatchType != types.StrategicMergePatchType {
-		return r.PatchType == types.MergePatchType && mergeHeld(sent, live)
+		return r.PatchType == types.MergePatchType && mergeHeld(sent, live) && setByUs(r, sent, live)
 	}
 	want, ok := asMap(r, sent)
 	if !ok {
 		return false
 	}
-	fields := fieldsOf(live, r.Query.Get("fieldManager"), r.Subresource)
+	fields := fieldsOf(live, r.Query.Get("fieldManager"), r.Subresource, "Apply")
 	if uid := at(want, "metadata", "uid"); uid != nil && uid != at(live, "metadata", "uid") {
 		return false
 	}

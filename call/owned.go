@@ -7,18 +7,49 @@ import (
 	"strings"
 )
 
-// fieldsOf returns what a manager owns by its applies, in the form of FieldsV1 (KEP-555); nil where it has applied nothing.
-func fieldsOf(live map[string]any, manager, subresource string) map[string]any {
+// fieldsOf returns what a manager owns by an operation, Apply or Update, in the form of FieldsV1 (KEP-555); nil where it owns nothing.
+func fieldsOf(live map[string]any, manager, subresource, operation string) map[string]any {
 	entries, _ := at(live, "metadata", "managedFields").([]any)
 	for _, e := range entries {
 		by, _ := at(e, "manager").(string)
 		of, _ := at(e, "subresource").(string)
-		if by == manager && of == subresource && at(e, "operation") == "Apply" {
+		if by == manager && of == subresource && at(e, "operation") == operation {
 			fields, _ := at(e, "fieldsV1").(map[string]any)
 			return fields
 		}
 	}
 	return nil
+}
+
+// setByUs says whether a merge patch that the live object has all the values of may have set them: whoever changes a field owns it, so
+// that the same values of which another manager owns each are what that one wrote. Patches that only remove, and servers that keep no
+// managedFields, leave no trace to look for.
+func setByUs(r *Request, sent []byte, live map[string]any) bool {
+	manager := r.Query.Get("fieldManager")
+	entries, _ := at(live, "metadata", "managedFields").([]any)
+	var patch map[string]any
+	if manager == "" || len(entries) == 0 || json.Unmarshal(sent, &patch) != nil {
+		return true
+	}
+	withoutServerFields(patch)
+	set, owned := ownsAny(fieldsOf(live, manager, r.Subresource, "Update"), patch)
+	return owned || !set
+}
+
+// ownsAny says whether a patch sets any field, and whether one of those is owned.
+func ownsAny(fields any, patch map[string]any) (set, owned bool) {
+	for name, value := range patch {
+		below := at(fields, "f:"+name)
+		switch v := value.(type) {
+		case nil:
+		case map[string]any:
+			s, o := ownsAny(below, v)
+			set, owned = set || s, owned || o
+		default:
+			set, owned = true, owned || below != nil
+		}
+	}
+	return set, owned
 }
 
 // ownsNoMore says whether an apply of want leaves its manager the fields that it owns now: if it does not, what it removes is

@@ -47,12 +47,14 @@ func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	refusal := pr.verifying
 	status := statusOf(a)
 	if a.err == nil && a.code < 300 && plausible(a) == nil {
-		pr.verifying, pr.inDoubt = nil, false
+		pr.verifying = nil
 		if holds(r, sent, a.body) {
 			return succeed(a, pr, true), pr
 		}
+		// It may have been executed all the same, and overwritten since. Of a create the object that is there tells more than that.
 		o := outcome{action: fail, reason: string(metav1.StatusReasonConflict), err: refusal.err}
 		if r.Verb == VerbCreate {
+			pr.inDoubt = false
 			o.reason = string(metav1.StatusReasonAlreadyExists)
 			return o, pr
 		}

@@ -89,7 +89,8 @@ type Options struct {
 	Mapper meta.RESTMapper
 	Logger *slog.Logger
 
-	// FieldOwner is the field manager of all writes; "fairlead" by default.
+	// FieldOwner is the field manager of all writes; "fairlead" by default. Programs that write to the same objects need one each: it tells
+	// after a lost answer whose change it is that is there.
 	FieldOwner string
 
 	// Conflicts bounds how Modify deals with conflicts.

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -24,6 +25,11 @@ import (
 // applied again to what is there then, a bounded number of times (Options.Conflicts); the final error matches
 // ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
 // ends the call. Nothing is sent when fn changes nothing.
+//
+// A change is not made twice. If the answer to a write is lost, and the object has another version by then, it is looked whether the change
+// is there and was made by the client's FieldOwner, which therefore has to be its own. If it is not, it may have been overwritten since: fn is
+// applied again if it changes nothing about its own result, which is tried, as fn that sets something does; one that counts up or adds to a
+// list ends the call with an error that matches call.ErrOutcomeUnknown.
 //
 // Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands out, which is
 // refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is changed: else ErrReplaced.
@@ -79,7 +85,7 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 			return m.w.fail(fmt.Errorf("%w: it has uid %s now", ErrReplaced, base.GetUID()))
 		}
 		err = m.try(ctx, base, fn)
-		if err == nil || !apierrors.IsConflict(err) {
+		if err == nil || !apierrors.IsConflict(err) || errors.Is(err, call.ErrOutcomeUnknown) && !m.repeatable(base, fn) {
 			return err
 		}
 		m.last = err
@@ -164,6 +170,17 @@ func (m *modification) taken(before, patch map[string]any) error {
 		return m.w.fail(fmt.Errorf("%w: the server has dropped the change of the status; use ModifyStatus for it", ErrStatusApart))
 	}
 	return nil
+}
+
+// repeatable says whether fn may be applied to an object once more that it has perhaps been applied to already: whether it changes nothing
+// about its own result.
+func (m *modification) repeatable(base Object, fn func(Object) error) bool {
+	once := base.DeepCopyObject().(Object)
+	if protect(fn, once) != nil {
+		return false
+	}
+	twice := once.DeepCopyObject().(Object)
+	return protect(fn, twice) == nil && equality.Semantic.DeepEqual(once, twice)
 }
 
 // protect calls the caller's function, whose panic becomes an error.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
@@ -237,4 +239,54 @@ func TestSharedObjectIsRefused(t *testing.T) {
 			t.Errorf("Delete only reads the object: %v", err)
 		}
 	})
+}
+
+// The answer to a change is lost, or the change itself, and somebody else counts before it is sent again.
+func TestModifyInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		fault  apiserver.Fault
+		fn     func(*corev1.ConfigMap) error
+		want   string // of n
+		known  bool
+	}{
+		{"a number that was counted up, and then by somebody else", apiserver.DropAfter(), increment, "2", false},
+		{"a number that only somebody else has counted up, to what it was to be", apiserver.Drop(), increment, "1", false},
+		{"a value is set again", apiserver.DropAfter(), set("n", "0x"), "0x", true},
+		{"a value is set at last", apiserver.Drop(), set("n", "0x"), "0x", true},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
+				defer c.close()
+				if err := c.client.Apply(c.ctx, configMap("web", "n", "0")); err != nil {
+					t.Fatal(err)
+				}
+				theirs, err := client.New(client.Options{Call: c.calls, Mapper: c.client.Mapper(), FieldOwner: "they"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer theirs.Close()
+				c.server.On(apiserver.Match{Verb: "patch", Nth: 2}, apiserver.Before(func(context.Context, apiserver.Request) {
+					err := client.Modify(c.ctx, theirs, configMap("web"), func(cm *corev1.ConfigMap) error {
+						n, _ := strconv.Atoi(strings.TrimSuffix(cm.Data["n"], "x"))
+						cm.Data["n"] = strconv.Itoa(n + 1)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}))
+				c.server.On(apiserver.Match{Verb: "patch", Times: 1}, tc.fault)
+				if err := client.Modify(c.ctx, c.client, configMap("web"), tc.fn); (err == nil) != tc.known || !tc.known && !errors.Is(err, call.ErrOutcomeUnknown) {
+					t.Errorf("got %v", err)
+				}
+				if live, err := c.server.Object(configMaps, "a", "web"); err != nil || live.Object["data"].(map[string]any)["n"] != tc.want {
+					t.Errorf("the server has %v, %v", live, err)
+				}
+			})
+		})
+	}
 }

@@ -3,6 +3,8 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -150,10 +152,10 @@ func TestSpecChangeDuringAFailingCall(t *testing.T) {
 	})
 }
 
-type slowDown struct{}
+type slowDown time.Duration
 
-func (slowDown) Error() string             { return "slow down" }
-func (slowDown) RetryAfter() time.Duration { return 42 * time.Minute }
+func (slowDown) Error() string               { return "slow down" }
+func (d slowDown) RetryAfter() time.Duration { return time.Duration(d) }
 
 func TestClassesOfErrors(t *testing.T) {
 	t.Parallel()
@@ -163,7 +165,7 @@ func TestClassesOfErrors(t *testing.T) {
 		min, max time.Duration // until the second attempt
 	}{
 		{"retryable", errors.New("no"), 100 * time.Millisecond, time.Second},
-		{"Retry-After of anybody", slowDown{}, 42 * time.Minute, 42 * time.Minute},
+		{"Retry-After of anybody", slowDown(42 * time.Minute), 42 * time.Minute, 42 * time.Minute},
 		{"a conflict is tried again soon", conflictError(), time.Millisecond, 50 * time.Millisecond},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -186,22 +188,36 @@ func TestClassesOfErrors(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOfTheServer(t *testing.T) {
-	bubble(t, func(b *bench) {
-		b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
-			if n == 1 {
-				return reconcile.Retry(apiError(429, 600))
-			}
-			return reconcile.Done, nil
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		err    error
+		want   time.Duration // until the second attempt
+	}{
+		{"what the server asks for", apiError(429, 600), 10 * time.Minute},
+		{"a server that asks for a month", apiError(429, 30*24*60*60), reconcile.MaxRetryAfter},
+		{"a number of seconds that no duration can hold", apiError(503, math.MaxInt32), reconcile.MaxRetryAfter},
+		{"anybody who asks for ever", fmt.Errorf("busy: %w", slowDown(math.MaxInt64)), reconcile.MaxRetryAfter},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
+					if n == 1 {
+						return reconcile.Retry(tc.err)
+					}
+					return reconcile.Done, nil
+				})
+				b.put("web")
+				b.start()
+				testbed.Settle(2 * time.Hour)
+				b.wantCalls(2, tc.reason)
+				if gap := b.calls[1].at - b.calls[0].at; gap != tc.want {
+					t.Errorf("%v until the next attempt, want %v", gap, tc.want)
+				}
+			})
 		})
-		b.put("web")
-		b.start()
-		testbed.Settle(time.Hour)
-		b.wantCalls(2, "a 429")
-		if gap := b.calls[1].at - b.calls[0].at; gap != 10*time.Minute {
-			t.Errorf("%v until the next attempt, the server asked for 10 min", gap)
-		}
-	})
+	}
 }
 
 func TestTerminal(t *testing.T) {

@@ -27,8 +27,8 @@
 //
 // # Failures
 //
-// An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured; conflicts are tried
-// again soon. [Terminal] records an error until the spec changes. Events during a back-off do not shorten it, unless the
+// An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured, up to [MaxRetryAfter]; conflicts
+// are tried again soon. [Terminal] records an error until the spec changes. Events during a back-off do not shorten it, unless the
 // spec (metadata.generation) has changed or the deletion has begun. [Controller.Failures] lists what fails.
 //
 // # Deletion

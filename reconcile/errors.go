@@ -37,7 +37,7 @@ type Class string
 
 // The classes of errors.
 const (
-	Retryable Class = "retryable" // back-off; Retry-After is honoured
+	Retryable Class = "retryable" // back-off; Retry-After is honoured up to MaxRetryAfter
 	Conflict  Class = "conflict"  // somebody else was faster: a short back-off
 	Stopped   Class = "stopped"   // terminal, or the attempts are exhausted: nothing until the spec changes
 	aborted   Class = "aborted"   // preempted, not leading, stopping: no failure of the reconciler
@@ -53,14 +53,18 @@ func classify(err error) Class {
 	return Retryable
 }
 
+// MaxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method RetryAfter): the server of
+// which it came may be fine again long before, or be wrong. Who wants to wait longer returns [After].
+const MaxRetryAfter = time.Hour
+
 // retryAfter returns how long the server, or anybody else with such a method, asked to wait.
 func retryAfter(err error) time.Duration {
 	var own interface{ RetryAfter() time.Duration }
 	if errors.As(err, &own) {
-		return own.RetryAfter()
+		return min(own.RetryAfter(), MaxRetryAfter)
 	}
 	if s, ok := apierrors.SuggestsClientDelay(err); ok {
-		return time.Duration(s) * time.Second
+		return time.Duration(min(s, int(MaxRetryAfter/time.Second))) * time.Second
 	}
 	return 0
 }

@@ -25,7 +25,7 @@ type flows[T, P any, PT client.ObjectOf[T]] struct {
 	running sync.WaitGroup // fibers that have not ended, also those that others have taken the place of
 
 	mu   sync.Mutex     // guards live and the fields of fibers; never held while user code runs
-	live map[Key]*fiber // those alive, and those whose end no reconciliation has dealt with
+	live map[Key]*fiber // those alive, those whose end no reconciliation has dealt with, and what was undone until the object is gone
 }
 
 // fiber is one that a controller has started for an object.
@@ -124,6 +124,9 @@ func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 		if err := f.unsaved(ctx); err != nil && !isGone(err) {
 			return fmt.Errorf("cannot save the end of the fiber: %w", err)
 		}
+	}
+	if f.undo && f.err == nil {
+		return nil // known until the object is gone: the finalizer may take several tries, and nothing is undone twice
 	}
 	r.mu.Lock()
 	if now := r.live[k]; now != nil && now.handle == f.handle {

@@ -4,9 +4,13 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -149,5 +153,32 @@ func TestWhatAFlowWritesIsAnOwnEcho(t *testing.T) {
 		s.want(t, "and it ran once", "a", "wait", "c")
 		b.restart(e)
 		b.start()
+	})
+}
+
+func TestWhatIsUndoneIsNotUndoneAgain(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var s script
+		s.hold.Set()
+		c, e := b.flows(&s, true)
+		b.put("web")
+		b.start()
+		s.want(t, "it is up", "a", "wait", "c")
+		away := b.server.On(apiserver.Match{Verb: "patch", Resource: "gateways"}, apiserver.Drop())
+		b.change(func(u *unstructured.Unstructured) {
+			now := metav1.Now()
+			u.SetDeletionTimestamp(&now)
+		})
+		testbed.Settle(10 * time.Minute)
+		if len(c.Failures()) != 1 {
+			t.Errorf("neither the end nor the finalizer can be written, and the failures are %v", c.Failures())
+		}
+		away.Off()
+		testbed.Settle(10 * time.Minute)
+		s.want(t, "however often the removal of the finalizer is tried", "a", "wait", "c", "undo-c", "undo-a")
+		if g := b.stored(); g != nil {
+			t.Errorf("it is still there, with finalizers %v", g.Finalizers)
+		}
+		b.close(e)
 	})
 }

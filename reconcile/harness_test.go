@@ -29,6 +29,8 @@ type bench struct {
 	server *apiserver.Server
 	host   *testbed.Host
 
+	closers []func()
+
 	mu    sync.Mutex
 	calls []call // in the order of their begin
 }
@@ -59,6 +61,11 @@ func inBubble(t *testing.T, fn func(b *bench)) {
 		defer func() {
 			if err := b.host.Stop(); err != nil {
 				t.Errorf("the host failed: %v", err)
+			}
+		}()
+		defer func() {
+			for _, fn := range b.closers {
+				fn()
 			}
 		}()
 		fn(b)

@@ -109,7 +109,7 @@ func TestTheScheduledTimeSurvives(t *testing.T) {
 			case 1:
 				return reconcile.After(time.Hour), nil
 			case 2, 3:
-				return reconcile.Retry(slowDown{}) // for 42 minutes
+				return reconcile.Retry(slowDown(42 * time.Minute)) // for 42 minutes
 			case 4:
 				return reconcile.Retry(apiError(429, 600))
 			}
@@ -163,7 +163,7 @@ func TestAfterThenAFailure(t *testing.T) {
 			case 1, 4:
 				return reconcile.After(10 * time.Minute), nil
 			case 2, 3:
-				return reconcile.After(time.Minute), errors.Join(slowDown{}) // the error counts
+				return reconcile.After(time.Minute), errors.Join(slowDown(42 * time.Minute)) // the error counts
 			}
 			return reconcile.Done, nil
 		})

@@ -76,6 +76,12 @@ type Host struct {
 // NewHost returns a process that uses the cluster of cfg.
 func NewHost(t T, cfg *rest.Config, mapper meta.RESTMapper, sources ...source.Option) *Host {
 	t.Helper()
+	return NewHostWith(t, cfg, mapper, call.Policy{}, sources...)
+}
+
+// NewHostWith is NewHost with a policy for the requests of the client.
+func NewHostWith(t T, cfg *rest.Config, mapper meta.RESTMapper, policy call.Policy, sources ...source.Option) *Host {
+	t.Helper()
 	h := &Host{t: t, reg: prometheus.NewRegistry()}
 	s := Scheme()
 	var err error
@@ -85,7 +91,7 @@ func NewHost(t T, cfg *rest.Config, mapper meta.RESTMapper, sources ...source.Op
 	if h.calls, err = call.New(call.Options{Config: cfg}); err != nil {
 		t.Fatalf("cannot make a client: %v", err)
 	}
-	if h.client, err = client.New(client.Options{Config: cfg, Call: h.calls, Cache: h.cache, Scheme: s, Mapper: mapper}); err != nil {
+	if h.client, err = client.New(client.Options{Config: cfg, Call: h.calls, Cache: h.cache, Scheme: s, Mapper: mapper, Policy: policy}); err != nil {
 		t.Fatalf("cannot make a client: %v", err)
 	}
 	return h

@@ -1,0 +1,212 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// seeds are those that a random test plays: some new ones, FAIRLEAD_SEEDS=n of them, or that of FAIRLEAD_SEED.
+func seeds(t *testing.T, n int) (seeds []uint64) {
+	t.Helper()
+	number := func(name string) (uint64, bool) {
+		s := os.Getenv(name)
+		if s == "" {
+			return 0, false
+		}
+		v, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v, true
+	}
+	if seed, ok := number("FAIRLEAD_SEED"); ok {
+		return []uint64{seed}
+	}
+	if wanted, ok := number("FAIRLEAD_SEEDS"); ok {
+		n = int(wanted)
+	}
+	for range n {
+		seeds = append(seeds, rand.Uint64())
+	}
+	return seeds
+}
+
+var errLost = errors.New("lost")
+
+// disturber has a third of the requests of a client about single config maps go wrong: they are lost before they arrive, or their
+// answer is, or somebody else changes the object just before.
+type disturber struct {
+	seed    uint64
+	name    string
+	foreign *client.Client
+
+	mu   sync.Mutex
+	sent int
+	log  []string
+}
+
+func (d *disturber) client(t *testing.T, cfg *rest.Config, o client.Options) *client.Client {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(r *http.Request) (*http.Response, error) { return d.roundTrip(r, next) })
+	})
+	var err error
+	if o.Call, err = call.New(call.Options{Config: cfg}); err != nil {
+		t.Fatal(err)
+	}
+	o.FieldOwner = d.name
+	c, err := client.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	if !strings.Contains(r.URL.Path, "/configmaps/") {
+		return next.RoundTrip(r)
+	}
+	d.mu.Lock()
+	d.sent++
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, d.name, d.sent)
+	fault := rand.New(rand.NewPCG(d.seed, h.Sum64())).IntN(9)
+	d.log = append(d.log, fmt.Sprintf("%s %s %s", d.name, r.Method, []string{"lost", "answer lost", "outdated", ""}[min(fault, 3)]))
+	n := d.sent
+	d.mu.Unlock()
+	switch fault {
+	case 0:
+		return nil, errLost
+	case 1:
+		answer, err := next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return nil, errors.Join(errLost, err, answer.Body.Close())
+	case 2:
+		patch := fmt.Sprintf(`{"data":{"touched":"%s %d"}}`, d.name, n)
+		_ = d.foreign.Patch(r.Context(), configMap("shared"), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	return next.RoundTrip(r)
+}
+
+// increment is not idempotent.
+func increment(cm *corev1.ConfigMap) error {
+	n, err := strconv.Atoi(cm.Data["n"])
+	if err != nil {
+		return err
+	}
+	cm.Data["n"] = strconv.Itoa(n + 1)
+	return nil
+}
+
+// TestDisturbedCounters has three clients count up the same number while a third of their requests go wrong. Each Modify that returned
+// nil has counted once, and one that failed at most once, and then it says that it does not know. What was written is read.
+// FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
+func TestDisturbedCounters(t *testing.T) {
+	t.Parallel()
+	for _, seed := range seeds(t, 10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { disturbedCounters(t, seed) })
+		})
+	}
+}
+
+func disturbedCounters(t *testing.T, seed uint64) {
+	c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
+	defer c.close()
+	if err := c.client.Apply(c.ctx, configMap("shared", "n", "0")); err != nil { // from here on the server keeps managedFields
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	counted, inDoubt := 0, 0
+	var log []string
+	for i, name := range []string{"one", "two", "three"} {
+		d := &disturber{seed: seed, name: name, foreign: c.client}
+		o := client.Options{Mapper: c.client.Mapper()}
+		policy := call.Policy{}
+		if seed%2 == 1 {
+			policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+		}
+		o.Policy = policy
+		if i < 2 {
+			o.Cache = c.cache
+		}
+		cl := d.client(t, c.server.Config(), o)
+		defer cl.Close()
+		all.Go(func() {
+			for range 15 {
+				cm := configMap("shared")
+				err := client.Modify(c.ctx, cl, cm, increment)
+				switch {
+				case err == nil:
+					readsOwnWrite(c.ctx, t, cl, cm)
+				case !errors.Is(err, call.ErrOutcomeUnknown) && !errors.Is(err, client.ErrTooManyConflicts) && !errors.Is(err, errLost):
+					t.Errorf("FAIRLEAD_SEED=%d: %v", seed, err)
+				}
+				mu.Lock()
+				if err == nil {
+					counted++
+				} else if errors.Is(err, call.ErrOutcomeUnknown) {
+					inDoubt++
+				}
+				mu.Unlock()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			log = append(log, d.log...)
+		})
+	}
+	all.Wait()
+	u, err := c.server.Object(configMaps, "a", "shared")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, _ := u.Object["data"].(map[string]any)
+	n, _ := strconv.Atoi(fmt.Sprint(data["n"]))
+	if n < counted || n > counted+inDoubt {
+		t.Errorf("FAIRLEAD_SEED=%d: the number is %d after %d increments and %d in doubt\n%s", seed, n, counted, inDoubt, strings.Join(log, "\n"))
+	}
+	t.Logf("%d increments, %d in doubt", counted, inDoubt)
+}
+
+// readsOwnWrite checks C1: after a write, the next read shows it or something newer.
+func readsOwnWrite(ctx context.Context, t *testing.T, cl *client.Client, written *corev1.ConfigMap) {
+	got, err := client.Get[corev1.ConfigMap](ctx, cl, client.KeyOf(written))
+	if errors.Is(err, errLost) { // a read of the server itself
+		return
+	}
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	have, _ := strconv.Atoi(got.ResourceVersion)
+	if want, _ := strconv.Atoi(written.ResourceVersion); have < want {
+		t.Errorf("version %d is read after %d was written", have, want)
+	}
+}

@@ -1,0 +1,216 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	requests "github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// seeds are those that a random test plays: some new ones, or that of FAIRLEAD_SEED.
+func seeds(t *testing.T, n int) (seeds []uint64) {
+	t.Helper()
+	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []uint64{seed}
+	}
+	if s := os.Getenv("FAIRLEAD_SEEDS"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		seeds = append(seeds, rand.Uint64())
+	}
+	return seeds
+}
+
+var errLost = errors.New("lost")
+
+// disturber has a third of the requests that a process makes about single gateways go wrong: they are lost before they arrive, or
+// their answer is, or somebody else changes the object just before.
+type disturber struct {
+	foreign *client.Client
+
+	seed uint64
+
+	mu        sync.Mutex
+	sent      map[string]int // requests by object
+	off       bool
+	all, hurt int
+	log       []string
+}
+
+func newDisturber(b *bench, seed uint64) *disturber {
+	h := b.process()
+	b.closers = append(b.closers, func() { h.Client().Close() })
+	return &disturber{foreign: h.Client(), seed: seed, sent: map[string]int{}}
+}
+
+// process is one whose requests are disturbed until it is dead, from when on none arrives.
+func (b *bench) disturbed(d *disturber, dead func() bool, policy requests.Policy) *testbed.Host {
+	cfg := rest.CopyConfig(b.server.Config())
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tripper(func(r *http.Request) (*http.Response, error) {
+			if dead() {
+				return nil, errLost
+			}
+			return d.roundTrip(r, next)
+		})
+	})
+	return testbed.NewHostWith(b.t, cfg, testbed.Mapper(testbed.Resources()), policy)
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	_, name, ok := strings.Cut(r.URL.Path, "/gateways/")
+	if !ok {
+		return next.RoundTrip(r)
+	}
+	name, _, _ = strings.Cut(name, "/")
+	d.mu.Lock()
+	d.sent[name]++
+	nth := d.sent[name]
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, name, nth)
+	fault := rand.New(rand.NewPCG(d.seed, h.Sum64())).IntN(9)
+	if d.off {
+		fault = 9
+	}
+	d.all++
+	if fault < 3 {
+		d.hurt++
+	}
+	d.log = append(d.log, fmt.Sprintf("%s %s %s %s", time.Since(epoch), name, r.Method+" "+r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], []string{"lost", "answer lost", "outdated", ""}[min(fault, 3)]))
+	d.mu.Unlock()
+	switch fault {
+	case 0:
+		return nil, errLost
+	case 1:
+		answer, err := next.RoundTrip(r)
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.Copy(io.Discard, answer.Body)
+		return nil, errors.Join(errLost, err, answer.Body.Close())
+	case 2:
+		d.touch(r.Context(), name, nth)
+	}
+	return next.RoundTrip(r)
+}
+
+// touch changes an object as somebody else would, if it is there.
+func (d *disturber) touch(ctx context.Context, name string, n int) {
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"touched":"%d"}}}`, n)
+	_ = d.foreign.Patch(ctx, testbed.New("a", name), client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+func (d *disturber) calm() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.off = true
+}
+
+// of returns what requests there were for an object.
+func (d *disturber) of(name string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var lines []string
+	for _, line := range d.log {
+		if strings.Contains(line, " "+name) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// requests counts what a process has asked for.
+func (d *disturber) requested() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.all
+}
+
+// impatient gives a request up soon, so that failures reach those who make them.
+var impatient = requests.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &requests.Budget{PerSecond: 1000}}
+
+// terms is a leadership that the test gives and takes.
+type terms struct {
+	mu    sync.Mutex
+	term  context.Context
+	end   context.CancelCauseFunc
+	begun chan struct{}
+	busy  sync.WaitGroup
+}
+
+var errLostLease = errors.New("the lease was lost")
+
+func newTerms() *terms { return &terms{begun: make(chan struct{})} }
+
+func (l *terms) give() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.term == nil {
+		l.term, l.end = context.WithCancelCause(context.Background())
+		close(l.begun)
+	}
+}
+
+// take ends the term, and waits for its work.
+func (l *terms) take() {
+	l.mu.Lock()
+	if l.term != nil {
+		l.end(errLostLease)
+		l.term, l.begun = nil, make(chan struct{})
+	}
+	l.mu.Unlock()
+	l.busy.Wait()
+}
+
+// Lead implements reconcile.Leadership.
+func (l *terms) Lead(ctx context.Context) (context.Context, func(), error) {
+	for {
+		l.mu.Lock()
+		term, begun := l.term, l.begun
+		if term != nil {
+			l.busy.Add(1)
+			l.mu.Unlock()
+			return term, l.busy.Done, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-begun:
+		}
+	}
+}
+
+// Fence implements reconcile.Leadership.
+func (l *terms) Fence(term context.Context) error { return context.Cause(term) }
+
+var _ reconcile.Leadership = (*terms)(nil)
