@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Begin is the part of an API service that begins a slow request: within its own transaction it checks the request,
@@ -18,7 +19,8 @@ import (
 // scheduled with the commit and never before it. A service without an outbox commits first and then calls Schedule.
 //
 // id is the operation id of this request; Request.ID must be it. Errors answer the caller: [ErrInProgress] as 409, an
-// error with a method HTTPStatus() int as that, others as 500.
+// error with a method HTTPStatus() int as that, one of the API server that is throttling or out of order as 503 with Retry-After, a
+// deadline as 504, others as 500. After those the operation may have been begun all the same: the same Idempotency-Key tells.
 type Begin func(ctx context.Context, r *http.Request, id string) (Request, error)
 
 // AsyncOptions configure the middleware. Scheduler is required.
@@ -106,8 +108,12 @@ func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Context().Err() != nil: // nobody is there to be answered
 	case ctx.Err() != nil:
 		accepted(w, pending)
-	default:
+	case errors.Is(err, ErrNotFound):
+		w.Header().Del("Preference-Applied")
 		a.refuse(w, r, err)
+	default: // it was begun, whatever keeps us from seeing its end
+		a.Logger.WarnContext(r.Context(), "cannot wait for operation", "operation", id, "error", err)
+		accepted(w, pending)
 	}
 }
 
@@ -150,18 +156,35 @@ func (a *async) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		status, problem["fields"] = http.StatusUnprocessableEntity, invalid.Fields
 	case errors.Is(err, ErrIDReused):
 		status = http.StatusUnprocessableEntity
+	case errors.Is(err, ErrNotFound):
+		status = http.StatusNotFound
+	case busy(err):
+		status, internal = http.StatusServiceUnavailable, true
+		after, _ := apierrors.SuggestsClientDelay(err)
+		w.Header().Set("Retry-After", strconv.Itoa(min(max(after, 1), maxRetryAfter)))
+	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
+		status, internal = http.StatusGatewayTimeout, true
 	default:
 		internal = true
 	}
 	if internal {
 		a.Logger.ErrorContext(r.Context(), "cannot begin operation", "method", r.Method, "path", r.URL.Path, "error", err)
-		problem["detail"] = "the request could not be accepted; nothing was begun"
+		problem["detail"] = "the request could not be accepted; it may be sent again, and with the same Idempotency-Key nothing is begun twice"
 	}
 	problem["title"], problem["status"] = http.StatusText(status), status
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(problem) // the caller is gone if this fails
 }
+
+// busy tells whether all that helps is to come again later.
+func busy(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
+}
+
+// maxRetryAfter bounds, in seconds, for how long callers are sent away because the API server says so.
+const maxRetryAfter = 300
 
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")

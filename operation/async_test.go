@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
 )
@@ -80,6 +82,10 @@ func TestAsync(t *testing.T) {
 	for err, want := range map[error]int{
 		teapot{}: http.StatusTeapot, operation.ErrIDReused: http.StatusUnprocessableEntity, operation.ErrInProgress: http.StatusConflict,
 		&operation.InvalidError{}: http.StatusUnprocessableEntity, errors.New("password=hunter2"): http.StatusInternalServerError,
+		apierrors.NewTooManyRequests("hunter2", 7): http.StatusServiceUnavailable, apierrors.NewServiceUnavailable("hunter2"): http.StatusServiceUnavailable,
+		apierrors.NewConflict(v1alpha1.OperationsResource.GroupResource(), "hunter2", nil): http.StatusServiceUnavailable,
+		apierrors.NewTimeoutError("hunter2", 0): http.StatusGatewayTimeout, context.DeadlineExceeded: http.StatusGatewayTimeout,
+		apierrors.NewInternalError(errors.New("hunter2")): http.StatusInternalServerError,
 	} {
 		refuse = err
 		req := httptest.NewRequestWithContext(b.ctx, http.MethodDelete, "/applications/1", nil)
@@ -87,6 +93,13 @@ func TestAsync(t *testing.T) {
 		handler.ServeHTTP(w, req)
 		if w.Code != want || strings.Contains(w.Body.String(), "hunter2") {
 			t.Errorf("%v: %d %s", err, w.Code, w.Body)
+		}
+		after, want := w.Header().Get("Retry-After"), map[bool]string{true: "1"}[w.Code == http.StatusServiceUnavailable]
+		if apierrors.IsTooManyRequests(err) {
+			want = "7"
+		}
+		if after != want {
+			t.Errorf("%v: Retry-After %q, want %q", err, after, want)
 		}
 	}
 }

@@ -91,9 +91,6 @@ func (s *Scheduler) Close() {
 	}
 }
 
-// rounds bounds how often Schedule looks again after it lost a race that then turned out to be over.
-const rounds = 5
-
 // Schedule writes the Operation of the request and returns it as it is on the server. It belongs to the caller.
 //
 // Scheduling the same ID and content again returns what is there, whatever its phase. Errors: [ErrInvalid] before
@@ -122,19 +119,23 @@ func (s *Scheduler) ScheduleSpec(ctx context.Context, spec v1alpha1.OperationSpe
 	return nil, fmt.Errorf("cannot schedule %s of %s/%s: %w", spec.OperationType, spec.ResourceType, spec.ResourceID, err)
 }
 
+// mostInvalid bounds how often a refusal is taken for that of a change which the present state does not allow any more.
+const mostInvalid = 5
+
 func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
 	wanted := &v1alpha1.Operation{Spec: spec}
 	wanted.Name = v1alpha1.OperationName(spec.ResourceType, spec.ResourceID)
 	wanted.Namespace = s.namespace
 	wanted.Default()
-	var lost error
-	for range rounds {
+	var race contest
+	for race.next(ctx) {
 		wanted.ResourceVersion = ""
 		stamp(wanted)
 		op, err := s.write(ctx, call.VerbCreate, wanted)
 		if !apierrors.IsAlreadyExists(err) {
 			return op, err
 		}
+		race.lost = err
 		found, err := s.read(ctx, wanted.Name)
 		if err != nil {
 			return nil, err
@@ -152,13 +153,13 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 		switch {
 		case err == nil:
 			return op, nil
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err):
-			lost = err // somebody was faster: look at what is there now
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err) && race.rounds < mostInvalid:
+			race.lost = err // somebody was faster: look at what is there now
 		default:
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("gave up after %d lost races: %w", rounds, lost)
+	return nil, race.err()
 }
 
 // judge decides what a request means for the Operation that exists: an answer, an error, or neither when it has ended
@@ -255,15 +256,22 @@ func (s *Scheduler) Retry(ctx context.Context, r Resource) (*v1alpha1.Operation,
 }
 
 func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation, error) {
-	failed := ""
-	var lost error
-	for range rounds {
+	ours, failed := uuid.NewString(), ""
+	var race contest
+	for race.next(ctx) {
 		op, err := s.read(ctx, name)
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case op == nil:
+		}
+		if op == nil {
 			return nil, ErrNotFound
+		}
+		if op.EffectiveID() == ours { // the answer was lost, and what was written has changed since
+			return op, nil
+		}
+		switch old := earlier(op, ours); {
+		case old != nil:
+			return old, nil
 		case failed != "" && op.EffectiveID() != failed:
 			return nil, fmt.Errorf("%w: %s", ErrFollowed, op.EffectiveID())
 		case !op.Terminal() || op.DeletionTimestamp != nil:
@@ -272,16 +280,16 @@ func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation
 			return nil, ErrSucceeded
 		}
 		failed = op.EffectiveID()
-		op.Spec.OperationID, op.Spec.CancelRequested = uuid.NewString(), false
+		op.Spec.OperationID, op.Spec.CancelRequested = ours, false
 		stamp(op)
 		// It holds for this version only, so that it follows the operation that has failed and no other one.
 		written, err := s.write(ctx, call.VerbUpdate, op)
-		if !apierrors.IsConflict(err) {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			return written, err
 		}
-		lost = err
+		race.lost = err
 	}
-	return nil, fmt.Errorf("gave up after %d conflicts: %w", rounds, lost)
+	return nil, race.err()
 }
 
 // Get returns the Operation of a resource, [ErrNotFound] if there is none.
@@ -376,7 +384,8 @@ func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Opera
 }
 
 // Cancel asks for the cancellation of the operation of a resource and returns the Operation. It is fine to ask again.
-// id restricts it to that operation, if not empty. Errors: [ErrNotFound]; [ErrEnded] when it has ended already.
+// id restricts it to that operation, if not empty; else it is the one that is there now, and none that follows it. Errors: [ErrNotFound];
+// [ErrEnded] when it has ended already.
 func (s *Scheduler) Cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
 	op, err := s.cancel(ctx, r, id)
 	if err != nil {
@@ -387,19 +396,26 @@ func (s *Scheduler) Cancel(ctx context.Context, r Resource, id string) (*v1alpha
 
 func (s *Scheduler) cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
 	name := v1alpha1.OperationName(r.Type, r.ID)
-	var lost error
-	for range rounds {
+	var race contest
+	for race.next(ctx) {
 		op, err := s.read(ctx, name)
 		switch {
 		case err != nil:
 			return nil, err
 		case op == nil:
 			return nil, ErrNotFound
-		case id != "" && op.EffectiveID() != id:
+		case id == "":
+			id = op.EffectiveID()
+		case op.EffectiveID() != id:
+			if old := earlier(op, id); old != nil {
+				return old, ErrEnded
+			}
 			return nil, fmt.Errorf("%w: the operation of this resource is %s", ErrNotFound, op.EffectiveID())
-		case op.Terminal():
+		}
+		if op.Terminal() {
 			return op, ErrEnded
-		case op.Spec.CancelRequested:
+		}
+		if op.Spec.CancelRequested {
 			return op, nil
 		}
 		// The version keeps the request from reaching an operation that has taken the place of this one.
@@ -412,13 +428,13 @@ func (s *Scheduler) cancel(ctx context.Context, r Resource, id string) (*v1alpha
 		case err == nil:
 			op = &v1alpha1.Operation{}
 			return op, answer.Into(op)
-		case apierrors.IsConflict(err):
-			lost = err
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+			race.lost = err
 		default:
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("gave up after %d conflicts: %w", rounds, lost)
+	return nil, race.err()
 }
 
 // operations is the resource in the API.

@@ -55,14 +55,7 @@ func (b *bench) finish(r operation.Resource, phase v1alpha1.Phase) {
 	b.t.Helper()
 	op, err := b.Get(b.ctx, r)
 	if err == nil {
-		if old := op.Status; old.OperationID != "" && old.OperationID != op.EffectiveID() {
-			op.Status = v1alpha1.OperationStatus{History: append([]v1alpha1.FinishedOperation{{
-				OperationID: old.OperationID, OperationType: old.OperationType, Phase: old.Phase, FinishedAt: *op.Status.FinishedAt,
-			}}, old.History...)}
-		}
-		now := v1alpha1.FinishedOperation{}.FinishedAt
-		now.Time = time.Now()
-		op.Status.Phase, op.Status.OperationID, op.Status.OperationType, op.Status.FinishedAt = phase, op.EffectiveID(), op.Spec.OperationType, &now
+		setEnd(op, phase)
 		_, err = call.Do(b.ctx, b.calls, call.Request{
 			Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: "Operation",
 			Namespace: op.Namespace, Name: op.Name, Subresource: "status", Object: op,
@@ -71,6 +64,18 @@ func (b *bench) finish(r operation.Resource, phase v1alpha1.Phase) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// setEnd writes into an Operation that it has ended, and its history.
+func setEnd(op *v1alpha1.Operation, phase v1alpha1.Phase) {
+	if old := op.Status; old.OperationID != "" && old.OperationID != op.EffectiveID() {
+		op.Status = v1alpha1.OperationStatus{History: append([]v1alpha1.FinishedOperation{{
+			OperationID: old.OperationID, OperationType: old.OperationType, Phase: old.Phase, FinishedAt: *op.Status.FinishedAt,
+		}}, old.History[:min(len(old.History), 9)]...)}
+	}
+	now := v1alpha1.FinishedOperation{}.FinishedAt
+	now.Time = time.Now()
+	op.Status.Phase, op.Status.OperationID, op.Status.OperationType, op.Status.FinishedAt = phase, op.EffectiveID(), op.Spec.OperationType, &now
 }
 
 // TestRace has many schedulers ask for the same resource, when there is no operation and when one has ended.
