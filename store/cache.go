@@ -405,16 +405,22 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 	if len(want) == 0 {
 		want = []string{""}
 	}
-	for _, st := range e.store.Statuses() {
-		if !slices.Contains(want, st.Namespace) {
-			e.store.DropScope(st.Namespace) // first: what its watch still brings is ignored
-		}
-	}
+	e.store.dropOthers(want) // first: what their watches still bring is ignored
 	for _, ns := range want {
 		e.store.Sink(ns) // they belong to "synced" from now on
 	}
 	e.source.SetNamespaces(namespaces...)
+	e.store.dropOthers(want) // a watch that was ended before it had begun has made its scope anew
 	return nil
+}
+
+// dropOthers drops the scopes that are not wanted.
+func (s *Store) dropOthers(want []string) {
+	for _, st := range s.Statuses() {
+		if !slices.Contains(want, st.Namespace) {
+			s.DropScope(st.Namespace)
+		}
+	}
 }
 
 func (c *Cache) release(e *cacheEntry) {

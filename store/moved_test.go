@@ -267,3 +267,22 @@ func TestLeftoversGo(t *testing.T) {
 		t.Errorf("%v, %v", files, err)
 	}
 }
+
+// A namespace that comes and goes before its watch has begun leaves nothing behind that would be waited for.
+func TestNamespaceThatComesAndGoes(t *testing.T) {
+	t.Parallel()
+	withCache(t, store.CacheOptions{Linger: -1}, func(c *runningCache) {
+		h := c.open("a")
+		defer h.Release()
+		for range 20 {
+			for _, namespaces := range [][]string{{"a", "b"}, {"a"}} {
+				if err := h.SetNamespaces(namespaces...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if synctest.Wait(); !h.HasSynced() || len(h.Statuses()) != 1 {
+			t.Errorf("synced %v, scopes %+v", h.HasSynced(), h.Statuses())
+		}
+	})
+}
