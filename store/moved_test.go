@@ -274,11 +274,14 @@ func TestNamespaceThatComesAndGoes(t *testing.T) {
 	withCache(t, store.CacheOptions{Linger: -1}, func(c *runningCache) {
 		h := c.open("a")
 		defer h.Release()
-		for range 20 {
-			for _, namespaces := range [][]string{{"a", "b"}, {"a"}} {
+		for range 200 {
+			for _, namespaces := range [][]string{{"a", "b", "c", "d"}, {"a"}} {
 				if err := h.SetNamespaces(namespaces...); err != nil {
 					t.Fatal(err)
 				}
+			}
+			if scopes := h.Statuses(); len(scopes) != 1 {
+				t.Fatalf("there are the scopes %+v", scopes)
 			}
 		}
 		if synctest.Wait(); !h.HasSynced() || len(h.Statuses()) != 1 {
