@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,7 +32,8 @@ type Cluster struct {
 	cache     *store.Cache
 	client    *client.Client
 	observers *observe.Registry
-	abandon   context.CancelFunc // ends discovery, which knows no context
+	abandon   context.CancelFunc     // ends discovery, which knows no context
+	collect   []prometheus.Collector // what it has registered
 }
 
 var _ observe.Host = (*Cluster)(nil)
@@ -49,10 +51,31 @@ func newCluster(rt *Runtime, name string, cfg *rest.Config, o options) *Cluster 
 		Cluster: name, Scheme: o.scheme, Stores: c.cache, Logger: o.logger, Degraded: o.degraded, Grace: grace,
 		DetectMutation: o.detect,
 	})
-	if err := c.metrics().Register(c.observers.Collector()); err != nil {
-		c.err = errors.Join(c.err, fmt.Errorf("cannot register metrics: %w", err))
+	if err := c.register(c.observers.Collector()); err != nil {
+		c.err = errors.Join(c.err, err)
 	}
 	return c
+}
+
+// register adds metrics, with the name of the cluster.
+func (c *Cluster) register(metrics ...prometheus.Collector) error {
+	var errs []error
+	for _, m := range metrics {
+		if err := c.metrics().Register(m); err != nil {
+			errs = append(errs, fmt.Errorf("cannot register metrics: %w", err))
+			continue
+		}
+		c.collect = append(c.collect, m)
+	}
+	return errors.Join(errs...)
+}
+
+// unregister takes away what this cluster has registered, not what another one of its name has.
+func (c *Cluster) unregister() {
+	for _, m := range c.collect {
+		c.metrics().Unregister(m)
+	}
+	c.collect = nil
 }
 
 // metrics registers with the name of the cluster.
@@ -77,7 +100,7 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}
 	dir := o.dir
 	if dir != "" {
-		dir = filepath.Join(dir, url.PathEscape(c.name))
+		dir = filepath.Join(dir, directory(c.name))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -93,7 +116,15 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}); err != nil {
 		return err
 	}
-	return errors.Join(c.metrics().Register(metrics), c.metrics().Register(store.Collector(c.stores)))
+	return c.register(metrics, store.Collector(c.stores))
+}
+
+// directory returns the name of the directory of a cluster, which is below that of the first one.
+func directory(name string) string {
+	if name == "." || name == ".." {
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
 }
 
 // stores returns what is watched, by whomever: observers, reconcilers, or who acquired it from the cache.

@@ -237,6 +237,9 @@ func TestLateJoin(t *testing.T) {
 		if code, body := get(rt, "/readyz"); code != 200 {
 			t.Errorf("readyz is %d: %s", code, body)
 		}
+		if code, body := get(rt, "/metrics"); code != 200 || strings.Contains(body, `cluster="east"`) || !strings.Contains(body, `fairlead_store_objects{cluster=""`) {
+			t.Errorf("metrics are %d, of a cluster that does not run, or not of the one that does: %s", code, body)
+		}
 		if err := r.end(); !errors.Is(err, fairlead.ErrRan) || !strings.Contains(err.Error(), `/end_test.go:`) {
 			t.Errorf("Run: %v", err)
 		}
@@ -270,3 +273,35 @@ func TestOneClusterFails(t *testing.T) {
 		}
 	})
 }
+
+// Mistakes in what is declared while it runs harm nothing else, and Run returns them.
+func TestLateMistakes(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config())
+		east := rt.Join("east", s.Config())
+		var d diary
+		observeMaps(rt, &d)
+		r := run(rt)
+		synctest.Wait()
+		observe.On(east, "early", ignore)            // its source comes later
+		observe.On(east, "nowhere", ignore).Remove() // it has changed its mind
+		observe.On(east, "missing", ignore)          // a mistake
+		observe.Source[corev1.ConfigMap](rt, Maps)   // another one
+		observe.Source[corev1.ConfigMap](east, "early")
+		put(t, s, "x")
+		synctest.Wait()
+		err := r.end()
+		if !errors.Is(err, observe.ErrNoSource) || !errors.Is(err, observe.ErrDuplicateSource) || strings.Count(err.Error(), "/end_test.go:") != 2 {
+			t.Errorf("Run: %v", err)
+		}
+		if err != nil && (strings.Contains(err.Error(), "early") || strings.Contains(err.Error(), "nowhere")) {
+			t.Errorf("Run: %v", err)
+		}
+		if d := cmp.Diff([]string{"Synchronized", "Added x"}, d.all()); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func ignore(context.Context, observe.Event[corev1.ConfigMap]) error { return nil }

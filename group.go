@@ -45,20 +45,22 @@ func (g *group) add(t task) {
 		return
 	}
 	g.running[t.name]++
-	g.done.Go(func() {
-		err := t.protect(g.ctx)
-		g.mu.Lock()
-		if g.running[t.name]--; g.running[t.name] == 0 {
-			delete(g.running, t.name)
-		}
-		if err != nil {
-			g.errs = append(g.errs, err)
-		}
-		g.mu.Unlock()
-		if err != nil {
-			g.fail(err)
-		}
-	})
+	g.done.Go(func() { t.protect(g.ctx, func(err error) { g.returned(t, err) }) })
+}
+
+// returned takes note of the end of a task.
+func (g *group) returned(t task, err error) {
+	g.mu.Lock()
+	if g.running[t.name]--; g.running[t.name] == 0 {
+		delete(g.running, t.name)
+	}
+	if err != nil {
+		g.errs = append(g.errs, err)
+	}
+	g.mu.Unlock()
+	if err != nil {
+		g.fail(err)
+	}
 }
 
 // stop ends the context of the tasks and waits for them, at most for a while. It returns their errors in the order in
@@ -88,19 +90,30 @@ func (g *group) stop(bound time.Duration) error {
 	return errors.Join(append(slices.Clone(g.errs), late)...)
 }
 
-// protect runs a task and names it in its error. A panic is an error; to end because one was told to is none.
-func (t task) protect(ctx context.Context) (err error) {
+// protect runs a task and reports its error, with its name. A panic is an error, and so is runtime.Goexit, after which nothing but what
+// is deferred runs; to end because one was told to is none.
+func (t task) protect(ctx context.Context, report func(error)) {
 	returned := false
+	var err error
 	defer func() {
-		if returned {
-			return
+		if !returned {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("%s panicked: %v\n%s", t.name, v, debug.Stack())
+			} else {
+				err = fmt.Errorf("%s: %w", t.name, errGoexit)
+			}
 		}
-		err = fmt.Errorf("%s panicked: %v\n%s", t.name, recover(), debug.Stack())
+		report(err)
 	}()
 	err = t.run(ctx)
 	returned = true
-	if err == nil || ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		return nil
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
+		err = nil
+	default:
+		err = fmt.Errorf("%s: %w", t.name, err)
 	}
-	return fmt.Errorf("%s: %w", t.name, err)
 }
+
+var errGoexit = errors.New("it ended its goroutine")

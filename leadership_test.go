@@ -116,3 +116,43 @@ func TestNoRequestAfterLeadershipWasLost(t *testing.T) {
 		r.stop()
 	})
 }
+
+// ofContext is a leadership whose term is made of the context, as is natural.
+type ofContext struct{ *leadership }
+
+func (l ofContext) Lead(ctx context.Context) (context.Context, func(), error) {
+	term, done := context.WithCancel(ctx)
+	l.fence = term.Err
+	return term, done, nil
+}
+
+// A term that ends because the program ends was not lost: what runs is drained, and Run returns no error.
+func TestTermThatEndsWithTheProgram(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		drained := false
+		rt := fairlead.New(s.Config(), fairlead.WithLeadership(ofContext{&leadership{}}))
+		begun := make(chan struct{})
+		observe.Source[corev1.ConfigMap](rt, Maps)
+		observe.On(rt, Maps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+			if e.Type == observe.Added {
+				close(begun)
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+					drained = true
+				}
+			}
+			return nil
+		})
+		r := run(rt)
+		<-begun
+		if err := r.end(); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if !drained {
+			t.Error("the observer that was running was cut short")
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package fairlead_test
 
 import (
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,6 +41,34 @@ func TestPersistence(t *testing.T) {
 				}
 			}
 			asked = len(s.Log().Requests)
+		}
+	})
+}
+
+// Each cluster has a directory of its own below the one that is given, whatever its name.
+func TestDirectoriesOfClusters(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := fairlead.New(s.Config(), fairlead.WithPersistence(dir))
+		observeMaps(rt, &diary{})
+		names := []string{".", "..", "../..", "a/b", "%2E"}
+		for _, name := range names {
+			observeMaps(rt.Join(name, s.Config()), &diary{})
+		}
+		r := run(rt)
+		if err := rt.WaitSynced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		saved, err := filepath.Glob(filepath.Join(dir, "*", "*.store"))
+		if len(saved) != len(names) || err != nil {
+			t.Errorf("saved are %q, %v", saved, err)
+		}
+		if outside, err := filepath.Glob(filepath.Join(filepath.Dir(dir), "*.store")); len(outside) > 0 || err != nil {
+			t.Errorf("outside of the directory are %q, %v", outside, err)
 		}
 	})
 }

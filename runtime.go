@@ -107,6 +107,7 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	case rt.ran:
 		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster %q: %w", at, name, ErrRan))
 		c.close()
+		c.unregister()
 		return c
 	case name == "":
 		rt.mistakeLocked(fmt.Errorf("%s: cannot join cluster: it has no name", at))
@@ -152,9 +153,13 @@ func (rt *Runtime) mistakeLocked(err error) {
 
 // late returns the mistakes that were made while it ran.
 func (rt *Runtime) late() error {
+	errs := []error{}
+	for _, c := range rt.members() {
+		errs = append(errs, c.observers.Mistakes())
+	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return rt.err
+	return errors.Join(append(errs, rt.err)...)
 }
 
 func (rt *Runtime) add(t task) {
@@ -171,7 +176,7 @@ func (rt *Runtime) add(t task) {
 // election, the caches, the observers, and what was added, controllers among it. It returns when the context ends, a signal comes, leadership is lost or
 // something fails, after all of it has stopped in the reverse order. The error is nil if the end of the context, or a
 // signal, was the only reason; otherwise it joins what failed, the first failure first, and last the mistakes in what was declared
-// while it ran, such as a late Join. Run can be called once.
+// while it ran, such as a late Join or an observer of a selector that still has no source. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
 	if err := rt.begin(); err != nil {
 		return err
@@ -245,9 +250,15 @@ func (rt *Runtime) lead(ctx context.Context, l Leadership) error {
 	bound := client.Bind(ctx, client.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
 	bound, end := context.WithCancelCause(bound)
 	defer end(nil)
-	lost := context.AfterFunc(term, func() { end(ErrNotLeading) })
+	var lost atomic.Bool
+	forget := context.AfterFunc(term, func() {
+		if ctx.Err() == nil { // else a term that is made of ctx has ended with it
+			lost.Store(true)
+			end(ErrNotLeading)
+		}
+	})
 	err = rt.work(bound, rt.opts.drain)
-	if !lost() {
+	if forget(); lost.Load() {
 		rt.log.ErrorContext(ctx, "leadership lost")
 		err = errors.Join(ErrNotLeading, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -167,6 +168,20 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 		{"a task that panics", func(rt *fairlead.Runtime) {
 			rt.Add("panics", func(context.Context) error { panic("oh no") })
 		}, []string{"panics panicked: oh no", "runtime_test.go"}, nil, 0},
+		{"a task that ends its goroutine, as t.Fatal does", func(rt *fairlead.Runtime) {
+			rt.Add("gone", func(context.Context) error {
+				defer func() { _ = recover() }() // there is nothing to recover from
+				runtime.Goexit()
+				return nil
+			})
+		}, []string{"gone: it ended its goroutine"}, nil, 0},
+		{"a source whose function ends its goroutine", func(rt *fairlead.Runtime) {
+			observe.SourceFunc[corev1.ConfigMap](rt, Maps, func(context.Context) ([]source.Option, error) {
+				runtime.Goexit()
+				return nil, nil
+			})
+			observe.On(rt, Maps, func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil })
+		}, []string{`cannot start source "maps" (`, "ended its goroutine"}, nil, 0},
 		{"a task that fails because another one did", func(rt *fairlead.Runtime) {
 			rt.Add("second", func(ctx context.Context) error {
 				<-ctx.Done()

@@ -131,8 +131,17 @@ func (d *delivery) ended() bool { return d.closed.Load() || d.ctx.Err() != nil }
 
 func (d *delivery) drain() {
 	defer d.owner.Done()
+	taking := false
+	defer func() {
+		if taking { // a filter has ended this goroutine
+			d.close()
+			d.report(outcome{event: &store.Event{}, err: errGoexit, attempt: 1, final: true, stopped: true})
+		}
+	}()
 	for !d.ended() {
+		taking = true
 		events := d.stream.Take(batch)
+		taking = false
 		if len(events) == 0 {
 			if d.rest() {
 				return

@@ -36,7 +36,7 @@ var (
 	// ErrFixed: the namespaces of a derived source are those of its inputs.
 	ErrFixed = errors.New("a derived source has no namespaces of its own")
 
-	errGoexit = errors.New("observer ended its goroutine (runtime.Goexit)")
+	errGoexit = errors.New("the function ended its goroutine (runtime.Goexit)")
 )
 
 // DeclarationError is one mistake in a declaration, with the place of it.

@@ -51,7 +51,7 @@ func fixed(options []source.Option) settings {
 
 // On declares an observer of a selector. T is the type of the source, or metav1.PartialObjectMetadata for the metadata
 // of any source, or unstructured.Unstructured. The observer can be declared before or after the source; while the host
-// runs it is started at once, in the background, and a mistake in its declaration is logged.
+// runs it is started at once, in the background, and a mistake in its declaration is logged, and returned at the end: see [Registry.Mistakes].
 //
 // fn is called as the options say, by default for one event at a time. Its context ends when the host stops. An error
 // or a panic concerns this observer only, see [OnFailure].

@@ -132,15 +132,32 @@ func (r *Registry) attach(o *Observer) {
 		run.pending++
 		root.first = true
 	}
-	run.work.Go(func() {
-		policy := backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
-		for attempt := 1; ; attempt++ {
-			f, err := root.openFeed(run.ctx)
-			if !r.opened(run, root, f, err) || !wait(run.ctx, policy.Delay(attempt, rand.Float64)) {
-				return
-			}
+	run.work.Go(func() { r.open(run, root, 1) })
+}
+
+// reopening are the pauses between attempts to open a source.
+var reopening = backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
+
+// open opens a source, from this attempt on until one is the last.
+func (r *Registry) open(run *running, root *Origin, attempt int) {
+	asking := false
+	defer func() {
+		if asking && r.opened(run, root, nil, root.cannotStart(errGoexit)) { // the user's function has ended this goroutine
+			run.work.Go(func() {
+				if wait(run.ctx, reopening.Delay(attempt, rand.Float64)) {
+					r.open(run, root, attempt+1)
+				}
+			})
 		}
-	})
+	}()
+	for ; ; attempt++ {
+		asking = true
+		f, err := root.openFeed(run.ctx)
+		asking = false
+		if !r.opened(run, root, f, err) || !wait(run.ctx, reopening.Delay(attempt, rand.Float64)) {
+			return
+		}
+	}
 }
 
 // opened takes the outcome of an attempt to open a source, and says whether there must be another one.
@@ -211,7 +228,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 func (r *Registry) Stop(drain context.Context) error {
 	r.mu.Lock()
 	r.end()
-	run, observers := r.stopping, slices.Clone(r.observers)
+	run := r.stopping
 	r.mu.Unlock()
 	if run == nil {
 		return nil
@@ -228,7 +245,7 @@ func (r *Registry) Stop(drain context.Context) error {
 	select {
 	case <-run.over:
 	case <-timer.C:
-		err = fmt.Errorf("cannot stop observers: still running after %v: %s", r.opts.Grace, working(observers))
+		err = fmt.Errorf("cannot stop observers: still running after %v: %s", r.opts.Grace, r.working())
 	}
 	run.release.Do(func() {
 		for _, f := range run.feeds {
@@ -267,11 +284,19 @@ func (r *Registry) end() {
 	}()
 }
 
-func working(observers []*Observer) string {
+// working names what has not returned: observers, also removed ones, and functions of sources.
+func (r *Registry) working() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var names []string
-	for _, o := range observers {
-		if o.delivery != nil && o.delivery.working.Load() > 0 {
+	for _, o := range slices.Concat(r.observers, r.leaving) {
+		if o.working() {
 			names = append(names, o.describe())
+		}
+	}
+	for _, o := range r.origins {
+		if o.opening {
+			names = append(names, fmt.Sprintf("source %q (%s)", o.selector, o.place))
 		}
 	}
 	return strings.Join(names, ", ")
@@ -351,6 +376,9 @@ func (o *Observer) obstacle() string {
 	case o.failure != nil:
 		return "it was stopped: " + o.failure.Error()
 	case o.root == nil:
+		if err := o.registry.checkObserver(o); err != nil {
+			return err.Error()
+		}
 		return "it has not been started"
 	case o.root.err != nil:
 		return o.root.err.Error()

@@ -30,6 +30,7 @@ type Observer struct {
 	keep     func(*store.Record) bool
 	delivery *delivery
 	removed  bool
+	late     bool  // declared while it ran
 	failure  error // why it was stopped
 }
 
@@ -49,19 +50,27 @@ func (o *Observer) Synced() <-chan struct{} { return o.synced.done() }
 func (o *Observer) Remove() {
 	r := o.registry
 	r.mu.Lock()
+	r.observers = slices.DeleteFunc(r.observers, func(other *Observer) bool { return other == o })
+	o.failure = nil // of one that was stopped: nobody is told of it any more
 	if o.removed {
 		r.mu.Unlock()
 		return
 	}
 	o.removed = true
-	r.observers = slices.DeleteFunc(r.observers, func(other *Observer) bool { return other == o })
 	f := o.detach()
+	r.leaving = slices.DeleteFunc(r.leaving, func(other *Observer) bool { return !other.working() })
+	if o.working() {
+		r.leaving = append(r.leaving, o)
+	}
 	r.mu.Unlock()
 	o.feed.Store(nil)
 	if f != nil {
 		f.close()
 	}
 }
+
+// working says whether a call has not returned. The lock of the registry is held.
+func (o *Observer) working() bool { return o.delivery != nil && o.delivery.working.Load() > 0 }
 
 // stop ends an observer whose policy says so. It stays in the description.
 func (o *Observer) stop(err error) {

@@ -128,6 +128,10 @@ func (s settings) check() error {
 	return nil
 }
 
+func (o *Origin) cannotStart(err error) error {
+	return fmt.Errorf("cannot start source %q (%s): %w", o.selector, o.place, err)
+}
+
 // openFeed opens the source. It calls the user's function, so no lock is held.
 func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
 	defer func() {
@@ -135,7 +139,7 @@ func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
 			f, err = nil, fmt.Errorf("the function of the source panicked: %v", v)
 		}
 		if err != nil {
-			err = fmt.Errorf("cannot start source %q (%s): %w", o.selector, o.place, err)
+			err = o.cannotStart(err)
 		}
 	}()
 	if o.derive != nil {

@@ -53,6 +53,8 @@ type Registry struct {
 	mu        sync.Mutex // never held while user code runs
 	origins   []*Origin
 	observers []*Observer
+	leaving   []*Observer   // removed while a call was under way
+	mistakes  []error       // in sources that were declared while it ran
 	run       *running      // from Start to Stop
 	stopping  *running      // from Stop on
 	stopped   chan struct{} // closed by Stop
@@ -89,6 +91,7 @@ func (r *Registry) declareOrigin(o *Origin) {
 	if errs := r.checkOrigin(o); len(errs) > 0 { // it concerns this source only
 		r.origins = slices.Delete(r.origins, len(r.origins)-1, len(r.origins))
 		r.log.ErrorContext(r.run.ctx, "cannot declare source", "selector", o.selector.String(), "error", errors.Join(errs...))
+		r.mistakes = append(r.mistakes, errs...)
 		return
 	}
 	for _, waiting := range slices.Clone(r.observers) { // some may have been waiting for it
@@ -103,6 +106,7 @@ func (r *Registry) declareObserver(o *Observer) {
 	defer r.mu.Unlock()
 	r.observers = append(r.observers, o)
 	if r.run != nil {
+		o.late = true
 		r.attachLate(o)
 	}
 }
@@ -115,6 +119,20 @@ func (r *Registry) attachLate(o *Observer) {
 		return
 	}
 	r.attach(o)
+}
+
+// Mistakes returns what is wrong with what was declared while it ran, joined: it was logged, and nothing of it runs. An observer that still
+// waits for its source is among them.
+func (r *Registry) Mistakes() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	errs := slices.Clone(r.mistakes)
+	for _, o := range r.observers {
+		if o.late && o.root == nil && o.derived == nil {
+			errs = append(errs, r.checkObserver(o))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Check returns everything that is wrong with the declarations, joined; nil if they can be started.

@@ -55,7 +55,8 @@ type Cache struct {
 	client *source.Client
 	meta   metadata.Interface
 
-	identity string // of the cluster, for what is saved
+	identity string                 // of the cluster, for what is saved
+	files    map[string]*cacheEntry // who saves where, until it has saved last; guarded by mu
 
 	byResource atomic.Pointer[map[schema.GroupVersionResource][]*Store] // of entries; replaced, never changed
 
@@ -84,6 +85,9 @@ func (k cacheKey) scope() string {
 	if !k.json {
 		scope += " protobuf"
 	}
+	if k.moved > 0 {
+		scope += fmt.Sprintf(" (%d)", k.moved+1)
+	}
 	return strings.TrimSpace(scope)
 }
 
@@ -96,6 +100,10 @@ type cacheEntry struct {
 	linger *time.Timer
 	stop   context.CancelFunc
 	gone   bool
+
+	// Of an entry that is saved; nil else.
+	saved chan struct{}   // closed when it will not save any more
+	after <-chan struct{} // the same of its predecessor in the file; nil: there is none
 }
 
 // Request says which objects are wanted.
@@ -113,9 +121,9 @@ type Request struct {
 // Handle is a claim to a store. One that is made of a Store alone claims nothing: somebody else keeps that store.
 type Handle struct {
 	*Store
-	c    *Cache
-	e    *cacheEntry
-	once sync.Once
+	c        *Cache
+	e        *cacheEntry
+	released atomic.Bool
 }
 
 // NewCache returns a cache without stores. Nothing is watched before Run.
@@ -132,7 +140,7 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	if opt.SaveEvery <= 0 {
 		opt.SaveEvery = defaultSaveEvery
 	}
-	c := &Cache{opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}}
+	c := &Cache{opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}, files: map[string]*cacheEntry{}}
 	c.index()
 	var err error
 	if c.client == nil {
@@ -195,9 +203,12 @@ func (c *Cache) Run(ctx context.Context) error {
 func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	defer e.store.Close()
 	endKeeping := func(last bool) {}
-	if c.opt.Dir != "" {
-		c.resume(ctx, e)
-		endKeeping = c.keep(ctx, e)
+	if e.saved != nil {
+		defer c.leaveFile(e)
+		if c.fileIsFree(ctx, e) {
+			c.resume(ctx, e)
+			endKeeping = c.keep(ctx, e)
+		}
 	}
 	err := e.source.Run(ctx)
 	endKeeping(err == nil) // what a panic has left half done is not to be gone on from
@@ -270,7 +281,7 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 
 // distinct returns namespaces in order, each once, and what tells them from others.
 func distinct(namespaces []string) ([]string, string) {
-	if len(namespaces) == 0 {
+	if len(namespaces) == 0 || slices.Contains(namespaces, "") { // "" is all of them
 		return nil, ""
 	}
 	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
@@ -305,6 +316,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 		return nil, err
 	}
 	e.store.live.Store(e.source)
+	c.claimFile(e)
 	for _, ns := range cfg.Namespaces { // all of them belong to "synced" from the start
 		e.store.Sink(ns)
 	}
@@ -353,11 +365,9 @@ func (c *Cache) hasProtobuf(kind schema.GroupVersionKind) bool {
 
 // Release gives the claim up. The store must not be used after it.
 func (h *Handle) Release() {
-	h.once.Do(func() {
-		if h.c != nil {
-			h.c.release(h.e)
-		}
-	})
+	if !h.released.Swap(true) && h.c != nil {
+		h.c.release(h.e)
+	}
 }
 
 // SetNamespaces changes what the store covers, for all that share it: namespaces that are new are listed, those that are missing are
@@ -372,7 +382,7 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 	defer e.scopes.Unlock()
 	namespaces, name := distinct(namespaces)
 	c.mu.Lock()
-	if c.ended || e.gone {
+	if c.ended || e.gone || h.released.Load() { // others may have what is left
 		c.mu.Unlock()
 		return fmt.Errorf("cannot set namespaces of %s: %w", e.key.resource.GroupResource(), ErrClosed)
 	}
@@ -387,22 +397,30 @@ func (h *Handle) SetNamespaces(namespaces ...string) error {
 		e.key.moved = c.moves
 	}
 	c.entries[e.key] = e
+	e.store.rename(e.key.scope())
+	c.index()
 	c.mu.Unlock()
 
 	want := namespaces
 	if len(want) == 0 {
 		want = []string{""}
 	}
-	for _, st := range e.store.Statuses() {
-		if !slices.Contains(want, st.Namespace) {
-			e.store.DropScope(st.Namespace) // first: what its watch still brings is ignored
-		}
-	}
+	e.store.dropOthers(want) // first: what their watches still bring is ignored
 	for _, ns := range want {
 		e.store.Sink(ns) // they belong to "synced" from now on
 	}
 	e.source.SetNamespaces(namespaces...)
+	e.store.dropOthers(want) // a watch that was ended before it had begun has made its scope anew
 	return nil
+}
+
+// dropOthers drops the scopes that are not wanted.
+func (s *Store) dropOthers(want []string) {
+	for _, st := range s.Statuses() {
+		if !slices.Contains(want, st.Namespace) {
+			s.DropScope(st.Namespace)
+		}
+	}
 }
 
 func (c *Cache) release(e *cacheEntry) {
@@ -438,6 +456,9 @@ func (c *Cache) retire(e *cacheEntry) {
 	if e.stop != nil {
 		e.stop()
 		return
+	}
+	if e.saved != nil {
+		c.leaveFileLocked(e)
 	}
 	e.store.Close()
 }

@@ -230,8 +230,11 @@ func (c *Cursor) available() bool {
 		return true
 	}
 	p := c.pos
-	return p.next() != nil || c.hold != nil && c.hold.released(c) || c.resync.due(c)
+	return p.next() != nil || c.hold != nil && c.hold.released(c) || !c.holding() && c.resync.due(c)
 }
+
+// holding says whether something is held back; a resync comes after it.
+func (c *Cursor) holding() bool { return c.hold != nil && len(c.hold.keys) > 0 }
 
 // rawItem is what was read under the lock and is judged outside of it.
 type rawItem struct {

@@ -29,6 +29,49 @@ func clusterIdentity(cfg *rest.Config) (string, error) {
 	return fmt.Sprintf("%s%s %x", cfg.Host, cfg.APIPath, sha256.Sum256(authority)), nil
 }
 
+// claimFile gives an entry its file, unless a store whose namespaces were changed since has it; then the entry is not saved. The
+// caller holds c.mu.
+func (c *Cache) claimFile(e *cacheEntry) {
+	if c.opt.Dir == "" {
+		return
+	}
+	before := c.files[e.store.fileName()]
+	if before != nil && !before.gone {
+		return
+	}
+	if before != nil {
+		e.after = before.saved
+	}
+	e.saved = make(chan struct{})
+	c.files[e.store.fileName()] = e
+}
+
+// fileIsFree waits until the predecessor has saved, and says whether it has before ctx ended.
+func (c *Cache) fileIsFree(ctx context.Context, e *cacheEntry) bool {
+	if e.after == nil {
+		return true
+	}
+	select {
+	case <-e.after:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *Cache) leaveFile(e *cacheEntry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaveFileLocked(e)
+}
+
+func (c *Cache) leaveFileLocked(e *cacheEntry) {
+	close(e.saved)
+	if c.files[e.store.fileName()] == e {
+		delete(c.files, e.store.fileName())
+	}
+}
+
 // resume fills the store of an entry from disk before its source starts. Whatever is wrong with the file, a list makes good.
 func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 	e.scopes.Lock()

@@ -94,7 +94,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	all, stale, now := metrics(), staleness(), time.Now()
 	for _, s := range c.list() {
 		stats, r := s.Stats(), s.opt.Resource
-		labels := []string{r.Group, r.Version, r.Resource, s.opt.selector()}
+		labels := []string{r.Group, r.Version, r.Resource, s.label()}
 		for _, m := range all {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(stats), labels...)
 		}
@@ -103,6 +103,18 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 }
+
+// label is what selector returns, with the scope as it is now.
+func (s *Store) label() string {
+	o := Options{LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector, ShardSelector: s.opt.ShardSelector, Scope: s.opt.Scope}
+	if scope := s.scope.Load(); scope != nil {
+		o.Scope = *scope
+	}
+	return o.selector()
+}
+
+// rename changes the scope that metrics tell.
+func (s *Store) rename(scope string) { s.scope.Store(&scope) }
 
 // selector tells the stores of one resource apart.
 func (o *Options) selector() string {

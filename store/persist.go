@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -189,9 +190,12 @@ func (l *loading) abort() {
 
 // removeLeftovers removes the files of saves that a crash has ended.
 func removeLeftovers(path string) {
-	files, _ := filepath.Glob(path + ".*") // the pattern is good: it is made of names of the API
+	dir, name := filepath.Split(path)
+	files, _ := os.ReadDir(dir) // what is wrong with it, reading the file tells
 	for _, f := range files {
-		_ = os.Remove(f)
+		if strings.HasPrefix(f.Name(), name+".") {
+			_ = os.Remove(filepath.Join(dir, f.Name()))
+		}
 	}
 }
 

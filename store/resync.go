@@ -46,7 +46,7 @@ func (c *Cursor) fillResync(max int) {
 	z := &c.resync
 	for len(c.out) < max && z.due(c) {
 		cur := c.s.root.Load()
-		if cur.seq != c.read.Load() || c.hold != nil && len(c.hold.keys) > 0 {
+		if cur.seq != c.read.Load() || c.holding() {
 			return // there is something newer to give first
 		}
 		if !z.open {

@@ -56,6 +56,7 @@ type Store struct {
 	seq     atomic.Uint64                 // entries of the change log
 	isReady chan struct{}                 // closed when synced
 	live    atomic.Pointer[source.Source] // what fills the store, if a Cache made both
+	scope   atomic.Pointer[string]        // Options.Scope, once it has changed
 
 	buffers sync.Pool // of *buffers
 

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -20,14 +21,14 @@ func main() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
 	if err == nil {
-		rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen("127.0.0.1:9090"))
+		rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(cmp.Or(os.Getenv("METRICS"), "127.0.0.1:9090")))
 		observe.Source[corev1.ConfigMap](rt, configMaps, source.Fields("metadata.name!=kube-root-ca.crt"))
 		observe.On(rt, configMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Modified {
 				log.InfoContext(ctx, "changed", "key", e.Key, "old", e.Prior().Data, "new", e.Object().Data)
-				return nil
+			} else {
+				log.InfoContext(ctx, e.Type.String(), "key", e.Key, "initial", e.Initial)
 			}
-			log.InfoContext(ctx, e.Type.String(), "key", e.Key, "initial", e.Initial)
 			return nil
 		})
 		err = rt.Run(context.Background())
