@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,6 +16,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/abandon"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -140,41 +139,8 @@ func (c *Cluster) discover(cfg *rest.Config) (meta.RESTMapper, error) {
 	life, end := context.WithCancel(context.Background())
 	c.abandon = end
 	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return abandonable{next, life} })
+	cfg.Wrap(abandon.With(life)) // a server that does not answer cannot keep Run from returning
 	return client.NewMapper(cfg)
-}
-
-// abandonable ends requests when the cluster is closed, so that a server that does not answer cannot keep Run from returning.
-type abandonable struct {
-	next http.RoundTripper
-	life context.Context //nolint:containedctx // the requests to bound come from a library that has no context to pass
-}
-
-// WrappedRoundTripper lets client-go cancel requests at their timeout.
-func (a abandonable) WrappedRoundTripper() http.RoundTripper { return a.next }
-
-func (a abandonable) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(r.Context())
-	forget := context.AfterFunc(a.life, cancel)
-	release := func() { forget(); cancel() }
-	resp, err := a.next.RoundTrip(r.WithContext(ctx))
-	if err != nil {
-		release()
-		return nil, err
-	}
-	resp.Body = &released{resp.Body, release}
-	return resp, nil
-}
-
-// released is a body that ends the context of its request when it is closed.
-type released struct {
-	io.ReadCloser
-	release func()
-}
-
-func (b *released) Close() error {
-	defer b.release()
-	return b.ReadCloser.Close()
 }
 
 // start starts the observers. If ctx ends meanwhile, so does the discovery that sources may be waiting for.

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -58,6 +59,19 @@ func TestDetectMutation(t *testing.T) {
 			typed(func(cm *corev1.ConfigMap) { spoil(cm.DeepCopy()) }), "",
 		},
 		"off": {"it costs time, so it has to be asked for", nil, typed(spoil), ""},
+		"prior": {
+			"the prior state is shared as well",
+			[]fairlead.Option{fairlead.WithDetectMutation()},
+			func(h observe.Host) {
+				observe.On(h, Maps, ignore, observe.Name("innocent"))
+				observe.On(h, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+					if e.Type == observe.Modified {
+						spoil(e.Prior())
+					}
+					return nil
+				}, observe.Name("culprit"))
+			}, "a/x",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,6 +83,10 @@ func TestDetectMutation(t *testing.T) {
 				tc.observe(rt)
 				r := run(rt)
 				synctest.Wait()
+				if name == "prior" {
+					touch(t, s, "x")
+					synctest.Wait()
+				}
 				_, metrics := get(rt, "/metrics")
 				if err := r.end(); err != nil {
 					t.Error(err)
@@ -83,11 +101,23 @@ func TestDetectMutation(t *testing.T) {
 				if tc.found != "" && !strings.Contains(log.String(), "key="+tc.found+" ") {
 					t.Errorf("%s: the log does not name %s:\n%s", tc.reason, tc.found, log.String())
 				}
+				if reader := map[bool]string{true: "reader=culprit", false: "mutation_test.go:"}[name == "prior"]; tc.found != "" && !strings.Contains(log.String(), reader) {
+					t.Errorf("%s: the log does not name the observer:\n%s", tc.reason, log.String())
+				}
 				if n := mutations(metrics); n != strconv.Itoa(want) {
 					t.Errorf("%s: the metrics count %q, want %d", tc.reason, n, want)
 				}
 			})
 		})
+	}
+}
+
+// touch changes an object.
+func touch(t *testing.T, s *apiserver.Server, name string) {
+	t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Data: map[string]string{"touched": "yes"}}
+	if _, err := s.Put(cm); err != nil {
+		t.Fatal(err)
 	}
 }
 

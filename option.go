@@ -146,6 +146,6 @@ func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
 func WithPersistence(dir string) Option { return func(o *options) { o.dir = dir } }
 
 // WithDetectMutation reports who changes an object that is shared, with its key: an error in the log, once for each version, and
-// fairlead_store_mutations_total. What an observer is given is looked at when it returns, anything else when it is read again or leaves
-// the memory of decoded objects. It is for tests: every read encodes the object as JSON. Default: nobody looks.
+// fairlead_store_mutations_total. What an observer is given, prior states among it, is looked at when it returns, and reported with its name;
+// anything else when it is read again or leaves the memory of decoded objects. It is for tests: every read encodes the object as JSON. Default: nobody looks.
 func WithDetectMutation() Option { return func(o *options) { o.detect = true } }

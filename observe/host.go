@@ -58,7 +58,7 @@ func fixed(options []source.Option) settings {
 func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error, opts ...Option) *Observer {
 	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(), opts: newOptions(opts)}
 	if fn != nil {
-		o.call = caller(fn, o.opts.mask, o.registry.opts.DetectMutation)
+		o.call = caller(o, fn)
 	}
 	o.registry.declareObserver(o)
 	return o
@@ -74,12 +74,11 @@ func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) er
 	return o
 }
 
-// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not decoded. With again the
-// object is read a second time afterwards: a store that detects mutations looks at it then.
-func caller[T any](fn func(context.Context, Event[T]) error, mask Mask, again bool) func(context.Context, *store.Event) error {
+// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not decoded.
+func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
-		if t == 0 || !mask.accepts(t, e.Initial) {
+		if t == 0 || !o.opts.mask.accepts(t, e.Initial) {
 			return nil
 		}
 		typed := Event[T]{Change: changeOf(e, t), prior: e.Prior}
@@ -88,12 +87,26 @@ func caller[T any](fn func(context.Context, Event[T]) error, mask Mask, again bo
 			if typed.object, err = store.As[T](e.Object); err != nil {
 				return err
 			}
-			if again {
-				defer func() { _, _ = store.As[T](e.Object) }() // it could be read before
-			}
+		}
+		if o.registry.opts.DetectMutation {
+			defer o.verify(e)()
 		}
 		return fn(ctx, typed)
 	}
+}
+
+// verify returns what looks whether the observer has changed what it was given. What others had changed before is reported at once,
+// without its name.
+func (o *Observer) verify(e *store.Event) func() {
+	look := func(reader string) {
+		for _, r := range []*store.Record{e.Object, e.Prior} {
+			if r != nil {
+				r.Verify(reader)
+			}
+		}
+	}
+	look("")
+	return func() { look(o.Name()) }
 }
 
 // objectCaller is caller for an observer of any type; the observer knows its source before the first event.
@@ -109,9 +122,9 @@ func objectCaller(o *Observer, fn func(context.Context, ObjectEvent) error) func
 			if event.object, err = o.root.decode(e.Object); err != nil {
 				return err
 			}
-			if o.registry.opts.DetectMutation {
-				defer func() { _, _ = o.root.decode(e.Object) }() // it could be read before
-			}
+		}
+		if o.registry.opts.DetectMutation {
+			defer o.verify(e)()
 		}
 		return fn(ctx, event)
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +30,20 @@ type ledger struct {
 	mu     sync.Mutex
 	state  map[store.Key]string
 	synced int
+	left   bool
+}
+
+// leave says that it is not to be compared at the end.
+func (l *ledger) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left = true
+}
+
+func (l *ledger) hasLeft() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.left
 }
 
 func (l *ledger) take(e observe.Event[corev1.ConfigMap]) {
@@ -50,9 +66,14 @@ func (l *ledger) take(e observe.Event[corev1.ConfigMap]) {
 	if e.Initial && l.synced > 0 {
 		wrong("an initial object after Synchronized")
 	}
-	if e.Type == observe.Deleted {
+	switch e.Type {
+	case observe.Deleted:
 		delete(l.state, e.Key)
 		return
+	case observe.Resync:
+		if e.Object().Data["v"] != last {
+			wrong("the resync is not of what was given last")
+		}
 	}
 	l.state[e.Key] = e.Object().Data["v"]
 	if now, err := l.known.Get(e.Key); err == nil && number(now.ResourceVersion) < number(e.ResourceVersion()) {
@@ -65,11 +86,23 @@ func number(version string) int {
 	return n
 }
 
-// Whatever happens to the objects, the connection and the observers, each observer is given a history whose fold is the state.
+// Whatever happens to the objects, the connection and the observers, each observer is given a history whose fold is the state. Observers are
+// slow, fail, panic and leave, also from within. FAIRLEAD_SEED=n plays one seed again.
 func TestEveryObserverFoldsToTheState(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(30) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	seeds := []uint64{}
+	for range 20 {
+		seeds = append(seeds, rand.Uint64())
+	}
+	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seeds = []uint64{seed}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint("FAIRLEAD_SEED=", seed), func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(t *testing.T, h *host) { playHistory(t, h, rand.New(rand.NewPCG(seed, 1))) })
 		})
@@ -83,6 +116,14 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 	observe.Map(h, "copies", Maps, func(c *corev1.ConfigMap) *corev1.ConfigMap {
 		return configMap(c.Namespace, c.Name, "v", c.Data["v"])
 	})
+	shared := make(chan struct{}, 2) // an executor of several observers
+	pool := func(fn func()) {
+		shared <- struct{}{}
+		go func() {
+			defer func() { <-shared }()
+			fn()
+		}()
+	}
 	var ledgers []*ledger
 	observers := map[*ledger]*observe.Observer{}
 	seeds := rand.New(rand.NewPCG(rnd.Uint64(), 2))
@@ -100,16 +141,33 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 			return own.IntN(n)
 		}
 		ledgers = append(ledgers, l)
-		observers[l] = observe.On(h, s, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+		leaves := -1
+		if own.IntN(4) == 0 {
+			leaves = own.IntN(40)
+		}
+		var self atomic.Pointer[observe.Observer]
+		self.Store(observe.On(h, s, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if chance(4) == 0 {
 				time.Sleep(time.Duration(chance(3000)) * time.Millisecond)
 			}
-			if chance(6) == 0 {
+			switch chance(12) {
+			case 0:
 				return errors.New("once more")
+			case 1:
+				panic("once more")
 			}
 			l.take(e)
+			mu.Lock()
+			leaves--
+			leave := leaves == 0
+			mu.Unlock()
+			if o := self.Load(); leave && o != nil {
+				l.leave()
+				o.Remove()
+			}
 			return nil
-		}, append(opts, observe.OnFailure(observe.Retry, 100))...)
+		}, append(opts, observe.OnFailure(observe.Retry, 100))...))
+		observers[l] = self.Load()
 	}
 	kinds := []func(){
 		func() { add(Maps) },
@@ -118,6 +176,8 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 		func() { add("even", observe.Async(1)) },
 		func() { add("copies", observe.Async(2)) },
 		func() { add("copies") },
+		func() { add(Maps, observe.Via(3, pool)) },
+		func() { add("copies", observe.Via(1, pool), observe.Every(10*time.Minute)) },
 	}
 	for _, kind := range kinds {
 		kind()
@@ -136,8 +196,8 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 			kinds[rnd.IntN(len(kinds))]()
 		case 8:
 			l := ledgers[rnd.IntN(len(ledgers))]
+			l.leave()
 			observers[l].Remove()
-			l.keep = nil
 		case 9, 10:
 			time.Sleep(time.Duration(rnd.IntN(5000)) * time.Millisecond)
 		default:
@@ -150,7 +210,7 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range slices.DeleteFunc(ledgers, func(l *ledger) bool { return l.keep == nil }) {
+	for _, l := range slices.DeleteFunc(ledgers, (*ledger).hasLeft) {
 		want := map[store.Key]string{}
 		for _, o := range objects {
 			c := configMap(o.GetNamespace(), o.GetName(), "v", o.Object["data"].(map[string]any)["v"].(string))

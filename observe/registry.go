@@ -37,8 +37,8 @@ type RegistryOptions struct {
 	Degraded bool
 	// Grace is how long Stop waits for handlers whose context has been cancelled. Default: 10 seconds.
 	Grace time.Duration
-	// DetectMutation has each object read again when its observer returns: a store with the option of that name, as those of derived
-	// sources are given, reports at once that it was changed.
+	// DetectMutation has each object looked at again, and its prior state, when its observer returns: a store with the option of that name,
+	// as those of derived sources are given, reports at once that it was changed, with the name of the observer.
 	DetectMutation bool
 }
 

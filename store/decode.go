@@ -25,7 +25,7 @@ func As[T any](r *Record) (*T, error) {
 				v.used.Store(true)
 			}
 			if v.check != nil {
-				v.verify(r)
+				v.verify(r, "")
 			}
 			return o, nil
 		}

@@ -184,7 +184,7 @@ func (h *hotSet) evict() {
 // looking at are never changed.
 func (h *hotSet) cool(r *Record, v *view) {
 	if v.check != nil {
-		v.verify(r)
+		v.verify(r, "")
 	}
 	rest := without(r.views.Load(), v)
 	if v.weak.value() == nil {
@@ -226,8 +226,18 @@ func fingerprint(o any) uint64 {
 	return maphash.Bytes(mutationSeed, b)
 }
 
+// Verify looks whether a decoded form of the object was changed, if the store detects mutations, and reports it with the name of the
+// reader that has just had it; "": nobody in particular.
+func (r *Record) Verify(reader string) {
+	for v := r.views.Load(); v != nil; v = v.next {
+		if v.check != nil {
+			v.verify(r, reader)
+		}
+	}
+}
+
 // verify reports a changed object, once.
-func (v *view) verify(r *Record) {
+func (v *view) verify(r *Record, reader string) {
 	o := v.obj
 	if o == nil {
 		o = v.weak.value()
@@ -237,12 +247,19 @@ func (v *view) verify(r *Record) {
 	}
 	s := r.st
 	s.hot.mutations.Add(1)
-	err := fmt.Errorf("a shared object of type %T was changed: copy it first", o)
 	if s.opt.OnMutation != nil {
-		s.opt.OnMutation(r.Key(), err)
+		by := ""
+		if reader != "" {
+			by = " when " + reader + " had it"
+		}
+		s.opt.OnMutation(r.Key(), fmt.Errorf("a shared object of type %T was changed%s: copy it first", o, by))
 		return
 	}
-	s.logger.Error("a shared object was changed by a reader", "key", r.Key(), "version", r.Version(), "type", fmt.Sprintf("%T", o))
+	facts := []any{"key", r.Key(), "version", r.Version(), "type", fmt.Sprintf("%T", o)}
+	if reader != "" {
+		facts = append(facts, "reader", reader)
+	}
+	s.logger.Error("a shared object was changed by a reader", facts...)
 }
 
 // Mutations returns how many shared objects were found changed (Options.DetectMutation).

@@ -121,6 +121,35 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
+// TestLoadCutAnywhere: wherever a crash has cut a file, nothing of it is believed.
+func TestLoadCutAnywhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := newStore(t, store.Options{})
+	list(t, s.Sink(""), 9, obj("a", "u1", 5), obj("b", "u2", 6))
+	if err := s.Save(dir, "cluster"); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	whole, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(whole) {
+		if err := os.WriteFile(files[0], whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := store.New(store.Options{})
+		if err := l.Load(dir, "cluster"); !errors.Is(err, store.ErrNotSaved) || l.Len() != 0 {
+			t.Errorf("cut to %d of %d bytes: error %v and %d objects", n, len(whole), err, l.Len())
+		}
+		l.Close()
+	}
+}
+
 // FuzzLoad: no bytes make Load panic, or allocate without bound.
 func FuzzLoad(f *testing.F) {
 	s := store.New(store.Options{})

@@ -118,6 +118,9 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		return rt.Run(ctx) // says what is wrong with the configuration
 	}
 	if err := checkCluster(ctx, rt.Calls(), config); err != nil {
+		if ctx.Err() != nil {
+			return nil // it was told to end
+		}
 		return err
 	}
 	c := &controller{controllerOptions: o, rt: rt, config: config, namespace: namespace, log: log}

@@ -70,8 +70,13 @@ func showFlows(ctx context.Context, s streams, o flowsOptions) error {
 	width, height, tty := terminal(s.out)
 	for {
 		fibers, err := fetchFlows(ctx, o)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() == nil:
 			return err
+		case err != nil && o.watch:
+			return nil // to be interrupted is how it ends
+		case err != nil:
+			return fmt.Errorf("cannot read flows: %w", context.Cause(ctx))
 		}
 		if o.watch && tty && o.output == "table" {
 			_, _ = fmt.Fprint(s.out, "\x1b[H\x1b[2J")

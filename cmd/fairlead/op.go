@@ -155,7 +155,7 @@ webhook does not exist waits for it until the timeout.`,
 					return err
 				}
 				if so.wait {
-					return awaitOperation(cmd.Context(), s, o, 0, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
+					return awaitOperation(cmd.Context(), s, o, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
 						return scheduler.WaitFor(ctx, op, progress)
 					})
 				}

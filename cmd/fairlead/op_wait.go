@@ -21,11 +21,20 @@ func newOpWaitCommand(s streams, o *opOptions) *cobra.Command {
 		Example: `  fairlead op wait Application/shop
   fairlead op wait Application/shop --id 6f1c --timeout 5m -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if timeout < 0 {
+				return usageErrorf("--timeout must not be negative; leave it out to wait for ever")
+			}
+			ctx := cmd.Context()
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not ended after %v", timeout))
+				defer cancel()
+			}
 			return o.scheduledFor(args, func(scheduler *operation.Scheduler, r operation.Resource) error {
-				if err := appear(cmd.Context(), scheduler, r); err != nil {
+				if err := appear(ctx, scheduler, r); err != nil {
 					return err
 				}
-				return awaitOperation(cmd.Context(), s, o, timeout, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
+				return awaitOperation(ctx, s, o, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
 					return scheduler.Wait(ctx, r, id, progress)
 				})
 			})
@@ -58,14 +67,9 @@ func appear(ctx context.Context, scheduler *operation.Scheduler, r operation.Res
 }
 
 // awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every change.
-func awaitOperation(ctx context.Context, s streams, o *opOptions, timeout time.Duration,
+func awaitOperation(ctx context.Context, s streams, o *opOptions,
 	wait func(context.Context, func(operation.View)) (operation.View, error),
 ) error {
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it has not ended after %v", timeout))
-		defer cancel()
-	}
 	width, _, tty := terminal(s.err)
 	last := ""
 	v, err := wait(ctx, func(v operation.View) {

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/abandon"
 )
 
 // resource is what a name on the command line stands for.
@@ -55,7 +58,7 @@ var clusterScoped = map[schema.GroupResource]bool{
 const discoveryTimeout = 15 * time.Second
 
 // findResource returns the resource of a name. One with version and group is taken as it is; others are looked up.
-func findResource(config *rest.Config, name string) (resource, error) {
+func findResource(ctx context.Context, config *rest.Config, name string) (r resource, err error) {
 	if name == "" || strings.ContainsAny(name, "/ \t") {
 		return resource{}, usageErrorf("%q is not the name of a resource: write pods, or deployments.v1.apps", name)
 	}
@@ -63,8 +66,14 @@ func findResource(config *rest.Config, name string) (resource, error) {
 	if full != nil && isVersion(full.Version) {
 		return resource{gvr: *full, namespaced: !clusterScoped[full.GroupResource()]}, nil
 	}
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}()
 	config = rest.CopyConfig(config)
 	config.Timeout = discoveryTimeout
+	config.Wrap(abandon.With(ctx))
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
@@ -78,12 +87,15 @@ func findResource(config *rest.Config, name string) (resource, error) {
 	}
 	mapper = restmapper.NewShortcutExpander(mapper, d, nil)
 	gvk, err := mapper.KindFor(partial.WithVersion(""))
-	if err != nil {
-		return resource{}, usageErrorf("the API server has no resource %q", name)
+	var mapping *meta.RESTMapping
+	if err == nil {
+		mapping, err = mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}
-	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
+	switch {
+	case meta.IsNoMatchError(err):
 		return resource{}, usageErrorf("the API server has no resource %q", name)
+	case err != nil:
+		return resource{}, fmt.Errorf("cannot look up %q: %w", name, err)
 	}
 	return resource{gvr: mapping.Resource, kind: gvk.Kind, namespaced: mapping.Scope.Name() == "namespace"}, nil
 }

@@ -135,8 +135,11 @@ func watch(ctx context.Context, s streams, o watchOptions, name string) error {
 	if err != nil {
 		return err
 	}
-	resource, err := findResource(config, name)
-	if err != nil {
+	resource, err := findResource(ctx, config, name)
+	switch {
+	case ctx.Err() != nil:
+		return nil // to be interrupted is how it ends
+	case err != nil:
 		return err
 	}
 	if len(o.namespaces) == 0 && !o.all && resource.namespaced {

@@ -1,4 +1,4 @@
-package fairlead
+package abandon_test
 
 import (
 	"context"
@@ -7,7 +7,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-io/fairlead/internal/abandon"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
@@ -15,7 +21,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // A request of the discovery ends with the cluster, and leaves nothing behind in it when it has ended before: discovery is asked again and
 // again for kinds that are not installed.
-func TestAbandonable(t *testing.T) {
+func TestTransport(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")
 	for _, tc := range []struct {
@@ -32,13 +38,13 @@ func TestAbandonable(t *testing.T) {
 			life, endLife := context.WithCancel(t.Context())
 			defer endLife()
 			var sent context.Context
-			a := abandonable{roundTripper(func(r *http.Request) (*http.Response, error) {
+			a := abandon.With(life)(roundTripper(func(r *http.Request) (*http.Response, error) {
 				sent = r.Context()
 				if tc.err != nil {
 					return nil, tc.err
 				}
 				return &http.Response{Body: io.NopCloser(strings.NewReader("{}"))}, nil
-			}), life}
+			}))
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://server/api", nil)
 			if err != nil {
 				t.Fatal(err)

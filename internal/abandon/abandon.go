@@ -1,0 +1,47 @@
+// Package abandon ends requests of libraries that have no context to pass.
+package abandon
+
+import (
+	"context"
+	"io"
+	"net/http"
+)
+
+// Transport ends requests when Life ends, besides when their own context does, so that a server that does not answer keeps nobody waiting.
+type Transport struct {
+	Next http.RoundTripper
+	Life context.Context //nolint:containedctx // the requests to bound come from a library that has no context to pass
+}
+
+// With returns what rest.Config.Wrap takes.
+func With(life context.Context) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return Transport{next, life} }
+}
+
+// WrappedRoundTripper lets client-go cancel requests at their timeout.
+func (t Transport) WrappedRoundTripper() http.RoundTripper { return t.Next }
+
+// RoundTrip implements http.RoundTripper.
+func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	forget := context.AfterFunc(t.Life, cancel)
+	release := func() { forget(); cancel() }
+	resp, err := t.Next.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		release()
+		return nil, err
+	}
+	resp.Body = &released{resp.Body, release}
+	return resp, nil
+}
+
+// released is a body that ends the context of its request when it is closed.
+type released struct {
+	io.ReadCloser
+	release func()
+}
+
+func (b *released) Close() error {
+	defer b.release()
+	return b.ReadCloser.Close()
+}
