@@ -31,7 +31,9 @@ func TestAllMistakesAreToldBeforeAnyRequest(t *testing.T) {
 		reconcile.New[corev1.ConfigMap](other, "a finalizer", fine, reconcile.Finalizer("without a domain"))
 		reconcile.New[corev1.ConfigMap](rt, "an unknown kind", fine, reconcile.Owns[unknown]())
 		reconcile.New[unstructured.Unstructured](rt, "no kind", reconcile.Func[unstructured.Unstructured](
-			func(context.Context, *unstructured.Unstructured) (reconcile.Result, error) { return reconcile.Done, nil }))
+			func(context.Context, *unstructured.Unstructured) (reconcile.Result, error) {
+				return reconcile.Done, nil
+			}))
 		reconcile.Flow(rt, "no flow", nil, reconcile.Fibers[corev1.ConfigMap, corev1.ConfigMap]{Flow: flow.New[corev1.ConfigMap]("empty")})
 		observe.On(rt, Maps, func(context.Context, observe.Event[metav1.PartialObjectMetadata]) error { return nil }) // of nobody's source
 		err := rt.Run(t.Context())
