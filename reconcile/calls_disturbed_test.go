@@ -88,7 +88,7 @@ func (l *ledger) Cleanup(_ context.Context, g *gateway) (reconcile.Result, error
 // FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
 func TestDisturbedReconciliations(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 6) {
+	for _, seed := range seeds(t, 4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, func(b *bench) { b.disturbedReconciliations(seed) })
 		})

@@ -124,7 +124,7 @@ func (v *voter) leads() (leads, sends bool) {
 // all is well one leads, and keeps it. FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
 func TestDisturbedElections(t *testing.T) {
 	t.Parallel()
-	n := 4
+	n := 2
 	if s, err := strconv.Atoi(os.Getenv("FAIRLEAD_SEEDS")); err == nil {
 		n = s
 	}
