@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/abandon"
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -31,11 +32,15 @@ type Cluster struct {
 	cache     *store.Cache
 	client    *client.Client
 	observers *observe.Registry
+	checks    []func() error         // guarded by the mu of rt
 	abandon   context.CancelFunc     // ends discovery, which knows no context
 	collect   []prometheus.Collector // what it has registered
 }
 
-var _ observe.Host = (*Cluster)(nil)
+var (
+	_ observe.Host      = (*Cluster)(nil)
+	_ reconcile.Checker = (*Cluster)(nil)
+)
 
 // newCluster sends nothing.
 func newCluster(rt *Runtime, name string, cfg *rest.Config, o options) *Cluster {
@@ -181,6 +186,14 @@ func (c *Cluster) Calls() *call.Client { return c.calls }
 
 // Registry returns where the runtime's metrics are.
 func (c *Cluster) Registry() *prometheus.Registry { return c.rt.opts.registry }
+
+// Check has Run ask fn what is wrong with a declaration, before it begins. It is for packages whose declarations end in Add: Run returns
+// all mistakes together. If the runtime has begun, fn is not asked.
+func (c *Cluster) Check(fn func() error) {
+	c.rt.mu.Lock()
+	defer c.rt.mu.Unlock()
+	c.checks = append(c.checks, fn)
+}
 
 // Add has fn run from when the observers of all clusters have been started until it returns or the runtime stops, which
 // cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at once.

@@ -172,7 +172,7 @@ func (rt *Runtime) add(t task) {
 	rt.waiting = append(rt.waiting, t)
 }
 
-// Run checks the declarations of sources and observers, all of them before any request is made, then starts: the pages of WithListen, the
+// Run checks the declarations of sources, observers and controllers, all of them before any request is made, then starts: the pages of WithListen, the
 // election, the caches, the observers, and what was added, controllers among it. It returns when the context ends, a signal comes, leadership is lost or
 // something fails, after all of it has stopped in the reverse order. The error is nil if the end of the context, or a
 // signal, was the only reason; otherwise it joins what failed, the first failure first, and last the mistakes in what was declared
@@ -208,17 +208,22 @@ func (rt *Runtime) Run(ctx context.Context) error {
 // begin says what is wrong with the declarations.
 func (rt *Runtime) begin() error {
 	rt.mu.Lock()
-	defer rt.mu.Unlock()
 	if rt.ran {
+		rt.mu.Unlock()
 		return fmt.Errorf("cannot run: %w", ErrRan)
 	}
 	rt.ran = true
 	errs := []error{rt.err}
+	var checks []func() error
 	for _, c := range rt.clusters {
-		errs = append(errs, c.err, c.observers.Check())
+		checks = append(append(checks, func() error { return c.err }, c.observers.Check), c.checks...)
+	}
+	rt.mu.Unlock()
+	for _, check := range checks {
+		errs = append(errs, check())
 	}
 	if err := errors.Join(errs...); err != nil {
-		rt.closeLocked()
+		rt.close()
 		return fmt.Errorf("cannot run: %w", err)
 	}
 	return nil

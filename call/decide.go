@@ -42,6 +42,7 @@ type progress struct {
 	conflicts int  // of Policy.Conflicts
 	reloaded  bool // credentials were reloaded
 	inDoubt   bool // an earlier try of the present request may have been executed
+	rerun     bool // so may one of a process that has crashed, of which nothing is known
 
 	// verifying holds the refusal (409) that the next try, a read of the live object, is to settle.
 	verifying *verification
@@ -76,7 +77,7 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 			// The server drew a name that was taken; nothing was made.
 			return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 		}
-		if pr.inDoubt && readable(r, sent) {
+		if (pr.inDoubt || pr.rerun) && readable(r, sent) {
 			pr.verifying = &verification{err: err}
 			return outcome{action: retry, reason: reason, err: err, free: true}, pr
 		}

@@ -42,6 +42,11 @@ type StepSpec[P any] struct {
 //		Request: func(ctx context.Context, d *Domain) (call.Request, error) { return d.serviceRequest(), nil },
 //	})
 //
+// A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again. That does no harm to a
+// write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by uid, and in a durable fiber a create with a
+// fixed name: where the name is taken, an object that has all that was sent is the answer. So give objects names that follow from the packet;
+// where the server has to choose them, put the fiber's IdempotencyKey into a label, and have flow.Done look for it.
+//
 // What earlier tries met is kept in memory only. A fiber that comes back to the step after a restart begins its tries
 // anew, but remembers that an earlier write may have been executed. A write that may have been executed, and must not be twice,
 // is not sent again when the step is retried: the retry fails as the first run did, with ErrOutcomeUnknown.
@@ -126,6 +131,7 @@ func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P], last *stepCall
 		return nil, err
 	}
 	x.pr.inDoubt = x.r.Verb.write() && f.Attempt() > 0
+	x.pr.rerun = f.Durable()
 	if last != nil && !repeatable(&x.r, x.w.body) {
 		return nil, last.doubt
 	}

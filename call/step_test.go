@@ -387,3 +387,50 @@ func TestStepGoesOnAfterARestart(t *testing.T) {
 		}
 	})
 }
+
+// A process dies when its create has arrived, before it has parked anywhere: the next one finds the name taken, by what it wanted.
+func TestACreateOnTheWireDuringACrash(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		there  string
+		ok     bool
+	}{
+		{"what is there is what was to be made", "v", true},
+		{"somebody else has made it", "other", false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, c, stop := newServer(t)
+				defer stop()
+				if _, err := s.Put(&corev1.ConfigMap{
+					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}, Data: map[string]string{"k": tc.there},
+				}); err != nil {
+					t.Fatal(err)
+				}
+				fl := flow.New("create", call.Step("call", c, call.StepSpec[visit]{
+					Request: func(context.Context, *visit) (call.Request, error) {
+						return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+							Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Data: map[string]string{"k": "v"}}}, nil
+					},
+				}, flow.Save()))
+				var positions flow.Memory
+				if err := positions.Save(t.Context(), "a/web", flow.Position{Flow: "create", Step: "call", Reason: "save", Token: "t"}); err != nil {
+					t.Fatal(err)
+				}
+				e := flow.NewEngine(flow.EngineOptions{})
+				h, err := fl.Start(t.Context(), e, new(visit), flow.StartOptions{Key: "a/web", Positions: &positions})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Wait(t.Context()); (err == nil) != tc.ok || !tc.ok && !apierrors.IsAlreadyExists(err) {
+					t.Errorf("the fiber ended with %v", err)
+				}
+				if err := e.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

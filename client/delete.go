@@ -41,8 +41,15 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		}
 		pre.ResourceVersion = &version
 	}
-	if *pre != (metav1.Preconditions{}) && w.req.Object == nil {
-		w.req.Object = &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: pre}
+	named := *pre == (metav1.Preconditions{}) // whatever has the name is meant
+	if known := w.incarnation(obj); named && known != "" && subresource == "" {
+		pre.UID = &known
+	}
+	if w.req.Object != nil { // it says all there is to say
+		pre, named = &metav1.Preconditions{}, false
+	}
+	if *pre != (metav1.Preconditions{}) {
+		w.req.Object = deleteOptions(pre)
 	}
 	if err := fence(ctx); err != nil {
 		return w.fail(err)
@@ -57,6 +64,16 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	}
 	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
 	a, err := call.Do(ctx, c.call, w.req, *w.o.policy)
+	if err != nil && pre.UID != nil && apierrors.IsConflict(err) && w.replaced(ctx, *pre.UID) {
+		switch {
+		case errors.Is(err, call.ErrOutcomeUnknown): // an earlier try has found it; what has its name now is not ours to delete
+			f.gone("", shown)
+			return nil
+		case named: // the cache did not know yet
+			w.req.Object = nil
+			a, err = call.Do(ctx, c.call, w.req, *w.o.policy)
+		}
+	}
 	switch {
 	case err == nil && a == nil:
 		f.gone("", shown)
@@ -68,6 +85,27 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		f.fail()
 	}
 	return err
+}
+
+func deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOptions {
+	return &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: pre}
+}
+
+// incarnation returns the uid of the object that a delete is about, as far as it is known: a repetition must not delete another one that
+// has been created meanwhile.
+func (w *writing) incarnation(obj Object) types.UID {
+	if r := w.known(); r != nil {
+		return r.UID()
+	}
+	return obj.GetUID()
+}
+
+// replaced says whether an incarnation is certainly not there any more.
+func (w *writing) replaced(ctx context.Context, uid types.UID) bool {
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(w.k.gvk)
+	err := w.c.Live().Get(ctx, w.key, now)
+	return apierrors.IsNotFound(err) || err == nil && now.UID != uid
 }
 
 // deleted lays the answer to a delete over the stores.

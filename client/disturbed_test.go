@@ -129,7 +129,7 @@ func increment(cm *corev1.ConfigMap) error {
 // FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
 func TestDisturbedCounters(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 10) {
+	for _, seed := range seeds(t, 5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { disturbedCounters(t, seed) })
 		})

@@ -36,7 +36,8 @@ func (c *Client) Apply(ctx context.Context, obj Object, opts ...WriteOption) err
 	return c.apply(ctx, "", obj, opts)
 }
 
-// Delete deletes the object that obj names. obj stays as it is.
+// Delete deletes the object that obj names. obj stays as it is. If the answer is lost, the delete is repeated for the incarnation that
+// the cache showed, or else that obj is by its uid: another object that has its name by then stays. Where neither is known, it does not.
 func (c *Client) Delete(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.delete(ctx, "", obj, opts)
 }

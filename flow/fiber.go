@@ -175,6 +175,12 @@ func (f *fiber) Epoch() uint64 { return f.root().epoch }
 // Attempt returns how often this step has run before in a row: 0 the first time, more after Retry, a failed try or a detour.
 func (f *fiber) Attempt() int { return int(f.attempt) }
 
+// Durable says whether the fiber, or the one that it was forked from, has Positions: after a crash its steps may run again.
+func (f *fiber) Durable() bool {
+	x := f.root().x.Load()
+	return x != nil && x.durable != nil
+}
+
 // Path returns the path of the step, as in "bring-up/managed-servers[3]/wait-ready".
 func (f *fiber) Path() string { return f.path() }
 

@@ -63,7 +63,8 @@ type work struct {
 
 // New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the scheme of the
 // client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host. What is wrong with
-// the declaration is returned by the host's Run, with file and line.
+// the declaration is returned by the host's Run, with file and line; by that of the fairlead runtime before any request is made, together
+// with all that is wrong with others.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
 	if r == nil {
@@ -121,8 +122,29 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
 	}
 	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile")
+	if checker, ok := h.(Checker); ok {
+		checker.Check(c.check)
+	}
 	h.Add("controller "+name, c.run)
 	return c
+}
+
+// check says what is wrong with the declaration.
+func (c *Controller) check() error {
+	err := c.err
+	if c.client != nil {
+		for _, w := range append([]*watch{c.main}, c.set.watches...) {
+			err = errors.Join(err, w.resolve(c.client.Scheme()))
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	return c.failure(err)
+}
+
+func (c *Controller) failure(err error) error {
+	return fmt.Errorf("%s: cannot run controller %q: %w", c.place, c.name, err)
 }
 
 // Name returns the name of the controller.
@@ -135,7 +157,7 @@ func (c *Controller) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil // stopped while it started, which is no failure
 		}
-		return fmt.Errorf("%s: cannot run controller %q: %w", c.place, c.name, err)
+		return c.failure(err)
 	}
 	defer c.close()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -216,7 +238,7 @@ func (c *Controller) lead(ctx context.Context) error {
 				if ctx.Err() != nil {
 					return nil
 				}
-				return fmt.Errorf("%s: cannot run controller %q: cannot take part in the election: %w", c.place, c.name, err)
+				return c.failure(fmt.Errorf("cannot take part in the election: %w", err))
 			}
 		}
 		c.serve(ctx, term)

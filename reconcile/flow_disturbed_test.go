@@ -94,7 +94,7 @@ func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 // FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
 func TestDisturbedFlows(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 6) {
+	for _, seed := range seeds(t, 4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, func(b *bench) { b.disturbedFlows(seed) })
 		})

@@ -71,7 +71,8 @@ type terminalError struct{ err error }
 func (e *terminalError) Error() string   { return e.err.Error() }
 func (e *terminalError) Unwrap() []error { return []error{e.err, ErrTerminal} }
 
-// Host runs controllers. The fairlead runtime is one.
+// Host runs controllers. The fairlead runtime is one. One that is a [Checker], too, learns what is wrong with the declarations of its
+// controllers, all of it, before it begins; others when they run.
 type Host interface {
 	// Add has fn run from the start of the host until it returns or the host stops, which cancels its context.
 	Add(name string, fn func(ctx context.Context) error)
@@ -80,6 +81,11 @@ type Host interface {
 	Client() *client.Client
 	// Registry is where the metrics of controllers are registered.
 	Registry() *prometheus.Registry
+}
+
+// Checker asks, before it begins, what is wrong with what was declared on it. fn sends nothing. What is declared later is not asked.
+type Checker interface {
+	Check(fn func() error)
 }
 
 // Leadership says whether this process may act. Package lease has one.

@@ -1,0 +1,232 @@
+package lease_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/reconcile/lease"
+)
+
+var errLost = errors.New("lost")
+
+// voter is a candidate without controllers, whose requests are disturbed.
+type voter struct {
+	name  string
+	lease *lease.Lease
+
+	wire sync.WaitGroup
+
+	mu   sync.Mutex
+	rnd  *rand.Rand
+	calm bool // nothing is lost
+	cut  bool // nothing arrives
+	slow bool // everything takes seconds, and may arrive after all though it was given up
+	term context.Context
+	led  int
+}
+
+func (v *voter) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+	v.mu.Lock()
+	fault, cut, wait := v.rnd.IntN(9), v.cut, time.Duration(0)
+	if v.calm {
+		fault = 9
+	}
+	if v.slow {
+		wait = time.Duration(v.rnd.IntN(6000)) * time.Millisecond
+	}
+	v.mu.Unlock()
+	send := func(r *http.Request) (*http.Response, error) {
+		switch {
+		case cut || fault == 0:
+			return nil, errLost
+		case fault == 1:
+			answer, err := next.RoundTrip(r)
+			if err != nil {
+				return nil, err
+			}
+			_, err = io.Copy(io.Discard, answer.Body)
+			return nil, errors.Join(errLost, err, answer.Body.Close())
+		}
+		return next.RoundTrip(r)
+	}
+	if wait == 0 {
+		return send(r)
+	}
+	late := r.Clone(context.WithoutCancel(r.Context())) // that the caller gives up does not take it back
+	answered := make(chan func() (*http.Response, error), 1)
+	v.wire.Go(func() {
+		<-time.After(wait)
+		answer, err := send(late)
+		if err == nil { // perhaps nobody is there any more to read it
+			var body []byte
+			body, err = io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			answer.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		answered <- func() (*http.Response, error) { return answer, err }
+	})
+	select {
+	case get := <-answered:
+		return get()
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+}
+
+func (v *voter) set(fn func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	fn()
+}
+
+// work takes part in terms, until ctx ends.
+func (v *voter) work(ctx context.Context) {
+	for {
+		term, done, err := v.lease.Lead(ctx)
+		if err != nil {
+			return
+		}
+		v.set(func() { v.term, v.led = term, v.led+1 })
+		<-term.Done()
+		v.set(func() { v.term = nil })
+		done()
+	}
+}
+
+// leads says whether the term goes on, and whether it may send requests.
+func (v *voter) leads() (leads, sends bool) {
+	v.mu.Lock()
+	term := v.term
+	v.mu.Unlock()
+	if term == nil {
+		return false, false
+	}
+	return term.Err() == nil, v.lease.Fence(term) == nil
+}
+
+// TestDisturbedElections has three candidates compete for ten minutes while a fifth of their requests go wrong, requests are slow, and
+// candidates, or the server, are away for as long as a lease lasts and longer. Never do two lead, or send requests, at a time; as soon as
+// all is well one leads, and keeps it. FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
+func TestDisturbedElections(t *testing.T) {
+	t.Parallel()
+	n := 2
+	if s, err := strconv.Atoi(os.Getenv("FAIRLEAD_SEEDS")); err == nil {
+		n = s
+	}
+	seeds := make([]uint64, n)
+	for i := range seeds {
+		seeds[i] = rand.Uint64()
+	}
+	if s, err := strconv.ParseUint(os.Getenv("FAIRLEAD_SEED"), 10, 64); err == nil {
+		seeds = []uint64{s}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { disturbedElections(t, seed) })
+		})
+	}
+}
+
+func disturbedElections(t *testing.T, seed uint64) {
+	server := testbed.Server(t, apiserver.Options{})
+	defer server.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	var voters []*voter
+	defer func() {
+		stop()
+		all.Wait()
+		for _, v := range voters {
+			v.wire.Wait()
+		}
+	}()
+	for i, name := range []string{"one", "two", "three"} {
+		v := &voter{name: name, rnd: rand.New(rand.NewPCG(seed, uint64(i)+1))}
+		cfg := rest.CopyConfig(server.Config())
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return tripper(func(r *http.Request) (*http.Response, error) { return v.roundTrip(r, next) })
+		})
+		var err error
+		if v.lease, err = lease.New(cfg, lease.Options{Namespace: "a", Name: "gateways", Identity: name}); err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			if err := v.lease.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Go(func() { v.work(ctx) })
+		voters = append(voters, v)
+	}
+	problem := func(format string, args ...any) {
+		t.Errorf("FAIRLEAD_SEED=%d: %s", seed, fmt.Sprintf(format, args...))
+	}
+	watch := func(d time.Duration) (leader string) {
+		for end := time.Now().Add(d); time.Now().Before(end) && !t.Failed(); testbed.Settle(50 * time.Millisecond) {
+			leader = ""
+			var leading, sending []string
+			for _, v := range voters {
+				leads, sends := v.leads()
+				if leads {
+					leading, leader = append(leading, v.name), v.name
+				}
+				if sends {
+					sending = append(sending, v.name)
+				}
+			}
+			if len(leading) > 1 || len(sending) > 1 {
+				problem("%v lead and %v may send", leading, sending)
+			}
+		}
+		return leader
+	}
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	for range 20 {
+		affected := voters
+		if n := rnd.IntN(4); n < len(voters) {
+			affected = voters[n : n+1]
+		}
+		slow := rnd.IntN(2) == 0
+		for _, v := range affected {
+			v.set(func() { v.cut, v.slow = !slow, slow })
+		}
+		watch(time.Duration(rnd.IntN(30_000)) * time.Millisecond)
+		for _, v := range affected {
+			v.set(func() { v.cut, v.slow = false, false })
+		}
+		watch(time.Duration(rnd.IntN(10_000)) * time.Millisecond)
+	}
+	for _, v := range voters {
+		v.set(func() { v.calm = true })
+	}
+	if leader := watch(30 * time.Second); leader == "" || watch(time.Minute) != leader {
+		problem("nobody leads, or not for long: %q did", leader)
+	}
+	terms := 0
+	for _, v := range voters {
+		v.set(func() { terms += v.led })
+	}
+	if terms == 0 {
+		problem("there was no term")
+	}
+	t.Logf("%d terms", terms)
+}
+
+type tripper func(*http.Request) (*http.Response, error)
+
+func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
