@@ -84,7 +84,7 @@ func TestAsync(t *testing.T) {
 		&operation.InvalidError{}: http.StatusUnprocessableEntity, errors.New("password=hunter2"): http.StatusInternalServerError,
 		apierrors.NewTooManyRequests("hunter2", 7): http.StatusServiceUnavailable, apierrors.NewServiceUnavailable("hunter2"): http.StatusServiceUnavailable,
 		apierrors.NewConflict(v1alpha1.OperationsResource.GroupResource(), "hunter2", nil): http.StatusServiceUnavailable,
-		apierrors.NewTimeoutError("hunter2", 0): http.StatusGatewayTimeout, context.DeadlineExceeded: http.StatusGatewayTimeout,
+		apierrors.NewTimeoutError("hunter2", 0):                                            http.StatusGatewayTimeout, context.DeadlineExceeded: http.StatusGatewayTimeout,
 		apierrors.NewInternalError(errors.New("hunter2")): http.StatusInternalServerError,
 	} {
 		refuse = err
