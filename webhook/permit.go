@@ -19,7 +19,7 @@ type Permit struct {
 	client *Client
 	hook   *Compiled
 	gate   *gate
-	probe  bool
+	leave  pass
 	used   atomic.Bool
 }
 
@@ -32,7 +32,7 @@ func (p *Permit) Release() {
 
 func (p *Permit) finish(o outcome) {
 	before := p.gate.breakerStatus()
-	p.client.notify(p.gate.release(p.probe, o)...)
+	p.client.notify(p.gate.release(p.leave, o)...)
 	p.client.announce(p.hook, p.gate, before)
 }
 
