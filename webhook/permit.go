@@ -183,6 +183,9 @@ func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
 		return Result{}, false
 	}
 	t.answer = p.exchange(ctx, t)
+	if t.answer.status == http.StatusUnauthorized && creds.refused != nil {
+		creds.refused.Store(true)
+	}
 	if err := t.answer.err; err != nil {
 		if errors.Is(err, ErrTargetRefused) {
 			return Result{Verdict: Refused, Message: err.Error(), Err: err, RetryAfter: -1}, false
