@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -39,7 +40,7 @@ func TestDisturbed(t *testing.T) {
 	}
 	for _, seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			d := &disturber{seed: seed, begun: make(map[string]int)}
+			d := &disturber{seed: seed, begun: make(map[string]int), accepted: make(map[string]bool)}
 			d.api = setup(t, func(o *httpapi.Options) { anonymous(o); d.replace(t, o) })
 			var all sync.WaitGroup
 			for r := range 6 {
@@ -54,6 +55,19 @@ func TestDisturbed(t *testing.T) {
 				}
 			}
 			all.Wait()
+			d.mu.Lock()
+			accepted := slices.Collect(maps.Keys(d.accepted))
+			d.mu.Unlock()
+			for _, key := range accepted {
+				d.eventually(func() bool { return d.count(key) > 0 }) // a request that was cut off may be under way still
+			}
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			for key, n := range d.begun {
+				if n != 1 {
+					t.Errorf("FAIRLEAD_SEED=%d: %s was begun %d times", seed, key, n)
+				}
+			}
 			t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
 		})
 	}
@@ -73,6 +87,7 @@ type disturber struct {
 	mu             sync.Mutex
 	all, disturbed int
 	begun          map[string]int
+	accepted       map[string]bool
 }
 
 // replace has the server work through a scheduler whose requests are disturbed.
@@ -108,7 +123,8 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 		code := []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}[rnd.IntN(4)]
 		return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
 	}
-	answer, err := next.RoundTrip(r)
+	// What is cut off arrives all the same, and is counted.
+	answer, err := next.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
 	if err != nil {
 		return nil, err
 	}
@@ -132,21 +148,18 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 func (d *disturber) schedule(rnd *rand.Rand, id, key string) {
 	body := fmt.Sprintf(`{"operationType":"Update","resourceType":"app","resourceID":%q}`, id)
 	for again := 0; ; {
-		status, view := d.post(rnd, body, key)
-		d.mu.Lock()
-		begun := d.begun[key]
-		d.mu.Unlock()
+		status, shown := d.post(rnd, body, key)
 		switch {
-		case begun > 1:
-			d.t.Errorf("FAIRLEAD_SEED=%d: %s was begun %d times", d.seed, key, begun)
+		case status == http.StatusAccepted && shown != key:
+			d.t.Errorf("FAIRLEAD_SEED=%d: asked for %s, got %s", d.seed, key, shown)
 			return
-		case status == http.StatusAccepted && (view.OperationID != key || begun != 1):
-			d.t.Errorf("FAIRLEAD_SEED=%d: %s was begun %d times, and answered as %+v", d.seed, key, begun, view)
-			return
-		case status == http.StatusConflict && begun > 0:
-			d.t.Errorf("FAIRLEAD_SEED=%d: %s was begun, and stands in its own way", d.seed, key)
+		case status == http.StatusConflict && shown == key:
+			d.t.Errorf("FAIRLEAD_SEED=%d: %s stands in its own way", d.seed, key)
 			return
 		case status == http.StatusAccepted:
+			d.mu.Lock()
+			d.accepted[key] = true
+			d.mu.Unlock()
 			if again++; again == 2 { // also after its end
 				return
 			}
@@ -160,8 +173,14 @@ func (d *disturber) schedule(rnd *rand.Rand, id, key string) {
 	}
 }
 
-// post sends a request that may be cut off: the status is 0 then.
-func (d *disturber) post(rnd *rand.Rand, body, key string) (int, operation.View) {
+func (d *disturber) count(key string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.begun[key]
+}
+
+// post sends a request that may be cut off: the status is 0 then. It returns the id of the operation that the answer shows.
+func (d *disturber) post(rnd *rand.Rand, body, key string) (status int, shown string) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()
 	cut := rnd.IntN(4)
@@ -169,23 +188,25 @@ func (d *disturber) post(rnd *rand.Rand, body, key string) (int, operation.View)
 		timer := time.AfterFunc(time.Duration(rnd.IntN(8))*time.Millisecond, cancel)
 		defer timer.Stop()
 	}
-	var v operation.View
 	req, err := http.NewRequestWithContext(ctx, "POST", d.url+"/operations", strings.NewReader(body))
 	if err != nil {
 		d.t.Error(err)
-		return 0, v
+		return 0, ""
 	}
 	req.Header.Set("Idempotency-Key", key)
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		return 0, v
+		return 0, ""
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil || cut == 1 { // lost on the way back
-		return 0, v
+		return 0, ""
 	}
-	var p httpapi.Problem
+	var (
+		v operation.View
+		p httpapi.Problem
+	)
 	switch {
 	case resp.StatusCode < 300:
 		err = json.Unmarshal(raw, &v)
@@ -197,7 +218,7 @@ func (d *disturber) post(rnd *rand.Rand, body, key string) (int, operation.View)
 	if err != nil || resp.StatusCode >= 300 && p.Status != resp.StatusCode {
 		d.t.Errorf("%v: %d %s", err, resp.StatusCode, raw)
 	}
-	return resp.StatusCode, v
+	return resp.StatusCode, v.OperationID + p.OperationID
 }
 
 // end ends the operation of that name, if there is one that has not ended.
