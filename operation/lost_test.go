@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 )
 
@@ -121,5 +122,32 @@ func TestBusy(t *testing.T) {
 	b.finish(shop, v1alpha1.PhaseFailed)
 	if _, err := busy().Schedule(b.ctx, operation.Request{ID: "two", Type: operation.Update, Resource: shop}); err != nil {
 		t.Errorf("schedule: %v", err)
+	}
+}
+
+// TestScheduleOfWhatIsDeleted has the answer to a create lost, and the Operation deleted before anybody has looked what became of it.
+func TestScheduleOfWhatIsDeleted(t *testing.T) {
+	b := setup(t)
+	config := rest.CopyConfig(env.Config(t))
+	var lost, removed sync.Once
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return tapped{next, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if r.Method == http.MethodGet {
+				removed.Do(func() { (&disturber{bench: b}).remove(shop) })
+			}
+			answer, err := next.RoundTrip(r)
+			if r.Method == http.MethodPost && err == nil {
+				lost.Do(func() { err = errors.Join(errLost, answer.Body.Close()) })
+			}
+			return answer, err
+		}}
+	})
+	s, err := operation.NewScheduler(operation.Options{Config: config, Namespace: b.Namespace(), Policy: call.Policy{Retries: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	if op, err := s.Schedule(b.ctx, operation.Request{ID: "one", Type: operation.Update, Resource: shop}); err != nil || op.EffectiveID() != "one" {
+		t.Errorf("%v %v", op, err)
 	}
 }

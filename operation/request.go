@@ -55,7 +55,8 @@ func (r Resource) reference() v1alpha1.ResourceReference {
 
 // Request asks for one operation. Type and Resource are required.
 type Request struct {
-	// ID is unique for this request; scheduling it again changes nothing. Default: a new random UUID.
+	// ID is unique for this request among those of all resources of the namespace, since receivers know a request by it alone; scheduling
+	// it again changes nothing, as long as the Operation or its history of ten tells of it. Default: a new random UUID.
 	ID string
 	// Type is Create, Update or Delete.
 	Type v1alpha1.OperationType

@@ -132,7 +132,7 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 		wanted.ResourceVersion = ""
 		stamp(wanted)
 		op, err := s.write(ctx, call.VerbCreate, wanted)
-		if !apierrors.IsAlreadyExists(err) {
+		if !apierrors.IsAlreadyExists(err) && !vanished(err, wanted.Name) {
 			return op, err
 		}
 		race.lost = err
@@ -160,6 +160,16 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 		}
 	}
 	return nil, race.err()
+}
+
+// vanished tells whether a create has failed because what it had perhaps made, before its answer was lost, was deleted meanwhile.
+func vanished(err error, name string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	d := status.Status().Details
+	return d != nil && d.Name == name
 }
 
 // judge decides what a request means for the Operation that exists: an answer, an error, or neither when it has ended

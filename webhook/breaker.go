@@ -26,6 +26,13 @@ type BreakerStatus struct {
 type breaker struct {
 	status  BreakerStatus
 	probing bool // HalfOpen: the one call is under way
+	opened  int  // how often
+}
+
+// pass is the leave of one call.
+type pass struct {
+	probe  bool // it decides
+	opened int  // how often the breaker had opened before
 }
 
 func newBreaker() breaker { return breaker{status: BreakerStatus{State: Closed}} }
@@ -50,28 +57,29 @@ func jitter(openFor time.Duration) time.Duration {
 	return rand.N(max(openFor/10, 1))
 }
 
-// pass notes that a call goes through. It reports whether the call is the one that decides.
-func (b *breaker) pass() (probe bool) {
+// pass notes that a call goes through.
+func (b *breaker) pass() pass {
 	if b.status.State == Closed {
-		return false
+		return pass{opened: b.opened}
 	}
 	b.status.State, b.status.Until, b.probing = HalfOpen, time.Time{}, true
-	return true
+	return pass{probe: true, opened: b.opened}
 }
 
-// done notes how a call ended. Calls that passed before the breaker opened no longer count.
-func (b *breaker) done(probe bool, outcome outcome, now time.Time, limits Breaker) {
-	if b.status.State != Closed && !probe {
+// done notes how a call ended. Calls that passed before the breaker opened no longer count, also when it has closed again.
+func (b *breaker) done(p pass, outcome outcome, now time.Time, limits Breaker) {
+	if p.opened != b.opened {
 		return
 	}
-	b.probing = b.probing && !probe
+	b.probing = b.probing && !p.probe
 	switch outcome {
 	case outcomeGood:
 		b.status = BreakerStatus{State: Closed}
 	case outcomeBad:
 		b.status.Failures++
-		if probe || b.status.Failures >= limits.Failures {
+		if p.probe || b.status.Failures >= limits.Failures {
 			b.status.State, b.status.Until = Open, now.Add(limits.OpenFor)
+			b.opened++
 		}
 	}
 }

@@ -113,13 +113,13 @@ func (c *Client) gate(endpoint string) *gate {
 func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 	g := c.gate(w.def.endpoint())
 	before := g.breakerStatus()
-	probe, wait, wakes := g.acquire(&w.def, id, wake)
+	leave, wait, wakes := g.acquire(&w.def, id, wake)
 	c.notify(wakes...)
 	c.announce(w, g, before)
 	if wait.For > 0 {
 		return nil, wait
 	}
-	return &Permit{client: c, hook: w, gate: g, probe: probe}, Wait{}
+	return &Permit{client: c, hook: w, gate: g, leave: leave}, Wait{}
 }
 
 // Withdraw tells that the caller who asked with id does not wait any longer. Without it, its place is lost to the others for a moment.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -48,8 +49,9 @@ func (noResolver) ServiceAccountToken(context.Context, TokenRequest) (string, er
 // credentials are what one try uses and must not show.
 type credentials struct {
 	authorization string
-	token         string // the part of authorization that may be renewed
-	cached        bool   // token was not fetched for this try
+	token         string       // the part of authorization that may be renewed
+	cached        bool         // token was not fetched for this try
+	refused       *atomic.Bool // of token, if it is one of our cache
 	keys          signature.Keys
 	tls           tlsMaterial
 	secrets       []string

@@ -65,23 +65,23 @@ func newGate() *gate {
 }
 
 // acquire asks for a permit for id.
-func (g *gate) acquire(d *Definition, id string, wake func()) (probe bool, wait Wait, wakes []func()) {
+func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait Wait, wakes []func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.configure(d, now)
 	if left := g.breaker.wait(now, d.Breaker.OpenFor); left > 0 {
 		g.leave(id)
-		return false, Wait{For: left, Reason: WaitBreaker}, g.promote(now)
+		return pass{}, Wait{For: left, Reason: WaitBreaker}, g.promote(now)
 	}
 	if left := g.turn(id, now); left > 0 {
-		return false, Wait{For: left, Reason: WaitRate}, nil
+		return pass{}, Wait{For: left, Reason: WaitRate}, nil
 	}
 	if g.capacity > 0 {
 		p := g.enqueue(id)
 		if wakes = g.promote(now); g.woken[id].IsZero() {
 			p.wake = wake // only now: who gets its place at once need not be woken
-			return false, Wait{For: askAgain, Reason: WaitConcurrency}, wakes
+			return pass{}, Wait{For: askAgain, Reason: WaitConcurrency}, wakes
 		}
 	}
 	g.leave(id)
@@ -172,12 +172,12 @@ func (g *gate) promote(now time.Time) (wakes []func()) {
 }
 
 // release gives the place back.
-func (g *gate) release(probe bool, outcome outcome) []func() {
+func (g *gate) release(p pass, outcome outcome) []func() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.inFlight--
-	g.breaker.done(probe, outcome, now, g.limits)
+	g.breaker.done(p, outcome, now, g.limits)
 	return g.promote(now)
 }
 

@@ -246,3 +246,54 @@ func TestBreaker(t *testing.T) {
 		t.Errorf("forgotten: %+v", got)
 	}
 }
+
+// TestBreakerForgetsCallsFromBefore has calls that passed before the breaker opened fail after it has closed again.
+func TestBreakerForgetsCallsFromBefore(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int32
+	slow := make(chan struct{})
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Correlation-ID") == "slow" {
+			<-slow
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		w.WriteHeader(int(status.Load()))
+	})
+	client := newClient(t, webhook.Options{})
+	const failures = 2
+	hook := limited(t, func(d *webhook.Definition) {
+		d.Request.URL = server.URL
+		d.Breaker = webhook.Breaker{Failures: failures, OpenFor: time.Millisecond}
+	})
+	var calls sync.WaitGroup
+	for range failures {
+		p := permit(t, client, hook)
+		calls.Go(func() {
+			call := aCall()
+			call.CorrelationID = "slow"
+			p.Call(t.Context(), call)
+		})
+	}
+	status.Store(http.StatusServiceUnavailable)
+	for range failures {
+		permit(t, client, hook).Call(t.Context(), aCall())
+	}
+	if got := client.Breaker("ns", "hook"); got.State != webhook.Open {
+		t.Errorf("%+v", got)
+	}
+	status.Store(http.StatusOK)
+	for client.Breaker("ns", "hook").State != webhook.Closed {
+		p, wait := client.Acquire(hook, "id", nil)
+		if p == nil {
+			<-time.After(wait.For)
+			continue
+		}
+		p.Call(t.Context(), aCall())
+	}
+	close(slow)
+	calls.Wait()
+	if got := client.Breaker("ns", "hook"); got.State != webhook.Closed || got.Failures != 0 {
+		t.Errorf("failures from before count against an endpoint that is well again: %+v", got)
+	}
+}

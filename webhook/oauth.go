@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -36,6 +37,7 @@ type tokenEntry struct {
 	value   string
 	kind    string
 	renewAt time.Time
+	refused *atomic.Bool // by a receiver, so that it is not used from the cache again; each value has its own
 }
 
 func (t *tokens) entry(key string) *tokenEntry {
@@ -108,7 +110,7 @@ func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credenti
 		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot get an access token: %w", ctx.Err())}
 	}
 	defer func() { entry.turn <- struct{}{} }()
-	creds.cached = entry.value != "" && entry.value != refused && time.Now().Before(entry.renewAt)
+	creds.cached = entry.value != "" && entry.value != refused && !entry.refused.Load() && time.Now().Before(entry.renewAt)
 	if !creds.cached {
 		entry.value = ""
 		if err := c.fetchToken(ctx, w, creds, entry, id, secret); err != nil {
@@ -118,6 +120,7 @@ func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credenti
 	if err := creds.bearer(field, entry.value); err != nil {
 		return err
 	}
+	creds.refused = entry.refused
 	creds.authorization = entry.kind + " " + entry.value
 	return nil
 }
@@ -145,7 +148,7 @@ func (c *Client) fetchToken(ctx context.Context, w *Compiled, creds *credentials
 	}
 	// A token near its end may end on the way.
 	entry.renewAt = end.Add(-min(end.Sub(now)/10, time.Minute))
-	entry.value, entry.kind = token.AccessToken, "Bearer"
+	entry.value, entry.kind, entry.refused = token.AccessToken, "Bearer", new(atomic.Bool)
 	if kind := token.Type(); !strings.EqualFold(kind, "bearer") {
 		return &CredentialsError{Field: field, Err: errors.New("cannot use the access token: it is no bearer token")}
 	}

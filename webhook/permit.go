@@ -19,7 +19,7 @@ type Permit struct {
 	client *Client
 	hook   *Compiled
 	gate   *gate
-	probe  bool
+	leave  pass
 	used   atomic.Bool
 }
 
@@ -32,7 +32,7 @@ func (p *Permit) Release() {
 
 func (p *Permit) finish(o outcome) {
 	before := p.gate.breakerStatus()
-	p.client.notify(p.gate.release(p.probe, o)...)
+	p.client.notify(p.gate.release(p.leave, o)...)
 	p.client.announce(p.hook, p.gate, before)
 }
 
@@ -183,6 +183,9 @@ func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
 		return Result{}, false
 	}
 	t.answer = p.exchange(ctx, t)
+	if t.answer.status == http.StatusUnauthorized && creds.refused != nil {
+		creds.refused.Store(true)
+	}
 	if err := t.answer.err; err != nil {
 		if errors.Is(err, ErrTargetRefused) {
 			return Result{Verdict: Refused, Message: err.Error(), Err: err, RetryAfter: -1}, false

@@ -32,15 +32,7 @@ import (
 // as if nothing had happened: every try is made exactly once, but for those that a restart of the executor cuts short, which are made again.
 // FAIRLEAD_SEED=n plays one seed again.
 func TestDisturbed(t *testing.T) {
-	seeds := []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for i, seed := range seeds {
+	for i, seed := range seeds(t) {
 		restarts := i % 2 * 2
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			b := setup(t)
@@ -123,6 +115,20 @@ func TestDisturbed(t *testing.T) {
 			t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
 		})
 	}
+}
+
+// seeds are those to play: three, or that of FAIRLEAD_SEED.
+func seeds(t *testing.T) []uint64 {
+	t.Helper()
+	s := os.Getenv("FAIRLEAD_SEED")
+	if s == "" {
+		return []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
+	}
+	seed, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []uint64{seed}
 }
 
 // tries says how often each of the webhooks is called, of which "bad" fails and the others succeed.

@@ -2,12 +2,14 @@ package executor
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -28,7 +30,10 @@ func (e *Executor) Taker() *Taker {
 	return &Taker{calls: e.calls, policy: e.policy, callbacks: e.callbacks, mask: e.masked, now: e.now}
 }
 
-const takeRounds = 8
+// takeRounds bounds how often a callback contends with others who write its Operation, for ten seconds or so.
+const takeRounds = 40
+
+var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.Millisecond, Factor: 2}
 
 // Take records the outcome of a call and returns when it is written. A callback that comes before the answer to its
 // call counts too. Errors: [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
@@ -38,29 +43,14 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		return err
 	}
 	key := store.Key{Namespace: cb.Namespace, Name: cb.Name}
-	for range takeRounds {
-		answer, err := call.Do(ctx, t.calls, operationRequest(call.VerbGet, key, func(q *call.Request) { q.NotFoundOK = true }), t.policy)
-		switch {
-		case err != nil:
+	now := t.now() // one for all rounds: it tells what this callback has written
+	for round := 0; ; round++ {
+		op, err := t.read(ctx, key, cb)
+		if err != nil {
 			return err
-		case answer == nil:
-			return operation.ErrUnknownCallback
-		}
-		op := &v1alpha1.Operation{}
-		if err := answer.Into(op); err != nil {
-			return err
-		}
-		if op.EffectiveID() != cb.OperationID {
-			return operation.ErrCallbackUsed // it was good once: others have followed
-		}
-		if !op.PickedUp() {
-			return operation.ErrUnknownCallback
 		}
 		of := target{cb.Purpose, cb.WebhookID}
-		if e := entry(&op.Status, of); op.Status.Phase.Terminal() || e == nil || e.State.Terminal() {
-			return operation.ErrCallbackUsed
-		}
-		v := verdict{state: v1alpha1.PhaseSuccess, code: int(entry(&op.Status, of).LastStatusCode)}
+		v := verdict{state: v1alpha1.PhaseSuccess}
 		if !succeeded {
 			v.state, v.reason = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed
 			v.message = tidy(t.mask(ctx, cb.Namespace, cb.WebhookID, message, token))
@@ -68,13 +58,59 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 				v.message = "the receiver reported a failure"
 			}
 		}
-		judged(op, of, v, t.now())(op)
+		e := entry(&op.Status, of)
+		switch {
+		case round > 0 && e != nil && e.State == v.state && e.FinishedAt.Equal(micro(now.Truncate(time.Microsecond))):
+			return nil // the answer was lost, and the flow has gone on since
+		case op.Status.Phase.Terminal() || e == nil || e.State.Terminal():
+			return operation.ErrCallbackUsed
+		}
+		v.code = int(e.LastStatusCode)
+		judged(op, of, v, now)(op)
 		_, err = call.Do(ctx, t.calls, operationRequest(call.VerbUpdate, key, func(q *call.Request) {
 			q.Subresource, q.Object = "status", op
 		}), t.policy)
-		if !apierrors.IsConflict(err) {
+		switch {
+		case apierrors.IsNotFound(err):
+			return operation.ErrUnknownCallback
+		case !apierrors.IsConflict(err) || round == takeRounds:
+			return err
+		}
+		if err := pauseFor(ctx, betweenRounds.Delay(round, rand.Float64)); err != nil {
 			return err
 		}
 	}
-	return errOutdated
+}
+
+// read returns the Operation of a callback as the API server has it.
+func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, error) {
+	answer, err := call.Do(ctx, t.calls, operationRequest(call.VerbGet, key, func(q *call.Request) { q.NotFoundOK = true }), t.policy)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer == nil:
+		return nil, operation.ErrUnknownCallback
+	}
+	op := &v1alpha1.Operation{}
+	if err := answer.Into(op); err != nil {
+		return nil, err
+	}
+	if op.EffectiveID() != cb.OperationID {
+		return nil, operation.ErrCallbackUsed // it was good once: others have followed
+	}
+	if !op.PickedUp() {
+		return nil, operation.ErrUnknownCallback
+	}
+	return op, nil
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

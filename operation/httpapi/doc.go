@@ -12,4 +12,9 @@
 // change. Callers prove who they are with a bearer token that Kubernetes knows, and need the right of the same verb on
 // operations.fairlead.io in the namespace; see [Authorizer]. A caller without the right gets 403 whether or not the
 // operation exists.
+//
+// A request whose answer was lost is sent again with the same Idempotency-Key, and runs nothing twice; without a key nobody can tell the two
+// apart. A key belongs to one resource, and is best a UUID: receivers know a request by it, and would take that of another resource with
+// the same key for a repetition. Such a use is refused where it is noticed, which is by the replica that took the first one, for the latest
+// 16,384 keys; replicas do not ask each other, since that would cost every operation a request.
 package httpapi

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +23,11 @@ const heartbeat = 15 * time.Second
 // events sends the operation whenever it changes, until it ends:
 //
 //	event: progress, succeeded, failed or gone
+//	id: the operation and the version that it was read of
 //	data: the operation as GET shows it
+//
+// A caller who was cut off and comes again with that id as Last-Event-ID, as browsers do, is told of the same operation, also when another
+// one has followed it; and 204, on which they stop, when it has nothing new to learn.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	select {
 	case h.streams <- struct{}{}:
@@ -48,6 +53,14 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	})
 	defer cursor.Close()
 	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout, id: op.EffectiveID(), uid: op.UID}
+	if id, version, ok := strings.Cut(r.Header.Get("Last-Event-ID"), "."); ok {
+		s.id = id
+		s.last = operation.View{OperationID: id, ResourceType: op.Spec.ResourceType, ResourceID: op.Spec.ResourceID, Status: operation.InProgress}
+		if v, known := operation.ViewOfID(op, id); known && v.Terminal() && version == op.ResourceVersion {
+			w.WriteHeader(http.StatusNoContent)
+			return nil
+		}
+	}
 	s.run(r.Context(), r.Method == http.MethodHead, op, cursor, changed)
 	return nil
 }
@@ -145,7 +158,7 @@ func (s *stream) show(op *v1alpha1.Operation) (more bool) {
 
 func (s *stream) send(name string, v operation.View) bool {
 	data, err := json.Marshal(v)
-	return err == nil && s.write(fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, s.version, data))
+	return err == nil && s.write(fmt.Sprintf("event: %s\nid: %s.%s\ndata: %s\n\n", name, s.id, s.version, data))
 }
 
 // write gives up on a caller who does not read.

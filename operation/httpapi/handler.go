@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -273,21 +274,27 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
 		spec.OperationID = key
 	}
 	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
-	release := func() {}
+	var op *v1alpha1.Operation
 	if spec.OperationID != "" {
-		var ours bool
-		if ours, release = h.keys.claim(keyOf{namespace, spec.OperationID}, res); !ours {
+		ours, done := h.keys.claim(keyOf{namespace, spec.OperationID}, res)
+		if !ours {
 			return operation.ErrIDReused
 		}
+		defer func() { done(op != nil || maybeWritten(err)) }()
 	}
-	op, err := h.Scheduler.In(namespace).ScheduleSpec(r.Context(), spec)
-	if err != nil {
-		release()
+	if op, err = h.Scheduler.In(namespace).ScheduleSpec(r.Context(), spec); err != nil {
 		return err
 	}
 	w.Header().Set("Location", h.location(namespace, res))
 	h.show(w, http.StatusAccepted, op)
 	return nil
+}
+
+// maybeWritten tells whether an operation may be there all the same.
+func maybeWritten(err error) bool {
+	var invalid *operation.InvalidError
+	var running *operation.InProgressError
+	return !errors.As(err, &invalid) && !errors.As(err, &running) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
 }
 
 func (h *handler) cancel(w http.ResponseWriter, r *http.Request) error {

@@ -11,36 +11,61 @@ import (
 // covers the latest requests to this replica, which is where a caller that confuses keys sends them.
 type keys struct {
 	mu     sync.Mutex
-	owners map[keyOf]operation.Resource
-	oldest []keyOf // a ring
+	owners map[keyOf]*owner
+	oldest []*owner // a ring
 	next   int
 }
 
 type keyOf struct{ namespace, id string }
 
+// owner is the resource that has a key.
+type owner struct {
+	key      keyOf
+	resource operation.Resource
+	asking   int  // requests under way
+	used     bool // there may be an operation of that key
+}
+
 // maxKeys bounds what is remembered.
 const maxKeys = 1 << 14
 
-// claim reports whether the key is free or was sent for this resource. release takes back a claim whose request was refused.
-func (k *keys) claim(key keyOf, r operation.Resource) (ours bool, release func()) {
+// claim reports whether the key is free or was sent for this resource. done tells how the request ended: used, unless nothing of it can have
+// been written. A key that no request has used is free again.
+func (k *keys) claim(key keyOf, r operation.Resource) (ours bool, done func(used bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if owner, known := k.owners[key]; known {
-		return owner == r, func() {}
+	o := k.owners[key]
+	if o == nil {
+		o = k.add(key, r)
 	}
-	if k.owners == nil {
-		k.owners = make(map[keyOf]operation.Resource)
+	if o.resource != r {
+		return false, nil
 	}
-	if len(k.oldest) < maxKeys {
-		k.oldest = append(k.oldest, key)
-	} else {
-		delete(k.owners, k.oldest[k.next])
-		k.oldest[k.next], k.next = key, (k.next+1)%maxKeys
-	}
-	k.owners[key] = r
-	return true, func() {
+	o.asking++
+	return true, func(used bool) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		delete(k.owners, key)
+		o.asking--
+		o.used = o.used || used
+		if !o.used && o.asking == 0 && k.owners[key] == o {
+			delete(k.owners, key)
+		}
 	}
+}
+
+func (k *keys) add(key keyOf, r operation.Resource) *owner {
+	if k.owners == nil {
+		k.owners = make(map[keyOf]*owner)
+	}
+	o := &owner{key: key, resource: r}
+	if len(k.oldest) < maxKeys {
+		k.oldest = append(k.oldest, o)
+	} else {
+		if old := k.oldest[k.next]; k.owners[old.key] == old { // or it was freed, and perhaps taken again
+			delete(k.owners, old.key)
+		}
+		k.oldest[k.next], k.next = o, (k.next+1)%maxKeys
+	}
+	k.owners[key] = o
+	return o
 }

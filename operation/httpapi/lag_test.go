@@ -78,6 +78,49 @@ func TestEventsOfOneOperation(t *testing.T) {
 	}
 }
 
+// TestEventsResumed has a caller come again, with what it has heard last, after another operation has followed the one that it is about.
+func TestEventsResumed(t *testing.T) {
+	a := setup(t, anonymous)
+	listen := func(last string, events int) (status int, names []string, id string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(a.ctx, "GET", a.url+"/operations/app/1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Last-Event-ID", last)
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		for lines := bufio.NewScanner(resp.Body); (len(names) < events || id == "") && lines.Scan(); {
+			if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+				names = append(names, name)
+			} else if at, ok := strings.CutPrefix(lines.Text(), "id: "); ok {
+				id = at
+			}
+		}
+		return resp.StatusCode, names, id
+	}
+	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "one")
+	_, _, heard := listen("", 1)
+	a.finish("app-1", v1alpha1.PhaseFailed)
+	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "two")
+	_, names, ended := listen(heard, 1)
+	if diff := cmp.Diff([]string{"failed"}, names); diff != "" || !strings.HasPrefix(ended, "one.") {
+		t.Errorf("%s %s", ended, diff)
+	}
+	if status, _, _ := listen(ended, 1); status != http.StatusNoContent {
+		t.Errorf("after the end: %d", status)
+	}
+	if _, names, id := listen("forgotten.1", 1); len(names) != 1 || names[0] != "gone" || !strings.HasPrefix(id, "forgotten.") {
+		t.Errorf("one that nobody knows: %v %s", names, id)
+	}
+	if _, names, id := listen("nonsense", 1); len(names) != 1 || names[0] != "progress" || !strings.HasPrefix(id, "two.") {
+		t.Errorf("nonsense: %v %s", names, id)
+	}
+}
+
 // TestBodyThatNeverComes has callers take all places and say nothing more.
 func TestBodyThatNeverComes(t *testing.T) {
 	const places = 4

@@ -91,16 +91,21 @@ func problemOf(err error) *Problem {
 		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error()}
 	case apierrors.IsNotFound(err): // a namespace; an operation is ErrNotFound
 		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: err.Error()}
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many requests for this resource", Detail: "try again; the same Idempotency-Key runs nothing twice"}
 	case apierrors.IsTooManyRequests(err):
 		return &Problem{
 			Status: http.StatusServiceUnavailable, Title: "The API server has too many requests",
 			Detail: "try again later; the same Idempotency-Key runs nothing twice",
 		}
+	case apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err):
+		return &Problem{
+			Status: http.StatusServiceUnavailable, Title: "The API server is not available",
+			Detail: "try again later; the same Idempotency-Key runs nothing twice",
+		}
 	case apierrors.IsForbidden(err):
 		return &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "the server itself lacks the right: " + err.Error()}
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
 		return &Problem{Status: http.StatusGatewayTimeout, Title: "Took too long", Detail: "try again; the same Idempotency-Key runs nothing twice"}
 	default:
 		return &Problem{Status: http.StatusBadGateway, Title: "The API server did not answer well", Detail: err.Error()}

@@ -26,6 +26,8 @@
 //   - each delivery of an entry carries the same ID, so that the receiver can tell a repetition;
 //   - entries with the same Key are delivered in the order of their commits, one at a time: the next one starts when the one before
 //     was delivered or rejected. Entries with different keys do not wait for each other;
+//   - an Operation tells a repetition for as long as it is there: one with a time to live after its end should be kept for some minutes, or
+//     it may be gone, and run again, when a relay dies right after it has scheduled it;
 //   - several relays share the work: an entry is leased to one of them. A relay that dies loses its lease after a while, and another
 //     one delivers the entry again. Leases are measured by the clocks of the relays, whose differences should stay below
 //     [LeaseMargin];
