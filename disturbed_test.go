@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,35 +16,23 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/source"
 )
 
 // TestDisturbedRun runs runtimes of random parts, of which some fail, panic, end their goroutine or do not stop, and ends them at any moment
 // by the context, by a lost leadership, or not at all. Run returns in time with everything that has failed, names what goes on, and
-// leaves nothing behind. FAIRLEAD_SEED=n plays one seed again.
+// leaves nothing behind.
 func TestDisturbedRun(t *testing.T) {
 	t.Parallel()
-	var seeds []uint64
-	for range disturbedRuns {
-		seeds = append(seeds, rand.Uint64())
-	}
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint("FAIRLEAD_SEED=", seed), func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T, s *apiserver.Server) {
-				d := &disturbedRun{t: t, server: s, rnd: rand.New(rand.NewPCG(seed, 0)), running: map[string]bool{}}
-				d.play()
-			})
+	seed.Play(t, disturbedRuns, func(t *testing.T, seed uint64) {
+		t.Parallel()
+		bubble(t, func(t *testing.T, s *apiserver.Server) {
+			d := &disturbedRun{t: t, server: s, rnd: rand.New(rand.NewPCG(seed, 0)), running: map[string]bool{}}
+			d.play()
 		})
-	}
+	})
 }
 
 const disturbedRuns = 30

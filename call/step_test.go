@@ -411,8 +411,10 @@ func TestACreateOnTheWireDuringACrash(t *testing.T) {
 				}
 				fl := flow.New("create", call.Step("call", c, call.StepSpec[visit]{
 					Request: func(context.Context, *visit) (call.Request, error) {
-						return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
-							Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Data: map[string]string{"k": "v"}}}, nil
+						return call.Request{
+							Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+							Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Data: map[string]string{"k": "v"}},
+						}, nil
 					},
 				}, flow.Save()))
 				var positions flow.Memory

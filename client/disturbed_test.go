@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,33 +21,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
-
-// seeds are those that a random test plays: some new ones, FAIRLEAD_SEEDS=n of them, or that of FAIRLEAD_SEED.
-func seeds(t *testing.T, n int) (seeds []uint64) {
-	t.Helper()
-	number := func(name string) (uint64, bool) {
-		s := os.Getenv(name)
-		if s == "" {
-			return 0, false
-		}
-		v, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v, true
-	}
-	if seed, ok := number("FAIRLEAD_SEED"); ok {
-		return []uint64{seed}
-	}
-	if wanted, ok := number("FAIRLEAD_SEEDS"); ok {
-		n = int(wanted)
-	}
-	for range n {
-		seeds = append(seeds, rand.Uint64())
-	}
-	return seeds
-}
 
 var errLost = errors.New("lost")
 
@@ -126,14 +100,11 @@ func increment(cm *corev1.ConfigMap) error {
 
 // TestDisturbedCounters has three clients count up the same number while a third of their requests go wrong. Each Modify that returned
 // nil has counted once, and one that failed at most once, and then it says that it does not know. What was written is read.
-// FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
 func TestDisturbedCounters(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 5) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { disturbedCounters(t, seed) })
-		})
-	}
+	seed.Play(t, 5, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) { disturbedCounters(t, seed) })
+	})
 }
 
 func disturbedCounters(t *testing.T, seed uint64) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -87,26 +87,13 @@ func number(version string) int {
 }
 
 // Whatever happens to the objects, the connection and the observers, each observer is given a history whose fold is the state. Observers are
-// slow, fail, panic and leave, also from within. FAIRLEAD_SEED=n plays one seed again.
+// slow, fail, panic and leave, also from within.
 func TestEveryObserverFoldsToTheState(t *testing.T) {
 	t.Parallel()
-	seeds := []uint64{}
-	for range 20 {
-		seeds = append(seeds, rand.Uint64())
-	}
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint("FAIRLEAD_SEED=", seed), func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T, h *host) { playHistory(t, h, rand.New(rand.NewPCG(seed, 1))) })
-		})
-	}
+	seed.Play(t, 20, func(t *testing.T, seed uint64) {
+		t.Parallel()
+		bubble(t, func(t *testing.T, h *host) { playHistory(t, h, rand.New(rand.NewPCG(seed, 1))) })
+	})
 }
 
 func playHistory(t *testing.T, h *host, rnd *rand.Rand) {

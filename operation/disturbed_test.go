@@ -10,7 +10,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,50 +22,36 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 )
 
 // TestDisturbed has callers schedule, retry, cancel and delete operations of the same resources through two schedulers, while a third of
 // the requests go wrong: lost before they arrive, answers lost on the way back, and resources on which others are faster. What reached the
 // API server is counted: an operation begins once however often it is asked for, an error that is an answer means that nothing was begun,
-// and no operation takes the place of one that has not ended. FAIRLEAD_SEED=n plays one seed again.
+// and no operation takes the place of one that has not ended.
 func TestDisturbed(t *testing.T) {
-	for _, seed := range seeds(t) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			b := setup(t)
-			d := &disturber{bench: b, seed: seed}
-			schedulers := []*operation.Scheduler{d.scheduler(), d.scheduler()}
-			var all sync.WaitGroup
-			for r := range 6 {
-				res := operation.Resource{Type: "Application", ID: fmt.Sprint("app", r)}
-				for c := range 2 {
-					all.Go(func() {
-						who := &caller{disturber: d, res: res, name: fmt.Sprint(res.ID, "-", c), schedulers: schedulers}
-						who.rnd = rand.New(rand.NewPCG(seed, hashed(who.name)))
-						for step := range 6 {
-							who.act(step, r == 0)
-						}
-					})
-				}
+	seed.Play(t, 3, func(t *testing.T, seed uint64) {
+		b := setup(t)
+		d := &disturber{bench: b, seed: seed}
+		schedulers := []*operation.Scheduler{d.scheduler(), d.scheduler()}
+		var all sync.WaitGroup
+		for r := range 6 {
+			res := operation.Resource{Type: "Application", ID: fmt.Sprint("app", r)}
+			for c := range 2 {
+				all.Go(func() {
+					who := &caller{disturber: d, res: res, name: fmt.Sprint(res.ID, "-", c), schedulers: schedulers}
+					who.rnd = rand.New(rand.NewPCG(seed, hashed(who.name)))
+					for step := range 6 {
+						who.act(step, r == 0)
+					}
+				})
 			}
-			all.Wait()
-			d.check()
-			t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
-		})
-	}
-}
-
-func seeds(t *testing.T) []uint64 {
-	t.Helper()
-	s := os.Getenv("FAIRLEAD_SEED")
-	if s == "" {
-		return []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
-	}
-	seed, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []uint64{seed}
+		}
+		all.Wait()
+		d.check()
+		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
+	})
 }
 
 func hashed(parts ...any) uint64 {

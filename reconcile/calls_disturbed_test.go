@@ -15,6 +15,7 @@ import (
 	requests "github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
@@ -85,14 +86,11 @@ func (l *ledger) Cleanup(_ context.Context, g *gateway) (reconcile.Result, error
 
 // TestDisturbedReconciliations changes and deletes objects at random while a third of the requests of their controller go wrong. In the
 // end each was reconciled in its last state, which the status says, what is deleted is cleaned up and gone, and nothing more happens.
-// FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
 func TestDisturbedReconciliations(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 4) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(b *bench) { b.disturbedReconciliations(seed) })
-		})
-	}
+	seed.Play(t, 4, func(t *testing.T, seed uint64) {
+		inBubble(t, func(b *bench) { b.disturbedReconciliations(seed) })
+	})
 }
 
 func (b *bench) disturbedReconciliations(seed uint64) {

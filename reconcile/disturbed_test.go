@@ -8,11 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -23,28 +20,6 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
-
-// seeds are those that a random test plays: some new ones, or that of FAIRLEAD_SEED.
-func seeds(t *testing.T, n int) (seeds []uint64) {
-	t.Helper()
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []uint64{seed}
-	}
-	if s := os.Getenv("FAIRLEAD_SEEDS"); s != "" {
-		var err error
-		if n, err = strconv.Atoi(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range n {
-		seeds = append(seeds, rand.Uint64())
-	}
-	return seeds
-}
 
 var errLost = errors.New("lost")
 

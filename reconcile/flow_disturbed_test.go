@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
@@ -91,14 +92,11 @@ func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 
 // TestDisturbedFlows runs flows for objects that are made, changed and deleted at random while a third of the requests of their
 // controller go wrong, and, of every two seeds the second, while its process crashes and its leadership is lost.
-// FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
 func TestDisturbedFlows(t *testing.T) {
 	t.Parallel()
-	for _, seed := range seeds(t, 4) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(b *bench) { b.disturbedFlows(seed) })
-		})
-	}
+	seed.Play(t, 4, func(t *testing.T, seed uint64) {
+		inBubble(t, func(b *bench) { b.disturbedFlows(seed) })
+	})
 }
 
 func (b *bench) disturbedFlows(seed uint64) {

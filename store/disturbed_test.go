@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,37 +18,17 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/scenario"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
-
-// playSeeds plays n random seeds, or the one of FAIRLEAD_SEED.
-func playSeeds(t *testing.T, n int, play func(t *testing.T, seed uint64)) {
-	t.Helper()
-	seeds := make([]uint64, n)
-	for i := range seeds {
-		seeds[i] = rand.Uint64()
-	}
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint("FAIRLEAD_SEED=", seed), func(t *testing.T) {
-			t.Parallel()
-			play(t, seed)
-		})
-	}
-}
 
 // TestDisturbedCache opens, releases and moves stores in random order while objects change and requests fail. At rest every handle
 // shows what the server has, each subscriber was told exactly that, nothing is watched that nobody wants, and what is wanted is watched once.
 func TestDisturbedCache(t *testing.T) {
 	t.Parallel()
-	playSeeds(t, 10, func(t *testing.T, seed uint64) {
+	seed.Play(t, 10, func(t *testing.T, seed uint64) {
+		t.Parallel()
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			p := &disturbedCache{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), covers: map[*store.Store]coverage{}}

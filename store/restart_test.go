@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/scenario"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -23,7 +24,8 @@ import (
 // it should not, and harms nothing but what is saved.
 func TestRandomRestarts(t *testing.T) {
 	t.Parallel()
-	playSeeds(t, 20, func(t *testing.T, seed uint64) {
+	seed.Play(t, 20, func(t *testing.T, seed uint64) {
+		t.Parallel()
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) { (&restarts{rnd: rand.New(rand.NewPCG(seed, 7)), dir: dir}).play(t) })
 	})

@@ -4,31 +4,20 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
 // TestGateDisturbed has callers ask for permits as they are told to, and then use them, give them back, withdraw, or vanish without a word.
 // There are never more permits than places, nor more of them than the rate allows; whoever keeps asking gets one; of a breaker that was open
-// one call decides, and calls from before do not count; and in the end nothing is taken. FAIRLEAD_SEED=n plays one seed again.
+// one call decides, and calls from before do not count; and in the end nothing is taken.
 func TestGateDisturbed(t *testing.T) {
 	t.Parallel()
-	var seeds []uint64
-	for range 60 {
-		seeds = append(seeds, rand.Uint64())
-	}
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
+	seed.Play(t, 60, func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			b := &book{t: t, seed: seed, gate: newGate(), began: time.Now(), status: BreakerStatus{State: Closed}}
@@ -41,7 +30,7 @@ func TestGateDisturbed(t *testing.T) {
 			callers.Wait()
 			b.rest()
 		})
-	}
+	})
 }
 
 // book is what must be true of a gate. Its lock makes what is asked and what is noted one step.

@@ -7,79 +7,72 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation/outbox"
 )
 
 // Statements and commits are lost on either way, deliveries too, and relays stop at any point, two at a time: each entry whose transaction
 // was committed is one operation, those of a key in the order of their commits, and none is one whose transaction was rolled back.
-// FAIRLEAD_SEED=n plays one seed again.
 func TestDisturbed(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+	seed.Play(t, 1, func(t *testing.T, seed uint64) {
+		b := newBench(t, outbox.SQLite)
+		lossy := &lossyDriver{to: b.db.Driver(), dsn: b.dsn, dice: dice{rnd: rand.New(rand.NewPCG(seed, 0))}}
+		db := sql.OpenDB(lossy)
+		t.Cleanup(func() { _ = db.Close() })
+		box, err := outbox.Open(db, outbox.SQLite, outbox.Options{Table: b.table, Now: b.clock.now})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	b := newBench(t, outbox.SQLite)
-	lossy := &lossyDriver{to: b.db.Driver(), dsn: b.dsn, dice: dice{rnd: rand.New(rand.NewPCG(seed, 0))}}
-	db := sql.OpenDB(lossy)
-	t.Cleanup(func() { _ = db.Close() })
-	box, err := outbox.Open(db, outbox.SQLite, outbox.Options{Table: b.table, Now: b.clock.now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := &operations{begun: map[string][]string{}}
-	var work sync.WaitGroup
-	for range 2 {
-		work.Go(func() {
-			for !api.closed() {
-				ctx, stop := context.WithTimeout(t.Context(), time.Duration(10+lossy.roll(100))*time.Millisecond)
-				r := b.relay(func(_ context.Context, e outbox.Entry) error { return api.schedule(lossy, e) })
-				r.Outbox = box
-				if err := r.Run(ctx); err != nil {
-					t.Error(err)
+		api := &operations{begun: map[string][]string{}}
+		var work sync.WaitGroup
+		for range 2 {
+			work.Go(func() {
+				for !api.closed() {
+					ctx, stop := context.WithTimeout(t.Context(), time.Duration(10+lossy.roll(100))*time.Millisecond)
+					r := b.relay(func(_ context.Context, e outbox.Entry) error { return api.schedule(lossy, e) })
+					r.Outbox = box
+					if err := r.Run(ctx); err != nil {
+						t.Error(err)
+					}
+					stop()
+					b.clock.pass(30 * time.Second) // leases of those that were lost run out some time
 				}
-				stop()
-				b.clock.pass(30 * time.Second) // leases of those that were lost run out some time
-			}
-		})
-	}
-	const keys, perKey = 4, 15
-	want := map[string][]string{}
-	for k := range keys {
-		key := fmt.Sprint("key", k)
-		for i := range perKey {
-			id := fmt.Sprint(key, "-", i)
-			if i%5 == 4 { // rolled back
-				if err := put(t, db, box, entry(id, key), false); err == nil {
-					continue
-				}
-			}
-			for put(t, db, box, entry(id, key), true) != nil { // its answer may be lost: the same once more
-			}
-			want[key] = append(want[key], id)
+			})
 		}
-	}
-	until(t, fmt.Sprintf("FAIRLEAD_SEED=%d: everything is delivered", seed), func() bool { return b.stats(t).Pending == 0 })
-	api.close()
-	work.Wait()
-	if diff := cmp.Diff(want, api.begun); diff != "" {
-		t.Errorf("FAIRLEAD_SEED=%d: committed (-) and begun (+):\n%s", seed, diff)
-	}
-	if n := b.stats(t).Rejected; n != 0 {
-		t.Errorf("FAIRLEAD_SEED=%d: %d rejected", seed, n)
-	}
+		const keys, perKey = 4, 15
+		want := map[string][]string{}
+		for k := range keys {
+			key := fmt.Sprint("key", k)
+			for i := range perKey {
+				id := fmt.Sprint(key, "-", i)
+				if i%5 == 4 { // rolled back
+					if err := put(t, db, box, entry(id, key), false); err == nil {
+						continue
+					}
+				}
+				for put(t, db, box, entry(id, key), true) != nil { // its answer may be lost: the same once more
+				}
+				want[key] = append(want[key], id)
+			}
+		}
+		until(t, fmt.Sprintf("FAIRLEAD_SEED=%d: everything is delivered", seed), func() bool { return b.stats(t).Pending == 0 })
+		api.close()
+		work.Wait()
+		if diff := cmp.Diff(want, api.begun); diff != "" {
+			t.Errorf("FAIRLEAD_SEED=%d: committed (-) and begun (+):\n%s", seed, diff)
+		}
+		if n := b.stats(t).Rejected; n != 0 {
+			t.Errorf("FAIRLEAD_SEED=%d: %d rejected", seed, n)
+		}
+	})
 }
 
 // put enqueues one entry, and commits it or rolls it back.

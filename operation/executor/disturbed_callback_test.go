@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/source"
@@ -23,61 +24,59 @@ import (
 // TestDisturbedCallbacks has receivers report each outcome several times at once, to two replicas, some before they answer, while a third
 // of the replicas' requests go wrong: one report counts, which is the one that is told so, and the others are told that it did.
 func TestDisturbedCallbacks(t *testing.T) {
-	for _, seed := range seeds(t) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			b := setup(t)
-			var options executor.Options
-			b.webhook("slow", callbackHook)
-			b.webhook("next", nil)
-			b.start(func(o *executor.Options) {
-				o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
-				options = *o
-			})
-			d := &callbackDisturber{disturber: disturber{b: b, seed: seed, sent: make(map[string]int)}}
-			var takers []*executor.Taker
-			for range 2 {
-				o := options
-				o.Calls = b.tapped(d.roundTrip)
-				o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
-				e, err := executor.New(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				takers = append(takers, e.Taker())
-			}
-			var senders sync.WaitGroup
-			reports := &reports{of: make(map[string][]report)}
-			b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
-				if path != "/slow" {
-					return
-				}
-				id, tok := r.Header.Get("Idempotency-Key"), token(callbackIn(r))
-				h := fnv.New64a()
-				_, _ = io.WriteString(h, id)
-				rnd := rand.New(rand.NewPCG(seed, h.Sum64()))
-				var early sync.WaitGroup
-				for i := range 1 + rnd.IntN(3) {
-					begin, ctx := senders.Go, b.ctx
-					if rnd.IntN(3) == 0 {
-						begin, ctx = early.Go, context.WithValue(ctx, earlyKey{}, true)
-					}
-					begin(func() { reports.add(id, send(ctx, takers[i%2], tok, i == 0)) })
-				}
-				early.Wait()
-				w.WriteHeader(http.StatusAccepted)
-			}
-			const n = 12
-			for i := range n {
-				op := b.schedule(operation.Request{ID: fmt.Sprint("op", i), Resource: operation.Resource{Type: "Application", ID: fmt.Sprint("app", i)}, Webhooks: []string{"slow", "next"}})
-				ended := b.end(op)
-				senders.Wait()
-				if problem := reports.check(ended, b.receiver.counts(op.EffectiveID())); problem != "" {
-					t.Errorf("FAIRLEAD_SEED=%d: %s: %s\n%s", seed, op.Name, problem, strings.Join(d.of(op.Name), "\n"))
-				}
-			}
-			t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
+	seed.Play(t, 3, func(t *testing.T, seed uint64) {
+		b := setup(t)
+		var options executor.Options
+		b.webhook("slow", callbackHook)
+		b.webhook("next", nil)
+		b.start(func(o *executor.Options) {
+			o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
+			options = *o
 		})
-	}
+		d := &callbackDisturber{disturber: disturber{b: b, seed: seed, sent: make(map[string]int)}}
+		var takers []*executor.Taker
+		for range 2 {
+			o := options
+			o.Calls = b.tapped(d.roundTrip)
+			o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+			e, err := executor.New(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			takers = append(takers, e.Taker())
+		}
+		var senders sync.WaitGroup
+		reports := &reports{of: make(map[string][]report)}
+		b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
+			if path != "/slow" {
+				return
+			}
+			id, tok := r.Header.Get("Idempotency-Key"), token(callbackIn(r))
+			h := fnv.New64a()
+			_, _ = io.WriteString(h, id)
+			rnd := rand.New(rand.NewPCG(seed, h.Sum64()))
+			var early sync.WaitGroup
+			for i := range 1 + rnd.IntN(3) {
+				begin, ctx := senders.Go, b.ctx
+				if rnd.IntN(3) == 0 {
+					begin, ctx = early.Go, context.WithValue(ctx, earlyKey{}, true)
+				}
+				begin(func() { reports.add(id, send(ctx, takers[i%2], tok, i == 0)) })
+			}
+			early.Wait()
+			w.WriteHeader(http.StatusAccepted)
+		}
+		const n = 12
+		for i := range n {
+			op := b.schedule(operation.Request{ID: fmt.Sprint("op", i), Resource: operation.Resource{Type: "Application", ID: fmt.Sprint("app", i)}, Webhooks: []string{"slow", "next"}})
+			ended := b.end(op)
+			senders.Wait()
+			if problem := reports.check(ended, b.receiver.counts(op.EffectiveID())); problem != "" {
+				t.Errorf("FAIRLEAD_SEED=%d: %s: %s\n%s", seed, op.Name, problem, strings.Join(d.of(op.Name), "\n"))
+			}
+		}
+		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
+	})
 }
 
 // earlyKey marks the reports that the receiver makes before it answers: until then the flow does not go on.

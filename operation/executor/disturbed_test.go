@@ -8,9 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -30,105 +29,88 @@ import (
 // arrive, answers lost on the way back, and objects changed by somebody else just before; some operations are
 // cancelled or deleted. Everything ends
 // as if nothing had happened: every try is made exactly once, but for those that a restart of the executor cuts short, which are made again.
-// FAIRLEAD_SEED=n plays one seed again.
 func TestDisturbed(t *testing.T) {
-	for i, seed := range seeds(t) {
-		restarts := i % 2 * 2
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			b := setup(t)
-			d := &disturber{b: b, seed: seed, sent: make(map[string]int)}
-			calls := b.tapped(d.roundTrip)
-			b.receiver.answer = answerByName
-			for name := range tries {
-				b.webhook(name, func(s *v1alpha1.WebhookSpec) {
-					s.Breaker.Failures, s.Concurrency = 1000, 2 // a minute's pause proves nothing
-					if name == "slow" {
-						s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 20 * time.Millisecond}
-					}
+	seed.Play(t, 3, func(t *testing.T, seed uint64) {
+		restarts := int(seed % 2 * 2)
+		b := setup(t)
+		d := &disturber{b: b, seed: seed, sent: make(map[string]int)}
+		calls := b.tapped(d.roundTrip)
+		b.receiver.answer = answerByName
+		for name := range tries {
+			b.webhook(name, func(s *v1alpha1.WebhookSpec) {
+				s.Breaker.Failures, s.Concurrency = 1000, 2 // a minute's pause proves nothing
+				if name == "slow" {
+					s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 20 * time.Millisecond}
+				}
+			})
+		}
+		recorder := &warnings{}
+		start := func() (stop func()) {
+			return b.start(func(o *executor.Options) {
+				o.Calls, o.Recorder, o.MaxCalls = calls, recorder, 3
+				o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+			})
+		}
+		stop := start()
+		const n = 40
+		ops, rnd := make([]*v1alpha1.Operation, n), rand.New(rand.NewPCG(seed, 0))
+		for i := range ops {
+			ops[i] = b.schedule(randomRequest(rnd, fmt.Sprint("app", i)))
+		}
+		var all []ended
+		for i, op := range ops {
+			switch {
+			case i%4 == 0:
+				if _, err := b.scheduler.Cancel(b.ctx, resourceOf(op), op.EffectiveID()); err != nil && !errors.Is(err, operation.ErrEnded) {
+					t.Error(err)
+				}
+			case i%8 == 1:
+				b.delete(op.Name)
+			}
+			if i < restarts {
+				stop()
+				stop = start()
+			}
+			if i%8 == 1 { // it is not told how it has ended
+				b.eventually("gone", func() bool {
+					_, err := b.scheduler.Get(b.ctx, resourceOf(op))
+					return errors.Is(err, operation.ErrNotFound)
 				})
+			} else {
+				op = b.end(op)
 			}
-			recorder := &warnings{}
-			start := func() (stop func()) {
-				return b.start(func(o *executor.Options) {
-					o.Calls, o.Recorder, o.MaxCalls = calls, recorder, 3
-					o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
-				})
-			}
-			stop := start()
-			const n = 40
-			ops, rnd := make([]*v1alpha1.Operation, n), rand.New(rand.NewPCG(seed, 0))
-			for i := range ops {
-				ops[i] = b.schedule(randomRequest(rnd, fmt.Sprint("app", i)))
-			}
-			var all []ended
-			for i, op := range ops {
-				switch {
-				case i%4 == 0:
-					if _, err := b.scheduler.Cancel(b.ctx, resourceOf(op), op.EffectiveID()); err != nil && !errors.Is(err, operation.ErrEnded) {
-						t.Error(err)
-					}
-				case i%8 == 1:
-					b.delete(op.Name)
-				}
-				if i < restarts {
-					stop()
-					stop = start()
-				}
-				if i%8 == 1 { // it is not told how it has ended
-					b.eventually("gone", func() bool {
-						_, err := b.scheduler.Get(b.ctx, resourceOf(op))
-						return errors.Is(err, operation.ErrNotFound)
-					})
-				} else {
-					op = b.end(op)
-				}
+			all = append(all, ended{op, b.receiver.counts(op.EffectiveID())})
+			if i%8 == 2 { // another one of the same resource follows at once
+				request := randomRequest(rnd, op.Spec.ResourceID)
+				op = b.end(b.schedule(request))
 				all = append(all, ended{op, b.receiver.counts(op.EffectiveID())})
-				if i%8 == 2 { // another one of the same resource follows at once
-					request := randomRequest(rnd, op.Spec.ResourceID)
-					op = b.end(b.schedule(request))
-					all = append(all, ended{op, b.receiver.counts(op.EffectiveID())})
+			}
+		}
+		stop()
+		for _, e := range all {
+			problems := e.check(restarts)
+			if diff := cmp.Diff(e.called, b.receiver.counts(e.EffectiveID())); diff != "" {
+				problems = append(problems, "calls after the end: "+diff)
+			}
+			if len(problems) > 0 {
+				t.Errorf("FAIRLEAD_SEED=%d: %s\n%s\n%+v\n%s", seed, strings.Join(problems, "\n"), e.Name, e.Status, strings.Join(d.of(e.Name), "\n"))
+			}
+		}
+		for _, e := range all {
+			for _, other := range all {
+				began, its := b.receiver.firstCall(e.EffectiveID()), b.receiver.firstCall(other.EffectiveID())
+				if !began.IsZero() && e.excludes(other) && its.After(began) && its.Before(e.Status.FinishedAt.Time) {
+					t.Errorf("FAIRLEAD_SEED=%d: %s began before %s, which has the same lock, had ended", seed, other.Name, e.Name)
 				}
 			}
-			stop()
-			for _, e := range all {
-				problems := e.check(restarts)
-				if diff := cmp.Diff(e.called, b.receiver.counts(e.EffectiveID())); diff != "" {
-					problems = append(problems, "calls after the end: "+diff)
-				}
-				if len(problems) > 0 {
-					t.Errorf("FAIRLEAD_SEED=%d: %s\n%s\n%+v\n%s", seed, strings.Join(problems, "\n"), e.Name, e.Status, strings.Join(d.of(e.Name), "\n"))
-				}
-			}
-			for _, e := range all {
-				for _, other := range all {
-					began, its := b.receiver.firstCall(e.EffectiveID()), b.receiver.firstCall(other.EffectiveID())
-					if !began.IsZero() && e.excludes(other) && its.After(began) && its.Before(e.Status.FinishedAt.Time) {
-						t.Errorf("FAIRLEAD_SEED=%d: %s began before %s, which has the same lock, had ended", seed, other.Name, e.Name)
-					}
-				}
-			}
-			told := recorder.told()
-			slices.Sort(told)
-			if once := slices.Compact(slices.Clone(told)); len(once) != len(told) {
-				t.Errorf("FAIRLEAD_SEED=%d: some failures were told more than once: %q", seed, told)
-			}
-			t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
-		})
-	}
-}
-
-// seeds are those to play: three, or that of FAIRLEAD_SEED.
-func seeds(t *testing.T) []uint64 {
-	t.Helper()
-	s := os.Getenv("FAIRLEAD_SEED")
-	if s == "" {
-		return []uint64{rand.Uint64(), rand.Uint64(), rand.Uint64()}
-	}
-	seed, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []uint64{seed}
+		}
+		told := recorder.told()
+		slices.Sort(told)
+		if once := slices.Compact(slices.Clone(told)); len(once) != len(told) {
+			t.Errorf("FAIRLEAD_SEED=%d: some failures were told more than once: %q", seed, told)
+		}
+		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
+	})
 }
 
 // tries says how often each of the webhooks is called, of which "bad" fails and the others succeed.

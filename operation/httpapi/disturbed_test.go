@@ -10,9 +10,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,55 +20,46 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
 
 // TestDisturbed has callers schedule operations, each again with the same key until there is an answer, while requests go wrong on both
 // ways: those of the callers are cut off before they arrive, cancelled under way, or lose their answers, and those of the server are lost,
-// throttled and refused. Every key is one operation, or none if the answer says so. FAIRLEAD_SEED=n plays one seed again.
+// throttled and refused. Every key is one operation, or none if the answer says so.
 func TestDisturbed(t *testing.T) {
-	seeds := []uint64{rand.Uint64(), rand.Uint64()}
-	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
+	seed.Play(t, 2, func(t *testing.T, seed uint64) {
+		d := &disturber{seed: seed, begun: make(map[string]int), accepted: make(map[string]bool)}
+		d.api = setup(t, func(o *httpapi.Options) { anonymous(o); d.replace(t, o) })
+		var all sync.WaitGroup
+		for r := range 6 {
+			for c := range 2 {
+				all.Go(func() {
+					name := fmt.Sprint("app", r, "-", c)
+					rnd := rand.New(rand.NewPCG(seed, hashed(name)))
+					for step := range 4 {
+						d.schedule(rnd, fmt.Sprint("app", r), fmt.Sprint(name, "-", step))
+					}
+				})
+			}
 		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			d := &disturber{seed: seed, begun: make(map[string]int), accepted: make(map[string]bool)}
-			d.api = setup(t, func(o *httpapi.Options) { anonymous(o); d.replace(t, o) })
-			var all sync.WaitGroup
-			for r := range 6 {
-				for c := range 2 {
-					all.Go(func() {
-						name := fmt.Sprint("app", r, "-", c)
-						rnd := rand.New(rand.NewPCG(seed, hashed(name)))
-						for step := range 4 {
-							d.schedule(rnd, fmt.Sprint("app", r), fmt.Sprint(name, "-", step))
-						}
-					})
-				}
+		all.Wait()
+		d.mu.Lock()
+		accepted := slices.Collect(maps.Keys(d.accepted))
+		d.mu.Unlock()
+		for _, key := range accepted {
+			d.eventually(func() bool { return d.count(key) > 0 }) // a request that was cut off may be under way still
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for key, n := range d.begun {
+			if n != 1 {
+				t.Errorf("FAIRLEAD_SEED=%d: %s was begun %d times", seed, key, n)
 			}
-			all.Wait()
-			d.mu.Lock()
-			accepted := slices.Collect(maps.Keys(d.accepted))
-			d.mu.Unlock()
-			for _, key := range accepted {
-				d.eventually(func() bool { return d.count(key) > 0 }) // a request that was cut off may be under way still
-			}
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			for key, n := range d.begun {
-				if n != 1 {
-					t.Errorf("FAIRLEAD_SEED=%d: %s was begun %d times", seed, key, n)
-				}
-			}
-			t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
-		})
-	}
+		}
+		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
+	})
 }
 
 func hashed(parts ...any) uint64 {

@@ -8,8 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
 
@@ -121,25 +120,12 @@ func (v *voter) leads() (leads, sends bool) {
 
 // TestDisturbedElections has three candidates compete for ten minutes while a fifth of their requests go wrong, requests are slow, and
 // candidates, or the server, are away for as long as a lease lasts and longer. Never do two lead, or send requests, at a time; as soon as
-// all is well one leads, and keeps it. FAIRLEAD_SEED=n plays one seed again, FAIRLEAD_SEEDS=n that many.
+// all is well one leads, and keeps it.
 func TestDisturbedElections(t *testing.T) {
 	t.Parallel()
-	n := 2
-	if s, err := strconv.Atoi(os.Getenv("FAIRLEAD_SEEDS")); err == nil {
-		n = s
-	}
-	seeds := make([]uint64, n)
-	for i := range seeds {
-		seeds[i] = rand.Uint64()
-	}
-	if s, err := strconv.ParseUint(os.Getenv("FAIRLEAD_SEED"), 10, 64); err == nil {
-		seeds = []uint64{s}
-	}
-	for _, seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { disturbedElections(t, seed) })
-		})
-	}
+	seed.Play(t, 2, func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) { disturbedElections(t, seed) })
+	})
 }
 
 func disturbedElections(t *testing.T, seed uint64) {
