@@ -1,0 +1,231 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/operation/install"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// api is the HTTP API of a namespace of its own on the real control plane. Nothing executes operations; tests end them.
+type api struct {
+	t                     *testing.T
+	ctx                   context.Context
+	namespace, other, url string
+	calls                 *call.Client
+	callbacks             *sink
+	tokens                map[string]string // by user: all may do everything, reader may read, nobody nothing
+}
+
+func setup(t *testing.T, change func(*httpapi.Options)) *api {
+	t.Helper()
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	config := env.Config(t)
+	calls, err := call.New(call.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(calls.Close)
+	if err := install.CRDs(ctx, calls); err != nil {
+		t.Fatal(err)
+	}
+	a := &api{
+		t: t, ctx: ctx, namespace: env.Namespace(t), other: env.Namespace(t), calls: calls, callbacks: &sink{},
+		tokens: map[string]string{"": "", "forged": "abc.def.ghi"},
+	}
+	clients := kubernetes.NewForConfigOrDie(config)
+	for user, verbs := range map[string][]string{"all": {"get", "list", "create", "update"}, "reader": {"get", "list"}, "nobody": nil} {
+		a.user(clients, user, verbs)
+	}
+	scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: a.namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(scheduler.Close)
+	st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
+	src, err := source.New(source.Config{REST: config, Resource: v1alpha1.OperationsResource, Namespaces: []string{a.namespace}}, st.Sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watching, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer st.Close()
+		_ = src.Run(watching) // it ends with the context
+	})
+	t.Cleanup(func() { stop(); running.Wait() })
+	o := httpapi.Options{Scheduler: scheduler, Operations: st, Authorizer: httpapi.NewKubernetes(calls), Callbacks: a.callbacks}
+	if change != nil {
+		change(&o)
+	}
+	handler, err := httpapi.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	a.url = server.URL
+	if o.Operations == st {
+		<-st.Synced()
+	}
+	return a
+}
+
+// user makes a service account with rights on operations, in the namespace that is served and in one that is not.
+func (a *api) user(clients *kubernetes.Clientset, name string, verbs []string) {
+	a.t.Helper()
+	_, err := clients.CoreV1().ServiceAccounts(a.namespace).Create(a.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	for _, ns := range []string{a.namespace, a.other} {
+		if len(verbs) == 0 || err != nil {
+			break
+		}
+		_, err = clients.RbacV1().Roles(ns).Create(a.ctx, &rbacv1.Role{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: verbs}},
+		}, metav1.CreateOptions{})
+		if err == nil {
+			_, err = clients.RbacV1().RoleBindings(ns).Create(a.ctx, &rbacv1.RoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: name},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+				Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: a.namespace, Name: name}},
+			}, metav1.CreateOptions{})
+		}
+	}
+	var token *authenticationv1.TokenRequest
+	if err == nil {
+		token, err = clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.tokens[name] = token.Status.Token
+}
+
+// sink knows one callback token.
+type sink struct {
+	mu   sync.Mutex
+	used bool
+	got  []string
+}
+
+func (s *sink) Take(_ context.Context, token string, succeeded bool, message string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case token != "good":
+		return operation.ErrUnknownCallback
+	case s.used:
+		return operation.ErrCallbackUsed
+	}
+	s.used, s.got = true, append(s.got, fmt.Sprintf("%v %s", succeeded, message))
+	return nil
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a *api) do(user, method, path, body string, headers ...string) answer {
+	a.t.Helper()
+	req, err := http.NewRequestWithContext(a.ctx, method, a.url+path, strings.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if token := a.tokens[user]; token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if resp.StatusCode >= 400 {
+		var p httpapi.Problem
+		if err := json.Unmarshal(text, &p); err != nil || p.Status != resp.StatusCode || p.Title == "" ||
+			resp.Header.Get("Content-Type") != "application/problem+json" {
+			a.t.Errorf("%s %s: %d is no problem document: %s %s", method, path, resp.StatusCode, resp.Header.Get("Content-Type"), text)
+		}
+	}
+	return answer{resp.StatusCode, resp.Header, string(text)}
+}
+
+func (a *api) view(got answer) operation.View {
+	a.t.Helper()
+	var v operation.View
+	if err := json.Unmarshal([]byte(got.body), &v); err != nil {
+		a.t.Fatalf("%v: %s", err, got.body)
+	}
+	return v
+}
+
+// finish ends an operation as an executor would.
+func (a *api) finish(name string, phase v1alpha1.Phase) {
+	a.t.Helper()
+	a.setStatus(name, func(s *v1alpha1.OperationStatus) { s.Phase = phase })
+}
+
+// setStatus writes a status about the present operation.
+func (a *api) setStatus(name string, change func(*v1alpha1.OperationStatus)) {
+	a.t.Helper()
+	request := call.Request{Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: a.namespace, Name: name}
+	got, err := call.Do(a.ctx, a.calls, request, call.Policy{})
+	op := &v1alpha1.Operation{}
+	if err == nil {
+		err = got.Into(op)
+	}
+	if err == nil {
+		op.Status.OperationID, op.Status.OperationType = op.EffectiveID(), op.Spec.OperationType
+		change(&op.Status)
+		request.Verb, request.Subresource, request.Object = call.VerbUpdate, "status", op
+		_, err = call.Do(a.ctx, a.calls, request, call.Policy{})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func anonymous(o *httpapi.Options) { o.Authorizer = httpapi.Anonymous{} }
+
+func (a *api) eventually(ok func() bool) {
+	a.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-a.ctx.Done():
+			a.t.Fatal("never as wanted")
+		}
+	}
+}
