@@ -64,12 +64,12 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	}
 	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
 	a, err := call.Do(ctx, c.call, w.req, *w.o.policy)
-	if err != nil && pre.UID != nil && apierrors.IsConflict(err) && w.replaced(ctx, *pre.UID) {
-		switch {
-		case errors.Is(err, call.ErrOutcomeUnknown): // an earlier try has found it; what has its name now is not ours to delete
+	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
+		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); {
+		case inDoubt && w.replaced(ctx, *pre.UID): // an earlier try has found it; what has its name now is not ours to delete
 			f.gone("", shown)
 			return nil
-		case named: // the cache did not know yet
+		case named && !inDoubt: // the cache did not know yet
 			w.req.Object = nil
 			a, err = call.Do(ctx, c.call, w.req, *w.o.policy)
 		}

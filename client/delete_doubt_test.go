@@ -51,7 +51,8 @@ func TestDeleteInDoubt(t *testing.T) {
 					}
 					c.put(foreign("web", "n", "2"))
 				}
-				if tc.stale {
+				if tc.stale { // nor may the caller read it
+					c.server.On(apiserver.Match{Verb: "get"}, apiserver.Answer(apiserver.Failure(403)))
 					c.server.On(apiserver.Match{Verb: "delete", Times: 1}, apiserver.Before(replace))
 				} else {
 					c.server.On(apiserver.Match{Verb: "delete", Times: 1}, apiserver.After(replace), apiserver.DropAfter())
