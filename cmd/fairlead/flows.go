@@ -46,8 +46,13 @@ in a program of your own, Runtime.Flows has it on the pages of WithListen, or se
 			default:
 				return usageErrorf("unknown status %q: use ready, running or parked", o.status)
 			}
-			if o.every <= 0 {
+			switch {
+			case o.every <= 0:
 				return usageErrorf("--every must be a duration above zero, such as 2s")
+			case o.longer < 0:
+				return usageErrorf("--longer must not be negative")
+			case o.limit < 0:
+				return usageErrorf("--limit must not be negative; 0 is all")
 			}
 			return showFlows(cmd.Context(), s, o)
 		},
