@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -180,7 +181,11 @@ func TestOwnEchoes(t *testing.T) {
 					return err
 				}
 				b.change(size(2))
-				return h.SetNamespaces()
+				if err := h.SetNamespaces(); err != nil {
+					return err
+				}
+				<-time.After(time.Second) // until it is listed again
+				return nil
 			},
 			want: 2,
 			check: func(t *testing.T, b *bench) {
