@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,10 +18,9 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
-
-var errLost = errors.New("lost")
 
 // disturber has a third of the requests of a client about single config maps go wrong: they are lost before they arrive, or their
 // answer is, or somebody else changes the object just before.
@@ -39,12 +35,8 @@ type disturber struct {
 }
 
 func (d *disturber) client(t *testing.T, cfg *rest.Config, o client.Options) *client.Client {
-	cfg = rest.CopyConfig(cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tripper(func(r *http.Request) (*http.Response, error) { return d.roundTrip(r, next) })
-	})
 	var err error
-	if o.Call, err = call.New(call.Options{Config: cfg}); err != nil {
+	if o.Call, err = call.New(call.Options{Config: disturb.Config(cfg, d.roundTrip)}); err != nil {
 		t.Fatal(err)
 	}
 	o.FieldOwner = d.name
@@ -55,37 +47,20 @@ func (d *disturber) client(t *testing.T, cfg *rest.Config, o client.Options) *cl
 	return c
 }
 
-type tripper func(*http.Request) (*http.Response, error)
-
-func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
-
 func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	if !strings.Contains(r.URL.Path, "/configmaps/") {
 		return next.RoundTrip(r)
 	}
 	d.mu.Lock()
 	d.sent++
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, d.name, d.sent)
-	fault := rand.New(rand.NewPCG(d.seed, h.Sum64())).IntN(9)
-	d.log = append(d.log, fmt.Sprintf("%s %s %s", d.name, r.Method, []string{"lost", "answer lost", "outdated", ""}[min(fault, 3)]))
+	fault := disturb.Choose(d.seed, d.name, d.sent)
+	d.log = append(d.log, fmt.Sprintf("%s %s %s", d.name, r.Method, fault))
 	n := d.sent
 	d.mu.Unlock()
-	switch fault {
-	case 0:
-		return nil, errLost
-	case 1:
-		answer, err := next.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		return nil, errors.Join(errLost, err, answer.Body.Close())
-	case 2:
+	return fault.RoundTrip(r, next, func() {
 		patch := fmt.Sprintf(`{"data":{"touched":"%s %d"}}`, d.name, n)
 		_ = d.foreign.Patch(r.Context(), configMap("shared"), client.RawPatch(types.MergePatchType, []byte(patch)))
-	}
-	return next.RoundTrip(r)
+	})
 }
 
 // increment is not idempotent.
@@ -137,7 +112,7 @@ func disturbedCounters(t *testing.T, seed uint64) {
 				switch {
 				case err == nil:
 					readsOwnWrite(c.ctx, t, cl, cm)
-				case !errors.Is(err, call.ErrOutcomeUnknown) && !errors.Is(err, client.ErrTooManyConflicts) && !errors.Is(err, errLost):
+				case !errors.Is(err, call.ErrOutcomeUnknown) && !errors.Is(err, client.ErrTooManyConflicts) && !errors.Is(err, disturb.ErrLost):
 					t.Errorf("FAIRLEAD_SEED=%d: %v", seed, err)
 				}
 				mu.Lock()
@@ -169,7 +144,7 @@ func disturbedCounters(t *testing.T, seed uint64) {
 // readsOwnWrite checks C1: after a write, the next read shows it or something newer.
 func readsOwnWrite(ctx context.Context, t *testing.T, cl *client.Client, written *corev1.ConfigMap) {
 	got, err := client.Get[corev1.ConfigMap](ctx, cl, client.KeyOf(written))
-	if errors.Is(err, errLost) { // a read of the server itself
+	if errors.Is(err, disturb.ErrLost) { // a read of the server itself
 		return
 	}
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -18,10 +17,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 )
@@ -31,9 +30,9 @@ import (
 // API server is counted: an operation begins once however often it is asked for, an error that is an answer means that nothing was begun,
 // and no operation takes the place of one that has not ended.
 func TestDisturbed(t *testing.T) {
-	seed.Play(t, 3, func(t *testing.T, seed uint64) {
+	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)
-		d := &disturber{bench: b, seed: seed}
+		d := &disturber{bench: b, seed: play}
 		schedulers := []*operation.Scheduler{d.scheduler(), d.scheduler()}
 		var all sync.WaitGroup
 		for r := range 6 {
@@ -41,7 +40,7 @@ func TestDisturbed(t *testing.T) {
 			for c := range 2 {
 				all.Go(func() {
 					who := &caller{disturber: d, res: res, name: fmt.Sprint(res.ID, "-", c), schedulers: schedulers}
-					who.rnd = rand.New(rand.NewPCG(seed, hashed(who.name)))
+					who.rnd = seed.Rand(play, who.name)
 					for step := range 6 {
 						who.act(step, r == 0)
 					}
@@ -52,12 +51,6 @@ func TestDisturbed(t *testing.T) {
 		d.check()
 		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
 	})
-}
-
-func hashed(parts ...any) uint64 {
-	h := fnv.New64a()
-	_, _ = fmt.Fprintln(h, parts...) // a hash takes everything
-	return h.Sum64()
 }
 
 // caller does one thing after the other.
@@ -157,7 +150,7 @@ func (d *disturber) canceled(action string, op *v1alpha1.Operation, err error) {
 
 // plain checks that an error is one of the documented ones.
 func (d *disturber) plain(action string, err error) {
-	if err != nil && !answered(err) && !errors.Is(err, errLost) && !apierrors.IsConflict(err) {
+	if err != nil && !answered(err) && !errors.Is(err, disturb.ErrLost) && !apierrors.IsConflict(err) {
 		d.errorf("%s: %v", action, err)
 	}
 }
@@ -222,20 +215,14 @@ type disturber struct {
 
 type actionKey struct{}
 
-var errLost = errors.New("lost")
-
 func (d *disturber) errorf(format string, args ...any) {
 	d.t.Errorf("FAIRLEAD_SEED=%d: %s", d.seed, fmt.Sprintf(format, args...))
 }
 
 func (d *disturber) scheduler() *operation.Scheduler {
 	d.t.Helper()
-	config := rest.CopyConfig(env.Config(d.t))
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tapped{next, d.roundTrip}
-	})
 	s, err := operation.NewScheduler(operation.Options{
-		Config: config, Namespace: d.Namespace(),
+		Config: disturb.Config(env.Config(d.t), d.roundTrip), Namespace: d.Namespace(),
 		Policy: call.Policy{Retries: 2, Base: time.Millisecond, Cap: 2 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}},
 	})
 	if err != nil {
@@ -245,16 +232,6 @@ func (d *disturber) scheduler() *operation.Scheduler {
 	return s
 }
 
-type tapped struct {
-	next http.RoundTripper
-	tap  func(*http.Request, http.RoundTripper) (*http.Response, error)
-}
-
-func (t tapped) RoundTrip(r *http.Request) (*http.Response, error) { return t.tap(r, t.next) }
-
-// WrappedRoundTripper lets client-go find the transport of its own, to close its connections.
-func (t tapped) WrappedRoundTripper() http.RoundTripper { return t.next }
-
 func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	action, _ := r.Context().Value(actionKey{}).(string)
 	d.mu.Lock()
@@ -263,18 +240,17 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	}
 	d.sent[action]++
 	d.all++
-	rnd := rand.New(rand.NewPCG(d.seed, hashed(action, d.sent[action])))
-	fault := rnd.IntN(9)
-	if fault < 3 {
+	rnd, fault := seed.Rand(d.seed, "others", action, d.sent[action]), disturb.Choose(d.seed, action, d.sent[action])
+	if fault != disturb.None {
 		d.disturbed++
 	}
 	d.mu.Unlock()
 	id, _, _ := strings.Cut(action, "-")
 	res := operation.Resource{Type: "Application", ID: id}
 	switch {
-	case fault == 0:
-		return nil, errLost
-	case fault == 2 && r.Method != http.MethodGet:
+	case fault == disturb.Lost:
+		return nil, disturb.ErrLost
+	case fault == disturb.Outdated && r.Method != http.MethodGet:
 		d.others(res, rnd)
 	}
 	answer, err := next.RoundTrip(r)
@@ -288,9 +264,9 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	if r.Method != http.MethodGet && answer.StatusCode < 300 {
 		d.note(r.Method, action, body)
 	}
-	if fault == 1 {
+	if fault == disturb.AnswerLost {
 		d.others(res, rnd)
-		return nil, errLost
+		return nil, disturb.ErrLost
 	}
 	answer.Body = io.NopCloser(strings.NewReader(string(body)))
 	return answer, nil

@@ -6,29 +6,25 @@ import (
 	"sync"
 	"testing"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/operation"
 )
 
 // lossy returns a scheduler of the same namespace that loses the answer to its first request with that method, after which others go on.
 func (b *bench) lossy(method string, others func()) *operation.Scheduler {
 	b.t.Helper()
-	config := rest.CopyConfig(env.Config(b.t))
 	var first sync.Once
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tapped{next, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-			answer, err := next.RoundTrip(r)
-			if r.Method == method && err == nil {
-				first.Do(func() {
-					err = errors.Join(errLost, answer.Body.Close())
-					others()
-				})
-			}
-			return answer, err
-		}}
+	config := disturb.Config(env.Config(b.t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if r.Method == method && err == nil {
+			first.Do(func() {
+				err = errors.Join(disturb.ErrLost, answer.Body.Close())
+				others()
+			})
+		}
+		return answer, err
 	})
 	s, err := operation.NewScheduler(operation.Options{Config: config, Namespace: b.Namespace()})
 	if err != nil {
@@ -94,15 +90,12 @@ func TestBusy(t *testing.T) {
 	b := setup(t)
 	busy := func() *operation.Scheduler {
 		left := 12
-		config := rest.CopyConfig(env.Config(t))
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return tapped{next, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-				if left > 0 && (r.Method == http.MethodPut || r.Method == http.MethodPatch) {
-					left--
-					(&disturber{bench: b}).touch(shop)
-				}
-				return next.RoundTrip(r)
-			}}
+		config := disturb.Config(env.Config(t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if left > 0 && (r.Method == http.MethodPut || r.Method == http.MethodPatch) {
+				left--
+				(&disturber{bench: b}).touch(shop)
+			}
+			return next.RoundTrip(r)
 		})
 		s, err := operation.NewScheduler(operation.Options{Config: config, Namespace: b.Namespace()})
 		if err != nil {
@@ -128,19 +121,16 @@ func TestBusy(t *testing.T) {
 // TestScheduleOfWhatIsDeleted has the answer to a create lost, and the Operation deleted before anybody has looked what became of it.
 func TestScheduleOfWhatIsDeleted(t *testing.T) {
 	b := setup(t)
-	config := rest.CopyConfig(env.Config(t))
 	var lost, removed sync.Once
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tapped{next, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-			if r.Method == http.MethodGet {
-				removed.Do(func() { (&disturber{bench: b}).remove(shop) })
-			}
-			answer, err := next.RoundTrip(r)
-			if r.Method == http.MethodPost && err == nil {
-				lost.Do(func() { err = errors.Join(errLost, answer.Body.Close()) })
-			}
-			return answer, err
-		}}
+	config := disturb.Config(env.Config(t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method == http.MethodGet {
+			removed.Do(func() { (&disturber{bench: b}).remove(shop) })
+		}
+		answer, err := next.RoundTrip(r)
+		if r.Method == http.MethodPost && err == nil {
+			lost.Do(func() { err = errors.Join(disturb.ErrLost, answer.Body.Close()) })
+		}
+		return answer, err
 	})
 	s, err := operation.NewScheduler(operation.Options{Config: config, Namespace: b.Namespace(), Policy: call.Policy{Retries: 1}})
 	if err != nil {

@@ -4,24 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	requests "github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
-
-var errLost = errors.New("lost")
 
 // disturber has a third of the requests that a process makes about single gateways go wrong: they are lost before they arrive, or
 // their answer is, or somebody else changes the object just before.
@@ -45,21 +40,14 @@ func newDisturber(b *bench, seed uint64) *disturber {
 
 // process is one whose requests are disturbed until it is dead, from when on none arrives.
 func (b *bench) disturbed(d *disturber, dead func() bool, policy requests.Policy) *testbed.Host {
-	cfg := rest.CopyConfig(b.server.Config())
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return tripper(func(r *http.Request) (*http.Response, error) {
-			if dead() {
-				return nil, errLost
-			}
-			return d.roundTrip(r, next)
-		})
+	cfg := disturb.Config(b.server.Config(), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if dead() {
+			return nil, disturb.ErrLost
+		}
+		return d.roundTrip(r, next)
 	})
 	return testbed.NewHostWith(b.t, cfg, testbed.Mapper(testbed.Resources()), policy)
 }
-
-type tripper func(*http.Request) (*http.Response, error)
-
-func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	_, name, ok := strings.Cut(r.URL.Path, "/gateways/")
@@ -70,32 +58,17 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	d.mu.Lock()
 	d.sent[name]++
 	nth := d.sent[name]
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, name, nth)
-	fault := rand.New(rand.NewPCG(d.seed, h.Sum64())).IntN(9)
+	fault := disturb.Choose(d.seed, name, nth)
 	if d.off {
-		fault = 9
+		fault = disturb.None
 	}
 	d.all++
-	if fault < 3 {
+	if fault != disturb.None {
 		d.hurt++
 	}
-	d.log = append(d.log, fmt.Sprintf("%s %s %s %s", time.Since(epoch), name, r.Method+" "+r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], []string{"lost", "answer lost", "outdated", ""}[min(fault, 3)]))
+	d.log = append(d.log, fmt.Sprintf("%s %s %s %s", time.Since(epoch), name, r.Method+" "+r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], fault))
 	d.mu.Unlock()
-	switch fault {
-	case 0:
-		return nil, errLost
-	case 1:
-		answer, err := next.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		return nil, errors.Join(errLost, err, answer.Body.Close())
-	case 2:
-		d.touch(r.Context(), name, nth)
-	}
-	return next.RoundTrip(r)
+	return fault.RoundTrip(r, next, func() { d.touch(r.Context(), name, nth) })
 }
 
 // touch changes an object as somebody else would, if it is there.

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
@@ -55,7 +56,7 @@ func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 	step := func(name string, opts ...flow.Option) flow.Node[gateway] {
 		return flow.Step(name, func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
 			if dead() {
-				return f.Fail(errLost)
+				return f.Fail(disturb.ErrLost)
 			}
 			w.note(f, name, false)
 			task, _ := flow.Use[*reconcile.Task[gateway]](f)
@@ -73,7 +74,7 @@ func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 	undo := func(name string, park bool) flow.Option {
 		return flow.Undo(func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
 			if dead() {
-				return f.Fail(errLost)
+				return f.Fail(disturb.ErrLost)
 			}
 			w.note(f, name, true)
 			if park {

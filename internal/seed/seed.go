@@ -3,6 +3,7 @@ package seed
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -17,6 +18,14 @@ func Play(t *testing.T, n int, play func(t *testing.T, seed uint64)) {
 	for _, s := range choose(t, n) {
 		t.Run(fmt.Sprint("FAIRLEAD_SEED=", s), func(t *testing.T) { play(t, s) })
 	}
+}
+
+// Rand returns what a part of a test that plays a seed chooses by: the same for the same seed and parts, which tell it from other parts,
+// whatever else runs beside it.
+func Rand(seed uint64, parts ...any) *rand.Rand {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintln(h, parts...) // a hash takes everything
+	return rand.New(rand.NewPCG(seed, h.Sum64()))
 }
 
 func choose(t *testing.T, n int) []uint64 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/operation/install"
@@ -118,27 +118,15 @@ func (b *bench) startWith(change func(*executor.Options), made func(*executor.Ex
 }
 
 // tapped returns a client of the API server whose requests pass through tap.
-func (b *bench) tapped(tap func(r *http.Request, next http.RoundTripper) (*http.Response, error)) *call.Client {
+func (b *bench) tapped(tap disturb.Tap) *call.Client {
 	b.t.Helper()
-	config := rest.CopyConfig(b.config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return tappedTransport{next, tap} })
-	calls, err := call.New(call.Options{Config: config})
+	calls, err := call.New(call.Options{Config: disturb.Config(b.config, tap)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(calls.Close)
 	return calls
 }
-
-type tappedTransport struct {
-	next http.RoundTripper
-	tap  func(r *http.Request, next http.RoundTripper) (*http.Response, error)
-}
-
-func (t tappedTransport) RoundTrip(r *http.Request) (*http.Response, error) { return t.tap(r, t.next) }
-
-// WrappedRoundTripper lets client-go find the transport of its own, to close its connections.
-func (t tappedTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // webhook makes a Webhook of the test's receiver.
 func (b *bench) webhook(name string, change func(*v1alpha1.WebhookSpec)) {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -24,7 +23,7 @@ import (
 // TestDisturbedCallbacks has receivers report each outcome several times at once, to two replicas, some before they answer, while a third
 // of the replicas' requests go wrong: one report counts, which is the one that is told so, and the others are told that it did.
 func TestDisturbedCallbacks(t *testing.T) {
-	seed.Play(t, 3, func(t *testing.T, seed uint64) {
+	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)
 		var options executor.Options
 		b.webhook("slow", callbackHook)
@@ -33,7 +32,7 @@ func TestDisturbedCallbacks(t *testing.T) {
 			o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 			options = *o
 		})
-		d := &callbackDisturber{disturber: disturber{b: b, seed: seed, sent: make(map[string]int)}}
+		d := &callbackDisturber{disturber: disturber{b: b, seed: play, sent: make(map[string]int)}}
 		var takers []*executor.Taker
 		for range 2 {
 			o := options
@@ -52,9 +51,7 @@ func TestDisturbedCallbacks(t *testing.T) {
 				return
 			}
 			id, tok := r.Header.Get("Idempotency-Key"), token(callbackIn(r))
-			h := fnv.New64a()
-			_, _ = io.WriteString(h, id)
-			rnd := rand.New(rand.NewPCG(seed, h.Sum64()))
+			rnd := seed.Rand(play, id)
 			var early sync.WaitGroup
 			for i := range 1 + rnd.IntN(3) {
 				begin, ctx := senders.Go, b.ctx
@@ -72,7 +69,7 @@ func TestDisturbedCallbacks(t *testing.T) {
 			ended := b.end(op)
 			senders.Wait()
 			if problem := reports.check(ended, b.receiver.counts(op.EffectiveID())); problem != "" {
-				t.Errorf("FAIRLEAD_SEED=%d: %s: %s\n%s", seed, op.Name, problem, strings.Join(d.of(op.Name), "\n"))
+				t.Errorf("%s: %s\n%s", op.Name, problem, strings.Join(d.of(op.Name), "\n"))
 			}
 		}
 		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
@@ -94,7 +91,7 @@ func send(ctx context.Context, taker *executor.Taker, tok string, succeeded bool
 	r := report{succeeded: succeeded}
 	for {
 		r.err = taker.Take(ctx, tok, succeeded, "no")
-		if !errors.Is(r.err, errLost) {
+		if !errors.Is(r.err, disturb.ErrLost) {
 			return r
 		}
 		r.unsure = true
@@ -145,7 +142,7 @@ type callbackDisturber struct{ disturber }
 
 func (d *callbackDisturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	written := ""
-	answer, err := d.disturber.roundTrip(r, roundTripper(func(r *http.Request) (*http.Response, error) {
+	answer, err := d.disturber.roundTrip(r, disturb.Func(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
 		if err != nil || r.Method != http.MethodPut || answer.StatusCode != http.StatusOK {
 			return answer, err
@@ -162,16 +159,12 @@ func (d *callbackDisturber) roundTrip(r *http.Request, next http.RoundTripper) (
 		answer.Body = io.NopCloser(strings.NewReader(string(raw)))
 		return answer, nil
 	}))
-	if errors.Is(err, errLost) && written != "" && r.Context().Value(earlyKey{}) == nil {
+	if errors.Is(err, disturb.ErrLost) && written != "" && r.Context().Value(earlyKey{}) == nil {
 		_, name, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/status"), "/operations/")
 		d.b.eventually("went on", func() bool { return d.b.version(name) != written })
 	}
 	return answer, err
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // version returns that of an Operation.
 func (b *bench) version(name string) string {

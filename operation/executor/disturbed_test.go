@@ -3,7 +3,6 @@ package executor_test
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -26,9 +26,8 @@ import (
 )
 
 // TestDisturbed runs operations of random shapes while a third of the executor's requests to the API server go wrong: lost before they
-// arrive, answers lost on the way back, and objects changed by somebody else just before; some operations are
-// cancelled or deleted. Everything ends
-// as if nothing had happened: every try is made exactly once, but for those that a restart of the executor cuts short, which are made again.
+// arrive, answers lost on the way back, and objects changed by somebody else just before; some operations are cancelled or deleted. Everything
+// ends as if nothing had happened: every try is made exactly once, but for those that a restart of the executor cuts short, which are made again.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, seed uint64) {
 		restarts := int(seed % 2 * 2)
@@ -251,8 +250,6 @@ type disturber struct {
 	log            []string
 }
 
-var errLost = errors.New("lost")
-
 func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	_, name, ok := strings.Cut(r.URL.Path, "/operations/")
 	if !ok {
@@ -262,30 +259,17 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	d.mu.Lock()
 	d.sent[name]++
 	d.all++
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, name, d.sent[name])
-	fault := rand.New(rand.NewPCG(d.seed, h.Sum64())).IntN(9)
-	if fault < 3 {
+	fault := disturb.Choose(d.seed, name, d.sent[name])
+	if fault != disturb.None {
 		d.disturbed++
 	}
-	d.log = append(d.log, fmt.Sprint(name, " ", r.Method, " ", r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], " ", []string{"lost", "answer lost", "outdated", ""}[min(fault, 3)]))
+	d.log = append(d.log, fmt.Sprint(name, " ", r.Method, " ", r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], " ", fault))
 	d.mu.Unlock()
-	switch fault {
-	case 0:
-		return nil, errLost
-	case 1:
-		answer, err := next.RoundTrip(r)
-		if err != nil {
-			return nil, err
-		}
-		_, err = io.Copy(io.Discard, answer.Body)
-		return nil, errors.Join(errLost, err, answer.Body.Close())
-	case 2:
+	return fault.RoundTrip(r, next, func() {
 		if r.Method != http.MethodGet {
 			d.b.touch(name)
 		}
-	}
-	return next.RoundTrip(r)
+	})
 }
 
 // of returns the requests that there were for an operation.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -16,10 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
@@ -29,15 +27,15 @@ import (
 // ways: those of the callers are cut off before they arrive, cancelled under way, or lose their answers, and those of the server are lost,
 // throttled and refused. Every key is one operation, or none if the answer says so.
 func TestDisturbed(t *testing.T) {
-	seed.Play(t, 2, func(t *testing.T, seed uint64) {
-		d := &disturber{seed: seed, begun: make(map[string]int), accepted: make(map[string]bool)}
+	seed.Play(t, 2, func(t *testing.T, play uint64) {
+		d := &disturber{seed: play, begun: make(map[string]int), accepted: make(map[string]bool)}
 		d.api = setup(t, func(o *httpapi.Options) { anonymous(o); d.replace(t, o) })
 		var all sync.WaitGroup
 		for r := range 6 {
 			for c := range 2 {
 				all.Go(func() {
 					name := fmt.Sprint("app", r, "-", c)
-					rnd := rand.New(rand.NewPCG(seed, hashed(name)))
+					rnd := seed.Rand(play, name)
 					for step := range 4 {
 						d.schedule(rnd, fmt.Sprint("app", r), fmt.Sprint(name, "-", step))
 					}
@@ -55,17 +53,11 @@ func TestDisturbed(t *testing.T) {
 		defer d.mu.Unlock()
 		for key, n := range d.begun {
 			if n != 1 {
-				t.Errorf("FAIRLEAD_SEED=%d: %s was begun %d times", seed, key, n)
+				t.Errorf("FAIRLEAD_SEED=%d: %s was begun %d times", play, key, n)
 			}
 		}
 		t.Logf("%d requests, %d of them disturbed", d.all, d.disturbed)
 	})
-}
-
-func hashed(parts ...any) uint64 {
-	h := fnv.New64a()
-	_, _ = fmt.Fprintln(h, parts...) // a hash takes everything
-	return h.Sum64()
 }
 
 // disturber is what happens to requests between the server and the API server, and counts the operations that begin.
@@ -81,12 +73,8 @@ type disturber struct {
 
 // replace has the server work through a scheduler whose requests are disturbed.
 func (d *disturber) replace(t *testing.T, o *httpapi.Options) {
-	config := rest.CopyConfig(env.Config(t))
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) { return d.roundTrip(r, next) })
-	})
 	scheduler, err := operation.NewScheduler(operation.Options{
-		Config: config, Namespace: o.Scheduler.Namespace(),
+		Config: disturb.Config(env.Config(t), d.roundTrip), Namespace: o.Scheduler.Namespace(),
 		Policy: call.Policy{Retries: 1, Base: time.Millisecond, Cap: 2 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}},
 	})
 	if err != nil {

@@ -13,15 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
-
-var errLost = errors.New("lost")
 
 // voter is a candidate without controllers, whose requests are disturbed.
 type voter struct {
@@ -52,14 +49,14 @@ func (v *voter) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respon
 	send := func(r *http.Request) (*http.Response, error) {
 		switch {
 		case cut || fault == 0:
-			return nil, errLost
+			return nil, disturb.ErrLost
 		case fault == 1:
 			answer, err := next.RoundTrip(r)
 			if err != nil {
 				return nil, err
 			}
 			_, err = io.Copy(io.Discard, answer.Body)
-			return nil, errors.Join(errLost, err, answer.Body.Close())
+			return nil, errors.Join(disturb.ErrLost, err, answer.Body.Close())
 		}
 		return next.RoundTrip(r)
 	}
@@ -143,10 +140,7 @@ func disturbedElections(t *testing.T, seed uint64) {
 	}()
 	for i, name := range []string{"one", "two", "three"} {
 		v := &voter{name: name, rnd: rand.New(rand.NewPCG(seed, uint64(i)+1))}
-		cfg := rest.CopyConfig(server.Config())
-		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return tripper(func(r *http.Request) (*http.Response, error) { return v.roundTrip(r, next) })
-		})
+		cfg := disturb.Config(server.Config(), v.roundTrip)
 		var err error
 		if v.lease, err = lease.New(cfg, lease.Options{Namespace: "a", Name: "gateways", Identity: name}); err != nil {
 			t.Fatal(err)
@@ -212,7 +206,3 @@ func disturbedElections(t *testing.T, seed uint64) {
 	}
 	t.Logf("%d terms", terms)
 }
-
-type tripper func(*http.Request) (*http.Response, error)
-
-func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
