@@ -163,9 +163,11 @@ func (c *child) start(cmd command) (answer, error) {
 	resident := atRest()
 	used, began = cpu(), time.Now()
 	n := c.peer.readAll()
+	reading, readingCPU := time.Since(began), cpu()-used
 	return answer{Values: map[string]float64{
 		"sync": took.Seconds(), "cpu": spent.Seconds(), "cpuSettled": settled.Seconds(), "peak": float64(peak - c.before),
-		"resident": float64(resident - c.before), "objects": float64(n), "readAll": time.Since(began).Seconds(), "readAllCPU": (cpu() - used).Seconds(),
+		"resident": float64(resident - c.before), "objects": float64(n), "readAll": reading.Seconds(),
+		"usable": (took + reading).Seconds(), "usableCPU": (settled + readingCPU).Seconds(),
 	}}, nil
 }
 

@@ -65,6 +65,8 @@ const (
 	withoutList = "S1 S6 S3 S4 S8 S7 S5"
 	listOnly    = "S1 LIST" // beyond the list it is what client-go dynamic is
 	boundRows   = "S1 S3 S4"
+
+	collectorRows = "S1 S3 S4 S8"
 )
 
 // specs are the peers by name, in the order of the tables. Slow ones take minutes with 100,000 objects: they are given fewer
@@ -74,18 +76,25 @@ var specs = []struct {
 	slow         bool
 	rows         string
 	make         func() peer
+	env          []string // of the process, besides its own
 }{
-	{"fairlead, protobuf", "pods", false, ourRows, func() peer { return newFairlead(true) }},
-	{"client-go typed", "pods", false, rowsOfAll, func() peer { return &clientGo{mode: typed} }},
-	{"controller-runtime typed", "pods", false, withoutPage, func() peer { return &controllerRuntime{} }},
-	{"client-go metadata", "pods", false, withoutList, func() peer { return &clientGo{mode: metadataOnly} }},
-	{"fairlead, JSON", "pods", false, ourRows, func() peer { return newFairlead(false) }},
-	{"client-go dynamic", "pods", true, rowsOfAll, func() peer { return &clientGo{mode: dynamicMode} }},
-	{"controller-runtime unstructured", "pods", true, listOnly, func() peer { return &controllerRuntime{unstructured: true} }},
-	{"bound: keep the bytes", "pods", false, boundRows, func() peer { return &bound{} }},
-	{"fairlead, JSON, widgets", "widgets", false, ourRows, func() peer { return newFairlead(false) }},
-	{"client-go dynamic, widgets", "widgets", true, rowsOfAll, func() peer { return &clientGo{mode: dynamicMode} }},
-	{"bound: keep the bytes, widgets", "widgets", false, boundRows, func() peer { return &bound{} }},
+	{"fairlead, protobuf", "pods", false, ourRows, func() peer { return newFairlead(true) }, nil},
+	{"client-go typed", "pods", false, rowsOfAll, func() peer { return &clientGo{mode: typed} }, nil},
+	{"controller-runtime typed", "pods", false, withoutPage, func() peer { return &controllerRuntime{} }, nil},
+	{"client-go metadata", "pods", false, withoutList, func() peer { return &clientGo{mode: metadataOnly} }, nil},
+	{"fairlead, JSON", "pods", false, ourRows, func() peer { return newFairlead(false) }, nil},
+	{"client-go dynamic", "pods", true, rowsOfAll, func() peer { return &clientGo{mode: dynamicMode} }, nil},
+	{"controller-runtime unstructured", "pods", true, listOnly, func() peer { return &controllerRuntime{unstructured: true} }, nil},
+	{"bound: keep the bytes", "pods", false, boundRows, func() peer { return &bound{} }, nil},
+	{"fairlead, JSON, widgets", "widgets", false, ourRows, func() peer { return newFairlead(false) }, nil},
+	{"controller-runtime typed, widgets", "widgets", false, withoutPage, func() peer { return &controllerRuntime{} }, nil},
+	{"client-go dynamic, widgets", "widgets", true, rowsOfAll, func() peer { return &clientGo{mode: dynamicMode} }, nil},
+	{"bound: keep the bytes, widgets", "widgets", false, boundRows, func() peer { return &bound{} }, nil},
+	// What a small heap costs: a collection comes each time it has doubled.
+	{"fairlead, protobuf, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(true) }, []string{"GOGC=400"}},
+	{"fairlead, protobuf, GOMEMLIMIT", "pods", false, collectorRows, func() peer { return newFairlead(true) }, []string{"GOGC=off", "GOMEMLIMIT=512MiB"}},
+	{"fairlead, JSON, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(false) }, []string{"GOGC=400"}},
+	{"fairlead, JSON, widgets, GOGC=400", "widgets", false, collectorRows, func() peer { return newFairlead(false) }, []string{"GOGC=400"}},
 }
 
 func specByName(name string) int {

@@ -75,6 +75,9 @@ func paging(t target) func(*metav1.ListOptions) {
 }
 
 func (c *clientGo) run(ctx context.Context, handler func(event)) error {
+	if err := c.informer.SetTransform(withoutManagedFields); err != nil {
+		return err
+	}
 	if err := c.informer.AddIndexers(bucketIndexer()); err != nil {
 		return err
 	}
@@ -94,6 +97,14 @@ func (c *clientGo) run(ctx context.Context, handler func(event)) error {
 		time.Sleep(time.Millisecond)
 	}
 	return nil
+}
+
+// withoutManagedFields is the transform that a good user gives an informer: Fairlead keeps no managed fields either.
+func withoutManagedFields(obj any) (any, error) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetManagedFields(nil)
+	}
+	return obj, nil
 }
 
 func bucketIndexer() cache.Indexers {
@@ -119,8 +130,11 @@ func eventHandler(handler func(event)) cache.ResourceEventHandler {
 }
 
 func touch(obj any) {
-	if pod, ok := obj.(*corev1.Pod); ok {
-		sinkhole.Add(int64(len(pod.Spec.Containers) + len(pod.Status.Phase)))
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		sinkhole.Add(int64(len(o.Spec.Containers) + len(o.Status.Phase)))
+	case *widget:
+		sinkhole.Add(int64(o.Spec.Replicas + len(o.Status.Phase)))
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -17,9 +19,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// controllerRuntime is the cache of controller-runtime with its defaults: readers are given copies.
+// controllerRuntime is the cache of controller-runtime: without managed fields, as ours is, else with its defaults: readers are given copies.
 type controllerRuntime struct {
 	unstructured bool
+	kind         schema.GroupVersionKind
 	cache        cache.Cache
 	informer     cache.Informer
 	cancel       context.CancelFunc
@@ -27,20 +30,46 @@ type controllerRuntime struct {
 }
 
 func (c *controllerRuntime) object() client.Object {
-	if !c.unstructured {
-		return &corev1.Pod{}
+	switch {
+	case c.unstructured:
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(c.kind)
+		return u
+	case c.kind == widgetKind:
+		return &widget{}
 	}
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-	return u
+	return &corev1.Pod{}
+}
+
+func (c *controllerRuntime) list() client.ObjectList {
+	switch {
+	case c.unstructured:
+		l := &unstructured.UnstructuredList{}
+		l.SetGroupVersionKind(c.kind.GroupVersion().WithKind(c.kind.Kind + "List"))
+		return l
+	case c.kind == widgetKind:
+		return &widgetList{}
+	}
+	return &corev1.PodList{}
 }
 
 func (c *controllerRuntime) start(ctx context.Context, t target, handler func(event)) error {
 	ctrllog.SetLogger(logr.Discard())
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}})
-	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, meta.RESTScopeNamespace)
+	c.kind = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	if t.corpus == "widgets" {
+		c.kind = widgetKind
+	}
+	known := runtime.NewScheme()
+	if err := scheme.AddToScheme(known); err != nil {
+		return err
+	}
+	known.AddKnownTypeWithName(widgetKind, &widget{})
+	known.AddKnownTypeWithName(widgetKind.GroupVersion().WithKind("WidgetList"), &widgetList{})
+	metav1.AddToGroupVersion(known, widgetKind.GroupVersion())
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{c.kind.GroupVersion()})
+	mapper.Add(c.kind, meta.RESTScopeNamespace)
 	var err error
-	if c.cache, err = cache.New(t.cfg, cache.Options{Scheme: scheme.Scheme, Mapper: mapper}); err != nil {
+	if c.cache, err = cache.New(t.cfg, cache.Options{Scheme: known, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields()}); err != nil {
 		return err
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
@@ -88,15 +117,9 @@ func (c *controllerRuntime) get(k key) error {
 }
 
 func (c *controllerRuntime) byIndex(value string) int {
-	if c.unstructured {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "PodList"})
-		_ = c.cache.List(context.Background(), list, client.MatchingFields{"bucket": value})
-		return len(list.Items)
-	}
-	list := &corev1.PodList{}
+	list := c.list()
 	_ = c.cache.List(context.Background(), list, client.MatchingFields{"bucket": value})
-	return len(list.Items)
+	return meta.LenList(list)
 }
 
 func (c *controllerRuntime) stop() {

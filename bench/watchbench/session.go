@@ -44,7 +44,7 @@ func newSession(ctx context.Context, f *fixture, o options, spec int, list bool)
 	s := &session{f: f, o: o, spec: spec, values: map[string]float64{}}
 	ctx, s.end = context.WithCancelCause(ctx)
 	s.cmd = exec.CommandContext(ctx, exe)
-	s.cmd.Env = append(os.Environ(), childEnv+"="+specs[spec].name)
+	s.cmd.Env = append(append(os.Environ(), specs[spec].env...), childEnv+"="+specs[spec].name)
 	if list {
 		s.cmd.Env = append(s.cmd.Env, "KUBE_FEATURE_WatchListClient=false")
 	}

@@ -123,6 +123,8 @@ func (t *tables) write(w io.Writer) {
 		{"resident per object", "S1.resident", perObject},
 		{"peak", "S1.peak", mega},
 		{"then read every object", "S1.readAll", seconds},
+		{"both", "S1.usable", seconds},
+		{"CPU of both", "S1.usableCPU", seconds},
 	})
 	for _, r := range [][2]string{{"LIST", "in one answer"}, {"PAGED", "in pages of 500"}} {
 		t.table(w, "S1: the same by LIST, "+r[1]+" (one round)", []column{{"time", r[0] + ".sync", seconds}, {"CPU", r[0] + ".cpu", seconds}, {"peak", r[0] + ".peak", mega}})

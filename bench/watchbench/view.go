@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-io/fairlead/store"
@@ -54,37 +53,4 @@ func viewFor(s *store.Store, corpus string, protobuf bool) view {
 		return viewOf[corev1.Pod]{s, func(p *corev1.Pod) int { return len(p.Spec.Containers) + len(p.Status.Phase) }}
 	}
 	return viewOf[unstructured.Unstructured]{s, func(u *unstructured.Unstructured) int { return len(u.Object) }}
-}
-
-// widget is the Go type of the custom resource of the corpus, as an operator's author writes it.
-type widget struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata,omitempty"`
-	Spec              widgetSpec   `json:"spec"`
-	Status            widgetStatus `json:"status"`
-}
-
-type widgetSpec struct {
-	Color     string           `json:"color"`
-	Size      int              `json:"size"`
-	Replicas  int              `json:"replicas"`
-	Endpoints []widgetEndpoint `json:"endpoints,omitempty"`
-	Template  widgetTemplate   `json:"template"`
-}
-
-type widgetEndpoint struct {
-	Host string `json:"host"`
-	Port int32  `json:"port"`
-	TLS  bool   `json:"tls"`
-}
-
-type widgetTemplate struct {
-	Image string   `json:"image"`
-	Args  []string `json:"args,omitempty"`
-}
-
-type widgetStatus struct {
-	Phase      string             `json:"phase"`
-	Ready      int                `json:"ready"`
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
