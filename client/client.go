@@ -49,7 +49,7 @@ type Writer interface {
 	Update(ctx context.Context, obj Object, opts ...WriteOption) error
 	Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error
 	// Apply is a server-side apply of all fields of obj, as the client's field owner.
-	Apply(ctx context.Context, obj Object, opts ...WriteOption) error
+	Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error
 	Delete(ctx context.Context, obj Object, opts ...WriteOption) error
 }
 
@@ -63,7 +63,7 @@ type CollectionDeleter interface {
 type StatusWriter interface {
 	Update(ctx context.Context, obj Object, opts ...WriteOption) error
 	Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error
-	Apply(ctx context.Context, obj Object, opts ...WriteOption) error
+	Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error
 }
 
 var (

@@ -23,9 +23,14 @@ var (
 	// ErrNoUID is matched when a write is asked to hold for one incarnation of an object that has no uid.
 	ErrNoUID = errors.New("the object has no uid")
 
-	// ErrPruned is matched when an object that came from the cache, without its managedFields, was to be sent whole: the
-	// server would lose what the cache does not keep. Modify sends the difference; Live reads the whole object.
-	ErrPruned = errors.New("the object lacks what the cache does not keep")
+	// ErrPruned is matched when an object was to be sent whole that lacks fields of the one that it replaces, so that the server would
+	// remove them: its Go type does not know them, or it is the metadata alone. Modify and Patch send the difference.
+	ErrPruned = errors.New("the object lacks fields of the one that it replaces")
+
+	// ErrWasRead is matched when an object was to be applied that was read, or is the answer to a write: it holds what users and other
+	// managers set, and whoever applies that owns it with them from then on.
+	ErrWasRead = errors.New("the object was read, and to apply it would take over what others have set in it: " +
+		"apply a new one that has only the fields you want, or change this one with Modify")
 
 	// ErrReplaced is matched when an object was deleted and created again: it is not the one that was meant.
 	ErrReplaced = errors.New("the object was replaced by another one of its name")

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +17,6 @@ type kind struct {
 	gvk        schema.GroupVersionKind
 	gvr        schema.GroupVersionResource
 	namespaced bool
-	// unmanaged: the server answered an object of this kind without managedFields, so the cache cannot have dropped any.
-	unmanaged atomic.Bool
 }
 
 // kinds finds the kind of objects, through the Scheme and the RESTMapper, and remembers it.

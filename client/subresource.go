@@ -61,8 +61,8 @@ func (s *SubResource) Patch(ctx context.Context, obj Object, patch Patch, opts .
 	return s.c.patch(ctx, s.name, obj, patch, opts)
 }
 
-// Apply is a server-side apply to the subresource.
-func (s *SubResource) Apply(ctx context.Context, obj Object, opts ...WriteOption) error {
+// Apply is a server-side apply to the subresource; see [Client.Apply].
+func (s *SubResource) Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error {
 	return s.c.apply(ctx, s.name, obj, opts)
 }
 

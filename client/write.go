@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +18,10 @@ func (c *Client) Create(ctx context.Context, obj Object, opts ...WriteOption) er
 	return c.create(ctx, "", obj, opts)
 }
 
-// Update replaces the object by obj, which must be whole: one from the cache is refused with ErrPruned. With a
-// resourceVersion it conflicts with later changes, without one it overwrites them.
+// Update replaces the object by obj. With a resourceVersion it conflicts with later changes, without one it overwrites them. Fields that
+// the Go type of obj does not know are removed by the server: where the cache shows that there are such, the error matches ErrPruned and
+// names one, and nothing is sent. What is not watched cannot be checked. The managedFields, which objects from the cache lack, the server
+// keeps. An Update that would change nothing is not sent.
 func (c *Client) Update(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.update(ctx, "", obj, opts)
 }
@@ -28,12 +29,6 @@ func (c *Client) Update(ctx context.Context, obj Object, opts ...WriteOption) er
 // Patch changes the object that obj names. The answer goes into obj.
 func (c *Client) Patch(ctx context.Context, obj Object, patch Patch, opts ...WriteOption) error {
 	return c.patch(ctx, "", obj, patch, opts)
-}
-
-// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that
-// obj does not have are removed. An apply equal to the last one is not sent while the cache still shows what it applied.
-func (c *Client) Apply(ctx context.Context, obj Object, opts ...WriteOption) error {
-	return c.apply(ctx, "", obj, opts)
 }
 
 // Delete deletes the object that obj names. obj stays as it is. If the answer is lost, the delete is repeated for the incarnation that
@@ -150,13 +145,8 @@ func (c *Client) update(ctx context.Context, subresource string, obj Object, opt
 		return w.fail(err)
 	}
 	if w.o.body == nil {
-		r := w.known()
-		if r != nil && !w.o.always && sameVersion(w.version, r) && w.unchanged(r, want) {
-			return fill(w.k, r, obj)
-		}
-		if r != nil && subresource == "" && r.Version() == obj.GetResourceVersion() && r.UID() == obj.GetUID() &&
-			len(obj.GetManagedFields()) == 0 && !w.k.unmanaged.Load() {
-			return w.fail(fmt.Errorf("%w: use Modify, Patch or Apply, or read it with Live", ErrPruned))
+		if done, err := w.replacing(obj, want); done || err != nil {
+			return err
 		}
 	}
 	if w.version != "" && body.GetResourceVersion() == "" {
@@ -169,29 +159,6 @@ func (c *Client) update(ctx context.Context, subresource string, obj Object, opt
 	}
 	w.req.Object = body
 	return w.send(ctx)
-}
-
-func sameVersion(version string, r *store.Record) bool {
-	return version == "" || version == r.Version()
-}
-
-// unchanged says whether an update would make of the object what it is.
-func (w *writing) unchanged(r *store.Record, want map[string]any) bool {
-	// Through the Go type, as the wanted object came: the two then lack the same fields.
-	have := reflect.New(reflect.TypeOf(w.answer).Elem()).Interface().(Object)
-	if fill(w.k, r, have) != nil {
-		return false
-	}
-	is, err := content(have)
-	if err != nil {
-		return false
-	}
-	if w.sub != "" {
-		return reflect.DeepEqual(is[w.sub], want[w.sub])
-	}
-	d := difference(is, want)
-	dropServerFields(d)
-	return len(d) == 0
 }
 
 func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Patch, opts []WriteOption) error {
@@ -264,63 +231,6 @@ func (w *writing) overtaken(ctx context.Context, refused error) error {
 	return w.fail(fmt.Errorf("%w: %w", conflict, refused))
 }
 
-func (c *Client) apply(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
-	w, err := c.begin(ctx, call.VerbApply, subresource, obj, opts)
-	if err != nil {
-		return err
-	}
-	body := obj
-	if w.o.body != nil {
-		body, w.answer = w.o.body, w.o.body
-	}
-	want, err := content(body)
-	if err != nil {
-		return w.fail(err)
-	}
-	meta := sub(want, "metadata")
-	for _, field := range []string{"generation", "creationTimestamp", "selfLink"} {
-		delete(meta, field)
-	}
-	if s, ok := want["status"].(map[string]any); ok && len(s) == 0 {
-		delete(want, "status") // Go types encode an empty one where nobody set anything
-	}
-	if subresource == "" || w.o.body == nil {
-		want["kind"], want["apiVersion"] = w.k.gvk.Kind, w.k.gvk.GroupVersion().String()
-	}
-	version, _ := meta["resourceVersion"].(string)
-	delete(meta, "resourceVersion")
-	memo, data, err := w.memo(want)
-	if err != nil {
-		return w.fail(err)
-	}
-	r := w.known()
-	if r != nil && !w.o.always && !w.o.dryRun && c.applied.holds(memo, r, want) {
-		return fill(w.k, r, obj)
-	}
-	if w.strict || w.unordered() {
-		// An object that the cache knows to be absent is created by the apply: there is no version to carry.
-		if version != "" || r != nil || !w.absent() {
-			if version, err = w.lock(version); err != nil {
-				return err
-			}
-		}
-	}
-	if version != "" {
-		meta["resourceVersion"] = version
-		if data, err = json.Marshal(want); err != nil {
-			return w.fail(err)
-		}
-	}
-	w.version, w.req.Body, w.sent = version, data, data
-	w.after = func(a *call.Answer) { c.applied.note(memo, a) }
-	return w.send(ctx)
-}
-
-func (w *writing) absent() bool {
-	st := w.c.watched(w.k)
-	return st != nil && knows(st, w.key.Namespace)
-}
-
 func (w *writing) encoded(content map[string]any) ([]byte, error) {
 	content["kind"], content["apiVersion"] = w.k.gvk.Kind, w.k.gvk.GroupVersion().String()
 	return json.Marshal(content)
@@ -342,7 +252,6 @@ func (w *writing) send(ctx context.Context) error {
 		if err := into(w.k, a, w.answer); err != nil {
 			return w.fail(err)
 		}
-		w.seen(a)
 	}
 	if w.after != nil && !w.o.dryRun {
 		w.after(a)
@@ -354,11 +263,4 @@ func (w *writing) send(ctx context.Context) error {
 func (w *writing) answeredByStatus(a *call.Answer) bool {
 	var head struct{ Kind string }
 	return w.sub != "" && w.sub != "status" && json.Unmarshal(a.Raw, &head) == nil && head.Kind == "Status"
-}
-
-// seen learns from an answer whether the server keeps managedFields of the kind.
-func (w *writing) seen(a *call.Answer) {
-	if obj, ok := w.answer.(metav1.Object); ok && (w.sub == "" || w.sub == "status") && !a.Recovered {
-		w.k.unmanaged.Store(len(obj.GetManagedFields()) == 0)
-	}
 }

@@ -14,6 +14,10 @@
 //		…
 //	}
 //
+// CustomResourceDefinitions are installed, once or again, by
+//
+//	env.InstallCRDs(t, clustertest.CRDFiles("config/crd/bases"))
+//
 // A shared control plane must not be broken, and all that a test makes in it belongs into its own namespace or gets a
 // name of its own. Tests that stop, pause or compact servers start one of their own with [Start].
 //

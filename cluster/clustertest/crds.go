@@ -1,0 +1,260 @@
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// CRDSource says where CustomResourceDefinitions (apiextensions.k8s.io/v1) come from: [CRDFiles], [CRDsIn] or [CRDObjects].
+type CRDSource func() ([]definition, error)
+
+// definition is one CustomResourceDefinition, and what is sent of it: with the fields that our Go type does not know.
+type definition struct {
+	crd apiextensionsv1.CustomResourceDefinition
+	raw []byte
+}
+
+// CRDFiles reads files of YAML or JSON, each of several documents perhaps, and all such files of directories and what is below them. What is
+// no CustomResourceDefinition is passed over. Relative paths begin at the directory of the package that is tested.
+func CRDFiles(paths ...string) CRDSource {
+	return func() ([]definition, error) {
+		var all []definition
+		for _, p := range paths {
+			info, err := os.Stat(p)
+			if err != nil {
+				return nil, err
+			}
+			from := CRDsIn(os.DirFS(p))
+			if !info.IsDir() {
+				from = func() ([]definition, error) { return readFile(os.DirFS(filepath.Dir(p)), filepath.Base(p)) }
+			}
+			found, err := from()
+			if err != nil {
+				return nil, err
+			}
+			if len(found) == 0 {
+				return nil, fmt.Errorf("there is no CustomResourceDefinition in %s", p)
+			}
+			all = append(all, found...)
+		}
+		return all, nil
+	}
+}
+
+// CRDsIn reads all files of YAML or JSON of a file system, such as an embed.FS, as [CRDFiles] does.
+func CRDsIn(fsys fs.FS) CRDSource {
+	return func() (all []definition, _ error) {
+		err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
+				return err
+			}
+			found, err := readFile(fsys, name)
+			all = append(all, found...)
+			return err
+		})
+		return all, err
+	}
+}
+
+// CRDObjects installs definitions that were made in Go. They are only read.
+func CRDObjects(crds ...*apiextensionsv1.CustomResourceDefinition) CRDSource {
+	return func() ([]definition, error) {
+		var all []definition
+		for _, crd := range crds {
+			raw, err := json.Marshal(crd)
+			if err != nil {
+				return nil, err
+			}
+			d, err := newDefinition(raw)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, d)
+		}
+		return all, nil
+	}
+}
+
+var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+
+func readFile(fsys fs.FS, name string) (found []definition, _ error) {
+	raw, err := fs.ReadFile(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096)
+	for {
+		var document json.RawMessage
+		var head metav1.TypeMeta
+		err := documents.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err == nil && len(document) > 0 {
+			err = json.Unmarshal(document, &head)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if head.GroupVersionKind() != crdKind {
+			continue
+		}
+		d, err := newDefinition(document)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		found = append(found, d)
+	}
+}
+
+// newDefinition keeps what may be applied, also of an object that was read.
+func newDefinition(raw []byte) (d definition, err error) {
+	var document struct {
+		Metadata struct {
+			Name        string            `json:"name"`
+			Labels      map[string]string `json:"labels,omitempty"`
+			Annotations map[string]string `json:"annotations,omitempty"`
+		} `json:"metadata"`
+		Spec json.RawMessage `json:"spec"`
+		metav1.TypeMeta
+	}
+	if err = json.Unmarshal(raw, &document); err != nil {
+		return d, err
+	}
+	document.APIVersion, document.Kind = crdKind.ToAPIVersionAndKind()
+	if d.raw, err = json.Marshal(document); err != nil {
+		return d, err
+	}
+	return d, json.Unmarshal(d.raw, &d.crd)
+}
+
+// InstallCRDs installs CustomResourceDefinitions in the control plane of config, and returns when the API server serves every version of
+// them and tells of them in its discovery. The test fails when that is not so within 30 seconds.
+//
+// They are applied (server-side, by force), so that this can be repeated, also by tests and packages that run at the same time; a definition
+// of the same name that is another one is replaced, and the server minds the new schema a moment later. They stay: others may be using them.
+// Names are shared, therefore; objects belong into a namespace of the test.
+func InstallCRDs(t testing.TB, config *rest.Config, sources ...CRDSource) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := installCRDs(ctx, config, sources); err != nil {
+		t.Fatalf("cannot install CustomResourceDefinitions: %v", err)
+	}
+}
+
+// InstallCRDs is the function of that name for the control plane of e.
+func (e *Env) InstallCRDs(t testing.TB, sources ...CRDSource) {
+	t.Helper()
+	InstallCRDs(t, e.Config(t), sources...)
+}
+
+func installCRDs(ctx context.Context, config *rest.Config, sources []CRDSource) error {
+	var all []definition
+	for _, source := range sources {
+		found, err := source()
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+	}
+	if len(all) == 0 {
+		return errors.New("there is none")
+	}
+	api, err := apiextensions.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	told, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	force := true
+	for _, d := range all {
+		_, err := api.CustomResourceDefinitions().Patch(ctx, d.crd.Name, types.ApplyPatchType, d.raw,
+			metav1.PatchOptions{FieldManager: "clustertest", Force: &force, FieldValidation: metav1.FieldValidationStrict})
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.crd.Name, err)
+		}
+	}
+	for _, d := range all {
+		if err := served(ctx, api, told, &d.crd); err != nil {
+			return fmt.Errorf("%s: %w", d.crd.Name, err)
+		}
+	}
+	return nil
+}
+
+// served waits until a resource can be used. There is at most a moment to wait, so it asks.
+func served(ctx context.Context, api *apiextensions.ApiextensionsV1Client, told *discovery.DiscoveryClient, crd *apiextensionsv1.CustomResourceDefinition) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		missing, err := unserved(ctx, api, told, crd)
+		if err != nil || missing == "" {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("it is not served: %s: %w", missing, context.Cause(ctx))
+		}
+	}
+}
+
+// unserved says what of a resource is not there yet. An error is one that no waiting mends.
+func unserved(ctx context.Context, api *apiextensions.ApiextensionsV1Client, told *discovery.DiscoveryClient, crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
+	live, err := api.CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	established := false
+	for _, c := range live.Status.Conditions {
+		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse {
+			return "", fmt.Errorf("the names are taken: %s", c.Message)
+		}
+		established = established || c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	}
+	if !established {
+		return "it is not established", nil
+	}
+	_, byVersion, _, err := told.GroupsAndMaybeResourcesWithContext(ctx)
+	if err != nil {
+		return err.Error(), nil
+	}
+	for _, v := range crd.Spec.Versions {
+		if !v.Served {
+			continue
+		}
+		gv := schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}
+		resources := byVersion[gv]
+		if resources == nil || !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }) {
+			return "discovery does not tell of " + v.Name, nil
+		}
+		list := api.RESTClient().Get().AbsPath("/apis", gv.Group, gv.Version, crd.Spec.Names.Plural).Param("limit", "1")
+		if err := list.Do(ctx).Error(); err != nil {
+			return err.Error(), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,4 @@
+package clustertest
+
+// TryInstallCRDs is InstallCRDs with an error.
+var TryInstallCRDs = installCRDs
