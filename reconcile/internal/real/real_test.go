@@ -3,7 +3,6 @@ package real_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,7 +46,7 @@ func setup(t *testing.T) *bench {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cfg := env.Config(t)
-	installCRD(ctx, t)
+	env.InstallCRDs(t, clustertest.CRDObjects(gateways()))
 	b := &bench{t: t, ctx: ctx, namespace: env.Namespace(t)}
 	b.rt = fairlead.New(cfg, fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(b.namespace)))
 	var err error
@@ -59,15 +57,10 @@ func setup(t *testing.T) *bench {
 	return b
 }
 
-var installOnce sync.Mutex
-
-func installCRD(ctx context.Context, t *testing.T) {
-	t.Helper()
-	installOnce.Lock()
-	defer installOnce.Unlock()
-	c := apiextensions.NewForConfigOrDie(env.Config(t)).CustomResourceDefinitions()
+// gateways is the definition of the kind of testbed.
+func gateways() *apiextensionsv1.CustomResourceDefinition {
 	keep := true
-	crd := &apiextensionsv1.CustomResourceDefinition{
+	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "gateways.test.fairlead.io"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: testbed.GroupVersion.Group, Scope: apiextensionsv1.NamespaceScoped,
@@ -81,15 +74,6 @@ func installCRD(ctx context.Context, t *testing.T) {
 			}},
 		},
 	}
-	if _, err := c.Create(ctx, crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
-	}
-	await(ctx, t, func() bool {
-		got, err := c.Get(ctx, crd.Name, metav1.GetOptions{})
-		return err == nil && slices.ContainsFunc(got.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-		})
-	})
 }
 
 // await polls, as a user of the API would, until something holds.
