@@ -120,21 +120,42 @@ type Positions interface {
 }
 
 // Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint) and has
-// a stable JSON form. Times are wall-clock.
+// a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it that keeps all of it.
 type Position struct {
-	Flow       string          `json:"flow"`
-	Version    int             `json:"version,omitempty"`
-	Generation int64           `json:"generation,omitempty"` // of the object worked on, as given to Start
-	Step       string          `json:"step"`                 // the step to run next, its path within the flow
-	Reached    string          `json:"reached,omitempty"`    // the furthest step, if further than Step, that a run has come to: where Undo begins
-	Reason     string          `json:"reason,omitempty"`     // why it was saved: delay, retry, suspend, await, fork, save, failed, cancelled
-	Attempt    int             `json:"attempt,omitempty"`    // runs of Step before this one
-	Begun      time.Time       `json:"begun"`                // when the fiber was started first
-	Started    time.Time       `json:"started"`              // when Step was entered first
-	Wake       time.Time       `json:"wake,omitzero"`        // not to run before
-	Deadline   time.Time       `json:"deadline,omitzero"`    // of the await or suspension; goes on counting
-	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // what steps keep with SetCheckpoint
-	Token      string          `json:"token"`                // identifies this run; the root of idempotency keys
-	Ended      bool            `json:"ended,omitempty"`      // the run is over; kept for Undo, never resumed
-	Err        string          `json:"error,omitempty"`      // at most about 1 KB of it
+	Flow       string `json:"flow"`
+	Version    int    `json:"version,omitempty"`
+	Generation int64  `json:"generation,omitempty"` // of the object worked on, as given to Start
+	Step       string `json:"step"`                 // the step to run next, its path within the flow
+	Reached    string `json:"reached,omitempty"`    // the furthest step, if further than Step, that a run has come to: where Undo begins
+	Reason     string `json:"reason,omitempty"`     // why it was saved: delay, retry, suspend, await, fork, save, failed, cancelled
+	Attempt    int    `json:"attempt,omitempty"`    // runs of Step before this one
+
+	// begun is when the fiber was started first.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	Begun time.Time `json:"begun"`
+	// started is when the step was entered first.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	Started time.Time `json:"started"`
+	// wake is the time before which the step does not run.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	Wake time.Time `json:"wake,omitzero"`
+	// deadline is that of the await or suspension; it goes on counting.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	Deadline time.Time `json:"deadline,omitzero"`
+	// checkpoint is what steps keep with SetCheckpoint: any JSON.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
+
+	Token string `json:"token"`           // identifies this run; the root of idempotency keys
+	Ended bool   `json:"ended,omitempty"` // the run is over; kept for Undo, never resumed
+	Err   string `json:"error,omitempty"` // at most about 1 KB of it
 }

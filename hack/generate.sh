@@ -14,3 +14,16 @@ if [[ -d $api ]]; then
 	"$CONTROLLER_GEN" object paths="./$api" output:dir="$out/$api"
 	"$CONTROLLER_GEN" crd paths="./$api" output:dir="$out/$api/crds"
 fi
+
+# The API of users that tests have. Apply configurations are written beside the types, wherever output is to go.
+things=reconcile/internal/real/things/v1
+"$CONTROLLER_GEN" object paths="./$things" output:dir="$out/$things"
+if [[ $out == . ]]; then
+	"$CONTROLLER_GEN" applyconfiguration paths="./$things"
+else
+	kept=$(mktemp -d)
+	mv "$things/applyconfiguration" "$kept/"
+	trap 'rm -rf "$things/applyconfiguration" && mv "$kept/applyconfiguration" "$things/" && rmdir "$kept"' EXIT
+	"$CONTROLLER_GEN" applyconfiguration paths="./$things"
+	cp -r "$things/applyconfiguration" "$out/$things/"
+fi
