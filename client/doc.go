@@ -28,8 +28,11 @@
 // write that would change nothing of what the cache shows is not sent, unless it is told [Always].
 //
 // Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with the
-// resourceVersion that it was computed from, and does it again after a conflict. An Update of an object that came from the
-// cache is refused ([ErrPruned]), since it would wipe what the cache does not keep.
+// resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole object: what the Go type does
+// not know is removed, which is refused where the cache shows it ([ErrPruned]), and with a conflict nothing is tried again.
+//
+// Apply takes objects and apply configurations ([Applicable]) that say what is wanted and nothing else. One that was read holds
+// what users and other managers set, and is refused ([ErrWasRead]).
 //
 // # Who may write
 //

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -119,7 +120,7 @@ func lacking(a, b any, at string) string {
 		return ""
 	case map[string]any:
 		m, ok := b.(map[string]any)
-		if !ok {
+		if !ok && (b != nil || len(a) == 0 && strings.Contains(at, ".")) { // an empty spec or status says nothing
 			return at
 		}
 		for _, key := range slices.Sorted(maps.Keys(a)) {
@@ -170,18 +171,17 @@ func sameValue(a, b any) bool {
 }
 
 func sameText(a, b string) bool {
-	if x, err := time.Parse(time.RFC3339, a); err == nil {
-		y, err := time.Parse(time.RFC3339, b)
-		return err == nil && x.Equal(y)
+	t, err1 := time.Parse(time.RFC3339, a)
+	u, err2 := time.Parse(time.RFC3339, b)
+	if err1 == nil && err2 == nil && t.Equal(u) {
+		return true
 	}
-	if x, err := time.ParseDuration(a); err == nil {
-		y, err := time.ParseDuration(b)
-		return err == nil && x == y
+	d, err1 := time.ParseDuration(a)
+	e, err2 := time.ParseDuration(b)
+	if err1 == nil && err2 == nil && d == e {
+		return true
 	}
-	x, err := resource.ParseQuantity(a)
-	if err != nil {
-		return false
-	}
-	y, err := resource.ParseQuantity(b)
-	return err == nil && x.Cmp(y) == 0
+	q, err1 := resource.ParseQuantity(a)
+	r, err2 := resource.ParseQuantity(b)
+	return err1 == nil && err2 == nil && q.Cmp(r) == 0
 }

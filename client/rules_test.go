@@ -134,7 +134,8 @@ func TestApplyIsSentAgainWhenItsEffectIsGone(t *testing.T) {
 	})
 }
 
-func TestUpdateOfACachedObjectIsRefused(t *testing.T) {
+// The cache does not keep managedFields, and the server keeps those of an update that has none.
+func TestUpdateOfACachedObject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t.Context(), t, setup{watch: []string{"Widget"}})
@@ -142,25 +143,41 @@ func TestUpdateOfACachedObjectIsRefused(t *testing.T) {
 		if err := c.client.Apply(c.ctx, widget("w")); err != nil { // from here on there are managedFields
 			t.Fatal(err)
 		}
-		u := widget("w")
-		if err := c.client.Get(c.ctx, key("w"), u); err != nil {
+		for n, reader := range map[int64]client.Reader{2: c.client, 3: c.client.Live()} {
+			u := widget("w")
+			if err := reader.Get(c.ctx, key("w"), u); err != nil {
+				t.Fatal(err)
+			}
+			u.Object["spec"] = map[string]any{"size": n}
+			if err := c.client.Update(c.ctx, u); err != nil {
+				t.Error(err)
+			}
+			live, err := c.server.Object(apiserver.Widgets().GVR(), "a", "w")
+			if size, _, _ := unstructured.NestedInt64(live.Object, "spec", "size"); err != nil || size != n || len(live.GetManagedFields()) == 0 {
+				t.Errorf("the server has %v, %v", live, err)
+			}
+		}
+	})
+}
+
+// What the server takes of an object at a subresource other than the status is not known here: it is always sent.
+func TestUpdateOfAnotherSubresourceIsSent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{watch: []string{"Pod"}})
+		defer c.close()
+		if err := c.client.Create(c.ctx, pod("one")); err != nil {
 			t.Fatal(err)
 		}
-		u.Object["spec"] = map[string]any{"size": int64(2)}
+		var own corev1.Pod
+		if err := c.client.Get(c.ctx, key("one"), &own); err != nil {
+			t.Fatal(err)
+		}
+		own.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "shell"}}}
 		before := c.requests("update")
-		if err := c.client.Update(c.ctx, u); !errors.Is(err, client.ErrPruned) || c.requests("update") != before {
-			t.Errorf("got %v, want a refusal", err)
-		}
-		if err := c.client.Live().Get(c.ctx, key("w"), u); err != nil {
-			t.Fatal(err)
-		}
-		u.Object["spec"] = map[string]any{"size": int64(2)}
-		if err := c.client.Update(c.ctx, u); err != nil {
-			t.Errorf("the whole object was refused: %v", err)
-		}
-		live, err := c.server.Object(apiserver.Widgets().GVR(), "a", "w")
-		if err != nil || len(live.GetManagedFields()) == 0 {
-			t.Errorf("managedFields were lost: %v, %v", live, err)
+		err := c.client.SubResource("ephemeralcontainers").Update(c.ctx, &own)
+		if sent := c.requests("update") - before; sent != 1 {
+			t.Errorf("%d requests were sent, and the answer is %v", sent, err)
 		}
 	})
 }

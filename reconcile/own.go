@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/fairlead-io/fairlead/client"
 )
@@ -35,6 +36,24 @@ func Own(c *client.Client, owner, obj client.Object) error {
 	refs = slices.DeleteFunc(refs, func(r metav1.OwnerReference) bool { return r.UID == owner.GetUID() })
 	obj.SetOwnerReferences(append(refs, *metav1.NewControllerRef(owner, gvk)))
 	return nil
+}
+
+// OwnerReference is what [Own] is for apply configurations: by it they make owner the controller of what they describe, which has to be in
+// the owner's namespace.
+//
+//	ref, err := reconcile.OwnerReference(c, gw)
+//	…
+//	err = c.Apply(ctx, corev1ac.ConfigMap(gw.Name, gw.Namespace).WithOwnerReferences(ref).WithData(data))
+func OwnerReference(c *client.Client, owner client.Object) (*metav1ac.OwnerReferenceApplyConfiguration, error) {
+	gvk, err := kindOf(c, owner)
+	if err != nil {
+		return nil, err
+	}
+	if owner.GetUID() == "" {
+		return nil, fmt.Errorf("cannot refer to the owner %s: %w", client.KeyOf(owner), client.ErrNoUID)
+	}
+	return metav1ac.OwnerReference().WithAPIVersion(gvk.GroupVersion().String()).WithKind(gvk.Kind).WithName(owner.GetName()).
+		WithUID(owner.GetUID()).WithController(true).WithBlockOwnerDeletion(true), nil
 }
 
 func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error) {

@@ -3,6 +3,7 @@ package real_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
 	"github.com/fairlead-io/fairlead/alloc"
@@ -46,7 +48,7 @@ func setup(t *testing.T) *bench {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	cfg := env.Config(t)
-	env.InstallCRDs(t, clustertest.CRDObjects(gateways()))
+	env.InstallCRDs(t, clustertest.CRDObjects(schemaless("Gateway")))
 	b := &bench{t: t, ctx: ctx, namespace: env.Namespace(t)}
 	b.rt = fairlead.New(cfg, fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(b.namespace)))
 	var err error
@@ -57,14 +59,14 @@ func setup(t *testing.T) *bench {
 	return b
 }
 
-// gateways is the definition of the kind of testbed.
-func gateways() *apiextensionsv1.CustomResourceDefinition {
-	keep := true
+// schemaless is the definition of a kind of the testbed's group that keeps everything.
+func schemaless(kind string) *apiextensionsv1.CustomResourceDefinition {
+	singular, keep := strings.ToLower(kind), true
+	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: singular + "s", Singular: singular, Kind: kind, ListKind: kind + "List"}
 	return &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "gateways.test.fairlead.io"},
+		ObjectMeta: metav1.ObjectMeta{Name: names.Plural + "." + testbed.GroupVersion.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: testbed.GroupVersion.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "gateways", Singular: "gateway", Kind: "Gateway", ListKind: "GatewayList"},
+			Group: testbed.GroupVersion.Group, Scope: apiextensionsv1.NamespaceScoped, Names: names,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
 				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
@@ -187,6 +189,18 @@ func TestCounterUnderConflicts(t *testing.T) {
 
 // N own writes of the object, and of one that it owns, lead to exactly one reconciliation, and are read in the same pass.
 func TestOwnWrites(t *testing.T) {
+	t.Run("objects", func(t *testing.T) {
+		ownWrites(t, func(c *client.Client, g *gateway, cm *corev1.ConfigMap) (client.Applicable, error) { return cm, reconcile.Own(c, g, cm) })
+	})
+	t.Run("configurations", func(t *testing.T) {
+		ownWrites(t, func(c *client.Client, g *gateway, cm *corev1.ConfigMap) (client.Applicable, error) {
+			owner, err := reconcile.OwnerReference(c, g)
+			return corev1ac.ConfigMap(cm.Name, cm.Namespace).WithData(cm.Data).WithOwnerReferences(owner), err
+		})
+	})
+}
+
+func ownWrites(t *testing.T, owned func(*client.Client, *gateway, *corev1.ConfigMap) (client.Applicable, error)) {
 	b := setup(t)
 	var problems []string
 	b.start(func(ctx context.Context, _ int, g *gateway) (reconcile.Result, error) {
@@ -196,19 +210,24 @@ func TestOwnWrites(t *testing.T) {
 				return reconcile.Retry(err)
 			}
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name}, Data: map[string]string{"n": fmt.Sprint(i)}}
-			if err := reconcile.Own(c, g, cm); err != nil {
+			what, err := owned(c, g, cm)
+			if err != nil {
 				return reconcile.Retry(err)
 			}
-			if err := c.Apply(ctx, cm); err != nil {
+			if err := c.Apply(ctx, what); err != nil {
+				return reconcile.Retry(err)
+			}
+			var live corev1.ConfigMap
+			if err := c.Live().Get(ctx, client.KeyOf(cm), &live); err != nil {
 				return reconcile.Retry(err)
 			}
 			back, err := client.Get[corev1.ConfigMap](ctx, c, client.KeyOf(cm))
-			if err != nil || back.ResourceVersion != cm.ResourceVersion {
+			if err != nil || back.ResourceVersion != live.ResourceVersion || back.Data["n"] != fmt.Sprint(i) {
 				problems = append(problems, fmt.Sprintf("get shows %v, %v", back, err))
 			}
 			listed := 0
 			for o, err := range client.List[corev1.ConfigMap](ctx, c, client.InNamespace(g.Namespace)) {
-				if err == nil && o.Name == cm.Name && o.ResourceVersion == cm.ResourceVersion {
+				if err == nil && o.Name == cm.Name && o.ResourceVersion == live.ResourceVersion {
 					listed++
 				}
 			}
