@@ -6,6 +6,8 @@
 //
 //	var CertainConfigMaps = observe.Selector("certain-configmaps")
 //
+//	cfg, err := fairlead.Config("") // of KUBECONFIG, of the pod, or of ~/.kube/config
+//	…
 //	rt := fairlead.New(cfg)
 //	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a", "team-b"), source.Labels("app=web"))
 //	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {

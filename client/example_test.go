@@ -14,36 +14,43 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// A write is read back at once although the watch has not brought it, and without a request.
-func Example() {
+// exampleServer is a server in memory, a cache that watches the config maps of all namespaces there, and a client of both.
+func exampleServer(ctx context.Context) (server *apiserver.Server, c *client.Client, stop func()) {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer server.Close()
-	ctx, stop := context.WithCancel(context.Background())
-
+	ctx, cancel := context.WithCancel(ctx)
 	cache, err := store.NewCache(store.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme})
 	if err != nil {
 		log.Fatal(err)
 	}
 	stopped := make(chan error)
 	go func() { stopped <- cache.Run(ctx) }()
-	defer func() { stop(); <-stopped }()
 	watched, err := cache.Open(store.Request{
 		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaced: true,
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer watched.Release()
 	<-watched.Synced()
-
-	c, err := client.New(client.Options{Config: server.Config(), Cache: cache})
-	if err != nil {
+	if c, err = client.New(client.Options{Config: server.Config(), Cache: cache}); err != nil {
 		log.Fatal(err)
 	}
-	defer c.Close()
+	return server, c, func() {
+		c.Close()
+		watched.Release()
+		cancel()
+		<-stopped
+		server.Close()
+	}
+}
+
+// A write is read back at once although the watch has not brought it, and without a request.
+func Example() {
+	ctx := context.Background()
+	server, c, stop := exampleServer(ctx)
+	defer stop()
 
 	held := server.HoldEvents(apiserver.Match{Verb: "watch"}) // the watch lags
 	defer held.Release()
@@ -73,4 +80,29 @@ func Example() {
 	// Output:
 	// web green
 	// web blue
+}
+
+// The children of an object are found by their owner references, without a request and without looking at others.
+func ExampleOwnedBy() {
+	ctx := context.Background()
+	_, c, stop := exampleServer(ctx)
+	defer stop()
+	parent := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "parent"}}
+	if err := c.Create(ctx, parent); err != nil {
+		log.Fatal(err)
+	}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "child", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "ConfigMap", Name: parent.Name, UID: parent.UID},
+	}}}
+	if err := c.Create(ctx, child); err != nil {
+		log.Fatal(err)
+	}
+	for cm, err := range client.List[corev1.ConfigMap](ctx, c, client.OwnedBy(parent)) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(cm.Name)
+	}
+	// Output:
+	// child
 }

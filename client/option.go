@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // ReadOption selects what a list returns. Without options it returns everything of the kind.
@@ -42,7 +44,7 @@ func Labels(selector string) ReadOption {
 	return func(o *readOptions) {
 		sel, err := labels.Parse(selector)
 		if err != nil {
-			o.err = err
+			o.err = fmt.Errorf("malformed selector: %w", err)
 			return
 		}
 		o.labels = sel
@@ -53,7 +55,7 @@ func Labels(selector string) ReadOption {
 func Matching(sel labels.Selector) ReadOption {
 	return func(o *readOptions) {
 		if sel == nil {
-			o.err = errors.New("it is nil")
+			o.err = errors.New("malformed selector: it is nil")
 			return
 		}
 		o.labels = sel
@@ -66,17 +68,36 @@ func Fields(selector string) ReadOption {
 	return func(o *readOptions) {
 		sel, err := fields.ParseSelector(selector)
 		if err != nil {
-			o.err = err
+			o.err = fmt.Errorf("malformed selector: %w", err)
 			return
 		}
 		o.fields = sel
 	}
 }
 
-// Index lists the objects that an index of the store has under a value. The kind must be watched, and listed, else the error matches
-// ErrNotWatched, as it does with Live and with Fields that the store cannot evaluate: the server has no such index.
+// Index lists the objects that an index of the store has under a value: one of those that every store has (store.IndexOwner, store.IndexLabel,
+// store.IndexNamespace), or one that was added with store.IndexBy; the error of another one matches ErrNoIndex and says which there are. What is
+// listed must be watched, and listed before, else the error matches ErrNotWatched, as it does with Live and with Fields that the store
+// cannot evaluate: the server has no such index.
 func Index(name, value string) ReadOption {
 	return func(o *readOptions) { o.index, o.indexValue = name, value }
+}
+
+// OwnedBy lists the objects that have an owner reference to owner, as controller or otherwise: the children that reconcile.Owns
+// watches, for example. They are found by an [Index], without looking at others, in the namespace of owner, if it has one. An owner without a
+// uid fails the list with ErrNoUID.
+//
+//	for pod, err := range client.List[corev1.Pod](ctx, c, client.OwnedBy(domain)) { … }
+func OwnedBy(owner metav1.Object) ReadOption {
+	return func(o *readOptions) {
+		if owner.GetUID() == "" {
+			o.err = fmt.Errorf("cannot tell what %s owns: %w", KeyOf(owner), ErrNoUID)
+		}
+		if o.namespace == "" {
+			o.namespace = owner.GetNamespace()
+		}
+		o.index, o.indexValue = store.IndexOwner, string(owner.GetUID())
+	}
 }
 
 // Live asks the server, though the kind be watched.

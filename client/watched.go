@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -26,8 +30,7 @@ func unordered(st *store.Store) bool {
 	return false
 }
 
-// watched returns the store that answers reads of a kind: one that holds all of it, in the namespaces that it watches. Stores
-// with a selector hold less than the kind and answer only those who hold them.
+// watched returns the first store of a kind that holds all of it, in the namespaces that it watches.
 func (c *Client) watched(k *kind) *store.Store {
 	if stores := c.stores(k); len(stores) > 0 && stores[0].Complete() {
 		return stores[0]
@@ -45,7 +48,30 @@ func knows(st *store.Store, namespace string) bool {
 	return false
 }
 
-// lookup finds an object in the store. from is false when the server must be asked; an object that the store knows to be
+// holds finds an object in the stores. One that holds only what has certain labels can tell what the object is, but not that there is none;
+// and where only the server knows what is selected, an own write may not be shown. sure is false when the server must be asked.
+func (c *Client) holds(k *kind, key Key) (r *store.Record, sure bool) {
+	for _, st := range c.stores(k) {
+		if st.Overdue(key) {
+			return nil, false
+		}
+		if r, ok := st.Get(key); ok && byLabels(st) {
+			return r, true
+		}
+		if st.Complete() && knows(st, key.Namespace) {
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+// byLabels says that a store holds all objects of its scopes, or all that have certain labels.
+func byLabels(st *store.Store) bool {
+	o := st.Options()
+	return o.FieldSelector == "" && o.ShardSelector == ""
+}
+
+// lookup finds an object in the stores. from is false when the server must be asked; an object that they know to be
 // absent is an error.
 func (c *Client) lookup(_ context.Context, k *kind, key Key) (r *store.Record, from bool, err error) {
 	if !k.namespaced {
@@ -54,30 +80,58 @@ func (c *Client) lookup(_ context.Context, k *kind, key Key) (r *store.Record, f
 	if key.Name == "" || k.namespaced && key.Namespace == "" { // no object, so none that is absent
 		return nil, false, k.fail("get", key, ErrNoName)
 	}
-	st := c.watched(k)
-	if st == nil || st.Overdue(key) {
-		return nil, false, nil
-	}
-	r, ok := st.Get(key)
-	switch {
-	case ok:
-		return r, true, nil
-	case knows(st, key.Namespace):
+	r, sure := c.holds(k, key)
+	if sure && r == nil {
 		return nil, true, k.absent(key)
 	}
-	return nil, false, nil
+	return r, sure, nil
+}
+
+// covering returns the first store that holds all that a list selects, and has the index that it asks for; nil if there is none. bare is one
+// that lacks only the index.
+func (c *Client) covering(k *kind, o *readOptions) (st, bare *store.Store) {
+	if o.live || !o.fromStore() {
+		return nil, nil
+	}
+	for _, st := range c.stores(k) {
+		if !knows(st, o.namespace) || !o.within(st) {
+			continue
+		}
+		if o.index == "" || st.Snapshot().HasIndex(o.index) {
+			return st, nil
+		}
+		bare = st
+	}
+	return nil, bare
+}
+
+// within says whether a store holds all that is asked for, as far as its selectors go: whoever asks for app=web and tier=db may ask one
+// that holds app=web.
+func (o *readOptions) within(st *store.Store) bool {
+	sel, err := labels.Parse(st.Options().LabelSelector)
+	if err != nil || !byLabels(st) {
+		return false
+	}
+	needs, _ := sel.Requirements()
+	asked, _ := o.labels.Requirements()
+	for _, need := range needs {
+		if !slices.ContainsFunc(asked, need.Equal) {
+			return false
+		}
+	}
+	return true
 }
 
 // snapshot returns the records that a list selects, of one version of the store; nil when the server must be asked.
 func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[*store.Record], string, error) {
 	if o.err != nil {
-		return nil, "", fmt.Errorf("malformed selector: %w", o.err)
+		return nil, "", o.err
 	}
-	st := c.watched(k)
-	if o.index != "" && (st == nil || o.live || !o.fromStore() || !knows(st, o.namespace)) { // the server cannot answer instead
-		return nil, "", fmt.Errorf("an index is a part of the store: %w", ErrNotWatched)
-	}
-	if st == nil || o.live || !o.fromStore() || !knows(st, o.namespace) || len(st.OverlayStats().Overdue) > 0 && o.index == "" {
+	st, bare := c.covering(k, o)
+	switch {
+	case st == nil && o.index != "": // the server cannot answer instead
+		return nil, "", c.noIndex(k, o, bare)
+	case st == nil || len(st.OverlayStats().Overdue) > 0 && o.index == "":
 		return nil, "", nil
 	}
 	version := st.Version()
@@ -85,9 +139,6 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 	var all iter.Seq[*store.Record]
 	switch {
 	case o.index != "":
-		if !s.HasIndex(o.index) {
-			return nil, "", fmt.Errorf("%w: %s", ErrNoIndex, o.index)
-		}
 		all = s.Index(o.index, o.indexValue)
 	case o.namespace != "":
 		all = s.InNamespace(o.namespace)
@@ -101,4 +152,49 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 			}
 		}
 	}, version, nil
+}
+
+// noIndex says why a list by an index cannot be answered.
+func (c *Client) noIndex(k *kind, o *readOptions, bare *store.Store) error {
+	if bare != nil {
+		return fmt.Errorf("%w: %q; %s has the indexes %s, and store.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
+			ErrNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "))
+	}
+	why := "the kind is not watched: Owns, Watches, observe.Known or Cache.Acquire would"
+	var kept []string
+	for _, st := range c.stores(k) {
+		kept = append(kept, extent(st))
+	}
+	switch {
+	case o.live:
+		why = "the server has none, and Live asks it"
+	case !o.fromStore():
+		why = fmt.Sprintf("the store cannot tell which fields are %s", o.fields)
+	case len(kept) > 0:
+		why = "of the kind the cache holds only " + strings.Join(kept, ", and ")
+	}
+	return fmt.Errorf("index %q is a part of the cache: %w: %s", o.index, ErrNotWatched, why)
+}
+
+// extent says what a store holds.
+func extent(st *store.Store) string {
+	var scopes []string
+	for _, scope := range st.Statuses() {
+		where := "namespace " + scope.Namespace
+		if scope.Namespace == "" {
+			where = "all namespaces"
+		}
+		if !scope.Synced {
+			where += " (not listed yet)"
+		}
+		scopes = append(scopes, where)
+	}
+	o := st.Options()
+	text := strings.Join(scopes, ", ")
+	for _, sel := range []struct{ what, selector string }{{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector}} {
+		if sel.selector != "" {
+			text += " with " + sel.what + " " + sel.selector
+		}
+	}
+	return text
 }

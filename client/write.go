@@ -88,11 +88,7 @@ func (w *writing) fail(err error) error { return w.k.fail(w.op, w.key, err) }
 
 // known is what the cache shows of the object; nil if it shows nothing, or is not to be believed.
 func (w *writing) known() *store.Record {
-	st := w.c.watched(w.k)
-	if st == nil || st.Overdue(w.key) {
-		return nil
-	}
-	r, _ := st.Get(w.key)
+	r, _ := w.c.holds(w.k, w.key)
 	return r
 }
 

@@ -25,6 +25,12 @@
 // of the running one. Initial objects and intervals wait for live changes, and namespaces take turns. [RateLimit] bounds how often one
 // object is reconciled, [TotalRateLimit] how often all of them together are.
 //
+// What an object owns is listed from the cache, without a request, own writes included:
+//
+//	for pod, err := range client.List[corev1.Pod](ctx, c, client.OwnedBy(domain)) { … }
+//
+// A watch that [From] restricts to some labels answers only reads of these.
+//
 // # Failures
 //
 // An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured, up to [MaxRetryAfter]; conflicts

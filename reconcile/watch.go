@@ -71,7 +71,10 @@ func Named(name string) WatchOption { return func(w *watch) { w.name = name } }
 // Kind says which kind is watched, for unstructured.Unstructured and metav1.PartialObjectMetadata.
 func Kind(gvk schema.GroupVersionKind) WatchOption { return func(w *watch) { w.kind = gvk } }
 
-// From restricts what is watched: source.Namespaces, source.Labels and the like.
+// From restricts what is watched: source.Namespaces, source.Labels and the like. The client's reads of the kind are then answered by the cache
+// as far as it holds what they may find, and are requests otherwise: with source.Labels("app=web"), a Get of an object that has the label, and a
+// List with client.Labels("app=web") or more; in the namespaces of source.Namespaces, all. With source.Fields each read is a request, unless
+// another watch of the kind, of anybody in the program, holds more.
 func From(opts ...source.Option) WatchOption {
 	return func(w *watch) { w.options = append(w.options, opts...) }
 }
@@ -121,7 +124,8 @@ func IfSpecChanged() WatchOption {
 	}
 }
 
-// Owns has a controller reconcile an object when one that it owns (a controller reference, see [Own]) changes.
+// Owns has a controller reconcile an object when one that it owns (a controller reference, see [Own]) changes. client.OwnedBy lists what an
+// object owns.
 func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 	return func(s *settings) {
 		s.watches = append(s.watches, newWatch[S, PS](ownerOf, opts))

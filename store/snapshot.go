@@ -58,6 +58,16 @@ func (v Snapshot) HasIndex(name string) bool {
 	return ok
 }
 
+// Indexes returns the names of all indexes, sorted.
+func (v Snapshot) Indexes() []string {
+	names := []string{IndexNamespace, IndexLabel, IndexOwner}
+	for _, x := range v.state.indexes {
+		names = append(names, x.def.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Select yields the objects whose labels match; nil matches all.
 func (v Snapshot) Select(sel labels.Selector) iter.Seq[*Record] {
 	if sel != nil {
@@ -99,7 +109,7 @@ func (s *Store) AddIndex(name string, fn IndexFunc) error {
 		}
 		done, err := s.tryAddIndex(def, cur, values)
 		if err != nil {
-			return fmt.Errorf("cannot add index %q: %w", name, err)
+			return fmt.Errorf("cannot add index %q to the store of %s: %w", name, s.opt.Resource.GroupResource(), err)
 		}
 		if done {
 			return nil

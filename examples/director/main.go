@@ -25,7 +25,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	_ "modernc.org/sqlite"
 
@@ -50,11 +49,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	kubeconfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		err = errors.New("no API server is configured: set KUBECONFIG, as make up says")
-	}
+	kubeconfig, err := fairlead.Config("")
 	if err == nil {
 		err = run(ctx, kubeconfig, c, log, func(net.Addr) {})
 	}

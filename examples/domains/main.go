@@ -23,8 +23,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
@@ -51,10 +51,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
-	if clientcmd.IsEmptyConfig(err) {
-		err = errors.New("no API server is configured: set KUBECONFIG, as make up says")
-	}
+	cfg, err := fairlead.Config("")
 	if err == nil {
 		cfg.QPS = -1 // the server has its own fairness
 		err = run(ctx, cfg, c, os.Stdout)

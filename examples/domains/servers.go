@@ -51,7 +51,7 @@ func revision(s DomainSpec) string {
 func incomplete(c *client.Client) func(context.Context, *Domain) (bool, error) {
 	return func(ctx context.Context, d *Domain) (bool, error) {
 		ready := 0
-		for pod, err := range client.List[corev1.Pod](ctx, c, client.InNamespace(d.Namespace), client.Labels(domainLabel+"="+d.Name)) {
+		for pod, err := range client.List[corev1.Pod](ctx, c, client.OwnedBy(d)) {
 			if err != nil {
 				return false, err
 			}

@@ -8,7 +8,6 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/observe"
@@ -19,7 +18,7 @@ var configMaps = observe.Selector("configmaps")
 
 func main() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	cfg, err := fairlead.Config("")
 	if err == nil {
 		rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(cmp.Or(os.Getenv("METRICS"), "127.0.0.1:9090")))
 		observe.Source[corev1.ConfigMap](rt, configMaps, source.Fields("metadata.name!=kube-root-ca.crt"))
@@ -34,7 +33,7 @@ func main() {
 		err = rt.Run(context.Background())
 	}
 	if err != nil {
-		log.Error("cannot observe: is KUBECONFIG set, as make up says?", "error", err)
+		log.Error("cannot observe", "error", err)
 		os.Exit(1)
 	}
 }

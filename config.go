@@ -1,0 +1,52 @@
+package fairlead
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/homedir"
+)
+
+// Config finds the configuration of the API server, for main: of the kubeconfig file at path, if that is not empty, such as the value of a flag
+// --kubeconfig; else of the files that the environment variable KUBECONFIG lists; else, in a pod, of its service account; else of
+// ~/.kube/config. In files it is the current context. A file that was named has to be there: the next place is tried only where nothing is said.
+// The caller owns what is returned.
+func Config(path string) (*rest.Config, error) {
+	switch files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); {
+	case path != "":
+		return configOf(path)
+	case files != "":
+		return configOf(filepath.SplitList(files)...)
+	}
+	config, err := rest.InClusterConfig()
+	if err == nil {
+		return config, nil
+	}
+	if !errors.Is(err, rest.ErrNotInCluster) {
+		return nil, fmt.Errorf("cannot use the service account of this pod: %w", err)
+	}
+	return configOf(filepath.Join(homedir.HomeDir(), ".kube", "config"))
+}
+
+// configOf merges kubeconfig files as kubectl does: the first to say something wins, and some may be missing, but not all.
+func configOf(files ...string) (*rest.Config, error) {
+	rules := clientcmd.ClientConfigLoadingRules{Precedence: files}
+	loaded, err := rules.Load()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a kubeconfig: %w", err)
+	}
+	config, err := clientcmd.NewDefaultClientConfig(*loaded, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("cannot find an API server: %s is not there, or names none: set KUBECONFIG, or say --kubeconfig where there is that flag",
+			strings.Join(files, ", "))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use kubeconfig %s: %w", strings.Join(files, ", "), err)
+	}
+	return config, nil
+}
