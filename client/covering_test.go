@@ -225,15 +225,33 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 		is     error
 		says   []string
 	}{
-		{"another index", [][]source.Option{nil}, []client.ReadOption{client.Index("size", "1")}, client.ErrNoIndex,
-			[]string{`"size"`, "ConfigMap has the indexes colour, label, namespace, owner", "store.IndexBy"}},
-		{"nobody watches", nil, []client.ReadOption{client.Index("size", "1")}, client.ErrNotWatched,
-			[]string{`cannot list ConfigMap: index "size"`, "the kind is not watched", "Owns"}},
-		{"other labels", [][]source.Option{{source.Labels("app=web"), source.Namespaces("a")}}, []client.ReadOption{client.Index("colour", "1")}, client.ErrNotWatched,
-			[]string{`"colour"`, "holds only namespace a with labels app=web"}},
-		{"other namespaces", [][]source.Option{{source.Namespaces("a")}, {source.Namespaces("b"), source.Fields("metadata.name=x")}},
-			[]client.ReadOption{client.Index("colour", "1"), client.InNamespace("c")}, client.ErrNotWatched,
-			[]string{"namespace a, and namespace b with fields metadata.name=x"}},
+		{
+			"another index",
+			[][]source.Option{nil},
+			[]client.ReadOption{client.Index("size", "1")},
+			client.ErrNoIndex,
+			[]string{`"size"`, "ConfigMap has the indexes colour, label, namespace, owner", "store.IndexBy"},
+		},
+		{
+			"nobody watches", nil,
+			[]client.ReadOption{client.Index("size", "1")},
+			client.ErrNotWatched,
+			[]string{`cannot list ConfigMap: index "size"`, "the kind is not watched", "Owns"},
+		},
+		{
+			"other labels",
+			[][]source.Option{{source.Labels("app=web"), source.Namespaces("a")}},
+			[]client.ReadOption{client.Index("colour", "1")},
+			client.ErrNotWatched,
+			[]string{`"colour"`, "holds only namespace a with labels app=web"},
+		},
+		{
+			"other namespaces",
+			[][]source.Option{{source.Namespaces("a")}, {source.Namespaces("b"), source.Fields("metadata.name=x")}},
+			[]client.ReadOption{client.Index("colour", "1"), client.InNamespace("c")},
+			client.ErrNotWatched,
+			[]string{"namespace a, and namespace b with fields metadata.name=x"},
+		},
 		{"asked live", [][]source.Option{nil}, []client.ReadOption{client.Index("colour", "1"), client.Live()}, client.ErrNotWatched, []string{"Live"}},
 		{"a field", [][]source.Option{nil}, []client.ReadOption{client.Index("colour", "1"), client.Fields("data.x=y")}, client.ErrNotWatched, []string{"data.x=y"}},
 		{"the labels are asked for", [][]source.Option{{source.Labels("app=web")}}, []client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")}, nil, nil},

@@ -16,8 +16,9 @@
 // A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the same
 // pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not watched, or
 // not listed yet, is a request to the server, as is one through [Client.Live], and one of an object whose last write the
-// watch has not brought for too long. A watch of some labels answers a Get of what has them, and a List that selects them, or them and more. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The methods
-// fill an object of the caller's own.
+// watch has not brought for too long. A watch of some labels answers a Get of what has them, and a List that selects them, or
+// them and more. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The methods fill an object of the
+// caller's own.
 //
 // [OwnedBy] lists what an object owns, [Index] by any index of the store.
 //

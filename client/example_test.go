@@ -2,11 +2,13 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -105,4 +107,28 @@ func ExampleOwnedBy() {
 	}
 	// Output:
 	// child
+}
+
+// An operator says what it wants, and leaves alone what others set.
+func ExampleClient_Apply() {
+	ctx := context.Background()
+	_, c, stop := exampleServer(ctx)
+	defer stop()
+	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web"}, Data: map[string]string{"colour": "green"}}
+	if err := c.Create(ctx, theirs, client.Owner("a-user")); err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Apply(ctx, corev1ac.ConfigMap("web", "team-a").WithData(map[string]string{"size": "7"})); err != nil {
+		log.Fatal(err)
+	}
+	cm, err := client.Get[corev1.ConfigMap](ctx, c, client.KeyOf(theirs)) // shows it at once
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(cm.Data)
+	err = c.Apply(ctx, cm.DeepCopy())
+	fmt.Println(errors.Is(err, client.ErrWasRead))
+	// Output:
+	// map[colour:green size:7]
+	// true
 }

@@ -31,8 +31,10 @@ func TestFieldsThatAMessageDoesNotKnow(t *testing.T) {
 	} {
 		cm := &corev1.ConfigMap{
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: tc.reason, UID: "u", ResourceVersion: "7", Labels: map[string]string{"b": "1", "a": "2"},
-				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a", Name: tc.reason, UID: "u", ResourceVersion: "7", Labels: map[string]string{"b": "1", "a": "2"},
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
+			},
 			Data: map[string]string{"z": "1", "a": "2"},
 		}
 		raw, err := cm.Marshal()
@@ -75,8 +77,10 @@ func TestLacking(t *testing.T) {
 		{"a false", `{"a":false}`, `{}`, "a"},
 		{"another number", `{"a":9007199254740993}`, `{"a":9007199254740992}`, "a"},
 		{"a number written otherwise", `{"a":1.0,"b":2}`, `{"a":1,"b":2.0}`, ""},
-		{"a quantity, a duration and a time written otherwise", `{"q":"1000m","d":"60s","t":"2026-01-01T01:00:00+01:00"}`,
-			`{"q":"1","d":"1m0s","t":"2026-01-01T00:00:00Z"}`, ""},
+		{
+			"a quantity, a duration and a time written otherwise", `{"q":"1000m","d":"60s","t":"2026-01-01T01:00:00+01:00"}`,
+			`{"q":"1","d":"1m0s","t":"2026-01-01T00:00:00Z"}`, "",
+		},
 		{"a time that was cut", `{"t":"2026-01-01T00:00:00.5Z"}`, `{"t":"2026-01-01T00:00:00Z"}`, "t"},
 		{"another text", `{"a":"1"}`, `{"a":"one"}`, "a"},
 		{"a text for a number", `{"a":1}`, `{"a":"1"}`, "a"},

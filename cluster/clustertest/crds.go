@@ -197,20 +197,27 @@ func installCRDs(ctx context.Context, config *rest.Config, sources []CRDSource) 
 			return fmt.Errorf("%s: %w", d.crd.Name, err)
 		}
 	}
+	i := inspector{api, told}
 	for _, d := range all {
-		if err := served(ctx, api, told, &d.crd); err != nil {
+		if err := i.served(ctx, &d.crd); err != nil {
 			return fmt.Errorf("%s: %w", d.crd.Name, err)
 		}
 	}
 	return nil
 }
 
+// inspector looks at what an API server serves.
+type inspector struct {
+	api  *apiextensions.ApiextensionsV1Client
+	told *discovery.DiscoveryClient
+}
+
 // served waits until a resource can be used. There is at most a moment to wait, so it asks.
-func served(ctx context.Context, api *apiextensions.ApiextensionsV1Client, told *discovery.DiscoveryClient, crd *apiextensionsv1.CustomResourceDefinition) error {
+func (i *inspector) served(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		missing, err := unserved(ctx, api, told, crd)
+		missing, err := i.unserved(ctx, crd)
 		if err != nil || missing == "" {
 			return err
 		}
@@ -223,8 +230,8 @@ func served(ctx context.Context, api *apiextensions.ApiextensionsV1Client, told 
 }
 
 // unserved says what of a resource is not there yet. An error is one that no waiting mends.
-func unserved(ctx context.Context, api *apiextensions.ApiextensionsV1Client, told *discovery.DiscoveryClient, crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
-	live, err := api.CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
+func (i *inspector) unserved(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) (string, error) {
+	live, err := i.api.CustomResourceDefinitions().Get(ctx, crd.Name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -238,7 +245,7 @@ func unserved(ctx context.Context, api *apiextensions.ApiextensionsV1Client, tol
 	if !established {
 		return "it is not established", nil
 	}
-	_, byVersion, _, err := told.GroupsAndMaybeResourcesWithContext(ctx)
+	_, byVersion, _, err := i.told.GroupsAndMaybeResourcesWithContext(ctx)
 	if err != nil {
 		return err.Error(), nil
 	}
@@ -248,10 +255,11 @@ func unserved(ctx context.Context, api *apiextensions.ApiextensionsV1Client, tol
 		}
 		gv := schema.GroupVersion{Group: crd.Spec.Group, Version: v.Name}
 		resources := byVersion[gv]
-		if resources == nil || !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }) {
+		is := func(r metav1.APIResource) bool { return r.Name == crd.Spec.Names.Plural }
+		if resources == nil || !slices.ContainsFunc(resources.APIResources, is) {
 			return "discovery does not tell of " + v.Name, nil
 		}
-		list := api.RESTClient().Get().AbsPath("/apis", gv.Group, gv.Version, crd.Spec.Names.Plural).Param("limit", "1")
+		list := i.api.RESTClient().Get().AbsPath("/apis", gv.Group, gv.Version, crd.Spec.Names.Plural).Param("limit", "1")
 		if err := list.Do(ctx).Error(); err != nil {
 			return err.Error(), nil
 		}
