@@ -123,7 +123,7 @@ const (
 	maxURL      = 8 << 10   // bytes of a rendered or received URL
 	maxValue    = 8 << 10   // bytes of a rendered header value
 	maxTemplate = 256 << 10 // bytes of the source of a template
-	maxExpr     = 8 << 10   // characters of an expression
+	maxExpr     = 4 << 10   // characters of an expression
 )
 
 const (

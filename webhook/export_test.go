@@ -27,3 +27,8 @@ func (w *Compiled) Render(call Call) (Rendered, error) {
 	}
 	return Rendered{Method: r.method, URL: r.url.String(), Body: string(r.body), Header: r.header}, nil
 }
+
+// JudgeCall says what an answer of a call means.
+func (w *Compiled) JudgeCall(status int, body string) Result {
+	return w.judgeCall(newAnswer(status, nil, body, false, -1), nil)
+}
