@@ -129,10 +129,13 @@ const (
 const (
 	defaultBody = "{}"
 
-	// Of answers longer than smallBody, bytes, an endpoint has maxLong in memory at a time: parsed they can be twenty times as long, and
-	// hundreds of calls may be under way. Their tries wait for each other, and for no other endpoint's.
+	// Of answers longer than smallBody, bytes, maxLong are in memory at a time, shared between namespaces.
 	smallBody = 64 << 10
-	maxLong   = 4
+	maxLong   = 32
+	// maxValues bounds what is parsed: the values of an answer take up to fifty times the memory of their text.
+	maxValues = 100_000
+	// maxSecret, bytes, bounds the values of a secret that are sent: answers are searched for two dozen spellings of each.
+	maxSecret = 16 << 10
 )
 
 func (d Definition) withDefaults() Definition {

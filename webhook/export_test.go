@@ -30,5 +30,7 @@ func (w *Compiled) Render(call Call) (Rendered, error) {
 
 // JudgeCall says what an answer of a call means.
 func (w *Compiled) JudgeCall(status int, body string) Result {
-	return w.judgeCall(newAnswer(status, nil, body, false, -1), nil)
+	a := &answer{status: status, raw: []byte(body), after: -1}
+	a.open(nil)
+	return w.judgeCall(a, nil)
 }

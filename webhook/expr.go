@@ -92,6 +92,9 @@ func (e *expr) eval(a *answer) (ref.Val, *purse, error) {
 	defer cancel()
 	p := &purse{left: maxSpent}
 	out, _, err := e.program.ContextEval(ctx, map[string]any{"response": a.cel(), purseName: p})
+	if err != nil && a.large {
+		return nil, nil, e.cannot("%w (a body of more than %d values is taken for a text)", err, maxValues)
+	}
 	if err != nil {
 		return nil, nil, e.cannot("%w", err)
 	}

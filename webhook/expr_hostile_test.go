@@ -82,7 +82,7 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"everything within everything", `response.body.list.exists(a, response.body.list.exists(b, response.body.list.exists(c, c == 2)))`},
 		{"searched again and again", `response.body.list.exists(a, (a + 1) in response.body.list)`},
 		{"compared again and again", `response.body.list.exists(a, response.body != response.body)`},
-		{"a slow pattern", `response.body.x.matches('(x{0,30}){0,20}y')`},
+		{"a slow pattern", `response.body.x.matches('(x{0,30}){0,12}y')`},
 		{"a pattern again and again", `response.body.list.exists(a, response.body.x.matches('x*y'))`},
 		{"time zones", `response.body.list.exists(a, timestamp('2026-01-01T00:00:00Z').getHours('America/New_York') == 77)`},
 		{"quotes", `[response.body.x]` + strings.Repeat(".map(s, strings.quote(s))", 8) + `.size() > 1`},

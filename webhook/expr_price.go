@@ -139,7 +139,9 @@ func matchPrice(pattern string) price {
 }
 
 // pricer puts prices on the operations of a program.
-type pricer struct{ functions map[string]*decls.FunctionDecl }
+type pricer struct {
+	functions map[string]*decls.FunctionDecl
+}
 
 func (f pricer) decorate(node interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := node.(interpreter.InterpretableCall)
