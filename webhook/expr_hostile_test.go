@@ -145,3 +145,30 @@ func TestHonestExpressions(t *testing.T) {
 		}
 	}
 }
+
+// FuzzExpression compiles whatever comes, and judges an answer by what compiles: neither takes more memory than is meant for it.
+func FuzzExpression(f *testing.F) {
+	for _, source := range []string{
+		`response.body.list.map(a, [a, a]).exists(a, a == [a[0], a[1]])`, `response.body.x.replace('', response.body.x, 3).split('').join('--') != ''`,
+		`"%s %d %.9f".format([response.body, response.status, 1.5]) != ''`, `{1: {2: [3]}}[1][2] + [4] == [3, 4] || response.status in [1, 2]`,
+		`response.body.x.matches('(x{0,9}){0,9}') ? response.body.x + response.body.x != '' : has(response.body.y)`,
+		`timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin') == 1 && string(bytes(response.body.x)).lowerAscii().size() > 1`,
+	} {
+		f.Add(source)
+	}
+	body := fmt.Sprintf(`{"x": %q, "list": [%s1]}`, strings.Repeat("x", 10_000), strings.Repeat("1,", 5000))
+	f.Fuzz(func(t *testing.T, source string) {
+		for _, d := range []webhook.Response{{Success: source}, {Error: source}} {
+			var w *webhook.Compiled
+			used := allocated(func() {
+				w, _ = webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: d})
+			})
+			if w != nil {
+				used += allocated(func() { w.JudgeCall(200, body) })
+			}
+			if used > most {
+				t.Errorf("it took %d MB: %s", used>>20, source)
+			}
+		}
+	})
+}
