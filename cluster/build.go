@@ -125,7 +125,7 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 // key names the set of binaries: what they are built from, with which Go, for which platform.
 func (b *builder) key(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, b.goCmd, "env", "GOVERSION")
-	cmd.Dir, cmd.Env = os.TempDir(), buildEnv() // outside of any module, whose go.mod could select another toolchain
+	cmd.Dir, cmd.Env = "/", buildEnv() // outside of any module, whose go.mod could select another toolchain: anybody may put one into /tmp
 	version, err := cmd.Output()
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)

@@ -172,3 +172,60 @@ func TestTemporaryDirsOfTheDeadAreRemoved(t *testing.T) {
 		}
 	}
 }
+
+// TestTrapsInTheTemporaryDirectory: what others put there, or may have put there, is neither written to nor removed.
+func TestTrapsInTheTemporaryDirectory(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	precious := filepath.Join(t.TempDir(), "precious")
+	trap := func(name string, mode os.FileMode) string {
+		t.Helper()
+		dir := filepath.Join(temp, tempPrefix+name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(dir, mode); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := time.Now().Add(-24 * time.Hour)
+	must(os.WriteFile(precious, []byte("content"), 0o600))
+	must(os.Chtimes(precious, long, long))
+	linked := trap("linked-lock", 0o700)
+	must(os.Symlink(precious, filepath.Join(linked, lockFile)))
+	must(os.Symlink(filepath.Dir(precious), filepath.Join(temp, tempPrefix+"linked-directory")))
+	must(os.WriteFile(filepath.Join(filepath.Dir(precious), lockFile), []byte("a lock of others"), 0o600))
+	must(os.Chtimes(filepath.Join(filepath.Dir(precious), lockFile), long, long))
+	open := trap("open", 0o777)
+	must(os.WriteFile(filepath.Join(open, lockFile), []byte("7"), 0o600))
+	must(os.Chtimes(filepath.Join(open, lockFile), long, long))
+	stale := trap("stale", 0o700)
+	must(os.WriteFile(filepath.Join(stale, lockFile), nil, 0o600))
+	must(os.Chtimes(filepath.Join(stale, lockFile), long, long))
+
+	dir, err := newTemporaryDir()
+	must(err)
+	if !isPrivate(dir) {
+		t.Errorf("%s is not for this user alone", dir)
+	}
+	for path, want := range map[string]string{
+		precious: "content", filepath.Join(filepath.Dir(precious), lockFile): "a lock of others", filepath.Join(open, lockFile): "7",
+	} {
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s has %q, %v", path, got, err)
+		}
+	}
+	if _, err := os.Lstat(stale); !os.IsNotExist(err) {
+		t.Errorf("what was left behind is still there: %v", err)
+	}
+	if _, _, err := tryLock(filepath.Join(linked, lockFile)); err == nil {
+		t.Error("a link is locked")
+	}
+}

@@ -10,15 +10,19 @@ import (
 	"time"
 )
 
-// answer is what came back, masked. Status 0 stands for no answer.
+// answer is what came back. Status 0 stands for no answer.
 type answer struct {
 	status    int
-	headers   map[string]string // lower-case names
-	body      any               // parsed JSON, else a string
-	text      string            // the body as it came
+	header    http.Header
+	raw       []byte
 	truncated bool
 	after     time.Duration // Retry-After; negative: none
 	err       error         // why there is no answer
+
+	// What open makes of it, masked.
+	headers map[string]string // lower-case names
+	body    any               // parsed JSON, else a string
+	large   bool              // JSON, of so many values that it is not parsed
 }
 
 func noAnswer(err error) *answer {
@@ -72,16 +76,39 @@ func readBody(resp *http.Response, reserve func() error) (data []byte, truncated
 	return data, false, nil
 }
 
-// newAnswer parses an answer that was masked already.
-func newAnswer(status int, header http.Header, body string, truncated bool, after time.Duration) *answer {
-	a := &answer{status: status, headers: make(map[string]string, len(header)), body: body, text: body, truncated: truncated, after: after}
-	for name, values := range header {
-		a.headers[strings.ToLower(name)] = strings.Join(values, ", ")
+// open masks and parses. It takes memory and time, so it is done when it is the turn of the namespace, and undone by close.
+func (a *answer) open(m *mask) {
+	a.headers = make(map[string]string, len(a.header))
+	for name, values := range a.header {
+		a.headers[strings.ToLower(name)] = m.apply(strings.Join(values, ", "))
 	}
-	if !truncated && body != "" {
-		if parsed, err := parseJSON([]byte(body)); err == nil {
-			a.body = parsed
+	text := m.apply(string(a.raw))
+	a.body = text
+	if a.truncated || text == "" {
+		return
+	}
+	if a.large = valuesIn(text) > maxValues; a.large {
+		return
+	}
+	if parsed, err := parseJSON([]byte(text)); err == nil {
+		a.body = parsed
+	}
+}
+
+func (a *answer) close() { a.headers, a.body = nil, "" }
+
+// valuesIn is of how many values and names JSON is at most.
+func valuesIn(text string) int {
+	n, quoted := 1, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == ',' || c == ':' || c == '[' || c == '{'):
+			n++
 		}
 	}
-	return a
+	return n
 }

@@ -3,8 +3,11 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/netip"
 	"net/url"
+	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -15,8 +18,16 @@ import (
 type Options struct {
 	// Resolver gives secrets. Without one, definitions that name secrets cannot be called.
 	Resolver Resolver
-	// AllowTargets lists what may be called besides public addresses: CIDRs, addresses, names of hosts. See package guard.
+	// AllowTargets lists what may be called besides public addresses: CIDRs, addresses, names of hosts. See guard.Options.
 	AllowTargets []string
+	// DenyTargets lists what may not be called, whatever AllowTargets says.
+	DenyTargets []string
+	// InsideTargets are ranges that may not be called unless AllowTargets says so, though their addresses look public: those of the services
+	// and pods of a cluster. It is asked at each connection. Nil: none.
+	InsideTargets func() []netip.Prefix
+	// NeverTargets are addresses and ports that may not be called whatever AllowTargets says: those of the API server. It is asked at each
+	// connection. Nil: none.
+	NeverTargets func() []netip.AddrPort
 	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are ignored. With a
 	// proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal addresses are still refused here.
 	Proxy *url.URL
@@ -37,6 +48,8 @@ type Client struct {
 	logger     *slog.Logger
 	transports transports
 	tokens     tokens
+	turns      *turns // of what is computed for the namespaces
+	long       *crowd // of long answers
 
 	mu       sync.Mutex
 	gates    map[string]*gate // by endpoint
@@ -46,7 +59,7 @@ type Client struct {
 
 // New makes a Client. It fails on targets and proxies that cannot be understood.
 func New(o Options) (*Client, error) {
-	g, err := guard.New(o.AllowTargets...)
+	g, err := guard.NewWith(guard.Options{Never: o.NeverTargets, Deny: o.DenyTargets, Allow: o.AllowTargets, Inside: o.InsideTargets})
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +73,8 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("cannot use proxy: it has no host")
 		}
 	}
-	c := &Client{resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{}}
+	c := &Client{resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
+		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong)}
 	c.transports.guard, c.transports.proxy = g, o.Proxy
 	if c.resolver == nil {
 		c.resolver = noResolver{}
@@ -145,11 +159,22 @@ func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...str
 	return newMask(append(creds.secrets, more...)...).apply(text)
 }
 
-// Forget drops the limits and the breaker of an endpoint that is no more.
+// Forget drops the limits, the breaker and the token of an endpoint that is no more.
 func (c *Client) Forget(namespace, name string) {
+	endpoint := Definition{Namespace: namespace, Name: name}.endpoint()
+	c.tokens.forget(endpoint)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.gates, Definition{Namespace: namespace, Name: name}.endpoint())
+	delete(c.gates, endpoint)
+}
+
+// Compile is the function Compile when it is the turn of the definition's namespace: definitions of others are not compiled meanwhile, nor
+// delayed by one that takes long. It fails also if ctx ends before.
+func (c *Client) Compile(ctx context.Context, d Definition) (w *Compiled, err error) {
+	if waited := c.turns.do(ctx, d.Namespace, func() { w, err = Compile(d) }); waited != nil {
+		return nil, fmt.Errorf("cannot compile %s: %w", d.endpoint(), waited)
+	}
+	return w, err
 }
 
 func (c *Client) announce(w *Compiled, g *gate, before BreakerStatus) {

@@ -149,7 +149,7 @@ func (w *Compiled) compileRequest() error {
 	r.URL = strings.TrimSpace(r.URL) // a block scalar of YAML ends with a line break
 	w.url = parse("spec.request.url", r.URL, kindURL, maxURL)
 	if w.def.Auth != nil && !namesHost(r.URL) {
-		w.warnings = append(w.warnings, "spec.request.url: the host comes from data, and so the credentials go where the data says")
+		errs = append(errs, fieldError("spec.request.url", "cannot take the host from data: the credentials would go where the data says"))
 	}
 	if w.url != nil && w.url.static != nil {
 		if _, err := parseTarget(*w.url.static); err != nil {

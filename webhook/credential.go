@@ -202,6 +202,15 @@ func (c *Client) secret(ctx context.Context, d *Definition, field, name string, 
 	if err != nil {
 		return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot read secret %s: %w", name, err)}
 	}
+	size := 0
+	for key, value := range values {
+		if (len(keys) == 0 || slices.Contains(keys, key)) && key != KeyCA && key != KeyTLSCert && key != KeyTLSKey {
+			size += len(value)
+		}
+	}
+	if size > maxSecret {
+		return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: its values are longer than %d bytes", name, maxSecret)}
+	}
 	for _, key := range keys {
 		if len(values[key]) == 0 {
 			return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: it has no %s", name, key)}

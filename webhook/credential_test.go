@@ -344,7 +344,7 @@ func TestForeignPoll(t *testing.T) {
 	}
 	edited := compile(t, webhook.Definition{
 		Mode: webhook.Async, Auth: &webhook.Auth{Bearer: "bearer"},
-		Request: webhook.Request{URL: "{{.Resource.nothing}}"},
+		Request: webhook.Request{URL: "https://gone.example/{{.Resource.nothing}}"},
 	})
 	if res := permit(t, client, edited).Poll(t.Context(), aCall(), home.URL); res.Verdict != webhook.Pending {
 		t.Errorf("a definition that does not render any more ends the poll: %+v", res)

@@ -114,6 +114,14 @@ const (
 	KeyCA           = "ca.crt"
 )
 
+// Floors and caps. A definition beyond one is taken as if it were at it: the API server refuses such Webhooks, but may have some from before.
+const (
+	MinInterval       = 50 * time.Millisecond // of every wait: between tries and between polls, after jitter and Retry-After too
+	MaxAttempts       = 100_000
+	MaxRequestTimeout = 10 * time.Minute
+	MaxTimeout        = 720 * time.Hour
+)
+
 // Bounds.
 const (
 	MaxBody     = 1 << 20   // bytes of an answer that are read, after unpacking
@@ -123,16 +131,19 @@ const (
 	maxURL      = 8 << 10   // bytes of a rendered or received URL
 	maxValue    = 8 << 10   // bytes of a rendered header value
 	maxTemplate = 256 << 10 // bytes of the source of a template
-	maxExpr     = 8 << 10   // characters of an expression
+	maxExpr     = 4 << 10   // characters of an expression
 )
 
 const (
 	defaultBody = "{}"
 
-	// Of answers longer than smallBody, bytes, an endpoint has maxLong in memory at a time: parsed they can be twenty times as long, and
-	// hundreds of calls may be under way. Their tries wait for each other, and for no other endpoint's.
+	// Of answers longer than smallBody, bytes, maxLong are in memory at a time, shared between namespaces.
 	smallBody = 64 << 10
-	maxLong   = 4
+	maxLong   = 32
+	// maxValues bounds what is parsed: the values of an answer take up to fifty times the memory of their text.
+	maxValues = 100_000
+	// maxSecret, bytes, bounds the values of a secret that are sent: answers are searched for two dozen spellings of each.
+	maxSecret = 16 << 10
 )
 
 func (d Definition) withDefaults() Definition {
@@ -142,27 +153,32 @@ func (d Definition) withDefaults() Definition {
 	if d.Request.Method == "" {
 		d.Request.Method = "POST"
 	}
-	setDefault(&d.RequestTimeout, 30*time.Second)
-	setDefault(&d.Timeout, 2*time.Hour)
-	setDefault(&d.Poll.Interval, 10*time.Second)
-	setDefault(&d.Retry.InitialInterval, time.Second)
-	setDefault(&d.Retry.MaxInterval, 5*time.Minute)
-	setDefault(&d.Breaker.OpenFor, 30*time.Second)
+	setDefault(&d.RequestTimeout, 30*time.Second, 0, MaxRequestTimeout)
+	setDefault(&d.Timeout, 2*time.Hour, 0, MaxTimeout)
+	setDefault(&d.Poll.Interval, 10*time.Second, MinInterval, MaxTimeout)
+	setDefault(&d.Retry.InitialInterval, time.Second, MinInterval, MaxTimeout)
+	setDefault(&d.Retry.MaxInterval, 5*time.Minute, MinInterval, MaxTimeout)
+	setDefault(&d.Breaker.OpenFor, 30*time.Second, 0, MaxTimeout)
 	if d.CorrelationHeader == "" {
 		d.CorrelationHeader = "X-Correlation-ID"
 	}
 	if d.Retry.MaxAttempts == 0 {
 		d.Retry.MaxAttempts = 10
 	}
+	d.Retry.MaxAttempts = min(d.Retry.MaxAttempts, MaxAttempts)
 	if d.Breaker.Failures == 0 {
 		d.Breaker.Failures = 5
 	}
 	return d
 }
 
-func setDefault(d *time.Duration, def time.Duration) {
-	if *d == 0 {
-		*d = def
+// setDefault leaves what is negative to be refused.
+func setDefault(d *time.Duration, otherwise, least, most time.Duration) {
+	switch {
+	case *d == 0:
+		*d = otherwise
+	case *d > 0:
+		*d = min(max(*d, least), most)
 	}
 }
 

@@ -27,3 +27,10 @@ func (w *Compiled) Render(call Call) (Rendered, error) {
 	}
 	return Rendered{Method: r.method, URL: r.url.String(), Body: string(r.body), Header: r.header}, nil
 }
+
+// JudgeCall says what an answer of a call means.
+func (w *Compiled) JudgeCall(status int, body string) Result {
+	a := &answer{status: status, raw: []byte(body), after: -1}
+	a.open(nil)
+	return w.judgeCall(a, nil)
+}

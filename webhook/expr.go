@@ -16,9 +16,9 @@ import (
 	"cel.dev/cel-go/ext"
 )
 
-// Bounds of one evaluation.
+// Bounds of one evaluation. What a single operation takes besides is bounded before it is done, see price.
 const (
-	costLimit   = 1_000_000        // in the units of CEL, about one per operation or ten bytes
+	costLimit   = 200_000          // in the units of CEL, about one per operation or ten bytes
 	evalTimeout = 10 * time.Second // the last resort; the cost limit strikes first
 	checkEvery  = 64               // iterations between two looks at the context
 )
@@ -30,38 +30,24 @@ type celResponse struct {
 	Body    any               `cel:"body"`
 }
 
-// environment is the environment of all expressions. Making one takes milliseconds, so it is made once.
-var environment = sync.OnceValues(func() (*sharedEnv, error) {
+// environments are those that expressions are compiled in, one at a time in each: an undeclared name makes an environment write to
+// itself, and the suggestions that it makes then are not guarded. Making one takes milliseconds, and is done as often as
+// expressions are compiled side by side.
+var environments = sync.Pool{New: func() any {
 	env, err := cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[celResponse](), ext.ParseStructTags(true)),
 		cel.Variable("response", cel.ObjectType("webhook.celResponse")),
 		cel.CrossTypeNumericComparisons(true),
 		cel.ParserExpressionSizeLimit(maxExpr),
-		cel.RegexProgramSizeLimit(10_000),
+		cel.ParserRecursionLimit(maxExprDepth),
+		cel.ExpressionNodeLimit(maxExpr),
 		ext.Strings(),
 	)
-	return &sharedEnv{env: env}, err
-})
-
-// sharedEnv is an environment in which one expression is compiled at a time: an undeclared name makes it write to itself, and
-// the suggestions that it makes then are not guarded.
-type sharedEnv struct {
-	mu  sync.Mutex
-	env *cel.Env
-}
-
-func (s *sharedEnv) compile(source string) (*cel.Ast, *cel.Issues) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.env.Compile(source)
-}
-
-func (s *sharedEnv) program(ast *cel.Ast) (cel.Program, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// No memory limit besides: what an evaluation builds is part of its cost, and tracking memory costs more than evaluating.
-	return s.env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery))
-}
+	if err != nil {
+		return err
+	}
+	return env
+}}
 
 // expr is a compiled expression, safe for concurrent use.
 type expr struct {
@@ -72,32 +58,47 @@ type expr struct {
 
 // compileExpr compiles source, which is to yield want.
 func compileExpr(field, source string, want *cel.Type) (*expr, error) {
-	env, err := environment()
-	if err != nil {
-		return nil, fmt.Errorf("cannot make the environment of expressions: %w", err)
+	made := environments.Get()
+	env, ok := made.(*cel.Env)
+	if !ok {
+		return nil, fmt.Errorf("cannot make the environment of expressions: %w", made.(error))
 	}
-	compiled, issues := env.compile(source)
+	defer environments.Put(env)
+	parsed, issues := env.Parse(source)
+	err := issues.Err()
+	if err == nil {
+		err = checkShape(parsed.NativeRep().Expr()) // before its types are checked, which what it refuses makes slow
+	}
+	if err != nil {
+		return nil, fieldError(field, "cannot compile expression: %w", err)
+	}
+	compiled, issues := env.Check(parsed)
 	if err := issues.Err(); err != nil {
 		return nil, fieldError(field, "cannot compile expression: %w", err)
 	}
 	if out := compiled.OutputType(); !out.IsExactType(want) && !out.IsExactType(cel.DynType) {
 		return nil, fieldError(field, "cannot compile expression: it yields %s, not %s", out, want)
 	}
-	program, err := env.program(compiled)
+	program, err := env.Program(compiled, cel.CostLimit(costLimit), cel.CostTracking(readings{}), cel.InterruptCheckFrequency(checkEvery),
+		cel.CustomDecoratorV2(pricer{env.Functions()}.decorate))
 	if err != nil {
 		return nil, fieldError(field, "cannot compile expression: %w", err)
 	}
 	return &expr{field: field, program: program, ast: compiled}, nil
 }
 
-func (e *expr) eval(a *answer) (ref.Val, error) {
+func (e *expr) eval(a *answer) (ref.Val, *purse, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), evalTimeout)
 	defer cancel()
-	out, _, err := e.program.ContextEval(ctx, map[string]any{"response": a.cel()})
-	if err != nil {
-		return nil, e.cannot("%w", err)
+	p := &purse{left: maxSpent}
+	out, _, err := e.program.ContextEval(ctx, map[string]any{"response": a.cel(), purseName: p})
+	if err != nil && a.large {
+		return nil, nil, e.cannot("%w (a body of more than %d values is taken for a text)", err, maxValues)
 	}
-	return out, nil
+	if err != nil {
+		return nil, nil, e.cannot("%w", err)
+	}
+	return out, p, nil
 }
 
 // cannot is no FieldError: the expression is valid, it is this answer that it does not fit.
@@ -106,7 +107,7 @@ func (e *expr) cannot(format string, args ...any) error {
 }
 
 func (e *expr) bool(a *answer) (bool, error) {
-	out, err := e.eval(a)
+	out, _, err := e.eval(a)
 	if err != nil {
 		return false, err
 	}
@@ -120,7 +121,7 @@ func (e *expr) bool(a *answer) (bool, error) {
 // text is the string that the expression yields. What is empty in JSON (null, false, {}, []) is the empty string, and what is no
 // string is its JSON.
 func (e *expr) text(a *answer) (string, error) {
-	out, err := e.eval(a)
+	out, purse, err := e.eval(a)
 	if err != nil {
 		return "", err
 	}
@@ -133,6 +134,9 @@ func (e *expr) text(a *answer) (string, error) {
 		if !v {
 			return "", nil
 		}
+	}
+	if err := purse.weigh(out); err != nil {
+		return "", e.cannot("%w", err)
 	}
 	native, err := out.ConvertToNative(types.JSONValueType)
 	if err != nil {
@@ -156,14 +160,10 @@ func (e *expr) text(a *answer) (string, error) {
 func (e *expr) origins() []string {
 	var found []string
 	ast.PostOrderVisit(e.ast.NativeRep().Expr(), ast.NewExprVisitor(func(node ast.Expr) {
-		if node.Kind() != ast.LiteralKind {
-			return
-		}
-		s, ok := node.AsLiteral().(types.String)
+		text, ok := literalText(node)
 		if !ok {
 			return
 		}
-		text := string(s)
 		if lower := strings.ToLower(text); !strings.HasPrefix(lower, "https://") && !strings.HasPrefix(lower, "http://") {
 			return
 		}

@@ -43,8 +43,6 @@ type gate struct {
 	places map[string]*list.Element // by id: the queue
 	woken  map[string]time.Time     // by id: until when a place is kept
 
-	long chan struct{} // holds an element for each long answer in memory
-
 	limiter *rate.Limiter
 	turns   list.List                // of *turn, the earliest first
 	turnOf  map[string]*list.Element // by id
@@ -61,7 +59,7 @@ type turn struct {
 }
 
 func newGate() *gate {
-	return &gate{long: make(chan struct{}, maxLong), breaker: newBreaker(), places: map[string]*list.Element{}, woken: map[string]time.Time{}, turnOf: map[string]*list.Element{}}
+	return &gate{breaker: newBreaker(), places: map[string]*list.Element{}, woken: map[string]time.Time{}, turnOf: map[string]*list.Element{}}
 }
 
 // acquire asks for a permit for id.

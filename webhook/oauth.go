@@ -22,17 +22,18 @@ import (
 // tokenTTL is how long a token is used whose end the server does not tell.
 const tokenTTL = 10 * time.Minute
 
-// maxTokens is when tokens that ended are looked for.
-const maxTokens = 1024
+// maxToken, bytes, is how long an access token may be; it is sent in a header.
+const maxToken = 16 << 10
 
-// tokens caches access tokens by definition and secret.
+// tokens caches an access token for each endpoint.
 type tokens struct {
 	mu      sync.Mutex
-	entries map[string]*tokenEntry
+	entries map[string]*tokenEntry // by endpoint
 }
 
 // tokenEntry fetches one token at a time: the others wait for the one who does.
 type tokenEntry struct {
+	key     string        // what the token was fetched with: another secret has another entry
 	turn    chan struct{} // holds one element while nobody fetches; guards the rest
 	value   string
 	kind    string
@@ -40,30 +41,27 @@ type tokenEntry struct {
 	refused *atomic.Bool // by a receiver, so that it is not used from the cache again; each value has its own
 }
 
-func (t *tokens) entry(key string) *tokenEntry {
+func (t *tokens) entry(endpoint, key string) *tokenEntry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.entries[key]; e != nil {
+	if e := t.entries[endpoint]; e != nil && e.key == key {
 		return e
 	}
 	if t.entries == nil {
 		t.entries = map[string]*tokenEntry{}
 	}
-	if len(t.entries) >= maxTokens {
-		t.prune()
-	}
-	e := &tokenEntry{turn: make(chan struct{}, 1)}
+	e := &tokenEntry{key: key, turn: make(chan struct{}, 1)}
 	e.turn <- struct{}{}
-	t.entries[key] = e
+	t.entries[endpoint] = e
 	return e
 }
 
 // known is the token of the cache, empty if there is none or it is being fetched.
-func (t *tokens) known(key string) string {
+func (t *tokens) known(endpoint, key string) string {
 	t.mu.Lock()
-	e := t.entries[key]
+	e := t.entries[endpoint]
 	t.mu.Unlock()
-	if e == nil {
+	if e == nil || e.key != key {
 		return ""
 	}
 	select {
@@ -75,18 +73,10 @@ func (t *tokens) known(key string) string {
 	}
 }
 
-// prune drops tokens that would have to be fetched anew anyway, such as those of a secret that was replaced.
-func (t *tokens) prune() {
-	for key, e := range t.entries {
-		select {
-		case <-e.turn:
-			if time.Now().After(e.renewAt) {
-				delete(t.entries, key)
-			}
-			e.turn <- struct{}{}
-		default: // being fetched
-		}
-	}
+func (t *tokens) forget(endpoint string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.entries, endpoint)
 }
 
 func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
@@ -100,10 +90,10 @@ func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credenti
 	creds.hide(secret, base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(id)+":"+url.QueryEscape(secret))))
 	key := tokenKey(w, id, secret)
 	if !trusted {
-		creds.hide(c.tokens.known(key))
+		creds.hide(c.tokens.known(w.def.endpoint(), key))
 		return nil
 	}
-	entry := c.tokens.entry(key)
+	entry := c.tokens.entry(w.def.endpoint(), key)
 	select {
 	case <-entry.turn:
 	case <-ctx.Done():
@@ -140,6 +130,9 @@ func (c *Client) fetchToken(ctx context.Context, w *Compiled, creds *credentials
 	}))
 	if err != nil {
 		return &CredentialsError{Field: field, Permanent: refusedByServer(err), Err: fmt.Errorf("cannot get an access token: %w", bare(err))}
+	}
+	if len(token.AccessToken) > maxToken {
+		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot use the access token: it is longer than %d bytes", maxToken)}
 	}
 	now := time.Now()
 	end := token.Expiry

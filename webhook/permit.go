@@ -39,29 +39,27 @@ func (p *Permit) finish(o outcome) {
 // Call makes one try of a call and judges the answer. It returns within the definition's requestTimeout, or soon after ctx ends.
 func (p *Permit) Call(ctx context.Context, call Call) Result {
 	return p.try(ctx, func(ctx context.Context, t *try) Result {
-		r, err := p.hook.render(call)
-		if err != nil {
-			return invalid(err)
+		t.call, t.trusted = call, true
+		if res, ok := t.prepare(ctx, func() (err error) { t.request, err = p.hook.render(call); return err }); !ok {
+			return res
 		}
-		t.call, t.request, t.trusted = call, r, true
 		if res, ok := t.send(ctx); !ok {
 			return res
 		}
-		return p.hook.judgeCall(t.answer, r.url)
+		return t.judge(func() Result { return p.hook.judgeCall(t.answer, t.request.url) })
 	})
 }
 
 // Poll asks once for the state of a call whose answer named pollURL, and judges what it says. It returns like Call.
 func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 	return p.try(ctx, func(ctx context.Context, t *try) Result {
-		r, trusted, err := p.hook.pollRequest(call, pollURL)
-		if err != nil {
-			return invalid(err)
-		}
-		t.call, t.request, t.trusted = call, r, trusted
-		res, ok := t.send(ctx)
+		t.call = call
+		res, ok := t.prepare(ctx, func() (err error) { t.request, t.trusted, err = p.hook.pollRequest(call, pollURL); return err })
 		if ok {
-			return p.hook.judgePoll(t.answer)
+			res, ok = t.send(ctx)
+		}
+		if ok {
+			return t.judge(func() Result { return p.hook.judgePoll(t.answer) })
 		}
 		if res.Verdict == Retry || (res.Verdict != Refused && errors.Is(res.Err, ErrCredentials)) {
 			res.Verdict = Pending // what is in progress over there goes on without us
@@ -77,27 +75,45 @@ func invalid(err error) Result {
 // try is the state of one try.
 type try struct {
 	permit  *Permit
+	outer   context.Context // of the caller, without the timeout of the request
 	call    Call
 	request *request
 	trusted bool
 	creds   *credentials
 	mask    *mask
 	answer  *answer
-	long    bool // it has a place among the long answers
+	left    func() // gives back the place among the long answers; nil: there is none
 }
 
-// reserve waits for a place among the long answers of the endpoint.
-func (t *try) reserve(ctx context.Context) error {
-	if t.long {
-		return nil
+// compute runs f when it is the turn of the namespace.
+func (t *try) compute(ctx context.Context, f func()) error {
+	return t.permit.client.turns.do(ctx, t.permit.hook.def.Namespace, f)
+}
+
+// prepare makes the request. It reports false if there is nothing to send.
+func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
+	var err error
+	switch waited := t.compute(ctx, func() { err = render() }); {
+	case waited != nil: // for longer than a try may take
+		err = fmt.Errorf("%w: the namespace has had no turn to make its request: %w", ErrNoAnswer, waited)
+		return Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}, false
+	case err != nil:
+		return invalid(err), false
 	}
-	select {
-	case t.permit.gate.long <- struct{}{}:
-		t.long = true
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	return Result{}, true
+}
+
+// judge judges the answer. That it took long until the namespace had its turn for that is not the answer's fault.
+func (t *try) judge(judge func() Result) (res Result) {
+	err := t.compute(t.outer, func() {
+		t.answer.open(t.mask)
+		defer t.answer.close()
+		res = judge()
+	})
+	if err != nil {
+		return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", ErrCanceled, err), RetryAfter: -1}
 	}
+	return res
 }
 
 // try runs body with the timeout of the definition, and gives back the permit.
@@ -113,7 +129,7 @@ func (p *Permit) try(ctx context.Context, body func(context.Context, *try) Resul
 	started := time.Now()
 	limited, cancel := context.WithTimeout(ctx, p.hook.def.RequestTimeout)
 	defer cancel()
-	t := &try{permit: p}
+	t := &try{permit: p, outer: ctx}
 	counts := outcomeNone
 	defer func() { // a Resolver is code of the user
 		if r := recover(); r != nil {
@@ -122,8 +138,8 @@ func (p *Permit) try(ctx context.Context, body func(context.Context, *try) Resul
 		}
 		res = t.clean(res)
 		res.Duration = time.Since(started)
-		if t.long {
-			<-p.gate.long
+		if t.left != nil {
+			t.left()
 		}
 		p.finish(counts)
 	}()
@@ -216,8 +232,10 @@ func noCredentials(err error) Result {
 // noRequest reports whether the endpoint was not asked at all.
 func (r Result) noRequest() bool { return errors.Is(r.Err, ErrCredentials) }
 
-// exchange sends the request and reads the answer, masked.
+// exchange sends the request and reads the answer.
 func (p *Permit) exchange(ctx context.Context, t *try) *answer {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	rt, release, err := p.client.transports.get(t.creds.tls)
 	if err != nil {
 		return noAnswer(err)
@@ -228,21 +246,25 @@ func (p *Permit) exchange(ctx context.Context, t *try) *answer {
 		return noAnswer(p.silence(ctx, err))
 	}
 	defer resp.Body.Close()
-	data, truncated, err := readBody(resp, func() error { return t.reserve(ctx) })
+	data, truncated, err := readBody(resp, func() error { return t.reserve(ctx, cancel) })
 	if err != nil {
 		return noAnswer(p.silence(ctx, err))
-	}
-	header := http.Header{}
-	for name, values := range resp.Header {
-		for _, value := range values {
-			header.Add(name, t.mask.apply(value))
-		}
 	}
 	after, ok := backoff.RetryAfter(resp.Header, time.Now())
 	if !ok {
 		after = -1
 	}
-	return newAnswer(resp.StatusCode, header, t.mask.apply(string(data)), truncated, after)
+	return &answer{status: resp.StatusCode, header: resp.Header, raw: data, truncated: truncated, after: after}
+}
+
+// reserve waits for a place among the long answers, unless there is one from the try before.
+func (t *try) reserve(ctx context.Context, leave context.CancelCauseFunc) error {
+	if t.left != nil {
+		t.left()
+	}
+	var err error
+	t.left, err = t.permit.client.long.enter(ctx, t.permit.hook.def.Namespace, leave)
+	return err
 }
 
 // httpRequest makes the request to send. It has no GetBody, so that net/http does not repeat it of its own accord.
@@ -267,6 +289,9 @@ func (t *try) httpRequest(ctx context.Context) *http.Request {
 
 // silence says why no answer came.
 func (p *Permit) silence(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errCrowded) {
+		return fmt.Errorf("%w: %w", ErrNoAnswer, cause)
+	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("%w within %v", ErrNoAnswer, p.hook.def.RequestTimeout)
 	}

@@ -42,18 +42,18 @@ func (w *Compiled) render(call Call) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &request{header: http.Header{}}
-	if r.url, err = w.renderURL(root); err != nil {
+	r, spent := &request{header: http.Header{}}, newEffort()
+	if r.url, err = w.renderURL(root, spent); err != nil {
 		return nil, err
 	}
-	method, err := w.method.render(root, false)
+	method, err := w.method.render(root, false, spent)
 	if err == nil {
 		r.method, err = parseMethod(method)
 	}
 	if err != nil {
 		return nil, &FieldError{Field: "spec.request.method", Err: err}
 	}
-	if err := w.renderHeaders(r.header, root); err != nil {
+	if err := w.renderHeaders(r.header, root, spent); err != nil {
 		return nil, err
 	}
 	bodyless := w.defaultBody && (r.method == http.MethodGet || r.method == http.MethodHead)
@@ -61,7 +61,7 @@ func (w *Compiled) render(call Call) (*request, error) {
 		return r, nil
 	}
 	contentType := r.header.Get("Content-Type")
-	body, err := w.body.render(root, contentType == "" || strings.Contains(strings.ToLower(contentType), "json"))
+	body, err := w.body.render(root, contentType == "" || strings.Contains(strings.ToLower(contentType), "json"), spent)
 	if err != nil {
 		return nil, &FieldError{Field: "spec.request.body", Err: err}
 	}
@@ -79,8 +79,8 @@ func (w *Compiled) root(call Call) (map[string]any, error) {
 	return call.Data.root()
 }
 
-func (w *Compiled) renderURL(root map[string]any) (*url.URL, error) {
-	text, err := w.url.render(root, false)
+func (w *Compiled) renderURL(root map[string]any, spent *effort) (*url.URL, error) {
+	text, err := w.url.render(root, false, spent)
 	if err == nil {
 		var u *url.URL
 		if u, err = parseTarget(strings.TrimSpace(text)); err == nil {
@@ -90,9 +90,9 @@ func (w *Compiled) renderURL(root map[string]any) (*url.URL, error) {
 	return nil, &FieldError{Field: "spec.request.url", Err: err}
 }
 
-func (w *Compiled) renderHeaders(h http.Header, root map[string]any) error {
+func (w *Compiled) renderHeaders(h http.Header, root map[string]any, spent *effort) error {
 	for _, each := range w.headers {
-		value, err := each.text.render(root, false)
+		value, err := each.text.render(root, false, spent)
 		value = strings.TrimSpace(value)
 		if err == nil && !httpguts.ValidHeaderFieldValue(value) {
 			err = fmt.Errorf("cannot be sent: it contains control characters")
@@ -123,9 +123,10 @@ func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted b
 		return nil, false, err
 	}
 	// The definition may have changed since the call, so that it does not render any more. The poll goes on, without credentials.
-	from, _ := w.renderURL(root)
+	spent := newEffort()
+	from, _ := w.renderURL(root, spent)
 	if trusted = w.trusts(u, from); trusted {
-		if w.renderHeaders(r.header, root) != nil {
+		if w.renderHeaders(r.header, root, spent) != nil {
 			r.header = http.Header{}
 		}
 		r.header.Del("Content-Type")

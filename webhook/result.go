@@ -62,15 +62,15 @@ func (w *Compiled) NextTry(tries int, r Result, rnd func() float64) (time.Durati
 	}
 	policy := backoff.Policy{Base: w.def.Retry.InitialInterval, Cap: w.def.Retry.MaxInterval}
 	if r.RetryAfter >= 0 {
-		return max(r.RetryAfter, policy.Ceiling(0)/10), true
+		return max(r.RetryAfter, policy.Ceiling(0)/10, MinInterval), true
 	}
-	return policy.Delay(tries-1, rnd), true
+	return max(policy.Delay(tries-1, rnd), MinInterval), true
 }
 
 // NextPoll tells when to poll after an Accepted or Pending: the interval, or what Retry-After said.
 func (w *Compiled) NextPoll(r Result) time.Duration {
 	if r.RetryAfter >= 0 {
-		return max(r.RetryAfter, min(w.def.Poll.Interval, time.Second)) // Retry-After: 0 must not become a busy loop
+		return max(r.RetryAfter, min(w.def.Poll.Interval, time.Second), MinInterval) // Retry-After: 0 must not become a busy loop
 	}
 	return w.def.Poll.Interval
 }

@@ -3,6 +3,8 @@ package webhook
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"text/template"
@@ -19,13 +21,13 @@ const (
 	kindBody
 )
 
-// Bounds of one rendering.
+// Bounds of all renderings of one call together, but for the depth.
 const (
-	maxSteps   = 50_000           // iterations of loops and calls of templates
-	maxWork    = 8 << 20          // bytes that functions produce
+	maxSteps   = 100_000          // what is evaluated: texts, actions, each argument of a function, each turn of a loop
+	maxWork    = 4 << 20          // bytes that functions read or produce
 	maxDepth   = 64               // templates that call each other
 	maxRunning = 10 * time.Second // the last resort; on a starved machine it must not hit honest templates
-	clockEvery = 16               // steps between two looks at the clock
+	clockEvery = 1000             // steps between two looks at the clock
 )
 
 var (
@@ -36,7 +38,8 @@ var (
 // Names that compiled templates use and users cannot.
 const (
 	fnEmit  = "fairlead_emit"  // every value goes through it on its way out
-	fnStep  = "fairlead_step"  // at the start of each iteration
+	fnStep  = "fairlead_step"  // at the start of each list of nodes: how much is in it
+	fnPay   = "fairlead_pay"   // around what builtin functions and loops look at as a whole
 	fnEnter = "fairlead_enter" // around each call of a template
 	fnLeave = "fairlead_leave"
 )
@@ -90,8 +93,16 @@ func parseTemplate(source string, kind kind, limit int) (*text, error) {
 	return t, nil
 }
 
+// effort is what the templates of one call have taken.
+type effort struct {
+	started     time.Time
+	steps, work int
+}
+
+func newEffort() *effort { return &effort{started: time.Now()} }
+
 // render executes the template. jsonBody says that the output is JSON.
-func (t *text) render(root map[string]any, jsonBody bool) (out string, err error) {
+func (t *text) render(root map[string]any, jsonBody bool, spent *effort) (out string, err error) {
 	if t.static != nil {
 		return *t.static, nil
 	}
@@ -104,14 +115,14 @@ func (t *text) render(root map[string]any, jsonBody bool) (out string, err error
 			out, err = "", fmt.Errorf("cannot render template: panic: %v", p)
 		}
 	}()
-	r.reset(jsonBody)
+	r.reset(jsonBody, spent)
 	if err := r.template.Execute(r, root); err != nil {
 		for _, bound := range []error{errTooMuch, errTooDeep} {
 			if errors.Is(err, bound) {
-				err = bound // without the names of our own functions
+				return "", fmt.Errorf("cannot render template: %w", bound)
 			}
 		}
-		return "", fmt.Errorf("cannot render template: %w", err)
+		return "", fmt.Errorf("cannot render template: %s", asWritten(err.Error()))
 	}
 	out = string(r.out)
 	if cap(r.out) > 64<<10 {
@@ -121,30 +132,44 @@ func (t *text) render(root map[string]any, jsonBody bool) (out string, err error
 	return out, nil
 }
 
+var (
+	paidFor = regexp.MustCompile(`\(` + fnPay + ` ("(?:[^"\\]|\\.)*"|[^()"]*)\)`)
+	calling = regexp.MustCompile(` at <(?:` + fnEmit + `|` + fnPay + `)>(: error calling \w+)?`)
+)
+
+// asWritten is a message of text/template without our own functions.
+func asWritten(message string) string {
+	return calling.ReplaceAllString(paidFor.ReplaceAllString(message, "$1"), "")
+}
+
 // hooks inserts calls that bound and escape into a parse tree, as html/template does for its escapers.
-type hooks struct{ step, enter, leave parse.Node }
+type hooks struct{ enter, leave parse.Node }
 
 func newHooks() (*hooks, error) {
-	node := func(name string) (parse.Node, error) {
-		t, err := template.New("hook").Funcs((&run{}).hooks()).Parse("{{" + name + "}}")
-		if err != nil {
-			return nil, err
-		}
-		return t.Root.Nodes[0], nil
-	}
 	var h hooks
-	var errs [3]error
-	h.step, errs[0] = node(fnStep)
-	h.enter, errs[1] = node(fnEnter)
-	h.leave, errs[2] = node(fnLeave)
+	var errs [2]error
+	h.enter, errs[0] = hook(fnEnter)
+	h.leave, errs[1] = hook(fnLeave)
 	return &h, errors.Join(errs[:]...)
+}
+
+func hook(source string) (parse.Node, error) {
+	t, err := template.New("hook").Funcs((&run{}).hooks()).Parse("{{" + source + "}}")
+	if err != nil {
+		return nil, err
+	}
+	return t.Root.Nodes[0], nil
 }
 
 func (h *hooks) list(list *parse.ListNode) error {
 	if list == nil {
 		return nil
 	}
-	nodes := make([]parse.Node, 0, len(list.Nodes))
+	step, err := hook(fmt.Sprintf("%s %d", fnStep, 1+weight(list)))
+	if err != nil {
+		return err
+	}
+	nodes := append(make([]parse.Node, 0, 1+len(list.Nodes)), step)
 	for _, node := range list.Nodes {
 		var err error
 		switch n := node.(type) {
@@ -158,7 +183,7 @@ func (h *hooks) list(list *parse.ListNode) error {
 			err = h.branch(&n.BranchNode)
 		case *parse.RangeNode:
 			if err = h.branch(&n.BranchNode); err == nil {
-				n.List.Nodes = append([]parse.Node{h.step}, n.List.Nodes...)
+				n.Pipe.Cmds = append(n.Pipe.Cmds, call(fnPay, n.Pipe.Pos)) // a map is sorted whole, however soon the loop ends
 			}
 		case *parse.TemplateNode:
 			err = checkPipe(n.Pipe)
@@ -176,8 +201,48 @@ func (h *hooks) list(list *parse.ListNode) error {
 	return nil
 }
 
+// weight is how much is evaluated in a list at least, without the lists in it.
+func weight(list *parse.ListNode) int {
+	n := len(list.Nodes)
+	for _, node := range list.Nodes {
+		switch node := node.(type) {
+		case *parse.ActionNode:
+			n += weightOf(node.Pipe)
+		case *parse.IfNode:
+			n += weightOf(node.Pipe)
+		case *parse.WithNode:
+			n += weightOf(node.Pipe)
+		case *parse.RangeNode:
+			n += weightOf(node.Pipe)
+		case *parse.TemplateNode:
+			n += weightOf(node.Pipe)
+		}
+	}
+	return n
+}
+
+func weightOf(pipe *parse.PipeNode) (n int) {
+	if pipe == nil {
+		return 0
+	}
+	for _, cmd := range pipe.Cmds {
+		for _, arg := range cmd.Args {
+			n++
+			if inner, ok := arg.(*parse.PipeNode); ok {
+				n += weightOf(inner)
+			}
+		}
+	}
+	return n
+}
+
 func (h *hooks) branch(n *parse.BranchNode) error {
 	return errors.Join(checkPipe(n.Pipe), h.list(n.List), h.list(n.ElseList))
+}
+
+// call is a command of a pipeline that calls a function of ours.
+func call(name string, pos parse.Pos, args ...parse.Node) *parse.CommandNode {
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: pos, Args: append([]parse.Node{parse.NewIdentifier(name).SetPos(pos)}, args...)}
 }
 
 // emit appends the escaper to a pipeline whose value is printed. Constants are part of the template's text.
@@ -190,25 +255,43 @@ func emit(pipe *parse.PipeNode) {
 			return
 		}
 	}
-	pipe.Cmds = append(pipe.Cmds, &parse.CommandNode{
-		NodeType: parse.NodeCommand, Pos: pipe.Pos,
-		Args: []parse.Node{parse.NewIdentifier(fnEmit).SetPos(pipe.Pos)},
-	})
+	pipe.Cmds = append(pipe.Cmds, call(fnEmit, pipe.Pos))
 }
 
-// checkPipe refuses the builtin functions that make no sense here or cannot be bounded.
+// checkPipe refuses the builtin functions that make no sense here or cannot be bounded, and has those that compare pay for what they
+// look at.
 func checkPipe(pipe *parse.PipeNode) error {
 	if pipe == nil {
 		return nil
 	}
-	for _, cmd := range pipe.Cmds {
+	var cmds []*parse.CommandNode
+	for i, cmd := range pipe.Cmds {
 		for _, arg := range cmd.Args {
 			if err := checkArg(arg); err != nil {
 				return err
 			}
 		}
+		if compares(cmd.Args[0]) {
+			for j, arg := range cmd.Args[1:] {
+				cmd.Args[1+j] = paid(arg)
+			}
+			if i > 0 { // the value that comes down the pipeline
+				cmds = append(cmds, call(fnPay, cmd.Pos))
+			}
+		}
+		cmds = append(cmds, cmd)
 	}
+	pipe.Cmds = cmds
 	return nil
+}
+
+func compares(f parse.Node) bool {
+	id, ok := f.(*parse.IdentifierNode)
+	return ok && slices.Contains([]string{"eq", "ne", "lt", "le", "gt", "ge", "index"}, id.Ident)
+}
+
+func paid(arg parse.Node) parse.Node {
+	return &parse.PipeNode{NodeType: parse.NodePipe, Pos: arg.Position(), Cmds: []*parse.CommandNode{call(fnPay, arg.Position(), arg)}}
 }
 
 func checkArg(arg parse.Node) error {

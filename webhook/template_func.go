@@ -22,6 +22,7 @@ func (r *run) functions() template.FuncMap {
 		"b64enc": func(v any) (string, error) {
 			return r.mapText(v, func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) })
 		},
+		"path":        func(v any) (rawURL, error) { s, err := r.mapText(v, escapePath); return rawURL(s), err },
 		"pathEscape":  func(v any) (rawURL, error) { s, err := r.mapText(v, url.PathEscape); return rawURL(s), err },
 		"urlquery":    func(v any) (rawURL, error) { s, err := r.mapText(v, url.QueryEscape); return rawURL(s), err },
 		"queryEscape": func(v any) (rawURL, error) { s, err := r.mapText(v, url.QueryEscape); return rawURL(s), err },

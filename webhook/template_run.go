@@ -16,18 +16,16 @@ type run struct {
 	kind     kind
 	limit    int
 
-	out     []byte
-	started time.Time
-	steps   int
-	work    int
-	depth   int
+	out   []byte
+	depth int
+	spent *effort
 
 	// The lexer of a JSON body: inactive until the output turns out to be JSON.
 	json, structural, quoted, escaped bool
 }
 
-func (r *run) reset(jsonBody bool) {
-	*r = run{template: r.template, kind: r.kind, limit: r.limit, out: r.out[:0], started: time.Now(), json: jsonBody}
+func (r *run) reset(jsonBody bool, spent *effort) {
+	*r = run{template: r.template, kind: r.kind, limit: r.limit, out: r.out[:0], spent: spent, json: jsonBody}
 }
 
 // Write collects the output.
@@ -67,13 +65,14 @@ func (r *run) lex(p []byte) {
 }
 
 func (r *run) hooks() template.FuncMap {
-	return template.FuncMap{fnEmit: r.emit, fnStep: r.step, fnEnter: r.enter, fnLeave: r.leave}
+	return template.FuncMap{fnEmit: r.emit, fnStep: r.step, fnPay: r.pay, fnEnter: r.enter, fnLeave: r.leave}
 }
 
-// step counts an iteration.
-func (r *run) step() (string, error) {
-	r.steps++
-	if r.steps > maxSteps || (r.steps%clockEvery == 0 && time.Since(r.started) > maxRunning) {
+// step counts n things that are evaluated.
+func (r *run) step(n int) (string, error) {
+	e := r.spent
+	before := e.steps
+	if e.steps += n; e.steps > maxSteps || e.steps/clockEvery > before/clockEvery && time.Since(e.started) > maxRunning {
 		return "", errTooMuch
 	}
 	return "", nil
@@ -84,7 +83,7 @@ func (r *run) enter() (string, error) {
 	if r.depth > maxDepth {
 		return "", errTooDeep
 	}
-	return r.step()
+	return r.step(1)
 }
 
 func (r *run) leave() string {
@@ -94,11 +93,33 @@ func (r *run) leave() string {
 
 // charge counts n bytes of work of a function.
 func (r *run) charge(n int) error {
-	r.work += n + 64
-	if n > maxWork || r.work > maxWork || time.Since(r.started) > maxRunning {
+	e := r.spent
+	e.work += n + 64
+	if n > maxWork || e.work > maxWork || time.Since(e.started) > maxRunning {
 		return errTooMuch
 	}
 	return nil
+}
+
+// pay is v, at the price of looking at all of it.
+func (r *run) pay(v any) (any, error) {
+	n := 0
+	switch v := v.(type) {
+	case string:
+		n = len(v)
+	case rawJSON:
+		n = len(v)
+	case rawURL:
+		n = len(v)
+	case map[string]any:
+		n = 32 * len(v)
+	case []any:
+		n = 16 * len(v)
+	}
+	if n < 64 {
+		return v, nil // counted as a step
+	}
+	return v, r.charge(n)
 }
 
 // emit turns a value into the text that is right where it stands.
@@ -184,7 +205,7 @@ func (r *run) emitURL(v any, s string) (string, error) {
 	case strings.ContainsRune(rest, '?') || strings.ContainsRune(rest, '#'):
 		return url.QueryEscape(s), nil
 	case strings.ContainsRune(rest, '/'):
-		return escapePath(s), nil
+		return escapeSlashes(escapePath(s)), nil
 	case strings.HasPrefix(s, "/"):
 		return escapePath(s), nil // ends the host
 	}
@@ -197,7 +218,10 @@ func (r *run) emitURL(v any, s string) (string, error) {
 	return s, nil
 }
 
-// escapePath escapes what does not belong into a path. Slashes stay: a value may be several segments.
+// escapeSlashes keeps what is in a segment of a path from becoming several.
+func escapeSlashes(path string) string { return strings.ReplaceAll(path, "/", "%2F") }
+
+// escapePath escapes what does not belong into a path. Slashes stay.
 func escapePath(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

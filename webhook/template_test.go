@@ -3,6 +3,7 @@ package webhook_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -108,7 +109,11 @@ func TestRenderURL(t *testing.T) {
 		want                  string // empty: refused
 	}{
 		{"path", "https://x.example/a/{{.Resource}}", "b c?d#e", "https://x.example/a/b%20c%3Fd%23e"},
-		{"path with slashes", "https://x.example/a/{{.Resource}}", "b/c", "https://x.example/a/b/c"},
+		{"path with slashes", "https://x.example/a/{{.Resource}}", "b/c", "https://x.example/a/b%2Fc"},
+		{"more segments than there were", "https://x.example/roles/{{.Resource}}", "1/roles/admin", "https://x.example/roles/1%2Froles%2Fadmin"},
+		{"several segments, where that is meant", "https://x.example/a/{{path .Resource}}/d", "b/c d", "https://x.example/a/b/c%20d/d"},
+		{"several segments, out of the path", "https://x.example/a/{{path .Resource}}/d", "../..", ""},
+		{"a slash in a query", "https://x.example/a?p={{.Resource}}", "b/c", "https://x.example/a?p=b%2Fc"},
 		{"path segment", "https://x.example/a/{{pathEscape .Resource}}", "b/c", "https://x.example/a/b%2Fc"},
 		{"out of the path", "https://x.example/a/{{.Resource}}/d", "../../admin", ""},
 		{"out of the path, encoded", "https://x.example/a/{{.Resource}}/d", "%2e%2e", "https://x.example/a/%252e%252e/d"},
@@ -277,4 +282,38 @@ func FuzzTemplate(f *testing.F) {
 			t.Fatalf("%d bytes in %v", len(got.Body), time.Since(started))
 		}
 	})
+}
+
+// TestHostileTemplates counts what the templates of one call may have evaluated together: the same for one as for sixty-four.
+func TestHostileTemplates(t *testing.T) {
+	t.Parallel()
+	call := aCall()
+	keys := map[string]any{}
+	for i := range 10_000 {
+		keys[fmt.Sprintf("key-%d", i)] = i
+	}
+	call.Data.Resource = map[string]any{"keys": keys, "long": strings.Repeat("x", 200<<10)}
+	for _, tc := range []struct{ reason, header string }{
+		{"loops", `{{range 30000}}{{end}}`},
+		{"many actions in a loop", `{{range 500}}` + strings.Repeat(`{{if true}}{{end}}`, 100) + `{{end}}`},
+		{"texts in a loop", `{{range 1000}}` + strings.Repeat(`{{""}}`, 100) + `{{end}}`},
+		{"comparisons of long texts", `{{$a := .Resource.long}}{{range 9999}}{{if eq $a $.Resource.long}}{{end}}{{end}}`},
+		{"comparisons down a pipeline", `{{range 9999}}{{if $.Resource.long | eq $.Resource.long}}{{end}}{{end}}`},
+		{"long keys", `{{range 9999}}{{if index $.Resource.keys $.Resource.long}}{{end}}{{end}}`},
+		{"sorted again and again", `{{range 9999}}{{range $.Resource.keys}}{{break}}{{end}}{{end}}`},
+		{"templates", `{{define "x"}}{{range 100}}{{end}}{{end}}{{range 9999}}{{template "x"}}{{end}}`},
+		{"long arguments", `{{range 9999}}{{if or ` + strings.Repeat("0 ", 100) + `}}{{end}}{{end}}`},
+		{"pipelines within pipelines", `{{range 9999}}{{if ` + strings.Repeat("(not ", 50) + "0" + strings.Repeat(")", 50) + `}}{{end}}{{end}}`},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			headers := map[string]string{}
+			for i := range 64 {
+				headers[fmt.Sprintf("X-%d", i)] = tc.header
+			}
+			w := compile(t, webhook.Definition{Request: webhook.Request{URL: "http://a.example", Headers: headers}})
+			if _, err := w.Render(call); err == nil || !strings.Contains(err.Error(), "too much work for a template") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 }

@@ -80,6 +80,8 @@ func TestOperationCreate(t *testing.T) {
 		{"a related resource without an id is none", operation("spec.relatedResources", []any{map[string]any{"resourceType": "a"}}), "resourceID"},
 		{"a timeout is a Go duration", operation("spec.timeout", "1h30m"), ""},
 		{"a timeout is above zero", operation("spec.timeout", "0s"), "above zero"},
+		{"a timeout has a cap", operation("spec.timeout", "720h1s"), "up to 720h"},
+		{"a timeout at the cap", operation("spec.timeout", "720h"), ""},
 		{"a timeout is not negative", operation("spec.timeout", "-1h"), "above zero"},
 		{"a timeout is a duration", operation("spec.timeout", "soon"), "spec.timeout"},
 		{"a timeout has a unit", operation("spec.timeout", "10"), "spec.timeout"},

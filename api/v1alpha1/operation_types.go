@@ -148,7 +148,7 @@ type OperationSpec struct {
 	// +kubebuilder:default="2h0m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be a duration above zero, such as 30s or 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('720h')",message="must be a duration above zero of up to 720h, such as 30s or 2h"
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 
 	// notifyWebhookID names a Webhook that is called with the outcome once it is decided. Its failure never changes the outcome.

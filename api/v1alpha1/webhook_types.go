@@ -25,7 +25,7 @@ const (
 // string).
 //
 // +kubebuilder:validation:MinLength=1
-// +kubebuilder:validation:MaxLength=8192
+// +kubebuilder:validation:MaxLength=4096
 type Expression = string
 
 // Webhook is an HTTP endpoint that operations call, with how to ask it and how to judge its answers.
@@ -72,12 +72,12 @@ type WebhookSpec struct {
 	// +required
 	Request WebhookRequest `json:"request"`
 
-	// requestTimeout of one try.
+	// requestTimeout of one try, up to 10m.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be a duration above zero, such as 30s or 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('10m')",message="must be a duration above zero of up to 10m, such as 30s"
 	RequestTimeout metav1.Duration `json:"requestTimeout,omitzero"`
 
 	// correlationHeader is the name of the header that carries the correlation id.
@@ -102,12 +102,12 @@ type WebhookSpec struct {
 	// +kubebuilder:default={}
 	Retry WebhookRetry `json:"retry,omitzero"`
 
-	// timeout of this webhook in one operation, over all tries, polls and waiting for the callback.
+	// timeout of this webhook in one operation, over all tries, polls and waiting for the callback; up to 30 days.
 	// +optional
 	// +kubebuilder:default="2h0m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be a duration above zero, such as 30s or 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('720h')",message="must be a duration above zero of up to 720h, such as 2h"
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 
 	// auth is how the caller proves who it is. Default: not at all.
@@ -194,12 +194,12 @@ type WebhookResponse struct {
 
 // WebhookPoll says how a result is asked for.
 type WebhookPoll struct {
-	// interval between two polls; Retry-After of the answer wins.
+	// interval between two polls, at least 50ms; Retry-After of the answer wins.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be a duration above zero, such as 30s or 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('50ms') && duration(self) <= duration('720h')",message="must be a duration from 50ms to 720h, such as 10s"
 	Interval metav1.Duration `json:"interval,omitzero"`
 
 	// succeeded says that the receiver has finished well. Default: response.body.status is SUCCEEDED, SUCCESS or DONE, in any case.
@@ -220,18 +220,19 @@ type WebhookPoll struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.initialInterval) || !has(self.maxInterval) || duration(self.initialInterval) <= duration(self.maxInterval)",message="initialInterval must not be above maxInterval"
 type WebhookRetry struct {
-	// maxAttempts is how many tries there are, the first one included.
+	// maxAttempts is how many tries there are, the first one included; up to 100000.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
 	MaxAttempts int32 `json:"maxAttempts,omitempty"`
 
-	// initialInterval is the bound of the wait after the first try.
+	// initialInterval is the bound of the wait after the first try. No wait is below 50ms.
 	// +optional
 	// +kubebuilder:default="1s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be a duration above zero, such as 30s or 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('50ms') && duration(self) <= duration('720h')",message="must be a duration from 50ms to 720h, such as 1s"
 	InitialInterval metav1.Duration `json:"initialInterval,omitzero"`
 
 	// maxInterval is the bound of every wait.
@@ -239,7 +240,7 @@ type WebhookRetry struct {
 	// +kubebuilder:default="5m0s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be a duration above zero, such as 30s or 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('50ms') && duration(self) <= duration('720h')",message="must be a duration from 50ms to 720h, such as 5m"
 	MaxInterval metav1.Duration `json:"maxInterval,omitzero"`
 }
 
@@ -256,6 +257,6 @@ type WebhookBreaker struct {
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="must be a duration above zero, such as 30s or 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('720h')",message="must be a duration above zero of up to 720h, such as 30s"
 	OpenFor metav1.Duration `json:"openFor,omitzero"`
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/operation/install"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 var shop = operation.Resource{Type: "Application", ID: "a1"}
@@ -133,7 +134,7 @@ func (b *bench) webhook(name string, change func(*v1alpha1.WebhookSpec)) {
 	b.t.Helper()
 	w := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace}}
 	w.Spec.Request.URL = b.receiver.URL + "/" + name
-	w.Spec.Retry.InitialInterval = metav1.Duration{Duration: 10 * time.Millisecond}
+	w.Spec.Retry.InitialInterval = metav1.Duration{Duration: webhook.MinInterval}
 	if change != nil {
 		change(&w.Spec)
 	}

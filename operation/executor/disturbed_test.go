@@ -39,7 +39,7 @@ func TestDisturbed(t *testing.T) {
 			b.webhook(name, func(s *v1alpha1.WebhookSpec) {
 				s.Breaker.Failures, s.Concurrency = 1000, 2 // a minute's pause proves nothing
 				if name == "slow" {
-					s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 20 * time.Millisecond}
+					s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: webhook.MinInterval}
 				}
 			})
 		}

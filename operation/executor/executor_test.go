@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 func TestOperation(t *testing.T) {
@@ -184,7 +185,7 @@ func TestOperation(t *testing.T) {
 		"Async": {
 			reason: "The answer names a URL, which is polled until it is done.",
 			webhooks: map[string]func(*v1alpha1.WebhookSpec){"slow": func(s *v1alpha1.WebhookSpec) {
-				s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 20 * time.Millisecond}
+				s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: webhook.MinInterval}
 			}},
 			request: operation.Request{Webhooks: []string{"slow"}},
 			answer: func(w http.ResponseWriter, r *http.Request, path string, call int) {

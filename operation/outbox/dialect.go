@@ -64,43 +64,51 @@ type statements struct {
 // eligible are the pending entries that are due, not leased, and the first of their key. The subquery is one look into the index on
 // the key for each row until the limit is reached; a NOT EXISTS can become a join over all pending rows.
 const eligible = `SELECT o.seq FROM {table} AS o
-	WHERE o.state = 'pending' AND o.due_at <= ? AND o.leased_until <= ?
+	WHERE o.state = 'pending' AND o.due_at <= {now} AND o.leased_until <= {now}
 	AND o.seq = (SELECT MIN(p.seq) FROM {table} AS p WHERE p.order_key = o.order_key AND p.state = 'pending')
 	ORDER BY o.seq LIMIT ?`
+
+// now is the clock of the database, which all have in common, or the argument where that is no null. Within a statement it stands still.
+func now(dialect Dialect) string {
+	if dialect == SQLite {
+		return `COALESCE(?, CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))`
+	}
+	return `COALESCE(?::bigint, (EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::bigint)`
+}
 
 const claimed = `RETURNING seq, id, order_key, payload, attempts, enqueued_at`
 
 func newStatements(dialect Dialect, table string) statements {
-	claim := `UPDATE {table} SET leased_until = ?, lease = ?, attempts = attempts + 1 WHERE seq IN (` + eligible + `) ` + claimed
+	claim := `UPDATE {table} SET leased_until = {now} + ?, lease = ?, attempts = attempts + 1 WHERE seq IN (` + eligible + `) ` + claimed
 	if dialect == PostgreSQL {
 		// The lease is written by whoever gets the row lock; rows that another relay is claiming are passed over. MATERIALIZED, because
 		// a subquery with LIMIT and row locks must run once only.
-		claim = `WITH due AS MATERIALIZED (` + eligible + ` FOR UPDATE OF o SKIP LOCKED), lease AS (SELECT ?::bigint AS until, ?::text AS token)
+		claim = `WITH due AS MATERIALIZED (` + eligible + ` FOR UPDATE OF o SKIP LOCKED), lease AS (SELECT {now} + ?::bigint AS until, ?::text AS token)
 	UPDATE {table} SET leased_until = lease.until, lease = lease.token, attempts = attempts + 1
 	FROM due, lease WHERE {table}.seq = due.seq ` + strings.Replace(claimed, "seq,", "{table}.seq,", 1)
 	}
 	rewrite := func(s string) string {
-		s = strings.ReplaceAll(s, "{table}", table)
+		s = strings.NewReplacer("{table}", table, "{now}", now(dialect)).Replace(s)
 		if dialect == PostgreSQL {
 			s = numbered(s)
 		}
 		return s
 	}
 	return statements{
-		insert: rewrite(`INSERT INTO {table} (id, order_key, payload, enqueued_at, due_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`),
+		insert: rewrite(`INSERT INTO {table} (id, order_key, payload, enqueued_at, due_at) VALUES (?, ?, ?, {now}, 0) ON CONFLICT (id) DO NOTHING`),
 		byID:   rewrite(`SELECT order_key, payload FROM {table} WHERE id = ?`),
 		claim:  rewrite(claim),
-		end: rewrite(`UPDATE {table} SET state = ?, finished_at = ?, last_error = ?, lease = '', leased_until = 0
+		end: rewrite(`UPDATE {table} SET state = ?, finished_at = {now}, last_error = ?, lease = '', leased_until = 0
 	WHERE seq = ? AND lease = ? AND state = 'pending'`),
-		postpone: rewrite(`UPDATE {table} SET due_at = ?, last_error = ?, lease = '', leased_until = 0
+		postpone: rewrite(`UPDATE {table} SET due_at = {now} + ?, last_error = ?, lease = '', leased_until = 0
 	WHERE seq = ? AND lease = ? AND state = 'pending'`),
 		release: rewrite(`UPDATE {table} SET attempts = attempts - 1, lease = '', leased_until = 0
 	WHERE seq = ? AND lease = ? AND state = 'pending'`),
 		clean: rewrite(`DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table}
-	WHERE state = 'delivered' AND finished_at <= ? ORDER BY finished_at LIMIT ?)`),
+	WHERE state = 'delivered' AND finished_at <= {now} - ? ORDER BY finished_at LIMIT ?)`),
 		rejected: rewrite(`SELECT id, order_key, payload, attempts, enqueued_at, finished_at, last_error FROM {table}
 	WHERE state = 'rejected' ORDER BY finished_at DESC, seq DESC LIMIT ?`),
-		requeue: rewrite(`UPDATE {table} SET state = 'pending', due_at = ?, finished_at = 0, attempts = 0 WHERE id = ? AND state = 'rejected'`),
+		requeue: rewrite(`UPDATE {table} SET state = 'pending', due_at = 0, finished_at = 0, attempts = 0 WHERE id = ? AND state = 'rejected'`),
 		stats: rewrite(`SELECT (SELECT COUNT(*) FROM {table} WHERE state = 'pending'),
 	(SELECT COUNT(*) FROM {table} WHERE state = 'rejected'),
 	(SELECT COALESCE(MIN(enqueued_at), 0) FROM {table} WHERE state = 'pending')`),

@@ -29,8 +29,7 @@
 //   - an Operation tells a repetition for as long as it is there: one with a time to live after its end should be kept for some minutes, or
 //     it may be gone, and run again, when a relay dies right after it has scheduled it;
 //   - several relays share the work: an entry is leased to one of them. A relay that dies loses its lease after a while, and another
-//     one delivers the entry again. Leases are measured by the clocks of the relays, whose differences should stay below
-//     [LeaseMargin];
+//     one delivers the entry again. Times are those of the database: neither the clocks of writers nor those of relays matter;
 //   - an entry ends as delivered, or as rejected with the reason kept. As long as Deliver returns any other error it is tried again,
 //     at growing intervals.
 package outbox

@@ -66,7 +66,7 @@ func (o *Outbox) Rejected(ctx context.Context, limit int) ([]Rejection, error) {
 // Requeue makes the rejected entry with this ID pending again, at its old place among the entries of its key, and wakes the relays of
 // this process. It returns [ErrNotFound] when no rejected entry has it.
 func (o *Outbox) Requeue(ctx context.Context, id string) error {
-	result, err := o.db.ExecContext(ctx, o.sql.requeue, micros(o.now()), id)
+	result, err := o.db.ExecContext(ctx, o.sql.requeue, id)
 	if err != nil {
 		return fmt.Errorf("cannot requeue %q: %w", id, err)
 	}

@@ -66,8 +66,8 @@ func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]le
 const planInOrder = `SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)`
 
 func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Duration) ([]lease, error) {
-	now, token := o.now(), rand.Text()
-	rows, err := tx.QueryContext(ctx, o.sql.claim, o.claimArgs(now, limit, term, token)...)
+	token := rand.Text()
+	rows, err := tx.QueryContext(ctx, o.sql.claim, o.claimArgs(limit, term, token)...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func (o *Outbox) leased(ctx context.Context, tx *sql.Tx, limit int, term time.Du
 }
 
 // claimArgs are in the order in which the statement of the dialect has its parameters.
-func (o *Outbox) claimArgs(now time.Time, limit int, term time.Duration, token string) []any {
-	which := []any{micros(now), micros(now), limit}
-	what := []any{micros(now.Add(term)), token}
+func (o *Outbox) claimArgs(limit int, term time.Duration, token string) []any {
+	now := o.clock()
+	which, what := []any{now, now, limit}, []any{now, term.Microseconds(), token}
 	if o.dialect == PostgreSQL {
 		return append(which, what...)
 	}
@@ -115,18 +115,18 @@ func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, e
 		return nil, fmt.Errorf("cannot store outcomes: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
-	now := o.now()
+	now := o.clock()
 	// In the order of rows, as claim goes, so that two relays never wait for each other in a circle.
 	slices.SortFunc(outcomes, func(a, b outcome) int { return cmp.Compare(a.seq, b.seq) })
 	for _, out := range outcomes {
 		var result sql.Result
 		switch out.state {
 		case statePending:
-			result, err = tx.ExecContext(ctx, o.sql.postpone, micros(now.Add(out.after)), storable(out.reason), out.seq, out.token)
+			result, err = tx.ExecContext(ctx, o.sql.postpone, now, out.after.Microseconds(), storable(out.reason), out.seq, out.token)
 		case stateReleased:
 			result, err = tx.ExecContext(ctx, o.sql.release, out.seq, out.token)
 		default:
-			result, err = tx.ExecContext(ctx, o.sql.end, out.state, micros(now), storable(out.reason), out.seq, out.token)
+			result, err = tx.ExecContext(ctx, o.sql.end, out.state, now, storable(out.reason), out.seq, out.token)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot store outcomes: %w", err)
@@ -145,9 +145,9 @@ func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, e
 	return lost, nil
 }
 
-// clean deletes entries that were delivered up to before, and reports whether there may be more.
-func (o *Outbox) clean(ctx context.Context, before time.Time) (bool, error) {
-	result, err := o.db.ExecContext(ctx, o.sql.clean, micros(before), cleanBatch)
+// clean deletes entries that were delivered as long ago as age, and reports whether there may be more.
+func (o *Outbox) clean(ctx context.Context, age time.Duration) (bool, error) {
+	result, err := o.db.ExecContext(ctx, o.sql.clean, o.clock(), age.Microseconds(), cleanBatch)
 	if err != nil {
 		return false, err
 	}

@@ -45,7 +45,8 @@ type Options struct {
 	// looks it up in the search path of the connection.
 	Table string
 
-	// Now is the clock. Default: time.Now.
+	// Now replaces the clock of the database, by which entries are due and leases end, in tests. Default: that of the database, so that
+	// neither the clocks of those who enqueue nor those of the relays matter.
 	Now func() time.Time
 }
 
@@ -70,9 +71,6 @@ func Open(db *sql.DB, dialect Dialect, opts Options) (*Outbox, error) {
 	if opts.Table == "" {
 		opts.Table = "fairlead_outbox"
 	}
-	if opts.Now == nil {
-		opts.Now = time.Now
-	}
 	if !tableName.MatchString(opts.Table) {
 		return nil, fmt.Errorf("cannot open outbox: %w: table name %q", ErrInvalid, opts.Table)
 	}
@@ -87,6 +85,14 @@ func Open(db *sql.DB, dialect Dialect, opts Options) (*Outbox, error) {
 		sql:     newStatements(dialect, opts.Table),
 		change:  make(chan struct{}),
 	}, nil
+}
+
+// clock is the argument of statements that tells them what time it is: null for the clock of the database.
+func (o *Outbox) clock() any {
+	if o.now == nil {
+		return nil
+	}
+	return micros(o.now())
 }
 
 // EnsureSchema makes the table and its indexes where they are missing. Several processes may call it at once.
@@ -129,8 +135,7 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, e Entry) error {
 	if err := o.lock(ctx, tx, "key/"+e.Key); err != nil {
 		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
 	}
-	now := micros(o.now())
-	result, err := tx.ExecContext(ctx, o.sql.insert, e.ID, e.Key, payload.String(), now, now)
+	result, err := tx.ExecContext(ctx, o.sql.insert, e.ID, e.Key, payload.String(), o.clock())
 	if err != nil {
 		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome, and for clocks to differ.
+// LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome.
 const LeaseMargin = 30 * time.Second
 
 // storeTimeout bounds a statement of the relay. Statements run to their end when Run is told to stop, so that no row stays leased to
@@ -231,11 +231,14 @@ func (r *run) call(ctx context.Context, e Entry) (err error) {
 
 // clean deletes a bounded number of old delivered entries, about once a minute.
 func (r *run) clean(ctx context.Context) {
-	now := r.box.now()
+	now := time.Now()
+	if r.box.now != nil {
+		now = r.box.now()
+	}
 	if now.Before(r.nextClean) {
 		return
 	}
-	full, err := r.box.clean(ctx, now.Add(-r.Keep))
+	full, err := r.box.clean(ctx, r.Keep)
 	if err != nil {
 		r.Log.WarnContext(ctx, "cannot delete delivered outbox entries", "error", err)
 	}

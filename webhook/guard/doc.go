@@ -7,7 +7,7 @@
 //	transport := &http.Transport{DialContext: g.DialContext}
 //
 // Invariants:
-//   - An address is refused unless it is public or allowed; what is not known to be public is refused.
+//   - An address is refused unless it is public or allowed; what is not known to be public is refused. See Options for what beats what.
 //   - An IPv6 address that embeds an IPv4 address (mapped, NAT64, 6to4, ISATAP) is judged by both.
 //   - Every refusal is a *RefusedError and matches ErrRefused.
 package guard

@@ -31,60 +31,148 @@ func (e *RefusedError) Error() string {
 // Is makes the error match ErrRefused.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// Guard decides which addresses may be connected to. The zero value allows public addresses only. It is immutable and safe
-// for concurrent use.
+// Options say which targets are allowed besides public addresses, and which never. What is said further up beats what is said below.
+type Options struct {
+	// Never are addresses and ports that nothing allows: those of the API server itself. It is asked at each connection, and must not block.
+	// Nil: none.
+	Never func() []netip.AddrPort
+	// Deny refuses targets, in the spellings of Allow. A name refuses what is called by that name, and not its addresses under another.
+	Deny []string
+	// Allow allows targets: a CIDR (10.0.0.0/8), an address, or the name of a host, which is then trusted whatever it resolves to.
+	Allow []string
+	// Inside are ranges that are not public here though they look like it, such as the services and pods of a cluster. It is asked at each
+	// connection, and must not block. Nil: none.
+	Inside func() []netip.Prefix
+}
+
+// Guard decides which addresses may be connected to. The zero value allows public addresses only. It is safe for concurrent use.
 type Guard struct {
+	never       func() []netip.AddrPort
+	inside      func() []netip.Prefix
+	deny, allow targets
+}
+
+// targets are addresses and names.
+type targets struct {
 	prefixes []netip.Prefix
 	hosts    map[string]bool
 }
 
-// New makes a Guard that allows, besides public addresses, the given targets: a CIDR (10.0.0.0/8), an address, or the name of a
-// host, which is then trusted whatever it resolves to.
-func New(allow ...string) (*Guard, error) {
-	g := &Guard{hosts: map[string]bool{}}
-	for _, target := range allow {
-		if err := g.allow(strings.TrimSpace(target)); err != nil {
-			return nil, err
+// New makes a Guard that allows the given targets besides public addresses, see Options.Allow.
+func New(allow ...string) (*Guard, error) { return NewWith(Options{Allow: allow}) }
+
+// NewWith makes a Guard. It fails on targets that are neither CIDR nor address nor name.
+func NewWith(o Options) (*Guard, error) {
+	g := &Guard{never: o.Never, inside: o.Inside}
+	for _, each := range []struct {
+		into *targets
+		verb string
+		from []string
+	}{{&g.deny, "deny", o.Deny}, {&g.allow, "allow", o.Allow}} {
+		each.into.hosts = map[string]bool{}
+		for _, target := range each.from {
+			if err := each.into.add(strings.TrimSpace(target)); err != nil {
+				return nil, fmt.Errorf("cannot %s target %q: %w", each.verb, target, err)
+			}
 		}
 	}
 	return g, nil
 }
 
-func (g *Guard) allow(target string) error {
+func (t *targets) add(target string) error {
 	if prefix, err := netip.ParsePrefix(target); err == nil {
 		if addr := prefix.Addr(); addr.Is4In6() {
 			if prefix.Bits() < 96 {
-				return fmt.Errorf("cannot allow target %q: it covers more than the IPv4 addresses it is written in", target)
+				return errors.New("it covers more than the IPv4 addresses it is written in")
 			}
 			prefix = netip.PrefixFrom(addr.Unmap(), prefix.Bits()-96)
 		}
-		g.prefixes = append(g.prefixes, prefix.Masked())
+		t.prefixes = append(t.prefixes, prefix.Masked())
 		return nil
 	}
 	if addr, err := netip.ParseAddr(strings.Trim(target, "[]")); err == nil {
 		addr = addr.WithZone("").Unmap()
-		g.prefixes = append(g.prefixes, netip.PrefixFrom(addr, addr.BitLen()))
+		t.prefixes = append(t.prefixes, netip.PrefixFrom(addr, addr.BitLen()))
 		return nil
 	}
 	host := canonicalHost(target)
 	if host == "" || strings.ContainsAny(host, "/:@ \t\r\n?#*") {
-		return fmt.Errorf("cannot allow target %q: neither a CIDR nor an address nor the name of a host", target)
+		return errors.New("neither a CIDR nor an address nor the name of a host")
 	}
-	g.hosts[host] = true
+	t.hosts[host] = true
 	return nil
 }
 
-// Check tells whether host (a name or a literal) may be connected to at addr: nil, or a *RefusedError.
-func (g *Guard) Check(host string, addr netip.Addr) error {
-	if g.hosts[canonicalHost(host)] {
-		return nil
+// has reports whether a target is among them, by name or address.
+func (t *targets) has(host string, addr netip.Addr) bool {
+	return t.hosts[canonicalHost(host)] || t.hasAddr(addr)
+}
+
+func (t *targets) hasAddr(addr netip.Addr) bool {
+	for _, prefix := range t.prefixes {
+		if prefix.Contains(addr) {
+			return true
+		}
 	}
-	addr = addr.WithZone("").Unmap()
-	reason := special(addr)
-	if reason == "" || g.allowsAddr(addr) {
+	if v4, ok := embedded(addr); ok {
+		return t.hasAddr(v4)
+	}
+	return false
+}
+
+// Check tells whether host (a name or a literal) may be connected to at addr: nil, or a *RefusedError. Ports count at the connection only, see
+// Options.Never.
+func (g *Guard) Check(host string, addr netip.Addr) error {
+	return g.check(host, netip.AddrPortFrom(addr, 0))
+}
+
+func (g *Guard) check(host string, at netip.AddrPort) error {
+	addr := at.Addr().WithZone("").Unmap()
+	reason := g.refuses(host, netip.AddrPortFrom(addr, at.Port()))
+	if reason == "" {
 		return nil
 	}
 	return &RefusedError{Host: host, Addr: addr, Reason: reason}
+}
+
+// refuses says of what kind a target is that may not be connected to.
+func (g *Guard) refuses(host string, at netip.AddrPort) string {
+	if g.isAPIServer(at) {
+		return "forbidden (API server)"
+	}
+	if g.deny.has(host, at.Addr()) {
+		return "denied"
+	}
+	if g.allow.has(host, at.Addr()) {
+		return ""
+	}
+	if reason := special(at.Addr()); reason != "" {
+		return reason
+	}
+	if g.inside != nil {
+		for _, prefix := range g.inside() {
+			if v4, embeds := embedded(at.Addr()); prefix.Contains(at.Addr()) || embeds && prefix.Contains(v4) {
+				return "cluster-internal"
+			}
+		}
+	}
+	return ""
+}
+
+func (g *Guard) isAPIServer(at netip.AddrPort) bool {
+	if g.never == nil {
+		return false
+	}
+	addr := at.Addr()
+	if v4, embeds := embedded(addr); embeds {
+		addr = v4
+	}
+	for _, never := range g.never() {
+		if never.Addr().Unmap() == addr && never.Port() == at.Port() {
+			return true
+		}
+	}
+	return false
 }
 
 // CheckHost judges what can be judged without resolving: literals, and names that stand for this machine. It is for requests that
@@ -94,7 +182,10 @@ func (g *Guard) CheckHost(host string) error {
 		return g.Check(host, addr)
 	}
 	name := canonicalHost(host)
-	if g.hosts[name] {
+	if g.deny.hosts[name] {
+		return &RefusedError{Host: host, Reason: "denied"}
+	}
+	if g.allow.hosts[name] {
 		return nil
 	}
 	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
@@ -104,18 +195,6 @@ func (g *Guard) CheckHost(host string) error {
 		return &RefusedError{Host: host, Reason: "malformed"} // 2130706433, 0x7f.1, 127.1: some resolvers take them for addresses
 	}
 	return nil
-}
-
-func (g *Guard) allowsAddr(addr netip.Addr) bool {
-	for _, prefix := range g.prefixes {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	if v4, ok := embedded(addr); ok {
-		return g.allowsAddr(v4)
-	}
-	return false
 }
 
 // DialContext connects like net.Dialer, with the guard between the resolution of the name and the connection.
@@ -135,7 +214,7 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 			if err != nil {
 				return fmt.Errorf("cannot judge the address: %w", err)
 			}
-			return g.Check(host, at.Addr())
+			return g.check(host, at)
 		},
 	}
 	return dialer.DialContext(ctx, network, address)

@@ -133,6 +133,57 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// TestOrder: the API server beats what is denied, that beats what is allowed, and that beats what is refused by default.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	var inside []netip.Prefix
+	g, err := guard.NewWith(guard.Options{
+		Never:  func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:6443")} },
+		Deny:   []string{"34.118.230.0/24", "10.1.1.1", "evil.example"},
+		Allow:  []string{"127.0.0.0/8", "10.1.0.0/16", "34.118.224.5", "evil.example", "api.internal"},
+		Inside: func() []netip.Prefix { return inside },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(reason, host, addr, want string) {
+		t.Helper()
+		err := g.Check(host, netip.MustParseAddr(addr))
+		var refused *guard.RefusedError
+		if errors.As(err, &refused) != (want != "") || refused != nil && refused.Reason != want {
+			t.Errorf("%s: got %v, want %q", reason, err, want)
+		}
+	}
+	check("services at public addresses, before they are known", "a", "34.118.226.7", "")
+	inside = []netip.Prefix{netip.MustParsePrefix("34.118.224.0/20"), netip.MustParsePrefix("2600:1900::/28")}
+	check("services at public addresses", "a", "34.118.226.7", "cluster-internal")
+	check("the same, embedded", "a", "64:ff9b::34.118.226.7", "cluster-internal")
+	check("the same, mapped", "a", "::ffff:34.118.226.7", "cluster-internal")
+	check("IPv6", "a", "2600:1900::1", "cluster-internal")
+	check("one that is allowed", "a", "34.118.224.5", "")
+	check("denied", "a", "34.118.230.9", "denied")
+	check("denied within what is allowed", "a", "10.1.1.1", "denied")
+	check("allowed beside what is denied", "a", "10.1.1.2", "")
+	check("a name that is denied and allowed", "EVIL.example.", "203.0.113.7", "denied")
+	check("a name that is allowed", "api.internal", "34.118.226.7", "")
+	dial := func(address string) error {
+		conn, err := g.DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	for _, address := range []string{"127.0.0.1:6443", "[::ffff:127.0.0.1]:6443"} {
+		var refused *guard.RefusedError
+		if err := dial(address); !errors.As(err, &refused) || refused.Reason != "forbidden (API server)" {
+			t.Errorf("the API server at %s: %v", address, err)
+		}
+	}
+	if err := dial("127.0.0.1:1"); errors.Is(err, guard.ErrRefused) {
+		t.Errorf("another port of the API server's address: %v", err)
+	}
+}
+
 func TestCheckHost(t *testing.T) {
 	t.Parallel()
 	g, err := guard.New("trusted.localhost")

@@ -1,0 +1,133 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"regexp/syntax"
+
+	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/overloads"
+	"cel.dev/cel-go/common/types"
+)
+
+// Bounds of the shape of an expression. They hold what is hard about it down before anything looks at it for long: types of nested
+// literals take the checker time that grows with a power of their depth, and with keys that are maps themselves, exponentially.
+const (
+	maxExprDepth   = 64   // levels of the syntax tree
+	maxLiterals    = 64   // lists and maps that are spelled out
+	maxLiteralNest = 8    // of them within each other
+	maxMacros      = 8    // all, exists, exists_one, filter, map
+	maxPattern     = 1000 // instructions of the program of a regular expression
+)
+
+// checkShape refuses expressions that cost more to compile or to evaluate than any honest one.
+func checkShape(root ast.Expr) error {
+	s := &shape{}
+	s.visit(root, 1, 0)
+	return s.err
+}
+
+type shape struct {
+	literals, macros int
+	err              error
+}
+
+func (s *shape) refuse(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (s *shape) visit(e ast.Expr, depth, nest int) {
+	if depth > maxExprDepth {
+		s.refuse("it is nested more than %d deep", maxExprDepth)
+	}
+	if s.err != nil {
+		return
+	}
+	down := func(nest int, children ...ast.Expr) {
+		for _, child := range children {
+			s.visit(child, depth+1, nest)
+		}
+	}
+	switch e.Kind() {
+	case ast.CallKind:
+		call := e.AsCall()
+		if call.IsMemberFunction() {
+			down(nest, call.Target())
+		}
+		down(nest, call.Args()...)
+		if call.FunctionName() == overloads.Matches && len(call.Args()) > 0 {
+			s.pattern(call.Args()[len(call.Args())-1])
+		}
+	case ast.SelectKind:
+		down(nest, e.AsSelect().Operand())
+	case ast.ListKind:
+		s.literal(nest + 1)
+		down(nest+1, e.AsList().Elements()...)
+	case ast.MapKind:
+		s.literal(nest + 1)
+		for _, entry := range e.AsMap().Entries() {
+			if entry.AsMapEntry().Key().Kind() != ast.LiteralKind {
+				s.refuse("a key of a map is computed")
+			}
+			down(nest+1, entry.AsMapEntry().Value())
+		}
+	case ast.StructKind:
+		s.refuse("it makes an object of type %s", e.AsStruct().TypeName())
+	case ast.ComprehensionKind:
+		if s.macros++; s.macros > maxMacros {
+			s.refuse("it has more than %d of all, exists, exists_one, filter and map", maxMacros)
+		}
+		c := e.AsComprehension()
+		down(nest, c.IterRange(), c.LoopCondition(), c.LoopStep(), c.Result())
+		if c.AccuInit().Kind() != ast.ListKind { // the list that the macro itself begins with is not spelled out
+			down(nest, c.AccuInit())
+		}
+	}
+}
+
+func (s *shape) literal(nest int) {
+	if s.literals++; s.literals > maxLiterals {
+		s.refuse("it spells out more than %d lists and maps", maxLiterals)
+	}
+	if nest > maxLiteralNest {
+		s.refuse("it spells out lists and maps more than %d deep", maxLiteralNest)
+	}
+}
+
+// pattern checks a regular expression, which has to be known beforehand: how long it may take is a matter of its size.
+func (s *shape) pattern(e ast.Expr) {
+	text, ok := literalText(e)
+	if !ok {
+		s.refuse("the pattern of matches is no constant")
+		return
+	}
+	if _, err := patternSize(text); err != nil {
+		s.refuse("cannot use the pattern of matches: %w", err)
+	}
+}
+
+// patternSize is of how many instructions the program of a regular expression is.
+func patternSize(pattern string) (int, error) {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	if len(program.Inst) > maxPattern {
+		return 0, errors.New("it is too large")
+	}
+	return len(program.Inst), nil
+}
+
+func literalText(e ast.Expr) (string, bool) {
+	if e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	s, ok := e.AsLiteral().(types.String)
+	return string(s), ok
+}
