@@ -120,7 +120,7 @@ type Positions interface {
 }
 
 // Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint) and has
-// a stable JSON form. Times are wall-clock.
+// a stable JSON form. Times are wall-clock. Positions of versions without Left, Back, Else and TimedOut can be read.
 type Position struct {
 	Flow       string          `json:"flow"`
 	Version    int             `json:"version,omitempty"`
@@ -130,11 +130,23 @@ type Position struct {
 	Reason     string          `json:"reason,omitempty"`     // why it was saved: delay, retry, suspend, await, fork, save, failed, cancelled
 	Attempt    int             `json:"attempt,omitempty"`    // runs of Step before this one
 	Begun      time.Time       `json:"begun"`                // when the fiber was started first
-	Started    time.Time       `json:"started"`              // when Step was entered first
+	Started    time.Time       `json:"started"`              // when Step was entered first, or will be after a delay
 	Wake       time.Time       `json:"wake,omitzero"`        // not to run before
 	Deadline   time.Time       `json:"deadline,omitzero"`    // of the await or suspension; goes on counting
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // what steps keep with SetCheckpoint
 	Token      string          `json:"token"`                // identifies this run; the root of idempotency keys
 	Ended      bool            `json:"ended,omitempty"`      // the run is over; kept for Undo, never resumed
-	Err        string          `json:"error,omitempty"`      // at most about 1 KB of it
+	Err        string          `json:"error,omitempty"`      // at most about 1 KB of it: how the run ended, or what led to Step through Else or OnError
+	TimedOut   bool            `json:"timedOut,omitempty"`   // Err matches ErrTimeout
+	Left       *Place          `json:"left,omitempty"`       // the step whose Delay leads to Step; until then its deadline counts
+	Last       bool            `json:"last,omitempty"`       // with Left: after the delay nothing is left to run, and Step is that of Left
+	Back       []Place         `json:"back,omitempty"`       // in or before a detour: where it comes back to, the last one first to be returned to
+	Else       string          `json:"else,omitempty"`       // where a delay or retry leads to if the deadline of the step passes before
+}
+
+// Place is a step under way.
+type Place struct {
+	Step    string    `json:"step"`
+	Attempt int       `json:"attempt,omitempty"`
+	Started time.Time `json:"started"`
 }
