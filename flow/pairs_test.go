@@ -136,9 +136,10 @@ func pairFlow(line, outcome, option string) *Flow[packet] {
 	}
 	test := Step("test", func(_ context.Context, f *fib) Next {
 		f.Packet.seen(f)
-		if f.Attempt() > 0 || !f.Entered().Equal(f.Began()) { // it has returned that before
+		if f.Attempt() > 0 || !f.Entered().Equal(f.Began()) || f.Packet.n > 0 { // it has returned that before
 			return f.Next()
 		}
+		f.Packet.n++
 		return outcomes[outcome](f)
 	}, stepOptions[option]()...)
 	wait := func(name, then string) Node[packet] {
