@@ -120,7 +120,8 @@ type Positions interface {
 }
 
 // Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint) and has
-// a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it that keeps all of it.
+// a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it that keeps all of it. Positions
+// of versions without Left, Last, Back, Else and TimedOut can be read.
 type Position struct {
 	Flow       string `json:"flow"`
 	Version    int    `json:"version,omitempty"`
@@ -135,7 +136,7 @@ type Position struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Format=date-time
 	Begun time.Time `json:"begun"`
-	// started is when the step was entered first.
+	// started is when the step was entered first, or will be after a delay.
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Format=date-time
@@ -157,5 +158,24 @@ type Position struct {
 
 	Token string `json:"token"`           // identifies this run; the root of idempotency keys
 	Ended bool   `json:"ended,omitempty"` // the run is over; kept for Undo, never resumed
-	Err   string `json:"error,omitempty"` // at most about 1 KB of it
+	// At most about 1 KB of an error: how the run ended, or what led to Step through Else or OnError.
+	Err      string `json:"error,omitempty"`
+	TimedOut bool   `json:"timedOut,omitempty"` // the error matches ErrTimeout
+
+	Left *Place  `json:"left,omitempty"` // the step whose Delay leads to Step; until then its deadline counts
+	Last bool    `json:"last,omitempty"` // with Left: after the delay nothing is left to run, and Step is that of Left
+	Back []Place `json:"back,omitempty"` // in or before a detour: where it comes back to, the last one is returned to first
+	Else string  `json:"else,omitempty"` // where a delay or retry leads to if the deadline of the step passes before
+}
+
+// Place is a step under way.
+type Place struct {
+	Step    string `json:"step"`
+	Attempt int    `json:"attempt,omitempty"`
+
+	// started is when the step was entered first.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Format=date-time
+	Started time.Time `json:"started"`
 }

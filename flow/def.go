@@ -166,8 +166,11 @@ func (c *compiler[P]) addStep(path string, n Node[P]) {
 	if n.set.forkOnly && n.kind != nodeFork {
 		c.fault("step %q is no fork but has an option of forks", path)
 	}
-	if m := n.set.fork; m.limit < 0 || m.quorum < 0 {
-		c.fault("fork %q has a negative limit or quorum", path)
+	if why := n.set.fork.fault(); why != "" {
+		c.fault("fork %q %s", path, why)
+	}
+	if b := n.set.retry; b != nil && (b.Base < 0 || b.Max < 0 || b.Attempts < 0) {
+		c.fault("step %q has a Retry with a negative number", path)
 	}
 	if n.set.deadline < 0 {
 		c.fault("step %q has a negative deadline", path)

@@ -131,3 +131,15 @@ func (f *fiber) printable(err error) (out error) {
 	_ = err.Error()
 	return err
 }
+
+// SavedError is what Fiber.Err returns after a restart: of the error that brought the fiber to its step only the text was saved, and whether
+// it was one of time, which errors.Is(err, ErrTimeout) tells.
+type SavedError struct {
+	Text     string // at most about 1 KB
+	TimedOut bool
+}
+
+func (e *SavedError) Error() string { return e.Text }
+
+// Is makes it match ErrTimeout.
+func (e *SavedError) Is(target error) bool { return e.TimedOut && target == ErrTimeout }

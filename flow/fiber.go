@@ -196,7 +196,7 @@ func (f *fiber) Now() time.Time { return f.e.clock.Now() }
 // Handle returns what others may hold of the fiber.
 func (f *fiber) Handle() Handle { return Handle{f} }
 
-// Err returns the error that brought the fiber to this step through Else or OnError; nil otherwise.
+// Err returns the error that brought the fiber to this step through Else or OnError; nil otherwise. After a restart it is a *SavedError.
 func (f *fiber) Err() error {
 	if x := f.x.Load(); x != nil {
 		return x.lastErr
@@ -204,7 +204,8 @@ func (f *fiber) Err() error {
 	return nil
 }
 
-// Value returns what the last resume of the fiber was given, if it is a T.
+// Value returns what the last resume of the fiber was given, if it is a T. It is not kept over a restart: what later steps need belongs into
+// the checkpoint.
 func Value[T, P any](f *Fiber[P]) (T, bool) {
 	var zero T
 	x := f.x.Load()
@@ -268,9 +269,15 @@ func (f *fiber) Yield() Next { return Next{op: opYield} }
 // a Timeout fails the step.
 func (f *fiber) Await(waits ...Wait) Next { return Next{op: opAwait, waits: waits} }
 
-// Fork runs children, each a fiber of its own, and goes on when they have ended. Options are Limit, FailFast, Quorum, First.
+// Fork runs children, each a fiber of its own, and goes on when they have ended. Options are Limit, FailFast, Quorum, First; others are
+// those of a step, and fail it with ErrInvalid.
 func (f *fiber) Fork(children []Child, opts ...Option) Next {
-	return Next{op: opFork, forked: &forkSpec{children: children, mode: settle(opts).fork}}
+	s := settle(opts)
+	spec := &forkSpec{children: children, mode: s.fork, fault: s.fork.fault()}
+	if s.stepOnly() {
+		spec.fault = "has an option of steps"
+	}
+	return Next{op: opFork, forked: spec}
 }
 
 // Suspend parks the fiber until t, which the same step made with Token, is resumed; that may have happened already. action, if

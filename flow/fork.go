@@ -33,6 +33,9 @@ type childError struct {
 func (r *run) fork(n Next, then, orElse int32) move {
 	f, e := r.f, r.e
 	spec := n.forked
+	if spec.fault != "" {
+		return r.fail(fmt.Errorf("%w: cannot fork: the fork %s", ErrInvalid, spec.fault), orElse)
+	}
 	if len(spec.children) == 0 {
 		return r.after(then)
 	}
@@ -44,7 +47,7 @@ func (r *run) fork(n Next, then, orElse int32) move {
 		return r.fail(err, orElse)
 	}
 	j.kids = make([]*fiber, len(j.todo))
-	r.savePark(f.pc, f.attempt, whyFork, 0, 0)
+	r.savePark(f.attempt, whyFork, 0)
 	r.stopContext()
 	e.mu.Lock()
 	defer e.mu.Unlock()

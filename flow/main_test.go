@@ -12,8 +12,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // packet keeps what the steps of a test flow do.
 type packet struct {
-	log []string
-	n   int
+	log    []string
+	n      int
+	events []pairEvent
 }
 
 func (p *packet) note(s string) { p.log = append(p.log, s) }

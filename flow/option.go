@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -19,6 +20,11 @@ type settings struct {
 	retry    *Backoff
 	fork     forkMode
 	forkOnly bool // an option for forks was given
+}
+
+// stepOnly says whether an option was given that a fork which a step returns cannot have.
+func (s *settings) stepOnly() bool {
+	return s.done != nil || s.undo != nil || s.save || s.onError != "" || s.targets != nil || s.deadline != 0 || s.retry != nil
 }
 
 func settle(opts []Option) settings {
@@ -63,7 +69,7 @@ func Deadline(d time.Duration) Option { return Option{func(s *settings) { s.dead
 // not retried.
 func Retry(b Backoff) Option { return Option{func(s *settings) { s.retry = &b }} }
 
-// Limit bounds how many children of a fork are alive at a time; zero is no limit.
+// Limit bounds how many children of a fork are alive at a time; zero is no limit, a negative one ErrInvalid.
 func Limit(n int) Option {
 	return Option{func(s *settings) { s.fork.limit, s.forkOnly = n, true }}
 }
@@ -73,9 +79,10 @@ func FailFast() Option {
 	return Option{func(s *settings) { s.fork.failFast, s.forkOnly = true, true }}
 }
 
-// Quorum ends a fork when n children have completed, and cancels the others; it fails as soon as n cannot be reached.
+// Quorum ends a fork when n children have completed, and cancels the others; it fails as soon as n cannot be reached. n is at least 1; less
+// is ErrInvalid.
 func Quorum(n int) Option {
-	return Option{func(s *settings) { s.fork.quorum, s.forkOnly = n, true }}
+	return Option{func(s *settings) { s.fork.quorum, s.fork.some, s.forkOnly = n, true, true }}
 }
 
 // First ends a fork when one child has completed.
@@ -84,12 +91,25 @@ func First() Option { return Quorum(1) }
 // forkMode is how a fork runs its children and when it is over.
 type forkMode struct {
 	limit    int
-	quorum   int // 0: all
+	quorum   int  // 0: all
+	some     bool // quorum was given
 	failFast bool
+}
+
+// fault says what is wrong with a mode.
+func (m forkMode) fault() string {
+	switch {
+	case m.limit < 0:
+		return fmt.Sprintf("has a negative limit, %d", m.limit)
+	case m.some && m.quorum < 1:
+		return fmt.Sprintf("has a quorum of %d, below 1", m.quorum)
+	}
+	return ""
 }
 
 // forkSpec is a fork about to begin.
 type forkSpec struct {
 	children []Child
 	mode     forkMode
+	fault    string // what is wrong with its options
 }

@@ -144,20 +144,32 @@ func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	if orElse != none {
 		f.park = &parking{orElse: orElse}
 	}
-	to, attempt := f.pc, f.attempt+1
-	if why == whyDelay {
-		to, attempt = r.target(then), 0
-	}
-	if to != none {
-		r.savePark(to, attempt, why, f.wake, 0)
-	}
-	if d <= 0 && why == whyDelay {
+	switch {
+	case why == whyRetry:
+		r.savePark(f.attempt+1, why, 0)
+	case d <= 0:
 		return r.after(then)
+	default:
+		r.saveDelay(r.target(then))
 	}
 	if r.tryPark(why, r.earliest(f.wake), 0) {
 		return move{kind: moveAway}
 	}
 	return move{kind: moveCancel}
+}
+
+// slept goes on after a delay or the wait for a retry, unless the deadline of the step came first.
+func (r *run) slept(why reason) move {
+	f := r.f
+	orElse := r.orElse()
+	f.park = nil
+	if at := r.deadline(); at > 0 && at < f.wake && r.now >= at {
+		return r.fail(errDeadline, orElse)
+	}
+	if why == whyRetry {
+		return move{kind: moveRepeat, to: f.pc, attempt: f.attempt + 1, entered: f.entered}
+	}
+	return r.after(f.resume)
 }
 
 // target is where after(then) would lead.

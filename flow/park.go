@@ -93,7 +93,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 	}
 	f.park = &parking{then: then, orElse: orElse}
 	if !early {
-		r.savePark(f.pc, f.attempt, whySuspend, 0, 0)
+		r.savePark(f.attempt, whySuspend, 0)
 	}
 	if n.action != nil {
 		if err := f.guard(func() error { return n.action(r.ctx) }); err != nil {
@@ -180,7 +180,7 @@ func (r *run) await(n Next, then, orElse int32) move {
 	if done {
 		return m
 	}
-	r.savePark(f.pc, f.attempt, whyAwait, 0, p.timeoutAt)
+	r.savePark(f.attempt, whyAwait, p.timeoutAt)
 	return r.parkAwait()
 }
 

@@ -77,7 +77,12 @@ func (r *run) load() move {
 			"savedVersion", pos.Version, "step", pos.Step, "ended", pos.Ended)
 		return start
 	}
-	return r.resumeAt(i, pos)
+	m, ok := r.resumeAt(i, pos)
+	if !ok {
+		r.e.log.Info("position is not resumed: the way back from its detour is not known", "key", f.key, "flow", def.name, "step", pos.Step)
+		return start
+	}
+	return m
 }
 
 // reached is the furthest step that the runs of a saved position may have come to. What another flow or version has done cannot
@@ -130,35 +135,90 @@ func (r *run) adopt(pos Position) {
 	x.durable.last, x.durable.saved = pos, true
 }
 
-// resumeAt goes on at step i where the position was saved.
-func (r *run) resumeAt(i int32, pos Position) move {
-	f, x, d := r.f, r.f.x.Load(), r.f.x.Load().durable
+// resumeAt goes on at step i, or with the delay that leads there, where the position was saved; false if it cannot.
+func (r *run) resumeAt(i int32, pos Position) (move, bool) {
+	f, def := r.f, r.f.flow.def
+	at := Place{Step: pos.Step, Attempt: pos.Attempt, Started: pos.Started}
+	delayed := pos.Left != nil && pos.Reason == whyDelay.String()
+	if delayed {
+		at = *pos.Left
+	}
+	back, known := r.way(append(pos.Back[:len(pos.Back):len(pos.Back)], at))
+	if !known {
+		return move{}, false
+	}
+	here := back[len(back)-1]
+	if back = back[:len(back)-1]; def.steps[here.pc].detour && len(back) == 0 {
+		return move{}, false // of a version that did not save the way back
+	}
 	r.adopt(pos)
+	x := f.ext()
+	x.back = back
 	f.mu.Lock()
 	f.began = r.past(pos.Begun)
-	f.pc = i // where it is if it is cancelled before it goes on
+	f.pc = here.pc // where it is if it is cancelled before it goes on
 	f.mu.Unlock()
+	d := x.durable
 	if d.timeout > 0 {
 		x.deadline = plus(f.began, d.timeout)
 	}
 	if !pos.Deadline.IsZero() {
 		d.deadline, d.resumedAt = r.e.since(pos.Deadline), i
 	}
-	m := move{kind: moveRepeat, to: i, attempt: int32(min(max(pos.Attempt, 0), 1<<30)), entered: r.past(pos.Started)}
-	if !pos.Wake.After(r.e.clock.Now()) {
-		return m
+	if pos.Err != "" {
+		x.lastErr = &SavedError{Text: pos.Err, TimedOut: pos.TimedOut}
+	}
+	m := move{kind: moveRepeat, to: here.pc, attempt: here.attempt, entered: here.entered}
+	if !delayed && pos.Reason == whyDelay.String() { // of a version that did not save what was left: the step is entered when the delay is over
+		m.entered = r.past(pos.Wake)
+	}
+	if pos.Wake.IsZero() || !delayed && !pos.Wake.After(r.e.clock.Now()) {
+		return m, true
+	}
+	orElse, ok := none, pos.Else != ""
+	if ok {
+		if orElse, ok = def.index[pos.Else]; ok {
+			f.park = &parking{orElse: orElse}
+		}
 	}
 	r.enter(m)
 	f.resume, f.wake = i, r.e.since(pos.Wake)
 	why := whyDelay
-	if pos.Reason == whyRetry.String() {
+	switch {
+	case pos.Last:
+		f.resume = none
+	case delayed:
+	case pos.Reason == whyRetry.String():
 		why = whyRetry
 		f.attempt = max(f.attempt, 1) - 1 // picking up counts it
+	default:
+		f.entered = f.wake
 	}
-	if r.tryPark(why, r.earliest(f.wake), 0) {
-		return move{kind: moveAway}
+	switch {
+	case f.wake <= r.now:
+		return r.slept(why), true
+	case r.tryPark(why, r.earliest(f.wake), 0):
+		return move{kind: moveAway}, true
 	}
-	return move{kind: moveCancel}
+	return move{kind: moveCancel}, true
+}
+
+// way finds the steps of saved places; false if one is not known any more.
+func (r *run) way(places []Place) ([]back, bool) {
+	var out []back
+	for _, p := range places {
+		i, ok := r.f.flow.def.index[p.Step]
+		if !ok {
+			return nil, false
+		}
+		out = append(out, back{pc: i, attempt: int32(min(max(p.Attempt, 0), 1<<30)), entered: r.past(p.Started)})
+	}
+	return out, true
+}
+
+// place is a step under way, as positions keep it.
+func (r *run) place(b back) Place {
+	return Place{Step: r.f.flow.def.steps[b.pc].path, Attempt: int(b.attempt), Started: r.saved(b.entered)}
 }
 
 // past is a time that was saved, which an absent or a future one cannot be.
@@ -180,46 +240,74 @@ func (r *run) savedDeadline() int64 {
 	return at
 }
 
-// savePark saves where the fiber parks. It is a hint: if it is lost, the fiber goes on.
-func (r *run) savePark(to, attempt int32, why reason, wake, deadline int64) {
-	x := r.f.x.Load()
-	if x == nil || x.durable == nil || r.f.cancelled.Load() {
+// savePark saves that the fiber parks in its step, to run it again after a restart. It is a hint: if it is lost, the fiber goes on.
+func (r *run) savePark(attempt int32, why reason, deadline int64) {
+	r.saveHint(why, func(p *Position) {
+		p.Attempt = int(attempt)
+		if deadline > 0 {
+			p.Deadline = r.saved(deadline)
+		}
+		if why == whyRetry {
+			p.Wake, p.Else = r.saved(r.f.wake), r.elsePath()
+		}
+	})
+}
+
+// saveDelay saves that the fiber goes on at step to, none for the end, when the delay is over.
+func (r *run) saveDelay(to int32) {
+	f, def := r.f, r.f.flow.def
+	r.saveHint(whyDelay, func(p *Position) {
+		left := r.place(back{pc: f.pc, attempt: f.attempt, entered: f.entered})
+		p.Left, p.Attempt, p.Wake, p.Started, p.Else = &left, 0, r.saved(f.wake), r.saved(f.wake), r.elsePath()
+		p.Err, p.TimedOut = "", false
+		if p.Last = to == none; !p.Last {
+			p.Step = def.steps[to].path
+			p.Reached = f.x.Load().durable.furthest(def, to)
+		}
+	})
+}
+
+// elsePath is where the wait leads to if its deadline passes.
+func (r *run) elsePath() string {
+	if to := r.orElse(); to != none {
+		return r.f.flow.def.steps[to].path
+	}
+	return ""
+}
+
+func (r *run) saveHint(why reason, change func(*Position)) {
+	f := r.f
+	if x := f.x.Load(); x == nil || x.durable == nil || f.cancelled.Load() {
 		return
 	}
-	if err := r.save(to, why.String(), wake, deadline, false, attempt); err != nil {
+	p := r.position(why.String())
+	change(&p)
+	if err := r.save(p, false); err != nil {
 		r.e.lost.Add(1)
-		r.e.log.Warn("cannot save position", "key", r.f.key, "path", r.f.path(), "reason", why.String(), "error", err)
+		r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", why.String(), "error", err)
 	}
 }
 
-// save records that the fiber goes on at step to; always even if nothing has changed.
-func (r *run) save(to int32, reason string, wake, deadline int64, always bool, attempt ...int32) error {
+// position is where the fiber is: in its step.
+func (r *run) position(reason string) Position {
 	f, x := r.f, r.f.x.Load()
 	def := f.flow.def
 	p := Position{
-		Flow: def.name, Version: def.version, Generation: x.durable.generation, Reason: reason,
-		Attempt: int(f.attempt), Begun: r.saved(f.began), Checkpoint: x.checkpoint, Token: f.runToken(),
+		Flow: def.name, Version: def.version, Generation: x.durable.generation, Step: f.step().path, Reason: reason, Attempt: int(f.attempt),
+		Begun: r.saved(f.began), Started: r.saved(f.entered), Checkpoint: x.checkpoint, Token: f.runToken(), Reached: x.durable.furthest(def, f.pc),
 	}
-	if len(attempt) > 0 {
-		p.Attempt = int(attempt[0])
+	for _, b := range x.back {
+		p.Back = append(p.Back, r.place(b))
 	}
-	entered := f.entered
-	if to != f.pc {
-		entered = r.now
+	if x.lastErr != nil {
+		p.Err, p.TimedOut = brief(x.lastErr.Error()), errors.Is(x.lastErr, ErrTimeout)
 	}
-	if f.step().detour && len(x.back) > 0 { // the way back would be lost: the step that it was left from runs again
-		b := x.back[0]
-		to, entered, p.Attempt = b.pc, b.entered, int(b.attempt)
-	}
-	p.Step, p.Started = def.steps[to].path, r.saved(entered)
-	p.Reached = x.durable.furthest(def, to)
-	if wake > 0 {
-		p.Wake = r.saved(wake)
-	}
-	if deadline > 0 {
-		p.Deadline = r.saved(deadline)
-	}
-	if x.durable.saved && !always && reflect.DeepEqual(p, x.durable.last) {
+	return p
+}
+
+// save records a position; always even if nothing has changed.
+func (r *run) save(p Position, always bool) error {
+	if d := r.f.x.Load().durable; d.saved && !always && reflect.DeepEqual(p, d.last) {
 		return nil
 	}
 	return r.write(r.ctx, p)
@@ -261,12 +349,9 @@ func (r *run) saveEnd(status Status, err error) {
 			return x.durable.store.Clear(ctx, f.key)
 		})
 	} else if len(f.flow.def.steps) > 0 {
-		p := Position{
-			Flow: f.flow.def.name, Version: f.flow.def.version, Generation: x.durable.generation, Step: f.step().path,
-			Reason: status.String(), Attempt: int(f.attempt), Begun: r.saved(f.began), Started: r.saved(f.entered),
-			Checkpoint: x.checkpoint, Token: f.runToken(), Ended: true, Err: brief(err.Error()),
-		}
-		if f.step().detour && len(x.back) > 0 {
+		p := r.position(status.String())
+		p.Ended, p.Err, p.TimedOut, p.Back = true, brief(err.Error()), errors.Is(err, ErrTimeout), nil
+		if f.step().detour && len(x.back) > 0 { // Undo knows the line only
 			p.Step = f.flow.def.steps[x.back[0].pc].path
 		}
 		p.Reached = x.durable.furthest(f.flow.def, f.flow.def.index[p.Step])

@@ -62,7 +62,8 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 	}{
 		{"steps that do not park save nothing", []Node[packet]{note("a"), note("b")}, "", 0},
 		{"a delay saves the step that follows", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }), note("b")}, "b:delay", 1},
-		{"a delay of nothing or at the end saves nothing of use", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) })}, "", 0},
+		{"a delay of nothing saves nothing of use", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(0) }), note("b")}, "", 0},
+		{"a delay at the end", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) })}, "a:delay", 1},
 		{"an await saves its own step", []Node[packet]{Step("a", signal)}, "a:await", 1},
 		{"a save step saves before it runs", []Node[packet]{note("a"), Step("b", stay, Save())}, "b:save", 1},
 		{"each try is saved", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next {

@@ -90,13 +90,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	}
 	switch why {
 	case whyDelay, whyRetry:
-		if at := r.deadline(); at > 0 && at < f.wake && r.now >= at {
-			return r.fail(errDeadline, r.orElse())
-		}
-		if why == whyRetry {
-			return move{kind: moveRepeat, to: f.pc, attempt: f.attempt + 1, entered: f.entered}
-		}
-		return r.after(f.resume)
+		return r.slept(why)
 	case whySuspend:
 		return r.resumed(poke)
 	case whyAwait:
@@ -135,7 +129,9 @@ func (r *run) enter(m move) {
 	f.mu.Unlock()
 	f.entering = true
 	if x := f.x.Load(); x != nil && x.durable != nil {
-		x.durable.reached = max(x.durable.reached, m.to)
+		if !f.flow.def.steps[m.to].detour { // they stand beside the line, wherever they are written
+			x.durable.reached = max(x.durable.reached, m.to)
+		}
 	}
 }
 
@@ -162,7 +158,7 @@ func (r *run) step() move {
 	}
 	f.entering = false
 	if st.save && x != nil && x.durable != nil {
-		if err := r.save(f.pc, reasonSave, 0, 0, true); err != nil {
+		if err := r.save(r.position(reasonSave), true); err != nil {
 			return r.fail(err, none)
 		}
 	}

@@ -80,6 +80,12 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	if e == nil {
 		return Handle{}, fmt.Errorf("%w: no engine", ErrInvalid)
 	}
+	if opt.Timeout < 0 {
+		return Handle{}, fmt.Errorf("%w: a timeout of %v", ErrInvalid, opt.Timeout)
+	}
+	if opt.Mode > SkipIfBusy {
+		return Handle{}, fmt.Errorf("%w: mode %d", ErrInvalid, opt.Mode)
+	}
 	if opt.Positions != nil && opt.Key == "" {
 		return Handle{}, fmt.Errorf("%w: positions need a key", ErrInvalid)
 	}
