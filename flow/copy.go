@@ -6,6 +6,11 @@ import "slices"
 func (p *Position) DeepCopyInto(out *Position) {
 	*out = *p
 	out.Checkpoint = slices.Clone(p.Checkpoint)
+	out.Back = slices.Clone(p.Back)
+	if p.Left != nil {
+		left := *p.Left
+		out.Left = &left
+	}
 }
 
 // DeepCopy returns a copy.
