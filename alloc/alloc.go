@@ -234,9 +234,7 @@ func Once[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, o
 func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
 	err := a.change(ctx, inSlot, func(o PT, s *Slot) error {
 		switch {
-		case s.Releasing:
-			return ErrReleasing
-		case s.Value != "":
+		case s.Releasing, s.Value != "": // which a status that was wiped is to show again
 			return nil
 		case s.Key == "":
 			s.Key = keyOf(o.GetUID(), a.slot, s.Released)
@@ -251,8 +249,12 @@ func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
 	}
 	s, err := a.now()
 	switch {
-	case err != nil || s.Value != "":
-		return s, err
+	case err != nil:
+		return Slot{}, err
+	case s.Releasing:
+		return Slot{}, ErrReleasing
+	case s.Value != "":
+		return s, nil
 	case s.Key == "" || a.says(inSlot).Key != s.Key:
 		return Slot{}, ErrDropped
 	}

@@ -17,6 +17,7 @@ type cloud struct {
 	w           *world
 	fails, slow atomic.Int32
 	mu          sync.Mutex
+	during      []func() // happens while calls are made, one in each
 	n           int
 	live        map[string]string // by key
 	gone        map[string]bool
@@ -46,8 +47,24 @@ func (c *cloud) create(_ context.Context, key string) (string, error) {
 	return value, nil
 }
 
+// interrupt has something happen during the next call.
+func (c *cloud) interrupt(fn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.during = append(c.during, fn)
+}
+
 // wait is how long the provider takes one way.
 func (c *cloud) wait() {
+	c.mu.Lock()
+	var happens func()
+	if len(c.during) > 0 {
+		happens, c.during = c.during[0], c.during[1:]
+	}
+	c.mu.Unlock()
+	if happens != nil {
+		happens()
+	}
 	d := time.Duration(c.w.pace) * time.Millisecond
 	if c.slow.Load() > 0 {
 		c.slow.Add(-1)

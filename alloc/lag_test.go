@@ -23,6 +23,9 @@ func (l lagging) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
+// WrappedRoundTripper lets those who look for it find the transport.
+func (l lagging) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
+
 type piece struct {
 	due  time.Time
 	data []byte

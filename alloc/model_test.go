@@ -45,6 +45,7 @@ var (
 		"change", "change", "hold", "release", "relist", "disconnect", "lose answer", "lose request", "conflict",
 		"crash", "crash", "delete", "create", "create", "rotate", "rotate", "provider fails", "provider is slow", "provider is slow",
 		"wipe slot", "wipe slots", "wipe status", "wipe status", "lead",
+		"during a call", "during a call", "during a call", "during a call",
 	}
 	lags = []int{0, 0, 5, 20, 150, 150, 3000} // of the watch of a process, in ms
 )
@@ -54,7 +55,7 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		schedule := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			return step{
-				what: rapid.SampledFrom(steps).Draw(rt, "what"), n: rapid.IntRange(0, 7).Draw(rt, "n"),
+				what: rapid.SampledFrom(steps).Draw(rt, "what"), n: rapid.IntRange(0, 11).Draw(rt, "n"),
 				after: time.Duration(rapid.SampledFrom([]int{0, 1, 3, 20, 200, 2000}).Draw(rt, "ms")) * time.Millisecond,
 			}
 		}), 1, 24).Draw(rt, "schedule")
@@ -122,10 +123,14 @@ func play(t *testing.T, schedule []step, how setting) []string {
 		processes = append(processes, w.process(i))
 	}
 	var holds []*apiserver.Hold
-	for _, s := range schedule {
-		<-time.After(s.after)
+	var do func(step)
+	do = func(s step) {
 		name := names[s.n%len(names)]
 		switch s.what {
+		case "during a call": // of the provider, something happens to the object
+			w.cloud.interrupt(func() {
+				do(step{what: []string{"wipe status", "wipe slots", "rotate", "delete", "wipe status", "lead"}[s.n%6], n: s.n / 6})
+			})
 		case "change":
 			if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
 				u.SetLabels(map[string]string{"n": fmt.Sprint(s.n, time.Now().UnixNano())})
@@ -181,6 +186,10 @@ func play(t *testing.T, schedule []step, how setting) []string {
 		case "provider is slow":
 			w.cloud.slow.Add(int32(s.n))
 		}
+	}
+	for _, s := range schedule {
+		<-time.After(s.after)
+		do(s)
 	}
 	for _, h := range holds {
 		h.Release()
@@ -382,8 +391,11 @@ func (p *process) crash() {
 
 // reconcile is one pass over one object.
 func (p *process) reconcile(ctx context.Context, name string) error {
-	g := &gateway{}
-	if err := p.c.Get(ctx, client.Key{Namespace: "a", Name: name}, g); err != nil {
+	g, from := &gateway{}, client.Reader(p.c)
+	if p.w.chance(3) { // it may know more than the cache
+		from = p.c.Live()
+	}
+	if err := from.Get(ctx, client.Key{Namespace: "a", Name: name}, g); err != nil {
 		return err
 	}
 	if g.DeletionTimestamp != nil {
