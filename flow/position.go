@@ -23,6 +23,7 @@ type durable struct {
 	deadline   int64 // of the await of the step resumed at
 	resumedAt  int32
 	reached    int32 // the furthest step that this run or an earlier one of the key has come to
+	covered    int32 // the furthest step that what is stored says
 }
 
 // reasonSave marks a save before a step marked Save.
@@ -34,7 +35,7 @@ const saveTimeout = 10 * time.Second
 // load finds out where a durable fiber begins.
 func (r *run) load() move {
 	f, d := r.f, r.f.x.Load().durable
-	d.resumedAt, d.reached = none, none
+	d.resumedAt, d.reached, d.covered = none, none, none
 	start := move{kind: moveEnter, to: f.resume}
 	var pos Position
 	var found bool
@@ -57,14 +58,14 @@ func (r *run) load() move {
 		if pos.Reached != "" {
 			from = pos.Reached
 		}
-		// How far a run came that did not end is not known.
-		if i, ok := def.from(from); ok && pos.Version == def.version && pos.Ended {
+		if i, ok := def.from(from); ok && pos.Version == def.version {
 			start.to = i
 		}
 		r.adopt(pos)
 		return start
 	}
 	d.reached = def.reached(pos)
+	d.covered = d.reached
 	i, known := def.index[pos.Step]
 	if def.forward != nil && pos.Flow == def.name && pos.Version == def.version && known && (pos.Ended || d.fresh || pos.Generation != d.generation) {
 		// An undoing that failed, or was cancelled: what it has undone stays undone, and what was never done needs none.
@@ -80,10 +81,10 @@ func (r *run) load() move {
 	return r.resumeAt(i, pos)
 }
 
-// reached is the furthest step that the runs of a saved position may have come to. What another flow or version has done cannot
-// be told by steps of this one, nor how far a run came that was interrupted after it had saved: then all of it is to be undone.
+// reached is the furthest step with an Undo, or one after it, that the runs of a saved position have come to: it is saved before each of
+// those steps. What another flow or version has done cannot be told by steps of this one: then all of it is to be undone.
 func (d *def) reached(pos Position) int32 {
-	if pos.Flow != d.name || pos.Version != d.version || !pos.Ended {
+	if pos.Flow != d.name || pos.Version != d.version {
 		return int32(len(d.steps) - 1)
 	}
 	furthest := none
@@ -225,6 +226,16 @@ func (r *run) save(to int32, reason string, wake, deadline int64, always bool, a
 	return r.write(r.ctx, p)
 }
 
+// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun is then known to
+// be undone.
+func (r *run) cover(reason string) error {
+	x := r.f.x.Load()
+	if x == nil || x.durable == nil || x.durable.covered >= r.f.pc {
+		return nil
+	}
+	return r.save(r.f.pc, reason, 0, 0, false)
+}
+
 func (r *run) write(ctx context.Context, p Position) error {
 	f, d := r.f, r.f.x.Load().durable
 	d.dirty = true
@@ -237,6 +248,7 @@ func (r *run) write(ctx context.Context, p Position) error {
 		return fmt.Errorf("cannot save position: %w", err)
 	}
 	d.last, d.saved = p, true
+	d.covered = max(d.covered, f.flow.def.reached(p))
 	return nil
 }
 

@@ -182,7 +182,7 @@ func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A run that was interrupted after it had saved may have come further than that: all of it is undone.
+// A run that was interrupted has not come further, with steps that have an Undo, than it has saved.
 func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 	t.Parallel()
 	for reason, test := range map[string]struct {
@@ -190,7 +190,8 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 		want  []string
 	}{
 		"it has ended: that is where it was":   {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
-		"it has not: nobody knows how far":     {flow.Position{Flow: "f", Step: "a"}, []string{"b", "a"}},
+		"it has not, and came no further":      {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
+		"it is of another version":             {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
 		"it has, and an earlier one came to b": {flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
