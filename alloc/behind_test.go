@@ -152,6 +152,30 @@ func TestReleaseDoesNotTakeAnyNotFoundForAbsence(t *testing.T) {
 	})
 }
 
+// What forbids to allocate is not believed of the cache either.
+func TestOnceBehindTheServer(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason       string
+		before, then func(u *unstructured.Unstructured)
+	}{
+		{"the finalizer is there by now", func(u *unstructured.Unstructured) { u.SetFinalizers(nil) }, func(u *unstructured.Unstructured) { u.SetFinalizers([]string{finalizer}) }},
+		{"the annotation was repaired", func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{alloc.Annotation: "{"}) }, func(u *unstructured.Unstructured) { u.SetAnnotations(nil) }},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				testbed.Change(t, b.server, testbed.Gateways, web, tc.before)
+				synctest.Wait()
+				b.server.HoldEvents(apiserver.Match{Resource: "gateways"})
+				testbed.Change(t, b.server, testbed.Gateways, web, tc.then)
+				if ip, err := alloc.Once(b.ctx, b.c, b.get(), "ip", new(provider).create); err != nil || b.stored().Value != ip {
+					t.Errorf("got %q, %v", ip, err)
+				}
+			})
+		})
+	}
+}
+
 // A value that others have released is believed by who reads the cache, and not by who asks for more.
 func TestLive(t *testing.T) {
 	bubble(t, func(b *bench) {

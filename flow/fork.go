@@ -46,7 +46,7 @@ func (r *run) fork(n Next, then, orElse int32) move {
 	j.kids = make([]*fiber, len(j.todo))
 	if slices.ContainsFunc(j.todo, Child.undoes) {
 		if err := r.cover(whyFork.String()); err != nil {
-			return r.fail(err, orElse)
+			return r.coverLater(err, orElse)
 		}
 	}
 	r.savePark(f.pc, f.attempt, whyFork, 0, 0)

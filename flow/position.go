@@ -16,7 +16,7 @@ type durable struct {
 	generation int64
 	timeout    time.Duration
 	fresh      bool     // not to be resumed: another fiber of the key was alive
-	tries      int      // failed loads
+	tries      int      // failed loads, or saves before a step that has an Undo
 	last       Position // as saved
 	saved      bool
 	dirty      bool  // something may be stored under the key
@@ -236,6 +236,23 @@ func (r *run) cover(reason string) error {
 	return r.save(r.f.pc, reason, 0, 0, false)
 }
 
+// maxCover is how many times it is tried to save a position before a step that has an Undo.
+const maxCover = 8
+
+// coverLater runs the step again after a while, up to where it could not be saved, and fails it in the end.
+func (r *run) coverLater(err error, orElse int32) move {
+	f, d := r.f, r.f.x.Load().durable
+	if d.tries++; d.tries >= maxCover {
+		d.tries = 0
+		return r.fail(err, orElse)
+	}
+	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries, "error", err)
+	if r.tryPark(whyLoad, r.earliest(r.e.now()+int64(Backoff{}.Delay(d.tries))), 0) {
+		return move{kind: moveAway}
+	}
+	return move{kind: moveCancel}
+}
+
 func (r *run) write(ctx context.Context, p Position) error {
 	f, d := r.f, r.f.x.Load().durable
 	d.dirty = true
@@ -247,7 +264,7 @@ func (r *run) write(ctx context.Context, p Position) error {
 	if err != nil {
 		return fmt.Errorf("cannot save position: %w", err)
 	}
-	d.last, d.saved = p, true
+	d.last, d.saved, d.tries = p, true, 0
 	d.covered = max(d.covered, f.flow.def.reached(p))
 	return nil
 }

@@ -168,7 +168,7 @@ func (r *run) step() move {
 	}
 	if st.undoes {
 		if err := r.cover(reasonSave); err != nil {
-			return r.fail(err, none)
+			return r.coverLater(err, none)
 		}
 	}
 	n, err := r.call(st)
