@@ -22,6 +22,7 @@ type Option func(*options)
 type options struct {
 	finalizer string
 	unguarded bool
+	live      bool
 	find      func(ctx context.Context, key string) (value string, found bool, err error)
 	discard   func(ctx context.Context, key, value string) error
 }
@@ -51,20 +52,23 @@ func WithFinalizer(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, finalizerKey{}, name)
 }
 
-// recordTimeout bounds how long it is tried to record a value after the context has ended.
-const recordTimeout = 15 * time.Second
+// Live has Once believe nothing that it has not heard from the server itself: also a value that the cache shows is confirmed by a read. It
+// is for those who neither lead nor hold the object.
+func Live() Option { return func(o *options) { o.live = true } }
 
 // allocation is one call of Once or Release.
 type allocation[T any, PT client.ObjectOf[T]] struct {
 	options
-	op   string
-	c    *client.Client
-	obj  PT
-	slot string
+	op     string
+	c      *client.Client
+	obj    PT // after change: what the server has answered, or what a live read has shown
+	slot   string
+	behind bool // the cache was found to know less than the server
 }
 
 func begin[T any, PT client.ObjectOf[T]](ctx context.Context, op string, c *client.Client, obj PT, slot string, opts []Option) *allocation[T, PT] {
 	a := &allocation[T, PT]{op: op, c: c, obj: obj, slot: slot}
+	a.behind = obj.GetUID() == "" // which incarnation is meant is for the server to say
 	a.finalizer, _ = ctx.Value(finalizerKey{}).(string)
 	for _, o := range opts {
 		o(&a.options)
@@ -80,38 +84,98 @@ func (a *allocation[T, PT]) fail(err error) error {
 	return &Error{Op: a.op, Slot: a.slot, Kind: kind, Key: client.KeyOf(a.obj).String(), Err: err}
 }
 
-// read returns what a reader shows of the object.
-func (a *allocation[T, PT]) read(ctx context.Context, from client.Reader) (PT, Slot, error) {
-	fresh := PT(new(T))
-	fresh.GetObjectKind().SetGroupVersionKind(a.obj.GetObjectKind().GroupVersionKind())
-	if err := from.Get(ctx, client.KeyOf(a.obj), fresh); err != nil {
-		return nil, Slot{}, err
+// cached returns the value that the client shows. Whatever else it shows is not believed.
+func (a *allocation[T, PT]) cached(ctx context.Context) (string, bool) {
+	shown := PT(new(T))
+	shown.GetObjectKind().SetGroupVersionKind(a.obj.GetObjectKind().GroupVersionKind())
+	if err := a.c.Get(ctx, client.KeyOf(a.obj), shown); err != nil {
+		return "", false
 	}
-	if want := a.obj.GetUID(); want != "" && want != fresh.GetUID() {
-		return nil, Slot{}, fmt.Errorf("%w: it has uid %s now", client.ErrReplaced, fresh.GetUID())
+	if want := a.obj.GetUID(); want != "" && want != shown.GetUID() {
+		return "", false
 	}
-	slots, _, err := slotsOf(fresh)
-	return fresh, slots[a.slot], err
+	value, ok := Values(shown)[a.slot]
+	return value, ok
 }
 
-// modify changes the slot with optimistic locking. obj is what the server has answered, afterwards.
-func (a *allocation[T, PT]) modify(ctx context.Context, fn func(PT, *Slot) error) error {
+// now returns the slot as obj has it.
+func (a *allocation[T, PT]) now() (Slot, error) {
+	slots, err := slotsOf(a.obj)
+	return slots[a.slot], err
+}
+
+// says returns what obj has at a place.
+func (a *allocation[T, PT]) says(at place) Slot {
+	slots, _, _ := kept(a.obj, at)
+	return slots[a.slot]
+}
+
+// marks says whether what is kept in the slots needs a mark besides.
+func (a *allocation[T, PT]) marks() bool {
+	_, inStatus := statusField(a.obj, false)
+	return inStatus
+}
+
+// errUnconfirmed ends a change that fails on what the cache shows.
+var errUnconfirmed = errors.New("the cache does not say enough")
+
+// change has fn change the slot, with optimistic locking, and writes it to a place. That fn fails, that there is nothing to write, or
+// that the object is not there, is believed only of what the server has: obj is its answer afterwards, or was read from it.
+func (a *allocation[T, PT]) change(ctx context.Context, at place, fn func(PT, *Slot) error) error {
+	if !a.behind {
+		wrote, err := a.modify(ctx, at, fn)
+		if wrote && err == nil || err != nil && !errors.Is(err, errUnconfirmed) && !a.gone(err) {
+			return err
+		}
+		a.behind = true
+	}
+	_, err := a.modify(ctx, at, fn, client.FromLive())
+	return err
+}
+
+func (a *allocation[T, PT]) modify(ctx context.Context, at place, fn func(PT, *Slot) error, opts ...client.WriteOption) (wrote bool, err error) {
 	change := func(o PT) error {
-		slots, _, err := slotsOf(o)
+		wrote = false
+		slots, err := slotsOf(o)
+		s := slots[a.slot]
+		if err == nil {
+			err = fn(o, &s)
+		}
+		if err != nil && !a.behind {
+			return errUnconfirmed
+		}
 		if err != nil {
 			return err
 		}
-		was := slots[a.slot]
-		s := was
-		if err := fn(o, &s); err != nil || s == was {
+		if at == inMark && a.marks() {
+			s = markOf(s)
+		}
+		was, _, err := kept(o, at)
+		if err != nil || was[a.slot].equal(s) {
 			return err
 		}
-		return setSlot(o, a.slot, s)
+		wrote = true
+		return keep(o, at, a.slot, s)
 	}
-	if _, ok := statusField(a.obj, false); ok {
-		return client.ModifyStatus(ctx, a.c, a.obj, change)
+	if at == inSlot && a.marks() {
+		err = client.ModifyStatus(ctx, a.c, a.obj, change, opts...)
+	} else {
+		err = client.Modify(ctx, a.c, a.obj, change, opts...)
 	}
-	return client.Modify(ctx, a.c, a.obj, change)
+	return wrote, err
+}
+
+// gone says that the object, or the incarnation of it that is meant, does not exist; and not just its kind, or a subresource.
+func (a *allocation[T, PT]) gone(err error) bool {
+	if errors.Is(err, client.ErrReplaced) {
+		return true
+	}
+	var answer apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+		return false
+	}
+	d := answer.Status().Details
+	return d != nil && d.Name == a.obj.GetName()
 }
 
 // guarded says why nothing may be allocated for this state of the object.
@@ -133,6 +197,9 @@ func (a *allocation[T, PT]) guarded(o PT) error {
 // idempotency key and may be called again with the same key after a crash, an error, or a lost answer: it has to return the
 // resource of the first call then, or Find has to. What it returns is seen by the next read of the client.
 //
+// A value that the client shows is returned without asking the server: it is as old as what the client reads, which is enough for whoever
+// leads, or holds the object; see [Live]. Everything else is decided by what the server has.
+//
 // Once fails before create is called if the server does not keep the intent (ErrDropped), the controller's finalizer is not on
 // the object (ErrNoFinalizer), or the object is being deleted (ErrDeleting). obj is brought up to date when something is
 // written. It is safe for concurrent use with different objs.
@@ -141,14 +208,12 @@ func Once[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, o
 	if len(validation.IsDNS1123Label(slot)) > 0 {
 		return "", a.fail(ErrInvalidSlot)
 	}
-	_, s, err := a.read(ctx, c)
-	if err != nil {
-		return "", a.fail(err)
+	if !a.live {
+		if value, ok := a.cached(ctx); ok {
+			return value, nil
+		}
 	}
-	if s.Value != "" && !s.Releasing {
-		return s.Value, nil
-	}
-	s, err = a.intend(ctx)
+	s, err := a.intend(ctx)
 	if err != nil {
 		return "", a.fail(err)
 	}
@@ -159,49 +224,30 @@ func Once[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, o
 	if err != nil {
 		return "", a.fail(err)
 	}
-	if err := a.record(ctx, s.Key, value); err != nil {
+	if err := a.record(ctx, s, value); err != nil {
 		return "", a.fail(err)
 	}
 	return value, nil
 }
 
-// intend makes sure that the server has an intent, and returns it, or the value that is there.
+// intend makes sure that the server has an intent, and its mark, and returns it, or the value that is there.
 func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
-	wrote := ""
-	err := a.modify(ctx, func(o PT, s *Slot) error {
-		wrote = ""
-		if s.Releasing {
-			return ErrReleasing
-		}
-		if s.Value != "" {
+	err := a.change(ctx, inSlot, func(o PT, s *Slot) error {
+		switch {
+		case s.Releasing, s.Value != "": // which a status that was wiped is to show again
 			return nil
-		}
-		if err := a.guarded(o); err != nil {
-			return err
-		}
-		if s.Key == "" {
+		case s.Key == "":
 			s.Key = keyOf(o.GetUID(), a.slot, s.Released)
-			s.Since = &metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
-			wrote = s.Key
 		}
-		return nil
+		if s.Since == nil {
+			s.Since = &metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
+		}
+		return a.guarded(o)
 	})
 	if err != nil {
 		return Slot{}, err
 	}
-	if wrote != "" {
-		slots, _, err := slotsOf(a.obj)
-		if err != nil {
-			return Slot{}, err
-		}
-		s := slots[a.slot]
-		if s.Key != wrote {
-			return Slot{}, ErrDropped
-		}
-		return s, a.guarded(a.obj)
-	}
-	// The intent of an earlier call. What shows it may be out of date: only the server knows whether it still holds.
-	live, s, err := a.read(ctx, a.c.Live())
+	s, err := a.now()
 	switch {
 	case err != nil:
 		return Slot{}, err
@@ -209,10 +255,35 @@ func (a *allocation[T, PT]) intend(ctx context.Context) (Slot, error) {
 		return Slot{}, ErrReleasing
 	case s.Value != "":
 		return s, nil
-	case s.Key == "":
-		return Slot{}, ErrStale
+	case s.Key == "" || a.says(inSlot).Key != s.Key:
+		return Slot{}, ErrDropped
 	}
-	return s, a.guarded(live)
+	if a.marks() && a.says(inMark) != markOf(s) {
+		if s, err = a.mark(ctx, s); err != nil || s.Value != "" {
+			return s, err
+		}
+	}
+	return s, a.guarded(a.obj)
+}
+
+// mark writes the mark of an intent, and returns what the slot is then.
+func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
+	err := a.change(ctx, inMark, func(_ PT, s *Slot) error {
+		switch {
+		case s.Releasing:
+			return ErrReleasing
+		case s.Key != want.Key || s.Released != want.Released:
+			return ErrStale
+		}
+		return nil
+	})
+	if err != nil {
+		return Slot{}, err
+	}
+	if a.says(inMark).Key != want.Key {
+		return Slot{}, fmt.Errorf("annotation %s: %w", Annotation, ErrDropped)
+	}
+	return a.now()
 }
 
 // create asks the provider for a resource.
@@ -234,38 +305,6 @@ func (a *allocation[T, PT]) create(ctx context.Context, key string, fn func(cont
 		err = ErrNoValue
 	}
 	return value, err
-}
-
-// record puts the value into its slot, although ctx may have ended meanwhile: what was made should be known.
-func (a *allocation[T, PT]) record(ctx context.Context, key, value string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
-	defer cancel()
-	err := a.modify(ctx, func(_ PT, s *Slot) error {
-		switch {
-		case s.Key != key || s.Releasing:
-			return ErrSuperseded
-		case s.Value != "" && s.Value != value:
-			return fmt.Errorf("%w: %q", ErrTwoValues, s.Value)
-		}
-		s.Value = value
-		return nil
-	})
-	if err == nil {
-		return nil
-	}
-	lost := errors.Is(err, ErrSuperseded) || errors.Is(err, ErrTwoValues) || errors.Is(err, client.ErrReplaced) || apierrors.IsNotFound(err)
-	if !lost {
-		return fmt.Errorf("cannot record the value: %w", err)
-	}
-	orphan := &OrphanError{IdempotencyKey: key, Value: value, Err: err}
-	if a.discard != nil {
-		if e := protect(func() error { return a.discard(ctx, key, value) }); e != nil {
-			orphan.Err = errors.Join(err, fmt.Errorf("cannot give it back: %w", e))
-		} else {
-			orphan.Discarded = true
-		}
-	}
-	return orphan
 }
 
 func protect(fn func() error) (err error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,10 +25,12 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 )
 
-// The proof that the page asks for: two processes, without any leader between them, allocate and release slots of a few objects
-// while they crash at any point, watches are dropped, lists are repeated, answers are lost and others change the same objects. After
-// each write the server itself checks that no slot gets a second value; the history of what was returned is checked for
-// linearizability; and in the end every resource of the provider is in a slot of an object that exists.
+// The proof that the page asks for: two or three processes, without any leader between them or with one that changes, each with a watch that
+// lags by its own time, allocate and release slots of a few objects while they crash at any point, watches are dropped, lists are
+// repeated, answers are lost, and others change the same objects, wipe their status, delete them and create them again. At each write and
+// each time that something is given back it is checked that nothing is recorded that was given back, and that no slot gets a second
+// value; the history of what was returned is checked for linearizability; and in the end every resource of the provider is in a slot of
+// an object that exists.
 
 // step is one thing that happens, drawn in advance.
 type step struct {
@@ -40,8 +43,11 @@ var (
 	slotNames = []string{"ip", "port"}
 	steps     = []string{
 		"change", "change", "hold", "release", "relist", "disconnect", "lose answer", "lose request", "conflict",
-		"crash", "crash", "delete", "create", "create", "rotate", "provider fails", "provider is slow",
+		"crash", "crash", "delete", "create", "create", "rotate", "rotate", "provider fails", "provider is slow", "provider is slow",
+		"wipe slot", "wipe slots", "wipe status", "wipe status", "lead",
+		"during a call", "during a call", "during a call", "during a call",
 	}
+	lags = []int{0, 0, 5, 20, 150, 150, 3000} // of the watch of a process, in ms
 )
 
 func TestModel(t *testing.T) {
@@ -49,21 +55,36 @@ func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		schedule := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) step {
 			return step{
-				what: rapid.SampledFrom(steps).Draw(rt, "what"), n: rapid.IntRange(0, 7).Draw(rt, "n"),
+				what: rapid.SampledFrom(steps).Draw(rt, "what"), n: rapid.IntRange(0, 11).Draw(rt, "n"),
 				after: time.Duration(rapid.SampledFrom([]int{0, 1, 3, 20, 200, 2000}).Draw(rt, "ms")) * time.Millisecond,
 			}
 		}), 1, 24).Draw(rt, "schedule")
-		seed := rapid.Uint64().Draw(rt, "seed")
+		how := setting{
+			seed: rapid.Uint64().Draw(rt, "seed"),
+			lags: rapid.SliceOfN(rapid.SampledFrom(lags), 2, 3).Draw(rt, "lags"),
+			pace: rapid.SampledFrom([]int{0, 5, 40, 400}).Draw(rt, "pace"),
+			lead: rapid.IntRange(0, 3).Draw(rt, "lead") == 0,
+		}
 		var problems []string
-		synctest.Test(t, func(t *testing.T) { problems = play(t, schedule, seed) })
+		synctest.Test(t, func(t *testing.T) { problems = play(t, schedule, how) })
 		if len(problems) > 0 {
 			rt.Fatalf("%d problems: %v", len(problems), problems)
 		}
 	})
 }
 
+// setting is what does not change during a run.
+type setting struct {
+	seed uint64
+	lags []int // of each process
+	pace int   // of the provider, in ms
+	lead bool  // one process works at a time
+}
+
 // world is everything of one run.
 type world struct {
+	setting
+	leader atomic.Int32
 	t      *testing.T
 	ctx    context.Context
 	server *apiserver.Server
@@ -84,9 +105,11 @@ func (w *world) problem(format string, args ...any) {
 	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
 
-func play(t *testing.T, schedule []step, seed uint64) []string {
-	w := &world{t: t, ctx: t.Context(), start: time.Now(), rand: rand.New(rand.NewPCG(seed, 1)), rotate: map[string]bool{}}
-	w.cloud = &cloud{w: w, live: map[string]string{}, gone: map[string]bool{}}
+func play(t *testing.T, schedule []step, how setting) []string {
+	w := &world{
+		setting: how, t: t, ctx: t.Context(), start: time.Now(), rand: rand.New(rand.NewPCG(how.seed, 1)), rotate: map[string]bool{},
+	}
+	w.cloud = &cloud{w: w, live: map[string]string{}, gone: map[string]bool{}, given: map[string]time.Time{}}
 	resources := testbed.Resources()
 	resources[len(resources)-1].Validate = w.validate
 	w.server = testbed.Server(t, apiserver.Options{Resources: resources})
@@ -95,12 +118,19 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 	for _, n := range names {
 		w.put(n)
 	}
-	processes := []*process{w.process(0), w.process(1)}
+	var processes []*process
+	for i := range how.lags {
+		processes = append(processes, w.process(i))
+	}
 	var holds []*apiserver.Hold
-	for _, s := range schedule {
-		<-time.After(s.after)
+	var do func(step)
+	do = func(s step) {
 		name := names[s.n%len(names)]
 		switch s.what {
+		case "during a call": // of the provider, something happens to the object
+			w.cloud.interrupt(func() {
+				do(step{what: []string{"wipe status", "wipe slots", "rotate", "delete", "wipe status", "lead"}[s.n%6], n: s.n / 6})
+			})
 		case "change":
 			if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
 				u.SetLabels(map[string]string{"n": fmt.Sprint(s.n, time.Now().UnixNano())})
@@ -130,7 +160,7 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 				}
 			}))
 		case "crash":
-			i := s.n % 2
+			i := s.n % len(processes)
 			processes[i].crash()
 			processes[i] = w.process(i)
 		case "delete":
@@ -139,6 +169,14 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 			if _, err := w.server.Object(testbed.Gateways, "a", name); err != nil {
 				w.put(name)
 			}
+		case "wipe slot":
+			w.wipe(name, "status", "allocated", slotNames[s.n/2%2])
+		case "wipe slots":
+			w.wipe(name, "status", "allocated")
+		case "wipe status":
+			w.wipe(name, "status")
+		case "lead":
+			w.leader.Store(int32(s.n % len(processes)))
 		case "rotate":
 			w.mu.Lock()
 			w.rotate[name] = true
@@ -149,12 +187,16 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 			w.cloud.slow.Add(int32(s.n))
 		}
 	}
+	for _, s := range schedule {
+		<-time.After(s.after)
+		do(s)
+	}
 	for _, h := range holds {
 		h.Release()
 	}
 	w.server.ClearFaults()
 	w.quiet.Store(true)
-	<-time.After(30 * time.Second)
+	<-time.After(time.Minute)
 	synctest.Wait()
 	for _, p := range processes {
 		p.crash()
@@ -167,6 +209,14 @@ func (w *world) put(name string) {
 	g := testbed.New("a", name)
 	if _, err := w.server.Put(g); err != nil {
 		w.problem("cannot put: %v", err)
+	}
+}
+
+// wipe is what others do who know nothing of slots.
+func (w *world) wipe(name string, path ...string) {
+	if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
+		unstructured.RemoveNestedField(u.Object, path...)
+		_, _ = w.server.Put(u)
 	}
 }
 
@@ -183,8 +233,8 @@ func (w *world) validate(_ context.Context, obj, old *unstructured.Unstructured)
 			w.problem("slot %s of %s had value %q and was given %q", name, obj.GetName(), a.Value, b.Value)
 		case a.Key != "" && b.Key != a.Key && !a.Releasing:
 			w.problem("slot %s of %s lost its key", name, obj.GetName())
-		case b.Value != "" && w.cloud.released(b.Key) && !b.Releasing && a.Value == "":
-			w.problem("slot %s of %s was given a value that is released", name, obj.GetName())
+		case b.Value != "" && !b.Releasing && w.cloud.gaveBack(b.Value, time.Now()):
+			w.problem("slot %s of %s holds %s, which was given back", name, obj.GetName(), b.Value)
 		}
 	}
 	return nil
@@ -253,64 +303,6 @@ var register = porcupine.Model{
 	},
 }
 
-// cloud is a provider that honours keys and remembers them.
-type cloud struct {
-	w           *world
-	fails, slow atomic.Int32
-	mu          sync.Mutex
-	n           int
-	live        map[string]string // by key
-	gone        map[string]bool
-}
-
-var errGone = errors.New("the key was released")
-
-func (c *cloud) create(ctx context.Context, key string) (string, error) {
-	c.wait()
-	c.mu.Lock()
-	if c.gone[key] {
-		c.mu.Unlock()
-		return "", errGone
-	}
-	if c.live[key] == "" {
-		c.n++
-		c.live[key] = fmt.Sprintf("10.0.0.%d", c.n)
-	}
-	value := c.live[key]
-	c.mu.Unlock()
-	c.wait()
-	if c.fails.Load() > 0 {
-		c.fails.Add(-1)
-		return "", errors.New("no answer")
-	}
-	return value, nil
-}
-
-func (c *cloud) wait() {
-	if c.slow.Load() > 0 {
-		c.slow.Add(-1)
-		<-time.After(700 * time.Millisecond)
-	}
-}
-
-func (c *cloud) release(_ context.Context, key, value string) error {
-	c.wait()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if had := c.live[key]; value != "" && had != "" && had != value {
-		c.w.problem("key %s of %s was released with value %s", key, had, value)
-	}
-	delete(c.live, key)
-	c.gone[key] = true
-	return nil
-}
-
-func (c *cloud) released(key string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gone[key]
-}
-
 // process is a controller without a leader.
 type process struct {
 	w     *world
@@ -322,17 +314,29 @@ type process struct {
 	loops sync.WaitGroup
 }
 
-var errCrashed = errors.New("crashed")
+var (
+	errCrashed    = errors.New("crashed")
+	errNotLeading = errors.New("another one leads")
+)
+
+func (p *process) leads() bool { return !p.w.lead || int(p.w.leader.Load()) == p.id }
 
 func (w *world) process(id int) *process {
-	h := testbed.NewHost(w.t, w.server.Config(), testbed.Mapper(testbed.Resources()))
+	cfg := w.server.Config()
+	if lag := time.Duration(w.lags[id]) * time.Millisecond; lag > 0 {
+		cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper { return lagging{rt, lag} })
+	}
+	h := testbed.NewHost(w.t, cfg, testbed.Mapper(testbed.Resources()))
 	h.Start(w.ctx)
 	p := &process{w: w, id: id, host: h, c: h.Client()}
 	ctx, stop := context.WithCancel(w.ctx)
 	p.stop = stop
 	ctx = client.Bind(alloc.WithFinalizer(ctx, finalizer), client.Binding{Fence: func() error {
-		if p.dead.Load() {
+		switch {
+		case p.dead.Load():
 			return errCrashed
+		case !p.leads():
+			return errNotLeading
 		}
 		return nil
 	}})
@@ -348,7 +352,9 @@ func (w *world) process(id int) *process {
 				return
 			}
 			for ctx.Err() == nil {
-				_ = p.reconcile(ctx, name)
+				if p.leads() {
+					_ = p.reconcile(ctx, name)
+				}
 				select {
 				case <-ctx.Done():
 				case <-time.After(w.pause()):
@@ -368,6 +374,13 @@ func (w *world) pause() time.Duration {
 	return time.Duration(1+w.rand.IntN(300)) * time.Millisecond
 }
 
+// chance is true once in n.
+func (w *world) chance(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rand.IntN(n) == 0
+}
+
 // crash ends a process at once: from now on it sends nothing, and nobody hears of what it was about to do.
 func (p *process) crash() {
 	p.dead.Store(true)
@@ -378,8 +391,11 @@ func (p *process) crash() {
 
 // reconcile is one pass over one object.
 func (p *process) reconcile(ctx context.Context, name string) error {
-	g := &gateway{}
-	if err := p.c.Get(ctx, client.Key{Namespace: "a", Name: name}, g); err != nil {
+	g, from := &gateway{}, client.Reader(p.c)
+	if p.w.chance(3) { // it may know more than the cache
+		from = p.c.Live()
+	}
+	if err := from.Get(ctx, client.Key{Namespace: "a", Name: name}, g); err != nil {
 		return err
 	}
 	if g.DeletionTimestamp != nil {
@@ -420,9 +436,17 @@ func (p *process) reconcile(ctx context.Context, name string) error {
 
 func (p *process) once(ctx context.Context, g *gateway, slot string) error {
 	began := time.Since(p.w.start)
-	value, err := alloc.Once(ctx, p.c, g, slot, p.w.cloud.create)
+	live := p.w.chance(3)
+	opts := []alloc.Option{alloc.Discard(p.w.cloud.discard)}
+	if live {
+		opts = append(opts, alloc.Live())
+	}
+	value, err := alloc.Once(ctx, p.c, g, slot, p.w.cloud.create, opts...)
 	if err != nil {
 		return err
+	}
+	if live && p.w.cloud.gaveBack(value, p.w.start.Add(began)) {
+		p.w.problem("%s was given back before it was returned to one who asked for a live answer", value)
 	}
 	var back gateway
 	if err := p.c.Get(ctx, client.KeyOf(g), &back); err != nil {

@@ -2,59 +2,73 @@ package alloc
 
 import (
 	"context"
-	"errors"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/client"
 )
 
 // Release gives back the value of a slot: it is marked as being released, release is called, and the slot is emptied. release
 // is given the idempotency key, and the value, which is empty if it is not known: then a resource may have been created with
-// the key, or not. It may be called again for what it has released, and has to take absence for a success.
+// the key, or not. It may be called again for what it has released, also by another process at the same time, and has to take absence
+// for a success.
 //
-// Release does nothing for a slot in which nothing is recorded, nor for an object that does not exist.
+// Release does nothing for a slot in which nothing is recorded, nor for an object that does not exist; that it is so, the server has
+// said.
 func Release[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, release func(ctx context.Context, key, value string) error, opts ...Option) error {
 	a := begin(ctx, "release", c, obj, slot, opts)
-	_, s, err := a.read(ctx, c)
-	switch {
-	case isGone(err):
-		return nil
-	case err != nil:
-		return a.fail(err)
-	case s.Key == "":
-		return nil
-	}
-	err = a.modify(ctx, func(_ PT, now *Slot) error {
-		now.Releasing = now.Key != ""
-		s = *now
-		return nil
-	})
-	switch {
-	case isGone(err):
-		return nil
-	case err != nil:
-		return a.fail(err)
-	case s.Key == "":
-		return nil
-	}
-	if err := a.release(ctx, s, release); err != nil {
-		return a.fail(err)
-	}
-	err = a.modify(ctx, func(_ PT, now *Slot) error {
-		if now.Key == s.Key {
-			*now = Slot{Released: now.Released + 1}
-		}
-		return nil
-	})
-	if err != nil && !isGone(err) {
+	if err := a.giveBack(ctx, release); err != nil && !a.gone(err) {
 		return a.fail(err)
 	}
 	return nil
 }
 
-func (a *allocation[T, PT]) release(ctx context.Context, s Slot, fn func(ctx context.Context, key, value string) error) error {
-	return protect(func() error {
+// giveBack takes the key out of use first, by the mark: whoever is about to record its value cannot from then on, even if the status
+// is wiped in between.
+func (a *allocation[T, PT]) giveBack(ctx context.Context, release func(ctx context.Context, key, value string) error) error {
+	releasing := func(_ PT, s *Slot) error {
+		s.Releasing = s.Key != ""
+		return nil
+	}
+	if err := a.change(ctx, inMark, releasing); err != nil {
+		return err
+	}
+	s, err := a.now()
+	if err != nil || s.Key == "" {
+		return err
+	}
+	if a.marks() && !a.says(inSlot).Releasing {
+		if err := a.change(ctx, inSlot, func(_ PT, now *Slot) error { s = *now; return nil }); err != nil || !s.Releasing {
+			return err
+		}
+	}
+	for late := true; late; {
+		given, err := a.release(ctx, s, release)
+		if err != nil {
+			return err
+		}
+		err = a.change(ctx, inSlot, func(_ PT, now *Slot) error {
+			late = false
+			switch {
+			case now.Key != s.Key || now.Released != s.Released: // somebody else has emptied it
+			case now.Value != "" && now.Value != given: // a create that was on its way has recorded what it made
+				late, s = true, *now
+			default:
+				*now = Slot{Released: s.Released + 1}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if !a.marks() {
+		return nil
+	}
+	return a.change(ctx, inMark, func(PT, *Slot) error { return nil })
+}
+
+// release calls the user's function, and returns the value that it was given.
+func (a *allocation[T, PT]) release(ctx context.Context, s Slot, fn func(ctx context.Context, key, value string) error) (string, error) {
+	err := protect(func() error {
 		if s.Value == "" && a.find != nil {
 			value, found, err := a.find(ctx, s.Key)
 			if err != nil || !found {
@@ -64,8 +78,5 @@ func (a *allocation[T, PT]) release(ctx context.Context, s Slot, fn func(ctx con
 		}
 		return fn(ctx, s.Key, s.Value)
 	})
-}
-
-func isGone(err error) bool {
-	return apierrors.IsNotFound(err) || errors.Is(err, client.ErrReplaced)
+	return s.Value, err
 }

@@ -1,9 +1,7 @@
 package alloc
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 
@@ -14,7 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Annotation holds the slots, as JSON, of objects whose status has no field of type Slots.
+// Annotation holds the slots, as JSON, of objects whose status has no field of type Slots. Of the others it holds what must outlive a
+// status that somebody wipes: the slots without their values.
 const Annotation = "alloc.fairlead.io/slots"
 
 // Slots are the allocated values of an object by the names of their slots.
@@ -34,7 +33,7 @@ type Slot struct {
 	// releasing says that the value is being given back.
 	// +optional
 	Releasing bool `json:"releasing,omitempty"`
-	// released counts the values that were given back before. It makes each key another one.
+	// released counts the values that were given back before. It makes each key another one, and never decreases.
 	// +optional
 	Released int64 `json:"released,omitempty"`
 }
@@ -70,10 +69,14 @@ func (in *Slot) DeepCopy() *Slot {
 	return out
 }
 
+func (in Slot) equal(s Slot) bool {
+	return in.Since.Equal(s.Since) && in.Value == s.Value && markOf(in) == markOf(s)
+}
+
 // Held returns the names of the slots of an object that hold a value, or may: the controller must Release them before the
 // object goes.
 func Held(obj client.Object) []string {
-	slots, _, err := slotsOf(obj)
+	slots, err := slotsOf(obj)
 	if err != nil {
 		return []string{Annotation + " (" + err.Error() + ")"}
 	}
@@ -89,7 +92,7 @@ func Held(obj client.Object) []string {
 
 // Values returns the recorded values of an object by slot.
 func Values(obj client.Object) map[string]string {
-	slots, _, _ := slotsOf(obj)
+	slots, _ := slotsOf(obj)
 	out := map[string]string{}
 	for name, s := range slots {
 		if s.Value != "" && !s.Releasing {
@@ -102,53 +105,6 @@ func Values(obj client.Object) map[string]string {
 // keyOf returns the idempotency key of the n-th allocation of a slot: the same for everybody who computes it.
 func keyOf(uid types.UID, slot string, n int64) string {
 	return uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "fairlead/alloc/%s/%s/%d", uid, slot, n)).String()
-}
-
-// slotsOf returns a copy of the slots of an object, and whether they are in its status.
-func slotsOf(obj client.Object) (_ Slots, inStatus bool, err error) {
-	if f, ok := statusField(obj, false); ok {
-		if !f.IsValid() {
-			return nil, true, nil
-		}
-		return f.Interface().(Slots).DeepCopy(), true, nil
-	}
-	text, ok := obj.GetAnnotations()[Annotation]
-	if !ok {
-		return nil, false, nil
-	}
-	var s Slots
-	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return nil, false, fmt.Errorf("malformed annotation %s: %w", Annotation, err)
-	}
-	return s, false, nil
-}
-
-// setSlot changes one slot of an object.
-func setSlot(obj client.Object, name string, s Slot) error {
-	slots, inStatus, err := slotsOf(obj)
-	if err != nil {
-		return err
-	}
-	if slots == nil {
-		slots = Slots{}
-	}
-	slots[name] = s
-	if inStatus {
-		f, _ := statusField(obj, true)
-		f.Set(reflect.ValueOf(slots))
-		return nil
-	}
-	text, err := json.Marshal(slots)
-	if err != nil {
-		return err
-	}
-	a := maps.Clone(obj.GetAnnotations())
-	if a == nil {
-		a = map[string]string{}
-	}
-	a[Annotation] = string(text)
-	obj.SetAnnotations(a)
-	return nil
 }
 
 var slotsType = reflect.TypeFor[Slots]()

@@ -69,7 +69,7 @@ func (c *Client) modification(ctx context.Context, subresource string, obj Objec
 	if subresource != "" {
 		w.op = "modify " + subresource + " of"
 	}
-	return &modification{w: w, obj: obj, uid: obj.GetUID()}, nil
+	return &modification{w: w, obj: obj, uid: obj.GetUID(), live: w.o.live}, nil
 }
 
 func (m *modification) run(ctx context.Context, fn func(Object) error) error {
@@ -211,7 +211,7 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 		return errors.Join(m.w.fail(err), m.last)
 	}
 	m.live = true
-	if st != nil {
+	if st != nil && !m.w.o.live {
 		if r, ok := st.Get(m.w.key); ok {
 			order, err := resourceversion.CompareResourceVersion(r.Version(), stale)
 			m.live = err != nil || order <= 0

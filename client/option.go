@@ -146,6 +146,7 @@ type writeOptions struct {
 	propagation metav1.DeletionPropagation
 	notFoundOK  bool
 	idempotent  bool
+	live        bool
 	body        Object
 }
 
@@ -195,6 +196,10 @@ func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK 
 // Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown. See
 // package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
+
+// FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the function then finds
+// missing is missing.
+func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
 
 func (o *writeOptions) query(verb call.Verb) url.Values {
 	q := url.Values{}

@@ -32,6 +32,7 @@ type step struct {
 	next     int32 // none at the end
 	onError  int32 // none without
 	save     bool
+	undoes   bool // it has an Undo of its own
 	detour   bool
 }
 
@@ -186,6 +187,7 @@ func (c *compiler[P]) addStep(path string, n Node[P]) {
 	case nil:
 	case StepFunc[P]:
 		undo = func(ctx context.Context, f *fiber) Next { return fn(ctx, f.self.(*Fiber[P])) }
+		s.undoes = true
 		if s.detour {
 			c.fault("detour %q has an Undo, which would never run", path)
 		}
@@ -283,7 +285,7 @@ func undoFork[P any](kids func(context.Context, *Fiber[P]) ([]Child, error), lim
 		}
 		var undo []Child
 		for _, c := range children {
-			if c.def != nil && c.def.undo != nil && len(c.def.undo.steps) > 0 {
+			if c.undoes() {
 				c.def = c.def.undo
 				undo = append(undo, c)
 			}

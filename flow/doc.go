@@ -44,7 +44,8 @@
 //
 // # After a restart
 //
-// With [Positions] the engine records where a fiber is: when it parks, before steps marked [Save] and at the end. A fiber
+// With [Positions] the engine records where a fiber is: when it parks, before steps marked [Save], before the first run of those that have an
+// [Undo], and at the end. A fiber
 // started after a restart goes on there, and its deadlines go on counting. The position is a hint, never the truth: an
 // unknown step, another version or another generation start from the first step, and [Done] lets a step say that its effect
 // is already visible.

@@ -57,6 +57,9 @@ type Child struct {
 	make func(*def) *fiber
 }
 
+// undoes says whether the branch has something to undo.
+func (c Child) undoes() bool { return c.def != nil && c.def.undo != nil && len(c.def.undo.steps) > 0 }
+
 // Node is a part of a flow: a step, a group, a detour, a fork or another flow over the same packet.
 type Node[P any] struct {
 	kind  nodeKind

@@ -47,6 +47,11 @@ func (r *run) fork(n Next, then, orElse int32) move {
 		return r.fail(err, orElse)
 	}
 	j.kids = make([]*fiber, len(j.todo))
+	if slices.ContainsFunc(j.todo, Child.undoes) {
+		if err := r.cover(whyFork.String()); err != nil {
+			return r.coverLater(err, orElse)
+		}
+	}
 	r.savePark(f.attempt, whyFork, 0)
 	r.stopContext()
 	e.mu.Lock()

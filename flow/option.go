@@ -48,7 +48,8 @@ func Done[P any](fn func(ctx context.Context, f *Fiber[P]) (bool, error)) Option
 }
 
 // Undo reverses the step. Flow.Undo runs it, in reverse order, for each step up to the last one begun; it must therefore
-// tolerate that the step has done nothing, or only a part. It may park like any step.
+// tolerate that the step has done nothing, or only a part. It may park like any step. With Positions, the position is saved before the step
+// is run for the first time, unless it says already that the fiber has come so far; if that fails several times, so does the step.
 func Undo[P any](fn func(ctx context.Context, f *Fiber[P]) Next) Option {
 	return Option{func(s *settings) { s.undo = StepFunc[P](fn) }}
 }

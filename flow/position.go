@@ -16,13 +16,14 @@ type durable struct {
 	generation int64
 	timeout    time.Duration
 	fresh      bool     // not to be resumed: another fiber of the key was alive
-	tries      int      // failed loads
+	tries      int      // failed loads, or saves before a step that has an Undo
 	last       Position // as saved
 	saved      bool
 	dirty      bool  // something may be stored under the key
 	deadline   int64 // of the await of the step resumed at
 	resumedAt  int32
 	reached    int32 // the furthest step that this run or an earlier one of the key has come to
+	covered    int32 // the furthest step that what is stored says
 }
 
 // reasonSave marks a save before a step marked Save.
@@ -34,7 +35,7 @@ const saveTimeout = 10 * time.Second
 // load finds out where a durable fiber begins.
 func (r *run) load() move {
 	f, d := r.f, r.f.x.Load().durable
-	d.resumedAt, d.reached = none, none
+	d.resumedAt, d.reached, d.covered = none, none, none
 	start := move{kind: moveEnter, to: f.resume}
 	var pos Position
 	var found bool
@@ -53,18 +54,18 @@ func (r *run) load() move {
 	d.dirty = true
 	def := f.flow.def
 	if def.forward != nil && pos.Flow == def.forward.name {
-		from := pos.Step
+		from := pos.cameTo()
 		if pos.Reached != "" {
 			from = pos.Reached
 		}
-		// How far a run came that did not end is not known.
-		if i, ok := def.from(from); ok && pos.Version == def.version && pos.Ended {
+		if i, ok := def.from(from); ok && pos.Version == def.version {
 			start.to = i
 		}
 		r.adopt(pos)
 		return start
 	}
 	d.reached = def.reached(pos)
+	d.covered = d.reached
 	i, known := def.index[pos.Step]
 	if def.forward != nil && pos.Flow == def.name && pos.Version == def.version && known && (pos.Ended || d.fresh || pos.Generation != d.generation) {
 		// An undoing that failed, or was cancelled: what it has undone stays undone, and what was never done needs none.
@@ -85,14 +86,14 @@ func (r *run) load() move {
 	return m
 }
 
-// reached is the furthest step that the runs of a saved position may have come to. What another flow or version has done cannot
-// be told by steps of this one, nor how far a run came that was interrupted after it had saved: then all of it is to be undone.
+// reached is the furthest step with an Undo, or one after it, that the runs of a saved position have come to: it is saved before each of
+// those steps. What another flow or version has done cannot be told by steps of this one: then all of it is to be undone.
 func (d *def) reached(pos Position) int32 {
-	if pos.Flow != d.name || pos.Version != d.version || !pos.Ended {
+	if pos.Flow != d.name || pos.Version != d.version {
 		return int32(len(d.steps) - 1)
 	}
 	furthest := none
-	for _, path := range []string{pos.Step, pos.Reached} {
+	for _, path := range []string{pos.cameTo(), pos.Reached} {
 		if path == "" {
 			continue
 		}
@@ -103,6 +104,17 @@ func (d *def) reached(pos Position) int32 {
 		furthest = max(furthest, i)
 	}
 	return furthest
+}
+
+// cameTo is the step of the line that the fiber had come to: the one that it left for a detour, or by a delay that is not over.
+func (p *Position) cameTo() string {
+	switch {
+	case len(p.Back) > 0:
+		return p.Back[0].Step
+	case p.Left != nil:
+		return p.Left.Step
+	}
+	return p.Step
 }
 
 // furthest is what a position that is saved at step to says in Reached.
@@ -262,7 +274,6 @@ func (r *run) saveDelay(to int32) {
 		p.Err, p.TimedOut = "", false
 		if p.Last = to == none; !p.Last {
 			p.Step = def.steps[to].path
-			p.Reached = f.x.Load().durable.furthest(def, to)
 		}
 	})
 }
@@ -294,11 +305,12 @@ func (r *run) position(reason string) Position {
 	def := f.flow.def
 	p := Position{
 		Flow: def.name, Version: def.version, Generation: x.durable.generation, Step: f.step().path, Reason: reason, Attempt: int(f.attempt),
-		Begun: r.saved(f.began), Started: r.saved(f.entered), Checkpoint: x.checkpoint, Token: f.runToken(), Reached: x.durable.furthest(def, f.pc),
+		Begun: r.saved(f.began), Started: r.saved(f.entered), Checkpoint: x.checkpoint, Token: f.runToken(),
 	}
 	for _, b := range x.back {
 		p.Back = append(p.Back, r.place(b))
 	}
+	p.Reached = x.durable.furthest(def, def.index[p.cameTo()])
 	if x.lastErr != nil {
 		p.Err, p.TimedOut = brief(x.lastErr.Error()), errors.Is(x.lastErr, ErrTimeout)
 	}
@@ -313,6 +325,33 @@ func (r *run) save(p Position, always bool) error {
 	return r.write(r.ctx, p)
 }
 
+// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun is then known to
+// be undone.
+func (r *run) cover(reason string) error {
+	x := r.f.x.Load()
+	if x == nil || x.durable == nil || x.durable.covered >= r.f.pc {
+		return nil
+	}
+	return r.save(r.position(reason), false)
+}
+
+// maxCover is how many times it is tried to save a position before a step that has an Undo.
+const maxCover = 8
+
+// coverLater runs the step again after a while, up to where it could not be saved, and fails it in the end.
+func (r *run) coverLater(err error, orElse int32) move {
+	f, d := r.f, r.f.x.Load().durable
+	if d.tries++; d.tries >= maxCover {
+		d.tries = 0
+		return r.fail(err, orElse)
+	}
+	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries, "error", err)
+	if r.tryPark(whyLoad, r.earliest(r.e.now()+int64(Backoff{}.Delay(d.tries))), 0) {
+		return move{kind: moveAway}
+	}
+	return move{kind: moveCancel}
+}
+
 func (r *run) write(ctx context.Context, p Position) error {
 	f, d := r.f, r.f.x.Load().durable
 	d.dirty = true
@@ -324,7 +363,8 @@ func (r *run) write(ctx context.Context, p Position) error {
 	if err != nil {
 		return fmt.Errorf("cannot save position: %w", err)
 	}
-	d.last, d.saved = p, true
+	d.last, d.saved, d.tries = p, true, 0
+	d.covered = max(d.covered, f.flow.def.reached(p))
 	return nil
 }
 
@@ -354,7 +394,6 @@ func (r *run) saveEnd(status Status, err error) {
 		if f.step().detour && len(x.back) > 0 { // Undo knows the line only
 			p.Step = f.flow.def.steps[x.back[0].pc].path
 		}
-		p.Reached = x.durable.furthest(f.flow.def, f.flow.def.index[p.Step])
 		failed = r.write((*carrier)(f), p)
 	}
 	if failed != nil {

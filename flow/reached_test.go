@@ -182,7 +182,7 @@ func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
-// A run that was interrupted after it had saved may have come further than that: all of it is undone.
+// A run that was interrupted has not come further, with steps that have an Undo, than it has saved.
 func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 	t.Parallel()
 	for reason, test := range map[string]struct {
@@ -190,7 +190,8 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 		want  []string
 	}{
 		"it has ended: that is where it was":   {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
-		"it has not: nobody knows how far":     {flow.Position{Flow: "f", Step: "a"}, []string{"b", "a"}},
+		"it has not, and came no further":      {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
+		"it is of another version":             {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
 		"it has, and an earlier one came to b": {flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -216,5 +217,45 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 				t.Errorf("%s: undone %v, %v, want %v", reason, undone, err, test.want)
 			}
 		})
+	}
+}
+
+// unsaved fails the first so many saves.
+type unsaved struct {
+	flow.Memory
+	fails int
+}
+
+func (u *unsaved) Save(ctx context.Context, key string, p flow.Position) error {
+	if u.fails--; u.fails >= 0 && !p.Ended {
+		return errors.New("no answer")
+	}
+	return u.Memory.Save(ctx, key, p)
+}
+
+// A step that has an Undo, or a child that has one, is not begun before that is saved.
+func TestNothingIsBegunThatWouldNotBeUndone(t *testing.T) {
+	t.Parallel()
+	ran := 0
+	made := flow.New("kid", flow.Step("make", flow.Do(func(context.Context, *int) error { ran++; return nil }),
+		flow.Undo(flow.Do(func(context.Context, *int) error { return nil }))))
+	kids := func(_ context.Context, f *flow.Fiber[int]) ([]flow.Child, error) {
+		return []flow.Child{made.Child("one", f.Packet)}, nil
+	}
+	for reason, fl := range map[string]*flow.Flow[int]{"a step": made, "a child": flow.New("f", flow.Fork("kids", kids))} {
+		for fails, want := range map[int]int{0: 1, 3: 1, 1000: 0} {
+			synctest.Test(t, func(t *testing.T) {
+				e := flow.NewEngine(flow.EngineOptions{})
+				defer e.Close(context.Background())
+				ran = 0
+				h, err := fl.Start(t.Context(), e, new(int), flow.StartOptions{Key: "ns/x", Positions: &unsaved{fails: fails}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Wait(t.Context()); (err == nil) != (want == 1) || ran != want {
+					t.Errorf("%s, and %d saves fail: it ran %d times, %v", reason, fails, ran, err)
+				}
+			})
+		}
 	}
 }

@@ -162,6 +162,11 @@ func (r *run) step() move {
 			return r.fail(err, none)
 		}
 	}
+	if st.undoes {
+		if err := r.cover(reasonSave); err != nil {
+			return r.coverLater(err, none)
+		}
+	}
 	n, err := r.call(st)
 	if err != nil {
 		r.record(opPanic)

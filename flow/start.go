@@ -52,9 +52,9 @@ func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOpt
 }
 
 // Undo starts a fiber that runs the Undo steps of the flow in reverse order, from the furthest step that was begun: that of the
-// saved position if opt has Positions and there is one of a run that has ended, else opt.From, else the last of the flow: a run that was
-// interrupted may have come further than it could save. After an undoing that failed, was cancelled or was interrupted it goes on at
-// the step that it had come to. Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
+// saved position if opt has Positions and there is one, else opt.From, else the last of the flow. A position knows, for a step that has an
+// Undo is not begun before it says so. After an undoing that failed, was cancelled or was interrupted it goes on at the step that it had
+// come to. Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
 func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	if fl.def.err != nil {
 		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", fl.def.name, ofKey(opt.Key), fl.def.err)

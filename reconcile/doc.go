@@ -52,6 +52,15 @@
 //		Position: func(d *v1.Domain) **flow.Position { return &d.Status.Flow },
 //	}, reconcile.Owns[corev1.Pod]())
 //
+// A step may allocate with package alloc, and its Undo release: the contexts of steps know the finalizer.
+//
+//	flow.Step("address", flow.Do(func(ctx context.Context, t *reconcile.Task[v1.Gateway]) error {
+//		_, err := alloc.Once(ctx, t.Client, t.Object, "public-ip", cloud.ReserveIP)
+//		return err
+//	}), flow.Undo(flow.Do(func(ctx context.Context, t *reconcile.Task[v1.Gateway]) error {
+//		return alloc.Release(ctx, t.Client, t.Object, "public-ip", cloud.ReleaseIP)
+//	})))
+//
 // # Leadership
 //
 // With [Leader] only one process works. On loss contexts end, no new request is sent, and as every update, patch and apply

@@ -99,10 +99,33 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 		}
 		return Done, r.settle(ctx, k, f)
 	}
-	if p := *r.how.Position(obj); p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.how.Flow) {
+	live, err := r.stored(ctx, o)
+	switch {
+	case isGone(err):
+		return Done, nil
+	case err != nil:
+		return Done, err
+	}
+	switch p := *r.how.Position((*T)(live)); {
+	case p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.how.Flow):
 		return Done, nil // undone before a restart
+	case p == nil && r.find(k, o.GetUID(), false) == nil && len(alloc.Held(live)) == 0:
+		return Done, nil // no step that has an Undo was begun: else there would be a position, or it is lost and a slot says so
 	}
 	return r.start(ctx, obj, r.how.Flow, true)
+}
+
+// stored reads an object from the server: what the cache shows may be older than what another process has saved, or recorded.
+func (r *flows[T, P, PT]) stored(ctx context.Context, o PT) (PT, error) {
+	live := PT(new(T))
+	live.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
+	if err := r.c.client.Live().Get(ctx, client.KeyOf(o), live); err != nil {
+		return nil, fmt.Errorf("cannot read how far its fibers came: %w", err)
+	}
+	if live.GetUID() != o.GetUID() {
+		return nil, client.ErrReplaced
+	}
+	return live, nil
 }
 
 // find returns the fiber of an object; nil if there is none, or of another kind.
@@ -145,6 +168,15 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	}
 	steps := fl.Steps()
 	at := &statusAt[T, PT]{StatusPosition: client.NewStatusPosition(r.c.client, o, func(o PT) **flow.Position { return r.how.Position((*T)(o)) })}
+	if undo {
+		at.load = func(ctx context.Context) (*flow.Position, error) {
+			live, err := r.stored(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			return *r.how.Position((*T)(live)), nil
+		}
+	}
 	at.end = flow.Position{
 		Flow: fl.Name(), Generation: o.GetGeneration(), Step: steps[len(steps)-1], Reason: reasonCompleted, Begun: time.Now().UTC().Truncate(time.Second), Ended: true,
 	}
@@ -277,8 +309,24 @@ func completed(p *flow.Position, generation int64) bool {
 // statusAt is the position of a fiber in the status, which outlives the fiber: that it has completed is kept there.
 type statusAt[T any, PT client.ObjectOf[T]] struct {
 	*client.StatusPosition[T, PT]
-	end  flow.Position // what is kept of a completed fiber
-	kept bool          // it is kept
+	end  flow.Position                                 // what is kept of a completed fiber
+	kept bool                                          // it is kept
+	load func(context.Context) (*flow.Position, error) // of an undoing: what is saved, as the server has it
+}
+
+// Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides about what is undone.
+func (s *statusAt[T, PT]) Load(ctx context.Context, key string) (flow.Position, bool, error) {
+	if s.load == nil {
+		return s.StatusPosition.Load(ctx, key)
+	}
+	p, err := s.load(ctx)
+	if isGone(err) || err == nil && p == nil {
+		return flow.Position{}, false, nil
+	}
+	if err != nil {
+		return flow.Position{}, false, err
+	}
+	return *p, true, nil
 }
 
 // Save implements [flow.Positions]. An object that is gone has no end to be saved.

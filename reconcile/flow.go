@@ -13,7 +13,7 @@ import (
 // Fibers says how a controller works on its objects with flows over a packet P: each object that has something to do is one
 // fiber. Flow and Position have to be given, and Packet unless P is T.
 type Fibers[T, P any] struct {
-	// Flow brings an object to what it asks for. Its Undo steps, if it has any, are run when the object is deleted.
+	// Flow brings an object to what it asks for. Its Undo steps, as far as their steps were begun, are run when the object is deleted.
 	Flow *flow.Flow[P]
 	// Choose picks another flow for the present state of an object; nil is Flow. It is asked again after a restart, and has to
 	// pick the same one for the position to be resumed. The Undo steps are those of Flow.
@@ -64,7 +64,9 @@ func (t *Task[T]) FlushStatus(ctx context.Context) error { return t.flush(ctx) }
 //
 // If Flow has Undo steps, the controller has a finalizer, added before the first step. On deletion the fiber is cancelled,
 // the Undo steps run in reverse from the furthest step that any fiber of the object had come to, and then the finalizer is
-// removed. Without Undo steps the fiber is just cancelled.
+// removed. Without Undo steps the fiber is just cancelled. How far they came is in the position, which is saved before a step that has an
+// Undo is begun, and is read from the server: also when the object was deleted while no process ran, only what was begun is undone.
+// Where the position is lost but package alloc holds something, all of it is.
 //
 // The key of the fiber is that of [FiberKey], its group the namespace. [T] must not be unstructured.
 func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, how Fibers[T, P], opts ...Option) *Controller {

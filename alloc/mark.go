@@ -1,0 +1,110 @@
+package alloc
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// The mark of a slot is the slot without its value, in the annotation of objects that keep slots in their status. It outlives a status that
+// somebody has wiped, and says what must not be forgotten: that a resource may exist under a key, that it is being given back, and
+// which keys have been given back for ever. What the two say together is the slot; the higher number wins.
+
+// markOf returns the mark of a slot.
+func markOf(s Slot) Slot { return Slot{Key: s.Key, Releasing: s.Releasing, Released: s.Released} }
+
+// together returns what a slot and its mark say.
+func together(s, mark Slot) Slot {
+	switch {
+	case mark.Released > s.Released:
+		return mark
+	case mark.Released < s.Released:
+		return s
+	}
+	if s.Key == "" {
+		s.Key = mark.Key
+	}
+	if s.Value == "" {
+		s.Value = mark.Value // of an object that somebody reads without its type
+	}
+	s.Releasing = s.Releasing || mark.Releasing
+	return s
+}
+
+// place is where something is said of a slot.
+type place int
+
+const (
+	inSlot place = iota // the status, or the annotation of objects that have no slots there
+	inMark
+)
+
+// kept returns what an object has at a place, and whether its status has slots at all.
+func kept(obj client.Object, at place) (_ Slots, inStatus bool, err error) {
+	f, inStatus := statusField(obj, false)
+	if at == inMark || !inStatus {
+		text, ok := obj.GetAnnotations()[Annotation]
+		if !ok {
+			return nil, inStatus, nil
+		}
+		var s Slots
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			return nil, inStatus, fmt.Errorf("malformed annotation %s: %w", Annotation, err)
+		}
+		return s, inStatus, nil
+	}
+	if !f.IsValid() {
+		return nil, true, nil
+	}
+	return f.Interface().(Slots).DeepCopy(), true, nil
+}
+
+// keep writes what an object has at a place of one slot.
+func keep(obj client.Object, at place, name string, s Slot) error {
+	slots, inStatus, err := kept(obj, at)
+	if err != nil {
+		return err
+	}
+	if slots == nil {
+		slots = Slots{}
+	}
+	slots[name] = s
+	if inStatus && at == inSlot {
+		f, _ := statusField(obj, true)
+		f.Set(reflect.ValueOf(slots))
+		return nil
+	}
+	text, err := json.Marshal(slots)
+	if err != nil {
+		return err
+	}
+	a := maps.Clone(obj.GetAnnotations())
+	if a == nil {
+		a = map[string]string{}
+	}
+	a[Annotation] = string(text)
+	obj.SetAnnotations(a)
+	return nil
+}
+
+// slotsOf returns the slots of an object, marks included.
+func slotsOf(obj client.Object) (Slots, error) {
+	slots, inStatus, err := kept(obj, inSlot)
+	if err != nil || !inStatus {
+		return slots, err
+	}
+	marks, _, err := kept(obj, inMark)
+	if err != nil || len(marks) == 0 {
+		return slots, err
+	}
+	if slots == nil {
+		slots = Slots{}
+	}
+	for name, m := range marks {
+		slots[name] = together(slots[name], m)
+	}
+	return slots, nil
+}
