@@ -72,11 +72,13 @@ func attempt(op *v1alpha1.Operation, t target, id string, now time.Time) change 
 		e := entry(&op.Status, t)
 		if e == nil {
 			e = insert(op, t)
-			e.StartedAt = micro(now)
 		} else if e.State.Terminal() || e.AttemptID == id { // the latter when the answer to the write was lost
 			return
-		} else {
+		} else if e.AttemptID != "" {
 			e.RetriesCount++
+		}
+		if e.StartedAt == nil {
+			e.StartedAt = micro(now)
 		}
 		e.AttemptID, e.NextAttemptAt, e.LastStatusCode, e.Message = id, nil, 0, ""
 	}

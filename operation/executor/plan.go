@@ -109,7 +109,7 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 		}
 		return decision{
 			act: actFail, reason: v1alpha1.ReasonTimedOut,
-			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String() + excuse(op),
+			message: "not finished within " + op.Timeout().String() + excuse(op),
 		}
 	} else if d.act == actWait && deadline.Before(d.until) {
 		d.until = deadline

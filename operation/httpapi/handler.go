@@ -46,6 +46,9 @@ type Options struct {
 	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it bounds the
 	// beginning and each event. Default: 30s.
 	Timeout time.Duration
+	// Stop ends the event streams when it is closed, so that a server that shuts down has no requests which never end; who listened comes again,
+	// with what was seen last. Default: they go on until the caller or the operation ends them.
+	Stop <-chan struct{}
 	// Logger gets one line per refused or failed request. Default: discarded.
 	Logger *slog.Logger
 }
