@@ -252,6 +252,9 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	if c.events, err = executor.NewEvents(c.config); err != nil {
 		return err
 	}
+	if err = c.rt.Registry().Register(c.events); err != nil {
+		return err
+	}
 	if c.scheduler, err = operation.NewScheduler(operation.Options{
 		Config: c.config, Calls: c.rt.Calls(), Namespace: c.namespace, Logger: c.log,
 	}); err != nil {
