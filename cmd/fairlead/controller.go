@@ -319,6 +319,7 @@ func (c *controller) execute(ctx, term context.Context) error {
 	}
 	end(context.Cause(ctx))
 	<-ended
+	c.log.InfoContext(ctx, "no operation runs here any more")
 	return nil
 }
 
