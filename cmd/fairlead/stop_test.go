@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +23,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
@@ -335,5 +340,26 @@ func TestSecondSignal(t *testing.T) {
 	var exit *exec.ExitError
 	if err := p.end(s.ctx, t); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
 		t.Errorf("after the second SIGTERM: %v\n%s", err, p.log)
+	}
+}
+
+// TestGrace: a pod of deploy/ has the time that the controller needs to end in.
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "deploy", "controller.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pod appsv1.Deployment
+	doc, err := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(raw))).Read()
+	if err == nil {
+		err = yaml.Unmarshal(doc, &pod)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const afterwards = 10 * time.Second // caches, the Lease, Events
+	if grace := pod.Spec.Template.Spec.TerminationGracePeriodSeconds; grace == nil || time.Duration(*grace)*time.Second <= defaultDrain+stopMargin+afterwards {
+		t.Errorf("the grace of %v seconds is not above %v", grace, defaultDrain+stopMargin+afterwards)
 	}
 }

@@ -49,7 +49,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Recorder records Events, as k8s.io/client-go/tools/record does.
+// Recorder records Kubernetes Events, as [Events] does.
 type Recorder interface {
 	// Operation records that something happened to an operation. It never blocks.
 	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
