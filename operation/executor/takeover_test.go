@@ -175,7 +175,7 @@ func (f *freezer) roundTrip(r *http.Request, next http.RoundTripper) (*http.Resp
 type frozenBody struct {
 	io.ReadCloser
 	ice *freezer
-	ctx context.Context //nolint:containedctx // of the request that this is the answer to
+	ctx context.Context // of the request that this is the answer to
 }
 
 func (b *frozenBody) Read(p []byte) (int, error) {
