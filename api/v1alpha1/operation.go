@@ -58,21 +58,41 @@ func (o *Operation) Locks() iter.Seq[ResourceReference] {
 }
 
 // ScheduledAt is when the present request was scheduled: the annotation [AnnotationScheduledAt], or the creation of the object where
-// that is missing or no time. It is the zero time for an object with neither.
+// that is missing or no time. A request follows on the end of the one before it; where annotation or creation are older than that, since
+// somebody else than the Scheduler has replaced the spec, it is when the request was picked up. It is the zero time for an object with neither.
 func (o *Operation) ScheduledAt() time.Time {
-	if at, err := time.Parse(time.RFC3339Nano, o.Annotations[AnnotationScheduledAt]); err == nil {
-		return at
+	at := o.CreationTimestamp.Time
+	if told, err := time.Parse(time.RFC3339Nano, o.Annotations[AnnotationScheduledAt]); err == nil {
+		at = told
 	}
-	return o.CreationTimestamp.Time
+	s := &o.Status
+	if !at.IsZero() && o.PickedUp() && s.InitializedAt != nil && len(s.History) > 0 && at.Before(s.History[0].FinishedAt.Time) {
+		return s.InitializedAt.Time
+	}
+	return at
 }
 
-// Deadline is when the operation is given up: [Operation.ScheduledAt] plus spec.timeout, or [DefaultTimeout] where that is not set.
+// Deadline is when the operation is given up: [Operation.ScheduledAt] plus spec.timeout, or [DefaultTimeout] where that is not set. A time
+// of whole seconds, as those of the API server are, may have been any moment of that second; so that nobody is given less time than was
+// asked for, the last one counts, or when the operation was picked up, if that is earlier.
 func (o *Operation) Deadline() time.Time {
-	timeout := o.Spec.Timeout.Duration
-	if timeout <= 0 {
-		timeout = DefaultTimeout
+	start := o.ScheduledAt()
+	if start.Nanosecond() == 0 {
+		last := start.Add(time.Second)
+		if at := o.Status.InitializedAt; o.PickedUp() && at != nil && at.After(start) && at.Time.Before(last) {
+			last = at.Time
+		}
+		start = last
 	}
-	return o.ScheduledAt().Add(timeout)
+	return start.Add(o.Timeout())
+}
+
+// Timeout is spec.timeout, or [DefaultTimeout] where that is not set.
+func (o *Operation) Timeout() time.Duration {
+	if timeout := o.Spec.Timeout.Duration; timeout > 0 {
+		return timeout
+	}
+	return DefaultTimeout
 }
 
 // CheckSize returns an error when r as JSON is larger than [MaxRequestObjectBytes], or is not valid JSON. A nil r is empty.

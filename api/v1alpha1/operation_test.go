@@ -56,12 +56,12 @@ func TestOperationDeadline(t *testing.T) {
 		timeout   time.Duration
 		want      time.Time
 	}{
-		{"creation and default", "", 0, created.Add(2 * time.Hour)},
-		{"creation and timeout", "", time.Minute, created.Add(time.Minute)},
-		{"scheduled later", "2026-02-02T00:00:00Z", time.Minute, time.Date(2026, 2, 2, 0, 1, 0, 0, time.UTC)},
+		{"creation and default, to the end of the second", "", 0, created.Add(2*time.Hour + time.Second)},
+		{"creation and timeout", "", time.Minute, created.Add(time.Minute + time.Second)},
+		{"scheduled later", "2026-02-02T00:00:00Z", time.Minute, time.Date(2026, 2, 2, 0, 1, 1, 0, time.UTC)},
 		{"fractions count", "2026-02-02T00:00:00.5Z", time.Minute, time.Date(2026, 2, 2, 0, 1, 0, 5e8, time.UTC)},
-		{"other zones", "2026-02-02T01:00:00+01:00", time.Minute, time.Date(2026, 2, 2, 0, 1, 0, 0, time.UTC)},
-		{"no time", "yesterday", time.Minute, created.Add(time.Minute)},
+		{"other zones", "2026-02-02T01:00:00.25+01:00", time.Minute, time.Date(2026, 2, 2, 0, 1, 0, 25e7, time.UTC)},
+		{"no time", "yesterday", time.Minute, created.Add(time.Minute + time.Second)},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
@@ -73,6 +73,55 @@ func TestOperationDeadline(t *testing.T) {
 			}
 			if got := op.Deadline(); !got.Equal(tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestNoTimeIsLost: whenever within its second an object was made, and whoever has made it, an operation has all the time it asks for.
+func TestNoTimeIsLost(t *testing.T) {
+	t.Parallel()
+	second := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	micro := func(at time.Time) *metav1.MicroTime { m := metav1.NewMicroTime(at); return &m }
+	for _, tt := range []struct {
+		reason      string
+		initialized time.Time // when it was picked up
+		annotation  string
+		before      time.Time // the end of the operation before
+		scheduled   time.Time
+		deadline    time.Time
+	}{
+		{"made and picked up within the second", second.Add(7e8), "", time.Time{}, second, second.Add(7e8)},
+		{"picked up later", second.Add(5 * time.Second), "", time.Time{}, second, second.Add(time.Second)},
+		{"picked up by a clock that is behind", second.Add(-time.Second), "", time.Time{}, second, second.Add(time.Second)},
+		{"an annotation in whole seconds", second.Add(time.Hour + 3e8), "2026-01-02T04:04:05Z", time.Time{}, second.Add(time.Hour), second.Add(time.Hour + 3e8)},
+		{
+			"the spec was replaced without an annotation: it is not as old as the object", second.Add(time.Hour + 3e8), "",
+			second.Add(time.Minute), second.Add(time.Hour + 3e8), second.Add(time.Hour + 3e8),
+		},
+		{
+			"nor as old as the request before, whose annotation is still there", second.Add(time.Hour), "2026-01-02T03:04:06.5Z",
+			second.Add(time.Minute), second.Add(time.Hour), second.Add(time.Hour + time.Second),
+		},
+		{"the next request of the Scheduler", second.Add(time.Hour), "2026-01-02T04:04:04.5Z", second.Add(time.Minute), second.Add(time.Hour - 5e8), second.Add(time.Hour - 5e8)},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			t.Parallel()
+			op := &Operation{}
+			op.CreationTimestamp, op.UID = metav1.NewTime(second), "u"
+			op.Spec.Timeout = duration(2 * time.Second)
+			op.Status.OperationID, op.Status.InitializedAt = "u", micro(tt.initialized)
+			if tt.annotation != "" {
+				op.Annotations = map[string]string{AnnotationScheduledAt: tt.annotation}
+			}
+			if !tt.before.IsZero() {
+				op.Status.History = []FinishedOperation{{FinishedAt: *micro(tt.before)}}
+			}
+			if got := op.ScheduledAt(); !got.Equal(tt.scheduled) {
+				t.Errorf("scheduled at %v, want %v", got, tt.scheduled)
+			}
+			if got := op.Deadline().Add(-2 * time.Second); !got.Equal(tt.deadline) {
+				t.Errorf("the time counts from %v, want %v", got, tt.deadline)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,16 @@ type controllerOptions struct {
 	noAuth       bool
 	workers      int
 	maxCalls     int
+	drain        time.Duration
 }
+
+const (
+	// defaultDrain is how long calls under way are waited for when the controller is told to end.
+	defaultDrain = 8 * time.Second
+	// stopMargin is how long the rest of an end may take: writes, requests to the HTTP API, Events. The grace of the pod in deploy/ is above
+	// both together.
+	stopMargin = 15 * time.Second
+)
 
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: none")
@@ -51,6 +61,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
 	f.IntVar(&o.workers, "workers", 0, "`operations` that may write to the API server at once (default 16)")
 	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once (default 512)")
+	f.DurationVar(&o.drain, "drain", defaultDrain, "`time` that calls under way get to come back in when the controller is told to end")
 }
 
 func newControllerCommand(s streams) *cobra.Command {
@@ -66,7 +77,10 @@ the HTTP API, /healthz, /readyz, /metrics and /debug/flows. It needs the custom 
 	fairlead crds | kubectl apply --server-side -f -
 
 Callers of the HTTP API prove who they are with a bearer token of the cluster, and need the right of the same verb on
-operations.fairlead.io. Webhooks may not call addresses that are loopback, private or link-local, unless --allow-target names them.`,
+operations.fairlead.io. Webhooks may not call addresses that are loopback, private or link-local, unless --allow-target names them.
+
+On SIGTERM or Ctrl-C it begins no new calls, waits for those under way for up to --drain, records what they brought, and then gives up the
+Lease. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,
 		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback for everybody
   fairlead controller --leader-elect --listen :8081         # one of several replicas in a cluster
   fairlead controller -n team-a --allow-target 10.0.0.0/8   # one namespace, webhooks into a private network`,
@@ -113,7 +127,8 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 	if err := errors.Join(v1alpha1.AddToScheme(types), scheme.AddToScheme(types)); err != nil {
 		return err
 	}
-	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes))
+	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes),
+		fairlead.WithStopTimeout(o.drain+stopMargin))
 	if rt.Calls() == nil {
 		return rt.Run(ctx) // says what is wrong with the configuration
 	}
@@ -128,10 +143,18 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		return err
 	}
 	defer c.close()
-	rt.Add("executor", c.lead)
+	// The HTTP API is served until the calls under way have come back: who is to be called back, or is asked about operations, cannot know
+	// that this process is about to end.
+	serving, worked := context.WithCancel(context.WithoutCancel(ctx))
+	defer worked()
+	rt.Add("executor", func(ctx context.Context) error {
+		defer worked()
+		context.AfterFunc(ctx, func() { c.stopping.Store(true) })
+		return c.lead(ctx)
+	})
 	if listener != nil {
 		rt.Add("http", func(ctx context.Context) error {
-			handler, err := c.handler()
+			handler, err := c.handler(serving.Done())
 			if err != nil {
 				return err
 			}
@@ -139,7 +162,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 			if ready != nil {
 				ready(listener.Addr())
 			}
-			return fairlead.Serve(ctx, listener, handler)
+			return fairlead.Serve(serving, listener, handler)
 		})
 	}
 	return rt.Run(ctx)
@@ -156,6 +179,9 @@ func (o *controllerOptions) open() (net.Listener, error) {
 		if u, err := url.Parse(o.egressProxy); err != nil || u.Host == "" {
 			return nil, usageErrorf("--egress-proxy %q is not a URL", o.egressProxy)
 		}
+	}
+	if o.drain < 0 {
+		return nil, usageErrorf("--drain %v is negative", o.drain)
 	}
 	if o.listen == "" {
 		return nil, nil
@@ -205,6 +231,7 @@ type controller struct {
 	scheduler                     *operation.Scheduler
 	key                           []byte
 	executor                      *executor.Executor
+	stopping                      atomic.Bool
 }
 
 // prepare makes everything that needs no running cache.
@@ -223,6 +250,9 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	if c.events, err = executor.NewEvents(c.config); err != nil {
+		return err
+	}
+	if err = c.rt.Registry().Register(c.events); err != nil {
 		return err
 	}
 	if c.scheduler, err = operation.NewScheduler(operation.Options{
@@ -265,20 +295,43 @@ func (c *controller) close() {
 // successor works from what is recorded.
 func (c *controller) lead(ctx context.Context) error {
 	if !c.leaderElect {
-		return c.executor.Run(ctx)
+		return c.execute(ctx, context.WithoutCancel(ctx))
 	}
-	return whileLeading(ctx, c.config, c.namespace, c.log, c.executor.Run)
+	return whileLeading(ctx, c.config, c.namespace, c.log, c.execute)
 }
 
-// handler serves the HTTP API and the controller's own pages.
-func (c *controller) handler() (http.Handler, error) {
+// execute runs the executor until ctx ends, and then for as long as calls are under way, at most for --drain; in any case it ends with the term.
+func (c *controller) execute(ctx, term context.Context) error {
+	running, end := context.WithCancelCause(term)
+	defer end(nil)
+	ended := make(chan error, 1)
+	go func() { ended <- c.executor.Run(running) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	c.log.InfoContext(ctx, "told to end: waiting for calls under way", "atMost", c.drain)
+	bounded, cancel := context.WithTimeout(running, c.drain)
+	defer cancel()
+	if err := c.executor.Drain(bounded); err != nil {
+		c.log.WarnContext(ctx, "calls under way are cut off, to be made again with the same keys", "error", err)
+	}
+	end(context.Cause(ctx))
+	_ = <-ended // it says what it was told
+	c.log.InfoContext(ctx, "no operation runs here any more")
+	return nil
+}
+
+// handler serves the HTTP API and the controller's own pages. Event streams end when stop is closed.
+func (c *controller) handler(stop <-chan struct{}) (http.Handler, error) {
 	var authorizer httpapi.Authorizer = httpapi.NewKubernetes(c.rt.Calls())
 	if c.noAuth {
 		authorizer = httpapi.Anonymous{}
 	}
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
-		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Logger: c.log,
+		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log,
 	})
 	if err != nil {
 		return nil, err
@@ -300,9 +353,14 @@ func (c *controller) handler() (http.Handler, error) {
 const maxStaleness = 2 * time.Minute
 
 // ready answers 200 when operations and webhooks are known and were heard of lately, whether or not this replica leads: every replica serves
-// the HTTP API.
+// the HTTP API. One that is about to end still does, and is not ready.
 func (c *controller) ready(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if c.stopping.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintln(w, "stopping")
+		return
+	}
 	for name, h := range map[string]*store.Handle{"operations": c.operations, "webhooks": c.webhooks} {
 		problem := ""
 		if !h.Store.HasSynced() {

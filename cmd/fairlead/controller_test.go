@@ -288,15 +288,20 @@ func TestPausedLeader(t *testing.T) {
 	s.allSucceeded(ids, "first") // nothing was repeated or changed
 }
 
-// leader finds out which process holds the Lease, by the process id in the identity.
-func (s *site) leader(replicas map[int]*process) *process {
+// lease returns the Lease as it is.
+func (s *site) lease() *coordinationv1.Lease {
 	s.t.Helper()
-	clients := kubernetes.NewForConfigOrDie(s.config)
-	var lease *coordinationv1.Lease
-	lease, err := clients.CoordinationV1().Leases(s.namespace).Get(s.ctx, leaseName, metav1.GetOptions{})
+	lease, err := kubernetes.NewForConfigOrDie(s.config).CoordinationV1().Leases(s.namespace).Get(s.ctx, leaseName, metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {
 		s.t.Fatalf("no leader: %v", err)
 	}
+	return lease
+}
+
+// leader finds out which process holds the Lease, by the process id in the identity.
+func (s *site) leader(replicas map[int]*process) *process {
+	s.t.Helper()
+	lease := s.lease()
 	var pid int
 	host, rest, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	if _, err := fmt.Sscanf(rest, "%d_", &pid); err != nil || replicas[pid] == nil {

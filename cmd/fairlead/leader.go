@@ -18,9 +18,9 @@ const leaseName = "fairlead-controller"
 
 var errDeposed = errors.New("lost the Lease " + leaseName + ": another replica leads now")
 
-// whileLeading waits for the Lease, runs fn while it is held, and gives it back when fn has returned. It returns errDeposed
-// when the Lease was lost.
-func whileLeading(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger, fn func(context.Context) error) error {
+// whileLeading waits for the Lease, runs fn while it is held, and gives it back when fn has returned. fn has to end soon after ctx has, and at
+// once with the term; the Lease is renewed meanwhile. It returns errDeposed when the Lease was lost.
+func whileLeading(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger, fn func(ctx, term context.Context) error) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -39,8 +39,8 @@ func whileLeading(ctx context.Context, config *rest.Config, namespace string, lo
 	return errors.Join(err, <-elected)
 }
 
-// inTerm runs fn when this process leads, for as long as it does.
-func inTerm(ctx context.Context, l *lease.Lease, fn func(context.Context) error) error {
+// inTerm runs fn when this process leads.
+func inTerm(ctx context.Context, l *lease.Lease, fn func(ctx, term context.Context) error) error {
 	term, done, err := l.Lead(ctx)
 	switch {
 	case err == nil:
@@ -50,11 +50,8 @@ func inTerm(ctx context.Context, l *lease.Lease, fn func(context.Context) error)
 	default:
 		return fmt.Errorf("cannot elect a leader: %w", err)
 	}
-	bound, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	context.AfterFunc(term, func() { end(errDeposed) })
-	err = fn(bound)
-	if ctx.Err() == nil && errors.Is(context.Cause(bound), errDeposed) {
+	err = fn(ctx, term)
+	if ctx.Err() == nil && term.Err() != nil {
 		return errDeposed
 	}
 	return err

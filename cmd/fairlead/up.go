@@ -28,6 +28,9 @@ import (
 // commandGrace is what a command gets to end in. With the time that the servers need it stays under ten seconds.
 const commandGrace = 3 * time.Second
 
+// upDrain is how long calls under way are waited for, most likely those of a companion.
+const upDrain = 3 * time.Second
+
 func newUpCommand(s streams) *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
@@ -75,6 +78,7 @@ clustertest), stops when the command ends, and exits with its code:
 	}
 	flags := cmd.Flags()
 	o.controller.noAuth = true
+	flags.DurationVar(&o.controller.drain, "drain", upDrain, "`time` that calls under way get to come back in at the end, before the programs of --with are ended")
 	flags.StringArrayVar(&o.with, "with", nil, "`program` with arguments to run beside it, split at spaces except in '…' and \"…\" and after \\; may be repeated")
 	flags.StringVar(&o.controller.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
 	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
@@ -134,24 +138,27 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 		}
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel(nil)
-	run := func(fn func() error) {
-		running.Go(func() {
-			if err := fn(); err != nil {
-				cancel(err)
-			}
-		})
-	}
 	log, err := openLog(filepath.Join(c.Dir(), "controller.log"))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	beside, end := context.WithCancel(context.WithoutCancel(ctx)) // of the companions, which may be called until the controller has ended
+	var controller, companions sync.WaitGroup
+	defer companions.Wait()
+	defer end()
+	defer controller.Wait()
+	defer cancel(nil)
+	run := func(in *sync.WaitGroup, fn func() error) {
+		in.Go(func() {
+			if err := fn(); err != nil {
+				cancel(err)
+			}
+		})
+	}
 	ready := make(chan net.Addr, 1)
-	run(func() error {
+	run(&controller, func() error {
 		return runController(ctx, c.Config(), "default", o.controller, slog.New(slog.NewTextHandler(log, nil)),
 			func(at net.Addr) { ready <- at })
 	})
@@ -166,7 +173,7 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 		return upError(ctx)
 	}
 	for _, command := range o.companions {
-		run(func() error { return runCompanion(ctx, s, c, command) })
+		run(&companions, func() error { return runCompanion(beside, s, c, command) })
 	}
 	for _, hint := range o.hints() {
 		say(s.err, "%s", hint)

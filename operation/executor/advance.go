@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +31,7 @@ var trouble = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second
 func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	r := f.Packet
 	until, err := e.step(ctx, r)
+	e.settle(r)
 	switch {
 	case errors.Is(err, errGone):
 		return f.End()
@@ -95,6 +97,10 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			continue
 		case actCall:
 			e.showWait(ctx, r, nil, d.missing, now)
+			if !e.mayCall(r) {
+				until, err = farFuture, e.park(ctx, r)
+				break
+			}
 			if err = e.start(ctx, r, d, now); err == nil {
 				continue
 			}
@@ -127,16 +133,17 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			return err
 		}
 	}
-	if d.due[0].purpose == webhook.Main && !r.entered {
-		if r.op.Status.AcceptedVersion != r.place {
-			return nil // it has another place now, so its turn is to be found out again
-		}
-		defer func(unsaved int) {
-			if err != nil { // what the next look finds may be that others go first: then no attempt must be recorded
-				r.op, r.unsaved = nil, r.unsaved[:unsaved]
-			}
-		}(len(r.unsaved))
+	if !r.confirmed && slices.ContainsFunc(d.due, func(t target) bool { return begun(entry(&r.op.Status, t)) }) {
+		return e.reload(ctx, r) // a predecessor may have recorded what became of it
 	}
+	if d.due[0].purpose == webhook.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
+		return nil // it has another place now, so its turn is to be found out again
+	}
+	defer func(unsaved int) {
+		if err != nil { // what the next look finds may be that others go first, or comes late: no attempt is recorded that was not made
+			r.dropSince(unsaved)
+		}
+	}(len(r.unsaved))
 	var ready []*flight
 	defer func() {
 		if err != nil {
@@ -164,11 +171,11 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			continue
 		}
 		f := &flight{target: t, hook: hook, permit: permit}
-		if en := entry(&r.op.Status, t); en == nil || en.NextAttemptAt != nil && en.WebhookPollURL == "" || en.AttemptID == "" {
+		if en := entry(&r.op.Status, t); begun(en) {
+			f.attempt = en.AttemptID
+		} else {
 			f.attempt = uuid.NewString()
 			r.apply(attempt(r.op, t, f.attempt, now))
-		} else {
-			f.attempt = en.AttemptID
 		}
 		ready = append(ready, f)
 	}
@@ -182,6 +189,11 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		e.launch(ctx, r, f)
 	}
 	return nil
+}
+
+// begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is recorded.
+func begun(en *v1alpha1.WebhookCallStatus) bool {
+	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
 }
 
 // refusal is a call that has to wait for its turn.
@@ -291,4 +303,9 @@ func (e *Executor) expired(op *v1alpha1.Operation, t target, hook *webhook.Compi
 	}, now)
 }
 
-func micro(t time.Time) *metav1.MicroTime { m := metav1.NewMicroTime(t); return &m }
+// micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts from it, does not end
+// too soon.
+func micro(t time.Time) *metav1.MicroTime {
+	m := metav1.NewMicroTime(t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond))
+	return &m
+}

@@ -41,6 +41,7 @@ type bench struct {
 	namespace string
 	scheduler *operation.Scheduler
 	receiver  *receiver
+	probe     store.Probe // of the stores
 }
 
 func setup(t *testing.T) *bench {
@@ -74,12 +75,28 @@ func (b *bench) start(change func(*executor.Options)) (stop func()) {
 // startWith is start that tells of the executor before it runs.
 func (b *bench) startWith(change func(*executor.Options), made func(*executor.Executor)) (stop func()) {
 	b.t.Helper()
+	r := b.prepare(b.config, change)
+	made(r.Executor)
+	r.run()
+	return r.stop
+}
+
+// replica is an executor with stores of its own, which follow the API server before it runs.
+type replica struct {
+	*executor.Executor
+	operations *store.Store
+	run, stop  func()
+}
+
+// prepare makes an executor that does not run yet. Its stores follow the API server by a configuration of their own.
+func (b *bench) prepare(config *rest.Config, change func(*executor.Options)) replica {
+	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.ctx)
 	var running sync.WaitGroup
 	open := func(group, version, resource, kind string) *store.Store {
 		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
-		st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true})
-		src, err := source.New(source.Config{REST: b.config, Resource: gvr, Namespaces: []string{b.namespace}}, st.Sink)
+		st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true, Probe: b.probe})
+		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: []string{b.namespace}}, st.Sink)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -107,15 +124,16 @@ func (b *bench) startWith(change func(*executor.Options), made func(*executor.Ex
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	made(e)
-	running.Go(func() {
-		if err := e.Run(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-			b.t.Errorf("run: %v", err)
-		}
-	})
-	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	b.t.Cleanup(stop)
-	return stop
+	r := replica{Executor: e, operations: o.Operations, stop: sync.OnceFunc(func() { cancel(); running.Wait() })}
+	r.run = func() {
+		running.Go(func() {
+			if err := e.Run(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+				b.t.Errorf("run: %v", err)
+			}
+		})
+	}
+	b.t.Cleanup(r.stop)
+	return r
 }
 
 // tapped returns a client of the API server whose requests pass through tap.

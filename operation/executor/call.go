@@ -95,6 +95,7 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 			"purpose", f.target.purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
 			"took", l.result.Duration, "message", v.message)
 		r.apply(judged(r.op, f.target, v, now))
+		r.owes = true
 	}
 }
 

@@ -72,11 +72,13 @@ func attempt(op *v1alpha1.Operation, t target, id string, now time.Time) change 
 		e := entry(&op.Status, t)
 		if e == nil {
 			e = insert(op, t)
-			e.StartedAt = micro(now)
 		} else if e.State.Terminal() || e.AttemptID == id { // the latter when the answer to the write was lost
 			return
-		} else {
+		} else if e.AttemptID != "" {
 			e.RetriesCount++
+		}
+		if e.StartedAt == nil {
+			e.StartedAt = micro(now)
 		}
 		e.AttemptID, e.NextAttemptAt, e.LastStatusCode, e.Message = id, nil, 0, ""
 	}
@@ -143,7 +145,8 @@ func fail(operation, reason, message string, now time.Time) change {
 // finish records the end. Webhooks that were not finished by then have failed.
 func finish(operation string, phase v1alpha1.Phase, now time.Time) change {
 	return func(op *v1alpha1.Operation) {
-		if !concerns(op, operation) {
+		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
+		if !concerns(op, operation) || phase == v1alpha1.PhaseFailed && failed == nil { // somebody has taken the reason away: it is decided anew
 			return
 		}
 		for i := range op.Status.Webhooks {
@@ -162,7 +165,6 @@ func finish(operation string, phase v1alpha1.Phase, now time.Time) change {
 			condition(op, v1alpha1.ConditionError, metav1.ConditionFalse, v1alpha1.ReasonSucceeded, "", now)
 			return
 		}
-		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
 		condition(op, v1alpha1.ConditionReady, metav1.ConditionFalse, failed.Reason, failed.Message, now)
 	}
 }

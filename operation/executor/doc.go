@@ -25,4 +25,21 @@
 //
 // What a call brought is applied only if the status still names its operation and its attempt. Writes carry the
 // resource version that they were computed from; a conflict leads to a new look, never to a second outcome (O1).
+//
+// # Taking over
+//
+// An executor begins at once, whatever its cache knows: what it writes holds for the version that it was computed from, so a state that is not
+// the newest one is found out by the write that precedes every new attempt. Only what is done without a write, a poll or the repetition of an
+// attempt that is recorded, could have been done by a predecessor already; before that, an operation that the executor has not written itself is
+// read from the API server, once, unless the store is known to have caught up since.
+//
+// # Ending
+//
+// [Executor.Drain] begins no calls and waits for those under way, until what they brought is recorded. The end of the context of Run cuts off what
+// is left, to be repeated with the same keys.
+//
+// # Time
+//
+// No timeout ends too soon: times in the status are whole microseconds, rounded up, and the creation of an object counts as the end of its second
+// (v1alpha1.Operation.Deadline).
 package executor

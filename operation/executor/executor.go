@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,7 +49,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Recorder records Events, as k8s.io/client-go/tools/record does.
+// Recorder records Kubernetes Events, as [Events] does.
 type Recorder interface {
 	// Operation records that something happened to an operation. It never blocks.
 	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
@@ -75,8 +76,11 @@ type Executor struct {
 	status  *hookStatus
 	secrets *secrets
 	flights sync.WaitGroup // calls under way
+	stopped chan struct{}  // closed when Run has returned
+	fresh   atomic.Bool    // the store is as new as the beginning of Run
 
 	mu    sync.Mutex
+	drain drain
 	live  map[store.Key]*run
 	floor map[store.Key]string // versions that runs which have ended wrote and the store has not seen yet
 	lines map[store.Key]*line  // runs that wait for the end of another operation, by its key
@@ -99,6 +103,7 @@ func New(o Options) (*Executor, error) {
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, log: o.Logger, now: o.Now,
 		live: make(map[store.Key]*run), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
+		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -142,8 +147,10 @@ func New(o Options) (*Executor, error) {
 }
 
 // Run runs operations until the context ends; then the calls in flight are cancelled, to be repeated with the same keys
-// by whoever takes over. It returns the context's cause, when nothing of it is running any more. It can be called once.
+// by whoever takes over. To let them come back instead, call Drain before the context ends. It returns the context's cause, when nothing of
+// it is running any more. It can be called once.
 func (e *Executor) Run(ctx context.Context) error {
+	defer close(e.stopped)
 	defer e.webhooks.Close()
 	defer e.flights.Wait()
 	defer func() {
@@ -153,13 +160,16 @@ func (e *Executor) Run(ctx context.Context) error {
 			e.log.ErrorContext(ctx, "flows did not stop", "error", err)
 		}
 	}()
-	if err := e.ready(ctx); err != nil {
-		return err
+	select { // so that no Webhook seems to be missing; Secrets are waited for when they are needed
+	case <-e.hookStore.Synced():
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	followers.Go(func() { e.followWebhooks(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
+	followers.Go(func() { e.catchUp(ctx) })
 	e.followOperations(ctx)
 	return context.Cause(ctx)
 }
@@ -167,22 +177,20 @@ func (e *Executor) Run(ctx context.Context) error {
 // Flows returns the engine that runs the operations, to show its fibers.
 func (e *Executor) Flows() *flow.Engine { return e.engine }
 
-// ready waits until Webhooks are known, so that none seems to be missing, and until the Operations are as new as they are now, so that
-// nothing is repeated that a predecessor has done. Secrets are waited for when they are needed.
-func (e *Executor) ready(ctx context.Context) error {
-	select {
-	case <-e.hookStore.Synced():
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// catchUp notes when the store knows all that a predecessor may have written. Nobody waits for it: until then, a run that is about to repeat
+// what was begun before it reads its operation itself (see confirmed).
+func (e *Executor) catchUp(ctx context.Context) {
+	if err := e.store.Barrier(ctx); err != nil {
+		if ctx.Err() == nil {
+			e.log.DebugContext(ctx, "cannot tell whether the operations known are the newest ones: those begun before are read one by one", "error", err)
+		}
+		return
 	}
-	if err := e.store.Barrier(ctx); err != nil && ctx.Err() == nil {
-		e.log.WarnContext(ctx, "cannot tell whether the operations known are the newest ones", "error", err)
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
+	e.fresh.Store(true)
 }
+
+// errEnded says that Run has returned.
+var errEnded = errors.New("the executor has ended")
 
 type noRecorder struct{}
 

@@ -114,6 +114,7 @@ func (e *Executor) forget(r *run) (missed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.leaveLine(r)
+	e.leave(r)
 	if e.live[r.key] != r {
 		return false
 	}
@@ -137,8 +138,7 @@ func (e *Executor) look(r *run) (back []landing, news bool) {
 
 // note keeps what the metrics show of a run.
 func (e *Executor) note(r *run) {
-	scheduled := r.op.ScheduledAt()
-	near := scheduled.Add(r.op.Deadline().Sub(scheduled) / 10 * 9).Unix()
+	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
 	running := !r.op.Terminal()
 	e.mu.Lock()
 	defer e.mu.Unlock()

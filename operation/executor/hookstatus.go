@@ -129,7 +129,7 @@ func (h *hookStatus) status(w *v1alpha1.Webhook) v1alpha1.WebhookStatus {
 	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
 	s.Breaker = &v1alpha1.BreakerStatus{State: v1alpha1.BreakerState(b.State)}
 	if !b.Until.IsZero() {
-		s.Breaker.Until = micro(b.Until.Truncate(time.Microsecond))
+		s.Breaker.Until = micro(b.Until)
 	}
 	return s
 }

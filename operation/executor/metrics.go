@@ -118,7 +118,7 @@ func (m *metrics) end(op *v1alpha1.Operation, reason string) {
 	took := op.Status.FinishedAt.Sub(op.ScheduledAt())
 	m.finished.WithLabelValues(append(kind, string(op.Status.Phase), reason)...).Inc()
 	m.duration.WithLabelValues(append(kind, string(op.Status.Phase))...).Observe(took.Seconds())
-	if limit := op.Deadline().Sub(op.ScheduledAt()); took > limit/10*9 { // in this order, since nine times the longest is too long
+	if limit := op.Timeout(); took > limit/10*9 { // in this order, since nine times the longest is too long
 		m.near.WithLabelValues(kind...).Inc()
 	}
 }

@@ -91,6 +91,9 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 	if problem := invalid(op); problem != "" {
 		return decision{act: actFail, reason: v1alpha1.ReasonInvalid, message: problem}
 	}
+	if e := firstFailed(op); e != nil { // the condition was taken away by somebody else
+		return decision{act: actFail, reason: v1alpha1.ReasonWebhookFailed, message: e.Message}
+	}
 	switch {
 	case succeeded(op) == len(op.Spec.WebhookIDs):
 		return conclude(op, v1alpha1.PhaseSuccess, s, now)
@@ -109,7 +112,7 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 		}
 		return decision{
 			act: actFail, reason: v1alpha1.ReasonTimedOut,
-			message: "not finished within " + deadline.Sub(op.ScheduledAt()).String() + excuse(op),
+			message: "not finished within " + op.Timeout().String() + excuse(op),
 		}
 	} else if d.act == actWait && deadline.Before(d.until) {
 		d.until = deadline
@@ -262,6 +265,16 @@ func dueAt(e *v1alpha1.WebhookCallStatus, timeout time.Duration) time.Time {
 // awaitsCallback tells whether the receiver has taken the call and is expected to call back.
 func awaitsCallback(e *v1alpha1.WebhookCallStatus) bool {
 	return e.LastStatusCode != 0 && e.NextAttemptAt == nil && e.WebhookPollURL == "" && e.AttemptID != ""
+}
+
+// firstFailed returns the record of a webhook that has failed, nil if there is none.
+func firstFailed(op *v1alpha1.Operation) *v1alpha1.WebhookCallStatus {
+	for i := range op.Status.Webhooks {
+		if op.Status.Webhooks[i].State == v1alpha1.PhaseFailed {
+			return &op.Status.Webhooks[i]
+		}
+	}
+	return nil
 }
 
 func succeeded(op *v1alpha1.Operation) int {

@@ -15,12 +15,12 @@ import (
 )
 
 // epoch is when the operations of these tests are scheduled.
-var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 5e8, time.UTC)
 
 func requested(edit func(*v1alpha1.Operation)) *v1alpha1.Operation {
 	op := &v1alpha1.Operation{}
 	op.UID, op.Generation = types.UID("uid"), 1
-	op.CreationTimestamp = metav1.NewTime(epoch)
+	op.Annotations = map[string]string{v1alpha1.AnnotationScheduledAt: epoch.Format(time.RFC3339Nano)}
 	op.Spec.OperationID, op.Spec.OperationType = "one", v1alpha1.OperationDelete
 	op.Spec.ResourceType, op.Spec.ResourceID = "app", "shop"
 	op.Spec.Timeout.Duration = time.Hour

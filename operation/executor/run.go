@@ -39,8 +39,13 @@ type run struct {
 	op *v1alpha1.Operation
 	// version is that of the last state this run has read or written.
 	version string
-	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
+	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict. owes says that
+	// what a call has brought is among them.
 	unsaved []change
+	owes    bool
+	// confirmed says that op is not older than the beginning of the executor: it was read from the API server, or written by this run, which
+	// holds for one version only, or read of a store that has caught up.
+	confirmed bool
 	// entered says that the first call is recorded. Before, it has to be the turn of the operation: place is the one that this was found for.
 	entered bool
 	place   string
@@ -132,7 +137,9 @@ var (
 // refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
 // written itself, else the API server's.
 func (e *Executor) refresh(ctx context.Context, r *run) error {
+	fresh := e.fresh.Load()
 	if known, ok := e.store.Get(r.key); ok && !older(known.Version(), r.version) {
+		r.confirmed = r.confirmed || fresh
 		if r.op != nil && known.Version() == r.version {
 			return nil
 		}
@@ -161,7 +168,14 @@ func (e *Executor) reload(ctx context.Context, r *run) error {
 		return err
 	}
 	r.adopt(op)
+	r.confirmed = true
 	return nil
+}
+
+// dropSince forgets the changes after the first n, and with them the state that they were made on, so that the next look begins with a newer
+// one. A state that was adopted since has perhaps dropped all of them: that of an operation that has ended.
+func (r *run) dropSince(n int) {
+	r.op, r.unsaved = nil, r.unsaved[:min(n, len(r.unsaved))]
 }
 
 // save writes the status. After a conflict it returns errOutdated, with the newest state adopted.
@@ -220,6 +234,7 @@ func (e *Executor) submit(ctx context.Context, r *run, q call.Request) (*call.An
 // wrote adopts the answer to a write, whose event is no news.
 func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
 	r.adopt(op)
+	r.confirmed = true
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.wrote = op.ResourceVersion

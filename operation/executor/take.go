@@ -60,7 +60,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		}
 		e := entry(&op.Status, of)
 		switch {
-		case round > 0 && e != nil && e.State == v.state && e.FinishedAt.Equal(micro(now.Truncate(time.Microsecond))):
+		case round > 0 && e != nil && e.State == v.state && e.FinishedAt.Equal(micro(now)):
 			return nil // the answer was lost, and the flow has gone on since
 		case op.Status.Phase.Terminal() || e == nil || e.State.Terminal():
 			return operation.ErrCallbackUsed

@@ -4,17 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
@@ -51,70 +48,52 @@ func unreadable(err error) *Problem {
 	return &Problem{Status: http.StatusBadRequest, Title: "Body cannot be read", Detail: err.Error()}
 }
 
-// readSpec reads the fields of a spec, and names each of them that cannot be read.
-func readSpec(w http.ResponseWriter, r *http.Request) (spec v1alpha1.OperationSpec, err error) {
+// readSpec reads the fields of a spec, with the operation id that the headers tell, and adds all that is wrong with them. The error is for a
+// body that cannot be read at all.
+func readSpec(w http.ResponseWriter, r *http.Request, wrong *faults) (spec v1alpha1.OperationSpec, err error) {
 	raw, err := readBody(w, r)
 	if err != nil {
 		return spec, err
 	}
-	if err := strict(raw, &spec); err != nil {
-		return spec, wrongFields(raw, err)
+	misshapen := misshapen("spec", raw, reflect.TypeOf(spec))
+	wrong.add(http.StatusBadRequest, "Body cannot be read", misshapen...)
+	members, _ := object(raw)
+	given := false // the spec cannot tell a timeout of zero from none, which would stand for the default
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		member := members[name]
+		one, err := json.Marshal(map[string]json.RawMessage{name: member})
+		if err == nil {
+			_ = json.Unmarshal(one, &spec) // as far as it can be: what is wrong is known
+		}
+		given = given || strings.EqualFold(name, "timeout") && kindOf(member) != "null"
 	}
-	var given struct{ Timeout *metav1.Duration }
-	if err := json.Unmarshal(raw, &given); err == nil && given.Timeout != nil && given.Timeout.Duration == 0 {
-		// The spec cannot tell it from none, which would stand for the default.
-		return spec, &operation.InvalidError{Fields: []operation.FieldError{{Field: "spec.timeout", Problem: "must be a duration above zero, such as 30s or 2h"}}}
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		if spec.OperationID != "" && spec.OperationID != key {
+			wrong.add(http.StatusUnprocessableEntity, "Two operation ids", operation.FieldError{
+				Field: "header Idempotency-Key", Problem: "differs from the field operationID: send one of them, or both alike",
+			})
+		} else {
+			spec.OperationID = key
+		}
+	}
+	var invalid *operation.InvalidError
+	if errors.As(operation.Validate(spec), &invalid) {
+		wrong.add(http.StatusUnprocessableEntity, invalidTitle, without(invalid.Fields, misshapen)...)
+	}
+	if given && spec.Timeout.Duration == 0 {
+		wrong.add(http.StatusUnprocessableEntity, invalidTitle, without([]operation.FieldError{
+			{Field: "spec.timeout", Problem: "must be a duration above zero, such as 30s or 2h"},
+		}, misshapen)...)
 	}
 	return spec, nil
 }
 
-func strict(raw []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	return d.Decode(into)
-}
-
-// wrongFields looks at each member alone, since a decoder stops at the first one and does not name those that decode themselves.
-func wrongFields(raw []byte, cause error) error {
-	p := unreadable(cause)
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return p
-	}
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		var spec v1alpha1.OperationSpec
-		one, err := json.Marshal(map[string]json.RawMessage{name: members[name]})
-		if err == nil {
-			err = strict(one, &spec)
-		}
-		if err != nil {
-			f := wrongField(name, err)
-			p.Fields, all = append(p.Fields, f), append(all, f.Field+" "+f.Problem)
-		}
-	}
-	if len(all) > 0 {
-		p.Detail = strings.Join(all, "; ")
-	}
-	return p
-}
-
-func wrongField(name string, err error) operation.FieldError {
-	f := operation.FieldError{Field: "spec." + name, Problem: strings.TrimPrefix(err.Error(), "json: ")}
-	var kind *json.UnmarshalTypeError
-	unknown, isUnknown := strings.CutPrefix(f.Problem, "unknown field ")
-	switch {
-	case isUnknown && unknown == strconv.Quote(name):
-		f.Problem = "is not a field of a request"
-	case isUnknown:
-		f.Problem = "must not have a field " + unknown
-	case name == "timeout" || name == "ttlAfterFinished":
-		f.Problem = "must be a duration in quotes, such as \"30s\" or \"2h\""
-	case errors.As(err, &kind):
-		if path := strings.ReplaceAll(kind.Field, "ResourceReference.", ""); strings.HasPrefix(path, name+".") {
-			f.Field = "spec." + path
-		}
-		f.Problem = fmt.Sprintf("must not be of type %s", kind.Value)
-	}
-	return f
+// without leaves out what is said of fields, and what is in them, that could not be read in the first place.
+func without(all, misshapen []operation.FieldError) []operation.FieldError {
+	return slices.DeleteFunc(slices.Clone(all), func(f operation.FieldError) bool {
+		return slices.ContainsFunc(misshapen, func(m operation.FieldError) bool {
+			rest, within := strings.CutPrefix(f.Field, m.Field)
+			return within && (rest == "" || rest[0] == '.' || rest[0] == '[')
+		})
+	})
 }

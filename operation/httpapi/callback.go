@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/fairlead-io/fairlead/operation"
@@ -30,12 +32,21 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(raw, &body); err != nil {
-		return unreadable(err)
+	var wrong faults
+	_ = json.Unmarshal(raw, &body) // as far as it can be; other members are the receiver's own
+	for _, f := range misshapen("callback", raw, reflect.TypeOf(body)) {
+		if f.Field == "callback.status" || f.Field == "callback.error" {
+			wrong.add(http.StatusBadRequest, "Body cannot be read", f)
+		}
 	}
 	status := strings.ToUpper(body.Status)
-	if status != "SUCCEEDED" && status != "FAILED" {
-		return &Problem{Status: http.StatusBadRequest, Title: "Unknown status", Detail: "send {\"status\": \"SUCCEEDED\"} or {\"status\": \"FAILED\", \"error\": \"…\"}"}
+	if status != "SUCCEEDED" && status != "FAILED" && !slices.ContainsFunc(wrong.fields, func(f operation.FieldError) bool { return f.Field == "callback.status" }) {
+		wrong.add(http.StatusBadRequest, "Unknown status", operation.FieldError{
+			Field: "callback.status", Problem: "must be SUCCEEDED, or FAILED with an error: {\"status\": \"FAILED\", \"error\": \"…\"}",
+		})
+	}
+	if err := wrong.problem(); err != nil {
+		return err
 	}
 	// As everywhere, a success with an error text is a failure.
 	err = h.Callbacks.Take(r.Context(), r.PathValue("token"), status == "SUCCEEDED" && body.Error == "", body.Error)

@@ -9,7 +9,7 @@
 //	GET  /openapi.json                                   all of this, as OpenAPI 3.1
 //
 // The namespace is the query parameter namespace. Errors are application/problem+json (RFC 9457) and say what to
-// change. Callers prove who they are with a bearer token that Kubernetes knows, and need the right of the same verb on
+// change: all that is wrong with fields, headers and query parameters at once, in fields. Callers prove who they are with a bearer token that Kubernetes knows, and need the right of the same verb on
 // operations.fairlead.io in the namespace; see [Authorizer]. A caller without the right gets 403 whether or not the
 // operation exists.
 //

@@ -61,7 +61,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
-	s.run(r.Context(), r.Method == http.MethodHead, op, cursor, changed)
+	s.run(r.Context(), h.Stop, r.Method == http.MethodHead, op, cursor, changed)
 	return nil
 }
 
@@ -88,8 +88,8 @@ type stream struct {
 	last    operation.View
 }
 
-// run sends until the operation has ended, or the caller is gone. head is for who wants no body.
-func (s *stream) run(ctx context.Context, head bool, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
+// run sends until the operation has ended, the caller is gone, or the server stops. head is for who wants no body.
+func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusOK)
@@ -116,6 +116,8 @@ func (s *stream) run(ctx context.Context, head bool, op *v1alpha1.Operation, cur
 			if !s.write(": still there\n\n") {
 				return
 			}
+		case <-stop:
+			return
 		case <-ctx.Done():
 			return
 		}

@@ -46,6 +46,9 @@ type Options struct {
 	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it bounds the
 	// beginning and each event. Default: 30s.
 	Timeout time.Duration
+	// Stop ends the event streams when it is closed, so that a server that shuts down has no requests which never end; who listened comes again,
+	// with what was seen last. Default: they go on until the caller or the operation ends them.
+	Stop <-chan struct{}
 	// Logger gets one line per refused or failed request. Default: discarded.
 	Logger *slog.Logger
 }
@@ -182,21 +185,29 @@ func loggable(u *url.URL) string {
 
 // enter finds the namespace of a request and checks the caller's right.
 func (h *handler) enter(r *http.Request, verb string) (namespace string, err error) {
+	namespace, wrong, err := h.admit(r, verb)
+	if err == nil {
+		err = wrong.problem()
+	}
+	return namespace, err
+}
+
+// admit is enter for requests with which other things may be wrong too.
+func (h *handler) admit(r *http.Request, verb string) (namespace string, wrong faults, err error) {
 	namespace = r.URL.Query().Get("namespace")
 	if namespace == "" {
 		namespace = h.Scheduler.Namespace()
 	}
 	if err := h.Authorizer.Authorize(r.Context(), bearer(r), verb, namespace); err != nil {
-		return "", err
+		return "", wrong, err
 	}
 	served := namespace == h.Scheduler.Namespace() || slices.Contains(h.Namespaces, namespace) || h.All && len(validation.IsDNS1123Label(namespace)) == 0
 	if !served {
-		return "", &Problem{
-			Status: http.StatusNotFound, Title: "Namespace not served",
-			Detail: "this server does not serve operations of namespace " + strconv.Quote(namespace),
-		}
+		wrong.add(http.StatusNotFound, "Namespace not served", operation.FieldError{
+			Field: "query namespace", Problem: "is " + strconv.Quote(namespace) + ", whose operations this server does not serve",
+		})
 	}
-	return namespace, nil
+	return namespace, wrong, nil
 }
 
 func resource(r *http.Request) operation.Resource {
@@ -256,22 +267,16 @@ func (h *handler) location(namespace string, res operation.Resource) string {
 }
 
 func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
-	namespace, err := h.enter(r, "create")
+	namespace, wrong, err := h.admit(r, "create")
 	if err != nil {
 		return err
 	}
-	spec, err := readSpec(w, r)
+	spec, err := readSpec(w, r, &wrong)
+	if err == nil {
+		err = wrong.problem()
+	}
 	if err != nil {
 		return err
-	}
-	if key := r.Header.Get("Idempotency-Key"); key != "" {
-		if spec.OperationID != "" && spec.OperationID != key {
-			return &Problem{
-				Status: http.StatusUnprocessableEntity, Title: "Two operation ids",
-				Detail: "the header Idempotency-Key and the field operationID differ: send one of them, or both alike",
-			}
-		}
-		spec.OperationID = key
 	}
 	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
 	var op *v1alpha1.Operation

@@ -20,7 +20,7 @@ type Page struct {
 }
 
 func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
-	namespace, err := h.enter(r, "list")
+	namespace, wrong, err := h.admit(r, "list")
 	if err != nil {
 		return err
 	}
@@ -29,24 +29,27 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 	switch status {
 	case "", operation.InProgress, operation.Succeeded, operation.Failed:
 	default:
-		return &Problem{Status: http.StatusBadRequest, Title: "Unknown status", Detail: "status is IN_PROGRESS, SUCCEEDED or FAILED"}
+		wrong.parameter("status", "must be IN_PROGRESS, SUCCEEDED or FAILED")
 	}
 	limit := defaultPage
 	if text := q.Get("limit"); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
-			return &Problem{Status: http.StatusBadRequest, Title: "Bad limit", Detail: "limit is a number from 1 to " + strconv.Itoa(maxPage)}
+			wrong.parameter("limit", "must be a number from 1 to "+strconv.Itoa(maxPage))
 		}
 	}
 	after, err := base64.RawURLEncoding.DecodeString(q.Get("continue"))
 	if err != nil {
-		return &Problem{Status: http.StatusBadRequest, Title: "Bad continue token", Detail: "send the one of the page before, or none"}
+		wrong.parameter("continue", "must be the one of the page before, or none")
 	}
 	wanted := selection{status: status, resourceType: q.Get("resourceType")}
 	if text := q.Get("related"); text != "" {
 		wanted.related.ResourceType, wanted.related.ResourceID, _ = strings.Cut(text, "/")
 		if wanted.related.ResourceType == "" || wanted.related.ResourceID == "" {
-			return &Problem{Status: http.StatusBadRequest, Title: "Bad related resource", Detail: "related is TYPE/ID"}
+			wrong.parameter("related", "must be TYPE/ID")
 		}
+	}
+	if err := wrong.problem(); err != nil {
+		return err
 	}
 	select {
 	case <-h.Operations.Synced(): // before, all would seem to be there is

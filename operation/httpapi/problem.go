@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -55,6 +56,57 @@ func answerProblem(w http.ResponseWriter, err error) (status int) {
 // maxRetryAfter bounds, in seconds, for how long callers are sent away because the API server says so.
 const maxRetryAfter = 300
 
+// faults are what is wrong with one request, which is told at once.
+type faults struct {
+	title  string
+	status int
+	fields []operation.FieldError
+}
+
+const (
+	invalidTitle = "Invalid operation"
+	severalTitle = "Several things are wrong with the request"
+)
+
+// add adds what is wrong. Things that have a status of their own each are a bad request together.
+func (f *faults) add(status int, title string, fields ...operation.FieldError) {
+	switch {
+	case len(fields) == 0:
+		return
+	case len(f.fields) == 0:
+		f.status, f.title = status, title
+	default:
+		if f.title != title {
+			f.title = severalTitle
+		}
+		if f.status != status {
+			f.status = http.StatusBadRequest
+		}
+	}
+	f.fields = append(f.fields, fields...)
+}
+
+// parameter adds what is wrong with a query parameter.
+func (f *faults) parameter(name, problem string) {
+	f.add(http.StatusBadRequest, "Bad query", operation.FieldError{Field: "query " + name, Problem: problem})
+}
+
+// problem returns all of it, nil if nothing is wrong.
+func (f *faults) problem() error {
+	if len(f.fields) == 0 {
+		return nil
+	}
+	return &Problem{Status: f.status, Title: f.title, Detail: sentences(f.fields), Fields: f.fields}
+}
+
+func sentences(fields []operation.FieldError) string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.Field + " " + f.Problem
+	}
+	return strings.Join(all, "; ")
+}
+
 // ProblemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
 func ProblemOf(err error) *Problem { return problemOf(err) }
 
@@ -69,7 +121,7 @@ func problemOf(err error) *Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
-		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Invalid operation", Detail: "change the fields that are named", Fields: invalid.Fields}
+		return &Problem{Status: http.StatusUnprocessableEntity, Title: invalidTitle, Detail: sentences(invalid.Fields), Fields: invalid.Fields}
 	case errors.As(err, &running):
 		v := operation.ViewOf(running.Running)
 		return &Problem{
@@ -88,7 +140,7 @@ func problemOf(err error) *Problem {
 	case errors.As(err, &large):
 		return &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Body too large", Detail: "send at most 512 KiB"}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error()}
+		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error(), Fields: causes(err)}
 	case apierrors.IsNotFound(err): // a namespace; an operation is ErrNotFound
 		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
@@ -110,4 +162,16 @@ func problemOf(err error) *Problem {
 	default:
 		return &Problem{Status: http.StatusBadGateway, Title: "The API server did not answer well", Detail: err.Error()}
 	}
+}
+
+// causes are the fields that the API server names.
+func causes(err error) (fields []operation.FieldError) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	for _, c := range status.Status().Details.Causes {
+		fields = append(fields, operation.FieldError{Field: c.Field, Problem: c.Message})
+	}
+	return fields
 }

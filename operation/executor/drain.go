@@ -1,0 +1,70 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+)
+
+// drain is what Drain waits for. It is guarded by Executor.mu.
+type drain struct {
+	begun bool
+	busy  map[*run]struct{} // runs with a call under way, or one that has come back and is not recorded yet
+	idle  chan struct{}     // closed when a drain has begun and no run is busy
+}
+
+// Drain begins no new calls from now on, and returns when those under way have come back and what they brought is recorded, so that nobody
+// makes them again. If ctx, or Run, ends first, it returns why. Operations that wait go on waiting; Run has to be ended as usual. It may be
+// called more than once, and before Run.
+func (e *Executor) Drain(ctx context.Context) error {
+	e.mu.Lock()
+	if d := &e.drain; !d.begun {
+		d.begun, d.idle = true, make(chan struct{})
+		if len(d.busy) == 0 {
+			close(d.idle)
+		}
+	}
+	idle := e.drain.idle
+	e.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-e.stopped:
+		return fmt.Errorf("cannot wait for calls under way: %w", errEnded)
+	case <-ctx.Done():
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return fmt.Errorf("cannot wait for the calls of %d operations: %w", len(e.drain.busy), context.Cause(ctx))
+}
+
+// mayCall tells whether a run may make calls now. If so it is busy, until settle finds that it is not.
+func (e *Executor) mayCall(r *run) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.drain.begun {
+		return false
+	}
+	e.drain.busy[r] = struct{}{}
+	return true
+}
+
+// settle notes whether a run that is about to park has calls under way, or has brought home what is not recorded yet.
+func (e *Executor) settle(r *run) {
+	r.owes = r.owes && len(r.unsaved) > 0
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(r.flying) == 0 && len(r.back) == 0 && !r.owes {
+		e.leave(r)
+	}
+}
+
+// leave notes that a run is not busy; the caller holds mu.
+func (e *Executor) leave(r *run) {
+	d := &e.drain
+	if _, busy := d.busy[r]; !busy {
+		return
+	}
+	if delete(d.busy, r); d.begun && len(d.busy) == 0 {
+		close(d.idle)
+	}
+}
