@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -171,7 +172,7 @@ func New(o Options) (*Client, error) {
 		c.ownCall = true
 	}
 	if o.Mapper == nil {
-		m, err := NewMapper(o.Config)
+		m, err := discover.NewMapper(o.Config, o.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a client: %w", err)
 		}

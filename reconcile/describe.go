@@ -61,7 +61,7 @@ const (
 	maxStackShown = 8 << 10
 )
 
-// Describe returns how the controller is doing now, with at most so many of its failures; negative: all of them.
+// Describe returns how the controller is doing now, with at most so many of its failures; negative: all of them. It is quick with none.
 func (c *Controller) Describe(failures int) Description {
 	return c.describe(failures, func(Key, Class) bool { return true })
 }
@@ -91,7 +91,7 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 		if it.fail == nil {
 			continue
 		}
-		if d.Failed++; pick(it.key, it.fail.class) {
+		if d.Failed++; limit != 0 && pick(it.key, it.fail.class) {
 			all = append(all, failing{it.fail.public(c.name, it), doings[it.state]})
 		}
 	}

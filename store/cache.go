@@ -17,19 +17,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// CacheOptions configure a Cache. Config is needed; Scheme and Mapper are for those who ask by kind or Go type.
+// CacheOptions configure a Cache. Only Config is needed.
 type CacheOptions struct {
 	Config *rest.Config
 	// Client is shared by the sources; nil: one is made from Config, and closed when Run returns.
 	Client *source.Client
+	// Scheme knows the Go types; that of client-go by default.
 	Scheme *runtime.Scheme
+	// Mapper knows the resources of kinds; by default one that asks the server, when it must.
 	Mapper meta.RESTMapper
 	// Linger is for how long a store that nobody uses goes on being watched; 0: 30 seconds, negative: not at all.
 	Linger time.Duration
@@ -137,6 +141,9 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opt.Scheme == nil {
+		opt.Scheme = scheme.Scheme
+	}
 	if opt.SaveEvery <= 0 {
 		opt.SaveEvery = defaultSaveEvery
 	}
@@ -148,12 +155,19 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
+	if opt.Mapper == nil {
+		if c.opt.Mapper, err = discover.NewMapper(opt.Config, opt.Logger); err != nil {
+			return nil, fmt.Errorf("cannot make cache: %w", err)
+		}
+	}
 	if opt.Dir != "" {
 		if c.identity, err = clusterIdentity(opt.Config); err != nil {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
-	if c.meta, err = metadata.NewForConfig(opt.Config); err != nil {
+	quiet := rest.CopyConfig(opt.Config)
+	quiet.WarningHandler = rest.NoWarnings{} // the sources meet the same ones
+	if c.meta, err = metadata.NewForConfig(quiet); err != nil {
 		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
 	return c, nil
@@ -332,9 +346,6 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 func (c *Cache) resolve(req *Request) error {
 	if !req.Resource.Empty() {
 		return nil
-	}
-	if c.opt.Mapper == nil {
-		return errors.New("no mapper")
 	}
 	m, err := c.opt.Mapper.RESTMapping(req.Kind.GroupKind(), req.Kind.Version)
 	switch {

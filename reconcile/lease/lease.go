@@ -136,6 +136,7 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 func (l *Lease) Run(ctx context.Context) error {
 	defer close(l.ends)
 	l.slot.From(ctx)
+	l.lock.begin()
 	election, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.FromSlogHandler(l.log.Handler())))
 	defer stop()
 	drained := make(chan struct{})
@@ -265,6 +266,10 @@ func (l *Lease) Fence(term context.Context) error {
 	}
 	return nil
 }
+
+// Status returns who leads, by the identity; "" if nobody does, or that is not known yet. The error says why it cannot be known, or why this
+// process cannot take the lease, since the last request to the server: that it is forbidden, for instance, or that Run is not running.
+func (l *Lease) Status() (leader string, err error) { return l.lock.status() }
 
 // Leading says whether this process leads.
 func (l *Lease) Leading() bool {
