@@ -200,6 +200,9 @@ func (c *Cluster) Inherit() reconcile.Inherited {
 
 // Oversee has /debug/controllers and /readyz show a controller. Package reconcile calls it.
 func (c *Cluster) Oversee(ctl *reconcile.Controller) {
+	if ctl == nil {
+		return
+	}
 	c.rt.mu.Lock()
 	defer c.rt.mu.Unlock()
 	c.rt.controllers = append(c.rt.controllers, ctl)
@@ -208,6 +211,9 @@ func (c *Cluster) Oversee(ctl *reconcile.Controller) {
 // Check has Run ask fn what is wrong with a declaration, before it begins. It is for packages whose declarations end in Add: Run returns
 // all mistakes together. If the runtime has begun, fn is not asked.
 func (c *Cluster) Check(fn func() error) {
+	if fn == nil {
+		return
+	}
 	c.rt.mu.Lock()
 	defer c.rt.mu.Unlock()
 	c.checks = append(c.checks, fn)
@@ -219,6 +225,10 @@ func (c *Cluster) Check(fn func() error) {
 func (c *Cluster) Add(name string, fn func(ctx context.Context) error) {
 	if c.name != "" {
 		name = c.name + "/" + name
+	}
+	if fn == nil {
+		c.rt.mistake(fmt.Errorf("cannot add %q: it is nil", name))
+		return
 	}
 	c.rt.add(task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
 }

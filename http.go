@@ -281,6 +281,9 @@ func (rt *Runtime) listen(ctx context.Context) error {
 // Serve answers requests until the context ends, then lets those under way finish for up to five seconds. It closes the
 // listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	if listener == nil || handler == nil {
+		return errors.New("cannot serve: no listener, or nothing to serve")
+	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

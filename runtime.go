@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os/signal"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -70,12 +71,17 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	rt := &Runtime{mux: http.NewServeMux()}
 	rt.phase.Store(phaseNew)
 	for _, o := range opts {
-		o(&rt.opts)
+		if o != nil {
+			o(&rt.opts)
+		}
 	}
 	rt.opts.complete()
 	rt.log = rt.opts.logger
 	rt.Cluster = newCluster(rt, "", cfg, rt.opts)
 	rt.clusters = []*Cluster{rt.Cluster}
+	if v := reflect.ValueOf(rt.opts.leadership); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
+		rt.err = errors.New("cannot elect a leader: WithLeadership was given nil")
+	}
 	if rt.opts.lease != nil && rt.opts.leadership == nil && cfg != nil {
 		rt.opts.leadership, rt.err = rt.elect(cfg, rt.opts.lease[0], rt.opts.lease[1])
 	}
@@ -99,7 +105,9 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	o := rt.opts
 	o.mapper = nil
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
 	o.complete()
 	o.logger = o.logger.With("cluster", name)

@@ -16,6 +16,9 @@ import (
 // Release does nothing for a slot in which nothing is recorded, nor for an object that does not exist.
 func Release[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, release func(ctx context.Context, key, value string) error, opts ...Option) error {
 	a := begin(ctx, "release", c, obj, slot, opts)
+	if err := a.check(release == nil); err != nil {
+		return a.fail(err)
+	}
 	_, s, err := a.read(ctx, c)
 	switch {
 	case isGone(err):

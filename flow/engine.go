@@ -94,14 +94,24 @@ func NewEngine(opt EngineOptions) *Engine {
 
 // InheritLogger has an engine that was made without a Logger log where its host does. The first one counts; nil changes nothing. The
 // fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
-func (e *Engine) InheritLogger(log *slog.Logger) { e.slot.Take(log) }
+func (e *Engine) InheritLogger(log *slog.Logger) {
+	if e.made() {
+		e.slot.Take(log)
+	}
+}
 
 // Closed says whether Drain or Close was called: the engine starts nothing any more.
 func (e *Engine) Closed() bool {
+	if !e.made() {
+		return true
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.closed
 }
+
+// made says whether NewEngine has made the engine. One that it has not made runs nothing, and is closed.
+func (e *Engine) made() bool { return e != nil && e.live != nil }
 
 // epochBefore is how long before its making the engine's time starts, so that every time it meets, also a saved one, is positive:
 // 0 stands for none.
@@ -130,6 +140,9 @@ func (e *Engine) since(t time.Time) int64 { return max(1, int64(t.Sub(e.zero))) 
 // Drain refuses new fibers and waits until the live ones have ended by themselves. It returns the cause of ctx if that ends
 // first.
 func (e *Engine) Drain(ctx context.Context) error {
+	if !e.made() {
+		return nil
+	}
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
@@ -140,6 +153,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 // of the engine is left. If ctx ends first, it returns an error that matches ErrStuck and the cause of ctx, and names the
 // fibers that did not stop; Close may be called again. It must not be called from a step or a callback.
 func (e *Engine) Close(ctx context.Context) error {
+	if !e.made() {
+		return nil
+	}
 	var calls cancels
 	e.mu.Lock()
 	e.closed = true

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,7 +79,7 @@ type work struct {
 // with all that is wrong with others.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
-	if v := reflect.ValueOf(r); !v.IsValid() || v.Kind() == reflect.Func && v.IsNil() {
+	if f, ok := r.(Func[T]); r == nil || ok && f == nil {
 		err = fmt.Errorf("%w: no reconciler", ErrInvalid)
 	}
 	w := workOf[T, PT](r)
@@ -119,13 +118,17 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		wake: make(chan struct{}, 1), now: time.Now, follows: map[Key]map[string]*follow{}, synced: make(chan struct{}),
 	}
 	for _, o := range opts {
-		o(&c.set)
+		if o != nil {
+			o(&c.set)
+		}
 	}
 	err = errors.Join(err, c.set.complete(name))
 	c.total = c.set.total
 	c.main = &watch{object: object}
 	for _, o := range c.set.primary {
-		o(c.main)
+		if o != nil {
+			o(c.main)
+		}
 	}
 	for _, w := range append([]*watch{c.main}, c.set.watches...) {
 		err = errors.Join(err, w.check())

@@ -33,7 +33,11 @@ func DebugHandler(list func() []*Controller) http.Handler {
 		pick := func(k Key, class Class) bool {
 			return (!q.Has("key") || q.Get("key") == k.String()) && (!q.Has("class") || q.Get("class") == string(class))
 		}
-		all := slices.DeleteFunc(slices.Clone(list()), func(c *Controller) bool {
+		var all []*Controller
+		if list != nil {
+			all = slices.Clone(list())
+		}
+		all = slices.DeleteFunc(all, func(c *Controller) bool {
 			return q.Has("controller") && q.Get("controller") != c.name
 		})
 		slices.SortFunc(all, func(a, b *Controller) int {

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,6 +19,9 @@ var ErrOwned = errors.New("it has another controller")
 // Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then. An owner in
 // another namespace is refused, as the garbage collector would delete obj.
 func Own(c *client.Client, owner, obj client.Object) error {
+	if isNil(obj) {
+		return fmt.Errorf("cannot own an object: %w", client.ErrNil)
+	}
 	gvk, err := kindOf(c, owner)
 	if err != nil {
 		return err
@@ -37,7 +41,16 @@ func Own(c *client.Client, owner, obj client.Object) error {
 	return nil
 }
 
+// isNil says whether obj is nil, or a nil pointer.
+func isNil(obj any) bool {
+	v := reflect.ValueOf(obj)
+	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
+}
+
 func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error) {
+	if isNil(obj) {
+		return schema.GroupVersionKind{}, fmt.Errorf("cannot tell the kind of an object: %w", client.ErrNil)
+	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
 		return gvk, nil
 	}
