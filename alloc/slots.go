@@ -106,6 +106,9 @@ func keyOf(uid types.UID, slot string, n int64) string {
 
 // slotsOf returns a copy of the slots of an object, and whether they are in its status.
 func slotsOf(obj client.Object) (_ Slots, inStatus bool, err error) {
+	if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, false, nil
+	}
 	if f, ok := statusField(obj, false); ok {
 		if !f.IsValid() {
 			return nil, true, nil

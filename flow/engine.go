@@ -42,7 +42,7 @@ type Engine struct {
 	clock Clock
 	zero  time.Time // the engine's time starts here
 	log   *slog.Logger
-	slot  inherit.Slot // of log
+	slot  inherit.Slot   // of log
 	wg    sync.WaitGroup // workers, alarms, reports
 
 	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only lock

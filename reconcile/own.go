@@ -62,8 +62,11 @@ func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error
 }
 
 // SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed anything. The
-// time of the last transition changes with the status only.
+// time of the last transition changes with the status only. Where there is no object it does nothing.
 func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) bool {
+	if isNil(obj) || conditions == nil {
+		return false
+	}
 	return meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
 	})
@@ -71,6 +74,9 @@ func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string
 
 // IsReady says whether a condition is True for the present generation of obj.
 func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
+	if isNil(obj) {
+		return false
+	}
 	c := meta.FindStatusCondition(conditions, kind)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
 }

@@ -111,11 +111,15 @@ func (m *mapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionK
 }
 
 func (m *mapper) ResourceFor(r schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return retry(m, func(ctx context.Context) (schema.GroupVersionResource, error) { return m.by.ResourceForWithContext(ctx, r) })
+	return retry(m, func(ctx context.Context) (schema.GroupVersionResource, error) {
+		return m.by.ResourceForWithContext(ctx, r)
+	})
 }
 
 func (m *mapper) ResourcesFor(r schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return retry(m, func(ctx context.Context) ([]schema.GroupVersionResource, error) { return m.by.ResourcesForWithContext(ctx, r) })
+	return retry(m, func(ctx context.Context) ([]schema.GroupVersionResource, error) {
+		return m.by.ResourcesForWithContext(ctx, r)
+	})
 }
 
 func (m *mapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {

@@ -74,6 +74,9 @@ type Lease struct {
 
 // New returns a candidate that takes part while Run runs.
 func New(cfg *rest.Config, o Options) (*Lease, error) {
+	if cfg == nil {
+		return nil, errors.New("cannot make a lease: no rest.Config")
+	}
 	if o.Namespace == "" || o.Name == "" {
 		return nil, errors.New("cannot make a lease: it needs a namespace and a name")
 	}
