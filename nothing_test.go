@@ -199,16 +199,18 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.IfChanged":     func() error { return watches(reconcile.IfChanged[pod](nil)) },
 		"reconcile.IfSpecChanged": func() error { return watches(reconcile.IfSpecChanged()) },
 		"reconcile.InfoFrom":      func() error { return ok(reconcile.InfoFrom(ctx)) },
-		"reconcile.IsReady":       func() error { return ok(reconcile.IsReady(nil, nil, ""), reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, "")) },
-		"reconcile.Kind":          func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
-		"reconcile.Leader":        func() error { return controls(reconcile.Leader(nil)) },
-		"reconcile.Logger":        func() error { return controls(reconcile.Logger(nil)) },
-		"reconcile.MaxAttempts":   func() error { return controls(reconcile.MaxAttempts(0)) },
-		"reconcile.MaxInterval":   func() error { return controls(reconcile.MaxInterval(0)) },
-		"reconcile.Named":         func() error { return watches(reconcile.Named("")) },
-		"reconcile.New":           func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
-		"reconcile.NewRecorder":   func() error { return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", "")) },
-		"reconcile.OnFailure":     func() error { return controls(reconcile.OnFailure(nil)) },
+		"reconcile.IsReady": func() error {
+			return ok(reconcile.IsReady(nil, nil, ""), reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, ""))
+		},
+		"reconcile.Kind":        func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
+		"reconcile.Leader":      func() error { return controls(reconcile.Leader(nil)) },
+		"reconcile.Logger":      func() error { return controls(reconcile.Logger(nil)) },
+		"reconcile.MaxAttempts": func() error { return controls(reconcile.MaxAttempts(0)) },
+		"reconcile.MaxInterval": func() error { return controls(reconcile.MaxInterval(0)) },
+		"reconcile.Named":       func() error { return watches(reconcile.Named("")) },
+		"reconcile.New":         func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
+		"reconcile.NewRecorder": func() error { return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", "")) },
+		"reconcile.OnFailure":   func() error { return controls(reconcile.OnFailure(nil)) },
 		"reconcile.Own": func() error {
 			return errors.Join(orNone(reconcile.Own(c, nil, nil)), orNone(reconcile.Own(c, &pod{}, &pod{})))
 		},

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -133,15 +134,17 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	for _, w := range append([]*watch{c.main}, c.set.watches...) {
 		err = errors.Join(err, w.check())
 	}
-	c.metrics = newMetrics(c)
-	if e := h.Registry().Register(c.metrics); e != nil {
-		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
-	}
-	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile")
+	var registry prometheus.Registerer = h.Registry()
 	overseer, overseen := h.(Overseer)
 	if overseen {
 		c.from = overseer.Inherit()
+		registry = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.from.Cluster}, registry)
 	}
+	c.metrics = newMetrics(c)
+	if e := registry.Register(c.metrics); e != nil {
+		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
+	}
+	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile")
 	if c.log = cmp.Or(c.set.logger, c.from.Logger); c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
