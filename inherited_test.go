@@ -67,8 +67,9 @@ func TestOneLogger(t *testing.T) {
 		declare declare
 		says    []string
 	}{
-		{"a controller", func(_ *testing.T, rt *fairlead.Runtime, _ *apiserver.Server, own *slog.Logger) { failing(rt, own) },
-			[]string{"reconciliation failed", "controller=maps", "panic: ouch", "inherited_test.go"}},
+		{"a controller", func(_ *testing.T, rt *fairlead.Runtime, _ *apiserver.Server, own *slog.Logger) {
+			failing(rt, own)
+		}, []string{"reconciliation failed", "controller=maps", "panic: ouch", "inherited_test.go"}},
 		{"a controller of a joined cluster", func(_ *testing.T, rt *fairlead.Runtime, s *apiserver.Server, own *slog.Logger) {
 			failing(rt.Join("east", s.Config()), own)
 		}, []string{"reconciliation failed", "controller=maps", "panic: ouch"}},

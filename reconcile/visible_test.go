@@ -59,8 +59,9 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 		{"a terminal one", func() (reconcile.Result, error) { return reconcile.Terminal(errors.New("no luck")) }, []string{"no luck", "class=stopped"}},
 		{"a panic", func() (reconcile.Result, error) { panic("ouch") }, []string{"panic: ouch", "visible_test.go"}},
 		{"an error that panics", func() (reconcile.Result, error) { return reconcile.Done, (*nilError)(nil) }, []string{"nil pointer", "visible_test.go"}},
-		{"an error and a time", func() (reconcile.Result, error) { return reconcile.After(time.Minute), errors.New("no luck") },
-			[]string{"no luck", "after=1m0s", "afterHonoured=true"}},
+		{"an error and a time", func() (reconcile.Result, error) {
+			return reconcile.After(time.Minute), errors.New("no luck")
+		}, []string{"no luck", "after=1m0s", "afterHonoured=true"}},
 		{"a terminal one and a time", func() (reconcile.Result, error) {
 			_, err := reconcile.Terminal(errors.New("no luck"))
 			return reconcile.After(time.Minute), err
