@@ -80,7 +80,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 		return Handle{}, d.err
 	}
 	if !e.made() {
-		return Handle{}, fmt.Errorf("%w: the engine is nil, or was not made by NewEngine", ErrInvalid)
+		return Handle{}, fmt.Errorf("%w: no engine", ErrInvalid)
 	}
 	if opt.Positions != nil && opt.Key == "" {
 		return Handle{}, fmt.Errorf("%w: positions need a key", ErrInvalid)

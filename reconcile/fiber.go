@@ -205,7 +205,8 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 		f.unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
-	stopped := closed || errors.Is(res.Err, errStopping) || errors.Is(res.Err, errObjectGone)
+	left := res.Status == flow.Cancelled && errors.Is(res.Err, flow.ErrInterrupted) // to be gone on with later: errStopping, or who says so
+	stopped := closed || left || errors.Is(res.Err, errObjectGone)
 	if current && stopped {
 		delete(r.live, k)
 	}
