@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/abandon"
+	"github.com/fairlead-io/fairlead/internal/discover"
+	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/store"
@@ -28,6 +31,8 @@ type Cluster struct {
 	name      string
 	rt        *Runtime
 	err       error // of New, returned by Run
+	log       *slog.Logger
+	degraded  bool
 	calls     *call.Client
 	cache     *store.Cache
 	client    *client.Client
@@ -38,13 +43,14 @@ type Cluster struct {
 }
 
 var (
-	_ observe.Host      = (*Cluster)(nil)
-	_ reconcile.Checker = (*Cluster)(nil)
+	_ observe.Host       = (*Cluster)(nil)
+	_ reconcile.Checker  = (*Cluster)(nil)
+	_ reconcile.Overseer = (*Cluster)(nil)
 )
 
 // newCluster sends nothing.
 func newCluster(rt *Runtime, name string, cfg *rest.Config, o options) *Cluster {
-	c := &Cluster{name: name, rt: rt}
+	c := &Cluster{name: name, rt: rt, log: o.logger, degraded: o.degraded}
 	if err := c.connect(cfg, o); err != nil {
 		c.err = fmt.Errorf("cannot make a runtime: %w", err)
 		if name != "" {
@@ -145,7 +151,7 @@ func (c *Cluster) discover(cfg *rest.Config) (meta.RESTMapper, error) {
 	c.abandon = end
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(abandon.With(life)) // a server that does not answer cannot keep Run from returning
-	return client.NewMapper(cfg)
+	return discover.NewMapper(cfg, c.log)
 }
 
 // start starts the observers. If ctx ends meanwhile, so does the discovery that sources may be waiting for.
@@ -187,19 +193,42 @@ func (c *Cluster) Calls() *call.Client { return c.calls }
 // Registry returns where the runtime's metrics are.
 func (c *Cluster) Registry() *prometheus.Registry { return c.rt.opts.registry }
 
+// Inherit says what controllers have of the cluster: it makes the Cluster a reconcile.Overseer.
+func (c *Cluster) Inherit() reconcile.Inherited {
+	return reconcile.Inherited{Logger: c.log, Cluster: c.name, Degraded: c.degraded}
+}
+
+// Oversee has /debug/controllers and /readyz show a controller. Package reconcile calls it.
+func (c *Cluster) Oversee(ctl *reconcile.Controller) {
+	if ctl == nil {
+		return
+	}
+	c.rt.mu.Lock()
+	defer c.rt.mu.Unlock()
+	c.rt.controllers = append(c.rt.controllers, ctl)
+}
+
 // Check has Run ask fn what is wrong with a declaration, before it begins. It is for packages whose declarations end in Add: Run returns
 // all mistakes together. If the runtime has begun, fn is not asked.
 func (c *Cluster) Check(fn func() error) {
+	if fn == nil {
+		return
+	}
 	c.rt.mu.Lock()
 	defer c.rt.mu.Unlock()
 	c.checks = append(c.checks, fn)
 }
 
 // Add has fn run from when the observers of all clusters have been started until it returns or the runtime stops, which
-// cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at once.
+// cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at once. A lease, an
+// executor or a relay without a logger of its own, that fn runs with this context, uses the runtime's.
 func (c *Cluster) Add(name string, fn func(ctx context.Context) error) {
 	if c.name != "" {
 		name = c.name + "/" + name
 	}
-	c.rt.add(task{name, fn})
+	if fn == nil {
+		c.rt.mistake(fmt.Errorf("cannot add %q: it is nil", name))
+		return
+	}
+	c.rt.add(task{name, func(ctx context.Context) error { return fn(inherit.With(ctx, c.log)) }})
 }

@@ -54,14 +54,15 @@
 // something fails, after everything has stopped; whoever does not stop in time is named in the error. At the end no new
 // event is taken, observers that are running may finish for a while ([WithDrain]), and writes work until the last of them has returned.
 //
-// A source that cannot be started makes Run fail, and what was started is stopped; with [WithDegraded] the others run and it
-// is tried again.
+// A source or a controller that cannot be started makes Run fail, and what was started is stopped; with [WithDegraded] the others run
+// and it is tried again.
 //
 // # In production
 //
 // [WithListen] serves health, readiness, metrics and debug pages, see [Runtime.Handler]. Health is staleness below a bound
-// ([WithStaleness]), not "synced once": a program whose watch has died silently is not healthy, be it of observers or of reconcilers. /debug/observers tells who
-// observes what, where it is declared, and how it is doing.
+// ([WithStaleness]), not "synced once": a program whose watch has died silently is not healthy, be it of observers or of reconcilers.
+// /debug/observers tells who observes what, where it is declared, and how it is doing; /debug/controllers which objects fail, with the
+// error and the next try. [WithLogger] is for all that the runtime hosts.
 //
 //	rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(":9090"),
 //		fairlead.WithLeaderElection("operators", "gateways"))

@@ -142,6 +142,7 @@ func ExampleRuntime_Handle() {
 	rt.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/", nil))
 	fmt.Println(strings.TrimSpace(w.Body.String()))
 	// Output:
+	// /debug/controllers
 	// /debug/greeting
 	// /debug/observers
 	// /debug/sources

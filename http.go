@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -25,10 +26,11 @@ const httpDrain = 5 * time.Second
 //
 //	/healthz           200 while nothing that is watched is staler than the bound, else 503 with what is
 //	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
-//	                   process leads
+//	                   process leads; else 503 with what is missing, and why
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
 //	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
+//	/debug/controllers what controllers do, and the objects that fail: error, attempts, next try
 //	/debug/observers   who observes what, where it is declared, and how it is doing
 //	/debug/flows       live fibers, see Flows
 //
@@ -58,6 +60,7 @@ func (rt *Runtime) ownPages() {
 	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.index))
 	rt.pages = nil
 	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return rt.sources() }))
+	rt.Handle("GET /debug/controllers", reconcile.DebugHandler(rt.overseen))
 	rt.Handle("GET /debug/observers", page(func() fmt.Stringer { return rt.Describe() }))
 }
 
@@ -122,10 +125,14 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 	now := rt.phase.Load().(phase)
 	switch now {
 	case phaseStandby:
+		leader, err := rt.leader()
+		if now = phase("standby: " + leader); err != nil {
+			problems = append(problems, "standby: "+err.Error())
+		}
 	case phaseReady:
-		problems = append(problems, rt.unlisted()...)
+		problems = append(append(problems, rt.unlisted()...), rt.blocked()...)
 	case phaseStarting:
-		problems = append(problems, string(now))
+		problems = append(append(problems, string(now)), rt.blocked()...)
 		for _, c := range rt.members() {
 			problems = append(problems, c.observers.Unsynced()...)
 		}
@@ -133,6 +140,43 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 		problems = append(problems, string(now))
 	}
 	health(w, problems, string(now))
+}
+
+// leader says who leads instead of this process; an error if it cannot take over from whoever that is.
+func (rt *Runtime) leader() (string, error) {
+	knows, ok := rt.opts.leadership.(interface {
+		Status() (leader string, err error)
+	})
+	if !ok {
+		return "another process leads", nil
+	}
+	leader, err := knows.Status()
+	if err == nil && leader == "" {
+		err = errors.New("nobody leads, or it is not known yet who does")
+	}
+	return "another process leads: " + leader, err
+}
+
+// overseen returns the controllers of all clusters.
+func (rt *Runtime) overseen() []*reconcile.Controller {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return slices.Clone(rt.controllers)
+}
+
+// blocked names the controllers that cannot work, but for those that wait for a list, which unlisted says.
+func (rt *Runtime) blocked() []string {
+	var problems []string
+	for _, c := range rt.overseen() {
+		switch d := c.Describe(0); {
+		case d.Error != "":
+			problems = append(problems, fmt.Sprintf("controller %s: %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State, d.Error))
+		case d.State == reconcile.StateNew:
+			problems = append(problems, fmt.Sprintf("controller %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State))
+		}
+	}
+	slices.Sort(problems)
+	return problems
 }
 
 func health(w http.ResponseWriter, problems []string, fine string) {
@@ -211,12 +255,13 @@ func (rt *Runtime) firstSeen(now time.Time) map[*store.Store]time.Time {
 	return seen
 }
 
-// unlisted names what was never listed completely.
+// unlisted names what was never listed completely, and why.
 func (rt *Runtime) unlisted() []string {
 	var problems []string
 	rt.watched(func(name string, st *store.Store) {
-		if !st.HasSynced() {
-			problems = append(problems, name+": not listed yet")
+		cluster := strings.TrimSuffix(name, st.Options().Resource.GroupResource().String())
+		for _, why := range st.Unlisted() {
+			problems = append(problems, cluster+why)
 		}
 	})
 	slices.Sort(problems)
@@ -236,6 +281,9 @@ func (rt *Runtime) listen(ctx context.Context) error {
 // Serve answers requests until the context ends, then lets those under way finish for up to five seconds. It closes the
 // listener.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	if listener == nil || handler == nil {
+		return errors.New("cannot serve: no listener, or nothing to serve")
+	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -63,10 +64,19 @@ func TestDetectMutation(t *testing.T) {
 			"the prior state is shared as well",
 			[]fairlead.Option{fairlead.WithDetectMutation()},
 			func(h observe.Host) {
-				observe.On(h, Maps, ignore, observe.Name("innocent"))
+				modified, done := 0, make(chan struct{}) // nobody else looks at the first state any more
 				observe.On(h, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
 					if e.Type == observe.Modified {
-						spoil(e.Prior())
+						if modified++; modified == 2 {
+							close(done)
+						}
+					}
+					return nil
+				}, observe.Name("innocent"))
+				var once sync.Once
+				observe.On(h, Maps, func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+					if e.Type == observe.Modified {
+						once.Do(func() { <-done; spoil(e.Prior()) })
 					}
 					return nil
 				}, observe.Name("culprit"))
@@ -84,8 +94,10 @@ func TestDetectMutation(t *testing.T) {
 				r := run(rt)
 				synctest.Wait()
 				if name == "prior" {
-					touch(t, s, "x")
-					synctest.Wait()
+					for range 2 {
+						touch(t, s, "x")
+						synctest.Wait()
+					}
 				}
 				_, metrics := get(rt, "/metrics")
 				if err := r.end(); err != nil {

@@ -78,7 +78,8 @@ func WithScheme(scheme *runtime.Scheme) Option { return func(o *options) { o.sch
 // WithMapper sets how kinds and resources are matched. Default: the API server is asked, when it is needed first.
 func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.mapper = mapper } }
 
-// WithLogger sets the logger. Default: nothing is logged.
+// WithLogger sets the logger of the runtime and of all that it hosts: caches, clients, observers, controllers, the engines of Flows and of
+// reconcile.Flow, elections, and what package operation has that is added. A logger given to one of them beats it. Default: nothing is logged.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
 // WithRegistry sets where metrics are registered. Default: a new registry, with the metrics of Go and of the process.
@@ -90,8 +91,8 @@ func WithRegistry(registry *prometheus.Registry) Option {
 // of objects and are not protected: serve them where only operators look.
 func WithListen(address string) Option { return func(o *options) { o.listen = address } }
 
-// WithDegraded lets the runtime run when some sources cannot be started; they are reported, and tried again with back-off.
-// Default: Run fails.
+// WithDegraded lets the runtime run when some sources, or controllers, cannot be started, as when a kind does not exist yet; they are reported,
+// by /readyz too, and tried again with back-off. Default: Run fails. A mistake in a declaration is another thing, and makes Run fail.
 func WithDegraded() Option { return func(o *options) { o.degraded = true } }
 
 // WithStaleness sets how old the state of a source may be before the runtime is unhealthy. Default: 5 minutes.
@@ -123,7 +124,8 @@ func WithSignals(signals ...os.Signal) Option {
 
 // WithLeaderElection has only one process of several work at a time, elected by the Lease namespace/name: the others wait,
 // ready to take over within seconds. When leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let
-// the process end then, and be started again. Without a namespace or a name Run fails.
+// the process end then, and be started again. Without a namespace or a name Run fails. /readyz of a process that waits says who leads, or
+// why this one cannot take the Lease, which is not ready.
 func WithLeaderElection(namespace, name string) Option {
 	return func(o *options) { o.lease = &[2]string{namespace, name} }
 }
@@ -132,7 +134,7 @@ func WithLeaderElection(namespace, name string) Option {
 type Leadership = reconcile.Leadership
 
 // WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from the
-// start until all the work has ended.
+// start until all the work has ended; if it has a method Status() (leader string, err error), /readyz tells what that says.
 func WithLeadership(l Leadership) Option { return func(o *options) { o.leadership = l } }
 
 // WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none. It suits programs that

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os/signal"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,10 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -40,14 +43,15 @@ type Runtime struct {
 	phase atomic.Value // phase
 	mux   *http.ServeMux
 
-	mu       sync.Mutex
-	err      error // of declarations, returned by Run
-	clusters []*Cluster
-	waiting  []task
-	tasks    *group // while they run
-	pages    []string
-	seen     map[*store.Store]time.Time // when the health pages looked at it first
-	ran      bool
+	mu          sync.Mutex
+	err         error // of declarations, returned by Run
+	clusters    []*Cluster
+	waiting     []task
+	tasks       *group // while they run
+	pages       []string
+	controllers []*reconcile.Controller
+	seen        map[*store.Store]time.Time // when the health pages looked at it first
+	ran         bool
 }
 
 // phase is what a runtime is doing, as its health pages tell it.
@@ -55,7 +59,7 @@ type phase string
 
 const (
 	phaseNew      phase = "not started"
-	phaseStandby  phase = "standby: another process leads"
+	phaseStandby  phase = "standby"
 	phaseStarting phase = "starting: observers are not synced yet"
 	phaseReady    phase = "ready"
 	phaseStopping phase = "stopping"
@@ -67,12 +71,17 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	rt := &Runtime{mux: http.NewServeMux()}
 	rt.phase.Store(phaseNew)
 	for _, o := range opts {
-		o(&rt.opts)
+		if o != nil {
+			o(&rt.opts)
+		}
 	}
 	rt.opts.complete()
 	rt.log = rt.opts.logger
 	rt.Cluster = newCluster(rt, "", cfg, rt.opts)
 	rt.clusters = []*Cluster{rt.Cluster}
+	if v := reflect.ValueOf(rt.opts.leadership); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
+		rt.err = errors.New("cannot elect a leader: WithLeadership was given nil")
+	}
 	if rt.opts.lease != nil && rt.opts.leadership == nil && cfg != nil {
 		rt.opts.leadership, rt.err = rt.elect(cfg, rt.opts.lease[0], rt.opts.lease[1])
 	}
@@ -96,8 +105,11 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	o := rt.opts
 	o.mapper = nil
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
+	o.complete()
 	o.logger = o.logger.With("cluster", name)
 	at := place.Outside("github.com/fairlead-io/fairlead")
 	c := newCluster(rt, name, cfg, o)
@@ -118,9 +130,14 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	return c
 }
 
-// Flows has the runtime look after an engine: its metrics are registered, its fibers are shown at /debug/flows, and at the
+// Flows has the runtime look after an engine: it logs where the runtime does, unless it has a logger of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the
 // end they may finish during the drain before they are cancelled. A runtime has one engine.
 func (rt *Runtime) Flows(e *flow.Engine) {
+	if e == nil {
+		rt.mistake(errors.New("cannot look after an engine: it is nil"))
+		return
+	}
+	e.InheritLogger(rt.log)
 	if err := rt.opts.registry.Register(e.Collector()); err != nil {
 		rt.mistake(fmt.Errorf("cannot look after an engine: %w", err))
 	}
@@ -199,7 +216,7 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	}
 	l := rt.opts.leadership
 	if election, ok := l.(interface{ Run(context.Context) error }); ok {
-		around.add(task{"election", election.Run})
+		around.add(task{"election", func(ctx context.Context) error { return election.Run(inherit.With(ctx, rt.log)) }})
 	}
 	err := rt.lead(ctx, l)
 	return errors.Join(err, around.stop(grace+httpDrain), rt.late())

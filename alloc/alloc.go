@@ -71,12 +71,17 @@ func begin[T any, PT client.ObjectOf[T]](ctx context.Context, op string, c *clie
 	a.behind = obj.GetUID() == "" // which incarnation is meant is for the server to say
 	a.finalizer, _ = ctx.Value(finalizerKey{}).(string)
 	for _, o := range opts {
-		o(&a.options)
+		if o != nil {
+			o(&a.options)
+		}
 	}
 	return a
 }
 
 func (a *allocation[T, PT]) fail(err error) error {
+	if a.obj == nil {
+		return &Error{Op: a.op, Slot: a.slot, Kind: reflect.TypeFor[T]().Name(), Err: err}
+	}
 	kind := a.obj.GetObjectKind().GroupVersionKind().Kind
 	if kind == "" {
 		kind = reflect.TypeFor[T]().Name()
@@ -205,6 +210,9 @@ func (a *allocation[T, PT]) guarded(o PT) error {
 // written. It is safe for concurrent use with different objs.
 func Once[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, create func(ctx context.Context, key string) (string, error), opts ...Option) (string, error) {
 	a := begin(ctx, "allocate", c, obj, slot, opts)
+	if err := a.check(create == nil); err != nil {
+		return "", a.fail(err)
+	}
 	if len(validation.IsDNS1123Label(slot)) > 0 {
 		return "", a.fail(ErrInvalidSlot)
 	}

@@ -92,6 +92,9 @@ func keep(obj client.Object, at place, name string, s Slot) error {
 
 // slotsOf returns the slots of an object, marks included.
 func slotsOf(obj client.Object) (Slots, error) {
+	if v := reflect.ValueOf(obj); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, nil
+	}
 	slots, inStatus, err := kept(obj, inSlot)
 	if err != nil || !inStatus {
 		return slots, err

@@ -15,6 +15,9 @@ import (
 // said.
 func Release[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, release func(ctx context.Context, key, value string) error, opts ...Option) error {
 	a := begin(ctx, "release", c, obj, slot, opts)
+	if err := a.check(release == nil); err != nil {
+		return a.fail(err)
+	}
 	if err := a.giveBack(ctx, release); err != nil && !a.gone(err) {
 		return a.fail(err)
 	}

@@ -114,10 +114,20 @@ func ours(shared *http.Client) *http.Client {
 const maxRedirects = 10 // as net/http has it
 
 // Close closes the idle connections. Calls in flight go on; their contexts end them.
-func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+func (c *Client) Close() {
+	if c == nil || c.http == nil {
+		return
+	}
+	utilnet.CloseIdleConnectionsFor(c.http.Transport)
+}
 
 // Budget returns the retry budget that the calls of this client share.
-func (c *Client) Budget() *Budget { return c.budget }
+func (c *Client) Budget() *Budget {
+	if c == nil {
+		return nil
+	}
+	return c.budget
+}
 
 // warnings remembers the server's warnings that have been logged, each once; a bounded number of them.
 type warnings struct {

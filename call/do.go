@@ -61,6 +61,9 @@ type exchange struct {
 
 // begin validates and encodes a request. It sends nothing.
 func (c *Client) begin(r Request, p Policy) (*exchange, error) {
+	if c == nil || c.http == nil {
+		return nil, &Error{Verb: r.Verb, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace, Name: r.Name, errs: []error{ErrNotMade}}
+	}
 	x := &exchange{c: c, p: p.Resolved(), id: uuid.NewString(), begun: time.Now()}
 	if err := x.set(r); err != nil {
 		return nil, err

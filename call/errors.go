@@ -23,6 +23,9 @@ var (
 	// ErrProtocol is matched when the answer is not one of a Kubernetes API server: HTML, a cut body, another kind.
 	ErrProtocol = errors.New("not an answer of a Kubernetes API server")
 
+	// ErrNotMade is matched by all that is done with a nil Client, as that of a fairlead runtime is whose New has failed; Run says with what.
+	ErrNotMade = errors.New("there is no client: what should have made it has failed")
+
 	// ErrInvalidRequest is matched when a request cannot be sent as it is.
 	ErrInvalidRequest = errors.New("invalid request")
 )

@@ -24,12 +24,15 @@ import (
 // It waits for at most Options.CacheTimeout, or the deadline of ctx if that is earlier. Its error matches ErrCacheBehind and
 // says which kind is behind, and why; a kind that is not watched is an error that matches ErrNotWatched.
 func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
 	if c.opt.Cache == nil {
 		return fmt.Errorf("cannot wait for the cache: %w", ErrNotWatched)
 	}
 	var stores []*store.Store
 	for _, obj := range kinds {
-		k, err := c.kinds.of(obj)
+		k, err := c.kindOf(obj)
 		if err != nil {
 			return err
 		}

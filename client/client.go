@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -32,8 +34,13 @@ type ObjectList interface {
 	runtime.Object
 }
 
-// KeyOf returns the key of an object.
-func KeyOf(obj metav1.Object) Key { return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()} }
+// KeyOf returns the key of an object; that of nil is empty.
+func KeyOf(obj metav1.Object) Key {
+	if isNil(obj) {
+		return Key{}
+	}
+	return Key{Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
 
 // Reader reads objects into memory of the caller's own.
 type Reader interface {
@@ -171,7 +178,7 @@ func New(o Options) (*Client, error) {
 		c.ownCall = true
 	}
 	if o.Mapper == nil {
-		m, err := NewMapper(o.Config)
+		m, err := discover.NewMapper(o.Config, o.Logger)
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a client: %w", err)
 		}
@@ -184,14 +191,63 @@ func New(o Options) (*Client, error) {
 
 // Close ends the subscriptions of waits and closes idle connections.
 func (c *Client) Close() {
+	if c.usable() != nil {
+		return
+	}
 	c.hubs.close()
 	if c.ownCall {
 		c.call.Close()
 	}
 }
 
-// Scheme returns the scheme that the client knows Go types by.
-func (c *Client) Scheme() *runtime.Scheme { return c.kinds.scheme }
+// Scheme returns the scheme that the client knows Go types by; of a nil client that of client-go.
+func (c *Client) Scheme() *runtime.Scheme {
+	if c.usable() != nil {
+		return scheme.Scheme
+	}
+	return c.kinds.scheme
+}
 
-// Mapper returns the mapper that the client knows resources by.
-func (c *Client) Mapper() meta.RESTMapper { return c.kinds.mapper }
+// Mapper returns the mapper that the client knows resources by; of a nil client one that knows none.
+func (c *Client) Mapper() meta.RESTMapper {
+	if c.usable() != nil {
+		return meta.NewDefaultRESTMapper(nil)
+	}
+	return c.kinds.mapper
+}
+
+// usable says why nothing can be done with a client that New has not made.
+func (c *Client) usable() error {
+	if c == nil || c.kinds.scheme == nil {
+		return ErrNotMade
+	}
+	return nil
+}
+
+// kindOf returns the kind of an object, which may be empty apart from its type.
+func (c *Client) kindOf(obj runtime.Object) (*kind, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if isNil(obj) {
+		return nil, fmt.Errorf("cannot tell the kind of an object: %w", ErrNil)
+	}
+	return c.kinds.of(obj)
+}
+
+// kindOfList returns the kind of the items of a list.
+func (c *Client) kindOfList(list runtime.Object) (*kind, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
+	if isNil(list) {
+		return nil, fmt.Errorf("cannot tell the kind of a list: %w", ErrNil)
+	}
+	return c.kinds.ofList(list)
+}
+
+// isNil says whether obj is nil, or a nil pointer.
+func isNil(obj any) bool {
+	v := reflect.ValueOf(obj)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}

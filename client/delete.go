@@ -152,7 +152,7 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 // the server answers does not say what is left, so where the kind is watched one list of the namespace follows, and its
 // result is laid over the store.
 func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
-	k, err := c.kinds.of(obj)
+	k, err := c.kindOf(obj)
 	if err != nil {
 		return err
 	}

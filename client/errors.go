@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -16,6 +17,12 @@ var (
 
 	// ErrNoName is matched when an object has no name, or no namespace though its kind is namespaced.
 	ErrNoName = errors.New("the object has no name or no namespace")
+
+	// ErrNotMade is matched by all that is done with a nil client, as that of a runtime is whose New has failed; Run says with what.
+	ErrNotMade = call.ErrNotMade
+
+	// ErrNil is matched when an object or a function that is needed is nil.
+	ErrNil = errors.New("it is nil")
 
 	// ErrNoVersion is matched when a write must carry a resourceVersion and none is known.
 	ErrNoVersion = errors.New("the object has no resourceVersion")

@@ -48,6 +48,9 @@ func modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, subresource s
 	if err != nil {
 		return err
 	}
+	if fn == nil {
+		return m.w.fail(fmt.Errorf("the function: %w", ErrNil))
+	}
 	return m.run(ctx, func(o Object) error { return fn(o.(PT)) })
 }
 

@@ -31,7 +31,9 @@ type readOptions struct {
 func resolveRead(opts []ReadOption) readOptions {
 	o := readOptions{labels: labels.Everything(), fields: fields.Everything()}
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
 	return o
 }
@@ -153,7 +155,9 @@ type writeOptions struct {
 func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
 	o := writeOptions{owner: c.opt.FieldOwner}
 	for _, opt := range opts {
-		opt(&o)
+		if opt != nil {
+			opt(&o)
+		}
 	}
 	if o.policy == nil {
 		o.policy = &c.opt.Policy

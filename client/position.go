@@ -40,6 +40,9 @@ type StatusPosition[T any, PT ObjectOf[T]] struct {
 // used: another object of that name is never written to. at says where in the status the position is.
 func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **flow.Position) *StatusPosition[T, PT] {
 	base := PT(new(T))
+	if obj == nil {
+		return &StatusPosition[T, PT]{c: c, base: base, at: at} // which has no name, as is told when it is used
+	}
 	base.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
 	base.SetNamespace(obj.GetNamespace())
 	base.SetName(obj.GetName())

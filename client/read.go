@@ -20,7 +20,7 @@ import (
 // Get fills obj from the store, if its kind and namespace are watched, else from the server. What obj held before is
 // gone. apierrors.IsNotFound tells absence.
 func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
-	k, err := c.kinds.of(obj)
+	k, err := c.kindOf(obj)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
 
 // List fills list from the store, if the kind and the namespace are watched, else from the server, page by page.
 func (c *Client) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
-	k, err := c.kinds.ofList(list)
+	k, err := c.kindOfList(list)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (c *Client) Live() Reader { return liveReader{c} }
 type liveReader struct{ c *Client }
 
 func (l liveReader) Get(ctx context.Context, key Key, obj Object) error {
-	k, err := l.c.kinds.of(obj)
+	k, err := l.c.kindOf(obj)
 	if err != nil {
 		return err
 	}

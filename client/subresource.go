@@ -29,7 +29,7 @@ func Body(body Object) WriteOption { return func(o *writeOptions) { o.body = bod
 
 // Get reads the subresource of the object that obj names into another object, always from the server.
 func (s *SubResource) Get(ctx context.Context, obj, into Object) error {
-	k, err := s.c.kinds.of(obj)
+	k, err := s.c.kindOf(obj)
 	if err != nil {
 		return err
 	}

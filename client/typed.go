@@ -80,8 +80,11 @@ func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOpt
 }
 
 func kindFor[T any, PT ObjectOf[T]](c *Client) (*kind, error) {
+	if err := c.usable(); err != nil {
+		return nil, err
+	}
 	if k, ok := c.kinds.byType.Load(reflect.TypeFor[*T]()); ok {
 		return k.(*kind), nil
 	}
-	return c.kinds.of(PT(new(T)))
+	return c.kindOf(PT(new(T)))
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,7 +63,12 @@ type objectWait[T any, PT ObjectOf[T]] struct {
 }
 
 // Backstop implements flow.Backstopped.
-func (w *objectWait[T, PT]) Backstop() time.Duration { return w.c.opt.Backstop }
+func (w *objectWait[T, PT]) Backstop() time.Duration {
+	if w.c.usable() != nil {
+		return 0 // Check says so
+	}
+	return w.c.opt.Backstop
+}
 
 // Watch implements flow.Wait.
 func (w *objectWait[T, PT]) Watch(waker flow.Waker) (stop func()) {
@@ -79,6 +85,9 @@ func (w *objectWait[T, PT]) Watch(waker flow.Waker) (stop func()) {
 
 // Check implements flow.Wait.
 func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) {
+	if w.cond == nil {
+		return false, fmt.Errorf("cannot wait for %s: the function: %w", w.key, ErrNil)
+	}
 	if !live {
 		obj, err := Get[T, PT](ctx, w.c, w.key)
 		return w.judge(obj, err)

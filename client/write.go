@@ -56,7 +56,7 @@ type writing struct {
 }
 
 func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, obj Object, opts []WriteOption) (*writing, error) {
-	k, err := c.kinds.of(obj)
+	k, err := c.kindOf(obj)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fairlead-io/fairlead/internal/inherit"
 )
 
 // EngineOptions tunes an Engine; the zero value works.
@@ -20,7 +22,7 @@ type EngineOptions struct {
 
 	Epoch     uint64       // fibers get epochs above it: with leader election, the term shifted left by 32, so that terms order too
 	Clock     Clock        // default the system's
-	Logger    *slog.Logger // default none
+	Logger    *slog.Logger // default that of the host, see InheritLogger; else none
 	Tracer    trace.Tracer // a span per step; default none
 	Labels    bool         // pprof labels flow, step and key on running steps; they cost about a microsecond
 	Providers []Provider   // found by Use in every fiber
@@ -40,6 +42,7 @@ type Engine struct {
 	clock Clock
 	zero  time.Time // the engine's time starts here
 	log   *slog.Logger
+	slot  inherit.Slot   // of log
 	wg    sync.WaitGroup // workers, alarms, reports
 
 	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only lock
@@ -80,16 +83,35 @@ func NewEngine(opt EngineOptions) *Engine {
 	if opt.Clock == nil {
 		opt.Clock = systemClock{}
 	}
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
-	e := &Engine{opt: opt, clock: opt.Clock, log: opt.Logger, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
+	e := &Engine{opt: opt, clock: opt.Clock, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
+	e.log, e.slot = inherit.Logger(opt.Logger)
 	e.zero = e.clock.Now().Add(-epochBefore)
 	e.idle = sync.NewCond(&e.mu)
 	e.live.prev, e.live.next = e.live, e.live
 	e.ready.perGroup = opt.PerGroup
 	return e
 }
+
+// InheritLogger has an engine that was made without a Logger log where its host does. The first one counts; nil changes nothing. The
+// fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
+func (e *Engine) InheritLogger(log *slog.Logger) {
+	if e.made() {
+		e.slot.Take(log)
+	}
+}
+
+// Closed says whether Drain or Close was called: the engine starts nothing any more.
+func (e *Engine) Closed() bool {
+	if !e.made() {
+		return true
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
+}
+
+// made says whether NewEngine has made the engine. One that it has not made runs nothing, and is closed.
+func (e *Engine) made() bool { return e != nil && e.live != nil }
 
 // epochBefore is how long before its making the engine's time starts, so that every time it meets, also a saved one, is positive:
 // 0 stands for none.
@@ -118,6 +140,9 @@ func (e *Engine) since(t time.Time) int64 { return max(1, int64(t.Sub(e.zero))) 
 // Drain refuses new fibers and waits until the live ones have ended by themselves. It returns the cause of ctx if that ends
 // first.
 func (e *Engine) Drain(ctx context.Context) error {
+	if !e.made() {
+		return nil
+	}
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
@@ -128,6 +153,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 // of the engine is left. If ctx ends first, it returns an error that matches ErrStuck and the cause of ctx, and names the
 // fibers that did not stop; Close may be called again. It must not be called from a step or a callback.
 func (e *Engine) Close(ctx context.Context) error {
+	if !e.made() {
+		return nil
+	}
 	var calls cancels
 	e.mu.Lock()
 	e.closed = true

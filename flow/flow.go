@@ -14,32 +14,44 @@ func New[P any](name string, nodes ...Node[P]) *Flow[P] {
 	return &Flow[P]{def: compile(name, nodes)}
 }
 
+// compiled is the definition of the flow; of one that New has not made, one that cannot run.
+func (fl *Flow[P]) compiled() *def {
+	if fl == nil || fl.def == nil {
+		return &def{err: fmt.Errorf("%w: it is nil, or was not made by New", ErrInvalid)}
+	}
+	return fl.def
+}
+
 // Name returns the name of the flow.
-func (fl *Flow[P]) Name() string { return fl.def.name }
+func (fl *Flow[P]) Name() string { return fl.compiled().name }
 
 // Err returns what is wrong with the flow, all of it joined, each matching ErrInvalid; nil if it can run.
-func (fl *Flow[P]) Err() error { return fl.def.err }
+func (fl *Flow[P]) Err() error { return fl.compiled().err }
 
 // Steps returns the paths of its steps, in order.
 func (fl *Flow[P]) Steps() []string {
-	paths := make([]string, len(fl.def.steps))
-	for i := range fl.def.steps {
-		paths[i] = fl.def.steps[i].path
+	d := fl.compiled()
+	paths := make([]string, len(d.steps))
+	for i := range d.steps {
+		paths[i] = d.steps[i].path
 	}
 	return paths
 }
 
 // Undoes says whether Undo would have a step to run.
-func (fl *Flow[P]) Undoes() bool { return fl.def.undo != nil && len(fl.def.undo.steps) > 0 }
+func (fl *Flow[P]) Undoes() bool {
+	d := fl.compiled()
+	return d.undo != nil && len(d.undo.steps) > 0
+}
 
 // Version returns a copy of the flow with this version. A position saved by another version is not resumed.
 func (fl *Flow[P]) Version(v int) *Flow[P] {
-	return &Flow[P]{def: fl.def.with(func(d *def) { d.version = v })}
+	return &Flow[P]{def: fl.compiled().with(func(d *def) { d.version = v })}
 }
 
 // Provide returns a copy of the flow whose fibers find these values with Use.
 func (fl *Flow[P]) Provide(values ...Provider) *Flow[P] {
-	return &Flow[P]{def: fl.def.with(func(d *def) {
+	return &Flow[P]{def: fl.compiled().with(func(d *def) {
 		d.providers = append(append([]Provider(nil), values...), d.providers...)
 	})}
 }
@@ -47,7 +59,7 @@ func (fl *Flow[P]) Provide(values ...Provider) *Flow[P] {
 // Child makes a child of a fork that runs this flow over packet. The name is unique among the children of the fork; "" is the
 // index. The packet belongs to the child until the fork is over.
 func (fl *Flow[P]) Child(name string, packet *P) Child {
-	return Child{name: name, def: fl.def, make: func(*def) *fiber { return newFiber(packet) }}
+	return Child{name: name, def: fl.compiled(), make: func(*def) *fiber { return newFiber(packet) }}
 }
 
 // Child is one named branch of a fork. Flow.Child makes it.

@@ -44,9 +44,10 @@ type StartOptions struct {
 // Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it carries a
 // span, the spans of the fiber link to it. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent.
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
-	h, err := e.start(ctx, fl.def, newFiber(packet), opt)
+	d := fl.compiled()
+	h, err := e.start(ctx, d, newFiber(packet), opt)
 	if err != nil {
-		return Handle{}, fmt.Errorf("cannot start %q%s: %w", fl.def.name, ofKey(opt.Key), err)
+		return Handle{}, fmt.Errorf("cannot start %q%s: %w", d.name, ofKey(opt.Key), err)
 	}
 	return h, nil
 }
@@ -56,12 +57,13 @@ func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOpt
 // Undo is not begun before it says so. After an undoing that failed, was cancelled or was interrupted it goes on at the step that it had
 // come to. Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
 func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
-	if fl.def.err != nil {
-		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", fl.def.name, ofKey(opt.Key), fl.def.err)
+	d := fl.compiled()
+	if d.err != nil {
+		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", d.name, ofKey(opt.Key), d.err)
 	}
-	h, err := e.start(ctx, fl.def.undo, newFiber(packet), opt)
+	h, err := e.start(ctx, d.undo, newFiber(packet), opt)
 	if err != nil {
-		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", fl.def.name, ofKey(opt.Key), err)
+		return Handle{}, fmt.Errorf("cannot undo %q%s: %w", d.name, ofKey(opt.Key), err)
 	}
 	return h, nil
 }
@@ -77,7 +79,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	if d.err != nil {
 		return Handle{}, d.err
 	}
-	if e == nil {
+	if !e.made() {
 		return Handle{}, fmt.Errorf("%w: no engine", ErrInvalid)
 	}
 	if opt.Timeout < 0 {

@@ -51,6 +51,9 @@ const (
 func newOptions(opts []Option) options {
 	o := options{attempts: defaultAttempts}
 	for _, opt := range opts {
+		if opt == nil {
+			continue
+		}
 		opt(&o)
 	}
 	if o.attempts <= 0 {

@@ -117,7 +117,9 @@ func (o *Origin) applyNamespaces(f *feed) error {
 func (s settings) check() error {
 	var cfg source.Config
 	for _, o := range s.known {
-		o(&cfg)
+		if o != nil {
+			o(&cfg)
+		}
 	}
 	if _, err := labels.Parse(cfg.LabelSelector); err != nil {
 		return fmt.Errorf("%w: %w", ErrMalformedSelector, err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -22,11 +23,11 @@ type Stores interface {
 	Open(store.Request) (*store.Handle, error)
 }
 
-// RegistryOptions configure a Registry. Scheme and Stores are required.
+// RegistryOptions configure a Registry. Stores is required.
 type RegistryOptions struct {
 	// Cluster is the name of the cluster, for descriptions, where there are several.
 	Cluster string
-	// Scheme knows the types that are observed.
+	// Scheme knows the types that are observed; that of client-go by default.
 	Scheme *runtime.Scheme
 	// Stores gives the stores of sources that are observed.
 	Stores Stores
@@ -66,6 +67,9 @@ func NewRegistry(o RegistryOptions) *Registry {
 	r := &Registry{opts: o, log: o.Logger, stopped: make(chan struct{})}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.opts.Scheme == nil {
+		r.opts.Scheme = scheme.Scheme
 	}
 	if r.opts.Grace <= 0 {
 		r.opts.Grace = defaultGrace

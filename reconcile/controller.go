@@ -1,13 +1,16 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -22,18 +25,26 @@ type Controller struct {
 	host    Host
 	client  *client.Client
 	set     settings
-	err     error  // of the declaration, returned when the host runs
-	place   string // of the declaration
+	err     error     // of the declaration, returned when the host runs
+	place   string    // of the declaration
+	from    Inherited // what it has of the host
 	object  work
 	main    *watch
 	metrics *metrics
 	log     *slog.Logger
+	events  *Recorder   // of failures; nil: none
+	unheard atomic.Bool // the last of them could not be written
 	wake    chan struct{}
 	now     func() time.Time
 
 	mu      sync.Mutex // guards everything below; never held while user code runs
 	q       *queue
 	life    context.Context //nolint:containedctx // the lifetime of Run; nil before and after
+	fail    func(error)     // ends it
+	ended   bool            // it is over
+	kindOf  string          // what it reconciles, once that is known
+	problem error           // why it could not be started yet
+	broken  *time.Timer     // is about to end it, because it can do nothing any more
 	term    context.Context //nolint:containedctx // of the leadership; nil while nothing may be started
 	terms   int
 	workers int
@@ -57,6 +68,8 @@ type work struct {
 	// gone is told of objects that do not exist any more; halt ends what is at work, when no reconciliation is. Both may be nil.
 	gone func(k Key)
 	halt func()
+	// hosted is told what the controller inherits; it may be nil.
+	hosted func(Inherited)
 	// finalize adds or removes the finalizer of obj.
 	finalize func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error
 }
@@ -67,7 +80,7 @@ type work struct {
 // with all that is wrong with others.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
-	if r == nil {
+	if f, ok := r.(Func[T]); r == nil || ok && f == nil {
 		err = fmt.Errorf("%w: no reconciler", ErrInvalid)
 	}
 	w := workOf[T, PT](r)
@@ -106,22 +119,45 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		wake: make(chan struct{}, 1), now: time.Now, follows: map[Key]map[string]*follow{}, synced: make(chan struct{}),
 	}
 	for _, o := range opts {
-		o(&c.set)
+		if o != nil {
+			o(&c.set)
+		}
 	}
 	err = errors.Join(err, c.set.complete(name))
-	c.log, c.total = c.set.logger, c.set.total
+	c.total = c.set.total
 	c.main = &watch{object: object}
 	for _, o := range c.set.primary {
-		o(c.main)
+		if o != nil {
+			o(c.main)
+		}
 	}
 	for _, w := range append([]*watch{c.main}, c.set.watches...) {
 		err = errors.Join(err, w.check())
 	}
+	var registry prometheus.Registerer = h.Registry()
+	overseer, overseen := h.(Overseer)
+	if overseen {
+		c.from = overseer.Inherit()
+		registry = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.from.Cluster}, registry)
+	}
 	c.metrics = newMetrics(c)
-	if e := h.Registry().Register(c.metrics); e != nil {
+	if e := registry.Register(c.metrics); e != nil {
 		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
 	}
 	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile")
+	if c.log = cmp.Or(c.set.logger, c.from.Logger); c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	c.log = c.log.With("controller", name)
+	if c.client != nil && !c.set.quiet {
+		c.events = NewRecorder(c.client, name)
+	}
+	if w.hosted != nil {
+		w.hosted(c.from)
+	}
+	if overseen {
+		overseer.Oversee(c)
+	}
 	if checker, ok := h.(Checker); ok {
 		checker.Check(c.check)
 	}
@@ -131,16 +167,25 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 
 // check says what is wrong with the declaration.
 func (c *Controller) check() error {
-	err := c.err
-	if c.client != nil {
-		for _, w := range append([]*watch{c.main}, c.set.watches...) {
-			err = errors.Join(err, w.resolve(c.client.Scheme()))
-		}
+	if err := errors.Join(c.err, c.resolve()); err != nil {
+		return c.failure(err)
 	}
-	if err == nil {
-		return nil
+	return nil
+}
+
+// resolve finds the kinds of the watches.
+func (c *Controller) resolve() error {
+	if c.client == nil {
+		return nil // the host says why
 	}
-	return c.failure(err)
+	var errs []error
+	for _, w := range append([]*watch{c.main}, c.set.watches...) {
+		errs = append(errs, w.resolve(c.client.Scheme()))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kindOf = c.main.kind.Kind + "." + c.main.kind.GroupVersion().String()
+	return errors.Join(errs...)
 }
 
 func (c *Controller) failure(err error) error {
@@ -149,168 +194,6 @@ func (c *Controller) failure(err error) error {
 
 // Name returns the name of the controller.
 func (c *Controller) Name() string { return c.name }
-
-// run works until ctx ends, and returns when all reconciliations have.
-func (c *Controller) run(ctx context.Context) error {
-	if err := c.open(ctx); err != nil {
-		c.close()
-		if ctx.Err() != nil {
-			return nil // stopped while it started, which is no failure
-		}
-		return c.failure(err)
-	}
-	defer c.close()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var lead sync.WaitGroup
-	var failed error
-	lead.Go(func() {
-		if failed = c.lead(ctx); failed != nil {
-			stop(failed)
-		}
-	})
-	c.pump(ctx)
-	lead.Wait()
-	return failed
-}
-
-// open starts the watches.
-func (c *Controller) open(ctx context.Context) error {
-	if c.err != nil {
-		return c.err
-	}
-	if c.client == nil || c.host.Cache() == nil {
-		return errors.New("the host has no client or no cache")
-	}
-	if err := c.main.resolve(c.client.Scheme()); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.life = ctx
-	c.mu.Unlock()
-	p, err := c.subscribe(c.main, subscription{main: true})
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	c.primary = p
-	c.mu.Unlock()
-	for _, w := range c.set.watches {
-		if err := w.resolve(c.client.Scheme()); err != nil {
-			return err
-		}
-		if _, err := c.subscribe(w, subscription{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// close ends the watches and waits for the workers.
-func (c *Controller) close() {
-	c.endTerm()
-	c.mu.Lock()
-	c.life = nil
-	intakes := c.intakes
-	c.intakes, c.primary = nil, nil
-	clear(c.follows)
-	c.mu.Unlock()
-	for _, s := range intakes {
-		s.cursor.Close()
-	}
-	c.wg.Wait()
-	for _, s := range intakes {
-		s.handle.Release()
-	}
-}
-
-// lead lets the workers work while this process leads, from when everything was listed once, until ctx ends or leadership is not to be
-// had any more.
-func (c *Controller) lead(ctx context.Context) error {
-	if !c.awaitSync(ctx) {
-		return nil
-	}
-	for ctx.Err() == nil {
-		term, done := ctx, func() {}
-		if l := c.set.leader; l != nil {
-			var err error
-			if term, done, err = l.Lead(ctx); err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return c.failure(fmt.Errorf("cannot take part in the election: %w", err))
-			}
-		}
-		c.serve(ctx, term)
-		done()
-	}
-	return nil
-}
-
-// serve works in one term and returns when all of its work has ended.
-func (c *Controller) serve(ctx, term context.Context) {
-	term, end := context.WithCancelCause(term)
-	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
-	c.beginTerm(ctx, term)
-	<-term.Done()
-	c.endTerm()
-	c.wg.Wait() // nothing is begun any more
-	if c.object.halt != nil {
-		c.object.halt()
-	}
-	end(nil)
-}
-
-func (c *Controller) awaitSync(ctx context.Context) bool {
-	late := time.NewTimer(c.set.syncWarning)
-	defer late.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-c.synced:
-			return true
-		case <-late.C:
-			c.mu.Lock()
-			for _, s := range c.intakes {
-				if !s.synced {
-					c.log.WarnContext(ctx, "waits for the first list", "watch", s.watch.name, "status", fmt.Sprint(s.handle.Statuses()))
-				}
-			}
-			c.mu.Unlock()
-			late.Reset(c.set.syncWarning)
-		}
-	}
-}
-
-func (c *Controller) beginTerm(ctx, term context.Context) {
-	c.mu.Lock()
-	c.terms++
-	again := c.terms > 1
-	st := c.primary
-	c.mu.Unlock()
-	if again && st != nil { // another one may have left work half done that no event tells of
-		for r := range st.handle.Snapshot().All() {
-			c.add(r.Key(), Reason{Type: Leading, Source: c.main.name, Key: r.Key(), Version: r.Version()}, low, nil)
-		}
-	}
-	if c.set.leader != nil {
-		c.log.InfoContext(ctx, "this process leads")
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.life != nil && term.Err() == nil {
-		c.term = term
-		c.spawn()
-	}
-}
-
-// endTerm has the workers begin nothing more; the contexts of what they do have ended with that of the term, or of the host.
-func (c *Controller) endTerm() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.term = nil
-}
 
 // Trigger has an object reconciled, for a reason that no watch knows of. An object that does not exist is not; one that is
 // in back-off is when that is over.

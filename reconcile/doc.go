@@ -35,7 +35,12 @@
 //
 // An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured, up to [MaxRetryAfter]; conflicts
 // are tried again soon. [Terminal] records an error until the spec changes. Events during a back-off do not shorten it, unless the
-// spec (metadata.generation) has changed or the deletion has begun. [Controller.Failures] lists what fails.
+// spec (metadata.generation) has changed or the deletion has begun. Of an error and [After] the error decides.
+//
+// No failure is silent: each is logged, with the stack of a panic, by the [Logger] of the controller or else of its host, counted in
+// fairlead_reconcile_total, and listed by [Controller.Failures], [Controller.Describe] and, on the fairlead runtime, /debug/controllers
+// ([DebugHandler]). Where the object is at fault, after a terminal error or a panic, there is an Event about it ([WithoutEvents]). To
+// users a reconciler tells it in the status: see the example of [SetCondition].
 //
 // # Deletion
 //

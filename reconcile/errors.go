@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
 )
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
@@ -77,7 +78,13 @@ func abortCause(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func asPanic(err error) (*PanicError, bool) {
-	var p *PanicError
-	return p, errors.As(err, &p)
+// asPanic finds a panic, of a reconciler or of a step of its fiber, in an error.
+func asPanic(err error) (value any, stack []byte, ok bool) {
+	if p, ok := errors.AsType[*PanicError](err); ok {
+		return p.Value, p.Stack, true
+	}
+	if p, ok := errors.AsType[*flow.PanicError](err); ok {
+		return p.Value, p.Stack, true
+	}
+	return nil, nil, false
 }

@@ -1,12 +1,15 @@
 package reconcile
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Failure is an object whose last reconciliation failed.
@@ -42,34 +45,94 @@ func (c *Controller) Failures() []Failure {
 		}
 	}
 	c.mu.Unlock()
-	slices.SortFunc(out, func(a, b Failure) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Key.String(), b.Key.String()))
-	})
+	slices.SortFunc(out, byAge)
 	return out
 }
 
-// report logs a failure and tells the user.
-func (c *Controller) report(f Failure) {
+// report logs how a run ended, if it is worth a line, and tells the user of a failure. failed is nil if there was none.
+func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
+	if res.requeue && res.after < 0 {
+		c.log.Error("a reconciler asked for another reconciliation after a negative time: it comes after the back-off",
+			"key", r.key.String(), "after", res.after)
+	}
+	_, stack, panicked := asPanic(err)
+	if panicked {
+		c.metrics.panics.Inc()
+	}
+	if failed == nil {
+		if panicked { // of a run that was stopped, which is tried again anyway
+			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err, "stack", string(stack))
+		}
+		return
+	}
 	level := slog.LevelError
-	if f.Class == Conflict {
+	if failed.Class == Conflict {
 		level = slog.LevelInfo
 	}
-	args := []any{"key", f.Key.String(), "class", f.Class, "attempts", f.Attempts, "next", f.Next, "error", f.Err}
-	if p, ok := asPanic(f.Err); ok {
-		args = append(args, "stack", string(p.Stack))
+	args := []any{"key", r.key.String(), "class", failed.Class, "attempts", failed.Attempts, "next", failed.Next, "error", failed.Err}
+	if panicked {
+		args = append(args, "stack", string(stack))
+	}
+	if res.after > 0 { // it is an error that decides; say so
+		args = append(args, "after", res.after, "afterHonoured", failed.Class != Stopped)
 	}
 	c.log.Log(context.Background(), level, "reconciliation failed", args...)
 	if c.set.onFailure == nil {
 		return
 	}
-	var err error
 	func() {
 		defer recovered(&err)
-		c.set.onFailure(f)
+		err = nil
+		c.set.onFailure(*failed)
 	}()
 	if err != nil {
-		c.log.Error("OnFailure panicked", "error", err)
+		c.complain("OnFailure panicked", err, "key", r.key.String())
 	}
+}
+
+// Reasons of the Events about failures.
+const (
+	reasonFailed    = "ReconcileFailed"   // an error that is terminal
+	reasonExhausted = "AttemptsExhausted" // MaxAttempts
+	reasonPanicked  = "ReconcilePanicked"
+)
+
+// tell writes an Event if the object is at fault, while this process leads.
+func (c *Controller) tell(term context.Context, r *run, f *Failure) {
+	_, _, panicked := asPanic(f.Err)
+	reason := ""
+	switch {
+	case errors.Is(f.Err, ErrExhausted):
+		reason = reasonExhausted
+	case panicked:
+		reason = reasonPanicked
+	case f.Class == Stopped:
+		reason = reasonFailed
+	}
+	if l := c.set.leader; reason == "" || c.events == nil || term == nil || term.Err() != nil || l != nil && l.Fence(term) != nil {
+		return
+	}
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name, UID: r.facts.uid}}
+	obj.SetGroupVersionKind(c.kind())
+	err := c.events.Event(term, obj, corev1.EventTypeWarning, reason, errors.Unwrap(f.Err).Error())
+	if err == nil {
+		c.unheard.Store(false)
+		return
+	}
+	level := slog.LevelDebug
+	if !c.unheard.Swap(true) { // once, until one is written again: it may be that there is no right to
+		level = slog.LevelWarn
+	}
+	c.log.Log(context.Background(), level, "cannot write an Event about a failure", "key", r.key.String(), "error", err)
+}
+
+// complain logs an error of a user's function, with its stack if it is a panic.
+func (c *Controller) complain(text string, err error, args ...any) {
+	args = append(args, "error", err)
+	if _, stack, ok := asPanic(err); ok {
+		args = append(args, "stack", string(stack))
+	}
+	c.log.Error(text, args...)
 }
 
 func (c *Controller) rand() func() float64 { return rand.Float64 }

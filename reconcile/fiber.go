@@ -215,7 +215,8 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		if delete(r.live, k); former != nil {
 			r.live[k] = former
 		}
-		if errors.Is(err, flow.ErrClosed) { // the process stops; another one goes on
+		if errors.Is(err, flow.ErrClosed) { // if the process stops, another one goes on
+			r.c.breaks(ErrEngineClosed)
 			return pending, nil
 		}
 		if errors.Is(err, flow.ErrInvalid) {
@@ -235,11 +236,16 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	if !at.kept && !f.undo { // the server was away, or the fiber has never parked
 		f.unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
 	}
-	stopped := errors.Is(res.Err, flow.ErrInterrupted) || errors.Is(res.Err, flow.ErrClosed) || errors.Is(res.Err, errObjectGone)
+	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
+	left := res.Status == flow.Cancelled && errors.Is(res.Err, flow.ErrInterrupted) // to be gone on with later: errStopping, or who says so
+	stopped := closed || left || errors.Is(res.Err, errObjectGone)
 	if current && stopped {
 		delete(r.live, k)
 	}
 	r.mu.Unlock()
+	if closed {
+		r.c.breaks(ErrEngineClosed)
+	}
 	if current && !stopped {
 		r.c.Trigger(k, r.name)
 	}

@@ -50,7 +50,8 @@ func (t *Task[T]) SetStatus(fn func(obj *T) error) { t.set(fn) }
 // FlushStatus writes what was set since the last save at once.
 func (t *Task[T]) FlushStatus(ctx context.Context) error { return t.flush(ctx) }
 
-// Flow declares a controller that runs a fiber for each object, on an engine that the caller closes after the host has stopped.
+// Flow declares a controller that runs a fiber for each object, on an engine that the caller closes after the host has stopped. One
+// that is closed before ends the controller, and so the host, with [ErrEngineClosed].
 //
 // A fiber starts when an object appears or its generation changes; see [Fibers] for what else does. While it is alive, further events
 // of that generation start nothing, and it holds no worker of the controller, nor of the engine while it is parked. Its end is that of
@@ -78,6 +79,11 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 		w.clean = func(ctx context.Context, obj client.Object) (Result, error) { return r.cleanup(ctx, (*T)(obj.(PT))) }
 	}
 	w.gone, w.halt = r.gone, r.halt
+	w.hosted = func(from Inherited) {
+		if e != nil {
+			e.InheritLogger(from.Logger)
+		}
+	}
 	r.c = declare(h, name, w, PT(new(T)), err, opts)
 	return r.c
 }

@@ -19,6 +19,9 @@ type follow struct {
 // object apart; adding one that is there does nothing, so that a reconciler can call it each time. What exists already leads to
 // no reconciliation if the kind is watched by others, too; read it after Follow.
 func Follow[S any, PS client.ObjectOf[S]](c *Controller, primary Key, name string, opts ...WatchOption) error {
+	if c == nil {
+		return fmt.Errorf("cannot follow %s for %s: %w", name, primary, ErrNotRunning)
+	}
 	w := newWatch[S, PS](nil, append(opts[:len(opts):len(opts)], Named(name)))
 	c.mu.Lock()
 	if c.life == nil {

@@ -54,10 +54,7 @@ func bubble(t *testing.T, fn func(b *bench)) {
 // inBubble is for tests of several bubbles, one after the other.
 func inBubble(t *testing.T, fn func(b *bench)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		b := &bench{t: t, ctx: t.Context(), server: testbed.Server(t, apiserver.Options{})}
-		defer b.server.Close()
-		b.host = b.process()
+	bubbleOf(t, func(b *bench) {
 		defer func() {
 			if err := b.host.Stop(); err != nil {
 				t.Errorf("the host failed: %v", err)
@@ -68,6 +65,17 @@ func inBubble(t *testing.T, fn func(b *bench)) {
 				fn()
 			}
 		}()
+		fn(b)
+	})
+}
+
+// bubbleOf is for tests that stop the host themselves, which may fail.
+func bubbleOf(t *testing.T, fn func(b *bench)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t, ctx: t.Context(), server: testbed.Server(t, apiserver.Options{})}
+		defer b.server.Close()
+		b.host = b.process()
 		fn(b)
 	})
 }

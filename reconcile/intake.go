@@ -62,7 +62,7 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 		opt.Filter = func(r *store.Record) bool {
 			ok, err := w.keep(r)
 			if err != nil {
-				c.log.Error("the filter of a watch failed", "watch", w.name, "key", r.Key().String(), "error", err)
+				c.complain("the filter of a watch failed", err, "watch", w.name, "key", r.Key().String())
 			}
 			return ok
 		}
@@ -156,7 +156,7 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 	case store.Modified:
 		ok, err := s.watch.concerns(e.Prior, e.Object)
 		if err != nil {
-			c.log.ErrorContext(ctx, "the filter of a watch failed", "watch", s.watch.name, "key", e.Key.String(), "error", err)
+			c.complain("the filter of a watch failed", err, "watch", s.watch.name, "key", e.Key.String())
 		} else if !ok {
 			return
 		}
@@ -190,7 +190,7 @@ func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, w
 		}
 		mapped, err := s.watch.keys(r, p)
 		if err != nil {
-			c.log.ErrorContext(ctx, "cannot map an object to those that it concerns", "watch", s.watch.name, "key", e.Key.String(), "error", err)
+			c.complain("cannot map an object to those that it concerns", err, "watch", s.watch.name, "key", e.Key.String())
 			c.metrics.mapErrors.WithLabelValues(s.watch.name).Inc()
 			continue
 		}

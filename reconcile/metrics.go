@@ -8,6 +8,7 @@ type metrics struct {
 	runs      *prometheus.CounterVec
 	seconds   prometheus.Histogram
 	stuck     prometheus.Counter
+	panics    prometheus.Counter
 	mapErrors *prometheus.CounterVec
 	queue     *prometheus.Desc
 }
@@ -26,6 +27,9 @@ func newMetrics(c *Controller) *metrics {
 		stuck: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_reconcile_stuck_total", Help: "Reports of a reconciliation that does not return.", ConstLabels: own,
 		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_reconcile_panics_total", Help: "Reconciliations that panicked.", ConstLabels: own,
+		}),
 		mapErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_reconcile_map_errors_total", Help: "Events that could not be mapped to those that they concern.", ConstLabels: own,
 		}, []string{"watch"}),
@@ -38,6 +42,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.runs.Describe(ch)
 	m.seconds.Describe(ch)
 	m.stuck.Describe(ch)
+	m.panics.Describe(ch)
 	m.mapErrors.Describe(ch)
 	ch <- m.queue
 }
@@ -47,6 +52,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.runs.Collect(ch)
 	m.seconds.Collect(ch)
 	m.stuck.Collect(ch)
+	m.panics.Collect(ch)
 	m.mapErrors.Collect(ch)
 	s := m.c.Stats()
 	for state, n := range map[string]int{"ready": s.Ready, "waiting": s.Waiting, "running": s.Running, "failed": s.Failed} {

@@ -31,6 +31,7 @@ type settings struct {
 	stuck       time.Duration
 	logger      *slog.Logger
 	onFailure   func(Failure)
+	quiet       bool // no Events
 	syncWarning time.Duration
 }
 
@@ -106,8 +107,15 @@ func Leader(l Leadership) Option { return func(s *settings) { s.leader = l } }
 // twice the time and so on; 5 min by default, negative: never. It is not overlapped: F1 holds.
 func Stuck(d time.Duration) Option { return func(s *settings) { s.stuck = d } }
 
-// Logger gets a line for each failure and each decision that an operator would ask about. Default: discarded.
+// Logger gets a line for each failure, with the stack of a panic, and each decision that an operator would ask about. Default: that of the
+// host, see [Overseer]; else none.
 func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
+
+// WithoutEvents has the controller write no Kubernetes Events. By default it writes one about an object that is at fault: after an error
+// that is [Terminal], when the attempts are exhausted, and for a panic, which depends on what is in the object. Equal ones are
+// counted, and few are written in a short time, see [Recorder]. Any other failure is the world's, and shows in the log, the
+// metrics and on the page of [DebugHandler].
+func WithoutEvents() Option { return func(s *settings) { s.quiet = true } }
 
 // OnFailure is called, outside of any lock, after each failed attempt. It must be quick.
 func OnFailure(fn func(Failure)) Option { return func(s *settings) { s.onFailure = fn } }
@@ -122,10 +130,6 @@ func (s *settings) complete(name string) error {
 	if s.stuck == 0 {
 		s.stuck = DefaultStuck
 	}
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
-	}
-	s.logger = s.logger.With("controller", name)
 	if s.syncWarning == 0 {
 		s.syncWarning = 30 * time.Second
 	}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +20,9 @@ var ErrOwned = errors.New("it has another controller")
 // Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then. An owner in
 // another namespace is refused, as the garbage collector would delete obj.
 func Own(c *client.Client, owner, obj client.Object) error {
+	if isNil(obj) {
+		return fmt.Errorf("cannot own an object: %w", client.ErrNil)
+	}
 	gvk, err := kindOf(c, owner)
 	if err != nil {
 		return err
@@ -56,7 +60,16 @@ func OwnerReference(c *client.Client, owner client.Object) (*metav1ac.OwnerRefer
 		WithUID(owner.GetUID()).WithController(true).WithBlockOwnerDeletion(true), nil
 }
 
+// isNil says whether obj is nil, or a nil pointer.
+func isNil(obj any) bool {
+	v := reflect.ValueOf(obj)
+	return !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil()
+}
+
 func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error) {
+	if isNil(obj) {
+		return schema.GroupVersionKind{}, fmt.Errorf("cannot tell the kind of an object: %w", client.ErrNil)
+	}
 	if gvk := obj.GetObjectKind().GroupVersionKind(); !gvk.Empty() {
 		return gvk, nil
 	}
@@ -68,8 +81,11 @@ func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error
 }
 
 // SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed anything. The
-// time of the last transition changes with the status only.
+// time of the last transition changes with the status only. Where there is no object it does nothing.
 func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) bool {
+	if isNil(obj) || conditions == nil {
+		return false
+	}
 	return meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
 	})
@@ -77,6 +93,9 @@ func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string
 
 // IsReady says whether a condition is True for the present generation of obj.
 func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
+	if isNil(obj) {
+		return false
+	}
 	c := meta.FindStatusCondition(conditions, kind)
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
 }

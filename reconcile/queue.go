@@ -59,6 +59,9 @@ type item struct {
 	fail    *failure    // the last attempt failed
 	starts  []time.Time // of the last reconciliations, for the rate limit
 	seen    *facts      // while running: what the last event about the object itself showed
+
+	requeues int   // results in a row that asked for another reconciliation, and for no time
+	requeued facts // what the last of them was about
 }
 
 // facts are what decides whether a failure is still one.

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -39,26 +36,40 @@ type Cleaner[T any] interface {
 }
 
 // Result says when an object is reconciled again if nothing changes: Done or what After returns. The last result counts; it
-// replaces the time that an earlier one asked for.
+// replaces the time that an earlier one asked for. Beside an error the error decides: see [Retry].
 type Result struct {
 	after   time.Duration
+	requeue bool // After was given nothing to wait for
 	pending bool // a fiber is at work; its end is that of the reconciliation
 }
 
 // Done is the result of a reconciliation after which nothing is left to do until something changes.
 var Done Result
 
-// After is the result that asks for another reconciliation after a while; at once for zero or less.
-func After(d time.Duration) Result { return Result{after: max(d, 1)} }
+// After is the result that asks for another reconciliation after a while, at least a millisecond.
+//
+// Zero asks for one as soon as it is reasonable: after a back-off, that of failures (see [WithBackoff]), which grows with each such result
+// in a row and begins anew when the spec changes or another result is returned. An event does not wait for it. A negative duration, as
+// of a time that has passed, does the same and is logged as an error.
+func After(d time.Duration) Result {
+	if d <= 0 {
+		return Result{after: d, requeue: true}
+	}
+	return Result{after: max(d, minAfter)}
+}
+
+// minAfter is the least time between a reconciliation and the next one that it asks for.
+const minAfter = time.Millisecond
 
 // Retry fails a reconciliation: it is made again after a back-off, or after what the server asked for (Retry-After).
-// Returning the error with any other result does the same. A nil error is Done.
+// Returning the error with any other result does the same; with [After] the next attempt comes, besides, no sooner than that. A nil
+// error is Done.
 //
 //	if err != nil { return reconcile.Retry(err) }
 func Retry(err error) (Result, error) { return Done, err }
 
 // Terminal fails a reconciliation for good: the error is recorded, and nothing is tried until the spec of the object
-// changes. The error matches ErrTerminal. A nil error is Done.
+// changes, nor at the time of an [After] that is returned with it. The error matches ErrTerminal. A nil error is Done.
 func Terminal(err error) (Result, error) {
 	if err == nil {
 		return Done, nil
@@ -70,23 +81,6 @@ type terminalError struct{ err error }
 
 func (e *terminalError) Error() string   { return e.err.Error() }
 func (e *terminalError) Unwrap() []error { return []error{e.err, ErrTerminal} }
-
-// Host runs controllers. The fairlead runtime is one. One that is a [Checker], too, learns what is wrong with the declarations of its
-// controllers, all of it, before it begins; others when they run.
-type Host interface {
-	// Add has fn run from the start of the host until it returns or the host stops, which cancels its context.
-	Add(name string, fn func(ctx context.Context) error)
-	// Cache and Client may be nil if the host could not be made; its Run then says why.
-	Cache() *store.Cache
-	Client() *client.Client
-	// Registry is where the metrics of controllers are registered.
-	Registry() *prometheus.Registry
-}
-
-// Checker asks, before it begins, what is wrong with what was declared on it. fn sends nothing. What is declared later is not asked.
-type Checker interface {
-	Check(fn func() error)
-}
 
 // Leadership says whether this process may act. Package lease has one.
 type Leadership interface {
@@ -113,6 +107,8 @@ var (
 	ErrGoexit = errors.New("the reconciler ended its goroutine")
 	// ErrInvalid is matched when a controller was declared wrongly.
 	ErrInvalid = errors.New("invalid controller")
+	// ErrEngineClosed is matched by the end of a controller of [Flow] whose engine was closed while it worked.
+	ErrEngineClosed = errors.New("the engine of its flows was closed before the controller has stopped")
 	// ErrNotRunning is matched when a controller is asked for what only a running one can do.
 	ErrNotRunning = errors.New("the controller is not running")
 )

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -173,30 +172,10 @@ func (c *Controller) watchRun(r *run) (stop func()) {
 		return func() {}
 	}
 	header := goroutineHeader()
-	after := c.set.deadline + c.set.stuck
-	var mu sync.Mutex
-	var timer *time.Timer
-	ended := false
-	report := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if ended {
-			return
-		}
+	return remind(c.set.deadline+c.set.stuck, func(waited time.Duration) {
 		c.metrics.stuck.Inc()
-		c.log.Error("a reconciliation does not return", "key", r.key.String(), "for", after, "stack", stackOf(header))
-		after *= 2
-		timer.Reset(after / 2)
-	}
-	mu.Lock()
-	timer = time.AfterFunc(after, report)
-	mu.Unlock()
-	return func() {
-		mu.Lock()
-		defer mu.Unlock()
-		ended = true
-		timer.Stop()
-	}
+		c.log.Error("a reconciliation does not return", "key", r.key.String(), "for", waited, "stack", stackOf(header))
+	})
 }
 
 // goroutineHeader returns how stack traces name this goroutine: "goroutine 12 ".
@@ -266,14 +245,17 @@ func (c *Controller) load(ctx context.Context, st *store.Store, rec *store.Recor
 	return obj, nil
 }
 
-// protect calls the user's code. A panic is an error.
+// protect calls the user's code. A panic is an error, also one of a method of the error that it returns.
 func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			res, err = Done, &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
-	return fn()
+	if res, err = fn(); err != nil {
+		_, _, _ = err.Error(), classify(err), retryAfter(err)
+	}
+	return res, err
 }
 
 // finish decides what follows from a run.
@@ -298,20 +280,21 @@ func (c *Controller) finish(it *item, r *run, res Result, err error, existed boo
 		c.suspended(it)
 	case err == nil:
 		it.fail = nil
-		c.succeeded(it, res, now, exists)
+		c.succeeded(it, r, res, now, exists)
 	default:
-		outcome = c.failed(it, r, err, now)
-		if it.fail != nil {
-			failed = it.fail.public(c.name, it)
-		}
+		f := c.failed(it, r, res, err, now)
+		failed = f.public(c.name, it)
+		outcome = string(f.class)
 	}
+	term := c.term
 	c.mu.Unlock()
 	if existed {
 		c.metrics.runs.WithLabelValues(outcome).Inc()
 		c.metrics.seconds.Observe(now.Sub(r.begun).Seconds())
 	}
-	if failed != nil {
-		c.report(*failed)
+	c.report(r, res, err, failed)
+	if failed != nil && exists {
+		c.tell(term, r, failed)
 	}
 }
 
@@ -337,12 +320,21 @@ func (c *Controller) suspended(it *item) {
 }
 
 // succeeded schedules what follows a success. Under mu.
-func (c *Controller) succeeded(it *item, res Result, now time.Time, exists bool) {
+func (c *Controller) succeeded(it *item, r *run, res Result, now time.Time, exists bool) {
+	if !res.requeue || it.requeued.differs(r.facts) {
+		it.requeues = 0
+	}
+	delay := res.after
+	if res.requeue {
+		delay = c.set.retry.delay(it.requeues, c.rand())
+		it.requeues++
+		it.requeued = r.facts
+	}
 	switch {
 	case !it.reasons.empty():
 		c.admit(it, high)
-	case res.after > 0 && exists:
-		c.waitUntil(it, now.Add(res.after), Scheduled)
+	case delay > 0 && exists:
+		c.waitUntil(it, now.Add(delay), Scheduled)
 	case len(it.starts) > 0 && exists && now.Sub(it.starts[len(it.starts)-1]) < c.set.ratePer:
 		c.q.rest(it) // its recent starts count
 	default:
@@ -350,8 +342,8 @@ func (c *Controller) succeeded(it *item, res Result, now time.Time, exists bool)
 	}
 }
 
-// failed schedules what follows a failure, and names it. Under mu.
-func (c *Controller) failed(it *item, r *run, err error, now time.Time) string {
+// failed schedules what follows a failure. Under mu.
+func (c *Controller) failed(it *item, r *run, res Result, err error, now time.Time) *failure {
 	f := it.fail
 	if f == nil || f.facts.differs(r.facts) {
 		f = &failure{since: now}
@@ -367,7 +359,7 @@ func (c *Controller) failed(it *item, r *run, err error, now time.Time) string {
 	if it.seen != nil && r.facts.differs(*it.seen) { // the spec is another one: that is not a retry
 		it.fail = nil
 		c.admit(it, high)
-		return string(f.class)
+		return f
 	}
 	it.fail = f
 	if f.class != Stopped && c.set.attempts > 0 && f.attempts >= c.set.attempts {
@@ -378,10 +370,10 @@ func (c *Controller) failed(it *item, r *run, err error, now time.Time) string {
 		c.q.rest(it)
 	case Conflict:
 		f.conflicts++
-		c.waitUntil(it, now.Add(conflictBackoff.delay(f.conflicts-1, c.rand())), Retried)
+		c.waitUntil(it, now.Add(max(conflictBackoff.delay(f.conflicts-1, c.rand()), res.after)), Retried)
 	default:
-		delay := max(c.set.retry.delay(f.attempts-f.conflicts-1, c.rand()), retryAfter(err))
+		delay := max(c.set.retry.delay(f.attempts-f.conflicts-1, c.rand()), retryAfter(err), res.after)
 		c.waitUntil(it, now.Add(delay), Retried)
 	}
-	return string(f.class)
+	return f
 }

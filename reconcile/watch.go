@@ -156,7 +156,9 @@ func mappedBy[S any](fn func(obj *S) []Key) func(*store.Record, primary) ([]Key,
 func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error), opts []WatchOption) *watch {
 	w := &watch{object: PS(new(S)), mapped: mapped}
 	for _, o := range opts {
-		o(w)
+		if o != nil {
+			o(w)
+		}
 	}
 	return w
 }

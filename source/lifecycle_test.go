@@ -156,7 +156,7 @@ func TestNamespacesChangeAtRunTime(t *testing.T) {
 	forbidden.wait("Forbidden", func() bool { return forbidden.status().Reason == source.ReasonForbidden })
 	src.SetNamespaces("a", "b")
 	watching("b")
-	if st := forbidden.statuses[len(forbidden.statuses)-1]; st.Phase != source.Stopped {
+	if st := forbidden.statuses[len(forbidden.statuses)-1]; st.Phase != source.Stopped || st.Reason != source.ReasonEnded || st.Err != nil {
 		t.Errorf("removed scope has status %+v", st)
 	}
 	src.SetNamespaces("b")

@@ -79,7 +79,7 @@ func (s *scope) run(ctx context.Context) {
 	s.relist = known.Version == ""
 	s.resume.due = !s.relist
 	s.announce(known.Version != "")
-	defer s.report(Stopped, ReasonDisconnected, nil)
+	defer s.report(Stopped, ReasonEnded, nil)
 	for ctx.Err() == nil {
 		s.cycle(ctx)
 	}

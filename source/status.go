@@ -31,6 +31,7 @@ const (
 	ReasonNotFound        Reason = "NotFound"        // 404: the resource is not served, or not yet
 	ReasonProtocolError   Reason = "ProtocolError"   // the answer is not what was asked for
 	ReasonServerError     Reason = "ServerError"     // any other refusal
+	ReasonEnded           Reason = "Ended"           // of Stopped: the source was told to end
 )
 
 // Status is the condition of one scope.

@@ -14,22 +14,24 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/fairlead-io/fairlead/internal/protobuf"
+	"github.com/fairlead-io/fairlead/internal/discover"
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// CacheOptions configure a Cache. Config is needed; Scheme and Mapper are for those who ask by kind or Go type.
+// CacheOptions configure a Cache. Only Config is needed.
 type CacheOptions struct {
 	Config *rest.Config
 	// Client is shared by the sources; nil: one is made from Config, and closed when Run returns.
 	Client *source.Client
+	// Scheme knows the Go types; that of client-go by default.
 	Scheme *runtime.Scheme
+	// Mapper knows the resources of kinds; by default one that asks the server, when it must.
 	Mapper meta.RESTMapper
 	// Linger is for how long a store that nobody uses goes on being watched; 0: 30 seconds, negative: not at all.
 	Linger time.Duration
@@ -137,6 +139,9 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opt.Scheme == nil {
+		opt.Scheme = scheme.Scheme
+	}
 	if opt.SaveEvery <= 0 {
 		opt.SaveEvery = defaultSaveEvery
 	}
@@ -148,12 +153,19 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
+	if opt.Mapper == nil {
+		if c.opt.Mapper, err = discover.NewMapper(opt.Config, opt.Logger); err != nil {
+			return nil, fmt.Errorf("cannot make cache: %w", err)
+		}
+	}
 	if opt.Dir != "" {
 		if c.identity, err = clusterIdentity(opt.Config); err != nil {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
 	}
-	if c.meta, err = metadata.NewForConfig(opt.Config); err != nil {
+	quiet := rest.CopyConfig(opt.Config)
+	quiet.WarningHandler = rest.NoWarnings{} // the sources meet the same ones
+	if c.meta, err = metadata.NewForConfig(quiet); err != nil {
 		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
 	return c, nil
@@ -162,6 +174,9 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 // Run watches what is asked for until ctx is done, and returns when all of it has stopped and every store is closed. It returns an
 // error, earlier, when a watch cannot go on because of a panic: what readers see would not change any more. It can be called once.
 func (c *Cache) Run(ctx context.Context) error {
+	if err := c.usable(); err != nil {
+		return fmt.Errorf("cannot run cache: %w", err)
+	}
 	c.mu.Lock()
 	if c.spawn != nil || c.ended {
 		c.mu.Unlock()
@@ -227,27 +242,19 @@ func (c *Cache) Acquire(kind schema.GroupVersionKind, options ...source.Option) 
 	return c.Open(Request{Kind: kind, Options: options})
 }
 
-// AcquireFor is Acquire for a Go type that the Scheme knows.
-func AcquireFor[T any](c *Cache, options ...source.Option) (*Handle, error) {
-	o, ok := any(new(T)).(runtime.Object)
-	if !ok || c.opt.Scheme == nil {
-		return nil, fmt.Errorf("cannot acquire a store for %T: not an API type, or no scheme", *new(T))
-	}
-	kinds, _, err := c.opt.Scheme.ObjectKinds(o)
-	if err != nil {
-		return nil, fmt.Errorf("cannot acquire a store for %T: %w", *new(T), err)
-	}
-	return c.Open(Request{Kind: kinds[0], Options: options})
-}
-
 // Open returns the store that a request asks for.
 func (c *Cache) Open(req Request) (*Handle, error) {
+	if err := c.usable(); err != nil {
+		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
+	}
 	if err := c.resolve(&req); err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
 	}
 	cfg := source.Config{Client: c.client, Resource: req.Resource, Logger: c.opt.Logger}
 	for _, o := range append(slices.Clone(c.opt.Source), req.Options...) {
-		o(&cfg)
+		if o != nil {
+			o(&cfg)
+		}
 	}
 	if !req.Namespaced {
 		cfg.Namespaces = nil
@@ -277,15 +284,6 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 		e.linger = nil
 	}
 	return &Handle{Store: e.store, c: c, e: e}, nil
-}
-
-// distinct returns namespaces in order, each once, and what tells them from others.
-func distinct(namespaces []string) ([]string, string) {
-	if len(namespaces) == 0 || slices.Contains(namespaces, "") { // "" is all of them
-		return nil, ""
-	}
-	namespaces = slices.Compact(slices.Sorted(slices.Values(namespaces)))
-	return namespaces, strings.Join(namespaces, ",")
 }
 
 // newEntry makes a store; the caller holds c.mu.
@@ -333,9 +331,6 @@ func (c *Cache) resolve(req *Request) error {
 	if !req.Resource.Empty() {
 		return nil
 	}
-	if c.opt.Mapper == nil {
-		return errors.New("no mapper")
-	}
 	m, err := c.opt.Mapper.RESTMapping(req.Kind.GroupKind(), req.Kind.Version)
 	switch {
 	case meta.IsNoMatchError(err):
@@ -347,25 +342,9 @@ func (c *Cache) resolve(req *Request) error {
 	return nil
 }
 
-// hasProtobuf says whether the Go type of a kind can be read from protobuf.
-func (c *Cache) hasProtobuf(kind schema.GroupVersionKind) bool {
-	if c.opt.Scheme == nil {
-		return false
-	}
-	o, err := c.opt.Scheme.New(kind)
-	if err != nil {
-		return false
-	}
-	if _, generic := o.(*unstructured.Unstructured); generic {
-		return false
-	}
-	_, ok := o.(protobuf.Message)
-	return ok
-}
-
 // Release gives the claim up. The store must not be used after it.
 func (h *Handle) Release() {
-	if !h.released.Swap(true) && h.c != nil {
+	if h != nil && !h.released.Swap(true) && h.c != nil {
 		h.c.release(h.e)
 	}
 }
@@ -374,6 +353,9 @@ func (h *Handle) Release() {
 // dropped (see DropScope), the others go on untouched. None stands for all of them. It waits for the watches that end, so
 // no subscriber must call it.
 func (h *Handle) SetNamespaces(namespaces ...string) error {
+	if h == nil || h.c == nil {
+		return fmt.Errorf("cannot set namespaces: %w", ErrNoCache)
+	}
 	c, e := h.c, h.e
 	if !e.store.opt.Namespaced {
 		return fmt.Errorf("cannot set namespaces of %s: it has none", e.key.resource.GroupResource())
@@ -484,6 +466,9 @@ func (k cacheKey) compare(o cacheKey) int {
 // Lookup returns the stores that there are of one resource, those without a selector first, and of these the one of all
 // namespaces. It takes no lock and does not allocate. The slice is shared and READ-ONLY.
 func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
+	if c.usable() != nil {
+		return nil
+	}
 	return (*c.byResource.Load())[resource]
 }
 
@@ -491,6 +476,9 @@ func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
 func (c *Cache) Stores(resource schema.GroupVersionResource) []*Store {
 	if !resource.Empty() {
 		return slices.Clone(c.Lookup(resource))
+	}
+	if c.usable() != nil {
+		return nil
 	}
 	var out []*Store
 	for _, stores := range *c.byResource.Load() {

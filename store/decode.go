@@ -19,6 +19,9 @@ import (
 // As returns the object of a record as T: an API type, unstructured.Unstructured or metav1.PartialObjectMetadata. It is
 // decoded at most once while anybody uses it, shared, and READ-ONLY.
 func As[T any](r *Record) (*T, error) {
+	if r == nil {
+		return nil, &DecodeError{Type: reflect.TypeFor[T](), Err: errNoRecord}
+	}
 	for v := r.views.Load(); v != nil; v = v.next {
 		if o, ok := v.obj.(*T); ok {
 			if !v.used.Load() {
@@ -35,6 +38,8 @@ func As[T any](r *Record) (*T, error) {
 
 // errProtobuf: protobuf drops the fields that it does not know, so an unstructured reader would be given less than there is.
 var errProtobuf = errors.New("the store holds protobuf, which cannot be read without its Go type")
+
+var errNoRecord = errors.New("there is no record, or nothing to decode it into")
 
 // decode makes a new T from the bytes of a record.
 func decode[T any](r *Record, raw []byte) (*T, error) {
@@ -55,7 +60,11 @@ func decode[T any](r *Record, raw []byte) (*T, error) {
 // DecodeInto decodes the object into one of the caller's own, a pointer to any type of it, whose former content is lost. A type
 // without protobuf of its own is given what the Go type of the Scheme says as JSON.
 func (r *Record) DecodeInto(obj any) error {
-	reflect.ValueOf(obj).Elem().SetZero()
+	v := reflect.ValueOf(obj)
+	if r == nil || v.Kind() != reflect.Pointer || v.IsNil() {
+		return &DecodeError{Type: reflect.TypeOf(obj), Err: errNoRecord}
+	}
+	v.Elem().SetZero()
 	raw, err := r.load()
 	if err != nil {
 		return err

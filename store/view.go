@@ -15,8 +15,14 @@ import (
 // READ-ONLY. Copy it (DeepCopy) before changing it.
 type View[T any] struct{ s *Store }
 
-// Of returns the view of a store as T, a Kubernetes API type: *T is a metav1.Object.
-func Of[T any](s *Store) View[T] { return View[T]{s: s} }
+// Of returns the view of a store as T, a Kubernetes API type: *T is a metav1.Object. A nil store has no objects.
+func Of[T any](s *Store) View[T] {
+	if s == nil {
+		s = New(Options{})
+		s.Close()
+	}
+	return View[T]{s: s}
+}
 
 // Unstructured returns the view of a store as unstructured objects.
 func Unstructured(s *Store) View[unstructured.Unstructured] {
@@ -103,6 +109,9 @@ func decoded[T any](records iter.Seq[*Record]) iter.Seq2[Key, *T] {
 
 // IndexBy adds an index over the objects of a view. A panic of fn leaves the object out of the index; see AddIndex.
 func IndexBy[T any](v View[T], name string, fn func(*T) []string) error {
+	if v.s == nil || fn == nil {
+		return fmt.Errorf("cannot add index %q: there is no store, or no function", name)
+	}
 	return v.s.AddIndex(name, func(r *Record) ([]string, error) {
 		o, err := As[T](r)
 		if err != nil {

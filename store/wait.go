@@ -159,6 +159,7 @@ func (s *Store) Statuses() []source.Status {
 	out := make([]source.Status, 0, len(s.scopes))
 	for ns, sc := range s.scopes {
 		st := sc.status
+		st.Namespace = ns
 		if now, ok := live[ns]; ok {
 			st.LastContact, st.Version, st.Counters = now.LastContact, now.Version, now.Counters
 		}
@@ -263,4 +264,35 @@ func (b *statusBoard) close() {
 		w.close()
 	}
 	b.watchers = nil
+}
+
+// Unlisted says of each scope that has not been listed completely what keeps it, as far as that is known, in the words of the server:
+// "configmaps in team-a: not listed yet: Forbidden: …". It is empty once HasSynced is true.
+func (s *Store) Unlisted() []string {
+	if s.HasSynced() {
+		return nil
+	}
+	var out []string
+	for _, st := range s.Statuses() {
+		if st.Synced {
+			continue
+		}
+		where := s.opt.Resource.GroupResource().String()
+		if st.Namespace != "" {
+			where += " in " + st.Namespace
+		}
+		why := "not listed yet"
+		if st.Phase == source.Degraded {
+			why += ": " + string(st.Reason)
+		}
+		if st.Message != "" {
+			why += ": " + st.Message
+		}
+		out = append(out, where+": "+why)
+	}
+	if len(out) == 0 {
+		out = append(out, s.opt.Resource.GroupResource().String()+": not listed yet")
+	}
+	slices.Sort(out)
+	return out
 }

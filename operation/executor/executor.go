@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -41,7 +42,7 @@ type Options struct {
 	MaxCalls int
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Logger gets one line per decision. Default: discarded.
+	// Logger gets one line per decision. Default: that of the fairlead runtime that runs Run, else none.
 	Logger *slog.Logger
 	// Recorder gets Kubernetes Events. Default: none.
 	Recorder Recorder
@@ -70,6 +71,7 @@ type Executor struct {
 	metrics   *metrics
 	recorder  Recorder
 	log       *slog.Logger
+	slot      inherit.Slot // of log
 	now       func() time.Time
 
 	slots   *slots
@@ -101,13 +103,11 @@ func New(o Options) (*Executor, error) {
 		calls: o.Calls, policy: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		hooks:     newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
-		recorder:  o.Recorder, log: o.Logger, now: o.Now,
+		recorder:  o.Recorder, now: o.Now,
 		live: make(map[store.Key]*run), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
-	}
+	e.log, e.slot = inherit.Logger(o.Logger)
 	if e.now == nil {
 		e.now = time.Now
 	}
@@ -151,6 +151,7 @@ func New(o Options) (*Executor, error) {
 // it is running any more. It can be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer close(e.stopped)
+	e.slot.From(ctx)
 	defer e.webhooks.Close()
 	defer e.flights.Wait()
 	defer func() {

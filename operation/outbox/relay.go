@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/inherit"
 )
 
 // LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome.
@@ -46,7 +48,7 @@ type Relay struct {
 	// stay until somebody deletes them.
 	Keep time.Duration
 
-	// Log gets a line for what fails. Default: none.
+	// Log gets a line for what fails. Default: that of the fairlead runtime that runs Run, else none.
 	Log *slog.Logger
 }
 
@@ -58,6 +60,12 @@ func (r *Relay) Run(ctx context.Context) error {
 		return fmt.Errorf("cannot run relay: %w: Outbox and Deliver are required", ErrInvalid)
 	}
 	run := newRun(r)
+	if run.Log == nil {
+		run.Log = inherit.From(ctx)
+	}
+	if run.Log == nil {
+		run.Log = slog.New(slog.DiscardHandler)
+	}
 	for ctx.Err() == nil {
 		run.step(ctx)
 	}
@@ -86,9 +94,6 @@ func newRun(r *Relay) *run {
 	setDefault(&run.InitialBackoff, time.Second)
 	setDefault(&run.MaxBackoff, 5*time.Minute)
 	setDefault(&run.Keep, 24*time.Hour)
-	if run.Log == nil {
-		run.Log = slog.New(slog.DiscardHandler)
-	}
 	run.ended = make(chan outcome, run.Concurrency)
 	return run
 }

@@ -32,6 +32,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/fairlead-io/fairlead/internal/inherit"
 )
 
 var (
@@ -50,7 +52,8 @@ type Options struct {
 	// before it gives up: two thirds of it. Retry is the time between tries: 2 s, or less for a short Renew.
 	Duration, Renew, Retry time.Duration
 	// Drain bounds how long the lease is held, when the process stops, for work that has not ended: 15 s.
-	Drain  time.Duration
+	Drain time.Duration
+	// Logger gets a line for each change. Default: that of the fairlead runtime that runs Run, else none.
 	Logger *slog.Logger
 }
 
@@ -59,6 +62,7 @@ type Lease struct {
 	opt  Options
 	lock *lock
 	log  *slog.Logger
+	slot inherit.Slot // of log
 
 	mu     sync.Mutex
 	term   context.Context //nolint:containedctx // of the present leadership; nil if there is none
@@ -70,6 +74,9 @@ type Lease struct {
 
 // New returns a candidate that takes part while Run runs.
 func New(cfg *rest.Config, o Options) (*Lease, error) {
+	if cfg == nil {
+		return nil, errors.New("cannot make a lease: no rest.Config")
+	}
 	if o.Namespace == "" || o.Name == "" {
 		return nil, errors.New("cannot make a lease: it needs a namespace and a name")
 	}
@@ -89,9 +96,6 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 	if o.Drain <= 0 {
 		o.Drain = 15 * time.Second
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Timeout <= 0 || cfg.Timeout > o.Renew/2 {
 		cfg.Timeout = o.Renew / 2 // one lost answer must not cost the lease
@@ -100,8 +104,9 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a lease: %w", err)
 	}
+	log, slot := inherit.Logger(o.Logger)
 	l := &Lease{
-		opt: o, log: o.Logger.With("lease", o.Namespace+"/"+o.Name, "identity", o.Identity),
+		opt: o, slot: slot, log: log.With("lease", o.Namespace+"/"+o.Name, "identity", o.Identity),
 		begins: make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
 	}
 	close(l.idle)
@@ -133,6 +138,8 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 // once.
 func (l *Lease) Run(ctx context.Context) error {
 	defer close(l.ends)
+	l.slot.From(ctx)
+	l.lock.begin()
 	election, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.FromSlogHandler(l.log.Handler())))
 	defer stop()
 	drained := make(chan struct{})
@@ -262,6 +269,10 @@ func (l *Lease) Fence(term context.Context) error {
 	}
 	return nil
 }
+
+// Status returns who leads, by the identity; "" if nobody does, or that is not known yet. The error says why it cannot be known, or why this
+// process cannot take the lease, since the last request to the server: that it is forbidden, for instance, or that Run is not running.
+func (l *Lease) Status() (leader string, err error) { return l.lock.status() }
 
 // Leading says whether this process leads.
 func (l *Lease) Leading() bool {

@@ -2,9 +2,12 @@ package lease
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -17,19 +20,73 @@ type lock struct {
 
 	mu      sync.Mutex
 	renewed time.Time // zero: it is not held
+	asked   bool      // somebody takes part in the election
+	holder  string    // as the server said last
+	failed  error     // why the last request has not said who leads; nil if it did
 }
+
+// Get implements resourcelock.Interface.
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	r, raw, err := l.Interface.Get(ctx)
+	holder := ""
+	if r != nil {
+		holder = r.HolderIdentity
+	}
+	if apierrors.IsNotFound(err) {
+		l.learned(ctx, "", "", nil) // it is about to be created
+	} else {
+		l.learned(ctx, "read", holder, err)
+	}
+	return r, raw, err
+}
+
+// learned notes what an answer says of who leads.
+func (l *lock) learned(ctx context.Context, verb, holder string, err error) {
+	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, context.DeadlineExceeded) {
+		return // we have stopped asking
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.failed = fmt.Errorf("cannot %s the lease %s: %w", verb, l.Describe(), err)
+		return
+	}
+	l.failed, l.holder = nil, holder
+}
+
+// begin notes that there will be requests.
+func (l *lock) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = true
+}
+
+// status returns who leads, or why that is not known.
+func (l *lock) status() (holder string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.failed != nil:
+		return "", l.failed
+	case !l.asked:
+		return "", errNotAsked
+	}
+	return l.holder, nil
+}
+
+var errNotAsked = errors.New("nobody takes part in the election: Lease.Run is not running")
 
 // Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Create(ctx, r) })
+	return l.write(ctx, "create", r, func() error { return l.Interface.Create(ctx, r) })
 }
 
 // Update implements resourcelock.Interface.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Update(ctx, r) })
+	return l.write(ctx, "update", r, func() error { return l.Interface.Update(ctx, r) })
 }
 
-func (l *lock) write(r resourcelock.LeaderElectionRecord, send func() error) error {
+func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElectionRecord, send func() error) error {
 	mine := r.HolderIdentity == l.Identity()
 	if !mine {
 		l.lose()
@@ -39,8 +96,12 @@ func (l *lock) write(r resourcelock.LeaderElectionRecord, send func() error) err
 	}
 	begun := time.Now()
 	if err := send(); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // somebody else was faster, and is read next
+			l.learned(ctx, verb, "", err)
+		}
 		return err
 	}
+	l.learned(ctx, verb, r.HolderIdentity, nil)
 	if !mine {
 		return nil
 	}

@@ -1,0 +1,183 @@
+package fairlead_test
+
+import (
+	"context"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+var descriptor = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+
+// exportedMetrics are the metrics of a registry, by name, with their labels, and with their type where they have a value now.
+func exportedMetrics(t *testing.T, r *prometheus.Registry) (labels, types map[string]string) {
+	t.Helper()
+	labels, types = map[string]string{}, map[string]string{}
+	descs := make(chan *prometheus.Desc)
+	go func() { // ends with the last of them
+		r.Describe(descs)
+		close(descs)
+	}()
+	for d := range descs {
+		m := descriptor.FindStringSubmatch(d.String())
+		if m == nil {
+			t.Fatalf("cannot read %s", d)
+		}
+		names := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' })
+		for _, pair := range strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' }) {
+			name, _, _ := strings.Cut(pair, "=")
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		labels[m[1]] = strings.Join(names, ", ")
+	}
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		types[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	return labels, types
+}
+
+// listedMetrics are those of docs/metrics.md.
+func listedMetrics(t *testing.T) (labels, types map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile("docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels, types = map[string]string{}, map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 2 || !strings.HasPrefix(strings.TrimSpace(cells[1]), "`fairlead_") {
+			continue
+		}
+		if len(cells) != 6 || strings.TrimSpace(cells[4]) == "" {
+			t.Errorf("want name, type, labels and meaning: %s", line)
+			continue
+		}
+		name := strings.Trim(cells[1], " `")
+		if _, twice := labels[name]; twice {
+			t.Errorf("%s is listed twice", name)
+		}
+		names := strings.FieldsFunc(cells[3], func(r rune) bool { return strings.ContainsRune(" ,`-", r) })
+		slices.Sort(names)
+		types[name], labels[name] = strings.TrimSpace(cells[2]), strings.Join(names, ", ")
+	}
+	return labels, types
+}
+
+// TestMetricsAreListed compares docs/metrics.md with what the registries of a program of the library, and of the operations controller,
+// have: names, labels, and types as far as there are values.
+func TestMetricsAreListed(t *testing.T) {
+	t.Parallel()
+	listed, listedTypes := listedMetrics(t)
+	var exported, types map[string]string
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		rt := fairlead.New(s.Config())
+		observeMaps(rt, &diary{})
+		engine := flow.NewEngine(flow.EngineOptions{})
+		rt.Flows(engine)
+		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		}))
+		r := run(rt)
+		synctest.Wait()
+		h, err := flow.New("one", flow.Step("only", flow.Do(func(context.Context, *int) error { return nil }))).
+			Start(t.Context(), engine, new(int), flow.StartOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-h.Done()
+		exported, types = exportedMetrics(t, rt.Registry())
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		rt := operations(t, s)
+		r := run(rt)
+		time.Sleep(time.Second)
+		more, moreTypes := exportedMetrics(t, rt.Registry())
+		maps.Copy(exported, more)
+		maps.Copy(types, moreTypes)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name := range exported {
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") { // those of client_golang
+			delete(exported, name)
+		}
+	}
+	if diff := cmp.Diff(exported, listed); diff != "" {
+		t.Errorf("docs/metrics.md does not list what is exported, or lists what is not: %s", diff)
+	}
+	checked := 0
+	for name, want := range types {
+		if _, ok := listed[name]; !ok {
+			continue
+		}
+		if checked++; listedTypes[name] != want {
+			t.Errorf("%s is listed as %s, and is a %s", name, listedTypes[name], want)
+		}
+	}
+	if checked < 40 {
+		t.Errorf("only %d metrics have a value to tell the type by", checked)
+	}
+}
+
+// operations is a runtime with the operations controller, as the program has it.
+func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
+	t.Helper()
+	types := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
+		if err := add(types); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version := v1alpha1.GroupVersion
+	for resource, kind := range map[string]string{"operations": v1alpha1.KindOperation, "webhooks": v1alpha1.KindWebhook} {
+		s.Register(apiserver.Resource{Group: version.Group, Version: version.Version, Resource: resource, Kind: kind, Namespaced: true})
+	}
+	rt := fairlead.New(s.Config(), fairlead.WithScheme(types))
+	acquire := func(kind schema.GroupVersionKind) *store.Store {
+		h, err := rt.Cache().Acquire(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.Store
+	}
+	e, err := executor.New(executor.Options{
+		Calls: rt.Calls(), Registerer: rt.Registry(), Operations: acquire(version.WithKind(v1alpha1.KindOperation)),
+		Webhooks: acquire(version.WithKind(v1alpha1.KindWebhook)), Secrets: acquire(corev1.SchemeGroupVersion.WithKind("Secret")),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt.Add("executor", e.Run)
+	return rt
+}

@@ -1,0 +1,284 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+)
+
+// run works until ctx ends, and returns when all reconciliations have.
+func (c *Controller) run(ctx context.Context) error {
+	defer c.over()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if err := c.open(ctx, stop); err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped while it started, which is no failure
+		}
+		return c.failure(err)
+	}
+	defer c.close()
+	var lead sync.WaitGroup
+	var failed error
+	lead.Go(func() {
+		if failed = c.lead(ctx); failed != nil {
+			stop(failed)
+		}
+	})
+	c.pump(ctx)
+	lead.Wait()
+	if err := context.Cause(ctx); failed == nil && errors.Is(err, ErrEngineClosed) {
+		return c.failure(err)
+	}
+	return failed
+}
+
+// over notes that nothing is done any more.
+func (c *Controller) over() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+}
+
+// reopening are the pauses between attempts to start the watches, of a host that is degraded.
+var reopening = backoff.Policy{Base: time.Second, Cap: 30 * time.Second, Factor: 2, Floor: time.Second}
+
+// open starts the watches, again and again if the host lets it.
+func (c *Controller) open(ctx context.Context, fail func(error)) error {
+	if c.err != nil {
+		return c.err
+	}
+	if c.client == nil || c.host.Cache() == nil {
+		return errors.New("the host has no client or no cache")
+	}
+	if err := c.resolve(); err != nil {
+		return err
+	}
+	for attempt := 0; ; attempt++ {
+		err := c.subscribeAll(ctx, fail)
+		c.mu.Lock()
+		c.problem = err
+		c.mu.Unlock()
+		if err == nil {
+			return nil
+		}
+		c.close()
+		if !c.from.Degraded || ctx.Err() != nil {
+			return err
+		}
+		c.log.ErrorContext(ctx, "cannot start, trying again", "error", err)
+		pause := time.NewTimer(reopening.Delay(attempt, rand.Float64))
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		}
+	}
+}
+
+// subscribeAll starts each watch once.
+func (c *Controller) subscribeAll(ctx context.Context, fail func(error)) error {
+	c.mu.Lock()
+	c.life, c.fail = ctx, fail
+	c.mu.Unlock()
+	p, err := c.subscribe(c.main, subscription{main: true})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.primary = p
+	c.mu.Unlock()
+	for _, w := range c.set.watches {
+		if _, err := c.subscribe(w, subscription{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// brokenGrace is how long a controller that can do nothing any more waits for its end: that of its host may be on the way.
+const brokenGrace = time.Second
+
+// breaks ends a controller that can do nothing any more, with an error, unless it is ending anyway.
+func (c *Controller) breaks(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life == nil || c.life.Err() != nil || c.broken != nil {
+		return
+	}
+	c.log.Error("can do nothing any more", "error", err)
+	fail := c.fail
+	c.broken = time.AfterFunc(brokenGrace, func() { fail(err) })
+}
+
+// close ends the watches and waits for the workers.
+func (c *Controller) close() {
+	c.endTerm()
+	c.mu.Lock()
+	c.life, c.fail = nil, nil
+	if c.broken != nil {
+		c.broken.Stop()
+	}
+	intakes := c.intakes
+	c.intakes, c.primary = nil, nil
+	clear(c.follows)
+	c.mu.Unlock()
+	for _, s := range intakes {
+		s.cursor.Close()
+	}
+	c.wg.Wait()
+	for _, s := range intakes {
+		s.handle.Release()
+	}
+}
+
+// lead lets the workers work while this process leads, from when everything was listed once, until ctx ends or leadership is not to be
+// had any more.
+func (c *Controller) lead(ctx context.Context) error {
+	if !c.awaitSync(ctx) {
+		return nil
+	}
+	for ctx.Err() == nil {
+		term, done, err := c.awaitTerm(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return c.failure(err)
+		}
+		c.serve(ctx, term)
+		done()
+	}
+	return nil
+}
+
+// serve works in one term and returns when all of its work has ended.
+func (c *Controller) serve(ctx, term context.Context) {
+	term, end := context.WithCancelCause(term)
+	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
+	c.beginTerm(ctx, term)
+	<-term.Done()
+	c.endTerm()
+	c.wg.Wait() // nothing is begun any more
+	if c.object.halt != nil {
+		c.object.halt()
+	}
+	end(nil)
+}
+
+func (c *Controller) awaitSync(ctx context.Context) bool {
+	defer remind(c.set.syncWarning, func(waited time.Duration) {
+		c.mu.Lock()
+		unlisted := c.unlisted()
+		c.mu.Unlock()
+		for _, s := range unlisted {
+			c.log.WarnContext(ctx, "waits for the first list", "watch", s.watch.name, "for", waited,
+				"status", strings.Join(s.handle.Unlisted(), "; "))
+		}
+	})()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.synced:
+		return true
+	}
+}
+
+// unlisted returns what has to be listed before anything is reconciled, and was not. Under mu.
+func (c *Controller) unlisted() []*intake {
+	return slices.DeleteFunc(slices.Clone(c.intakes), func(s *intake) bool { return s.synced || s.sub.follow != nil })
+}
+
+// awaitTerm waits for leadership.
+func (c *Controller) awaitTerm(ctx context.Context) (term context.Context, done func(), err error) {
+	l := c.set.leader
+	if l == nil {
+		return ctx, func() {}, nil
+	}
+	defer remind(c.set.syncWarning, func(waited time.Duration) {
+		leader, err := leaderOf(l)
+		if err != nil {
+			c.log.WarnContext(ctx, "waits to lead", "for", waited, "error", err)
+			return
+		}
+		c.log.InfoContext(ctx, "waits to lead", "for", waited, "leader", leader)
+	})()
+	if term, done, err = l.Lead(ctx); err != nil {
+		return nil, nil, fmt.Errorf("cannot take part in the election: %w", err)
+	}
+	return term, done, nil
+}
+
+// leaderOf asks a leadership that knows, as that of package lease does, who leads, or why that is not known.
+func leaderOf(l Leadership) (leader string, err error) {
+	if knows, ok := l.(interface {
+		Status() (leader string, err error)
+	}); ok {
+		return knows.Status()
+	}
+	return "", nil
+}
+
+// remind calls fn after d, and again after twice the time and so on, until stop, which waits for a call under way. fn is told how long that
+// is since the first.
+func remind(d time.Duration, fn func(waited time.Duration)) (stop func()) {
+	var mu sync.Mutex
+	var timer *time.Timer
+	ended, waited := false, d
+	again := func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended {
+			return
+		}
+		fn(waited)
+		timer.Reset(waited)
+		waited *= 2
+	}
+	mu.Lock()
+	timer = time.AfterFunc(d, again)
+	mu.Unlock()
+	return func() {
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
+}
+
+func (c *Controller) beginTerm(ctx, term context.Context) {
+	c.mu.Lock()
+	c.terms++
+	again := c.terms > 1
+	st := c.primary
+	c.mu.Unlock()
+	if again && st != nil { // another one may have left work half done that no event tells of
+		for r := range st.handle.Snapshot().All() {
+			c.add(r.Key(), Reason{Type: Leading, Source: c.main.name, Key: r.Key(), Version: r.Version()}, low, nil)
+		}
+	}
+	if c.set.leader != nil {
+		c.log.InfoContext(ctx, "this process leads")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life != nil && term.Err() == nil {
+		c.term = term
+		c.spawn()
+	}
+}
+
+// endTerm has the workers begin nothing more; the contexts of what they do have ended with that of the term, or of the host.
+func (c *Controller) endTerm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.term = nil
+}

@@ -1,0 +1,277 @@
+package reconcile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// overseer is a host that its controllers inherit from.
+type overseer struct {
+	*testbed.Host
+	from reconcile.Inherited
+	seen []*reconcile.Controller
+}
+
+func (o *overseer) Inherit() reconcile.Inherited    { return o.from }
+func (o *overseer) Oversee(c *reconcile.Controller) { o.seen = append(o.seen, c) }
+func (o *overseer) list() []*reconcile.Controller   { return o.seen }
+func (o *overseer) page(query string) (string, int) {
+	w := httptest.NewRecorder()
+	reconcile.DebugHandler(o.list).ServeHTTP(w, httptest.NewRequest("GET", "/debug/controllers"+query, nil))
+	return w.Body.String(), w.Code
+}
+
+func (b *bench) overseer(from reconcile.Inherited) *overseer {
+	return &overseer{Host: b.host, from: from}
+}
+
+func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// nilError is an error whose methods panic, as those of a nil pointer in an error interface do.
+type nilError struct{ err error }
+
+func (e *nilError) Error() string { return e.err.Error() }
+func (e *nilError) Unwrap() error { return e.err }
+
+// Whatever a reconciler fails with, the log of the host says it, with the stack of a panic, and a logger of its own beats that of the host.
+func TestFailuresAreLoggedByTheHost(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		do     func() (reconcile.Result, error)
+		want   []string
+	}{
+		{"an error", func() (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) }, []string{"no luck", "class=retryable", "key=a/web"}},
+		{"a terminal one", func() (reconcile.Result, error) { return reconcile.Terminal(errors.New("no luck")) }, []string{"no luck", "class=stopped"}},
+		{"a panic", func() (reconcile.Result, error) { panic("ouch") }, []string{"panic: ouch", "visible_test.go"}},
+		{"an error that panics", func() (reconcile.Result, error) { return reconcile.Done, (*nilError)(nil) }, []string{"nil pointer", "visible_test.go"}},
+		{"an error and a time", func() (reconcile.Result, error) {
+			return reconcile.After(time.Minute), errors.New("no luck")
+		}, []string{"no luck", "after=1m0s", "afterHonoured=true"}},
+		{"a terminal one and a time", func() (reconcile.Result, error) {
+			_, err := reconcile.Terminal(errors.New("no luck"))
+			return reconcile.After(time.Minute), err
+		}, []string{"no luck", "after=1m0s", "afterHonoured=false"}},
+		{"a negative time", func() (reconcile.Result, error) { return reconcile.After(-time.Second), nil }, []string{"level=ERROR", "negative", "after=-1s"}},
+	} {
+		for _, own := range []bool{false, true} {
+			t.Run(fmt.Sprint(tc.reason, ", own logger ", own), func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					var host, its logbook
+					h := b.overseer(reconcile.Inherited{Logger: host.logger()})
+					opts := []reconcile.Option{reconcile.MaxInterval(-1)}
+					told, silent := &host, &its
+					if own {
+						opts, told, silent = append(opts, its.option()), &its, &host
+					}
+					reconcile.New[gateway](h, "gateways", reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
+						return tc.do()
+					}), opts...)
+					b.put("web")
+					b.start()
+					for _, want := range tc.want {
+						if !strings.Contains(told.String(), want) {
+							t.Errorf("the log does not say %q:\n%s", want, told.String())
+						}
+					}
+					if silent.String() != "" {
+						t.Errorf("the other log is told, too: %s", silent.String())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A failure of a state that has been overtaken, and a panic of a run that was stopped, are logged as well.
+func TestOvertakenFailuresAreLogged(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		opts   []reconcile.Option
+		do     func(ctx context.Context) error
+	}{
+		{"an error after the spec has changed", nil, func(context.Context) error { return errors.New("ouch") }},
+		{"a panic of a preempted run", []reconcile.Option{reconcile.Preempt()}, func(ctx context.Context) error { <-ctx.Done(); panic("ouch") }},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var log logbook
+				b.controller(func(ctx context.Context, n int, _ *gateway) (reconcile.Result, error) {
+					if n > 1 {
+						return reconcile.Done, nil
+					}
+					b.change(size(2))
+					<-time.After(time.Second) // it is seen
+					return reconcile.Done, tc.do(ctx)
+				}, append(tc.opts, log.option())...)
+				b.put("web")
+				b.start()
+				testbed.Settle(time.Minute)
+				if !strings.Contains(log.String(), "ouch") {
+					t.Errorf("nothing is logged:\n%s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// The engine of flows logs where the host does, and a panic in a step is told with its stack.
+func TestEnginesInheritTheLogger(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var log logbook
+		h := b.overseer(reconcile.Inherited{Logger: log.logger()})
+		engine := flow.NewEngine(flow.EngineOptions{})
+		b.closers = append(b.closers, func() {
+			if err := engine.Close(b.ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		reconcile.Flow(h, "gateways", engine, reconcile.Fibers[gateway, gateway]{
+			Flow:     flow.New("up", flow.Step("only", flow.Do(func(context.Context, *gateway) error { panic("ouch") }))),
+			Position: func(g *gateway) **flow.Position { return &g.Status.Flow },
+		}, reconcile.MaxInterval(-1))
+		b.put("web")
+		b.start()
+		for _, want := range []string{"fiber ended", "reconciliation failed", "panic: ouch", "visible_test.go"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log does not say %q:\n%s", want, log.String())
+			}
+		}
+	})
+}
+
+// The page names every object that fails, with its error, attempts and next try, sorted and bounded, as text and as JSON.
+func TestControllersPage(t *testing.T) {
+	bubble(t, func(b *bench) {
+		h := b.overseer(reconcile.Inherited{Cluster: "east"})
+		fail := func(_ context.Context, g *gateway) (reconcile.Result, error) {
+			switch g.Name {
+			case "web":
+				return reconcile.Retry(errors.New("no luck\nat all"))
+			case "bad":
+				return reconcile.Terminal(errors.New("never"))
+			case "mad":
+				panic(strings.Repeat("x", 5000))
+			}
+			return reconcile.Done, nil
+		}
+		reconcile.New[gateway](h, "gateways", reconcile.Func[gateway](fail), reconcile.MaxInterval(-1))
+		reconcile.New[gateway](h, "bystanders", noop)
+		if body, _ := h.page(""); !strings.Contains(body, "not started") {
+			t.Errorf("before the start:\n%s", body)
+		}
+		for _, name := range []string{"web", "bad", "mad", "good"} {
+			b.put(name)
+		}
+		b.start()
+		body, _ := h.page("")
+		text := strings.Join(strings.Fields(body), " ")
+		for _, want := range []string{
+			"east/bystanders Gateway.test.fairlead.io/v1 running 0 0 0 0", "east/gateways Gateway.test.fairlead.io/v1 running 0 2 0 3",
+			"east/gateways a/bad stopped 1", "rests never", "no luck at all", "panic: xxx",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the page does not say %q:\n%s", want, body)
+			}
+		}
+		if strings.Index(text, "bystanders") > strings.Index(text, "gateways Gate") || strings.Index(text, "a/bad") > strings.Index(text, "a/web") {
+			t.Errorf("it is not sorted:\n%s", body)
+		}
+		all, _ := h.page("?format=json&controller=gateways")
+		var d reconcile.Description
+		if err := json.Unmarshal([]byte(all), &d); err != nil {
+			t.Fatalf("%v: %s", err, all)
+		}
+		var got []string
+		for _, f := range d.Failures {
+			got = append(got, fmt.Sprint(f.Key, " ", f.Class, " ", len(f.Error) <= 1024, " ", f.Next != nil, " ", f.Stack != "", " ", f.Attempts > 0))
+		}
+		if diff := cmp.Diff([]string{"a/bad stopped true false false true", "a/mad retryable true true true true", "a/web retryable true true false true"}, got); diff != "" {
+			t.Error(diff)
+		}
+		if d.Failed != 3 || d.State != reconcile.StateRunning || d.Cluster != "east" || !strings.Contains(d.At, "visible_test.go:") {
+			t.Errorf("described as %+v", d)
+		}
+		if one, _ := h.page("?limit=1&format=json"); strings.Count(one, `"key"`) != 1 || strings.Count(one, "\n") != 2 {
+			t.Errorf("limit=1 shows %s", one)
+		}
+		if one, _ := h.page("?key=a/web&class=retryable"); strings.Contains(one, "a/bad") || !strings.Contains(one, "a/web") {
+			t.Errorf("key=a/web shows %s", one)
+		}
+		if _, code := h.page("?limit=x"); code != 400 {
+			t.Errorf("a limit that is no number is answered %d", code)
+		}
+	})
+}
+
+// Events are written where the object is at fault, once for equal failures, and nowhere else.
+func TestEventsOfFailures(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		do     func() error
+		opts   []reconcile.Option
+		want   []string
+	}{
+		{"the world is at fault", func() error { return errors.New("unreachable") }, nil, nil},
+		{"a conflict", conflictError, nil, nil},
+		{"terminal", func() error { _, err := reconcile.Terminal(errors.New("no such size")); return err }, nil, []string{"ReconcileFailed: no such size"}},
+		{"panic", func() error { panic("ouch") }, nil, []string{"ReconcilePanicked: panic: ouch"}},
+		{"exhausted", func() error { return errors.New("unreachable") }, []reconcile.Option{reconcile.MaxAttempts(2)},
+			[]string{"AttemptsExhausted: attempts exhausted after 2: unreachable"}},
+		{"not wanted", func() error { panic("ouch") }, []reconcile.Option{reconcile.WithoutEvents()}, nil},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				b.controller(func(context.Context, int, *gateway) (reconcile.Result, error) { return reconcile.Done, tc.do() }, tc.opts...)
+				b.put("web")
+				b.start()
+				testbed.Settle(10 * time.Minute)
+				var got []string
+				all, err := b.server.Objects(events)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range all {
+					got = append(got, fmt.Sprint(e.Object["reason"], ": ", e.Object["note"]))
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+// Without the right to write Events the log says so once, and the reconciler goes on.
+func TestEventsThatAreForbidden(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var log logbook
+		b.server.On(apiserver.Match{Resource: "events"}, apiserver.Answer(apiserver.Failure(403)))
+		b.controller(func(context.Context, int, *gateway) (reconcile.Result, error) { panic("ouch") }, log.option())
+		b.put("web")
+		b.start()
+		testbed.Settle(10 * time.Minute)
+		if n := strings.Count(log.String(), "cannot write an Event"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, log.String())
+		}
+		if b.count() < 3 {
+			t.Errorf("%d attempts in ten minutes", b.count())
+		}
+	})
+}
