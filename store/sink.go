@@ -21,9 +21,13 @@ type scope struct {
 	status     source.Status
 	quarantine map[Key]source.Quarantined
 	listing    *replacement
+	surveys    surveys
 }
 
-var _ source.Sink = (*scope)(nil)
+var (
+	_ source.Sink     = (*scope)(nil)
+	_ source.Surveyed = (*scope)(nil)
+)
 
 // Known implements source.Sink.
 func (sc *scope) Known() source.Known {
@@ -338,6 +342,7 @@ func (s *Store) DropScope(namespace string) {
 	}
 	sc.dropped = true
 	delete(s.scopes, namespace)
+	sc.endSurveys()
 	cur := s.root.Load()
 	next := root{base: cur.base.copy(), view: cur.view.copy()}
 	e := &edit{}
