@@ -273,7 +273,7 @@ func (sc *scope) Bookmark(v string) {
 		return
 	}
 	sc.advance(parseVersion(v))
-	if s.overlay.expire(sc.ns, time.Now().Add(-s.overlayBound())) {
+	if s.overlay.expire(s, sc.ns, time.Now().Add(-s.overlayBound())) {
 		base := s.root.Load().base
 		s.publish(root{base: base, view: base}, nil)
 	}

@@ -47,6 +47,7 @@ type surveys struct {
 // survey is what one list has told; guarded by Store.mu, but for listed, missing and hopeless until it is complete.
 type survey struct {
 	number   uint64
+	clock    uint64 // of the overlay: it sees every write that was answered before
 	lists    int
 	ver      version
 	complete bool
@@ -137,7 +138,7 @@ func (sc *scope) settle(ctx context.Context, poke <-chan struct{}) {
 		}
 		s.surveyed++
 		v.last = time.Now()
-		by, y := v.by, &survey{number: s.surveyed, lists: v.lists, over: make(chan struct{})}
+		by, y := v.by, &survey{number: s.surveyed, clock: s.overlay.tick(), lists: v.lists, over: make(chan struct{})}
 		s.mu.Unlock()
 		err := by.List(ctx, func(h *source.Header) { y.see(s, h) }, func(version string, more bool) error {
 			return sc.page(ctx, y, version, more)
@@ -250,9 +251,28 @@ func (sc *scope) checkSurvey() {
 			return
 		}
 		sc.advance(y.ver)
+		sc.settleOverlay(y)
 	}
 	v.reached = y.number
 	sc.forget()
+}
+
+// settleOverlay drops own writes that the survey was newer than, as a list does: what was created by us and deleted since was never here,
+// and the watch will not be heard about it any more. The caller holds s.mu.
+func (sc *scope) settleOverlay(y *survey) {
+	s := sc.s
+	if len(s.overlay.entries) == 0 {
+		return
+	}
+	base := s.root.Load().base
+	var batch []change
+	for _, g := range s.overlay.listed(s, sc, y.clock, y.ver, base, base) {
+		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
+	}
+	wake := s.publish(root{base: base, view: s.overlay.rebuild(s, base)}, batch)
+	if len(batch) > 0 && !s.closed {
+		s.surveying.Go(wake) // not under the lock
+	}
 }
 
 // forget ends the open survey; those who wait may need another one. The caller holds s.mu.
