@@ -294,9 +294,6 @@ func (o *overlay) rebuild(s *Store, base *state) *state {
 	view, e := base.copy(), &edit{}
 	for k, ent := range o.entries {
 		if ent.st.rec != nil {
-			if !sameDefs(ent.st.defs, s.defs) {
-				continue // AddIndex stages them again
-			}
 			view.set(e, ent.st)
 			continue
 		}
