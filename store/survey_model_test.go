@@ -11,7 +11,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -19,7 +18,7 @@ import (
 // something newer, and nothing of what was gone.
 func TestBarriersAgainstAModel(t *testing.T) {
 	t.Parallel()
-	kinds := []string{"put", "put", "put", "remove", "replace", "other", "other", "allow", "allow", "cut", "compact", "barrier", "barrier", "version", "own", "pass"}
+	kinds := []string{"put", "put", "put", "remove", "replace", "other", "other", "allow", "allow", "cut", "compact", "barrier", "barrier", "version", "own", "undone", "undone", "pass"}
 	rapid.Check(t, func(rt *rapid.T) {
 		type op struct {
 			kind, key string
@@ -99,19 +98,16 @@ func TestBarriersAgainstAModel(t *testing.T) {
 				case "version":
 					version := fmt.Sprint(q.server.Revision())
 					wait("version", func() error { return q.WaitFor(q.ctx, version) })
-				case "own": // a write of ours, which somebody else may undo at once
-					q.put(o.key, fmt.Sprint(i))
-					u, err := q.server.Object(savedMaps, "ns", o.key)
-					if err != nil {
-						q.t.Fatal(err)
+				case "own":
+					q.own(o.key)
+				case "undone": // a write of ours that somebody else undoes at once
+					q.own(o.key)
+					mu.Lock()
+					if err := q.server.Remove(savedMaps, "ns", o.key); err != nil {
+						q.t.Error(err)
 					}
-					raw, err := u.MarshalJSON()
-					if err != nil {
-						q.t.Fatal(err)
-					}
-					if _, err := q.Put(source.JSON, raw); err != nil {
-						q.t.Fatal(err)
-					}
+					removed[o.key] = q.server.Revision()
+					mu.Unlock()
 				case "pass":
 					<-time.After(time.Duration(o.n) * 400 * time.Millisecond)
 				}

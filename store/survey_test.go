@@ -74,6 +74,23 @@ func (q *quiet) put(name, n string) string {
 	return u.GetResourceVersion()
 }
 
+// own is put by ourselves, with the answer laid over.
+func (q *quiet) own(name string) {
+	q.t.Helper()
+	q.put(name, "own")
+	u, err := q.server.Object(savedMaps, "ns", name)
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	raw, err := u.MarshalJSON()
+	if err != nil {
+		q.t.Fatal(err)
+	}
+	if _, err := q.Put(source.JSON, raw); err != nil {
+		q.t.Fatal(err)
+	}
+}
+
 // other moves the version of the server by something that is not watched.
 func (q *quiet) other() string {
 	q.t.Helper()
@@ -221,6 +238,37 @@ func TestWhatCameAndWentBeforeABarrier(t *testing.T) {
 		version := q.put("o1", "1")
 		if err := q.WaitFor(q.ctx, version); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An own write that somebody has undone before the barrier is not read any more, although the watch has yet to tell of both.
+func TestAnOwnWriteThatWasUndoneBeforeABarrier(t *testing.T) {
+	t.Parallel()
+	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {
+		c := q.Subscribe(store.SubscribeOptions{From: store.FromNow})
+		defer c.Close()
+		drain(c)
+		hold := q.server.HoldEvents(apiserver.Match{Verb: "watch"})
+		q.own("new")
+		if _, ok := q.Get(store.Key{Namespace: "ns", Name: "new"}); !ok {
+			t.Error("it is not laid over")
+		}
+		_ = q.server.Remove(savedMaps, "ns", "new")
+		if err := q.Barrier(q.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if r, ok := q.Get(store.Key{Namespace: "ns", Name: "new"}); ok {
+			t.Errorf("it is read at %s", r.Version())
+		}
+		synctest.Wait()
+		if events := drain(c); len(events) != 1 || events[0].Type != store.Deleted {
+			t.Errorf("events %v, want its deletion", summary(events))
+		}
+		hold.Release()
+		synctest.Wait()
+		if events := drain(c); len(events) > 0 {
+			t.Errorf("then %v", summary(events))
 		}
 	})
 }
