@@ -66,6 +66,7 @@ func (c *Client) modification(ctx context.Context, subresource string, obj Objec
 		return nil, err
 	}
 	w.op = "modify"
+	w.req.ConflictsExpected = true
 	if subresource != "" {
 		w.op = "modify " + subresource + " of"
 	}

@@ -54,7 +54,7 @@ const (
 	// OutOfScope means: the store does not hold such objects (namespace, selector); reads of it are not affected, or say NotFound.
 	OutOfScope
 	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the history of the server went back while the
-	// write was under way, so that the answer may be of one that is no more; wait for the cache instead.
+	// write was under way, so that the answer may be of one that is no more; see Store.Settle.
 	NeedsBarrier
 	// Unversioned means: the answer has no resource version.
 	Unversioned

@@ -24,7 +24,7 @@ type Options struct {
 	// LabelSelector and FieldSelector are those of the watch; own writes that do not match are not laid over the store.
 	LabelSelector string
 	FieldSelector string
-	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes need a barrier.
+	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes are settled by asking the server.
 	ShardSelector string
 	// Scope tells this store from others of the same resource and selectors, in metrics: the namespaces, the encoding.
 	Scope string
