@@ -227,7 +227,8 @@ func (sc *scope) endSurvey(y *survey, err error) {
 		sc.forget()
 	}
 	v.futile++
-	if v.err = err; err == nil && !y.hopeless && !slices.ContainsFunc(s.waiters, func(w *waiter) bool { return w.asksOf(sc) && w.ver.newer(y.ver) }) {
+	future := func(w *waiter) bool { return w.asksOf(sc) && w.since < y.number && w.ver.newer(y.ver) }
+	if v.err = err; err == nil && !y.hopeless && !slices.ContainsFunc(s.waiters, future) {
 		v.futile = 0
 	}
 	if err == nil {

@@ -62,7 +62,7 @@ func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.next }
 type heldBody struct {
 	io.ReadCloser
 	w   *wire
-	ctx context.Context //nolint:containedctx // of the request
+	ctx context.Context
 }
 
 func (b *heldBody) Read(p []byte) (int, error) {
