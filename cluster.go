@@ -116,7 +116,7 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 		}
 	}
 	if c.cache, err = store.NewCache(store.CacheOptions{
-		Dir: dir, Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger,
+		Dir: dir, Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger, Linger: o.linger,
 		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect},
 	}); err != nil {
 		return err

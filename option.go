@@ -36,6 +36,7 @@ type options struct {
 	lease       *[2]string // namespace and name
 	leadership  Leadership
 	hotBytes    int64
+	linger      time.Duration
 	dir         string
 	detect      bool
 }
@@ -136,6 +137,10 @@ type Leadership = reconcile.Leadership
 // WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from the
 // start until all the work has ended; if it has a method Status() (leader string, err error), /readyz tells what that says.
 func WithLeadership(l Leadership) Option { return func(o *options) { o.leadership = l } }
+
+// WithLinger sets for how long a source that nobody uses any more (its last observer was removed, its controller has ended) goes on being
+// watched: who comes back within that time needs no list. Default, and 0: 30 seconds; negative: its watch ends at once.
+func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d } }
 
 // WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none. It suits programs that
 // look at most objects rarely, such as controllers whose objects wait.

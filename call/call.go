@@ -71,6 +71,10 @@ type Request struct {
 	// It runs after a back-off, on the goroutine of the call, at most Policy.Conflicts times; an error ends the call.
 	// Not for the 409 of a create: what exists does not conflict, it is there.
 	OnConflict func(ctx context.Context, c Conflict) (Request, error)
+
+	// ConflictsExpected says that the caller deals with conflicts, by another request: they are logged at Debug level, as those are that
+	// OnConflict answers.
+	ConflictsExpected bool
 }
 
 // Conflict is what an OnConflict function is given.

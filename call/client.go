@@ -31,7 +31,7 @@ type Options struct {
 
 	Budget  *Budget      // retry budget of this server; a new one with its defaults
 	Metrics *Metrics     // none by default
-	Logger  *slog.Logger // one Warn line per failed try; discarded by default
+	Logger  *slog.Logger // one Warn line per failed try, Debug for what is no failure to the caller; discarded by default
 
 	// Rand gives the jitter, in [0,1); math/rand/v2 by default. It must be safe for concurrent use.
 	Rand func() float64

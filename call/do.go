@@ -214,7 +214,9 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 		attrs = append(attrs, slog.Duration("retryIn", o.after))
 	}
 	level := slog.LevelWarn
-	if a.code == http.StatusNotFound && x.r.Verb == VerbGet { // an answer like any other
+	switch {
+	case a.code == http.StatusNotFound && x.r.Verb == VerbGet, // an answer like any other
+		a.code == http.StatusConflict && (x.r.ConflictsExpected || x.r.OnConflict != nil && o.action != fail):
 		level = slog.LevelDebug
 	}
 	x.c.log.LogAttrs(ctx, level, "request failed", attrs...)

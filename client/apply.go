@@ -66,11 +66,8 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 		return fill(w.k, r, obj)
 	}
 	if w.strict || w.unordered() {
-		// An object that the cache knows to be absent is created by the apply: there is no version to carry.
-		if version != "" || r != nil || !w.absent() {
-			if version, err = w.lock(version); err != nil {
-				return err
-			}
+		if version, err = w.lockApply(ctx, version); err != nil {
+			return err
 		}
 	}
 	if version != "" {
@@ -82,11 +79,6 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	w.version, w.req.Body, w.sent = version, data, data
 	w.after = func(a *call.Answer) { c.applied.note(memo, a) }
 	return w.send(ctx)
-}
-
-func (w *writing) absent() bool {
-	st := w.c.watched(w.k)
-	return st != nil && knows(st, w.key.Namespace)
 }
 
 // applicable returns the object to apply: obj itself, or what a configuration says, which need not be of a kind that the Scheme knows.

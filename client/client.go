@@ -103,7 +103,7 @@ type Options struct {
 	// Conflicts bounds how Modify deals with conflicts.
 	Conflicts Conflicts
 
-	// CacheTimeout bounds waits for the cache after a write that cannot be laid over it, and of WaitForCache; 10 s.
+	// CacheTimeout bounds what it takes to have the cache show a write that cannot be laid over it, and WaitForCache; 10 s.
 	CacheTimeout time.Duration
 	// Backstop is how often waits look at the server; 30 s.
 	Backstop time.Duration

@@ -78,7 +78,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	case err == nil && a == nil:
 		f.gone("", shown)
 	case err == nil:
-		return f.deleted(ctx, a, shown)
+		f.deleted(ctx, a, shown)
 	case apierrors.IsNotFound(err) && subresource == "":
 		f.gone("", shown)
 	default:
@@ -109,25 +109,22 @@ func (w *writing) replaced(ctx context.Context, uid types.UID) bool {
 }
 
 // deleted lays the answer to a delete over the stores.
-func (f *flight) deleted(ctx context.Context, a *call.Answer, shown []types.UID) error {
+func (f *flight) deleted(ctx context.Context, a *call.Answer, shown []types.UID) {
 	if f.w.sub != "" || len(f.writes) == 0 {
 		f.fail()
-		return nil
+		return
 	}
 	if len(a.Raw) == 0 { // an earlier try had done it
 		f.gone("", shown)
-		return nil
+		return
 	}
 	gone, uid, err := store.ParseDeletion(a.Raw)
-	if err != nil {
-		f.fail()
-		return f.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, err))
-	}
-	if gone && !keptBySpec(f.w.k, a) {
+	switch {
+	case err == nil && gone && !keptBySpec(f.w.k, a):
 		f.gone(uid, shown)
-		return nil
+	default: // it is there still, or nobody can tell
+		f.done(ctx, a)
 	}
-	return f.done(ctx, a)
 }
 
 // gone makes reads say that an incarnation is gone: the one that the server named, else the one that each store showed.
@@ -202,6 +199,7 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 		}
 	}
 	there := map[types.UID]bool{}
+	unsettled := map[*store.Store]bool{}
 	req := call.Request{Resource: k.gvr, Kind: k.gvk.Kind, Namespace: namespace, Query: url.Values{}}
 	for page, err := range call.Pages(ctx, c.call, req, call.Policy{PageSize: call.CachePage}) {
 		if err != nil {
@@ -217,9 +215,11 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 			}
 			there[meta.UID] = true
 			for _, st := range stores {
-				if _, err := st.Put(source.JSON, raw); err != nil {
+				result, err := st.Put(source.JSON, raw)
+				if err != nil {
 					return err
 				}
+				unsettled[st] = unsettled[st] || result == store.NeedsBarrier
 			}
 		}
 	}
@@ -238,6 +238,11 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 				st.PutDeleted(key, uid)
 			}
 			c.hubs.poke(st, key)
+		}
+		if unsettled[st] { // what is left has changed, and whether that concerns the store only its watch can say
+			if err := st.Barrier(ctx); err != nil {
+				c.log.WarnContext(ctx, "the cache does not show a write yet", "op", "delete collection of", "kind", k.gvk.Kind, "error", err)
+			}
 		}
 	}
 	return nil

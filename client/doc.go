@@ -20,6 +20,9 @@
 // them and more. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The methods fill an object of the
 // caller's own.
 //
+// A cache that is behind is not believed against the caller: that an object is absent, is another one, or has already what is to be written
+// is confirmed by the server when the caller has read something newer, or would be refused because of it.
+//
 // [OwnedBy] lists what an object owns, [Index] by any index of the store.
 //
 // Objects from the store lack their managedFields.
@@ -29,6 +32,10 @@
 // Create, Update, Patch, Apply, Delete and DeleteCollection, and all but the last for subresources, go through package call
 // and its retry rules. The answer is put over the store before the method returns, and into the object that was given. A
 // write that would change nothing of what the cache shows is not sent, unless it is told [Always].
+//
+// A write that was made is never an error because the cache is late. Where the answer cannot be laid over the store (a field selector that only
+// the server can evaluate; subresources that are answered without the object) the watch has a tenth of a second to bring it, and then the
+// server is asked for this one object.
 //
 // Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with the
 // resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole object: what the Go type does

@@ -48,8 +48,19 @@ func TestOwnEchoesAreKnown(t *testing.T) {
 		if err := c.client.Patch(ours, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"l":"w"}}}`)), client.SameVersion()); err != nil {
 			t.Fatal(err)
 		}
+		relabel := []byte(`[{"op":"replace","path":"/metadata/labels/l","value":"j"}]`)
+		if err := c.client.Patch(ours, p, client.RawPatch(types.JSONPatchType, relabel), client.SameVersion()); err != nil {
+			t.Fatal(err)
+		}
 		if diff := cmp.Diff([]string(nil), events()); diff != "" {
 			t.Errorf("own writes came back (-want +got):\n%s", diff)
+		}
+		relabel = []byte(`[{"op":"replace","path":"/metadata/labels/l","value":"k"}]`)
+		if err := c.client.Patch(ours, p, client.RawPatch(types.JSONPatchType, relabel)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"MODIFIED web"}, events()); diff != "" {
+			t.Errorf("a JSON patch of no version, as RawPatch says (-want +got):\n%s", diff)
 		}
 		if err := c.client.Patch(c.ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"l":"x"}}}`))); err != nil {
 			t.Fatal(err)

@@ -46,7 +46,8 @@ var (
 	// lost.
 	ErrFenced = errors.New("no request may be sent any more")
 
-	// ErrCacheBehind is matched when a write has succeeded, and the cache could not be brought to show it in time.
+	// ErrCacheBehind is matched when the cache did not come as far as it was waited for: by WaitForCache, by DeleteCollection when what is left
+	// could not be listed, and by Modify after a conflict where versions cannot be ordered.
 	ErrCacheBehind = errors.New("the cache does not show it yet")
 
 	// ErrTooManyConflicts is matched when Modify gave up; the error also unwraps to the last conflict.

@@ -69,6 +69,7 @@ func (c *Client) modification(ctx context.Context, subresource string, obj Objec
 		return nil, err
 	}
 	w.op = "modify"
+	w.req.ConflictsExpected = true
 	if subresource != "" {
 		w.op = "modify " + subresource + " of"
 	}
@@ -101,17 +102,17 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 }
 
 // freshest returns a copy of the freshest known state: what the cache shows, or the server's answer; at first also
-// what the caller has, if that is a whole object and nothing better is known.
+// what the caller has, if that is a whole object and nothing better is known. That the object is not there, or is another one, only the
+// server can say: the cache may not know yet of the one that is meant.
 func (m *modification) freshest(ctx context.Context, tries int) (Object, error) {
 	base := m.obj.DeepCopyObject().(Object)
 	if !m.live {
-		r, from, err := m.w.c.lookup(ctx, m.w.k, m.w.key)
-		switch {
-		case err != nil:
-			return nil, err
-		case from:
+		// With versions that cannot be ordered the lock finds out whether the cache is behind.
+		r := m.w.cached()
+		if r != nil && (m.uid == "" || r.UID() == m.uid) && (m.w.unordered() || m.w.believes(r)) {
 			return base, fill(m.w.k, r, base)
-		case tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.c.watched(m.w.k) == nil:
+		}
+		if tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.c.watched(m.w.k) == nil {
 			return base, nil
 		}
 	}
@@ -231,14 +232,14 @@ func (m *modification) poll(ctx context.Context, st *store.Store, stale string) 
 	defer cancel()
 	for {
 		r, ok := st.Get(m.w.key)
-		if !ok {
-			return m.w.k.absent(m.w.key)
-		}
-		if r.Version() != stale {
+		if ok && r.Version() != stale {
 			return nil
 		}
 		if err := sleep(ctx, p.PollInterval); err != nil {
 			return m.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, errors.Join(err, m.last)))
+		}
+		if !ok { // the server says what there is
+			return nil
 		}
 	}
 }

@@ -1,9 +1,11 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -289,4 +291,44 @@ func TestModifyInDoubt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Conflicts that Modify absorbs are no warnings; others are.
+func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
+		defer c.close()
+		var warnings, details bytes.Buffer
+		log := slog.New(slog.NewMultiHandler(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelInfo}),
+			slog.NewTextHandler(&details, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		logging, err := client.New(client.Options{Config: c.server.Config(), Logger: log, Cache: c.cache, Mapper: c.client.Mapper()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer logging.Close()
+		c.put(foreign("web", "n", "1"))
+		synctest.Wait()
+		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
+		defer hold.Release()
+		stale, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.put(foreign("web", "n", "2"))
+		if err := client.Modify(c.ctx, logging, configMap("web"), set("k", "v")); err != nil {
+			t.Fatal(err)
+		}
+		if warnings.Len() > 0 || !strings.Contains(details.String(), "reason=Conflict") {
+			t.Errorf("warnings:\n%s\ndetails:\n%s", &warnings, &details)
+		}
+		own := stale.DeepCopy()
+		own.Data["n"] = "3"
+		if err := logging.Patch(c.ctx, own, client.MergeFrom(stale), client.SameVersion()); !apierrors.IsConflict(err) {
+			t.Fatal(err)
+		}
+		if !strings.Contains(warnings.String(), "level=WARN") {
+			t.Errorf("a conflict that is returned is not logged: %s", &details)
+		}
+	})
 }

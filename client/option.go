@@ -183,7 +183,8 @@ func WithPolicy(p call.Policy) WriteOption { return func(o *writeOptions) { o.po
 // SameUID makes a delete hold for the incarnation that has the uid of the object; without one it fails with ErrNoUID.
 func SameUID() WriteOption { return func(o *writeOptions) { o.uid = true } }
 
-// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails with ErrNoVersion.
+// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails with ErrNoVersion. Then nothing foreign can be
+// in its answer, so that its event is known as an own echo whatever kind of patch it was; see [RawPatch].
 func SameVersion() WriteOption { return func(o *writeOptions) { o.version = true } }
 
 // Grace is the grace period of a delete, in seconds.

@@ -3,9 +3,8 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,11 +47,11 @@ func (f *flight) fail() {
 	}
 }
 
-// land puts the answer over the stores. Where that is not possible it waits for the cache instead; its error says that
-// the write has succeeded and the cache is behind.
-func (f *flight) land(ctx context.Context, a *call.Answer) error {
+// land makes reads see what was answered: it puts the answer over the stores, and where that is not possible it brings the object up to
+// date there. The write was made, whatever comes of that, so there is no error.
+func (f *flight) land(ctx context.Context, a *call.Answer) {
 	if len(f.writes) == 0 {
-		return nil
+		return
 	}
 	w := f.w
 	whole, version, gone := f.whole(a)
@@ -62,61 +61,53 @@ func (f *flight) land(ctx context.Context, a *call.Answer) error {
 			write.Deleted(gone)
 			w.c.hubs.poke(f.stores[i], w.key)
 		}
-		return nil
+		return
 	}
 	if !whole {
 		f.fail()
-		switch {
-		case version != "":
-			return f.wait(ctx, version)
-		case evicts[w.sub]:
-			return w.c.freshen(ctx, w.k, w.key)
+		if version != "" || evicts[w.sub] {
+			f.settle(ctx, f.stores, version)
 		}
-		return nil
+		return
 	}
-	return f.done(ctx, a)
+	f.done(ctx, a)
 }
 
-// done lays the answered object over the stores, and then waits for those that cannot tell whether they hold it. All writes have ended
-// before: else the events of the key would be held back meanwhile.
-func (f *flight) done(ctx context.Context, a *call.Answer) error {
+// done lays the answered object over the stores, and settles those that cannot tell whether they hold it. All writes have ended before:
+// else the events of the key would be held back meanwhile.
+func (f *flight) done(ctx context.Context, a *call.Answer) {
 	w := f.w
 	_, version, _ := f.whole(a)
-	var behind []*store.Store
-	var errs []error
+	var unsettled []*store.Store
 	for i, write := range f.writes {
 		if a.Code == http.StatusCreated && w.sub == "" { // an apply may create
 			write.Created()
 		}
 		result, err := write.Done(source.JSON, a.Raw)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%w: %w", ErrCacheBehind, err))
-		}
 		w.c.hubs.poke(f.stores[i], w.key)
-		if result == store.NeedsBarrier {
-			behind = append(behind, f.stores[i])
+		if err != nil || result == store.NeedsBarrier {
+			unsettled = append(unsettled, f.stores[i])
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.c.opt.CacheTimeout) // for all of them
-	defer cancel()
-	for _, st := range behind {
-		if err := w.c.catchUp(ctx, st, w.key.Namespace, version); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return w.fail(err)
-	}
-	return nil
+	f.settle(ctx, unsettled, version)
 }
 
-func (f *flight) wait(ctx context.Context, version string) error {
-	for _, st := range f.stores {
-		if err := f.w.c.catchUp(ctx, st, f.w.key.Namespace, version); err != nil {
-			return f.w.fail(err)
-		}
+// settle brings the object up to date in stores over which the answer could not be laid, all at once. Where that fails, readers ask the
+// server until it is.
+func (f *flight) settle(ctx context.Context, stores []*store.Store, version string) {
+	ctx, cancel := context.WithTimeout(ctx, f.w.c.opt.CacheTimeout)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, st := range stores {
+		wg.Go(func() {
+			if err := st.Settle(ctx, f.w.key, version); err != nil {
+				f.w.c.log.WarnContext(ctx, "the cache does not show a write yet", "op", f.w.op, "kind", f.w.k.gvk.Kind, "key", f.w.key.String(),
+					"version", version, "error", err)
+			}
+			f.w.c.hubs.poke(st, f.w.key)
+		})
 	}
-	return nil
+	wg.Wait()
 }
 
 // evicts are the subresources whose create changes the object without an answer that shows it.
@@ -156,42 +147,4 @@ func keptBySpec(k *kind, a *call.Answer) bool {
 	}
 	var ns struct{ Spec struct{ Finalizers []string } }
 	return json.Unmarshal(a.Raw, &ns) == nil && len(ns.Spec.Finalizers) > 0
-}
-
-// catchUp waits until a store has a version of a namespace, within the client's bound.
-func (c *Client) catchUp(ctx context.Context, st *store.Store, namespace, version string) error {
-	ctx, cancel := context.WithTimeout(ctx, c.opt.CacheTimeout)
-	defer cancel()
-	if err := st.WaitForNamespace(ctx, namespace, version); err != nil {
-		return fmt.Errorf("%w: %w", ErrCacheBehind, err)
-	}
-	return nil
-}
-
-// freshen reads an object from the server and lays what it finds over the stores.
-func (c *Client) freshen(ctx context.Context, k *kind, key Key) error {
-	var before []types.UID
-	stores := c.stores(k)
-	for _, st := range stores {
-		var uid types.UID
-		if r, ok := st.Get(key); ok {
-			uid = r.UID()
-		}
-		before = append(before, uid)
-	}
-	a, err := call.Do(ctx, c.call, call.Request{Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: key.Namespace, Name: key.Name, NotFoundOK: true}, c.opt.Policy)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCacheBehind, err)
-	}
-	for i, st := range stores {
-		switch {
-		case a != nil:
-			if _, err := st.Put(source.JSON, a.Raw); err != nil {
-				return k.fail("read", key, fmt.Errorf("%w: %w", ErrCacheBehind, err))
-			}
-		case before[i] != "":
-			st.PutDeleted(key, before[i])
-		}
-	}
-	return nil
 }

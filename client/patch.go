@@ -18,6 +18,10 @@ type Patch struct {
 }
 
 // RawPatch is a patch that is encoded already: a JSON patch (RFC 6902), a merge patch (RFC 7396) or a strategic merge patch.
+//
+// What a JSON or a strategic merge patch has changed cannot be told from what it says. Within a reconciliation its event is therefore not known
+// as an own echo, and has the object reconciled once more, unless the patch holds for one version: [SameVersion]. Merge patches and applies
+// need no lock for that.
 func RawPatch(t types.PatchType, data []byte) Patch { return Patch{typ: t, data: data} }
 
 // MergeFrom is the merge patch that makes the patched object of base, which is only read. Lists are replaced as a whole; with

@@ -30,14 +30,17 @@ var ErrNotKept = errors.New("the server does not keep the position: is its field
 type StatusPosition[T any, PT ObjectOf[T]] struct {
 	c    *Client
 	base PT // names the object
-	at   func(PT) **flow.Position
+
+	version string // that the caller was shown
+	at      func(PT) **flow.Position
 
 	mu   sync.Mutex
 	sets []func(PT) error // what goes with the next save
 }
 
-// NewStatusPosition returns the position of a fiber that works on obj, of which the name and, if it is known, the uid are
-// used: another object of that name is never written to. at says where in the status the position is.
+// NewStatusPosition returns the position of a fiber that works on obj, of which the name and, if they are known, uid and version are
+// used: another object of that name is never written to, and a cache that is older than obj is not believed. at says where in the status
+// the position is.
 func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **flow.Position) *StatusPosition[T, PT] {
 	base := PT(new(T))
 	if obj == nil {
@@ -47,7 +50,7 @@ func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **f
 	base.SetNamespace(obj.GetNamespace())
 	base.SetName(obj.GetName())
 	base.SetUID(obj.GetUID())
-	return &StatusPosition[T, PT]{c: c, base: base, at: at}
+	return &StatusPosition[T, PT]{c: c, base: base, version: obj.GetResourceVersion(), at: at}
 }
 
 // Set has fn change the status in the next save, after earlier ones. Only changes of the status count, and fn may run several
@@ -64,10 +67,11 @@ func (s *StatusPosition[T, PT]) Flush(ctx context.Context) error {
 	return err
 }
 
-// Load implements [flow.Positions]. The position of another object of this name does not count.
+// Load implements [flow.Positions]. The position of another object of this name does not count. That there is no such object only the
+// server can say.
 func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Position, bool, error) {
 	obj := s.object()
-	err := s.c.Get(ctx, KeyOf(s.base), obj)
+	err := s.c.getFresh(ctx, KeyOf(s.base), obj, s.base.GetUID(), s.version)
 	if apierrors.IsNotFound(err) {
 		return flow.Position{}, false, nil
 	}

@@ -33,10 +33,10 @@ func NewConfigMapPositions(c *Client, at Key) *ConfigMapPositions {
 	return s
 }
 
-// Load implements [flow.Positions].
+// Load implements [flow.Positions]. It asks the server: another process may have saved last.
 func (s *ConfigMapPositions) Load(ctx context.Context, key string) (p flow.Position, found bool, err error) {
 	cm := s.object()
-	err = s.c.Get(ctx, s.at, cm)
+	err = s.c.Live().Get(ctx, s.at, cm)
 	if apierrors.IsNotFound(err) {
 		return p, false, nil
 	}

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"reflect"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/fairlead-io/fairlead/call"
@@ -79,6 +81,23 @@ func (l liveReader) Get(ctx context.Context, key Key, obj Object) error {
 
 func (l liveReader) List(ctx context.Context, list ObjectList, opts ...ReadOption) error {
 	return l.c.List(ctx, list, append(opts[:len(opts):len(opts)], Live())...)
+}
+
+// getFresh is Get for somebody who was shown the object before, by uid and version: a cache that is older than that, or shows no such
+// object, is not believed.
+func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UID, version string) error {
+	k, err := c.kinds.of(obj)
+	if err != nil {
+		return err
+	}
+	r, from, err := c.lookup(ctx, k, key)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return err
+	case err == nil && from && (uid == "" || uid == r.UID()) && !outdated(r, uid, version):
+		return fill(k, r, obj)
+	}
+	return c.getLive(ctx, k, key, obj)
 }
 
 // fill decodes a record into an object of the caller's own.

@@ -9,7 +9,7 @@ import (
 // SubResource reads and writes a subresource of objects. It is safe for concurrent use.
 //
 // The answer to a write of the status is the whole object and is laid over the store. A scale changes the object without
-// showing it: the write then returns once the cache has caught up.
+// showing it: what it has made of it is read, from the watch if that brings it at once, before the write returns.
 type SubResource struct {
 	c    *Client
 	name string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +21,7 @@ import (
 //	return f.Await(client.When(c, key, func(p *corev1.Pod) (bool, error) { return p != nil && p.Status.Phase == corev1.PodRunning, nil }), flow.Timeout(5*time.Minute))
 //
 // The condition is evaluated when the wait begins, on each event of the object where its kind is watched, and on the server's
-// answer every Options.Backstop. What the server answered is put over the store when it ends the wait, so that the next
+// answer every Options.Backstop, also when the wait would end because the cache has never shown the object. What the server answered is put over the store when it ends the wait, so that the next
 // step reads nothing older.
 func When[T any, PT ObjectOf[T]](c *Client, key Key, cond func(*T) (bool, error)) flow.Backstopped {
 	return &objectWait[T, PT]{c: c, key: key, cond: cond}
@@ -57,9 +58,10 @@ func Gone[T any, PT ObjectOf[T]](c *Client, key Key) flow.Backstopped {
 }
 
 type objectWait[T any, PT ObjectOf[T]] struct {
-	c    *Client
-	key  Key
-	cond func(*T) (bool, error)
+	c     *Client
+	key   Key
+	cond  func(*T) (bool, error)
+	there atomic.Bool // the cache has shown the object: it is not behind its creation
 }
 
 // Backstop implements flow.Backstopped.
@@ -88,13 +90,18 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 	if w.cond == nil {
 		return false, fmt.Errorf("cannot wait for %s: the function: %w", w.key, ErrNil)
 	}
-	if !live {
-		obj, err := Get[T, PT](ctx, w.c, w.key)
-		return w.judge(obj, err)
-	}
 	k, err := kindFor[T, PT](w.c)
 	if err != nil {
 		return false, err
+	}
+	if !live {
+		obj, err := Get[T, PT](ctx, w.c, w.key)
+		w.there.CompareAndSwap(false, err == nil)
+		ok, judged := w.judge(obj, err)
+		if !ok || err == nil || w.there.Load() || w.c.watched(k) == nil {
+			return ok, judged
+		}
+		// That there is no object ends the wait, and the cache may not know yet of the one that is waited for: the server does.
 	}
 	a, err := w.c.fetch(ctx, k, w.key, call.JSON)
 	if err != nil {

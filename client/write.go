@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/store"
@@ -49,8 +51,9 @@ type writing struct {
 	answer Object // is filled with the answer
 	req    call.Request
 
-	version string // that the request carries
-	sent    []byte // body of a merge patch or an apply, for the ledger
+	shown   []metav1.Object // what the caller was shown of the object, by uid and version
+	version string          // that the request carries
+	sent    []byte          // body of a merge patch or an apply, for the ledger
 
 	after func(*call.Answer) // runs once the answer lies over the store
 }
@@ -60,7 +63,7 @@ func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, 
 	if err != nil {
 		return nil, err
 	}
-	w := &writing{c: c, op: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj}
+	w := &writing{c: c, op: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj, shown: []metav1.Object{obj}}
 	if subresource != "" {
 		w.op += " " + subresource + " of"
 	}
@@ -86,10 +89,35 @@ func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, 
 
 func (w *writing) fail(err error) error { return w.k.fail(w.op, w.key, err) }
 
-// known is what the cache shows of the object; nil if it shows nothing, or is not to be believed.
-func (w *writing) known() *store.Record {
+// cached is what the cache shows of the object; nil if it shows nothing, or readers ask the server.
+func (w *writing) cached() *store.Record {
 	r, _ := w.c.holds(w.k, w.key)
 	return r
+}
+
+// known is cached, but for what may be older than what the caller was shown.
+func (w *writing) known() *store.Record {
+	if r := w.cached(); r != nil && w.believes(r) {
+		return r
+	}
+	return nil
+}
+
+func (w *writing) believes(r *store.Record) bool {
+	return !slices.ContainsFunc(w.shown, func(o metav1.Object) bool { return outdated(r, o.GetUID(), o.GetResourceVersion()) })
+}
+
+// outdated says whether a record may be older than what somebody was shown of the object: another incarnation, or another version, that is
+// not known to have come before it. What is not known is empty.
+func outdated(r *store.Record, uid types.UID, version string) bool {
+	if version == "" {
+		return uid != "" && uid != r.UID()
+	}
+	if version == r.Version() {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(r.Version(), version)
+	return err != nil || order < 0
 }
 
 // lock says which version the write must carry: the one that it was computed from, where it is known.
@@ -165,6 +193,9 @@ func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Pa
 	if w.o.body != nil {
 		w.answer = w.o.body
 	}
+	if p.from != nil {
+		w.shown = append(w.shown, p.from)
+	}
 	data, version, err := p.bytes(obj)
 	if err != nil {
 		return w.fail(err)
@@ -217,14 +248,37 @@ func (w *writing) sendPatch(ctx context.Context, t types.PatchType, data []byte,
 // overtaken makes a conflict of the 422 by which a server refuses a JSON patch that is bound to a version, if the object has another
 // one now. Else the patch itself is wrong, and the error stays.
 func (w *writing) overtaken(ctx context.Context, refused error) error {
-	now := &metav1.PartialObjectMetadata{}
-	now.SetGroupVersionKind(w.k.gvk)
-	if err := w.c.Live().Get(ctx, w.key, now); err != nil || now.ResourceVersion == w.version {
+	now, err := w.now(ctx)
+	if err != nil || now.ResourceVersion == w.version {
 		return refused
 	}
 	conflict := apierrors.NewConflict(w.k.gvr.GroupResource(), w.key.Name,
 		fmt.Errorf("the patch is bound to version %s, the object has %s", w.version, now.ResourceVersion))
 	return w.fail(fmt.Errorf("%w: %w", conflict, refused))
+}
+
+// lockApply is lock for an apply. An object that does not exist is created by it: there is no version to carry. What the cache does not show
+// may have been created since, by somebody whose fields are not to be taken unseen: the server knows.
+func (w *writing) lockApply(ctx context.Context, version string) (string, error) {
+	st := w.c.watched(w.k)
+	if version != "" || st == nil || !knows(st, w.key.Namespace) || w.known() != nil {
+		return w.lock(version)
+	}
+	now, err := w.now(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return now.ResourceVersion, nil
+}
+
+// now is the metadata of the object on the server.
+func (w *writing) now(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
+	now := &metav1.PartialObjectMetadata{}
+	now.SetGroupVersionKind(w.k.gvk)
+	return now, w.c.Live().Get(ctx, w.key, now)
 }
 
 func (w *writing) encoded(content map[string]any) ([]byte, error) {
@@ -243,7 +297,7 @@ func (w *writing) send(ctx context.Context) error {
 		flight.fail()
 		return err
 	}
-	behind := flight.land(ctx, a)
+	flight.land(ctx, a)
 	if len(a.Raw) > 0 && !w.answeredByStatus(a) {
 		if err := into(w.k, a, w.answer); err != nil {
 			return w.fail(err)
@@ -252,7 +306,7 @@ func (w *writing) send(ctx context.Context) error {
 	if w.after != nil && !w.o.dryRun {
 		w.after(a)
 	}
-	return behind
+	return nil
 }
 
 // answeredByStatus says whether a subresource was answered with a mere Status, as an eviction is: there is nothing in it.

@@ -26,7 +26,9 @@
 //
 // [Source] and [SourceFunc] watch; [SourceOfKind] watches what has no Go type. [Filter], [Map] and [Join] derive sources from
 // others, for observers like any other. [Known] gives the known state of a source as a typed collection. A source is opened with its first observer
-// and closed with its last, also while the host runs; [Origin.SetNamespaces] changes what it covers meanwhile.
+// and closed with its last, also while the host runs; [Origin.SetNamespaces] changes what it covers meanwhile. A watch goes on for 30 seconds
+// after its source was closed, so that one that is opened again soon needs no list: fairlead.WithLinger changes that, or Linger of
+// [store.CacheOptions].
 //
 // # Guarantees
 //

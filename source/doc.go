@@ -20,7 +20,7 @@
 //
 // Each attempt (list.go, watchlist.go, watch.go) ends with an error or an end of stream, and repair.go alone decides what
 // comes next: resume the watch, list again, wait, take a new connection. probe.go asks for the server's version when a
-// watch is silent or versions go down.
+// watch is silent or versions go down. survey.go asks what there is, beside the watch, for a sink that wants to compare.
 //
 // # Invariants
 //

@@ -127,9 +127,9 @@ func isTooLarge(err error) bool {
 	return ok && e.hasCause(metav1.CauseTypeResourceVersionTooLarge)
 }
 
-func orElse(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
+func orElse[T time.Duration | string](v, otherwise T) T {
+	if v > *new(T) {
+		return v
 	}
 	return otherwise
 }

@@ -28,6 +28,11 @@ type query struct {
 	watch             bool
 	sendInitialEvents bool
 	timeout           time.Duration
+
+	// Of surveys.
+	metadata        bool // no more than the metadata of objects is wanted
+	namespace, name string
+	selectors       *Selectors // nil: those of the scope
 }
 
 func (q query) values(sel Selectors) url.Values {
@@ -64,7 +69,7 @@ func (q query) ends() time.Duration { return max(time.Second, q.timeout.Truncate
 
 // open waits for the budget, then opens a stream. The wait is not part of the stream, whose time to answer is bounded.
 func (s *scope) open(ctx context.Context, q query) (*stream, error) {
-	urgent := q.watch && !q.sendInitialEvents || q.limit == 1
+	urgent := q.watch && !q.sendInitialEvents || q.limit == 1 || q.selectors != nil && q.next == ""
 	if err := s.src.client.limiter.Wait(ctx, urgent); err != nil {
 		return nil, err
 	}
@@ -84,18 +89,18 @@ func (s *scope) opener(q query) opener {
 		st.generation.Store(g)
 		s.used.Store(g)
 		gvr := s.src.cfg.Resource
-		u := client.url(gvr.Group, gvr.Version, s.namespace, gvr.Resource)
-		u.RawQuery = q.values(s.selectors).Encode()
+		u := client.url(gvr.Group, gvr.Version, orElse(q.namespace, s.namespace), gvr.Resource)
+		sel := q.selectors
+		if sel == nil {
+			sel = &s.selectors
+		}
+		u.RawQuery = q.values(*sel).Encode()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 		if err != nil {
 			client.release(g)
 			return nil, nil, err
 		}
-		accept := "application/json"
-		if s.src.cfg.Encoding == Protobuf {
-			accept = protobufType + ",application/json"
-		}
-		req.Header.Set("Accept", accept)
+		req.Header.Set("Accept", s.accepts(q))
 		res, err := g.client.Do(req)
 		if err != nil {
 			client.release(g)
@@ -110,6 +115,18 @@ func (s *scope) opener(q query) opener {
 		st.contentType = res.Header.Get("Content-Type")
 		return body, newDecoder(q.watch, st.contentType), nil
 	}
+}
+
+// accepts is what to ask for. All objects have their metadata in protobuf.
+func (s *scope) accepts(q query) string {
+	const partial = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	switch {
+	case q.metadata:
+		return protobufType + partial + ",application/json" + partial + ",application/json"
+	case s.src.cfg.Encoding == Protobuf:
+		return protobufType + ",application/json"
+	}
+	return "application/json"
 }
 
 // releasingBody gives its connection free when it is closed, once.

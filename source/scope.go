@@ -80,6 +80,7 @@ func (s *scope) run(ctx context.Context) {
 	s.resume.due = !s.relist
 	s.announce(known.Version != "")
 	defer s.report(Stopped, ReasonEnded, nil)
+	defer s.survey()()
 	for ctx.Err() == nil {
 		s.cycle(ctx)
 	}
@@ -132,6 +133,7 @@ func (s *scope) reconfigure(sel Selectors) {
 
 // attempt lists if it must, then watches until something ends it. The error says what.
 func (s *scope) attempt(ctx context.Context) error {
+	s.caughtUp()
 	var st *stream
 	if s.relist || s.verify {
 		var err error

@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/discover"
@@ -55,7 +53,6 @@ const defaultLinger = 30 * time.Second
 type Cache struct {
 	opt    CacheOptions
 	client *source.Client
-	meta   metadata.Interface
 
 	identity string                 // of the cluster, for what is saved
 	files    map[string]*cacheEntry // who saves where, until it has saved last; guarded by mu
@@ -162,11 +159,6 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 		if c.identity, err = clusterIdentity(opt.Config); err != nil {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
 		}
-	}
-	quiet := rest.CopyConfig(opt.Config)
-	quiet.WarningHandler = rest.NoWarnings{} // the sources meet the same ones
-	if c.meta, err = metadata.NewForConfig(quiet); err != nil {
-		return nil, fmt.Errorf("cannot make cache: %w", err)
 	}
 	return c, nil
 }
@@ -299,13 +291,6 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 	opt.Scope = key.scope()
 	if opt.Logger == nil {
 		opt.Logger = c.opt.Logger
-	}
-	opt.Probe = func(ctx context.Context) (string, error) {
-		list, err := c.meta.Resource(req.Resource).List(ctx, metav1.ListOptions{Limit: 1})
-		if err != nil {
-			return "", err
-		}
-		return list.ResourceVersion, nil
 	}
 	e := &cacheEntry{key: key, store: New(opt)}
 	var err error

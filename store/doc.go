@@ -39,6 +39,7 @@
 //   - C1: after the answer to a write was put, every read sees that write or something newer.
 //   - C2: after a delete was answered, no read sees that incarnation.
 //   - C3: a foreign change is never taken for the echo of an own write.
+//   - No wait for a version waits for a bookmark: what the watch does not settle soon a list of the metadata does, one for all who wait.
 //
 // # How it works
 //
@@ -48,8 +49,9 @@
 // own writes they are the same pointer. Writers, of which there is one per scope, take turns.
 //
 // Reading order: event.go and record.go (what users see), state.go with trie.go and intern.go, sink.go and replacement.go
-// (how it is filled), log.go, coalesce.go and cursor.go (how it is followed), overlay.go with tombstone.go, ledger.go and hold.go
-// (own writes), pack.go with young.go and arena.go (how it is kept small), view.go, decode.go and hot.go (how it is read), cache.go.
+// (how it is filled), log.go, coalesce.go and cursor.go (how it is followed), overlay.go with tombstone.go, settle.go,
+// ledger.go and hold.go (own writes), wait.go and survey.go (how it is waited for), pack.go with young.go and arena.go (how it is kept
+// small), view.go, decode.go and hot.go (how it is read), cache.go.
 //
 // Locks, in the order in which they may be taken: Cache.mu, Store.mu, Cursor.mu, ledger.mu; packer.work, packer.mu,
 // arena.mu; each of hotSet.mu and interner.mu is a leaf. None is held while user code runs.

@@ -63,3 +63,16 @@ func ReadSaved(r io.Reader, identity string) error {
 		return func(*source.Object) error { return nil }
 	})
 }
+
+// ForgetUnpacked drops the queues of what is to be packed, which hold records for some seconds.
+func ForgetUnpacked(s *Store) {
+	s.pack.mu.Lock()
+	defer s.pack.mu.Unlock()
+	s.pack.queue, s.pack.young.list = nil, nil
+}
+
+// HasFacets says whether labels are found by their facets.
+func HasFacets(s *Store) bool {
+	x := s.root.Load().base.facets[byLabel]
+	return x != nil && !x.building
+}

@@ -18,8 +18,9 @@ const (
 // facets is the index of one kind over shapes. It is made when it is asked for the first time in a store of many shapes, and
 // kept up to date from then on; most stores have few shapes and never need it.
 type facets struct {
-	seed maphash.Seed
-	sets trie[*facet]
+	seed     maphash.Seed
+	sets     trie[*facet]
+	building bool // it lacks shapes
 }
 
 // facet is the set of shapes with one namespace, label or owner.
@@ -86,7 +87,7 @@ func (x *facets) with(e *edit, kind facetKind, sh *shape, used bool) *facets {
 // having yields the groups of one facet; ok is false while there are no facets of that kind.
 func (s *state) having(kind facetKind, key, value string) (_ iter.Seq[*group], ok bool) {
 	x := s.facets[kind]
-	if x == nil {
+	if x == nil || x.building {
 		return nil, false
 	}
 	return func(yield func(*group) bool) {
@@ -102,51 +103,59 @@ func (s *state) having(kind facetKind, key, value string) (_ iter.Seq[*group], o
 	}, true
 }
 
-// needFacets makes the facets of a kind if there are many shapes and none yet.
+// needFacets makes the facets of a kind if there are many shapes and none yet. Writers keep them from the beginning, so that it ends however
+// many shapes come and go. Whoever asks meanwhile looks through all of them.
 func (s *Store) needFacets(st *state, kind facetKind) {
 	if st.facets[kind] != nil || st.groups.len <= manyShapes {
 		return
 	}
-	for range 3 {
-		cur := s.root.Load()
-		base := s.makeFacets(kind, cur.base)
-		view := base
-		if cur.view != cur.base {
-			view = s.makeFacets(kind, cur.view)
-		}
-		if s.setFacets(kind, cur, base, view) {
-			return
-		}
+	some, begun := s.beginFacets(kind)
+	if !begun {
+		return
 	}
-	// Shapes come and go all the time: the next one who asks tries again, and this one looks through all of them.
+	s.addFacets(kind, some, false)
+	for at, more := (place{}), true; more; {
+		var groups []*group
+		groups, at, more = s.root.Load().base.groups.after(at, addAtOnce)
+		some = some[:0]
+		for _, g := range groups {
+			some = append(some, g.shape)
+		}
+		s.addFacets(kind, some, !more)
+	}
 }
 
-func (s *Store) makeFacets(kind facetKind, st *state) *facets {
-	e, x := &edit{}, &facets{seed: s.intern.seed}
-	for g := range st.groups.all() {
-		x = x.with(e, kind, g.shape, true)
-	}
-	return x
-}
-
-// setFacets publishes facets that were made of seen, unless shapes have come or gone since.
-func (s *Store) setFacets(kind facetKind, seen *root, base, view *facets) bool {
+// beginFacets has writers keep facets from now on, unless they do already. It returns the shapes of own writes that are laid over.
+func (s *Store) beginFacets(kind facetKind) (some []*shape, begun bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cur := s.root.Load()
-	if cur.base.facets[kind] != nil {
-		return true
+	if s.root.Load().base.facets[kind] != nil {
+		return nil, false
 	}
-	if cur.base.groups.root != seen.base.groups.root || cur.view.groups.root != seen.view.groups.root {
-		return false
+	s.editBoth(func(st *state) { st.facets[kind] = &facets{seed: s.intern.seed, building: true} })
+	for _, ent := range s.overlay.entries {
+		if ent.st.rec != nil {
+			some = append(some, ent.st.rec.shape)
+		}
 	}
-	next := root{base: cur.base.copy()}
-	next.base.facets[kind] = base
-	next.view = next.base
-	if cur.view != cur.base {
-		next.view = cur.view.copy()
-		next.view.facets[kind] = view
-	}
-	s.publish(next, nil)
-	return true
+	return some, true
+}
+
+// addFacets adds shapes that are in use still; who has stopped using one meanwhile has taken it out.
+func (s *Store) addFacets(kind facetKind, some []*shape, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.editBoth(func(st *state) {
+		e := &edit{}
+		for _, sh := range some {
+			if _, used := st.groups.find(&group{shape: sh}); used {
+				st.facets[kind] = st.facets[kind].with(e, kind, sh, true)
+			}
+		}
+		if last {
+			done := *st.facets[kind]
+			done.building = false
+			st.facets[kind] = &done
+		}
+	})
 }

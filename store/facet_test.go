@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,4 +83,65 @@ func TestManyShapes(t *testing.T) {
 		}
 	}
 	check("after changes and own writes")
+}
+
+// Facets are made in one go however many shapes come and go meanwhile, and of nothing twice.
+func TestFacetsAreMadeWhileShapesChange(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, store.Options{Namespaced: true})
+	sink := s.Sink("")
+	shaped := func(i, version int, color string) thing {
+		return thing{
+			ns: "ns", name: fmt.Sprint("o", i), uid: fmt.Sprint("u", i), version: version,
+			labels: fmt.Sprintf(`"color":%q,"id":"%d"`, color, version),
+		}
+	}
+	const n = 2000
+	var things []thing
+	for i := range n {
+		things = append(things, shaped(i, 10+i, "red"))
+	}
+	list(t, sink, n+10, things...)
+	done, running := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for version, i := n+10, 0; ; i = (i + 1) % n {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			version++
+			x := shaped(i, version, []string{"red", "green"}[version%2])
+			if version%10 == 0 {
+				put(t, s, x)
+			} else {
+				apply(t, sink, source.Modified, x)
+			}
+			if version == n+100 {
+				close(running)
+			}
+		}
+	})
+	<-running
+	for range s.Snapshot().Index(store.IndexLabel, "color=red") { // makes them
+		break
+	}
+	if !store.HasFacets(s) {
+		t.Error("the first who asks does not make the facets")
+	}
+	close(done)
+	wg.Wait()
+	now := s.Snapshot()
+	for _, color := range []string{"red", "green"} {
+		var want []string
+		for r := range now.All() {
+			if c, _ := r.Label("color"); c == color {
+				want = append(want, r.Key().String())
+			}
+		}
+		if d := cmp.Diff(sortStrings(want), keysOf(now.Index(store.IndexLabel, "color="+color))); d != "" {
+			t.Errorf("%s (-want +got):\n%s", color, d)
+		}
+	}
 }

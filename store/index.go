@@ -45,9 +45,10 @@ func (d *indexDef) eval(r *Record) (v indexValues) {
 
 // index is one version of a user-defined index.
 type index struct {
-	def     *indexDef
-	buckets trie[*bucket]  // by value
-	entries trie[*indexed] // by object: where it is to be taken out of
+	def      *indexDef
+	buckets  trie[*bucket]  // by value
+	entries  trie[*indexed] // by object: where it is to be taken out of
+	building bool           // it lacks objects that have not changed since it was added; nobody sees it
 }
 
 type bucket struct {

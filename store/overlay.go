@@ -25,10 +25,12 @@ type overlaid struct {
 	ns    string
 	st    staged // the answered object; none if it left the scope
 	left  bool   // the answered object does not match the selectors of the watch
+	asked bool   // that was found out by asking: the server did not say how it left
 	ver   version
 	clock uint64
 	since time.Time
 	dead  []tomb
+	doubt *doubt
 	told  bool // reported as overdue
 }
 
@@ -36,7 +38,9 @@ type overlaid struct {
 func (ent *overlaid) answered() bool { return ent.left || ent.st.rec != nil }
 
 // evict forgets the answer.
-func (ent *overlaid) evict() { ent.st, ent.left, ent.ver = staged{}, false, version{} }
+func (ent *overlaid) evict() {
+	ent.st, ent.left, ent.asked, ent.ver = staged{}, false, false, version{}
+}
 
 // PutResult says what became of the answer to a write.
 type PutResult uint8
@@ -50,7 +54,7 @@ const (
 	// OutOfScope means: the store does not hold such objects (namespace, selector); reads of it are not affected, or say NotFound.
 	OutOfScope
 	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the history of the server went back while the
-	// write was under way, so that the answer may be of one that is no more; wait for the cache instead.
+	// write was under way, so that the answer may be of one that is no more; see Store.Settle.
 	NeedsBarrier
 	// Unversioned means: the answer has no resource version.
 	Unversioned
@@ -73,7 +77,14 @@ func (s *Store) Put(enc source.Encoding, raw []byte) (PutResult, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.put(rec, nil, nil), nil
+	return s.put(rec, putting{}), nil
+}
+
+// putting is how an answer is laid over the store.
+type putting struct {
+	w      *Write // that was answered, if it was announced
+	record func() // is called, under the lock, before any early return
+	sure   bool   // the watch selects the object
 }
 
 // parse makes a record of an answer.
@@ -88,16 +99,15 @@ func (s *Store) parse(enc source.Encoding, raw []byte) (*Record, error) {
 	return s.newRecord(&o, parseVersion(o.Header.ResourceVersion), nil)
 }
 
-// put calls record, under the lock, before any early return. w is the write that was answered, if it was announced.
-func (s *Store) put(rec *Record, w *Write, record func()) PutResult {
+func (s *Store) put(rec *Record, how putting) PutResult {
 	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
-		if result, ok := s.tryPut(st, w, record); ok {
+		if result, ok := s.tryPut(st, how); ok {
 			return result
 		}
 	}
 }
 
-func (s *Store) tryPut(st staged, w *Write, record func()) (_ PutResult, ok bool) {
+func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	rec := st.rec
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +115,9 @@ func (s *Store) tryPut(st staged, w *Write, record func()) (_ PutResult, ok bool
 		return 0, false
 	}
 	sc := s.scopeOf(rec.Namespace())
-	lost := w != nil && sc != nil && s.overlay.dropped[sc.ns] > w.begun
-	if record != nil && !lost {
-		record()
+	lost := how.w != nil && sc != nil && s.overlay.dropped[sc.ns] > how.w.begun
+	if how.record != nil && !lost {
+		how.record()
 	}
 	if rec.ver.isZero() {
 		return Unversioned, true
@@ -129,6 +139,9 @@ func (s *Store) tryPut(st staged, w *Write, record func()) (_ PutResult, ok bool
 		return AlreadyKnown, true
 	}
 	in, decided := s.inScope(rec)
+	if how.sure {
+		in, decided = true, true
+	}
 	if !decided {
 		return NeedsBarrier, true
 	}
@@ -142,7 +155,8 @@ func (s *Store) tryPut(st staged, w *Write, record func()) (_ PutResult, ok bool
 		ent = &overlaid{ns: k.Namespace}
 		s.overlay.entries[k] = ent
 	}
-	ent.st, ent.left, ent.ver, ent.clock, ent.since = st, false, rec.ver, s.overlay.tick(), time.Now()
+	ent.evict()
+	ent.st, ent.ver, ent.clock, ent.since = st, rec.ver, s.overlay.tick(), time.Now()
 	next := root{base: cur.base, view: cur.view.copy()}
 	result := Overlaid
 	if in {
@@ -207,7 +221,7 @@ func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) 
 	if ent := o.entries[rec.Key()]; ent != nil {
 		ent.buried(s, rec, prior)
 		own := ent.st.rec
-		if ent.answered() && (!s.odd && ent.ver.newer(rec.ver) || s.odd && own != nil && !own.SameUID(rec)) {
+		if ent.answered() && !ent.asked && (!s.odd && ent.ver.newer(rec.ver) || s.odd && own != nil && !own.SameUID(rec)) {
 			return cur.view // written after that deletion
 		}
 		ent.evict()
@@ -222,7 +236,7 @@ func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) 
 
 // drop forgets an entry that says nothing any more.
 func (o *overlay) drop(k Key, ent *overlaid) bool {
-	if ent.answered() || len(ent.dead) > 0 {
+	if ent.answered() || len(ent.dead) > 0 || ent.doubt != nil {
 		return false
 	}
 	delete(o.entries, k)
@@ -265,6 +279,7 @@ func (o *overlay) listed(s *Store, sc *scope, begun uint64, list version, before
 		if settled {
 			ent.evict()
 		}
+		s.doubted(ent)
 		o.drop(k, ent)
 	}
 	slices.SortFunc(ghosts, func(a, b *Record) int { return strings.Compare(a.Key().String(), b.Key().String()) })
@@ -279,9 +294,6 @@ func (o *overlay) rebuild(s *Store, base *state) *state {
 	view, e := base.copy(), &edit{}
 	for k, ent := range o.entries {
 		if ent.st.rec != nil {
-			if !sameDefs(ent.st.defs, s.defs) {
-				continue // AddIndex stages them again
-			}
 			view.set(e, ent.st)
 			continue
 		}
@@ -303,7 +315,7 @@ func (o *overlay) dropScope(ns string) {
 type OverlayStats struct {
 	Entries int
 	Oldest  time.Duration
-	Overdue []Key // older than Options.OverlayBound: read these live
+	Overdue []Key // older than Options.OverlayBound, or not to be had when the write was answered: read these live
 }
 
 const defaultOverlayBound = time.Minute
@@ -316,12 +328,16 @@ func (s *Store) OverlayStats() OverlayStats {
 	now, bound := time.Now(), s.overlayBound()
 	for k, ent := range s.overlay.entries {
 		since, ok := ent.oldest()
-		if !ok {
+		doubted := s.doubted(ent)
+		if !ok && !doubted {
 			continue
 		}
-		age := now.Sub(since)
+		age := time.Duration(0)
+		if ok {
+			age = now.Sub(since)
+		}
 		out.Oldest = max(out.Oldest, age)
-		if age > bound {
+		if age > bound || doubted {
 			out.Overdue = append(out.Overdue, k)
 		}
 	}
@@ -337,7 +353,7 @@ func (s *Store) overlayBound() time.Duration {
 }
 
 // Overdue says that an own write of this key has been laid over for longer than Options.OverlayBound without the watch
-// bringing it: the reader should ask the server. It costs one atomic load while there is no own write.
+// bringing it, or could not be laid over: the reader should ask the server. It costs one atomic load while there is no own write.
 func (s *Store) Overdue(k Key) bool {
 	if r := s.root.Load(); r.base == r.view {
 		return false
@@ -347,6 +363,9 @@ func (s *Store) Overdue(k Key) bool {
 	ent := s.overlay.entries[k]
 	if ent == nil {
 		return false
+	}
+	if s.doubted(ent) {
+		return true
 	}
 	since, ok := ent.oldest()
 	if !ok || time.Since(since) <= s.overlayBound() {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"iter"
 
 	"github.com/fairlead-io/fairlead/source"
@@ -227,7 +228,8 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		sc.version = version{}
 		s.overlay.dropScope(sc.ns)
 		s.ledger.dropScope(sc.ns)
-		s.failScopeWaiters(sc.ns, c.Reason)
+		sc.forget()
+		s.endWaits(fmt.Errorf("%w: %s", ErrEpoch, c.Reason), func(w *waiter) bool { return w.concerns(sc) })
 	}
 	sc.advance(listVer)
 	ghosts := s.overlay.listed(s, sc, r.begun, listVer, cur.base, next.base)
@@ -243,6 +245,9 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		s.superseded(batch[i].prior)
 	}
 	s.notifyWaiters()
+	sc.surveys.lists++
+	sc.forget()
+	sc.attend()
 	r.end()
 	return wake, true
 }

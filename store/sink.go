@@ -21,9 +21,13 @@ type scope struct {
 	status     source.Status
 	quarantine map[Key]source.Quarantined
 	listing    *replacement
+	surveys    surveys
 }
 
-var _ source.Sink = (*scope)(nil)
+var (
+	_ source.Sink     = (*scope)(nil)
+	_ source.Surveyed = (*scope)(nil)
+)
 
 // Known implements source.Sink.
 func (sc *scope) Known() source.Known {
@@ -269,7 +273,7 @@ func (sc *scope) Bookmark(v string) {
 		return
 	}
 	sc.advance(parseVersion(v))
-	if s.overlay.expire(sc.ns, time.Now().Add(-s.overlayBound())) {
+	if s.overlay.expire(s, sc.ns, time.Now().Add(-s.overlayBound())) {
 		base := s.root.Load().base
 		s.publish(root{base: base, view: base}, nil)
 	}
@@ -338,6 +342,7 @@ func (s *Store) DropScope(namespace string) {
 	}
 	sc.dropped = true
 	delete(s.scopes, namespace)
+	sc.endSurveys()
 	cur := s.root.Load()
 	next := root{base: cur.base.copy(), view: cur.view.copy()}
 	e := &edit{}

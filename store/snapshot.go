@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 
@@ -89,73 +88,11 @@ func (v Snapshot) SelectIn(ns string, sel labels.Selector) iter.Seq[*Record] {
 	})
 }
 
-// AddIndex adds an index over all objects, at any time. Adding one of a name that exists fails. The function is called for each
-// version of each object, outside of any lock.
-func (s *Store) AddIndex(name string, fn IndexFunc) error {
-	def := &indexDef{name: name, fn: fn, seed: s.intern.seed}
-	values := map[*Record]indexValues{}
-	for {
-		// Ask about what is new, until nothing has changed in between.
-		cur := s.root.Load()
-		for _, st := range []*state{cur.base, cur.view} {
-			for r := range st.all() {
-				if _, asked := values[r]; !asked {
-					values[r] = def.eval(r)
-				}
-			}
-			if cur.base == cur.view {
-				break
-			}
-		}
-		done, err := s.tryAddIndex(def, cur, values)
-		if err != nil {
-			return fmt.Errorf("cannot add index %q to the store of %s: %w", name, s.opt.Resource.GroupResource(), err)
-		}
-		if done {
-			return nil
-		}
-	}
-}
-
-func (s *Store) tryAddIndex(def *indexDef, seen *root, values map[*Record]indexValues) (done bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	cur := s.root.Load()
-	if _, exists := cur.view.byIndex(def.name, ""); exists {
-		return false, fmt.Errorf("there is one of that name")
-	}
-	if cur.base != seen.base || cur.view != seen.view {
-		return false, nil
-	}
-	add := func(st *state) *state {
-		e, x := &edit{}, &index{def: def}
-		for r := range st.all() {
-			x.set(e, r.id, values[r])
-		}
-		next := st.copy()
-		next.indexes = append(next.indexes, x)
-		return next
-	}
-	next := root{base: add(cur.base)}
-	next.view = next.base
-	if cur.view != cur.base {
-		next.view = add(cur.view)
-	}
-	s.defs = append(slices.Clone(s.defs), def)
-	for _, ent := range s.overlay.entries {
-		if r := ent.st.rec; r != nil {
-			ent.st = staged{rec: r, defs: s.defs, values: append(slices.Clone(ent.st.values), values[r])}
-		}
-	}
-	s.publish(next, nil)
-	return true, nil
-}
-
 // IndexErrors returns, by key, why objects are missing from an index.
 func (v Snapshot) IndexErrors(name string) map[Key]error {
 	out := map[Key]error{}
 	for _, x := range v.state.indexes {
-		if x.def.name != name {
+		if x.def.name != name || x.building {
 			continue
 		}
 		for e := range x.entries.all() {

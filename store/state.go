@@ -185,7 +185,7 @@ func (s *state) byIndex(name, value string) (_ iter.Seq[*Record], ok bool) {
 		}), true
 	}
 	for _, x := range s.indexes {
-		if x.def.name != name {
+		if x.def.name != name || x.building {
 			continue
 		}
 		return func(yield func(*Record) bool) {

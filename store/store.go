@@ -24,7 +24,7 @@ type Options struct {
 	// LabelSelector and FieldSelector are those of the watch; own writes that do not match are not laid over the store.
 	LabelSelector string
 	FieldSelector string
-	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes need a barrier.
+	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes are settled by asking the server.
 	ShardSelector string
 	// Scope tells this store from others of the same resource and selectors, in metrics: the namespaces, the encoding.
 	Scope string
@@ -34,7 +34,7 @@ type Options struct {
 	DetectMutation bool
 	// OnMutation is called for each one that is found; nil: it is logged.
 	OnMutation func(Key, error)
-	// Probe returns the server's current version of the resource, for Barrier. Nil: Barrier fails.
+	// Probe returns the server's current version of the resource, for Barrier in a store that is not filled by a source.Source.
 	Probe Probe
 	// OverlayBound is for how long an own write may be laid over before that is reported; 0: one minute.
 	OverlayBound time.Duration
@@ -72,6 +72,8 @@ type Store struct {
 	marks     uint32
 	overlay   overlay
 	waiters   []*waiter
+	surveyed  uint64         // surveys that have begun
+	surveying sync.WaitGroup // their goroutines
 	ledger    ledger
 	resync    resyncTimer
 	status    statusBoard
@@ -124,7 +126,10 @@ func (s *Store) Close() {
 	s.closed = true
 	cursors := s.cursors
 	s.cursors = nil
-	s.failWaiters(ErrClosed)
+	s.endWaits(ErrClosed, func(*waiter) bool { return true })
+	for _, sc := range s.scopes {
+		sc.endSurveys()
+	}
 	s.resync.stop()
 	s.status.close()
 	s.mu.Unlock()
@@ -132,6 +137,7 @@ func (s *Store) Close() {
 		c.closed.Store(true)
 		c.signal()
 	}
+	s.surveying.Wait()
 	s.resync.wait()
 	s.pack.close()
 }

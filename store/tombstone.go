@@ -124,12 +124,16 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 
 // expire forgets those of the dead that a scope was not told of for so long that its watch must have passed them, or never selects
 // them. Nothing that is read depends on them. It says whether nothing is left.
-func (o *overlay) expire(ns string, before time.Time) (empty bool) {
+func (o *overlay) expire(s *Store, ns string, before time.Time) (empty bool) {
 	if len(o.entries) == 0 {
 		return false
 	}
 	for k, ent := range o.entries {
 		if ns == "" || ns == ent.ns {
+			s.doubted(ent)
+			if ent.left && s.isApplied(s.scopeOf(ent.ns), ent.ver, nil) { // what the base has is right, and newer
+				ent.evict()
+			}
 			ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool { return !d.seen && d.since.Before(before) })
 			o.drop(k, ent)
 		}

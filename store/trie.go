@@ -334,3 +334,26 @@ func (t trie[T]) seek(h uint64) walk[T] {
 	}
 	return w
 }
+
+// place is one in the order of the hashes: behind all elements of a hash, or, as the zero value, before all.
+type place struct {
+	hash uint64
+	set  bool
+}
+
+// after returns some n elements behind a place, the place behind them, and whether there are more. So one can go through a trie that
+// changes meanwhile, always in its newest version, and meets each element that was there all the time once.
+func (t trie[T]) after(p place, n int) (some []T, next place, more bool) {
+	for w := t.seek(p.hash); ; {
+		v, ok := w.next()
+		switch {
+		case !ok:
+			return some, next, false
+		case p.set && v.hash64() <= p.hash:
+			continue
+		case len(some) >= n && v.hash64() != next.hash:
+			return some, next, true
+		}
+		some, next = append(some, v), place{v.hash64(), true}
+	}
+}

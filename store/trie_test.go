@@ -88,6 +88,17 @@ func checkTrie(rt *rapid.T, tr trie[*pair], want map[int]int) {
 	if !maps.Equal(got, want) {
 		rt.Fatalf("has %v, want %v", got, want)
 	}
+	for n := 1; n < 4; n++ {
+		var paged []*pair
+		for at, more := (place{}), true; more; {
+			var some []*pair
+			some, at, more = tr.after(at, n)
+			paged = append(paged, some...)
+		}
+		if !slices.Equal(paged, all) {
+			rt.Fatalf("by %d: %d elements, want %d", n, len(paged), len(all))
+		}
+	}
 	for _, from := range all {
 		w := tr.seek(from.hash)
 		var rest []*pair

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -16,38 +17,65 @@ var ErrEpoch = errors.New("the server's history was rolled back")
 // ErrNotWatched is returned by waits for a namespace that no scope covers.
 var ErrNotWatched = errors.New("not watched")
 
-// Probe returns the server's current resource version, by a consistent read.
+// Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
 type Probe func(context.Context) (version string, err error)
 
 type waiter struct {
-	ver   version
-	scope string // "*": all scopes
-	done  chan error
+	ver     version
+	scope   string // "*": all scopes
+	done    chan error
+	barrier bool      // it waits for a survey that begins after since, and for its version
+	quiet   bool      // the server is not asked because of it
+	since   uint64    // surveys before it began to wait
+	patient time.Time // until then the watch alone is waited for
 }
 
 const allScopes = "*"
 
+func (w *waiter) concerns(sc *scope) bool { return w.scope == allScopes || w.scope == sc.ns }
+func (w *waiter) asksOf(sc *scope) bool   { return !w.quiet && w.concerns(sc) }
+
 // WaitFor returns when the store knows everything up to version in each of its scopes, or with the reason why not: the
-// context's, with the status of the scope that is behind; ErrEpoch; ErrClosed.
+// context's, with the status of the scope that is behind; ErrEpoch; ErrClosed. A watch that is quiet is not waited for: what it does not
+// settle within a tenth of a second a consistent list of the metadata settles, one for all who wait, and at most once a second.
 func (s *Store) WaitFor(ctx context.Context, version string) error {
-	return s.wait(ctx, allScopes, version)
+	return s.wait(ctx, &waiter{scope: allScopes, ver: parseVersion(version)})
 }
 
 // WaitForNamespace is WaitFor for the one scope that a namespace belongs to.
 func (s *Store) WaitForNamespace(ctx context.Context, namespace, version string) error {
+	return s.waitIn(ctx, namespace, &waiter{ver: parseVersion(version)})
+}
+
+func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 	s.mu.Lock()
 	sc := s.scopeOf(namespace)
 	s.mu.Unlock()
 	if sc == nil {
-		return fmt.Errorf("cannot wait for version %s in namespace %q: %w", version, namespace, ErrNotWatched)
+		return fmt.Errorf("cannot wait for %s in namespace %q: %w", w, namespace, ErrNotWatched)
 	}
-	return s.wait(ctx, sc.ns, version)
+	w.scope = sc.ns
+	return s.wait(ctx, w)
 }
 
-// Barrier asks the server for its current version and waits until the store has caught up with it.
+// Barrier waits until the store knows everything that the server had when it was called. It asks the server, once for all who wait and at
+// most once a second, by a consistent list of the metadata. It fails when the server refuses that, or a scope was never listed
+// because it does, and else as WaitFor does.
 func (s *Store) Barrier(ctx context.Context) error {
+	s.mu.Lock()
+	surveyed := s.live.Load() != nil
+	for _, sc := range s.scopes {
+		surveyed = surveyed || sc.surveys.by != nil
+	}
+	s.mu.Unlock()
+	if surveyed {
+		if err := s.wait(ctx, &waiter{scope: allScopes, barrier: true}); err != nil {
+			return fmt.Errorf("cannot wait for the cache of %s: %w", s.opt.Resource.GroupResource(), err)
+		}
+		return nil
+	}
 	if s.opt.Probe == nil {
-		return fmt.Errorf("cannot wait for the cache of %s: the store has no probe", s.opt.Resource.GroupResource())
+		return fmt.Errorf("cannot wait for the cache of %s: the store has no source, and no probe", s.opt.Resource.GroupResource())
 	}
 	version, err := s.opt.Probe(ctx)
 	if err != nil {
@@ -56,23 +84,39 @@ func (s *Store) Barrier(ctx context.Context) error {
 	return s.WaitFor(ctx, version)
 }
 
-func (s *Store) wait(ctx context.Context, scope, text string) error {
-	w := &waiter{ver: parseVersion(text), scope: scope, done: make(chan error, 1)}
+// String says what is waited for.
+func (w *waiter) String() string {
+	if w.barrier {
+		return "what the server has"
+	}
+	return "version " + w.ver.String()
+}
+
+func (s *Store) wait(ctx context.Context, w *waiter) error {
 	s.mu.Lock()
 	if s.caughtUp(w) {
 		s.mu.Unlock()
 		return nil
 	}
-	if s.closed {
-		s.mu.Unlock()
-		return fmt.Errorf("cannot wait for version %s: %w", text, ErrClosed)
+	if err := s.vain(ctx, w); err != nil {
+		defer s.mu.Unlock()
+		return fmt.Errorf("cannot wait for %s: %w%s", w, err, s.behind(w))
+	}
+	w.done, w.since, w.patient = make(chan error, 1), s.surveyed, time.Now()
+	if !w.barrier {
+		w.patient = w.patient.Add(waitPatience)
 	}
 	s.waiters = append(s.waiters, w)
+	for _, sc := range s.scopes {
+		if w.asksOf(sc) {
+			sc.attend()
+		}
+	}
 	s.mu.Unlock()
 	select {
 	case err := <-w.done:
 		if err != nil {
-			return fmt.Errorf("cannot wait for version %s: %w", text, err)
+			return fmt.Errorf("cannot wait for %s: %w", w, err)
 		}
 		return nil
 	case <-ctx.Done():
@@ -80,15 +124,49 @@ func (s *Store) wait(ctx context.Context, scope, text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiters = slices.DeleteFunc(s.waiters, func(o *waiter) bool { return o == w })
-	return fmt.Errorf("cannot wait for version %s: %w%s", text, context.Cause(ctx), s.behind(w))
+	return fmt.Errorf("cannot wait for %s: %w%s", w, context.Cause(ctx), s.behind(w))
+}
+
+// vain says why a wait need not begin; the caller holds s.mu.
+func (s *Store) vain(ctx context.Context, w *waiter) error {
+	switch {
+	case s.closed:
+		return ErrClosed
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	for _, sc := range s.scopes {
+		if err := sc.refusal(); err != nil && w.barrier && w.concerns(sc) {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusal says why a scope was never listed, if the server does not let it be; the caller holds s.mu.
+func (sc *scope) refusal() error {
+	if sc.committed || !sc.refused() {
+		return nil
+	}
+	if sc.status.Err != nil {
+		return sc.status.Err
+	}
+	return errors.New(string(sc.status.Reason))
 }
 
 // behind describes the scopes that w waits for; the caller holds s.mu.
 func (s *Store) behind(w *waiter) string {
 	var out strings.Builder
 	for ns, sc := range s.scopes {
-		if (w.scope == allScopes || w.scope == ns) && !sc.version.atLeast(w.ver) {
-			fmt.Fprintf(&out, "; namespace %q is at version %q, %s: %s %s", ns, sc.version, sc.status.Phase, sc.status.Reason, sc.status.Message)
+		if !w.concerns(sc) || sc.has(w) {
+			continue
+		}
+		fmt.Fprintf(&out, "; namespace %q is at version %q, %s: %s %s", ns, sc.version, sc.status.Phase, sc.status.Reason, sc.status.Message)
+		if y := sc.surveys.open; y != nil {
+			fmt.Fprintf(&out, "; the watch has not brought what a list at version %s shows", y.ver)
+		}
+		if err := sc.surveys.err; err != nil {
+			fmt.Fprintf(&out, "; the server was asked: %v", err)
 		}
 	}
 	return strings.TrimRight(out.String(), " ")
@@ -96,51 +174,52 @@ func (s *Store) behind(w *waiter) string {
 
 // caughtUp says whether w is over; the caller holds s.mu. A version that cannot be ordered is waited for literally.
 func (s *Store) caughtUp(w *waiter) bool {
-	if w.ver.isZero() {
+	if w.ver.isZero() && !w.barrier {
 		return true
 	}
 	some := false
-	for ns, sc := range s.scopes {
-		if w.scope != allScopes && w.scope != ns {
+	for _, sc := range s.scopes {
+		if !w.concerns(sc) {
 			continue
 		}
 		some = true
-		if !sc.version.atLeast(w.ver) {
+		if !sc.has(w) {
 			return false
 		}
 	}
 	return some
 }
 
+// has says whether a scope is as far as w waits for; the caller holds s.mu. What was asked for a version that cannot be ordered is at
+// least as new as that.
+func (sc *scope) has(w *waiter) bool {
+	asked := w.done != nil && sc.surveys.reached > w.since
+	if w.barrier {
+		return asked
+	}
+	if _, ordered := sc.version.compare(w.ver); !ordered && asked {
+		return true
+	}
+	return sc.version.atLeast(w.ver)
+}
+
 // notifyWaiters ends the waits that are over; the caller holds s.mu.
 func (s *Store) notifyWaiters() {
-	if len(s.waiters) == 0 {
-		return
+	for _, sc := range s.scopes {
+		sc.checkSurvey()
 	}
-	s.waiters = slices.DeleteFunc(s.waiters, func(w *waiter) bool {
-		if !s.caughtUp(w) {
-			return false
-		}
-		w.done <- nil
-		return true
-	})
+	if len(s.waiters) > 0 {
+		s.endWaits(nil, s.caughtUp)
+	}
 }
 
-// failWaiters ends all waits; the caller holds s.mu.
-func (s *Store) failWaiters(err error) {
-	for _, w := range s.waiters {
+// endWaits ends those of the waits that over selects; the caller holds s.mu.
+func (s *Store) endWaits(err error, over func(*waiter) bool) {
+	s.waiters = slices.DeleteFunc(s.waiters, func(w *waiter) bool {
+		if !over(w) {
+			return false
+		}
 		w.done <- err
-	}
-	s.waiters = nil
-}
-
-// failScopeWaiters ends the waits that an epoch of a scope has made pointless; the caller holds s.mu.
-func (s *Store) failScopeWaiters(ns, reason string) {
-	s.waiters = slices.DeleteFunc(s.waiters, func(w *waiter) bool {
-		if w.scope != allScopes && w.scope != ns {
-			return false
-		}
-		w.done <- fmt.Errorf("%w: %s", ErrEpoch, reason)
 		return true
 	})
 }
@@ -176,6 +255,9 @@ func (sc *scope) Report(st source.Status) {
 	st.Namespace = sc.ns
 	sc.status = st
 	sc.resuming = sc.resuming && !st.Synced
+	if err := sc.refusal(); err != nil {
+		s.endWaits(err, func(w *waiter) bool { return w.barrier && w.concerns(sc) })
+	}
 	wake := func() {}
 	if !sc.dropped {
 		s.status.send(st)

@@ -26,7 +26,7 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 		if w.ctx.Owner != "" && !rec.ver.isZero() && pure(&w.ctx, rec) {
 			record = func() { w.s.ledger.record(w, rec) }
 		}
-		result = w.s.put(rec, w, record)
+		result = w.s.put(rec, putting{w: w, record: record})
 	})
 	return result, err
 }

@@ -1,0 +1,180 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Surveyed is what a Sink may implement besides, if it wants to ask what the server has beside the watch: a watch that has nothing
+// to say does not say up to which version that is, for a minute or longer.
+type Surveyed interface {
+	// Survey is called when the scope begins, before its first list or watch. What it is given fails when the scope has ended.
+	Survey(*Surveyor)
+}
+
+// Surveyor asks the server, consistently, what a scope has. It changes nothing of the watch, and goes through the Limiter. It is safe
+// for concurrent use.
+type Surveyor struct {
+	s *scope
+
+	mu      sync.Mutex
+	ended   bool
+	cancels map[*context.CancelFunc]struct{}
+	running sync.WaitGroup
+}
+
+var errNotRunning = errors.New("it is not watched any more")
+
+// Pages of a survey. The first one is small: often it is all there is, or its version is all that is wanted.
+const (
+	surveyFirst = 500
+	surveyPage  = 5000
+)
+
+// List lists the metadata of all objects of the scope. It calls object for each, with a header that is valid only during the call, and
+// after each page page with the version of the list, which is that of all its pages, and whether there are more of them. An error of page
+// ends the list, and is returned.
+func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(version string, more bool) error) error {
+	q := query{limit: surveyFirst, metadata: true}
+	if v.s.src.cfg.PageSize < 0 {
+		q.limit = 0
+	}
+	version := ""
+	return v.do(ctx, q, func(ctx context.Context, q query) error {
+		for {
+			m, err := v.page(ctx, q, func(o *Object) { object(&o.Header) })
+			if err != nil {
+				return err
+			}
+			if version == "" {
+				version = m.version
+			}
+			if err := page(version, m.next != ""); err != nil || m.next == "" {
+				return err
+			}
+			q.limit, q.next = surveyPage, m.next
+		}
+	})
+}
+
+// Get reads one object as the scope selects it, and calls object with it, unless there is none of that name that the scope selects. The
+// version is that at which the server looked.
+func (v *Surveyor) Get(ctx context.Context, namespace, name string, object func(*Object) error) (version string, err error) {
+	err = v.do(ctx, query{namespace: namespace, name: name}, func(ctx context.Context, q query) error {
+		var failed error
+		m, err := v.page(ctx, q, func(o *Object) {
+			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace { // servers that ignore fields list others
+				failed = object(o)
+			}
+		})
+		version = m.version
+		return errors.Join(err, failed)
+	})
+	return version, err
+}
+
+// do runs requests with the selectors that the scope is to have now, and ends them when the scope ends.
+func (v *Surveyor) do(ctx context.Context, q query, run func(context.Context, query) error) error {
+	v.s.mu.Lock()
+	sel := v.s.wanted
+	v.s.mu.Unlock()
+	if q.name != "" {
+		sel.Field = joinFields(sel.Field, "metadata.name="+q.name)
+	}
+	q.selectors = &sel
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	v.mu.Lock()
+	if v.ended {
+		v.mu.Unlock()
+		return fmt.Errorf("cannot ask for %s: %w", v.s.src.cfg.Resource.GroupResource(), errNotRunning)
+	}
+	v.cancels[&cancel] = struct{}{}
+	v.running.Add(1)
+	v.mu.Unlock()
+	defer func() {
+		v.mu.Lock()
+		delete(v.cancels, &cancel)
+		v.mu.Unlock()
+		v.running.Done()
+	}()
+	return run(ctx, q)
+}
+
+func joinFields(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "," + b
+}
+
+// page makes one request.
+func (v *Surveyor) page(ctx context.Context, q query, object func(*Object)) (m listMeta, err error) {
+	st, err := v.s.open(ctx, q)
+	if err != nil {
+		return m, err
+	}
+	defer st.close()
+	patience := v.s.src.cfg.ListProgressTimeout
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var end *listMeta
+	for {
+		e, err := st.buffered()
+		switch {
+		case e != nil && e.kind == evListEnd:
+			end = e.list
+		case e != nil && e.kind == evObject:
+			object(&e.obj)
+		case e != nil:
+		case err == io.EOF && end != nil:
+			return *end, nil
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return m, &ProtocolError{What: "list is cut", Err: io.ErrUnexpectedEOF}
+		case err != nil:
+			return m, err
+		default:
+			if err := v.s.await(ctx, st, timer, patience); err != nil {
+				return m, err
+			}
+		}
+	}
+}
+
+// close ends what is under way, and waits for it.
+func (v *Surveyor) close() {
+	v.mu.Lock()
+	v.ended = true
+	for cancel := range v.cancels {
+		(*cancel)()
+	}
+	v.mu.Unlock()
+	v.running.Wait()
+}
+
+// survey gives the sink a Surveyor, if it wants one; the returned function ends it.
+func (s *scope) survey() (end func()) {
+	sink, ok := s.sink.(Surveyed)
+	if !ok {
+		return func() {}
+	}
+	v := &Surveyor{s: s, cancels: map[*context.CancelFunc]struct{}{}}
+	sink.Survey(v)
+	return v.close
+}
+
+// caughtUp takes over the version of a sink that has found, by a survey, that nothing is missing up to there.
+func (s *scope) caughtUp() {
+	if _, ok := s.sink.(Surveyed); !ok || len(s.seen) == 0 {
+		return
+	}
+	if known := s.sink.Known().Version; older(string(s.seen), known) {
+		s.see(known)
+		s.recent.reset(known)
+	}
+}
