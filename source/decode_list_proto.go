@@ -82,7 +82,7 @@ func (d *protoList) next(b []byte, eof bool, e *event) (n int, got bool, err err
 			continue
 		}
 		d.left -= f.End - begin
-		if f.Type != frame.Bytes {
+		if f.Type != frame.Bytes && f.Number != 2 {
 			continue
 		}
 		switch f.Number {
@@ -97,12 +97,13 @@ func (d *protoList) next(b []byte, eof bool, e *event) (n int, got bool, err err
 			}
 		case 2:
 			e.reset(Protobuf)
-			e.obj.Raw = b[f.Start:f.End:f.End]
-			if err := scanProto(e.obj.Raw, &e.obj.Header); err != nil {
-				e.err = err
+			if f.Type == frame.Bytes {
+				e.obj.Raw = b[f.Start:f.End:f.End]
+				e.err = scanProto(e.obj.Raw, &e.obj.Header)
+			} else {
+				e.obj.Raw, e.err = b[begin:f.End:f.End], errNoObject
 			}
-			e.change = Added
-			e.finishObject()
+			e.finishItem()
 			return n, true, nil
 		}
 	}
