@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -77,6 +78,7 @@ func (s *scope) accept(ctx context.Context, l *listing) error {
 func (s *scope) commit(l *listing, c Commit) {
 	l.Replacement.Commit(c)
 	s.count.Lists++
+	s.kind = cmp.Or(s.kind, s.guess)
 	s.pending = ""
 	s.recent.reset(c.Version)
 	s.synced()

@@ -193,7 +193,7 @@ func (d *jsonList) finish() (*listMeta, error) {
 		if err != nil {
 			return nil, &ProtocolError{What: "malformed status", Err: err}
 		}
-		return nil, newAPIError(int(s.Code), s)
+		return nil, refusalOf(s)
 	}
 	var meta struct {
 		ResourceVersion    string

@@ -118,7 +118,7 @@ func (d *protoList) refusal(b []byte, n int, f frame.Field) (int, bool, error) {
 	if err := s.Unmarshal(b[f.Start:f.End]); err != nil {
 		return n, false, &ProtocolError{What: "malformed status", Err: err}
 	}
-	return n, false, newAPIError(int(s.Code), s)
+	return n, false, refusalOf(s)
 }
 
 func (d *protoList) end(n int, e *event) (int, bool, error) {

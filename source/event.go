@@ -2,6 +2,7 @@ package source
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -154,9 +155,19 @@ func inStreamError(o *Object) error {
 	if err != nil {
 		return &ProtocolError{What: "an error event without a status", Excerpt: excerpt(o.Raw), Err: err}
 	}
-	e := newAPIError(int(s.Code), s)
-	e.InStream = true
-	return e
+	err = refusalOf(s)
+	if api, ok := errors.AsType[*APIError](err); ok {
+		api.InStream = true
+	}
+	return err
+}
+
+// refusalOf is the error of a status that came where a list or a change was expected.
+func refusalOf(s metav1.Status) error {
+	if s.Status == metav1.StatusSuccess {
+		return &ProtocolError{What: "status of a success", Excerpt: s.Message}
+	}
+	return newAPIError(int(s.Code), s)
 }
 
 func newAPIError(code int, s metav1.Status) *APIError {

@@ -113,8 +113,9 @@ const pageTries = 3
 // page fetches one page. A try that fails for a passing reason is repeated with the same token.
 func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error) {
 	for n := 0; ; n++ {
+		before := l.count
 		m, err := s.pageOnce(ctx, q, l)
-		if err == nil || ctx.Err() != nil || q.next == "" || n == pageTries || !passing(err) {
+		if err == nil || ctx.Err() != nil || q.next == "" || n == pageTries || !passing(err, l.count > before) {
 			return m, err
 		}
 		wait := s.backoff.Delay(n, s.src.cfg.Rand)
@@ -128,13 +129,13 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 	}
 }
 
-// passing says that the same request may well work in a moment.
-func passing(err error) bool {
-	api, ok := errors.AsType[*APIError](err)
-	if ok {
-		return api.Code == 429 || api.Code >= 500
+// passing says that the same request may well work in a moment. Objects that came from something else than the list spoil it.
+func passing(err error, objects bool) bool {
+	if api, ok := errors.AsType[*APIError](err); ok {
+		return api.Code == http.StatusTooManyRequests || api.Code >= http.StatusInternalServerError
 	}
-	return true
+	_, odd := errors.AsType[*ProtocolError](err)
+	return !odd || !objects || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func (s *scope) pageOnce(ctx context.Context, q query, l *listing) (*listMeta, error) {

@@ -39,6 +39,9 @@ func (s *scope) probeList(ctx context.Context) (m probed, err error) {
 		e, err := st.buffered()
 		switch {
 		case e != nil && e.kind == evListEnd:
+			if err := s.checkList(e.list.kind, e.list.apiVersion); err != nil {
+				return m, err
+			}
 			s.contact()
 			m.listMeta = *e.list
 			return m, nil

@@ -43,7 +43,7 @@ func (s *scope) unreadMessage() string {
 }
 
 // checkKind refuses an object of another kind than those before. The kind is learnt from what comes first, since the name
-// of a resource does not tell it.
+// of a resource does not tell it, and is sure when a list of it has been applied.
 func (s *scope) checkKind(o *Object) error {
 	kind, apiVersion := o.Header.Kind, o.Header.APIVersion
 	if len(apiVersion) > 0 && string(apiVersion) != s.apiVersion {
@@ -58,22 +58,19 @@ func (s *scope) checkKind(o *Object) error {
 	return nil
 }
 
-// checkList refuses a list, or the end of initial events, of another kind than before. What it says weighs more than what its first
-// object was; as the others were held to that, another list is needed then.
+// checkList refuses a list, or the end of initial events, of another kind than before. What it says of itself weighs more than what its
+// first object was; as the others were held to that, another list is needed then.
 func (s *scope) checkList(kind, apiVersion string) error {
 	if apiVersion != "" && apiVersion != s.apiVersion {
 		return &ProtocolError{What: kind + "List of " + apiVersion + " instead of " + s.apiVersion}
 	}
-	if kind == "" {
-		return nil
-	}
-	if s.kind != "" && kind != s.kind {
-		return &ProtocolError{What: kind + "List instead of " + s.kind + "List"}
-	}
-	guess := s.guess
-	s.kind, s.guess = kind, ""
-	if guess != "" && guess != kind {
-		return &ProtocolError{What: "object of kind " + guess + " in a list of " + kind}
+	want := cmp.Or(s.kind, s.guess)
+	s.guess = cmp.Or(kind, s.guess)
+	if kind != "" && want != "" && kind != want {
+		if s.kind != "" && s.sink.Known().Count == 0 {
+			s.kind = "" // nothing would be lost if it was wrong
+		}
+		return &ProtocolError{What: "list of " + kind + " instead of " + want}
 	}
 	return nil
 }

@@ -33,8 +33,8 @@ type scope struct {
 	selectors  Selectors
 	seen       []byte   // last version seen; empty: nothing is known
 	apiVersion string   // of the objects
-	kind       string   // of the objects, once a list told it; else kind is empty and …
-	guess      string   // … is that of the first object
+	kind       string   // of the objects, once a list of them has been applied
+	guess      string   // what it may be until then
 	unread     int      // objects quarantined since the last list began
 	unreadErr  error    // of the first of them
 	relist     bool     // before watching again

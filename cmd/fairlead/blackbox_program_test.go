@@ -266,3 +266,21 @@ func (p *program) finish() {
 		p.t.Errorf("exit code %d, want 0; stderr: %s", code, p.errs)
 	}
 }
+
+// repaired reads until a STATUS with a reason and a message has been followed by one that says Watching.
+func (p *program) repaired(reason string) {
+	p.t.Helper()
+	told := false
+	over := func(l printed) bool {
+		if l.kind == "STATUS" && l.reason == reason {
+			told = true
+			if l.text("message") == "" || l.text("phase") == "Watching" {
+				p.t.Errorf("STATUS does not say what is wrong: %v", l)
+			}
+		}
+		return told && l.kind == "STATUS" && l.reason == "Watching"
+	}
+	if !slices.ContainsFunc(p.all, over) {
+		p.await("STATUS Watching after "+reason, over)
+	}
+}
