@@ -196,8 +196,8 @@ func TestBlackboxOddAnswers(t *testing.T) {
 		}
 		if place.lists {
 			for name, answer := range ofLists {
-				if name == "Circles" && where != "Page" || name == "Tail" && where == "Probe" {
-					continue // that is no circle, and a probe has read enough
+				if name == "Circles" && where != "Page" || name == "Tail" && where == "Probe" || name == "Secrets" && where == "List" {
+					continue // that is no circle; a probe has read enough; nothing tells that the first list is of another kind
 				}
 				play(name, answer, "ProtocolError")
 			}
