@@ -102,6 +102,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 			if w.inside.Load() {
 				return fmt.Errorf("event is not complete at the end of a watch of %v: %w", limit, ErrStalled)
 			}
+			s.recovered(w)
 			return errLifetime
 		case <-w.graceful.C:
 			s.recovered(w)
@@ -143,14 +144,15 @@ func (s *scope) ended(w *watching, err error) error {
 		return err
 	}
 	lived := time.Since(w.opened)
-	switch {
-	case time.Since(w.began) >= w.limit:
-		return errEnded // as it was asked to
-	case w.frames == 0 && lived < quickEnd:
-		return ErrEnded
-	case lived < time.Second:
-		return errEndedSoon
+	if time.Since(w.began) < w.limit { // else it ends as it was asked to
+		switch {
+		case w.frames == 0 && lived < quickEnd:
+			return ErrEnded
+		case lived < time.Second:
+			return errEndedSoon
+		}
 	}
+	s.recovered(w)
 	return errEnded
 }
 
