@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// history counts the troubles since a watch last stayed open for a while; failures and reason, since one brought something.
+// history counts the troubles since a watch last stayed open for a while.
 type history struct {
 	failures  int    // waits in a row
 	expired   int    // 410 in a row
@@ -26,9 +26,15 @@ type history struct {
 
 // progress notes that a watch brought something. What costs a list whenever it happens is forgotten only when a watch stays open:
 // a server may well send something before each refusal.
-func (h *history) progress() { h.failures, h.reason = 0, "" }
+func (h *history) progress() {
+	h.reason = ""
+	if h.expired == 0 && h.internal == 0 && h.lists == 0 {
+		h.failures = 0
+	}
+}
 
-func (h *history) settled() { *h = history{} }
+// settled notes that a watch stayed open. It may have hung in the middle of an event all the time.
+func (h *history) settled() { *h = history{stuck: h.stuck, stuckAt: h.stuckAt} }
 
 // Bounds of what is tried before the next stronger remedy.
 const (
@@ -105,12 +111,12 @@ func remedyForCause(err error, listing bool, h *history) remedy {
 func remedyForAPI(e *APIError, listing bool, h *history) remedy {
 	switch {
 	case isTooLarge(e):
-		again := h.lists > 0
+		again, told := h.lists > 0, e.RetryAfter
 		h.lists++
-		return remedy{
-			relist: true, fresh: true, told: orElse(e.RetryAfter, tooLargeFor), wait: again, degraded: again,
-			reason: ReasonServerError,
+		if told == 0 && !again {
+			told = tooLargeFor
 		}
+		return remedy{relist: true, fresh: true, told: told, wait: again, degraded: again, reason: ReasonServerError}
 	case isExpired(e):
 		// The version is gone: list at it, then whatever it is; a server that goes on like this is asked ever less often.
 		h.expired++
@@ -174,13 +180,6 @@ func isTooLarge(err error) bool {
 
 func saysTooLarge(message string) bool {
 	return strings.Contains(strings.ToLower(message), "too large resource version")
-}
-
-func orElse(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }
 
 // repair does what the end of an attempt asks for, and waits if it must.

@@ -92,7 +92,7 @@ func startProgram(t *testing.T, server string, flags ...string) *program {
 		args = append(args, "-A")
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	limit, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
 	reader, writer := io.Pipe()
 	p := &program{
 		t: t, lines: make(chan printed, 4096), state: map[string]printed{}, stop: stop, ended: make(chan int, 1),
