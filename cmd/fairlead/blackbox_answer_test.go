@@ -20,7 +20,7 @@ func typed(code int, contentType, text string) http.HandlerFunc {
 // tooLarge are the forms in which servers say that they do not have a version yet.
 var tooLarge = map[string]http.HandlerFunc{
 	"Cause": typed(504, "application/json",
-		wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1}`)),
+		wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
 	"CauseText": typed(504, "application/json",
 		wireStatus(504, "Timeout", `,"details":{"causes":[{"message":"Too large resource version"}],"retryAfterSeconds":1}`)),
 	"Text": typed(504, "application/json",
@@ -179,7 +179,7 @@ func TestBlackboxOddAnswers(t *testing.T) {
 				case where == "Initial" && (name == "Html403" || name == "Html418" || name == "Forbidden200"):
 					p.synced() // such a server may have no initial events, and a list says what is wrong
 				default:
-					p.repaired(reason)
+					p.told(reason)
 				}
 				s.put("a/one", "second")
 				s.remove("b/three")

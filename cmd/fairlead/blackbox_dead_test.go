@@ -107,9 +107,10 @@ func TestBlackboxHalfDead(t *testing.T) {
 					p.synced()
 					s.put("a/one", "second")
 				}
-				p.repaired(reason)
+				p.told(reason)
 				s.remove("b/three")
 				p.agrees(s)
+				p.watches()
 				p.finish()
 			})
 		}
@@ -133,7 +134,8 @@ func TestBlackboxStuckFrame(t *testing.T) {
 	p.synced()
 	s.put("a/one", "second")
 	p.agrees(s)
-	p.repaired("Stalled")
+	p.told("Stalled")
+	p.watches()
 	p.finish()
 	if n := s.relists(); n != 1 {
 		t.Errorf("%d lists", n)

@@ -267,20 +267,16 @@ func (p *program) finish() {
 	}
 }
 
-// repaired reads until a STATUS with a reason and a message has been followed by one that says Watching.
-func (p *program) repaired(reason string) {
+// told reads until there has been a STATUS with a reason, and expects it to say what is wrong.
+func (p *program) told(reason string) {
 	p.t.Helper()
-	told := false
-	over := func(l printed) bool {
-		if l.kind == "STATUS" && l.reason == reason {
-			told = true
-			if l.text("message") == "" || l.text("phase") == "Watching" {
-				p.t.Errorf("STATUS does not say what is wrong: %v", l)
-			}
-		}
-		return told && l.kind == "STATUS" && l.reason == "Watching"
+	is := func(l printed) bool { return l.kind == "STATUS" && l.reason == reason }
+	if !slices.ContainsFunc(p.all, is) {
+		p.await("STATUS "+reason, is)
 	}
-	if !slices.ContainsFunc(p.all, over) {
-		p.await("STATUS Watching after "+reason, over)
+	for _, l := range p.all {
+		if is(l) && (l.text("message") == "" || l.text("phase") == "Watching") {
+			p.t.Errorf("STATUS does not say what is wrong: %v", l)
+		}
 	}
 }

@@ -175,7 +175,7 @@ func (s *wire) begin(w http.ResponseWriter, r *wireRequest) {
 // and says that it watches, what went wrong was told, and requests stayed few.
 func TestBlackboxRandom(t *testing.T) {
 	t.Parallel()
-	seed.Play(t, 24, func(t *testing.T, n uint64) {
+	seed.Play(t, 10, func(t *testing.T, n uint64) {
 		t.Parallel()
 		mad(t, n)
 	})
