@@ -64,6 +64,25 @@ func TestStuckWatch(t *testing.T) {
 	})
 }
 
+// TestSlowEvent: an event that takes longer than the silence budget comes all the same, as long as bytes do.
+func TestSlowEvent(t *testing.T) {
+	slow := func(w http.ResponseWriter, _ *http.Request) {
+		for text := event("ADDED", object("b", 7)); len(text) > 0; {
+			n := min(20, len(text))
+			_, _ = w.Write([]byte(text[:n]))
+			w.(http.Flusher).Flush()
+			text = text[n:]
+			time.Sleep(time.Minute) // of the bubble's clock
+		}
+	}
+	lists := []reply{list(5, object("a", 1)), list(7, object("a", 1), object("b", 7))}
+	inBubble(t, lists, []reply{slow, watch()}, 14*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+		if r.version != "7" || counted(s.seen(), "WATCH resourceVersion=5") != 1 || counted(s.seen(), "LIST limit=500") != 1 {
+			t.Errorf("version %s, requests %q", r.version, s.seen())
+		}
+	})
+}
+
 // TestListAtVersionTwice: whatever is wrong with a list at a version, the third one is consistent.
 func TestListAtVersionTwice(t *testing.T) {
 	t.Parallel()
