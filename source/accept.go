@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 )
@@ -13,9 +14,16 @@ type listing struct {
 	promised   int  // objects there should be, by what the first page said
 	opened     bool // the answer has begun
 	gap        bool // one of several pages was empty
+	nameless   int  // items that cannot be read and do not tell of which object they are
 	version    string
 	confirms   *confirmation // the list before, if this one is to confirm it
 	committed  bool
+}
+
+// replace begins a list.
+func (s *scope) replace(consistent bool, confirms *confirmation) *listing {
+	s.unread, s.unreadErr = 0, nil
+	return &listing{Replacement: s.sink.Replace(), confirms: confirms, consistent: consistent}
 }
 
 // close forgets what was staged, unless it was committed.
@@ -70,6 +78,7 @@ func (s *scope) accept(ctx context.Context, l *listing) error {
 func (s *scope) commit(l *listing, c Commit) {
 	l.Replacement.Commit(c)
 	s.count.Lists++
+	s.kind = cmp.Or(s.kind, s.guess)
 	s.pending = ""
 	s.recent.reset(c.Version)
 	s.synced()
@@ -85,7 +94,8 @@ func (s *scope) doubt(l *listing) *confirmation {
 	// With a selector no page promises anything, and an empty last page may be right; it is rare enough to ask again, even
 	// when nothing is missing of what is known: there may be more.
 	short := l.count < l.promised && !s.estimates || l.gap
-	if !empty && !many && !short {
+	hidden := l.nameless > 0 && missing > 0 // what is missing may be what could not be read
+	if !empty && !many && !short && !hidden {
 		return nil
 	}
 	if c := l.confirms; c != nil && missing <= c.missing+max(guard, 0) {

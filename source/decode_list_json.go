@@ -113,19 +113,18 @@ func (d *jsonList) item(b []byte, i int, e *event) (int, error) {
 		return i, frame.ErrShort
 	}
 	e.reset(JSON)
-	if b[i] != '{' {
-		return i, frame.Syntax(i, "object as item")
+	var end int
+	var err error
+	if b[i] == '{' {
+		end, err = scanJSON(b, i, &e.obj.Header)
+	} else if end, err = frame.SkipValueAt(b, i, 2); err == nil {
+		e.err = errNoObject
 	}
-	end, err := scanJSON(b, i, &e.obj.Header)
 	if err != nil {
 		return end, err
 	}
 	e.obj.Raw = b[i:end:end]
-	if h := &e.obj.Header; wrongKind(h.Kind, h.APIVersion) {
-		return end, &ProtocolError{What: string(h.Kind) + " as item of a list", Excerpt: excerpt(e.obj.Raw)}
-	}
-	e.change = Added
-	e.finishObject()
+	e.finishItem()
 	return end, nil
 }
 
@@ -194,7 +193,7 @@ func (d *jsonList) finish() (*listMeta, error) {
 		if err != nil {
 			return nil, &ProtocolError{What: "malformed status", Err: err}
 		}
-		return nil, newAPIError(int(s.Code), s)
+		return nil, refusalOf(s)
 	}
 	var meta struct {
 		ResourceVersion    string
@@ -226,5 +225,8 @@ func checkList(kind, apiVersion string, m listMeta) (*listMeta, error) {
 		return nil, &ProtocolError{What: "list that says there is more, and not where"}
 	}
 	m.kind = strings.TrimSuffix(kind, "List")
+	if m.kind != "" { // a List of v1 is of anything
+		m.apiVersion = apiVersion
+	}
 	return &m, nil
 }

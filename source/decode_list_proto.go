@@ -82,7 +82,7 @@ func (d *protoList) next(b []byte, eof bool, e *event) (n int, got bool, err err
 			continue
 		}
 		d.left -= f.End - begin
-		if f.Type != frame.Bytes {
+		if f.Type != frame.Bytes && f.Number != 2 {
 			continue
 		}
 		switch f.Number {
@@ -97,12 +97,13 @@ func (d *protoList) next(b []byte, eof bool, e *event) (n int, got bool, err err
 			}
 		case 2:
 			e.reset(Protobuf)
-			e.obj.Raw = b[f.Start:f.End:f.End]
-			if err := scanProto(e.obj.Raw, &e.obj.Header); err != nil {
-				e.err = err
+			if f.Type == frame.Bytes {
+				e.obj.Raw = b[f.Start:f.End:f.End]
+				e.err = scanProto(e.obj.Raw, &e.obj.Header)
+			} else {
+				e.obj.Raw, e.err = b[begin:f.End:f.End], errNoObject
 			}
-			e.change = Added
-			e.finishObject()
+			e.finishItem()
 			return n, true, nil
 		}
 	}
@@ -117,7 +118,7 @@ func (d *protoList) refusal(b []byte, n int, f frame.Field) (int, bool, error) {
 	if err := s.Unmarshal(b[f.Start:f.End]); err != nil {
 		return n, false, &ProtocolError{What: "malformed status", Err: err}
 	}
-	return n, false, newAPIError(int(s.Code), s)
+	return n, false, refusalOf(s)
 }
 
 func (d *protoList) end(n int, e *event) (int, bool, error) {

@@ -195,11 +195,11 @@ func TestProtobuf(t *testing.T) {
 		}},
 		"list": {
 			func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1))),
-			[]string{"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "LIST {kind:Pod version:99 next:t remaining:0}", "END EOF"},
+			[]string{"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "LIST {kind:Pod apiVersion:v1 version:99 next:t remaining:0}", "END EOF"},
 		},
 		"empty list": {
 			func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(0))),
-			[]string{"OPENED", "LIST {kind:Pod version:99 next:t remaining:0}", "END EOF"},
+			[]string{"OPENED", "LIST {kind:Pod apiVersion:v1 version:99 next:t remaining:0}", "END EOF"},
 		},
 		"cut list":  {func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1)))[:40], []string{"OPENED", "END unexpected EOF"}},
 		"status":    {func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &gone)), []string{"OPENED", "END server answered 410 Expired: old"}},

@@ -49,18 +49,6 @@ func (e *APIError) Error() string {
 // Status implements the APIStatus interface of apimachinery.
 func (e *APIError) Status() metav1.Status { return e.ErrStatus }
 
-func (e *APIError) hasCause(t metav1.CauseType) bool {
-	if e.ErrStatus.Details == nil {
-		return false
-	}
-	for _, c := range e.ErrStatus.Details.Causes {
-		if c.Type == t {
-			return true
-		}
-	}
-	return false
-}
-
 // ProtocolError is an answer that is no list or watch of this resource: cut, of another kind, a page of HTML, a Table, or
 // without resource version.
 type ProtocolError struct {
@@ -88,6 +76,7 @@ func (e *ProtocolError) Unwrap() error { return e.Err }
 
 var (
 	errNoName      = errors.New("cannot read object: it has no name")
+	errNoObject    = errors.New("cannot read object: it is none, but another value")
 	errCutMessage  = errors.New("message is cut")
 	errNoEnvelope  = errors.New("protobuf envelope is missing")
 	errEventType   = errors.New("unknown type of event")

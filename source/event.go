@@ -2,6 +2,8 @@ package source
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +37,7 @@ type event struct {
 
 type listMeta struct {
 	kind          string // of the items; empty if the list does not tell
+	apiVersion    string
 	version, next string
 	remaining     int64
 }
@@ -62,6 +65,15 @@ func (e *event) finishObject() {
 	case len(h.Name) == 0:
 		e.err = errNoName
 	}
+}
+
+// finishItem is finishObject for an item of a list. Whatever an item is, the others are what they are.
+func (e *event) finishItem() {
+	e.change = Added
+	if h := &e.obj.Header; e.err == nil && wrongKind(h.Kind, h.APIVersion) {
+		e.err = &ProtocolError{What: string(h.Kind) + " as item of a list", Excerpt: excerpt(e.obj.Raw)}
+	}
+	e.finishObject()
 }
 
 // deletionNeedsNoContent makes a deletion of one whose last state cannot be read, as long as it says of what.
@@ -143,17 +155,48 @@ func inStreamError(o *Object) error {
 	if err != nil {
 		return &ProtocolError{What: "an error event without a status", Excerpt: excerpt(o.Raw), Err: err}
 	}
-	e := newAPIError(int(s.Code), s)
-	e.InStream = true
-	return e
+	err = refusalOf(s)
+	if api, ok := errors.AsType[*APIError](err); ok {
+		api.InStream = true
+	}
+	return err
+}
+
+// refusalOf is the error of a status that came where a list or a change was expected.
+func refusalOf(s metav1.Status) error {
+	if s.Status == metav1.StatusSuccess {
+		return &ProtocolError{What: "status of a success", Excerpt: s.Message}
+	}
+	return newAPIError(int(s.Code), s)
 }
 
 func newAPIError(code int, s metav1.Status) *APIError {
+	if code == 0 {
+		code = codes[s.Reason]
+	}
 	e := &APIError{Code: code, ErrStatus: s}
 	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
 		e.RetryAfter = time.Duration(s.Details.RetryAfterSeconds) * time.Second
 	}
 	return e
+}
+
+// codes are those of a Status that has a reason only.
+var codes = map[metav1.StatusReason]int{
+	metav1.StatusReasonUnauthorized:       http.StatusUnauthorized,
+	metav1.StatusReasonForbidden:          http.StatusForbidden,
+	metav1.StatusReasonNotFound:           http.StatusNotFound,
+	metav1.StatusReasonMethodNotAllowed:   http.StatusMethodNotAllowed,
+	metav1.StatusReasonNotAcceptable:      http.StatusNotAcceptable,
+	metav1.StatusReasonGone:               http.StatusGone,
+	metav1.StatusReasonExpired:            http.StatusGone,
+	metav1.StatusReasonBadRequest:         http.StatusBadRequest,
+	metav1.StatusReasonInvalid:            http.StatusUnprocessableEntity,
+	metav1.StatusReasonTooManyRequests:    http.StatusTooManyRequests,
+	metav1.StatusReasonInternalError:      http.StatusInternalServerError,
+	metav1.StatusReasonServiceUnavailable: http.StatusServiceUnavailable,
+	metav1.StatusReasonTimeout:            http.StatusGatewayTimeout,
+	metav1.StatusReasonServerTimeout:      http.StatusInternalServerError,
 }
 
 // isShort says that more bytes could complete the value.

@@ -1,7 +1,9 @@
 package source
 
 import (
+	"compress/flate"
 	"compress/gzip"
+	"errors"
 	"io"
 	"net/http"
 )
@@ -25,10 +27,21 @@ func decompressed(res *http.Response) io.ReadCloser {
 // Read begins to decompress when there is something: a watch may be silent for long.
 func (g *gunzip) Read(p []byte) (int, error) {
 	if g.z == nil && g.err == nil {
-		g.z, g.err = gzip.NewReader(g.ReadCloser)
+		z, err := gzip.NewReader(g.ReadCloser)
+		g.z, g.err = z, notGzip(err)
 	}
 	if g.err != nil {
 		return 0, g.err
 	}
-	return g.z.Read(p)
+	n, err := g.z.Read(p)
+	return n, notGzip(err)
+}
+
+// notGzip tells a body that is not compressed as it says from a connection that breaks.
+func notGzip(err error) error {
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
+	if corrupt || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
+		return &ProtocolError{What: "body is not compressed as it says", Err: err}
+	}
+	return err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"time"
 )
 
@@ -12,8 +13,7 @@ const restarts = 3
 
 // sync brings the sink up to date with the server and leaves the version in seen. If that was done by a watch, its stream
 // is returned and goes on.
-func (s *scope) sync(ctx context.Context) (*stream, error) {
-	consistent := s.fresh || len(s.seen) == 0
+func (s *scope) sync(ctx context.Context, consistent bool) (*stream, error) {
 	if !s.src.cfg.NoWatchList && !time.Now().Before(s.noWatchListUntil) {
 		st, err := s.watchList(ctx, consistent)
 		var c *confirmation
@@ -26,9 +26,13 @@ func (s *scope) sync(ctx context.Context) (*stream, error) {
 		case !s.fallsBack(ctx, err):
 			return nil, err
 		}
-		if why := remedyFor(&listFailure{err}, &history{}).reason; why != s.fellBack { // else it has been said
+		why := reasonFor(err)
+		if why != s.fellBack { // else it has been said
 			s.fellBack = why
 			s.log.InfoContext(ctx, "initial events of a watch are not to be had, listing instead", "error", err)
+		}
+		if api, refused := errors.AsType[*APIError](err); !refused || api.Code >= http.StatusInternalServerError {
+			s.report(Degraded, why, err) // else it just has no such thing
 		}
 	}
 	err := s.list(ctx, consistent, nil)
@@ -41,6 +45,7 @@ func (s *scope) sync(ctx context.Context) (*stream, error) {
 // confirm lists again, consistently and over another connection, before many objects are deleted.
 func (s *scope) confirm(ctx context.Context, c *confirmation) error {
 	s.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known, "listed", c.listed)
+	s.tell(reasonFor(c), c)
 	s.reconnect()
 	err := s.list(ctx, true, c)
 	if _, again := errors.AsType[*confirmation](err); again {
@@ -60,6 +65,7 @@ func (s *scope) list(ctx context.Context, consistent bool, confirms *confirmatio
 			return err
 		}
 		s.log.InfoContext(ctx, "continue token has expired, listing from the beginning", "error", err)
+		s.tell(ReasonExpired, err)
 	}
 }
 
@@ -73,8 +79,9 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 	if !consistent {
 		q.version, q.notOlderThan = string(s.seen), true
 	}
-	l := &listing{Replacement: s.sink.Replace(), confirms: confirms, consistent: consistent}
+	l := s.replace(consistent, confirms)
 	defer l.close()
+	tokens := map[string]bool{}
 	for {
 		before := l.count
 		m, err := s.page(ctx, q, l)
@@ -92,6 +99,10 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 		if m.next == "" {
 			return s.accept(ctx, l)
 		}
+		if tokens[m.next] {
+			return &ProtocolError{What: "list that goes round in circles: a continue token comes again"}
+		}
+		tokens[m.next] = true
 		q = query{limit: q.limit, next: m.next}
 	}
 }
@@ -102,8 +113,9 @@ const pageTries = 3
 // page fetches one page. A try that fails for a passing reason is repeated with the same token.
 func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error) {
 	for n := 0; ; n++ {
+		before := l.count
 		m, err := s.pageOnce(ctx, q, l)
-		if err == nil || ctx.Err() != nil || q.next == "" || n == pageTries || !passing(err) {
+		if err == nil || ctx.Err() != nil || q.next == "" || n == pageTries || !passing(err, l.count > before) {
 			return m, err
 		}
 		wait := s.backoff.Delay(n, s.src.cfg.Rand)
@@ -112,17 +124,18 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		}
 		s.log.InfoContext(ctx, "page of a list failed, trying it again", "error", err, "wait", wait)
 		s.count.Retries++
+		s.report(Degraded, reasonFor(err), err)
 		sleep(ctx, wait)
 	}
 }
 
-// passing says that the same request may well work in a moment.
-func passing(err error) bool {
-	api, ok := errors.AsType[*APIError](err)
-	if ok {
-		return api.Code == 429 || api.Code >= 500
+// passing says that the same request may well work in a moment. Objects that came from something else than the list spoil it.
+func passing(err error, objects bool) bool {
+	if api, ok := errors.AsType[*APIError](err); ok {
+		return api.Code == http.StatusTooManyRequests || api.Code >= http.StatusInternalServerError
 	}
-	return true
+	_, odd := errors.AsType[*ProtocolError](err)
+	return !odd || !objects || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func (s *scope) pageOnce(ctx context.Context, q query, l *listing) (*listMeta, error) {
@@ -162,11 +175,8 @@ func (s *scope) stage(e *event, l *listing, end *listMeta) (*listMeta, error) {
 		s.contact()
 		s.listing()
 	case evListEnd:
-		if kind := e.list.kind; kind != "" && s.kind != "" && kind != s.kind {
-			return nil, &ProtocolError{What: kind + "List instead of " + s.kind + "List"}
-		}
-		if s.kind == "" {
-			s.kind = e.list.kind
+		if err := s.checkList(e.list.kind, e.list.apiVersion); err != nil {
+			return nil, err
 		}
 		s.contact()
 		return e.list, nil
@@ -186,6 +196,9 @@ func (s *scope) put(l *listing, e *event) {
 		err = l.Put(&e.obj)
 	}
 	if err != nil {
+		if len(e.obj.Header.Name) == 0 {
+			l.nameless++
+		}
 		s.quarantine(&e.obj, err)
 	}
 }

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 )
@@ -38,6 +39,9 @@ func (s *scope) probeList(ctx context.Context) (m probed, err error) {
 		e, err := st.buffered()
 		switch {
 		case e != nil && e.kind == evListEnd:
+			if err := s.checkList(e.list.kind, e.list.apiVersion); err != nil {
+				return m, err
+			}
 			s.contact()
 			m.listMeta = *e.list
 			return m, nil
@@ -61,9 +65,13 @@ func (s *scope) probeList(ctx context.Context) (m probed, err error) {
 // idle, and all is well. One that moved on may have done so with other resources: the watch is resumed once, and listed
 // again if that brings nothing up to the server's version either, less and less often.
 func (s *scope) silent(ctx context.Context, w *watching) error {
-	if w.opened.IsZero() {
+	switch {
+	case w.opened.IsZero():
 		s.abandon(w.stream)
-		return ErrStalled
+		return fmt.Errorf("no answer to a watch for %v: %w", s.src.cfg.SilenceBudget, ErrStalled)
+	case w.inside.Load():
+		s.abandon(w.stream)
+		return fmt.Errorf("no byte for %v in the middle of an event: %w", s.src.cfg.SilenceBudget, ErrStalled)
 	}
 	if s.pending != "" {
 		if time.Now().Before(s.nextSilentRelist) {
@@ -72,7 +80,7 @@ func (s *scope) silent(ctx context.Context, w *watching) error {
 		s.silentRelistGap = min(max(2*s.silentRelistGap, s.src.cfg.SilenceBudget), 16*s.src.cfg.SilenceBudget)
 		s.nextSilentRelist = time.Now().Add(s.silentRelistGap)
 		s.abandon(w.stream)
-		return ErrSilent
+		return fmt.Errorf("server has reached version %s, known is %s: %w", s.pending, s.seen, ErrSilent)
 	}
 	version, err := s.probe(ctx, false)
 	if err != nil {
@@ -92,7 +100,7 @@ func (s *scope) silent(ctx context.Context, w *watching) error {
 	s.log.InfoContext(ctx, "watch is silent while the server moves on", "version", string(s.seen), "server", version)
 	s.pending = version
 	s.abandon(w.stream)
-	return errResume
+	return fmt.Errorf("server has reached version %s, known is %s: %w", version, s.seen, errResume)
 }
 
 // suspect checks, not more than once per silence budget, whether an older version in the stream means that history was

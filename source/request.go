@@ -164,6 +164,9 @@ func refusal(res *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
 	var s metav1.Status
 	contentType := res.Header.Get("Content-Type")
+	if res.StatusCode < http.StatusBadRequest {
+		return &ProtocolError{What: "HTTP status " + res.Status + " instead of 200", ContentType: contentType, Excerpt: excerpt(body)}
+	}
 	switch {
 	case strings.HasPrefix(contentType, protobufType):
 		if _, kind, raw, err := envelope(body); err != nil || string(kind) != "Status" || s.Unmarshal(raw) != nil {

@@ -29,15 +29,19 @@ type scope struct {
 	reselect context.CancelCauseFunc // ends the present attempt; nil between attempts
 
 	// Of the goroutine.
-	sink      Sink
-	selectors Selectors
-	seen      []byte   // last version seen; empty: nothing is known
-	kind      string   // of the objects, once a list or an object told it
-	relist    bool     // before watching again
-	verify    bool     // list, but go on if no list can be understood either
-	fresh     bool     // list consistently, whatever is known
-	history   history  // of troubles, for repair
-	count     Counters // published to status after each batch
+	sink       Sink
+	selectors  Selectors
+	seen       []byte   // last version seen; empty: nothing is known
+	apiVersion string   // of the objects
+	kind       string   // of the objects, once a list of them has been applied
+	guess      string   // what it may be until then
+	unread     int      // objects quarantined since the last list began
+	unreadErr  error    // of the first of them
+	relist     bool     // before watching again
+	verify     bool     // list, but go on if no list can be understood either
+	fresh      bool     // list consistently, whatever is known
+	history    history  // of troubles, for repair
+	count      Counters // published to status after each batch
 
 	noWatchListUntil time.Time // the server refused it, or did not end its initial events
 	fellBack         Reason    // why initial events were not to be had, as last logged; "": they were
@@ -56,7 +60,7 @@ type scope struct {
 
 func newScope(src *Source, namespace string) *scope {
 	return &scope{
-		src: src, namespace: namespace, done: make(chan struct{}),
+		src: src, namespace: namespace, done: make(chan struct{}), apiVersion: src.cfg.Resource.GroupVersion().String(),
 		log:     src.cfg.Logger.With("resource", src.cfg.Resource.String(), "namespace", namespace),
 		backoff: backoff.Policy{Base: src.cfg.BackoffBase, Cap: src.cfg.BackoffCap},
 		wanted:  src.selectors, selectors: src.selectors,
@@ -136,24 +140,31 @@ func (s *scope) attempt(ctx context.Context) error {
 	s.caughtUp()
 	var st *stream
 	if s.relist || s.verify {
+		consistent := s.fresh || len(s.seen) == 0
 		var err error
-		st, err = s.sync(ctx)
+		st, err = s.sync(ctx, consistent)
 		_, odd := errors.AsType[*ProtocolError](err)
 		switch {
 		case err == nil:
 			s.relist, s.fresh = false, false
+			s.history.atVersion = 0
 		case s.relist || !odd:
-			return &listFailure{err}
+			return &listFailure{err, !consistent}
+		default:
+			s.report(Degraded, ReasonProtocolError, err)
 		}
 		s.verify = false
 	}
-	err := s.watch(ctx, st)
+	err := s.stuck(ctx, s.watch(ctx, st))
 	s.stillResuming(err)
 	return err
 }
 
 // listFailure marks an error as one of listing rather than watching.
-type listFailure struct{ error }
+type listFailure struct {
+	error
+	atVersion bool // it was a list at the version seen
+}
 
 func (e *listFailure) Unwrap() error { return e.error }
 
@@ -185,6 +196,9 @@ func (s *scope) report(phase Phase, reason Reason, err error) {
 		s.status.Phase, s.status.Reason, s.status.Since = phase, reason, time.Now()
 	}
 	s.status.Err, s.status.Message = err, message(err)
+	if err == nil && phase == Watching {
+		s.status.Message = s.unreadMessage()
+	}
 	s.status.Version = string(s.seen)
 	s.status.Counters = s.count
 	status := s.status

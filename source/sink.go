@@ -55,9 +55,11 @@ type Known struct {
 
 // Replacement stages the complete content of a scope. Nothing is visible before Commit.
 type Replacement interface {
-	// Put stages an object. One with known uid and version costs a comparison. A key put twice: the last one wins.
+	// Put stages an object. One with known uid and version costs a comparison. Of a key put twice the newer version counts, whatever its
+	// uid; of versions that are equal or cannot be compared, the last.
 	Put(o *Object) error
-	// Remove unstages an object that was deleted before the initial events of a watch ended.
+	// Remove unstages an object that was deleted before the initial events of a watch ended, unless it was put in a newer version than
+	// that of the deletion. What is put again later is newer.
 	Remove(o *Object)
 	// Missing is how many known objects have not been put, which Commit will delete, and how many are known.
 	Missing() (missing, known int)

@@ -23,7 +23,7 @@ const (
 	ReasonListing         Reason = "Listing"
 	ReasonDisconnected    Reason = "Disconnected"    // no connection, or it broke: network, DNS, TLS
 	ReasonStalled         Reason = "Stalled"         // a request without answer or progress
-	ReasonSilent          Reason = "Silent"          // a watch that brings nothing while the server moves on
+	ReasonSilent          Reason = "Silent"          // a watch that brings nothing while the server moves on; Connecting: it is resumed to see
 	ReasonExpired         Reason = "Expired"         // 410: the history since our version is gone
 	ReasonTooManyRequests Reason = "TooManyRequests" // 429
 	ReasonUnauthorized    Reason = "Unauthorized"    // 401
@@ -39,7 +39,7 @@ type Status struct {
 	Namespace   string // "" for all
 	Phase       Phase
 	Reason      Reason
-	Message     string    // the server's own words where there are any
+	Message     string    // the server's own words where there are any; while Watching, how many objects cannot be read since the last list
 	Err         error     // what is wrong, or made it list again; nil when all is well
 	Since       time.Time // of this phase and reason
 	LastContact time.Time // when the server last said something that this scope could use; zero: never

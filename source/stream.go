@@ -63,6 +63,7 @@ type stream struct {
 	began      time.Time
 	generation atomic.Pointer[generation] // whose connection it uses
 	limit      time.Duration              // after which the server was asked to end it
+	inside     atomic.Bool                // what has been read ends within a value
 
 	// Of the reader.
 	contentType string // of the answer
@@ -172,6 +173,7 @@ func (s *stream) run(ctx context.Context, open opener) {
 			}
 			continue
 		}
+		s.inside.Store(b.from < b.to)
 		if err == nil {
 			err = s.fill(b, body)
 		}

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 )
@@ -12,7 +13,7 @@ var (
 	errEnded     = errors.New("server ended the watch")
 	errEndedSoon = errors.New("server ended the watch after a short time")
 	errLifetime  = errors.New("watch reached its maximum lifetime")
-	errResume    = errors.New("watch is resumed to see whether it is alive")
+	errResume    = fmt.Errorf("%w, and is resumed to see whether it is alive", ErrSilent)
 )
 
 // errRolledBack: the server's version is below ours. A consistent list decides.
@@ -59,7 +60,7 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 	defer func() {
 		w.close()
 		if !w.opened.IsZero() && time.Since(w.opened) > settled {
-			s.history.progress()
+			s.history.settled()
 		}
 	}()
 	budget := s.src.cfg.SilenceBudget
@@ -98,11 +99,19 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-lifetime.C:
+			if w.inside.Load() {
+				return fmt.Errorf("event is not complete at the end of a watch of %v: %w", limit, ErrStalled)
+			}
+			s.recovered(w)
 			return errLifetime
 		case <-w.graceful.C:
 			s.recovered(w)
 		case <-silence.C:
-			if quiet := time.Since(w.last); quiet < budget {
+			quiet := time.Since(w.last)
+			if w.inside.Load() {
+				quiet = w.idle() // a large event takes its time, as long as bytes come
+			}
+			if quiet < budget {
 				silence.Reset(budget - quiet)
 				continue
 			}
@@ -135,14 +144,15 @@ func (s *scope) ended(w *watching, err error) error {
 		return err
 	}
 	lived := time.Since(w.opened)
-	switch {
-	case time.Since(w.began) >= w.limit:
-		return errEnded // as it was asked to
-	case w.frames == 0 && lived < quickEnd:
-		return ErrEnded
-	case lived < time.Second:
-		return errEndedSoon
+	if time.Since(w.began) < w.limit { // else it ends as it was asked to
+		switch {
+		case w.frames == 0 && lived < quickEnd:
+			return ErrEnded
+		case lived < time.Second:
+			return errEndedSoon
+		}
 	}
+	s.recovered(w)
 	return errEnded
 }
 

@@ -37,7 +37,7 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 	if err != nil {
 		return nil, err
 	}
-	l := &listing{Replacement: s.sink.Replace(), consistent: consistent}
+	l := s.replace(consistent, nil)
 	defer func() {
 		l.close()
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 		default:
 			if time.Since(window) >= patience {
 				late := time.Since(began) >= busyAfter*patience
-				if n := l.count - objects; n == 0 || late && n < busyObjects {
+				if n := l.count - objects; n == 0 || late && (n < busyObjects || s.isFarTooMuch(ctx, l)) {
 					s.abandon(st)
 					return nil, &initialEventsError{cause: ErrStalled}
 				}
@@ -117,6 +117,12 @@ func (s *scope) isAllThereIs(ctx context.Context, st *stream, l *listing) bool {
 	return l.count >= total && (m.next == "" || m.remaining > 0)
 }
 
+// isFarTooMuch says that twice as many objects have come as the server has: they come again and again.
+func (s *scope) isFarTooMuch(ctx context.Context, l *listing) bool {
+	m, err := s.probeList(ctx)
+	return err == nil && (m.next == "" || m.remaining > 0) && l.count > 2*(m.count+int(m.remaining))
+}
+
 var errNotKnown = errors.New("all objects are here and nothing says so")
 
 // initialEventsError says that a watch did not bring its initial events to an end.
@@ -155,6 +161,9 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 		version := string(e.obj.Header.ResourceVersion)
 		if version == "" || version == "0" {
 			return false, &ProtocolError{What: "bookmark without resource version"}
+		}
+		if err := s.checkList(string(e.obj.Header.Kind), string(e.obj.Header.APIVersion)); err != nil {
+			return false, err
 		}
 		l.version = version
 		s.count.Watches++

@@ -16,13 +16,14 @@ type replacement struct {
 	known  int
 	seen   int
 	staged []staged
-	byKey  map[Key]int // into staged
-	twins  []staged    // known uid and version with other content: only an epoch makes such
+	byKey  map[Key]int     // into staged
+	gone   map[Key]version // removed
+	odd    bool            // versions say nothing about before and after
 	defs   []*indexDef
-	pruned []byte       // scratch
-	prior  []byte       // scratch
-	saved  bool         // it comes from disk
-	unread map[Key]bool // quarantined meanwhile
+	pruned []byte          // scratch
+	prior  []byte          // scratch
+	saved  bool            // it comes from disk
+	unread map[Key]version // quarantined meanwhile
 	done   bool
 }
 
@@ -32,7 +33,10 @@ func (sc *scope) Replace() source.Replacement {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks++
-	r := &replacement{sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, unread: map[Key]bool{}, defs: s.defs}
+	r := &replacement{
+		sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, gone: map[Key]version{}, unread: map[Key]version{},
+		defs: s.defs, odd: s.odd,
+	}
 	r.begun = s.overlay.tick()
 	sc.listing = r
 	return r
@@ -47,6 +51,11 @@ func (r *replacement) Put(o *source.Object) error {
 	}
 	ver := parseVersion(o.Header.ResourceVersion)
 	prior, known := s.find(s.root.Load().base, o)
+	if r.isOutdated(o, ver, prior) {
+		s.stats.suppressed.Add(1)
+		return nil
+	}
+	twin := false
 	if known {
 		r.see(prior.id)
 		if prior.ver.equal(ver) && prior.id.hasUID(o.Header.UID) {
@@ -55,12 +64,7 @@ func (r *replacement) Put(o *source.Object) error {
 				r.unstage(prior.Key())
 				return nil
 			}
-			rec, err := s.newRecord(o, ver, prior)
-			if err == nil {
-				s.keep(rec)
-				r.twins = append(r.twins, stage(rec, r.defs))
-			}
-			return err
+			twin = true
 		}
 	}
 	rec, err := s.newRecord(o, ver, prior)
@@ -70,6 +74,7 @@ func (r *replacement) Put(o *source.Object) error {
 	}
 	s.keep(rec)
 	st := stage(rec, r.defs)
+	st.twin = twin
 	if i, again := r.byKey[rec.Key()]; again {
 		s.superseded(r.staged[i].rec)
 		r.staged[i] = st
@@ -78,6 +83,32 @@ func (r *replacement) Put(o *source.Object) error {
 	r.byKey[rec.Key()] = len(r.staged)
 	r.staged = append(r.staged, st)
 	return nil
+}
+
+// isOutdated says that the key has been put in a newer version, or removed in this or a newer one: a list may hold it twice, and what comes
+// before the end of initial events may be a replay. prior is nil for an object that is not known.
+func (r *replacement) isOutdated(o *source.Object, ver version, prior *Record) bool {
+	listed := prior != nil && prior.id.mark.Load() == r.mark
+	if r.odd || !listed && len(r.byKey) == 0 && len(r.gone) == 0 {
+		return false
+	}
+	k := keyOf(o)
+	if gone, ok := r.gone[k]; ok && gone.atLeast(ver) {
+		return true
+	}
+	return r.isNewer(k, prior, ver)
+}
+
+// isNewer says that the key has been put in a newer version than this one.
+func (r *replacement) isNewer(k Key, prior *Record, ver version) bool {
+	if i, ok := r.byKey[k]; ok {
+		return r.staged[i].rec.ver.newer(ver)
+	}
+	return prior != nil && prior.id.mark.Load() == r.mark && prior.ver.newer(ver)
+}
+
+func keyOf(o *source.Object) Key {
+	return Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)}
 }
 
 // see marks a known object as listed.
@@ -97,10 +128,17 @@ func (r *replacement) unstage(k Key) {
 
 // Remove implements source.Replacement.
 func (r *replacement) Remove(o *source.Object) {
-	k := Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)}
+	k, ver := keyOf(o), parseVersion(o.Header.ResourceVersion)
+	prior, _ := r.sc.s.find(r.sc.s.root.Load().base, o)
+	if !r.odd && (r.isNewer(k, prior, ver) || r.unread[k].newer(ver)) {
+		return // of an earlier incarnation
+	}
 	r.unstage(k)
 	delete(r.unread, k)
-	if prior, ok := r.sc.s.find(r.sc.s.root.Load().base, o); ok && prior.id.mark.Load() == r.mark {
+	if !ver.isZero() {
+		r.gone[k] = ver
+	}
+	if prior != nil && prior.id.mark.Load() == r.mark {
 		prior.id.mark.Store(0)
 		r.seen--
 	}
@@ -122,18 +160,11 @@ func (r *replacement) discard() {
 	for i := range r.staged {
 		r.sc.s.superseded(r.staged[i].rec)
 	}
-	r.discardTwins()
-}
-
-func (r *replacement) discardTwins() {
-	for i := range r.twins {
-		r.sc.s.superseded(r.twins[i].rec)
-	}
 }
 
 func (r *replacement) end() {
 	r.done = true
-	r.staged, r.byKey, r.twins, r.pruned = nil, nil, nil, nil
+	r.staged, r.byKey, r.gone, r.pruned = nil, nil, nil, nil
 	if r.sc.listing == r {
 		r.sc.listing = nil
 	}
@@ -148,11 +179,10 @@ func (r *replacement) Commit(c source.Commit) {
 			return
 		}
 		r.defs = s.indexDefs()
-		for _, list := range [][]staged{r.staged, r.twins} {
-			for i := range list {
-				if list[i].rec != nil {
-					list[i] = stage(list[i].rec, r.defs)
-				}
+		for i, st := range r.staged {
+			if st.rec != nil {
+				r.staged[i] = stage(st.rec, r.defs)
+				r.staged[i].twin = st.twin
 			}
 		}
 	}
@@ -189,19 +219,13 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		s.overlay.past.add(s, rec.id)
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: rec, prior: rec})
 	}
-	all := r.staged
-	if c.Epoch {
-		all = append(all, r.twins...)
-	} else {
-		r.discardTwins()
-	}
-	for i := range all {
-		rec := all[i].rec
+	for i, st := range r.staged {
+		rec := st.rec
 		if rec == nil {
 			continue
 		}
 		prior, _ := cur.base.objects.find(rec)
-		if prior != nil && !c.Epoch && !s.odd && prior.ver.newer(rec.ver) {
+		if !c.Epoch && (st.twin || prior != nil && !s.odd && prior.ver.newer(rec.ver)) {
 			s.stats.suppressed.Add(1)
 			s.superseded(rec)
 			continue
@@ -210,17 +234,19 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		if prior != nil && !prior.SameUID(rec) {
 			s.overlay.past.add(s, prior.id)
 		}
-		next.base.set(e, all[i])
+		next.base.set(e, r.staged[i])
 		from := len(batch)
 		batch = changesOf(prior, rec, batch)
 		for j := from; j < len(batch); j++ {
 			batch[j].relist = true
 			batch[j].initial = initial && batch[j].typ == Added
 		}
-		delete(r.unread, rec.Key()) // it could be read after all
+		if unread, was := r.unread[rec.Key()]; was && !unread.newer(rec.ver) {
+			delete(r.unread, rec.Key()) // it could be read after all
+		}
 	}
 	for k := range sc.quarantine {
-		if !r.unread[k] {
+		if _, still := r.unread[k]; !still {
 			sc.unquarantine(k)
 		}
 	}

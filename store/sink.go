@@ -297,7 +297,7 @@ func (sc *scope) Quarantine(q source.Quarantined) {
 	s.stats.quarantined.Add(1)
 	cur := s.root.Load()
 	if sc.listing != nil { // what is known of it stays known
-		sc.listing.unread[k] = true
+		sc.listing.unread[k] = parseVersion(q.Version)
 		if prior, ok := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k); ok {
 			sc.listing.see(prior.id)
 		}

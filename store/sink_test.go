@@ -83,7 +83,7 @@ func TestEvents(t *testing.T) {
 			r.Commit(source.Commit{Version: "9"})
 		}, []string{"ADDED ns/b@6 initial", "SYNCED"}},
 		{
-			"the last of two in one list wins", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5), a(6)) },
+			"the newer of two in one list counts", func(t *testing.T, sink source.Sink) { list(t, sink, 9, a(5), a(6)) },
 			[]string{"ADDED ns/a@6 initial", "SYNCED"},
 		},
 		{"an aborted list changes nothing", func(t *testing.T, sink source.Sink) {
@@ -106,7 +106,7 @@ func TestEvents(t *testing.T) {
 			}
 			r.Commit(source.Commit{Version: "70", Epoch: true, Reason: "restored"})
 			apply(t, sink, source.Modified, obj("b", "u2", 71))
-		}, []string{"ADDED ns/a@50 initial", "ADDED ns/b@60 initial", "SYNCED", "EPOCH", "MODIFIED ns/b@40<60", "MODIFIED ns/a@50<50", "MODIFIED ns/b@71<40"}},
+		}, []string{"ADDED ns/a@50 initial", "ADDED ns/b@60 initial", "SYNCED", "EPOCH", "MODIFIED ns/a@50<50", "MODIFIED ns/b@40<60", "MODIFIED ns/b@71<40"}},
 		{"versions that are no numbers are only compared for equality", func(t *testing.T, sink source.Sink) {
 			r := sink.Replace()
 			r.Commit(source.Commit{Version: "zzz"})

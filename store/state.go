@@ -36,6 +36,7 @@ type staged struct {
 	rec    *Record
 	values []indexValues // for each index of defs
 	defs   []*indexDef
+	twin   bool // has uid and version of the known one, and other content: only an epoch makes such
 }
 
 // get returns the record of key k with hash h.

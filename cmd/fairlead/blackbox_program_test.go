@@ -266,3 +266,17 @@ func (p *program) finish() {
 		p.t.Errorf("exit code %d, want 0; stderr: %s", code, p.errs)
 	}
 }
+
+// told reads until there has been a STATUS with a reason, and expects it to say what is wrong.
+func (p *program) told(reason string) {
+	p.t.Helper()
+	is := func(l printed) bool { return l.kind == "STATUS" && l.reason == reason }
+	if !slices.ContainsFunc(p.all, is) {
+		p.await("STATUS "+reason, is)
+	}
+	for _, l := range p.all {
+		if is(l) && (l.text("message") == "" || l.text("phase") == "Watching") {
+			p.t.Errorf("STATUS does not say what is wrong: %v", l)
+		}
+	}
+}
