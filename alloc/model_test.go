@@ -103,7 +103,7 @@ func play(t *testing.T, schedule []step, seed uint64) []string {
 		switch s.what {
 		case "change":
 			if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
-				u.SetLabels(map[string]string{"n": fmt.Sprint(s.n, time.Now().UnixNano())})
+				u.SetLabels(map[string]string{"n": fmt.Sprintf("%d-%d", s.n, time.Now().UnixNano())})
 				_, _ = w.server.Put(u)
 			}
 		case "hold":

@@ -175,8 +175,11 @@ func sameVersion(version string, r *store.Record) bool {
 	return version == "" || version == r.Version()
 }
 
-// unchanged says whether an update would make of the object what it is.
+// unchanged says whether an update would make of the object what it is. What a subresource other than the status makes of it is not known.
 func (w *writing) unchanged(r *store.Record, want map[string]any) bool {
+	if w.sub != "" && w.sub != "status" {
+		return false
+	}
 	// Through the Go type, as the wanted object came: the two then lack the same fields.
 	have := reflect.New(reflect.TypeOf(w.answer).Elem()).Interface().(Object)
 	if fill(w.k, r, have) != nil {
