@@ -133,7 +133,7 @@ func play(t *testing.T, schedule []step, how setting) []string {
 			})
 		case "change":
 			if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
-				u.SetLabels(map[string]string{"n": fmt.Sprint(s.n, time.Now().UnixNano())})
+				u.SetLabels(map[string]string{"n": fmt.Sprintf("%d-%d", s.n, time.Now().UnixNano())})
 				_, _ = w.server.Put(u)
 			}
 		case "hold":

@@ -56,7 +56,9 @@ type Request struct {
 	// Accept is the content type wanted for the answer, JSON by default.
 	Accept string
 
-	// Query holds parameters such as fieldManager, dryRun, labelSelector, propagationPolicy.
+	// Query holds parameters such as fieldManager, dryRun, labelSelector. The options of a delete stand either all in the query or all in
+	// a body of DeleteOptions: of one with a body the server takes nothing but selectors from the query, so that such a request is
+	// ErrInvalidRequest.
 	Query url.Values
 
 	// NotFoundOK makes the absence of the object a nil answer. It is the server's own word that counts: a resource that is
@@ -143,6 +145,8 @@ func orDefault(d, def time.Duration) time.Duration {
 
 // write says whether the verb changes the server's state.
 func (v Verb) write() bool { return v != VerbGet && v != VerbList }
+
+func (r *Request) deletes() bool { return r.Verb == VerbDelete || r.Verb == VerbDeleteCollection }
 
 func (v Verb) method() string {
 	switch v {

@@ -58,7 +58,7 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	}
 	if a.err == nil && a.code < 300 {
 		if err := plausible(a); err != nil {
-			return outcome{action: fail, reason: "protocol", err: err}, doubt(r, pr, a)
+			return outcome{action: fail, reason: "protocol", err: err}, doubt(r, sent, pr, a)
 		}
 		return succeed(a, pr, false), pr
 	}
@@ -77,7 +77,7 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 			// The server drew a name that was taken; nothing was made.
 			return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 		}
-		if (pr.inDoubt || pr.rerun) && readable(r, sent) {
+		if (pr.inDoubt || pr.rerun && changes(r, sent)) && readable(r, sent) {
 			pr.verifying = &verification{err: err}
 			return outcome{action: retry, reason: reason, err: err, free: true}, pr
 		}
@@ -91,13 +91,13 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 		pr.reloaded = true
 		return outcome{action: retry, reason: reason, err: err, free: true, reload: true}, pr
 	case retryable(a):
-		pr = doubt(r, pr, a)
+		pr = doubt(r, sent, pr, a)
 		if pr.inDoubt && !repeatable(r, sent) {
 			break
 		}
 		return again(p, pr, a, outcome{reason: reason, err: err}, rnd)
 	}
-	return outcome{action: fail, reason: reason, err: err}, doubt(r, pr, a)
+	return outcome{action: fail, reason: reason, err: err}, doubt(r, sent, pr, a)
 }
 
 func succeed(a answer, pr progress, recovered bool) outcome {
@@ -139,8 +139,8 @@ func (p Policy) delay(attempt int, rnd func() float64) time.Duration {
 }
 
 // doubt notes that a write may have been executed although it has no good answer.
-func doubt(r *Request, pr progress, a answer) progress {
-	if !r.Verb.write() {
+func doubt(r *Request, sent []byte, pr progress, a answer) progress {
+	if !changes(r, sent) {
 		return pr
 	}
 	switch {

@@ -111,7 +111,7 @@ func (x *exchange) try(ctx context.Context) outcome {
 // cancelled is a try that the caller's context has ended.
 func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 	x.pr.sent++
-	x.pr = doubt(&x.r, x.pr, a)
+	x.pr = doubt(&x.r, x.w.body, x.pr, a)
 	cause := context.Cause(ctx)
 	x.keep(Failure{At: a.at, Took: a.took, Reason: "cancelled", Message: cause.Error(), ID: a.id})
 	x.log(ctx, a, outcome{action: fail, reason: "cancelled", err: cause})

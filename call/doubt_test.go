@@ -47,6 +47,7 @@ func TestUnknownOutcome(t *testing.T) {
 		fields := `"metadata":{"managedFields":[{"manager":"` + manager + `","operation":"Update","fieldsV1":{"f:data":{"f:k":{}}}}],`
 		return answer(200, strings.Replace(web, `"metadata":{`, fields, 1))
 	}
+	dry := func(r *call.Request) { r.Query = url.Values{"dryRun": {"All"}} }
 	idempotent := func(r *call.Request) { r.Idempotent = true }
 	subresource := func(s string) func(*call.Request) { return func(r *call.Request) { r.Subresource = s } }
 	typed := func(r *call.Request) {
@@ -211,6 +212,42 @@ func TestUnknownOutcome(t *testing.T) {
 			[]string{"DELETE" + path, "DELETE" + path},
 			recovers,
 		},
+		{
+			"a dry run of a delete has not done it, so that 404 is what it says", write(call.VerbDelete, "", dry),
+			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
+			[]string{"DELETE" + path, "DELETE" + path},
+			refused,
+		},
+		{
+			"nor has one whose options are in the body", write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}`),
+			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
+			[]string{"DELETE" + path, "DELETE" + path},
+			refused,
+		},
+		{
+			"a delete whose options say something else has", write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}`),
+			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
+			[]string{"DELETE" + path, "DELETE" + path},
+			recovers,
+		},
+		{
+			"what exists is in the way of the dry run of a create, whoever made it", write(call.VerbCreate, named, dry),
+			[]http.HandlerFunc{reset, exists, ok},
+			[]string{create, create},
+			refused,
+		},
+		{
+			"a dry run of what could not be repeated can", write(call.VerbCreate, `{"metadata":{"generateName":"x-"}}`, dry),
+			[]http.HandlerFunc{reset, ok},
+			[]string{create, create},
+			succeeds,
+		},
+		{
+			"the dry run of an update conflicts with whatever was changed", write(call.VerbUpdate, versioned, dry),
+			[]http.HandlerFunc{reset, changed, ok},
+			[]string{"PUT" + path, "PUT" + path},
+			refused,
+		},
 		{"a delete of nothing is not a success", write(call.VerbDelete, ""), []http.HandlerFunc{status(404, "NotFound", "")}, []string{"DELETE" + path}, refused},
 		{
 			"an update is not taken for done when what it removes is still there", write(call.VerbUpdate, `{"metadata":{"resourceVersion":"6"},"data":{}}`),
@@ -349,6 +386,34 @@ func TestJSONPatchConflict(t *testing.T) {
 		_, err := call.Do(t.Context(), b.client, call.Request{Verb: call.VerbPatch, PatchType: types.JSONPatchType, Resource: configMaps, Namespace: "a", Name: "web", Body: []byte(`[]`)}, call.Policy{})
 		if !apierrors.IsInvalid(err) || len(b.seen()) != 1 {
 			t.Errorf("after %d requests: %v", len(b.seen()), err)
+		}
+	})
+}
+
+// kube-apiserver drops the options in the query of a delete that has a body: such a request is not sent.
+func TestDeleteOptionsInTwoPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, call.Options{}, answer(200, web))
+		r := call.Request{Verb: call.VerbDelete, Resource: configMaps, Namespace: "a", Name: "web"}
+		for _, verb := range []call.Verb{call.VerbDelete, call.VerbDeleteCollection} {
+			for _, option := range []string{"dryRun", "gracePeriodSeconds", "propagationPolicy", "orphanDependents"} {
+				r.Verb, r.Query, r.Body = verb, url.Values{option: {"x"}}, []byte(`{"preconditions":{"uid":"u"}}`)
+				if _, err := call.Do(t.Context(), b.client, r, call.Policy{}); !errors.Is(err, call.ErrInvalidRequest) {
+					t.Errorf("%s with a body and %s: %v, want ErrInvalidRequest", verb, option, err)
+				}
+			}
+		}
+		if n := len(b.seen()); n != 0 {
+			t.Fatalf("%d requests were sent", n)
+		}
+		r.Query = url.Values{"labelSelector": {"app=web"}} // which does not stand in the options
+		if _, err := call.Do(t.Context(), b.client, r, call.Policy{}); err != nil {
+			t.Error(err)
+		}
+		r.Query, r.Body = url.Values{"dryRun": {"All"}}, nil
+		if _, err := call.Do(t.Context(), b.client, r, call.Policy{}); err != nil {
+			t.Error(err)
 		}
 	})
 }

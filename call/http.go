@@ -89,6 +89,11 @@ func (r *Request) wire(c *Client) (wire, error) {
 	if err != nil {
 		return wire{}, err
 	}
+	for _, option := range []string{"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"} {
+		if r.deletes() && len(body) > 0 && r.Query.Has(option) {
+			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", ErrInvalidRequest, r.Verb, option)
+		}
+	}
 	return wire{url: u.String(), body: body, contentType: contentType}, nil
 }
 

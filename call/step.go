@@ -130,7 +130,7 @@ func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P], last *stepCall
 	if err != nil {
 		return nil, err
 	}
-	x.pr.inDoubt = x.r.Verb.write() && f.Attempt() > 0
+	x.pr.inDoubt = changes(&x.r, x.w.body) && f.Attempt() > 0
 	x.pr.rerun = f.Durable()
 	if last != nil && !repeatable(&x.r, x.w.body) {
 		return nil, last.doubt

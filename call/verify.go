@@ -35,6 +35,18 @@ func repeatable(r *Request, sent []byte) bool {
 	return true
 }
 
+// changes says whether a request that is executed changes anything on the server: a write that is no dry run.
+func changes(r *Request, sent []byte) bool {
+	if !r.Verb.write() {
+		return false
+	}
+	if r.deletes() && len(sent) > 0 { // the query does not count
+		var options struct{ DryRun []string }
+		return json.Unmarshal(sent, &options) != nil || len(options.DryRun) == 0
+	}
+	return r.Query.Get("dryRun") == ""
+}
+
 // readable says whether what a create was refused for can be read: an action leaves nothing of its name, and a body that we do
 // not understand has none.
 func readable(r *Request, sent []byte) bool {

@@ -23,9 +23,6 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	if err != nil {
 		return err
 	}
-	if w.o.body != nil {
-		w.req.Object = w.o.body
-	}
 	pre := &metav1.Preconditions{}
 	if w.o.uid {
 		uid := obj.GetUID()
@@ -45,11 +42,12 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	if known := w.incarnation(obj); named && known != "" && subresource == "" {
 		pre.UID = &known
 	}
-	if w.req.Object != nil { // it says all there is to say
-		pre, named = &metav1.Preconditions{}, false
-	}
-	if *pre != (metav1.Preconditions{}) {
-		w.req.Object = deleteOptions(pre)
+	w.req.Object = w.o.deleteOptions(pre)
+	if body := w.o.body; body != nil { // an action of a subresource: it says all there is to say
+		if subresource == "" || !named || w.o.dryRun || w.o.grace != nil || w.o.propagation != "" {
+			return w.fail(errors.New("a Body stands in the place of the options of the delete"))
+		}
+		w.req.Object, named = body, false
 	}
 	if err := fence(ctx); err != nil {
 		return w.fail(err)
@@ -65,12 +63,12 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
 	a, err := call.Do(ctx, c.call, w.req, *w.o.policy)
 	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
-		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); {
+		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // which a dry run never is
 		case inDoubt && w.replaced(ctx, *pre.UID): // an earlier try has found it; what has its name now is not ours to delete
 			f.gone("", shown)
 			return nil
 		case named && !inDoubt: // the cache did not know yet
-			w.req.Object = nil
+			w.req.Object = w.o.deleteOptions(nil) // the others hold for whatever has the name
 			a, err = call.Do(ctx, c.call, w.req, *w.o.policy)
 		}
 	}
@@ -87,8 +85,19 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	return err
 }
 
-func deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOptions {
-	return &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, Preconditions: pre}
+// deleteOptions are the options of a delete, all in one body: kube-apiserver does not look at the query of one that has a body.
+func (o *writeOptions) deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOptions {
+	d := &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, GracePeriodSeconds: o.grace}
+	if pre != nil && *pre != (metav1.Preconditions{}) {
+		d.Preconditions = pre
+	}
+	if o.dryRun {
+		d.DryRun = []string{metav1.DryRunAll}
+	}
+	if o.propagation != "" {
+		d.PropagationPolicy = &o.propagation
+	}
+	return d
 }
 
 // incarnation returns the uid of the object that a delete is about, as far as it is known: a repetition must not delete another one that
@@ -159,16 +168,18 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 		return k.fail(op, at, err)
 	}
 	o := c.resolveWrite(opts)
-	if o.uid || o.version {
-		return k.fail(op, at, errors.New("a collection has neither uid nor version"))
+	if o.uid || o.version || o.body != nil {
+		return k.fail(op, at, errors.New("a collection has neither uid nor version nor a Body"))
 	}
-	q := o.query(call.VerbDeleteCollection)
+	q := url.Values{}
 	for key, value := range map[string]string{"labelSelector": sel.Labels, "fieldSelector": sel.Field} {
 		if value != "" {
 			q.Set(key, value)
 		}
 	}
-	a, err := call.Do(ctx, c.call, call.Request{Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q}, *o.policy)
+	a, err := call.Do(ctx, c.call, call.Request{
+		Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q, Object: o.deleteOptions(nil),
+	}, *o.policy)
 	if err != nil || o.dryRun {
 		return err
 	}

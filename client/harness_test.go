@@ -17,12 +17,15 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+var env clustertest.Env
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
 
 type tester interface {
 	Helper()

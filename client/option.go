@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -206,24 +205,18 @@ func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = tr
 // missing is missing.
 func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
 
+// query holds the options of a write; those of a delete are in its body.
 func (o *writeOptions) query(verb call.Verb) url.Values {
 	q := url.Values{}
+	if verb == call.VerbDelete {
+		return q
+	}
 	if o.dryRun {
 		q.Set("dryRun", metav1.DryRunAll)
 	}
-	switch verb {
-	case call.VerbDelete, call.VerbDeleteCollection:
-		if o.grace != nil {
-			q.Set("gracePeriodSeconds", strconv.FormatInt(*o.grace, 10))
-		}
-		if o.propagation != "" {
-			q.Set("propagationPolicy", string(o.propagation))
-		}
-	default:
-		q.Set("fieldManager", strings.TrimSpace(o.owner))
-		if verb == call.VerbApply && o.force {
-			q.Set("force", "true")
-		}
+	q.Set("fieldManager", strings.TrimSpace(o.owner))
+	if verb == call.VerbApply && o.force {
+		q.Set("force", "true")
 	}
 	return q
 }

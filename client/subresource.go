@@ -24,7 +24,7 @@ func (c *Client) Status() *SubResource { return c.SubResource("status") }
 func (c *Client) SubResource(name string) *SubResource { return &SubResource{c: c, name: name} }
 
 // Body gives the body of a write of a subresource that is not the object itself, such as a Scale or an Eviction. The answer
-// goes into it, too.
+// goes into it, too. In a delete it stands in the place of the options, of which none may be given besides.
 func Body(body Object) WriteOption { return func(o *writeOptions) { o.body = body } }
 
 // Get reads the subresource of the object that obj names into another object, always from the server.

@@ -98,10 +98,13 @@ func PlainInitialEventsEnd() Fault { return Fault{func(p *plan) { p.watch.plainI
 
 // IgnoreWatchList treats sendInitialEvents as very old servers do: as if it were not there.
 func IgnoreWatchList() Fault {
-	return Query(func(q url.Values) {
-		delete(q, "sendInitialEvents")
-		delete(q, "resourceVersionMatch")
-	})
+	return Fault{func(p *plan) {
+		p.watch.noList = true
+		p.query = append(p.query, func(q url.Values) {
+			delete(q, "sendInitialEvents")
+			delete(q, "resourceVersionMatch")
+		})
+	}}
 }
 
 func failure(code int32, reason metav1.StatusReason, message string) metav1.Status {

@@ -11,14 +11,16 @@ import (
 	"k8s.io/client-go/applyconfigurations"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// appliers holds the field managers, which are those of the real server: built-in kinds are merged by their schema, any
-// other kind by deduction (lists are atomic). They are made when first needed. As on a real server without tracking,
-// managedFields begin with the first apply to an object.
+// appliers holds the field managers, which are those of the real server: built-in kinds are merged by their schema, any other kind by
+// that of its metadata and else by deduction (lists are atomic). They are made when first needed. As on a real server, objects that came
+// by another way than a request have no managedFields until somebody applies to them.
 type appliers struct {
 	mu      sync.Mutex
 	schema  managedfields.TypeConverter
+	custom  managedfields.TypeConverter
 	manager map[string]*managedfields.FieldManager
 }
 
@@ -29,23 +31,12 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 	if m := a.manager[key]; m != nil {
 		return m, nil
 	}
-	types := managedfields.NewDeducedTypeConverter()
-	if t.typed {
-		if a.schema == nil {
-			a.schema = applyconfigurations.NewTypeConverter(scheme.Scheme)
-		}
-		types = a.schema
+	types, err := a.types(t)
+	if err != nil {
+		return nil, err
 	}
-	var reset map[fieldpath.APIVersion]fieldpath.Filter
-	if t.res.has("status") {
-		ignored := fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
-		if subresource == "status" {
-			ignored = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "labels"),
-				fieldpath.MakePathOrDie("metadata", "annotations"))
-		}
-		reset = map[fieldpath.APIVersion]fieldpath.Filter{
-			fieldpath.APIVersion(t.res.apiVersion()): fieldpath.NewExcludeSetFilter(ignored),
-		}
+	reset := map[fieldpath.APIVersion]fieldpath.Filter{
+		fieldpath.APIVersion(t.res.apiVersion()): fieldpath.NewExcludeSetFilter(t.ignored(subresource)),
 	}
 	m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, asIs{}, asIs{}, t.res.GVK(), t.res.GVK().GroupVersion(), subresource, reset)
 	if err != nil {
@@ -58,13 +49,29 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 	return m, nil
 }
 
+func (a *appliers) types(t *table) (managedfields.TypeConverter, error) {
+	if t.typed {
+		if a.schema == nil {
+			a.schema = applyconfigurations.NewTypeConverter(scheme.Scheme)
+		}
+		return a.schema, nil
+	}
+	if a.custom == nil {
+		parser, err := typed.NewParser(customSchema)
+		if err != nil {
+			return nil, fmt.Errorf("cannot parse the schema of custom resources: %w", err)
+		}
+		a.custom = customTypes{parser.Type("object")}
+	}
+	return a.custom, nil
+}
+
 // apply merges config into live. It owns config and returns a new object.
 func (a *appliers) apply(t *table, subresource string, live, config *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
 	m, err := a.get(t, subresource)
 	if err != nil {
 		return nil, err
 	}
-	config.SetResourceVersion("")
 	out, err := m.Apply(live.DeepCopy(), config, manager, force)
 	if err != nil {
 		return nil, err
@@ -72,22 +79,81 @@ func (a *appliers) apply(t *table, subresource string, live, config *unstructure
 	return out.(*unstructured.Unstructured).DeepCopy(), nil
 }
 
-// update records in next who changed what since live (nil: a create).
-func (a *appliers) update(t *table, subresource string, live, next *unstructured.Unstructured, manager string) (*unstructured.Unstructured, error) {
+// update records in next who changed what since live (nil: a create). It owns next. What has no place in the schema is refused elsewhere.
+func (a *appliers) update(t *table, subresource string, live, next *unstructured.Unstructured, manager string) *unstructured.Unstructured {
 	m, err := a.get(t, subresource)
 	if err != nil {
-		return nil, err
+		return next
 	}
 	if live == nil {
-		live = &unstructured.Unstructured{Object: map[string]any{}}
-		live.SetGroupVersionKind(t.res.GVK())
+		live = t.empty()
 	}
-	out, err := m.Update(live.DeepCopy(), next, manager)
-	if err != nil {
-		return nil, err
-	}
-	return out.(*unstructured.Unstructured).DeepCopy(), nil
+	return m.UpdateNoErrors(live.DeepCopy(), next, manager).(*unstructured.Unstructured).DeepCopy()
 }
+
+// empty is an object that has nothing yet, of which built-in kinds have some parts.
+func (t *table) empty() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if t.typed {
+		if obj, err := t.res.newTyped(); err == nil {
+			if content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err == nil {
+				u.Object = content
+			}
+		}
+	}
+	delete(u.Object, "metadata")
+	u.SetGroupVersionKind(t.res.GVK())
+	return u
+}
+
+// customTypes merges objects of which only the metadata has a schema.
+type customTypes struct{ typed.ParseableType }
+
+// ObjectToTyped implements [managedfields.TypeConverter].
+func (c customTypes) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("cannot merge a %T", obj)
+	}
+	return c.FromUnstructured(u.Object, opts...)
+}
+
+// TypedToObject implements [managedfields.TypeConverter].
+func (c customTypes) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
+	content, ok := v.AsValue().Unstructured().(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("cannot make an object of a %T", v.AsValue().Unstructured())
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// customSchema is the schema of every custom resource: that of its metadata, and anything else. Lists of which nothing is known are atomic.
+const customSchema = `types:
+- name: object
+  map:
+    fields:
+    - {name: apiVersion, type: {scalar: string}}
+    - {name: kind, type: {scalar: string}}
+    - {name: metadata, type: {namedType: metadata}}
+    elementType: {namedType: any}
+- name: metadata
+  map:
+    fields:
+    - {name: annotations, type: {map: {elementType: {scalar: string}}}}
+    - {name: labels, type: {map: {elementType: {scalar: string}}}}
+    - {name: finalizers, type: {list: {elementType: {scalar: string}, elementRelationship: associative}}}
+    - {name: ownerReferences, type: {list: {elementType: {namedType: owner}, elementRelationship: associative, keys: [uid]}}}
+    - {name: managedFields, type: {list: {elementType: {namedType: any}, elementRelationship: atomic}}}
+    elementType: {namedType: any}
+- name: owner
+  map:
+    elementType: {namedType: any}
+    elementRelationship: atomic
+- name: any
+  scalar: untyped
+  list: {elementType: {namedType: any}, elementRelationship: atomic}
+  map: {elementType: {namedType: any}, elementRelationship: separable}
+`
 
 // asIs converts, defaults and creates objects of kinds that have one version and no Go type.
 type asIs struct{}

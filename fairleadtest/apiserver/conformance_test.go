@@ -178,6 +178,9 @@ func TestProtobufIsSpoken(t *testing.T) {
 	if e := <-w.ResultChan(); e.Type != "ADDED" || e.Object.(*corev1.Pod).Spec.NodeName != "n1" {
 		t.Errorf("%v", e)
 	}
+	if e := <-w.ResultChan(); e.Type != "BOOKMARK" || e.Object.(*corev1.Pod).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+		t.Errorf("%v", e)
+	}
 	s.Bookmark(apiserver.Match{})
 	if e := <-w.ResultChan(); e.Type != "BOOKMARK" || e.Object.(*corev1.Pod).ResourceVersion != s.Version(s.Revision()) {
 		t.Errorf("%v", e)

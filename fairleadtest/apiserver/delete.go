@@ -12,38 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-func (x *exchange) deleteOptions() (metav1.DeleteOptions, error) {
-	opts, err := decodeDeleteOptions(x.r.Header.Get("Content-Type"), x.req.Body)
-	if err != nil {
-		return opts, err
-	}
-	if p := x.query.Get("propagationPolicy"); p != "" {
-		policy := metav1.DeletionPropagation(p)
-		opts.PropagationPolicy = &policy
-	}
-	if g := x.query.Get("gracePeriodSeconds"); g != "" {
-		var n int64
-		if _, err := fmt.Sscan(g, &n); err != nil {
-			return opts, errors.NewBadRequest("gracePeriodSeconds: " + err.Error())
-		}
-		opts.GracePeriodSeconds = &n
-	}
-	return opts, nil
-}
-
 func (x *exchange) delete() error {
-	if x.req.Subresource != "" {
-		return errors.NewMethodNotSupported(x.groupResource(), "delete")
-	}
 	opts, err := x.deleteOptions()
 	if err != nil {
 		return err
 	}
-	o, gone, err := x.s.remove(x.r.Context(), x.table, x.req.Namespace, x.req.Name, opts, x.dryRun() || len(opts.DryRun) > 0)
+	o, gone, err := x.s.remove(x.r.Context(), x.table, x.req.Namespace, x.req.Name, opts)
 	if err != nil {
 		return err
 	}
@@ -58,121 +37,210 @@ func (x *exchange) delete() error {
 }
 
 // remove deletes an object, or marks it when finalizers or a grace period keep it. gone says which.
-func (s *Server) remove(ctx context.Context, t *table, namespace, name string, opts metav1.DeleteOptions, dryRun bool) (o *object, gone bool, err error) {
+func (s *Server) remove(ctx context.Context, t *table, namespace, name string, opts metav1.DeleteOptions) (o *object, gone bool, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
-		o, gone, err = s.tryRemove(t, namespace, name, opts, dryRun)
+		o, gone, err = s.tryRemove(t, namespace, name, opts)
 		if !stderrors.Is(err, errRaced) {
 			return o, gone, err
 		}
 	}
 }
 
-func (s *Server) tryRemove(t *table, namespace, name string, opts metav1.DeleteOptions, dryRun bool) (*object, bool, error) {
-	gr := t.res.GVR().GroupResource()
-	base := s.store.get(t, objectKey(namespace, name))
+func (s *Server) tryRemove(t *table, namespace, name string, opts metav1.DeleteOptions) (*object, bool, error) {
+	base, dryRun := s.store.get(t, objectKey(namespace, name)), len(opts.DryRun) > 0
 	if base == nil {
-		return nil, false, errors.NewNotFound(gr, name)
+		return nil, false, errors.NewNotFound(t.res.GVR().GroupResource(), name)
 	}
-	if p := opts.Preconditions; p != nil {
-		if p.UID != nil && string(*p.UID) != base.uid {
-			return nil, false, errors.NewConflict(gr, name, fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", *p.UID, base.uid))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != base.version {
-			return nil, false, errors.NewConflict(gr, name, fmt.Errorf("precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", *p.ResourceVersion, base.version))
-		}
+	if err := precondition(base, opts.Preconditions); err != nil {
+		return nil, false, err
 	}
 	next, err := base.copy()
 	if err != nil { // bytes that do not decode can only be deleted as they are
-		return s.erase(t, base, func(rev uint64) *object { return base.withVersion(s.store.version, rev) }, dryRun)
+		return s.erase(base, dryRun)
 	}
-	finalizers := next.GetFinalizers()
-	if p := opts.PropagationPolicy; p != nil {
-		for policy, finalizer := range map[metav1.DeletionPropagation]string{
-			metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents, metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents,
-		} {
-			if *p == policy && !slices.Contains(finalizers, finalizer) {
-				finalizers = append(finalizers, finalizer)
-			}
-		}
+	if keptBySpec(t, next) {
+		o, err := s.terminate(base, next, dryRun)
+		return o, false, err
+	}
+	grace, pending := t.grace(next, opts.GracePeriodSeconds)
+	if pending {
+		return base, false, nil
+	}
+	finalizers, changed := collected(next.GetFinalizers(), opts)
+	if grace == nil && len(finalizers) == 0 {
+		return s.erase(base, dryRun)
+	}
+	if changed {
 		next.SetFinalizers(finalizers)
 	}
-	grace := int64(0)
-	if t.res.GracePeriod != nil {
-		grace = t.res.GracePeriod(next.DeepCopy())
-		if opts.GracePeriodSeconds != nil && grace > 0 { // with 0 nothing runs that would need time
-			grace = max(0, *opts.GracePeriodSeconds)
+	if grace == nil {
+		markDeleted(next)
+	}
+	if live, err := base.copy(); err != nil || !sameContent(live, next) {
+		if base, err = s.persist(base, next, dryRun); err != nil {
+			return nil, false, err
 		}
 	}
-	kept := keptBySpec(t, next)
-	if len(finalizers) == 0 && grace == 0 && !kept {
-		if t.res.GracePeriod != nil {
-			now, zero := metav1.NewTime(time.Now().UTC().Truncate(time.Second)), int64(0)
-			next.SetDeletionTimestamp(&now)
-			next.SetDeletionGracePeriodSeconds(&zero)
-		}
-		return s.erase(t, base, s.builder(t, next), dryRun)
+	if len(finalizers) > 0 || *grace > 0 {
+		return base, false, nil
 	}
-	if at := next.GetDeletionTimestamp(); at != nil {
-		if had := next.GetDeletionGracePeriodSeconds(); had == nil || *had <= grace {
-			if slices.Equal(finalizers, finalizersOf(base)) {
-				return base, false, nil // it is being deleted already, and no sooner
-			}
-			grace = valueOr(had, 0)
-		}
-	} else if !t.res.NoGeneration || next.GetGeneration() > 0 {
-		next.SetGeneration(next.GetGeneration() + 1)
-	}
-	until := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).UTC().Truncate(time.Second))
-	next.SetDeletionTimestamp(&until)
-	if kept {
-		_ = unstructured.SetNestedField(next.Object, string(corev1.NamespaceTerminating), "status", "phase") // it fails on what is no status
-	} else {
-		next.SetDeletionGracePeriodSeconds(&grace)
-	}
-	o, err := s.persist(t, base, next, dryRun)
-	return o, false, err
+	return s.erase(base, dryRun)
 }
+
+func precondition(base *object, p *metav1.Preconditions) error {
+	if p == nil {
+		return nil
+	}
+	res := base.table.res
+	of := schema.GroupResource{Group: res.Group, Resource: res.Kind}
+	if res.GVK() == namespaceKind {
+		of = res.GVR().GroupResource()
+	}
+	if p.UID != nil && string(*p.UID) != base.uid {
+		return errors.NewConflict(of, base.name, fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", *p.UID, base.uid))
+	}
+	if p.ResourceVersion != nil && *p.ResourceVersion != base.version {
+		return errors.NewConflict(of, base.name, fmt.Errorf("precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", *p.ResourceVersion, base.version))
+	}
+	return nil
+}
+
+// grace marks an object of a kind that knows grace periods; nil if it does not, or if the period has been 0 already. pending says that
+// it is being deleted, and no sooner for this.
+func (t *table) grace(obj *unstructured.Unstructured, asked *int64) (period *int64, pending bool) {
+	if t.res.GracePeriod == nil {
+		return nil, false
+	}
+	if asked != nil && *asked < 0 {
+		asked = new(int64(1))
+	}
+	if until := obj.GetDeletionTimestamp(); until != nil {
+		had := obj.GetDeletionGracePeriodSeconds()
+		switch {
+		case had == nil || *had == 0:
+			return nil, false
+		case asked == nil || *asked >= *had:
+			return nil, true
+		}
+		sooner := metav1.NewTime(until.Add(time.Duration(*asked-*had) * time.Second))
+		obj.SetDeletionTimestamp(&sooner)
+		obj.SetDeletionGracePeriodSeconds(asked)
+		return asked, false
+	}
+	n := t.res.GracePeriod(obj.DeepCopy())
+	if asked != nil && n > 0 { // with 0 nothing runs that would need time
+		n = *asked
+	}
+	until := metav1.NewTime(time.Now().Add(time.Duration(n) * time.Second).UTC().Truncate(time.Second))
+	obj.SetDeletionTimestamp(&until)
+	obj.SetDeletionGracePeriodSeconds(&n)
+	if g := obj.GetGeneration(); g > 0 {
+		obj.SetGeneration(g + 1)
+	}
+	return &n, false
+}
+
+// markDeleted marks an object that only finalizers keep.
+func markDeleted(obj *unstructured.Unstructured) {
+	if g := obj.GetGeneration(); obj.GetDeletionGracePeriodSeconds() == nil && g > 0 {
+		obj.SetGeneration(g + 1)
+	}
+	now, zero := metav1.NewTime(time.Now().UTC().Truncate(time.Second)), int64(0)
+	if at := obj.GetDeletionTimestamp(); at == nil || at.After(now.Time) {
+		obj.SetDeletionTimestamp(&now)
+	}
+	obj.SetDeletionGracePeriodSeconds(&zero)
+}
+
+// collected returns the finalizers that an object has once it is told what becomes of its dependents: by the options, else by the finalizers
+// that it has.
+func collected(have []string, opts metav1.DeleteOptions) (finalizers []string, changed bool) {
+	ours := map[metav1.DeletionPropagation]string{
+		metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents, metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
+	}
+	want := ""
+	switch {
+	case opts.OrphanDependents != nil && *opts.OrphanDependents:
+		want = metav1.FinalizerOrphanDependents
+	case opts.OrphanDependents != nil:
+	case opts.PropagationPolicy != nil:
+		want = ours[*opts.PropagationPolicy]
+	case slices.Contains(have, metav1.FinalizerOrphanDependents):
+		want = metav1.FinalizerOrphanDependents
+	case slices.Contains(have, metav1.FinalizerDeleteDependents):
+		want = metav1.FinalizerDeleteDependents
+	}
+	for _, f := range have {
+		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
+			finalizers = append(finalizers, f)
+		}
+	}
+	if want != "" {
+		finalizers = append(finalizers, want)
+	}
+	return finalizers, !slices.Equal(finalizers, have)
+}
+
+var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")
 
 // keptBySpec says whether the finalizers of its spec keep an object, as they keep a namespace that is not empty.
 func keptBySpec(t *table, obj *unstructured.Unstructured) bool {
-	if t.res.GVK() != corev1.SchemeGroupVersion.WithKind("Namespace") {
+	if t.res.GVK() != namespaceKind {
 		return false
 	}
 	finalizers, _, _ := unstructured.NestedSlice(obj.Object, "spec", "finalizers") // none in what cannot be read
 	return len(finalizers) > 0
 }
 
-func finalizersOf(o *object) []string {
-	u, err := o.copy()
-	if err != nil {
+// terminate marks a namespace.
+func (s *Server) terminate(base *object, next *unstructured.Unstructured, dryRun bool) (*object, error) {
+	if next.GetDeletionTimestamp() != nil {
+		return base, nil
+	}
+	now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
+	next.SetDeletionTimestamp(&now)
+	_ = unstructured.SetNestedField(next.Object, string(corev1.NamespaceTerminating), "status", "phase") // it fails on what is no status
+	return s.persist(base, next, dryRun)
+}
+
+// notTerminating refuses to create something in a namespace that is being deleted.
+func (x *exchange) notTerminating(name string) error {
+	namespaces := x.s.store.table(corev1.SchemeGroupVersion.WithResource("namespaces"))
+	if namespaces == nil || x.req.Namespace == "" {
 		return nil
 	}
-	return u.GetFinalizers()
-}
-
-func valueOr(p *int64, def int64) int64 {
-	if p == nil {
-		return def
+	ns := x.s.store.get(namespaces, objectKey("", x.req.Namespace))
+	if ns == nil {
+		return nil
 	}
-	return *p
+	if u, err := ns.copy(); err != nil || u.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	err := errors.NewForbidden(x.groupResource(), name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", x.req.Namespace))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: corev1.NamespaceTerminatingCause, Message: "namespace is being terminated", Field: "metadata.namespace",
+	}}
+	return err
 }
 
-func (s *Server) erase(t *table, base *object, build func(uint64) *object, dryRun bool) (*object, bool, error) {
+// erase deletes an object, whose last state is the one that it has.
+func (s *Server) erase(base *object, dryRun bool) (*object, bool, error) {
 	if dryRun {
 		return base, true, nil
 	}
-	if o := s.store.commit(t, base.key(), watch.Deleted, base, build); o != nil {
+	build := func(rev uint64) *object { return base.withVersion(s.store.version, rev) }
+	if o := s.store.commit(base.table, base.key(), watch.Deleted, base, build); o != nil {
 		return o, true, nil
 	}
 	return nil, false, errRaced
 }
 
-// deleteCollection deletes what the selectors match, and answers with the list of it.
+// deleteCollection deletes what the selectors match, and answers with the list of it as it was.
 func (x *exchange) deleteCollection() error {
-	sel, err := x.selection()
+	list, err := x.listOptions()
 	if err != nil {
 		return err
 	}
@@ -180,20 +248,18 @@ func (x *exchange) deleteCollection() error {
 	if err != nil {
 		return err
 	}
+	sel := x.selection(list)
 	objects, _, _ := x.s.store.snapshotAt(x.table, 0)
-	var deleted []*object
+	var selected []*object
 	for _, o := range objects {
-		if !sel.matches(o) {
-			continue
-		}
-		last, _, err := x.s.remove(x.r.Context(), x.table, o.namespace, o.name, opts, x.dryRun() || len(opts.DryRun) > 0)
-		switch {
-		case errors.IsNotFound(err):
-		case err != nil:
-			return err
-		default:
-			deleted = append(deleted, last)
+		if sel.matches(o) && (list.Limit <= 0 || int64(len(selected)) < list.Limit) {
+			selected = append(selected, o)
 		}
 	}
-	return x.sendList(deleted, metav1.ListMeta{ResourceVersion: x.s.store.version.format(x.s.store.current())}, false)
+	for _, o := range selected {
+		if _, _, err := x.s.remove(x.r.Context(), x.table, o.namespace, o.name, opts); err != nil && !errors.IsNotFound(err) {
+			return err
+		}
+	}
+	return x.sendList(selected, metav1.ListMeta{ResourceVersion: x.s.store.version.format(x.s.store.current())}, false)
 }

@@ -60,7 +60,7 @@ func (s *Server) complete(t *table, next, live *unstructured.Unstructured) {
 		if !t.res.NoGeneration {
 			live.SetGeneration(1)
 		}
-	} else if !t.res.NoGeneration && specChanged(live.Object, next.Object) {
+	} else if !t.res.NoGeneration && t.specChanged(live.Object, next.Object) {
 		live.SetGeneration(live.GetGeneration() + 1)
 	}
 	if next.GetUID() == "" {
@@ -135,7 +135,7 @@ func (s *Server) Remove(gvr schema.GroupVersionResource, namespace, name string)
 		if base == nil {
 			return errors.NewNotFound(gvr.GroupResource(), name)
 		}
-		_, _, err := s.erase(t, base, func(rev uint64) *object { return base.withVersion(s.store.version, rev) }, false)
+		_, _, err := s.erase(base, false)
 		if !stderrors.Is(err, errRaced) {
 			return err
 		}
@@ -148,6 +148,6 @@ func (s *Server) Delete(ctx context.Context, gvr schema.GroupVersionResource, na
 	if err != nil {
 		return err
 	}
-	_, _, err = s.remove(ctx, t, namespace, name, opts, false)
+	_, _, err = s.remove(ctx, t, namespace, name, opts)
 	return err
 }

@@ -13,7 +13,7 @@ import (
 // discovery answers the paths that name no resource.
 func (x *exchange) discovery() error {
 	if x.r.Method != http.MethodGet {
-		return errPathNotFound()
+		return errNoPage
 	}
 	switch path := strings.Trim(x.req.Path, "/"); path {
 	case "healthz", "livez", "readyz":
@@ -44,7 +44,7 @@ func (x *exchange) discovery() error {
 			}
 		}
 	}
-	return errPathNotFound()
+	return errNoPage
 }
 
 func (x *exchange) answerJSON(v any) error {
@@ -102,7 +102,7 @@ func (x *exchange) answerResources(group, version string) error {
 		}
 	}
 	if len(list.APIResources) == 0 {
-		return errPathNotFound()
+		return errNoPage
 	}
 	return x.answerJSON(list)
 }

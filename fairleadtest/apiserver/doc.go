@@ -39,7 +39,19 @@
 //
 // # What differs from a real server
 //
-// There are no controllers: nothing is garbage collected, scheduled or run, and deleting a namespace leaves its objects.
-// There is no admission besides Resource.Validate, no defaulting besides the phase of pods and namespaces, and no
-// conversion: each group, version and resource is a store of its own. A namespace need not exist.
+// There are no controllers: nothing is garbage collected, scheduled or run, and a namespace that is deleted stays, with its objects, until
+// somebody takes the finalizer out of its spec. There is no admission besides Resource.Validate, and no conversion: each group, version and
+// resource is a store of its own. What Put and Preload store is not checked.
+//
+// Every kind of request is sent to a real kube-apiserver too, in the tests of this package, and the answers are compared: status code,
+// reason, kind, details, causes, the object, warnings, and the events of watches. Texts for people are not. Else all is the same but this:
+//
+//   - Namespaces: none need exist, so that tests need not make any; one that is there and is being deleted takes nothing new.
+//   - Content of built-in kinds: no defaults are set, and a spec is not checked, since that would be the half of Kubernetes: what a test
+//     needs it gives. Names, metadata, and the data of ConfigMaps, Secrets and Leases are checked.
+//   - Subresources: there are none but status, the finalize of namespaces and the token of service accounts; for others there is Respond.
+//   - Tables and YAML: nothing is answered in these forms, which are for people; Table answers with a table nobody asked for.
+//   - Order at version 0: a watch that begins with any state sends it last name first, since the real server promises no order there.
+//   - Owner references: a refusal names the field as the version of Kubernetes does that this module is built with, which may be newer
+//     than the server.
 package apiserver

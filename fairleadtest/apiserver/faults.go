@@ -148,7 +148,8 @@ type listFaults struct {
 type watchFaults struct {
 	silent, noBookmarks, ignoreTimeout bool
 	noInitialEnd, plainInitialEnd      bool
-	endAfter                           int // events after which the stream ends, -1: never
+	noList                             bool // the server knows no WatchList
+	endAfter                           int  // events after which the stream ends, -1: never
 	errorAfter                         int
 	errorEvent                         *metav1.Status
 	duplicate, swap                    bool

@@ -239,9 +239,9 @@ func TestTimeIsFake(t *testing.T) {
 		since := func() time.Duration { return time.Since(began).Round(time.Second) }
 
 		w := c.watch(configMapPath + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=150")
-		w.expect("ADDED x1@2", "BOOKMARK @2")
+		w.expect("ADDED x1@2", "BOOKMARK end@2", "BOOKMARK @2")
 		if since() != time.Minute {
-			t.Errorf("the first bookmark came after %v", since())
+			t.Errorf("the first plain bookmark came after %v", since())
 		}
 		w.expect("BOOKMARK @2", "BOOKMARK @2", "END")
 		if since() != 150*time.Second {
@@ -257,7 +257,7 @@ func TestTimeIsFake(t *testing.T) {
 			t.Errorf("the silent watch ended after %v", since())
 		}
 		w = c.watch(configMapPath + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=90")
-		w.expect("ADDED x1@2")
+		w.expect("ADDED x1@2", "BOOKMARK end@2")
 		time.AfterFunc(time.Hour, func() { put(t, s, "x1", "2") })
 		began = time.Now()
 		w.expect("MODIFIED x1@3")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"sort"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,26 +20,23 @@ const (
 
 // list answers with a page of the collection.
 func (x *exchange) list() error {
-	if err := x.validateList(false); err != nil {
-		return err
-	}
-	sel, err := x.selection()
+	opts, err := x.listOptions()
 	if err != nil {
 		return err
 	}
-	rev, given, err := x.version()
+	rev, given, err := x.version(opts.ResourceVersion)
 	if err != nil {
-		return err
+		return errors.NewBadRequest(err.Error())
 	}
-	limit, err := x.limit()
-	if err != nil {
-		return err
+	sel, limit := x.selection(opts), max(int(opts.Limit), 0)
+	if given && rev == 0 {
+		limit = 0 // served from the watch cache, which does not page
 	}
 	st, fault := x.s.store, x.plan.list
 	from, page := "", 1
 	at := uint64(0) // now
-	if token := x.query.Get("continue"); token != "" {
-		if given {
+	if token := opts.Continue; token != "" {
+		if rev > 0 {
 			return errors.NewBadRequest("specifying resource version is not allowed when using continue")
 		}
 		c, err := parseContinue(token)
@@ -65,11 +61,13 @@ func (x *exchange) list() error {
 		if given && rev > now {
 			return x.tooLarge(rev, now)
 		}
-		if x.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact) {
+		switch opts.ResourceVersionMatch {
+		case metav1.ResourceVersionMatchExact:
 			at = rev
-		}
-		if given && rev == 0 {
-			limit = 0 // served from the watch cache, which does not page
+		case "":
+			if limit > 0 {
+				at = rev // as before there were matches
+			}
 		}
 	}
 	objects, version, ok := st.snapshotAt(x.table, at)
@@ -83,18 +81,6 @@ func (x *exchange) list() error {
 		objects = objects[sort.Search(len(objects), func(i int) bool { return objects[i].key() > from }):]
 	}
 	return x.answerList(objects, sel, limit, version, page)
-}
-
-func (x *exchange) limit() (int, error) {
-	s := x.query.Get("limit")
-	if s == "" {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 {
-		return 0, errors.NewBadRequest("limit: Invalid value: " + strconv.Quote(s))
-	}
-	return n, nil
 }
 
 func (x *exchange) expired(c continueToken, plain bool) error {
@@ -115,17 +101,19 @@ func (x *exchange) answerList(objects []*object, sel selection, limit int, versi
 		items = nil
 		rest := 0
 		for _, o := range objects {
-			if !sel.matches(o) {
+			if sel.namespace != "" && o.namespace != sel.namespace {
 				continue
 			}
 			if limit > 0 && len(items) == limit {
 				rest++
 				if !sel.everything() {
-					break // the real server does not count what a selector would still find
+					break // the real server does not look whether a selector would find any of the rest
 				}
 				continue
 			}
-			items = append(items, o)
+			if sel.matches(o) {
+				items = append(items, o)
+			}
 		}
 		if rest > 0 {
 			meta.Continue = continueToken{Version: int64(version), Last: items[len(items)-1].key(), Page: page + 1}.String()

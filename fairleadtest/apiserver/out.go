@@ -3,6 +3,8 @@ package apiserver
 import (
 	"net/http"
 	"strconv"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 // out writes the answer of one request, with the faults of its plan. It is used by one goroutine.
@@ -44,6 +46,11 @@ func (o *out) begin(code int, contentType string, length int) {
 	h := o.w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-cache, private")
+	for _, text := range o.x.warnings {
+		if w, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+			h.Add("Warning", w)
+		}
+	}
 	if p.goAway {
 		h.Set("Connection", "close")
 	}

@@ -4,153 +4,128 @@ import (
 	"encoding/json"
 	stderrors "errors"
 	"fmt"
-	"mime"
 	"net/http"
+	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"sigs.k8s.io/yaml"
+	kjson "sigs.k8s.io/json"
 )
 
 func (x *exchange) patch() error {
-	media, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
-	var fn func([]byte) ([]byte, error)
-	switch kind := types.PatchType(media); {
-	case kind == types.JSONPatchType:
-		p, err := jsonpatch.DecodePatch(x.req.Body)
-		if err != nil {
-			return errors.NewBadRequest(err.Error())
-		}
-		fn = func(doc []byte) ([]byte, error) {
-			out, err := p.Apply(doc)
-			if err != nil {
-				return nil, x.unprocessable(err)
-			}
-			return out, nil
-		}
-	case kind == types.MergePatchType:
-		fn = func(doc []byte) ([]byte, error) { return jsonpatch.MergePatch(doc, x.req.Body) }
-	case kind == types.StrategicMergePatchType && x.table.typed:
-		typed, err := x.table.res.newTyped()
-		if err != nil {
-			return err
-		}
-		fn = func(doc []byte) ([]byte, error) { return strategicpatch.StrategicMergePatch(doc, x.req.Body, typed) }
-	case kind == types.ApplyYAMLPatchType:
-		return x.serverSideApply()
+	media, _, _ := strings.Cut(x.r.Header.Get("Content-Type"), ";")
+	kind := types.PatchType(media)
+	switch kind {
+	case types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType:
 	default:
-		return unsupportedMediaType(x.r.Header.Get("Content-Type"))
+		if kind != types.StrategicMergePatchType || !x.table.typed {
+			return unsupportedMediaType(media)
+		}
 	}
-	stored, err := x.modify(x.manager(), func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	o, err := x.patchOptions(kind)
+	if err != nil {
+		return err
+	}
+	if kind == types.ApplyYAMLPatchType {
+		return x.serverSideApply(o)
+	}
+	return x.modify(modification{dryRun: o.dryRun, next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		doc, err := json.Marshal(live.Object)
 		if err != nil {
 			return nil, err
 		}
-		patched, err := fn(doc)
+		patched, doubts, err := x.patched(kind, doc, o.strict)
 		if err != nil {
-			var status errors.APIStatus
-			if stderrors.As(err, &status) {
-				return nil, err
-			}
-			return nil, errors.NewBadRequest(err.Error())
+			return nil, err
 		}
-		next := &unstructured.Unstructured{}
-		if err := utiljson.Unmarshal(patched, &next.Object); err != nil || next.Object == nil {
-			return nil, errors.NewBadRequest(fmt.Sprintf("the patch does not leave an object: %v", err))
+		next, more, err := x.table.decodePatched(patched)
+		if err != nil {
+			return nil, err
 		}
+		x.warnings = nil // of an earlier try
+		if err := x.heed(o.strict, append(doubts, more...)); err != nil {
+			return nil, unfit(string(patched), err)
+		}
+		x.singleOwners(next)
+		next = x.s.apply.update(x.table, x.req.Subresource, live, next, o.manager)
 		return next, x.checkIdentity(next)
-	})
-	if err != nil {
-		return err
-	}
-	return x.answerObject(http.StatusOK, stored)
+	}})
 }
 
-// unprocessable is the answer to a JSON patch that does not fit the object.
-func (x *exchange) unprocessable(cause error) error {
-	return &errors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
-		Reason: metav1.StatusReasonInvalid, Message: "the server rejected our request due to an error in our request: " + cause.Error(),
-		Details: &metav1.StatusDetails{Name: x.req.Name, Group: x.req.Group, Kind: x.table.res.Resource},
-	}}
+// patched applies the patch of the request to the JSON of an object. doubts are fields that the patch has twice.
+func (x *exchange) patched(kind types.PatchType, doc []byte, strict string) (out []byte, doubts []error, err error) {
+	if kind == types.JSONPatchType {
+		var ops []jsonpatch.Operation
+		if strict != metav1.FieldValidationIgnore {
+			if doubts, err = kjson.UnmarshalStrict(x.req.Body, &ops); err != nil {
+				return nil, nil, errors.NewBadRequest("error decoding patch: " + err.Error())
+			}
+		}
+		p, err := jsonpatch.DecodePatch(x.req.Body)
+		if err != nil {
+			return nil, nil, errors.NewBadRequest(err.Error())
+		}
+		if out, err = p.Apply(doc); err != nil { // of no kind and no name
+			return nil, nil, &errors.StatusError{ErrStatus: failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+				"the server rejected our request due to an error in our request: "+err.Error())}
+		}
+		return out, doubts, nil
+	}
+	var patch map[string]any
+	if doubts, err = kjson.UnmarshalStrict(x.req.Body, &patch); err != nil {
+		return nil, nil, errors.NewBadRequest(err.Error())
+	}
+	if kind == types.MergePatchType {
+		if out, err = jsonpatch.MergePatch(doc, x.req.Body); err != nil {
+			return nil, nil, errors.NewBadRequest(err.Error())
+		}
+		return out, doubts, nil
+	}
+	typed, err := x.table.res.newTyped()
+	if err != nil {
+		return nil, nil, err
+	}
+	if out, err = strategicpatch.StrategicMergePatch(doc, x.req.Body, typed); err != nil {
+		return nil, nil, strategicFailure(err)
+	}
+	return out, doubts, nil
+}
+
+// strategicFailure is what the real server makes of the errors of a strategic merge patch.
+func strategicFailure(err error) error {
+	for _, malformed := range []error{
+		mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
+		mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat,
+	} {
+		if stderrors.Is(err, malformed) {
+			return errors.NewBadRequest(err.Error())
+		}
+	}
+	if mergepatch.IsPreconditionFailed(err) || stderrors.Is(err, mergepatch.ErrNoListOfLists) {
+		return errors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schemalessResource, "", err.Error(), 0, false)
+	}
+	return err
 }
 
 // serverSideApply merges an apply configuration, with ownership of fields; an object that is not there is created.
-func (x *exchange) serverSideApply() error {
-	manager, force := x.query.Get("fieldManager"), isTrue(x.query.Get("force"))
-	if manager == "" {
-		return errors.NewBadRequest("fieldManager is required for apply patch")
-	}
-	config := &unstructured.Unstructured{}
-	body, err := yaml.YAMLToJSON(x.req.Body)
-	if err == nil {
-		err = utiljson.Unmarshal(body, &config.Object)
-	}
-	if err != nil || config.Object == nil {
-		return errors.NewBadRequest(fmt.Sprintf("error decoding the apply configuration: %v", err))
-	}
-	if config.GetKind() == "" || config.GetAPIVersion() == "" {
-		return errors.NewBadRequest("kind and apiVersion are required in an apply configuration")
-	}
-	if len(config.GetManagedFields()) > 0 {
-		return errors.NewBadRequest("metadata.managedFields must be nil")
-	}
-	if err := x.checkIdentity(config); err != nil {
-		return err
-	}
-	for {
-		base := x.s.store.get(x.table, objectKey(x.req.Namespace, x.req.Name))
-		if base == nil {
-			stored, err := x.applyNew(config, manager, force)
-			if errors.IsAlreadyExists(err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			return x.answerObject(http.StatusCreated, stored)
-		}
-		live, err := base.copy()
+func (x *exchange) serverSideApply(o writeOptions) error {
+	return x.modify(modification{creates: x.req.Subresource == "", dryRun: o.dryRun, next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		content, err := unmarshalYAML(x.req.Body)
 		if err != nil {
-			return err
+			return nil, errors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
 		}
-		next, err := x.s.apply.apply(x.table, x.req.Subresource, live, config.DeepCopy(), manager, force)
+		next, err := x.s.apply.apply(x.table, x.req.Subresource, live, &unstructured.Unstructured{Object: content}, o.manager, o.force)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if v := config.GetResourceVersion(); v != "" {
-			next.SetResourceVersion(v)
-		} else {
-			next.SetResourceVersion("")
+		if live.GetUID() == "" && next.GetUID() != "" {
+			return nil, errors.NewConflict(x.groupResource(), x.req.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", next.GetUID()))
 		}
-		stored, err := x.s.replace(x.r.Context(), x.table, base, live, next, x.req.Subresource, "", x.dryRun())
-		if stderrors.Is(err, errRaced) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		return x.answerObject(http.StatusOK, stored)
-	}
-}
-
-func (x *exchange) applyNew(config *unstructured.Unstructured, manager string, force bool) (*object, error) {
-	if x.req.Subresource != "" || config.GetUID() != "" {
-		return nil, errors.NewNotFound(x.groupResource(), x.req.Name)
-	}
-	if config.GetResourceVersion() != "" {
-		return nil, errors.NewConflict(x.groupResource(), x.req.Name, stderrors.New("the object does not exist"))
-	}
-	empty := &unstructured.Unstructured{Object: map[string]any{}}
-	empty.SetGroupVersionKind(x.table.res.GVK())
-	obj, err := x.s.apply.apply(x.table, "", empty, config.DeepCopy(), manager, force)
-	if err != nil {
-		return nil, err
-	}
-	return x.s.insert(x.r.Context(), x.table, obj, "", x.dryRun())
+		return next, x.checkIdentity(next)
+	}})
 }

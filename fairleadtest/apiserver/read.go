@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // continueToken is what a continue parameter holds: the version of the first page (-1: the present state), the key of
@@ -58,24 +56,18 @@ type selection struct {
 	res       Resource
 }
 
-func (x *exchange) selection() (selection, error) {
-	sel := selection{namespace: x.req.Namespace, res: x.table.res}
-	var err error
-	if sel.labels, err = labels.Parse(x.query.Get("labelSelector")); err != nil {
-		return sel, errors.NewBadRequest("unable to parse label selector: " + err.Error())
+func (x *exchange) selection(o internalversion.ListOptions) selection {
+	sel := selection{namespace: x.req.Namespace, res: x.table.res, labels: o.LabelSelector, fields: o.FieldSelector}
+	if sel.labels == nil {
+		sel.labels = labels.Everything()
 	}
-	if sel.fields, err = fields.ParseSelector(x.query.Get("fieldSelector")); err != nil {
-		return sel, errors.NewBadRequest("unable to parse field selector: " + err.Error())
-	}
-	for _, r := range sel.fields.Requirements() {
-		if r.Field != "metadata.name" && r.Field != "metadata.namespace" && x.table.res.Fields[r.Field] == nil {
-			return sel, errors.NewBadRequest(fmt.Sprintf("field label not supported: %s", r.Field))
-		}
+	if sel.fields == nil {
+		sel.fields = fields.Everything()
 	}
 	if name := x.req.Name; name != "" { // a watch of one object
 		sel.fields = fields.AndSelectors(sel.fields, fields.OneTermEqualSelector("metadata.name", name))
 	}
-	return sel, nil
+	return sel
 }
 
 func (s selection) everything() bool { return s.labels.Empty() && s.fields.Empty() }
@@ -109,15 +101,14 @@ func (f objectFields) Get(name string) string {
 	return fn(content)
 }
 
-// version parses the resourceVersion parameter; given is false when it is absent or empty.
-func (x *exchange) version() (rev uint64, given bool, err error) {
-	s := x.query.Get("resourceVersion")
+// version parses a version that a request gives; given is false when it is empty.
+func (x *exchange) version(s string) (rev uint64, given bool, err error) {
 	if s == "" {
 		return 0, false, nil
 	}
 	rev, ok := x.s.store.version.parse(s)
 	if !ok {
-		return 0, true, errors.NewBadRequest("resourceVersion: Invalid value: " + strconv.Quote(s) + ": not a version of this server")
+		return 0, true, fmt.Errorf("invalid resource version %q: it is none of this server", s)
 	}
 	return rev, true, nil
 }
@@ -131,7 +122,11 @@ func (x *exchange) tooLarge(want, current uint64) error {
 
 // get answers with one object.
 func (x *exchange) get() error {
-	rev, given, err := x.version()
+	var opts metav1.GetOptions
+	if err := x.parameters(&opts); err != nil {
+		return err
+	}
+	rev, given, err := x.version(opts.ResourceVersion)
 	if err != nil {
 		return err
 	}
@@ -167,45 +162,5 @@ func (x *exchange) answerObject(code int, o *object) error {
 		return err
 	}
 	x.out.whole(code, x.enc.contentType(false), body)
-	return nil
-}
-
-// validateList checks the parameters of a list or watch as the real server does.
-func (x *exchange) validateList(watching bool) error {
-	var errs field.ErrorList
-	match, version, token := x.query.Get("resourceVersionMatch"), x.query.Get("resourceVersion"), x.query.Get("continue")
-	_, initial := x.query["sendInitialEvents"]
-	forbid := func(param, why string) { errs = append(errs, field.Forbidden(field.NewPath(param), why)) }
-	notOlder, exact := string(metav1.ResourceVersionMatchNotOlderThan), string(metav1.ResourceVersionMatchExact)
-	if watching {
-		if initial && match != notOlder {
-			forbid("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-		}
-		if initial && x.s.opts.NoWatchList {
-			forbid("sendInitialEvents", "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled")
-		}
-		if match != "" && !initial {
-			forbid("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-		}
-	} else {
-		if match != "" && version == "" {
-			forbid("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-		}
-		if match != "" && token != "" {
-			forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
-		}
-		if match != "" && match != exact && match != notOlder {
-			errs = append(errs, field.NotSupported(field.NewPath("resourceVersionMatch"), match, []string{exact, notOlder, ""}))
-		}
-		if match == exact && version == "0" {
-			forbid("resourceVersionMatch", `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`)
-		}
-		if initial {
-			forbid("sendInitialEvents", "sendInitialEvents is forbidden for list")
-		}
-	}
-	if len(errs) > 0 {
-		return errors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", errs)
-	}
 	return nil
 }

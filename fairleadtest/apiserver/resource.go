@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,42 +86,56 @@ func DefaultResources() []Resource {
 			return s
 		}
 	}
+	yes := func(path ...string) func(map[string]any) string {
+		return func(obj map[string]any) string {
+			b, _, _ := unstructured.NestedBool(obj, path...)
+			return strconv.FormatBool(b)
+		}
+	}
 	core := func(resource, kind string, namespaced bool) Resource {
 		return Resource{Version: "v1", Resource: resource, Kind: kind, Namespaced: namespaced, NoGeneration: true}
 	}
 	pods := core("pods", "Pod", true)
 	pods.NoGeneration, pods.Subresources, pods.ShortNames = false, status, []string{"po"}
-	pods.Fields = map[string]func(map[string]any) string{
-		"spec.nodeName": field("spec", "nodeName"), "spec.schedulerName": field("spec", "schedulerName"),
-		"spec.serviceAccountName": field("spec", "serviceAccountName"), "spec.restartPolicy": field("spec", "restartPolicy"),
-		"status.phase": field("status", "phase"), "status.podIP": field("status", "podIP"),
+	fields := func(names ...string) map[string]func(map[string]any) string {
+		m := map[string]func(map[string]any) string{}
+		for _, name := range names {
+			m[name] = field(strings.Split(name, ".")...)
+		}
+		return m
 	}
+	pods.Fields = fields("spec.nodeName", "spec.schedulerName", "spec.serviceAccountName", "spec.restartPolicy", "status.phase", "status.podIP",
+		"status.nominatedNodeName")
+	pods.Fields["spec.hostNetwork"] = yes("spec", "hostNetwork")
 	pods.GracePeriod, pods.ReturnsDeleted = podGracePeriod, true
 	secrets := core("secrets", "Secret", true)
-	secrets.Fields = map[string]func(map[string]any) string{"type": field("type")}
+	secrets.Fields = fields("type")
 	namespaces := core("namespaces", "Namespace", false)
-	namespaces.Subresources, namespaces.ShortNames = status, []string{"ns"}
-	namespaces.Fields = map[string]func(map[string]any) string{"status.phase": field("status", "phase")}
+	namespaces.Subresources, namespaces.ShortNames = []string{"status", "finalize"}, []string{"ns"}
+	namespaces.Fields = fields("status.phase")
 	nodes := core("nodes", "Node", false)
 	nodes.Subresources = status
-	nodes.Fields = map[string]func(map[string]any) string{"spec.unschedulable": func(obj map[string]any) string {
-		if b, _, _ := unstructured.NestedBool(obj, "spec", "unschedulable"); b {
-			return "true"
-		}
-		return "false"
-	}}
+	nodes.Fields = map[string]func(map[string]any) string{"spec.unschedulable": yes("spec", "unschedulable")}
 	events := core("events", "Event", true)
-	events.Fields = map[string]func(map[string]any) string{
-		"type": field("type"), "reason": field("reason"),
-		"involvedObject.kind": field("involvedObject", "kind"), "involvedObject.name": field("involvedObject", "name"),
-		"involvedObject.namespace": field("involvedObject", "namespace"), "involvedObject.uid": field("involvedObject", "uid"),
+	events.Fields = fields("type", "reason", "reportingComponent", "involvedObject.kind", "involvedObject.name", "involvedObject.namespace",
+		"involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath")
+	events.Fields["source"] = func(obj map[string]any) string {
+		if s := field("source", "component")(obj); s != "" {
+			return s
+		}
+		return field("reportingComponent")(obj)
 	}
 	accounts := core("serviceaccounts", "ServiceAccount", true)
 	accounts.Subresources, accounts.ReturnsDeleted = []string{"token"}, true
 	services := core("services", "Service", true)
-	services.Subresources, services.ReturnsDeleted = status, true
+	services.Subresources, services.ReturnsDeleted, services.Fields = status, true, fields("spec.clusterIP", "spec.type")
 	configMaps := core("configmaps", "ConfigMap", true)
 	configMaps.ShortNames = []string{"cm"}
+	jobs := Resource{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true, Subresources: status}
+	jobs.Fields = map[string]func(map[string]any) string{"status.successful": func(obj map[string]any) string {
+		n, _, _ := unstructured.NestedInt64(obj, "status", "succeeded")
+		return strconv.FormatInt(n, 10)
+	}}
 	apps := func(resource, kind string) Resource {
 		return Resource{Group: "apps", Version: "v1", Resource: resource, Kind: kind, Namespaced: true, Subresources: status}
 	}
@@ -128,7 +143,7 @@ func DefaultResources() []Resource {
 		pods, configMaps, secrets, namespaces, nodes, events, accounts, services, core("endpoints", "Endpoints", true),
 		apps("deployments", "Deployment"), apps("statefulsets", "StatefulSet"), apps("replicasets", "ReplicaSet"),
 		apps("daemonsets", "DaemonSet"),
-		{Group: "batch", Version: "v1", Resource: "jobs", Kind: "Job", Namespaced: true, Subresources: status},
+		jobs,
 		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases", Kind: "Lease", Namespaced: true, NoGeneration: true},
 		{Group: "events.k8s.io", Version: "v1", Resource: "events", Kind: "Event", Namespaced: true, NoGeneration: true},
 		{

@@ -52,11 +52,11 @@ func (x *exchange) review() (bool, error) {
 
 // decodeTyped decodes the body into a built-in type.
 func (x *exchange) decodeTyped(obj runtime.Object) error {
-	content, err := decodeBody(x.r.Header.Get("Content-Type"), x.req.Body)
-	if err == nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj)
-	}
+	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
 	if err != nil {
+		return err
+	}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(x.req.Body, &kinds[0], obj); err != nil {
 		return errors.NewBadRequest(err.Error())
 	}
 	return nil
@@ -69,7 +69,7 @@ func (x *exchange) answerTyped(obj runtime.Object) error {
 		return err
 	}
 	obj.GetObjectKind().SetGroupVersionKind(kinds[0])
-	enc, ok := negotiate(x.r.Header.Get("Accept"), nil)
+	enc, ok := negotiate(x.r.Header.Get("Accept"), nil, false)
 	if !ok {
 		return notAcceptable()
 	}
@@ -121,7 +121,10 @@ func (x *exchange) tokenRequest() error {
 	if issue := x.s.opts.IssueToken; issue != nil {
 		obj.Status = issue(x.req.Namespace, x.req.Name, obj.Spec)
 	} else {
-		seconds := valueOr(obj.Spec.ExpirationSeconds, 3600)
+		seconds := int64(3600)
+		if obj.Spec.ExpirationSeconds != nil {
+			seconds = *obj.Spec.ExpirationSeconds
+		}
 		obj.Status = authenticationv1.TokenRequestStatus{
 			Token:               fmt.Sprintf("%s/%s/%d", x.req.Namespace, x.req.Name, x.s.names.Add(1)),
 			ExpirationTimestamp: metav1.NewTime(time.Now().Add(time.Duration(seconds) * time.Second)),

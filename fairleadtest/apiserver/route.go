@@ -24,6 +24,9 @@ type exchange struct {
 	out   *out
 	table *table
 	enc   encoding
+
+	oversized bool     // the body is
+	warnings  []string // of the answer
 }
 
 // ServeHTTP lets the server be mounted elsewhere too.
@@ -32,13 +35,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer s.reqs.Done()
-	req := parseRequest(r)
+	req, oversized := parseRequest(r), false
 	if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch || r.Method == http.MethodDelete {
-		body, err := readBody(r)
-		if err != nil {
+		var err error
+		if req.Body, oversized, err = readBody(r); err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		req.Body = body
 	}
 	entry := s.log.start(req)
 	defer entry.end()
@@ -46,7 +48,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	r = r.WithContext(ctx)
-	x := &exchange{s: s, r: r, req: &req, query: req.Query, plan: s.planFor(&req)}
+	x := &exchange{s: s, r: r, req: &req, query: req.Query, plan: s.planFor(&req), oversized: oversized}
 	x.out = newOut(w, r, x, entry)
 	defer x.rescue()
 	x.run()
@@ -96,7 +98,7 @@ func (x *exchange) run() {
 	}
 	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
 	var acceptable bool
-	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table)
+	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table, x.req.Verb == "list" || x.req.Verb == "deletecollection")
 	switch {
 	case p.respond != nil:
 		h := x.out.w.Header()
@@ -134,17 +136,14 @@ func (x *exchange) dispatch(acceptable bool) error {
 	if handled, err := x.review(); handled {
 		return err
 	}
-	if x.table == nil || x.req.Subresource != "" && !x.table.res.has(x.req.Subresource) {
-		return errPathNotFound()
-	}
-	if !x.table.res.Namespaced && x.req.Namespace != "" {
-		return errPathNotFound()
-	}
-	if x.table.res.Namespaced && x.req.Namespace == "" && x.req.Verb != "list" && x.req.Verb != "watch" {
-		return errPathNotFound()
+	if err := x.route(); err != nil {
+		return err
 	}
 	if !acceptable {
 		return notAcceptable()
+	}
+	if x.oversized {
+		return errors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
 	}
 	switch x.req.Verb {
 	case "get":
@@ -167,15 +166,68 @@ func (x *exchange) dispatch(acceptable bool) error {
 	case "deletecollection":
 		return x.deleteCollection()
 	}
-	return errors.NewMethodNotSupported(x.groupResource(), x.req.Verb)
+	return x.wrongMethod()
+}
+
+// route refuses paths that nobody serves, and methods that a path does not have.
+func (x *exchange) route() error {
+	if x.table == nil {
+		if x.req.Group != "" && !x.s.store.builtIn(x.req.Group, x.req.Version) {
+			return errNoPage
+		}
+		return errPathNotFound()
+	}
+	res, one := x.table.res, x.req.Name != ""
+	method := x.req.Method
+	switch {
+	case !res.Namespaced && x.req.Namespace != "":
+		return errPathNotFound()
+	case res.Namespaced && x.req.Namespace == "" && (one || method != http.MethodGet):
+		if !x.table.typed {
+			return errNoPage
+		}
+		if one {
+			return errPathNotFound()
+		}
+		return x.wrongMethod()
+	case x.req.Subresource != "" && !res.has(x.req.Subresource):
+		if !x.table.typed {
+			return errors.NewNotFound(x.groupResource(), x.req.Name)
+		}
+		return errPathNotFound()
+	case !one && !x.table.typed && (method == http.MethodPut || method == http.MethodPatch):
+		return errors.NewBadRequest("name must be provided")
+	case x.req.Subresource == "finalize" && method != http.MethodPut,
+		x.req.Subresource == "status" && (method == http.MethodPost || method == http.MethodDelete),
+		x.req.Subresource == "" && one && x.table.typed && method == http.MethodPost,
+		!one && (method == http.MethodPut || method == http.MethodPatch),
+		x.req.Verb == "deletecollection" && x.table.rules().noCollection:
+		return x.wrongMethod()
+	}
+	return nil
+}
+
+func (x *exchange) wrongMethod() error {
+	if !x.table.typed {
+		return errors.NewMethodNotSupported(x.groupResource(), x.req.Verb)
+	}
+	return &errors.StatusError{ErrStatus: failure(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource")}
 }
 
 func (x *exchange) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: x.req.Group, Resource: x.req.Resource}
 }
 
+// errNoPage is the 404 of a path that no API has.
+var errNoPage = stderrors.New("404 page not found")
+
 // fail answers with the Status of err.
 func (x *exchange) fail(err error) {
+	if stderrors.Is(err, errNoPage) {
+		x.out.whole(http.StatusNotFound, "text/plain; charset=utf-8", []byte(err.Error()+"\n"))
+		return
+	}
 	status := asStatus(err)
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		x.out.w.Header().Set("Retry-After", fmt.Sprint(status.Details.RetryAfterSeconds))
@@ -188,7 +240,7 @@ func asStatus(err error) metav1.Status {
 	if stderrors.As(err, &api) {
 		return api.Status()
 	}
-	return errors.NewInternalError(err).Status()
+	return failure(http.StatusInternalServerError, metav1.StatusReasonUnknown, err.Error())
 }
 
 func errPathNotFound() error {
@@ -211,6 +263,10 @@ func parseRequest(r *http.Request) Request {
 	default:
 		return req
 	}
+	old := len(parts) >= 2 && parts[0] == "watch" // the deprecated path of watches
+	if old {
+		parts = parts[1:]
+	}
 	if len(parts) >= 3 && parts[0] == "namespaces" && !(len(parts) == 3 && parts[2] == "status") && !(len(parts) == 3 && parts[2] == "finalize") {
 		req.Namespace, parts = parts[1], parts[2:]
 	}
@@ -221,11 +277,10 @@ func parseRequest(r *http.Request) Request {
 	if len(parts) > 2 {
 		req.Subresource = strings.Join(parts[2:], "/")
 	}
-	watching := req.Query.Get("watch")
 	switch r.Method {
 	case http.MethodGet:
 		switch {
-		case watching == "true" || watching == "1":
+		case old || req.Name == "" && truth(req.Query.Get("watch")): // a get of one object is no watch
 			req.Verb = "watch"
 		case req.Name == "":
 			req.Verb, req.Page = "list", continuePage(req.Query.Get("continue"))
@@ -241,3 +296,6 @@ func parseRequest(r *http.Request) Request {
 	}
 	return req
 }
+
+// truth reads a parameter as the real server does.
+func truth(s string) bool { return s != "" && s != "0" && strings.ToLower(s) != "false" }

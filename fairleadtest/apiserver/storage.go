@@ -112,6 +112,16 @@ func (st *store) served() []Resource {
 	return out
 }
 
+// builtIn says whether a group and version has kinds that client-go knows.
+func (st *store) builtIn(group, version string) bool {
+	for _, r := range st.served() {
+		if r.Group == group && r.Version == version && r.typed() {
+			return true
+		}
+	}
+	return false
+}
+
 func (st *store) current() uint64 {
 	st.mu.RLock()
 	defer st.mu.RUnlock()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
@@ -186,10 +187,13 @@ func FuzzBody(f *testing.F) {
 	f.Add("application/yaml", []byte("a: 1"))
 	f.Add("application/vnd.kubernetes.protobuf", appendEnvelope(nil, "v1", "Pod", []byte{10, 3, 10, 1, 'x'}))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		if m, err := decodeBody(contentType, body); err == nil && contentType == typeProto && m["kind"] == "" {
-			t.Errorf("%q was accepted without a kind", body)
+		for _, res := range []Resource{Widgets(), DefaultResources()[0]} {
+			table := &table{res: res, typed: res.typed()}
+			if m, _, err := table.decode(contentType, body); err == nil && m["kind"] == "" {
+				t.Errorf("%q was accepted without a kind", body)
+			}
+			negotiate(contentType, table, false)
 		}
-		_, _ = decodeDeleteOptions(contentType, body)
-		negotiate(contentType, nil)
+		_ = decodeDeleteOptions(contentType, body, &metav1.DeleteOptions{})
 	})
 }

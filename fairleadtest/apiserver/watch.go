@@ -3,7 +3,6 @@ package apiserver
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/errors"
@@ -33,62 +32,61 @@ type change struct {
 }
 
 func (x *exchange) watch() error {
-	if err := x.validateList(true); err != nil {
-		return err
-	}
-	sel, err := x.selection()
+	opts, err := x.listOptions()
 	if err != nil {
 		return err
 	}
-	rev, given, err := x.version()
+	rev, given, err := x.version(opts.ResourceVersion)
 	if err != nil {
 		return err
 	}
-	timeout, err := x.watchTimeout()
-	if err != nil {
-		return err
+	timeout := x.s.opts.WatchTimeout
+	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
+		timeout = time.Duration(*t) * time.Second
 	}
-	w := &stream{x: x, sel: sel, passed: map[*Hold]int{}}
-	w.bookmarks = isTrue(x.query.Get("allowWatchBookmarks")) && !x.plan.watch.noBookmarks
-	initial := isTrue(x.query.Get("sendInitialEvents"))
+	w := &stream{x: x, sel: x.selection(opts), passed: map[*Hold]int{}}
+	w.bookmarks = opts.AllowWatchBookmarks && !x.plan.watch.noBookmarks
+	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	now := x.s.store.current()
 	if at := x.plan.list.at; at != 0 {
 		now = min(now, at)
 	}
-	if initial && given && rev > now {
-		return x.tooLarge(rev, now)
-	}
-	tooOld := false
+	var refusal *metav1.Status
+	tooOld := Expired()
 	switch {
-	case initial || rev == 0 && !x.has("sendInitialEvents"):
+	case initial && rev > now:
+		refusal = new(asStatus(x.tooLarge(rev, now)))
+	case initial || rev == 0 && opts.SendInitialEvents == nil:
 		objects, at, ok := x.s.store.snapshotAt(x.table, now)
 		if !ok {
-			tooOld = true
+			refusal = &tooOld
 			break
 		}
 		w.cursor = at
 		for _, o := range objects {
-			if sel.matches(o) {
+			if w.sel.matches(o) {
 				w.initial = append(w.initial, o)
 			}
 		}
-		if given && rev == 0 && !initial {
+		if given && rev == 0 && !x.has("sendInitialEvents") {
 			slices.Reverse(w.initial) // cached state comes in no order that a client may rely on
 		}
-		if initial && isTrue(x.query.Get("allowWatchBookmarks")) {
+		if initial && opts.AllowWatchBookmarks {
 			w.initialAt = at
 		}
 	case rev == 0: // sendInitialEvents=false: from now on
 		w.cursor = now
 	default:
 		w.cursor = rev
-		tooOld = rev < x.s.store.compactedAt()
+		if rev < x.s.store.compactedAt() {
+			refusal = &tooOld
+		}
 	}
 	w.handle = x.s.openWatch(*x.req)
 	defer x.s.closeWatch(w.handle)
 	x.out.begin(http.StatusOK, x.enc.contentType(true), -1)
-	if tooOld {
-		w.end(Expired())
+	if refusal != nil {
+		w.end(*refusal)
 		return nil
 	}
 	w.run(timeout)
@@ -96,21 +94,7 @@ func (x *exchange) watch() error {
 	return nil
 }
 
-func isTrue(s string) bool { return s == "true" || s == "1" }
-
 func (x *exchange) has(param string) bool { _, ok := x.query[param]; return ok }
-
-func (x *exchange) watchTimeout() (time.Duration, error) {
-	s := x.query.Get("timeoutSeconds")
-	if s == "" || s == "0" {
-		return x.s.opts.WatchTimeout, nil
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 {
-		return 0, errors.NewBadRequest("timeoutSeconds: Invalid value: " + strconv.Quote(s))
-	}
-	return time.Duration(n) * time.Second, nil
-}
 
 // run sends events until the client goes, the time is over, or a fault says so.
 func (w *stream) run(timeout time.Duration) {

@@ -131,7 +131,7 @@ func TestWatchOnTheWire(t *testing.T) {
 		"future":              {"accepted, and silent until the counter has passed it", "&resourceVersion=5", apiserver.Options{}, 200, []string{"DELETED x2@6"}},
 		"WatchList":           {"ends with the annotated bookmark", initial, apiserver.Options{}, 200, []string{"ADDED x1@4", "ADDED x2@3", "BOOKMARK end@4", "MODIFIED x2@5", "DELETED x2@6"}},
 		"WatchList at":        {"not older than 2", initial + "&resourceVersion=2", apiserver.Options{}, 200, []string{"ADDED x1@4", "ADDED x2@3", "BOOKMARK end@4", "MODIFIED x2@5"}},
-		"WatchList too large": {"as for a list", initial + "&resourceVersion=9", apiserver.Options{}, 504, nil},
+		"WatchList too large": {"as for a list, but in the stream", initial + "&resourceVersion=9", apiserver.Options{}, 200, []string{"ERROR 504 Timeout", "END"}},
 		"no match":            {"sendInitialEvents needs NotOlderThan", "&sendInitialEvents=true", apiserver.Options{}, 422, nil},
 		"match alone":         {"NotOlderThan needs sendInitialEvents", "&resourceVersionMatch=NotOlderThan", apiserver.Options{}, 422, nil},
 		"feature off":         {"the server refuses", initial, apiserver.Options{NoWatchList: true}, 422, nil},
@@ -148,7 +148,9 @@ func TestWatchOnTheWire(t *testing.T) {
 			if w.code != tc.code {
 				t.Fatalf("%s: code %d, want %d", tc.reason, w.code, tc.code)
 			}
-			if tc.code == 200 {
+			if tc.code == 200 && strings.HasPrefix(tc.frames[0], "ERROR") {
+				w.expect(tc.frames...)
+			} else if tc.code == 200 {
 				waitFor(t, s, func(l apiserver.Log) bool { return len(s.Watches(apiserver.Match{})) == 1 })
 				put(t, s, "x2", "2")
 				if err := s.Remove(configMaps, "a", "x2"); err != nil {
@@ -189,6 +191,7 @@ func TestSelectorsAreEnteredAndLeft(t *testing.T) {
 		}
 	}
 	fieldsOf.expect("ADDED p@9", "DELETED p@10")
+	other.expect("BOOKMARK end@1")
 	s.Bookmark(apiserver.Match{Namespace: "b"})
 	other.expect("BOOKMARK @10")
 }
@@ -285,7 +288,7 @@ func TestResourcesComeAndGo(t *testing.T) {
 		t.Error("Withdraw does not say whether the resource was served")
 	}
 	w.expect("END")
-	if r := c.get(path); r.Code != 404 || r.Obj.Kind != "Status" {
+	if r := c.get(path); r.Code != 404 || r.Obj.Kind != "" || r.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
 		t.Errorf("withdrawn: %d %s", r.Code, r.Body)
 	}
 	s.Register(apiserver.Widgets())

@@ -17,70 +17,45 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// errRaced says that the object changed between reading and storing it.
-var errRaced = stderrors.New("the object changed meanwhile")
+var (
+	// errRaced says that the object changed between reading and storing it.
+	errRaced = stderrors.New("the object changed meanwhile")
 
-// decodeInto decodes the body of a create or update and checks that it belongs here.
-func (x *exchange) decodeInto() (*unstructured.Unstructured, error) {
-	content, err := decodeBody(x.r.Header.Get("Content-Type"), x.req.Body)
-	if err != nil {
-		return nil, err
-	}
-	if content == nil {
-		return nil, errors.NewBadRequest("the body is empty")
-	}
-	obj := &unstructured.Unstructured{Object: content}
-	return obj, x.checkIdentity(obj)
-}
-
-// checkIdentity compares kind, version, namespace and name with the path, and fills in what is missing.
-func (x *exchange) checkIdentity(obj *unstructured.Unstructured) error {
-	res := x.table.res
-	if kind := obj.GetKind(); kind != "" && kind != res.Kind {
-		return errors.NewBadRequest(fmt.Sprintf("the object is of kind %s, not %s", kind, res.Kind))
-	}
-	if v := obj.GetAPIVersion(); v != "" && v != res.apiVersion() {
-		return errors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", v, res.apiVersion()))
-	}
-	if _, ok := obj.Object["metadata"]; ok {
-		if _, ok := obj.Object["metadata"].(map[string]any); !ok {
-			return errors.NewBadRequest("metadata is not an object")
-		}
-	}
-	if res.Namespaced {
-		if ns := obj.GetNamespace(); ns != "" && ns != x.req.Namespace {
-			return errors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
-		}
-		obj.SetNamespace(x.req.Namespace)
-	}
-	if x.req.Name != "" {
-		if name := obj.GetName(); name != "" && name != x.req.Name {
-			return errors.NewBadRequest("the name of the object (" + name + ") does not match the name on the URL (" + x.req.Name + ")")
-		}
-		obj.SetName(x.req.Name)
-	}
-	return nil
-}
-
-func (x *exchange) dryRun() bool { return x.has("dryRun") }
+	errVersionOfNew = stderrors.New("resourceVersion should not be set on objects to be created")
+	errTooLarge     = stderrors.New("etcdserver: request is too large")
+)
 
 func (x *exchange) create() error {
-	if x.req.Name != "" {
-		return errors.NewMethodNotSupported(x.groupResource(), "create")
-	}
-	obj, err := x.decodeInto()
+	o, err := x.createOptions()
 	if err != nil {
 		return err
 	}
-	if obj.GetResourceVersion() != "" {
-		return errors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	obj, err := x.decodeObject(o.strict)
+	if err != nil {
+		return err
 	}
+	if err := x.checkIdentity(obj); err != nil {
+		return err
+	}
+	obj.SetUID("")
+	obj.SetCreationTimestamp(metav1.Time{})
+	obj.SetDeletionTimestamp(nil)
+	obj.SetDeletionGracePeriodSeconds(nil)
+	obj.SetSelfLink("")
+	x.singleOwners(obj)
+	if err := x.notTerminating(obj.GetName()); err != nil {
+		return err
+	}
+	obj = x.s.apply.update(x.table, "", nil, obj, o.manager)
 	generated := obj.GetName() == "" && obj.GetGenerateName() != ""
 	for {
 		if generated {
 			obj.SetName(x.s.generateName(obj.GetGenerateName()))
 		}
-		stored, err := x.s.insert(x.r.Context(), x.table, obj.DeepCopy(), x.manager(), x.dryRun())
+		if obj.GetResourceVersion() != "" && obj.GetName() != "" {
+			return errVersionOfNew
+		}
+		stored, err := x.s.insert(x.r.Context(), x.table, obj.DeepCopy(), o.dryRun)
 		if generated && errors.IsAlreadyExists(err) {
 			continue
 		}
@@ -91,86 +66,65 @@ func (x *exchange) create() error {
 	}
 }
 
-// generateName appends five characters, never the same ones twice.
+// generateName appends five characters, never the same ones twice, to what a name has room for.
 func (s *Server) generateName(prefix string) string {
-	const letters = "bcdfghjklmnpqrstvwxz2456789"
+	const letters, room = "bcdfghjklmnpqrstvwxz2456789", 63 - 5
 	n := s.names.Add(1) * 7919 // a prime, so that neighbours look different
 	suffix := make([]byte, 5)
 	for i := range suffix {
 		suffix[i] = letters[n%uint64(len(letters))]
 		n /= uint64(len(letters))
 	}
-	return prefix + string(suffix)
+	return prefix[:min(len(prefix), room)] + string(suffix)
 }
 
 // insert stores a new object. It owns obj.
-func (s *Server) insert(ctx context.Context, t *table, obj *unstructured.Unstructured, manager string, dryRun bool) (*object, error) {
-	res := t.res
-	if obj.GetName() == "" {
-		return nil, invalid(t, "", field.Required(field.NewPath("metadata", "name"), "name or generateName is required"))
-	}
+func (s *Server) insert(ctx context.Context, t *table, obj *unstructured.Unstructured, dryRun bool) (*object, error) {
 	content, err := normalize(t, obj.Object)
 	if err != nil {
 		return nil, errors.NewBadRequest(err.Error())
 	}
-	obj.Object = content
+	obj = &unstructured.Unstructured{Object: content}
 	obj.SetUID(s.newUID())
 	obj.SetCreationTimestamp(metav1.NewTime(time.Now().UTC().Truncate(time.Second)))
-	obj.SetDeletionTimestamp(nil)
-	obj.SetDeletionGracePeriodSeconds(nil)
-	obj.SetGeneration(0)
-	if !res.NoGeneration {
+	obj.SetResourceVersion("")
+	if !t.res.NoGeneration {
 		obj.SetGeneration(1)
 	}
-	if res.has("status") {
-		delete(obj.Object, "status")
+	if t.res.has("status") {
+		take(obj.Object, t.empty().Object, "status")
 	}
-	prepareBuiltIn(t, obj.Object)
-	if err := s.validate(ctx, t, obj, nil); err != nil {
+	if err := s.check(ctx, t, obj, nil, ""); err != nil {
 		return nil, err
 	}
-	if len(obj.GetManagedFields()) > 0 && manager != "" {
-		if obj, err = s.apply.update(t, "", nil, obj, manager); err != nil {
-			return nil, err
-		}
-	}
-	build := s.builder(t, obj)
+	key := objectKey(obj.GetNamespace(), obj.GetName())
 	if dryRun {
-		if s.store.get(t, objectKey(obj.GetNamespace(), obj.GetName())) == nil {
-			return build(s.store.current()), nil
+		if s.store.get(t, key) == nil {
+			return newObject(t, 0, obj.Object), nil
 		}
-	} else if o := s.store.commit(t, objectKey(obj.GetNamespace(), obj.GetName()), watch.Added, nil, build); o != nil {
+	} else if o := s.store.commit(t, key, watch.Added, nil, s.builder(t, obj)); o != nil {
 		return o, nil
 	}
-	return nil, errors.NewAlreadyExists(res.GVR().GroupResource(), obj.GetName())
-}
-
-// prepareBuiltIn sets what the real server sets in the kinds where a test would miss it.
-func prepareBuiltIn(t *table, content map[string]any) {
-	switch t.res.GVK().String() {
-	case "/v1, Kind=Pod":
-		content["status"] = map[string]any{"phase": "Pending"}
-	case "/v1, Kind=Namespace":
-		content["status"] = map[string]any{"phase": "Active"}
-	}
-	foldStringData(t, content)
+	return nil, errors.NewAlreadyExists(t.res.GVR().GroupResource(), obj.GetName())
 }
 
 // foldStringData turns the write-only stringData of a Secret into data.
-func foldStringData(t *table, content map[string]any) {
-	if plain, ok := content["stringData"].(map[string]any); ok && t.res.Kind == "Secret" && t.res.Group == "" {
-		data, _ := content["data"].(map[string]any)
-		if data == nil {
-			data = map[string]any{}
-		}
-		for k, v := range plain {
-			if s, ok := v.(string); ok {
-				data[k] = base64.StdEncoding.EncodeToString([]byte(s))
-			}
-		}
-		content["data"] = data
-		delete(content, "stringData")
+func foldStringData(content map[string]any) {
+	plain, ok := content["stringData"].(map[string]any)
+	if !ok {
+		return
 	}
+	data, _ := content["data"].(map[string]any)
+	if data == nil {
+		data = map[string]any{}
+	}
+	for k, v := range plain {
+		if s, ok := v.(string); ok {
+			data[k] = base64.StdEncoding.EncodeToString([]byte(s))
+		}
+	}
+	content["data"] = data
+	delete(content, "stringData")
 }
 
 func (s *Server) newUID() types.UID {
@@ -188,7 +142,26 @@ func (s *Server) builder(t *table, obj *unstructured.Unstructured) func(uint64) 
 	}
 }
 
-func (s *Server) validate(ctx context.Context, t *table, obj, old *unstructured.Unstructured) error {
+// check applies the rules of the kind, those for all metadata, and the user's; old is nil for a create.
+func (s *Server) check(ctx context.Context, t *table, obj, old *unstructured.Unstructured, subresource string) error {
+	var before map[string]any
+	if old != nil {
+		before = old.Object
+	}
+	rules := t.rules()
+	if rules.prepare != nil && subresource == "" {
+		rules.prepare(obj.Object, before)
+	}
+	errs := t.validateMeta(obj, old)
+	if rules.validate != nil {
+		errs = append(errs, rules.validate(obj.Object, before)...)
+	}
+	if len(errs) > 0 {
+		return errors.NewInvalid(obj.GroupVersionKind().GroupKind(), obj.GetName(), errs)
+	}
+	if size(obj.Object) > maxStored {
+		return errTooLarge
+	}
 	if t.res.Validate == nil {
 		return nil
 	}
@@ -200,116 +173,154 @@ func (s *Server) validate(ctx context.Context, t *table, obj, old *unstructured.
 	case stderrors.As(err, &api):
 		return err
 	}
-	return &errors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity,
-		Reason: metav1.StatusReasonInvalid, Details: &metav1.StatusDetails{Group: t.res.Group, Kind: t.res.Kind, Name: obj.GetName()},
-		Message: fmt.Sprintf("%s %q is invalid: %v", t.res.Kind, obj.GetName(), err),
-	}}
+	status := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf("%s %q is invalid: %v", t.res.Kind, obj.GetName(), err))
+	status.Details = &metav1.StatusDetails{Group: t.res.Group, Kind: t.res.Kind, Name: obj.GetName()}
+	return &errors.StatusError{ErrStatus: status}
 }
 
-func invalid(t *table, name string, errs ...*field.Error) error {
-	return errors.NewInvalid(t.res.GVK().GroupKind(), name, errs)
+// size is about how long the JSON of a value is.
+func size(v any) int {
+	n := 2
+	switch v := v.(type) {
+	case string:
+		n += len(v)
+	case map[string]any:
+		for k, e := range v {
+			n += len(k) + 4 + size(e)
+		}
+	case []any:
+		for _, e := range v {
+			n += 1 + size(e)
+		}
+	}
+	return n
 }
 
 func (x *exchange) update() error {
-	obj, err := x.decodeInto()
+	o, err := x.updateOptions()
 	if err != nil {
 		return err
 	}
-	stored, err := x.modify(x.manager(), func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		next := obj.DeepCopy()
-		if next.GetResourceVersion() == "" && !x.table.typed {
-			return nil, invalid(x.table, x.req.Name, field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update"))
-		}
-		return next, nil
-	})
+	obj, err := x.decodeObject(o.strict)
 	if err != nil {
 		return err
 	}
-	return x.answerObject(http.StatusOK, stored)
+	if err := x.checkIdentity(obj); err != nil {
+		return err
+	}
+	x.singleOwners(obj)
+	return x.modify(modification{uid: string(obj.GetUID()), creates: x.table.rules().createOnUpdate && x.req.Subresource == "", dryRun: o.dryRun,
+		next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			if live.GetUID() == "" {
+				live = nil
+			}
+			return x.s.apply.update(x.table, x.req.Subresource, live, obj.DeepCopy(), o.manager), nil
+		}})
 }
 
-// modify changes the object of the request: fn is given the live state, which it may change, and returns the next one. If
-// the object changes meanwhile it is asked again.
-func (x *exchange) modify(manager string, fn func(*unstructured.Unstructured) (*unstructured.Unstructured, error)) (*object, error) {
+// modification is a write to an object that is there, or may be.
+type modification struct {
+	uid     string // of the only object that is meant, if not empty
+	creates bool   // the object if it is not there
+	dryRun  bool
+
+	// next makes the next state of the live one, which is empty but for its kind if there is none. It may be asked again.
+	next func(live *unstructured.Unstructured) (*unstructured.Unstructured, error)
+}
+
+// modify makes a change to the object of the request and answers with it. If the object changes meanwhile it begins again.
+func (x *exchange) modify(c modification) error {
 	for {
-		base := x.s.store.get(x.table, objectKey(x.req.Namespace, x.req.Name))
-		if base == nil {
-			return nil, errors.NewNotFound(x.groupResource(), x.req.Name)
-		}
-		live, err := base.copy()
-		if err != nil {
-			return nil, err
-		}
-		next, err := fn(live.DeepCopy())
-		if err != nil {
-			return nil, err
-		}
-		o, err := x.s.replace(x.r.Context(), x.table, base, live, next, x.req.Subresource, manager, x.dryRun())
-		if stderrors.Is(err, errRaced) {
+		o, code, err := x.tryModify(c)
+		if stderrors.Is(err, errRaced) || c.creates && errors.IsAlreadyExists(err) {
 			continue
 		}
-		return o, err
+		if err != nil {
+			return err
+		}
+		return x.answerObject(code, o)
 	}
 }
 
-// replace stores next in the place of base, whose content is live. It owns next, and returns errRaced when base is not the
-// stored object any more.
-func (s *Server) replace(ctx context.Context, t *table, base *object, live, next *unstructured.Unstructured, subresource, manager string, dryRun bool) (*object, error) {
-	if v := next.GetResourceVersion(); v != "" && v != base.version {
-		return nil, errors.NewConflict(t.res.GVR().GroupResource(), base.name,
-			stderrors.New("the object has been modified; please apply your changes to the latest version and try again"))
+func (x *exchange) tryModify(c modification) (*object, int, error) {
+	t, gr := x.table, x.groupResource()
+	base := x.s.store.get(t, objectKey(x.req.Namespace, x.req.Name))
+	if base == nil && !c.creates {
+		return nil, 0, errors.NewNotFound(gr, x.req.Name)
 	}
-	if uid := next.GetUID(); uid != "" && string(uid) != base.uid {
-		return nil, errors.NewConflict(t.res.GVR().GroupResource(), base.name,
-			fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", uid, base.uid))
+	if c.uid != "" && (base == nil || base.uid != c.uid) {
+		return nil, 0, errors.NewConflict(gr, x.req.Name, fmt.Errorf("precondition failed: the UID in the precondition is %s", c.uid))
+	}
+	if base == nil {
+		next, err := c.next(t.empty())
+		if err == nil {
+			err = x.notTerminating(x.req.Name)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		o, err := x.s.insert(x.r.Context(), t, next, c.dryRun)
+		return o, http.StatusCreated, err
+	}
+	live, err := base.copy()
+	if err != nil {
+		return nil, 0, err
+	}
+	next, err := c.next(live.DeepCopy())
+	if err != nil {
+		return nil, 0, err
+	}
+	o, err := x.replace(base, live, next, c.dryRun)
+	return o, http.StatusOK, err
+}
+
+// replace stores next in the place of base, whose content is live. It owns next, and returns errRaced when base is not the stored object
+// any more.
+func (x *exchange) replace(base *object, live, next *unstructured.Unstructured, dryRun bool) (*object, error) {
+	t, gr := x.table, x.groupResource()
+	switch v := next.GetResourceVersion(); {
+	case v == "" || v == "0":
+		if t.rules().conditional {
+			gk := t.res.GVK().GroupKind()
+			gk.Kind = t.res.Resource
+			return nil, errors.NewInvalid(gk, base.name, field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
+		}
+	case v != base.version:
+		if _, ok := x.s.store.version.parse(v); !ok {
+			return nil, fmt.Errorf("%q is not a version of this server", v)
+		}
+		return nil, errors.NewConflict(gr, base.name, stderrors.New("the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	content, err := normalize(t, next.Object)
 	if err != nil {
 		return nil, errors.NewBadRequest(err.Error())
 	}
-	foldStringData(t, content)
-	next = inheritMeta(t, live, &unstructured.Unstructured{Object: content}, subresource)
-	if err := s.validate(ctx, t, next, live); err != nil {
+	next = t.inherit(live, &unstructured.Unstructured{Object: content}, x.req.Subresource)
+	next.SetResourceVersion(base.version)
+	if err := x.s.check(x.r.Context(), t, next, live, x.req.Subresource); err != nil {
 		return nil, err
 	}
-	if live.GetDeletionTimestamp() != nil {
-		had := map[string]bool{}
-		for _, f := range live.GetFinalizers() {
-			had[f] = true
-		}
-		for _, f := range next.GetFinalizers() {
-			if !had[f] {
-				return nil, invalid(t, base.name, field.Forbidden(field.NewPath("metadata", "finalizers"),
-					"no new finalizers can be added if the object is being deleted, found new finalizer "+f))
-			}
-		}
-	}
-	if manager != "" && (len(live.GetManagedFields()) > 0 || len(next.GetManagedFields()) > 0) {
-		if next, err = s.apply.update(t, subresource, live, next, manager); err != nil {
+	if grace := live.GetDeletionGracePeriodSeconds(); live.GetDeletionTimestamp() != nil && len(next.GetFinalizers()) == 0 &&
+		(grace == nil || *grace == 0) && !keptBySpec(t, next) {
+		// Its last state is the one before, and the answer what was asked for.
+		if _, _, err := x.s.erase(base, dryRun); err != nil {
 			return nil, err
 		}
+		return newObject(t, base.rev, next.Object), nil
 	}
-	next.SetResourceVersion(base.version)
 	if sameContent(live, next) {
 		return base, nil
 	}
-	return s.persist(t, base, next, dryRun)
+	return x.s.persist(base, next, dryRun)
 }
 
-// persist stores an object that is ready; one whose last finalizer is gone is deleted.
-func (s *Server) persist(t *table, base *object, next *unstructured.Unstructured, dryRun bool) (*object, error) {
-	typ := watch.Modified
-	if next.GetDeletionTimestamp() != nil && len(next.GetFinalizers()) == 0 && !keptBySpec(t, next) {
-		if g := next.GetDeletionGracePeriodSeconds(); g == nil || *g == 0 {
-			typ = watch.Deleted
-		}
-	}
-	build := s.builder(t, next)
+// persist stores an object that is ready.
+func (s *Server) persist(base *object, next *unstructured.Unstructured, dryRun bool) (*object, error) {
+	build := s.builder(base.table, next)
 	if dryRun {
 		return build(base.rev), nil
 	}
-	if o := s.store.commit(t, base.key(), typ, base, build); o != nil {
+	if o := s.store.commit(base.table, base.key(), watch.Modified, base, build); o != nil {
 		return o, nil
 	}
 	return nil, errRaced
@@ -332,44 +343,61 @@ func sameContent(a, b *unstructured.Unstructured) bool {
 	return reflect.DeepEqual(strip(a), strip(b))
 }
 
-// inheritMeta keeps what a client cannot change, applies the rule of the status subresource, and counts generations.
-func inheritMeta(t *table, live, next *unstructured.Unstructured, subresource string) *unstructured.Unstructured {
+// inherit keeps what a client cannot change, applies the rule of the subresource, and counts generations. It owns next.
+func (t *table) inherit(live, next *unstructured.Unstructured, subresource string) *unstructured.Unstructured {
 	switch {
+	case subresource == "finalize":
+		take(next.Object, live.Object, "status")
 	case subresource == "status":
-		status, ok := next.Object["status"]
-		managed := next.GetManagedFields()
-		next = live.DeepCopy()
-		if len(managed) > 0 {
-			next.SetManagedFields(managed)
-		}
-		if ok {
-			next.Object["status"] = status
-		} else {
-			delete(next.Object, "status")
-		}
+		next = t.inheritAllButStatus(live, next)
 	case t.res.has("status"):
-		if status, ok := live.Object["status"]; ok {
-			next.Object["status"] = status
-		} else {
-			delete(next.Object, "status")
-		}
+		take(next.Object, live.Object, "status")
 	}
-	next.SetUID(live.GetUID())
+	if next.GetUID() == "" {
+		next.SetUID(live.GetUID())
+	}
 	next.SetCreationTimestamp(live.GetCreationTimestamp())
-	next.SetDeletionTimestamp(live.GetDeletionTimestamp())
-	next.SetDeletionGracePeriodSeconds(live.GetDeletionGracePeriodSeconds())
-	next.SetGeneration(live.GetGeneration())
-	if next.GetManagedFields() == nil {
-		next.SetManagedFields(live.GetManagedFields())
+	if at := live.GetDeletionTimestamp(); at != nil {
+		next.SetDeletionTimestamp(at)
 	}
-	if !t.res.NoGeneration && specChanged(live.Object, next.Object) {
+	if grace := live.GetDeletionGracePeriodSeconds(); grace != nil && next.GetDeletionGracePeriodSeconds() == nil {
+		next.SetDeletionGracePeriodSeconds(grace)
+	}
+	next.SetGeneration(live.GetGeneration())
+	if subresource == "" && !t.res.NoGeneration && t.specChanged(live.Object, next.Object) {
 		next.SetGeneration(live.GetGeneration() + 1)
 	}
 	return next
 }
 
-// specChanged compares everything but metadata and status.
-func specChanged(a, b map[string]any) bool {
+// inheritAllButStatus keeps all of live but its status and, of a built-in kind, what the status subresource takes besides.
+func (t *table) inheritAllButStatus(live, next *unstructured.Unstructured) *unstructured.Unstructured {
+	out := live.DeepCopy()
+	take(out.Object, next.Object, "status")
+	managed := next.GetManagedFields()
+	if t.typed {
+		meta, _ := next.Object["metadata"].(map[string]any)
+		before, _ := live.Object["metadata"].(map[string]any)
+		for _, path := range t.rules().status {
+			take(meta, before, path[1])
+		}
+		out.Object["metadata"] = meta
+	}
+	out.SetManagedFields(managed)
+	return out
+}
+
+// take makes a field what it is in another object, absent too.
+func take(into, from map[string]any, field string) {
+	if v, ok := from[field]; ok {
+		into[field] = v
+	} else {
+		delete(into, field)
+	}
+}
+
+// specChanged compares everything but metadata and status, and the annotations of a Deployment.
+func (t *table) specChanged(a, b map[string]any) bool {
 	spec := func(m map[string]any) map[string]any {
 		out := map[string]any{}
 		for k, v := range m {
@@ -377,24 +405,10 @@ func specChanged(a, b map[string]any) bool {
 				out[k] = v
 			}
 		}
+		if t.res.Kind == "Deployment" {
+			out["annotations"], _, _ = unstructured.NestedMap(m, "metadata", "annotations") // none in what cannot be read
+		}
 		return out
 	}
 	return !reflect.DeepEqual(spec(a), spec(b))
-}
-
-// manager names who writes, for managedFields.
-func (x *exchange) manager() string {
-	if m := x.query.Get("fieldManager"); m != "" {
-		return m
-	}
-	agent := x.r.UserAgent()
-	for i := range len(agent) {
-		if agent[i] == '/' {
-			return agent[:i]
-		}
-	}
-	if agent == "" {
-		return "unknown"
-	}
-	return agent
 }

@@ -145,7 +145,7 @@ func TestRefusedWrites(t *testing.T) {
 	}
 	r := newRaw(t, s)
 	for path, want := range map[string]int{
-		configMapPath + "/x/exec": 404, "/api/v1/configmaps": 404, "/apis/none/v1/x": 404, "/api/v1/namespaces/a/configmaps/x": 405,
+		configMapPath + "/x/exec": 404, "/api/v1/configmaps": 405, "/apis/none/v1/x": 404, "/api/v1/namespaces/a/configmaps/x": 405,
 	} {
 		if got, err := r.do(http.MethodPost, path, "application/json", "{}"); err != nil || got.Code != want {
 			t.Errorf("POST %s: %d, want %d (%v)", path, got.Code, want, err)

@@ -1,0 +1,382 @@
+package client_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// real is a client of a real kube-apiserver, with a cache of the ConfigMaps and Pods of one namespace, or without.
+type real struct {
+	ctx       context.Context
+	namespace string
+	client    *client.Client
+	cache     *store.Cache
+	user      kubernetes.Interface // somebody else
+}
+
+func startReal(t *testing.T, watched bool) *real {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	cfg := env.Config(t)
+	r := &real{ctx: ctx, namespace: env.Namespace(t), user: kubernetes.NewForConfigOrDie(cfg)}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	mapper, err := client.NewMapper(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.cache, err = store.NewCache(store.CacheOptions{Config: cfg, Mapper: mapper}); err != nil {
+		t.Fatal(err)
+	}
+	wg.Go(func() { _ = r.cache.Run(ctx) })
+	for _, kind := range []string{"ConfigMap", "Pod"} {
+		if !watched {
+			break
+		}
+		h, err := r.cache.Acquire(corev1.SchemeGroupVersion.WithKind(kind), source.Namespaces(r.namespace))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(h.Release)
+		select {
+		case <-h.Synced():
+		case <-ctx.Done():
+			t.Fatalf("%s is not synced: %+v", kind, h.Statuses())
+		}
+	}
+	if r.client, err = client.New(client.Options{Config: cfg, Cache: r.cache, Mapper: mapper, FieldOwner: "dry"}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.client.Close)
+	return r
+}
+
+func (r *real) configMap(name string) *corev1.ConfigMap {
+	cm := configMap(name, "k", "v")
+	cm.Namespace = r.namespace
+	return cm
+}
+
+// boundPod is a pod that stays for its grace period: it is said to be on a node.
+func (r *real) boundPod() *corev1.Pod {
+	p := pod("web")
+	p.Namespace, p.Spec.NodeName = r.namespace, "nowhere"
+	return p
+}
+
+// arrived waits until the cache shows a version that the server has answered a write of this kind with.
+func (r *real) arrived(t *testing.T, gvr schema.GroupVersionResource, version string) {
+	t.Helper()
+	for _, st := range r.cache.Stores(gvr) {
+		if err := st.WaitForNamespace(r.ctx, r.namespace, version); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A dry run changes nothing: not the object, nor what the cache shows of it, nor who is told of the next change. Every way to write is
+// tried, with every option that has a part in it.
+func TestDryRunsLeaveNoTrace(t *testing.T) {
+	t.Parallel()
+	uid := func(cm *corev1.ConfigMap) *corev1.ConfigMap { return cm }
+	bare := func(cm *corev1.ConfigMap) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name}}
+	}
+	outdated := func(cm *corev1.ConfigMap) *corev1.ConfigMap {
+		cm = bare(cm)
+		cm.UID = "00000000-0000-4000-8000-000000000000"
+		return cm
+	}
+	del := func(of func(*corev1.ConfigMap) *corev1.ConfigMap, opts ...client.WriteOption) func(*real, *corev1.ConfigMap) error {
+		return func(r *real, cm *corev1.ConfigMap) error {
+			return r.client.Delete(r.ctx, of(cm), append(opts, client.DryRun())...)
+		}
+	}
+	patch := func(t types.PatchType, data string) func(*real, *corev1.ConfigMap) error {
+		return func(r *real, cm *corev1.ConfigMap) error {
+			return r.client.Patch(r.ctx, cm, client.RawPatch(t, []byte(data)), client.DryRun())
+		}
+	}
+	for _, tc := range []struct {
+		reason string
+		write  func(*real, *corev1.ConfigMap) error
+	}{
+		{"a delete by name", del(bare)},
+		{"a delete of what is known by its uid", del(uid)},
+		{"a delete of one that is not there any more, and so of what has its name", del(outdated)},
+		{"a delete of one incarnation", del(uid, client.SameUID())},
+		{"a delete of one version", del(uid, client.SameVersion())},
+		{"a delete with dependents first", del(uid, client.Propagation(metav1.DeletePropagationForeground))},
+		{"a delete without dependents", del(bare, client.Propagation(metav1.DeletePropagationOrphan))},
+		{"a delete at once", del(uid, client.Grace(0), client.IgnoreNotFound())},
+		{"a delete of all", func(r *real, cm *corev1.ConfigMap) error {
+			return r.client.DeleteCollection(r.ctx, cm, client.Selection{Namespace: r.namespace}, client.DryRun(), client.Grace(0))
+		}},
+		{"an update", func(r *real, cm *corev1.ConfigMap) error {
+			cm.Data["k"] = "dry"
+			return r.client.Update(r.ctx, cm, client.DryRun())
+		}},
+		{"an update of one version", func(r *real, cm *corev1.ConfigMap) error {
+			cm.Labels = map[string]string{"dry": "run"}
+			return r.client.Update(r.ctx, cm, client.DryRun(), client.SameVersion())
+		}},
+		{"a merge patch", patch(types.MergePatchType, `{"data":{"k":"dry"}}`)},
+		{"a strategic patch", patch(types.StrategicMergePatchType, `{"data":{"k":"dry"}}`)},
+		{"a json patch", patch(types.JSONPatchType, `[{"op":"replace","path":"/data/k","value":"dry"}]`)},
+		{"an apply", func(r *real, _ *corev1.ConfigMap) error {
+			dry := r.configMap("web")
+			dry.Data["k"] = "dry"
+			return r.client.Apply(r.ctx, dry, client.DryRun(), client.Force())
+		}},
+		{"an apply of what is not there", func(r *real, _ *corev1.ConfigMap) error {
+			return r.client.Apply(r.ctx, r.configMap("other"), client.DryRun())
+		}},
+		{"a modification", func(r *real, cm *corev1.ConfigMap) error {
+			return client.Modify(r.ctx, r.client, cm, func(cm *corev1.ConfigMap) error { cm.Data["k"] = "dry"; return nil }, client.DryRun())
+		}},
+		{"a create", func(r *real, _ *corev1.ConfigMap) error {
+			return r.client.Create(r.ctx, r.configMap("other"), client.DryRun())
+		}},
+		{"a create with a generated name", func(r *real, _ *corev1.ConfigMap) error {
+			cm := r.configMap("")
+			cm.GenerateName = "other-"
+			return r.client.Create(r.ctx, cm, client.DryRun())
+		}},
+	} {
+		for name, watched := range map[string]bool{"watched": true, "not watched": false} {
+			t.Run(tc.reason+", "+name, func(t *testing.T) {
+				t.Parallel()
+				r := startReal(t, watched)
+				cm := r.configMap("web")
+				if err := r.client.Create(r.ctx, cm); err != nil {
+					t.Fatal(err)
+				}
+				r.arrived(t, configMaps, cm.ResourceVersion)
+				before := cm.DeepCopy()
+				if err := tc.write(r, cm); err != nil {
+					t.Fatal(err)
+				}
+				r.unchanged(t, before)
+			})
+		}
+	}
+}
+
+// unchanged checks that a ConfigMap is the only one, and as it was, on the server and for readers; and that whoever watches it is told
+// of the next change.
+func (r *real) unchanged(t *testing.T, before *corev1.ConfigMap) {
+	t.Helper()
+	live, err := r.user.CoreV1().ConfigMaps(r.namespace).List(r.ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(live.Items) != 1 || live.Items[0].ResourceVersion != before.ResourceVersion {
+		t.Fatalf("the server has %+v, want only version %s", live.Items, before.ResourceVersion)
+	}
+	got, err := client.Get[corev1.ConfigMap](r.ctx, r.client, client.KeyOf(before))
+	if err != nil || got.ResourceVersion != before.ResourceVersion || got.Data["k"] != "v" {
+		t.Errorf("it is read as %+v, %v", got, err)
+	}
+	for cm, err := range client.List[corev1.ConfigMap](r.ctx, r.client, client.InNamespace(r.namespace)) {
+		if err != nil || cm.Name != "web" {
+			t.Errorf("listed: %v, %v", cm, err)
+		}
+	}
+	for _, st := range r.cache.Stores(configMaps) {
+		if n := st.OverlayStats().Entries; n != 0 {
+			t.Errorf("%d entries lie over the store", n)
+		}
+		cursor := st.Subscribe(store.SubscribeOptions{From: store.FromNow, HoldWrites: "controller"})
+		defer cursor.Close()
+		foreign := live.Items[0].DeepCopy()
+		foreign.Data["k"] = "foreign"
+		foreign, err := r.user.CoreV1().ConfigMaps(r.namespace).Update(r.ctx, foreign, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.arrived(t, configMaps, foreign.ResourceVersion)
+		told := false
+		for evs := cursor.Take(100); len(evs) > 0; evs = cursor.Take(100) {
+			for _, e := range evs {
+				told = told || e.Object != nil && e.Object.Version() == foreign.ResourceVersion
+			}
+		}
+		if !told {
+			t.Error("nobody is told of the next change")
+		}
+	}
+}
+
+// The dry run of a write that would take the last finalizer of a deleted object away is answered with what would be its last state.
+func TestDryRunOfTheLastFinalizer(t *testing.T) {
+	t.Parallel()
+	r := startReal(t, true)
+	cm := r.configMap("web")
+	cm.Finalizers = []string{"test.fairlead.io/kept"}
+	if err := r.client.Create(r.ctx, cm); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.client.Delete(r.ctx, cm); err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := r.user.CoreV1().ConfigMaps(r.namespace).Get(r.ctx, "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.arrived(t, configMaps, deleted.ResourceVersion)
+	release := func(cm *corev1.ConfigMap) error { cm.Finalizers = nil; return nil }
+	if err := client.Modify(r.ctx, r.client, cm, release, client.DryRun()); err != nil || len(cm.Finalizers) > 0 {
+		t.Fatalf("answered with %+v, %v", cm, err)
+	}
+	r.unchanged(t, deleted)
+}
+
+// What a status, an eviction or a modification of the status would do is not done either.
+func TestDryRunsOfSubresources(t *testing.T) {
+	t.Parallel()
+	for name, write := range map[string]func(*real, *corev1.Pod) error{
+		"status": func(r *real, p *corev1.Pod) error {
+			p.Status.Phase = corev1.PodRunning
+			return r.client.Status().Update(r.ctx, p, client.DryRun())
+		},
+		"modified status": func(r *real, p *corev1.Pod) error {
+			return client.ModifyStatus(r.ctx, r.client, p, func(p *corev1.Pod) error { p.Status.Phase = corev1.PodRunning; return nil }, client.DryRun())
+		},
+		"patched status": func(r *real, p *corev1.Pod) error {
+			return r.client.Status().Patch(r.ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`)), client.DryRun())
+		},
+		"eviction": func(r *real, p *corev1.Pod) error {
+			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
+			return r.client.SubResource("eviction").Create(r.ctx, p, client.Body(eviction), client.DryRun())
+		},
+		"delete with a grace period": func(r *real, p *corev1.Pod) error {
+			return r.client.Delete(r.ctx, p, client.DryRun(), client.Grace(5))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startReal(t, true)
+			p := r.boundPod()
+			if err := r.client.Create(r.ctx, p); err != nil {
+				t.Fatal(err)
+			}
+			r.arrived(t, pods, p.ResourceVersion)
+			version := p.ResourceVersion
+			if err := write(r, p); err != nil {
+				t.Fatal(err)
+			}
+			live, err := r.user.CoreV1().Pods(r.namespace).Get(r.ctx, "web", metav1.GetOptions{})
+			if err != nil || live.ResourceVersion != version {
+				t.Errorf("the server has %+v, %v", live, err)
+			}
+			got, err := client.Get[corev1.Pod](r.ctx, r.client, client.KeyOf(p))
+			if err != nil || got.ResourceVersion != version || got.Status.Phase == corev1.PodRunning {
+				t.Errorf("it is read as %+v, %v", got, err)
+			}
+			if n := r.cache.Stores(pods)[0].OverlayStats().Entries; n != 0 {
+				t.Errorf("%d entries lie over the store", n)
+			}
+		})
+	}
+}
+
+// The options of a delete hold whether or not it is known which incarnation is meant.
+func TestDeleteOptionsHold(t *testing.T) {
+	t.Parallel()
+	for name, watched := range map[string]bool{"watched": true, "not watched": false} {
+		for how, bare := range map[string]bool{"by name": true, "by uid": false} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				t.Parallel()
+				r := startReal(t, watched)
+				meta := func(m metav1.ObjectMeta) metav1.ObjectMeta {
+					if bare {
+						return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}
+					}
+					return m
+				}
+				for policy, finalizer := range map[metav1.DeletionPropagation]string{
+					metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents, metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents,
+				} {
+					cm := r.configMap("web-" + string(policy[0]|0x20))
+					if err := r.client.Create(r.ctx, cm); err != nil {
+						t.Fatal(err)
+					}
+					if err := r.client.Delete(r.ctx, &corev1.ConfigMap{ObjectMeta: meta(cm.ObjectMeta)}, client.Propagation(policy)); err != nil {
+						t.Fatal(err)
+					}
+					got, err := client.Get[corev1.ConfigMap](r.ctx, r.client, client.KeyOf(cm))
+					if err != nil || got.DeletionTimestamp == nil || len(got.Finalizers) != 1 || got.Finalizers[0] != finalizer {
+						t.Errorf("%s leaves %+v, %v", policy, got, err)
+					}
+				}
+				p := r.boundPod()
+				if err := r.client.Create(r.ctx, p); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.client.Delete(r.ctx, &corev1.Pod{ObjectMeta: meta(p.ObjectMeta)}, client.Grace(7)); err != nil {
+					t.Fatal(err)
+				}
+				got, err := client.Get[corev1.Pod](r.ctx, r.client, client.KeyOf(p))
+				if err != nil || got.DeletionGracePeriodSeconds == nil || *got.DeletionGracePeriodSeconds != 7 {
+					t.Errorf("a grace period of 7 s leaves %+v, %v", got, err)
+				}
+				if err := r.client.Delete(r.ctx, &corev1.Pod{ObjectMeta: meta(p.ObjectMeta)}, client.Grace(0)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := client.Get[corev1.Pod](r.ctx, r.client, client.KeyOf(p)); !apierrors.IsNotFound(err) {
+					t.Errorf("deleted at once: %v", err)
+				}
+				p = r.boundPod()
+				p.Name = "all"
+				if err := r.client.Create(r.ctx, p); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.client.DeleteCollection(r.ctx, p, client.Selection{Namespace: r.namespace}, client.Grace(9)); err != nil {
+					t.Fatal(err)
+				}
+				got, err = client.Get[corev1.Pod](r.ctx, r.client, client.KeyOf(p))
+				if err != nil || got.DeletionGracePeriodSeconds == nil || *got.DeletionGracePeriodSeconds != 9 {
+					t.Errorf("a collection with a grace period of 9 s leaves %+v, %v", got, err)
+				}
+			})
+		}
+	}
+}
+
+// Options and a Body exclude each other in a delete: the one would be dropped without a word.
+func TestDeleteWithBody(t *testing.T) {
+	t.Parallel()
+	r := startReal(t, false)
+	cm := r.configMap("web")
+	if err := r.client.Create(r.ctx, cm); err != nil {
+		t.Fatal(err)
+	}
+	body := client.Body(r.configMap("web"))
+	for name, err := range map[string]error{
+		"the object itself": r.client.Delete(r.ctx, cm, body),
+		"a dry run":         r.client.SubResource("x").Delete(r.ctx, cm, body, client.DryRun()),
+		"a uid":             r.client.SubResource("x").Delete(r.ctx, cm, body, client.SameUID()),
+		"a grace period":    r.client.SubResource("x").Delete(r.ctx, cm, body, client.Grace(0)),
+		"a propagation":     r.client.SubResource("x").Delete(r.ctx, cm, body, client.Propagation(metav1.DeletePropagationOrphan)),
+		"a collection":      r.client.DeleteCollection(r.ctx, cm, client.Selection{Namespace: r.namespace}, body),
+	} {
+		if err == nil || apierrors.IsNotFound(err) {
+			t.Errorf("%s: got %v, want a refusal", name, err)
+		}
+	}
+	r.unchanged(t, cm)
+}

@@ -1,0 +1,229 @@
+package apiserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	maxBody   = 3 << 20     // of a request
+	maxStored = 3 << 20 / 2 // of an object, as etcd takes by default
+	typeYAML  = "application/yaml"
+	unhandled = "the object provided is unrecognized (must be of type %s): %v"
+)
+
+// readBody reads the body of a write; tooLarge says that it is longer than the server takes.
+func readBody(r *http.Request) (body []byte, tooLarge bool, err error) {
+	body, err = io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if len(body) > maxBody {
+		_, err = io.Copy(io.Discard, r.Body)
+		return nil, true, err
+	}
+	return body, false, err
+}
+
+// decodeObject decodes the object in the body of a create or an update, which may be JSON, YAML or, of a built-in kind, protobuf.
+func (x *exchange) decodeObject(strict string) (*unstructured.Unstructured, error) {
+	media, err := x.bodyType()
+	if err != nil {
+		return nil, err
+	}
+	content, doubts, err := x.table.decode(media, x.req.Body)
+	if err != nil {
+		return nil, errors.NewBadRequest(err.Error())
+	}
+	if err := x.heed(strict, doubts); err != nil {
+		return nil, errors.NewBadRequest(err.Error())
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// heed makes warnings of what a decoder has doubts about, or an error, as fieldValidation says.
+func (x *exchange) heed(strict string, doubts []error) error {
+	if len(doubts) == 0 || strict == metav1.FieldValidationIgnore {
+		return nil
+	}
+	if strict == metav1.FieldValidationStrict {
+		return runtime.NewStrictDecodingError(doubts)
+	}
+	for _, d := range doubts {
+		x.warnings = append(x.warnings, d.Error())
+	}
+	return nil
+}
+
+// bodyType is the media type of the body: JSON unless the request says something else.
+func (x *exchange) bodyType() (string, error) {
+	header := x.r.Header.Get("Content-Type")
+	if header == "" {
+		return typeJSON, nil
+	}
+	media, _, err := mime.ParseMediaType(header)
+	if err != nil || media != typeJSON && media != typeYAML && media != typeProto {
+		return "", unsupportedMediaType(header)
+	}
+	return media, nil
+}
+
+// decode decodes an object of the table's kind, or another one of the same version. doubts are fields that are unknown or there twice.
+func (t *table) decode(media string, body []byte) (content map[string]any, doubts []error, err error) {
+	if !t.typed {
+		return t.decodeCustom(media, body)
+	}
+	into, err := t.res.newTyped()
+	if err != nil {
+		return nil, nil, err
+	}
+	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), media)
+	if !ok {
+		return nil, nil, fmt.Errorf("no serializer for %s", media)
+	}
+	decoder := info.StrictSerializer
+	if decoder == nil {
+		decoder = info.Serializer
+	}
+	gvk := t.res.GVK()
+	obj, actual, err := decoder.Decode(body, &gvk, into)
+	if failed, ok := runtime.AsStrictDecodingError(err); ok && obj != nil {
+		doubts, err = failed.Errors(), nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf(unhandled, t.res.Kind, err)
+	}
+	if content, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err != nil {
+		return nil, nil, err
+	}
+	if t.res.Group == "" { // what defaulting and conversion add, the writer owns
+		switch t.res.Kind {
+		case "Secret":
+			prepareSecret(content, nil)
+		case "Namespace":
+			labelNamespace(content)
+		}
+	}
+	if m, ok := obj.(metav1.Object); ok {
+		keepReset(content, m.GetManagedFields())
+	}
+	content["kind"], content["apiVersion"] = actual.Kind, actual.GroupVersion().String()
+	return content, doubts, nil
+}
+
+// decodeCustom decodes an object of which nothing is known but its metadata.
+func (t *table) decodeCustom(media string, body []byte) (content map[string]any, doubts []error, err error) {
+	if media == typeYAML {
+		if body, err = yaml.YAMLToJSON(body); err != nil {
+			return nil, nil, err
+		}
+	}
+	if doubts, err = kjson.UnmarshalStrict(body, &content); err != nil {
+		return nil, nil, fmt.Errorf(unhandled, t.res.Kind, err)
+	}
+	obj := unstructured.Unstructured{Object: content}
+	if content == nil || obj.GetKind() == "" || obj.GetAPIVersion() == "" {
+		return nil, nil, fmt.Errorf("object 'Kind' or 'apiVersion' is missing in %.100q", body)
+	}
+	more, err := typedMeta(content)
+	return content, append(doubts, more...), err
+}
+
+// typedMeta makes metadata what its Go type says of it: empty and unknown fields are dropped.
+func typedMeta(content map[string]any) (doubts []error, err error) {
+	raw, there := content["metadata"]
+	if !there || raw == nil {
+		delete(content, "metadata")
+		return nil, nil
+	}
+	data, err := json.Marshal(raw)
+	if err != nil {
+		return nil, err
+	}
+	var meta metav1.ObjectMeta
+	if doubts, err = kjson.UnmarshalStrict(data, &meta); err != nil {
+		return nil, fmt.Errorf("malformed metadata: %w", err)
+	}
+	typed, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
+	if err != nil {
+		return nil, err
+	}
+	if typed["creationTimestamp"] == nil {
+		delete(typed, "creationTimestamp")
+	}
+	content["metadata"] = typed
+	keepReset(content, meta.ManagedFields)
+	return doubts, nil
+}
+
+// keepReset keeps managedFields that were sent empty, which is how they are reset.
+func keepReset(content map[string]any, sent []metav1.ManagedFieldsEntry) {
+	if meta, ok := content["metadata"].(map[string]any); ok && sent != nil && len(sent) == 0 {
+		meta["managedFields"] = []any{}
+	}
+}
+
+// decodeDeleteOptions decodes the body of a delete, which may name its kind in any group or not at all.
+func decodeDeleteOptions(media string, body []byte, into *metav1.DeleteOptions) error {
+	var err error
+	if media == typeProto {
+		_, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, into)
+	} else {
+		if media == typeYAML {
+			body, err = yaml.YAMLToJSON(body)
+		}
+		if err == nil {
+			err = kjson.UnmarshalCaseSensitivePreserveInts(body, into)
+		}
+	}
+	if err == nil && into.Kind != "" && into.Kind != "DeleteOptions" {
+		err = fmt.Errorf("it is a %s", into.Kind)
+	}
+	if err != nil {
+		return errors.NewBadRequest("the delete options are unrecognized: " + err.Error())
+	}
+	return nil
+}
+
+// decodePatched decodes what a patch has made of an object.
+func (t *table) decodePatched(data []byte) (next *unstructured.Unstructured, doubts []error, err error) {
+	content, doubts, err := t.decode(typeJSON, data)
+	if err != nil {
+		return nil, nil, unfit(string(data), err)
+	}
+	obj := &unstructured.Unstructured{Object: content}
+	if obj.GroupVersionKind().GroupVersion() != t.res.GVK().GroupVersion() || t.typed && obj.GetKind() != t.res.Kind {
+		return nil, nil, unfit(obj.GroupVersionKind().String(), fmt.Errorf("it is no %s", t.res.Kind))
+	}
+	return obj, doubts, nil
+}
+
+// unfit is the refusal of a patch that leaves no object of the kind.
+func unfit(value string, cause error) error {
+	return errors.NewInvalid(schemaless, "", field.ErrorList{field.Invalid(field.NewPath("patch"), value, cause.Error())})
+}
+
+// unmarshalYAML decodes an apply configuration.
+func unmarshalYAML(body []byte) (map[string]any, error) {
+	data, err := yaml.YAMLToJSON(body)
+	if err != nil {
+		return nil, err
+	}
+	var m map[string]any
+	return m, utiljson.Unmarshal(data, &m)
+}
+
+func unsupportedMediaType(contentType string) error {
+	return &errors.StatusError{ErrStatus: failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		fmt.Sprintf("the body of the request was in an unknown format: %q", contentType))}
+}
