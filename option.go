@@ -124,7 +124,7 @@ func WithSignals(signals ...os.Signal) Option {
 }
 
 // WithLeaderElection has only one process of several work at a time, elected by the Lease namespace/name: the others wait,
-// ready to take over within seconds. When leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let
+// ready to take over within seconds of its end, and after a kill when the Lease has run out: 15 to 24 s. When leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let
 // the process end then, and be started again. Without a namespace or a name Run fails. /readyz of a process that waits says who leads, or
 // why this one cannot take the Lease, which is not ready.
 func WithLeaderElection(namespace, name string) Option {
