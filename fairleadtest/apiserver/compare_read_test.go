@@ -12,6 +12,7 @@ func readScenarios() []scenario {
 		{"get", []step{
 			post("seed", cms, cm(named, `,"data":{"k":"v"}`)),
 			get("plain", cms+"/a"),
+			get("settled", cms+"?fieldSelector=metadata.name%3Da"), // what is in the cache, which answers the next one, may be older
 			get("any version", cms+"/a?resourceVersion=0"),
 			get("its version", cms+"/a?resourceVersion={seed.rv}"),
 			get("odd version", cms+"/a?resourceVersion=odd"),
@@ -23,6 +24,7 @@ func readScenarios() []scenario {
 		{"accept", []step{
 			post("seed", cms, cm(named, `,"data":{"k":"v"}`)),
 			post("thing seed", things, thingOf(named, `,"spec":{"n":1}`)),
+			get("settled", things),
 			get("anything", cms+"/a").with("Accept", "*/*"),
 			get("protobuf", cms+"/a").with("Accept", proto),
 			get("protobuf of a list", cms+"?fieldSelector=metadata.name%3Da").with("Accept", proto),

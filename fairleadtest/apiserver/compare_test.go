@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
@@ -56,6 +58,8 @@ type step struct {
 	open  bool   // the answer is a watch, which later steps read
 	watch string // reads from the watch that this step has opened…
 	count int    // … so many events; -1: all until it ends
+
+	compact bool // forgets the history
 }
 
 // scenarios are all of them: one table per subject.
@@ -66,60 +70,103 @@ func scenarios() []scenario {
 
 // endpoint is one of the two servers.
 type endpoint struct {
-	client *http.Client
-	url    string
+	client  *http.Client
+	url     string
+	compact func(context.Context) error // nil where history may not be forgotten
 }
 
 func TestSameAnswersAsARealServer(t *testing.T) {
 	t.Parallel()
-	realConfig := env.Config(t)
-	installThings(t, realConfig)
-	known := map[string]string{}
+	cfg := env.Config(t)
+	installThings(t, cfg)
+	known := map[string]string{} // step → difference
 	for _, d := range differences {
-		for _, step := range d.steps {
-			if known[step] != "" {
-				t.Errorf("%s is listed twice", step)
+		for _, at := range d.steps {
+			if known[at] != "" {
+				t.Errorf("%s is listed twice", at)
 			}
-			known[step] = d.name
+			known[at] = d.name
 		}
 	}
-	var mu sync.Mutex
-	met := map[string]bool{}
-	t.Cleanup(func() {
-		for step := range known {
-			if only := os.Getenv("COMPARE"); !met[step] && only == "" {
-				t.Errorf("there is no step %s", step)
-			}
+	all := scenarios()
+	for at := range known {
+		name, of, _ := strings.Cut(at, "/")
+		if !slices.ContainsFunc(all, func(sc scenario) bool {
+			return sc.name == name && slices.ContainsFunc(sc.steps, func(s step) bool { return s.name == of })
+		}) {
+			t.Errorf("there is no step %s", at)
 		}
-	})
-	for _, sc := range scenarios() {
+	}
+	for _, sc := range all {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
-			namespace := env.Namespace(t)
-			hc, err := rest.HTTPClientFor(realConfig)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ours := start(t, apiserver.Options{Resources: append(apiserver.DefaultResources(), thing)})
-			if _, err := ours.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-				t.Fatal(err)
-			}
-			want := run(t, endpoint{hc, realConfig.Host}, namespace, sc)
-			got := run(t, endpoint{newRaw(t, ours).c, ours.URL()}, namespace, sc)
-			for i, s := range sc.steps {
-				name := sc.name + "/" + s.name
-				mu.Lock()
-				met[name] = true
-				mu.Unlock()
-				diff := cmp.Diff(strings.Split(want[i], "\n"), strings.Split(got[i], "\n"))
-				switch reason := known[name]; {
-				case diff != "" && reason == "":
-					t.Errorf("%s: %s %s %.500s (-real +ours):\n%s", s.name, s.method, s.path, s.body, diff)
-				case diff == "" && reason != "":
-					t.Errorf("%s does not differ any more, and is listed under %q", s.name, reason)
-				}
-			}
+			compareServers(t, cfg, env.Namespace(t), sc, nil, known)
 		})
+	}
+}
+
+// TestSameAnswersAfterCompaction has a control plane of its own, since it makes that forget its history.
+func TestSameAnswersAfterCompaction(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Start(t, cluster.Options{})
+	installThings(t, c.Config())
+	compact := func(ctx context.Context) error {
+		if _, err := c.Compact(ctx); err != nil {
+			return err
+		}
+		return c.RestartAPIServer(ctx) // whose watch cache would remember
+	}
+	compareServers(t, c.Config(), clustertest.Namespace(t, c.Config()), compactionScenario(), compact, nil)
+}
+
+// compareServers plays a scenario against a real server and one of ours; known are the steps whose answers differ, and why.
+func compareServers(t *testing.T, cfg *rest.Config, namespace string, sc scenario, compact func(context.Context) error, known map[string]string) {
+	t.Helper()
+	hc, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := start(t, apiserver.Options{Resources: append(apiserver.DefaultResources(), thing)})
+	if _, err := ours.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	forget := func(context.Context) error { ours.Compact(0); return nil }
+	want := run(t, endpoint{hc, cfg.Host, compact}, namespace, sc)
+	got := run(t, endpoint{newRaw(t, ours).c, ours.URL(), forget}, namespace, sc)
+	for i, s := range sc.steps {
+		reason := known[sc.name+"/"+s.name]
+		switch diff := cmp.Diff(strings.Split(want[i], "\n"), strings.Split(got[i], "\n")); {
+		case diff != "" && reason == "":
+			t.Errorf("%s: %s %s %.500s (-real +ours):\n%s", s.name, s.method, s.path, s.body, diff)
+		case diff == "" && reason != "":
+			t.Errorf("%s does not differ any more, and is listed under %q", s.name, reason)
+		}
+	}
+}
+
+// send makes the request of a step, again if the server is too busy for it, as the real one is while its watch cache fills.
+func (e endpoint) send(ctx context.Context, n *normaliser, s step) (*http.Response, error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, s.method, e.url+n.fill(s.path), strings.NewReader(n.fill(s.body)))
+		if err != nil {
+			return nil, err
+		}
+		req.Header.Set("User-Agent", "comparer/1")
+		for k, v := range s.header {
+			req.Header.Set(k, v)
+		}
+		res, err := e.client.Do(req)
+		if err != nil || res.StatusCode != http.StatusTooManyRequests {
+			return res, err
+		}
+		res.Body.Close()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 }
 
@@ -147,26 +194,25 @@ func TestDifferencesAreDocumented(t *testing.T) {
 // run plays a scenario against one server and returns what each step was answered, normalised.
 func run(t *testing.T, e endpoint, namespace string, sc scenario) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	n := newNormaliser(namespace)
 	watches := map[string]*watching{}
 	var out []string
 	for _, s := range sc.steps {
 		n.begin(s)
-		if s.watch != "" {
-			out = append(out, watches[s.watch].read(ctx, n, s.count))
+		if s.compact {
+			if err := e.compact(ctx); err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, "compacted")
 			continue
 		}
-		req, err := http.NewRequestWithContext(ctx, s.method, e.url+n.fill(s.path), strings.NewReader(n.fill(s.body)))
-		if err != nil {
-			t.Fatalf("%s/%s: %v", sc.name, s.name, err)
+		if s.watch != "" {
+			out = append(out, watches[s.watch].read(n, s.count))
+			continue
 		}
-		req.Header.Set("User-Agent", "comparer/1")
-		for k, v := range s.header {
-			req.Header.Set(k, v)
-		}
-		res, err := e.client.Do(req)
+		res, err := e.send(ctx, n, s)
 		if err != nil {
 			t.Fatalf("%s/%s: %v", sc.name, s.name, err)
 		}

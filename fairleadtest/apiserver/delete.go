@@ -161,11 +161,11 @@ func collected(have []string, opts metav1.DeleteOptions) (finalizers []string, c
 	ours := map[metav1.DeletionPropagation]string{
 		metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents, metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
 	}
-	want := ""
+	want, orphan := "", opts.OrphanDependents //nolint:staticcheck // clients may still send it
 	switch {
-	case opts.OrphanDependents != nil && *opts.OrphanDependents:
+	case orphan != nil && *orphan:
 		want = metav1.FinalizerOrphanDependents
-	case opts.OrphanDependents != nil:
+	case orphan != nil:
 	case opts.PropagationPolicy != nil:
 		want = ours[*opts.PropagationPolicy]
 	case slices.Contains(have, metav1.FinalizerOrphanDependents):

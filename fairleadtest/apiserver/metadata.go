@@ -89,7 +89,3 @@ func sameOwner(a, b metav1.OwnerReference) bool {
 	return a.APIVersion == b.APIVersion && a.Kind == b.Kind && a.Name == b.Name && a.UID == b.UID &&
 		same(a.Controller, b.Controller) && same(a.BlockOwnerDeletion, b.BlockOwnerDeletion)
 }
-
-func invalid(t *table, name string, errs ...*field.Error) error {
-	return errors.NewInvalid(t.res.GVK().GroupKind(), name, errs)
-}

@@ -209,13 +209,11 @@ func (x *exchange) update() error {
 		return err
 	}
 	x.singleOwners(obj)
-	return x.modify(modification{uid: string(obj.GetUID()), creates: x.table.rules().createOnUpdate && x.req.Subresource == "", dryRun: o.dryRun,
-		next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-			if live.GetUID() == "" {
-				live = nil
-			}
-			return x.s.apply.update(x.table, x.req.Subresource, live, obj.DeepCopy(), o.manager), nil
-		}})
+	m := modification{uid: string(obj.GetUID()), creates: x.table.rules().createOnUpdate && x.req.Subresource == "", dryRun: o.dryRun}
+	m.next = func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		return x.s.apply.update(x.table, x.req.Subresource, live, obj.DeepCopy(), o.manager), nil
+	}
+	return x.modify(m)
 }
 
 // modification is a write to an object that is there, or may be.
