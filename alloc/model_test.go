@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
@@ -132,10 +133,9 @@ func play(t *testing.T, schedule []step, how setting) []string {
 				do(step{what: []string{"wipe status", "wipe slots", "rotate", "delete", "wipe status", "lead"}[s.n%6], n: s.n / 6})
 			})
 		case "change":
-			if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
+			w.change(name, func(u *unstructured.Unstructured) {
 				u.SetLabels(map[string]string{"n": fmt.Sprintf("%d-%d", s.n, time.Now().UnixNano())})
-				_, _ = w.server.Put(u)
-			}
+			})
 		case "hold":
 			holds = append(holds, w.server.HoldEvents(apiserver.Match{Resource: "gateways"}))
 		case "release":
@@ -154,10 +154,9 @@ func play(t *testing.T, schedule []step, how setting) []string {
 			w.server.On(apiserver.Match{Verb: "patch", Times: 1 + s.n/4}, apiserver.Drop())
 		case "conflict":
 			w.server.On(apiserver.Match{Verb: "patch", Times: 1}, apiserver.Before(func(context.Context, apiserver.Request) {
-				if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
+				w.change(name, func(u *unstructured.Unstructured) {
 					u.SetLabels(map[string]string{"c": fmt.Sprint(time.Now().UnixNano())})
-					_, _ = w.server.Put(u)
-				}
+				})
 			}))
 		case "crash":
 			i := s.n % len(processes)
@@ -214,9 +213,13 @@ func (w *world) put(name string) {
 
 // wipe is what others do who know nothing of slots.
 func (w *world) wipe(name string, path ...string) {
-	if u, err := w.server.Object(testbed.Gateways, "a", name); err == nil {
-		unstructured.RemoveNestedField(u.Object, path...)
-		_, _ = w.server.Put(u)
+	w.change(name, func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, path...) })
+}
+
+// change is what others do to an object, if it is there; nothing that is written meanwhile is lost.
+func (w *world) change(name string, change func(*unstructured.Unstructured)) {
+	if _, err := w.server.Change(testbed.Gateways, "a", name, change); err != nil && !apierrors.IsNotFound(err) {
+		w.problem("cannot change %s: %v", name, err)
 	}
 }
 

@@ -51,6 +51,36 @@ func (s *Server) Put(obj runtime.Object) (*unstructured.Unstructured, error) {
 	}
 }
 
+// Change has change edit a stored object, without a request, as somebody does who writes what he has read, and reads again after a conflict:
+// nothing that others write meanwhile is lost, as it may be between Object and Put. change may run several times, each time on a fresh
+// copy. The error is a NotFound if there is no object. It returns what was stored, the caller's to keep.
+func (s *Server) Change(gvr schema.GroupVersionResource, namespace, name string, change func(*unstructured.Unstructured)) (*unstructured.Unstructured, error) {
+	t, err := s.tableFor(gvr)
+	if err != nil {
+		return nil, err
+	}
+	key := objectKey(namespace, name)
+	for {
+		base := s.store.get(t, key)
+		if base == nil {
+			return nil, errors.NewNotFound(gvr.GroupResource(), name)
+		}
+		live, err := base.copy()
+		if err != nil {
+			return nil, err
+		}
+		next := live.DeepCopy()
+		change(next)
+		if next.Object, err = normalize(t, next.Object); err != nil {
+			return nil, fmt.Errorf("cannot change the object: %w", err)
+		}
+		s.complete(t, next, live)
+		if o := s.store.commit(t, key, watch.Modified, base, s.builder(t, next)); o != nil {
+			return o.copy()
+		}
+	}
+}
+
 // complete fills in the metadata that a server assigns.
 func (s *Server) complete(t *table, next, live *unstructured.Unstructured) {
 	if live == nil {
