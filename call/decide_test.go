@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -45,6 +46,9 @@ func TestDecideProperties(t *testing.T) {
 		p := Policy{Retries: rapid.IntRange(-1, 6).Draw(t, "retries"), Conflicts: rapid.IntRange(-1, 4).Draw(t, "conflicts")}.Resolved()
 		sent := []byte(rapid.SampledFrom(bodies).Draw(t, "body"))
 		r := &Request{Verb: rapid.SampledFrom(verbs).Draw(t, "verb"), PatchType: rapid.SampledFrom(patches).Draw(t, "patch"), NotFoundOK: rapid.Bool().Draw(t, "absence is fine")}
+		if rapid.Bool().Draw(t, "dry run") {
+			r.Query = url.Values{"dryRun": {"All"}}
+		}
 		if rapid.Bool().Draw(t, "on conflict") {
 			r.OnConflict = func(_ context.Context, c Conflict) (Request, error) { return c.Request, nil }
 		}
@@ -55,7 +59,7 @@ func TestDecideProperties(t *testing.T) {
 		for n := 1; ; n++ {
 			a := rapid.SampledFrom(answers).Draw(t, "answer")
 			a.header = http.Header{"Content-Type": {JSON}}
-			write := r.Verb.write() && pr.verifying == nil
+			write := changes(r, sent) && pr.verifying == nil
 			if write && doubtful && !repeatable(r, sent) {
 				t.Fatalf("try %d of %s %s was sent although an earlier one may have been executed", n, r.Verb, sent)
 			}
@@ -63,6 +67,9 @@ func TestDecideProperties(t *testing.T) {
 				doubtful = true
 			}
 			var o outcome
+			if pr.inDoubt && !changes(r, sent) {
+				t.Fatalf("%s of a dry run is in doubt", r.Verb)
+			}
 			o, pr = decide(r, p, sent, pr, a, func() float64 { return rapid.Float64Range(0, 1).Draw(t, "jitter") })
 			if o.after > p.Cap+p.Base {
 				t.Fatalf("waits %v", o.after)

@@ -221,6 +221,62 @@ func (r *real) unchanged(t *testing.T, before *corev1.ConfigMap) {
 	}
 }
 
+// What a dry run was answered with is in the object afterwards, at the version of the live one: it is not taken for what the server has.
+func TestDryRunThenForReal(t *testing.T) {
+	t.Parallel()
+	for name, watched := range map[string]bool{"watched": true, "not watched": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := startReal(t, watched)
+			cm := r.configMap("web")
+			if err := r.client.Create(r.ctx, cm); err != nil {
+				t.Fatal(err)
+			}
+			r.arrived(t, configMaps, cm.ResourceVersion)
+			set := func(value string, opts ...client.WriteOption) {
+				t.Helper()
+				change := func(cm *corev1.ConfigMap) error { cm.Data["k"] = value; return nil }
+				if err := client.Modify(r.ctx, r.client, cm, change, opts...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stored := func(want string) {
+				t.Helper()
+				live, err := r.user.CoreV1().ConfigMaps(r.namespace).Get(r.ctx, "web", metav1.GetOptions{})
+				if err != nil || live.Data["k"] != want || cm.Data["k"] != want || cm.ResourceVersion != live.ResourceVersion {
+					t.Errorf("the server has %v, the caller %v; want %s (%v)", live.Data, cm.Data, want, err)
+				}
+			}
+			set("1", client.DryRun())
+			set("1")
+			stored("1")
+			set("2", client.DryRun())
+			cm.Data["k"] = "2"
+			if err := r.client.Update(r.ctx, cm); err != nil {
+				t.Fatal(err)
+			}
+			stored("2")
+			set("3", client.DryRun())
+			if err := r.client.Patch(r.ctx, cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"3"}}`))); err != nil {
+				t.Fatal(err)
+			}
+			stored("3")
+			applied := func(opts ...client.WriteOption) {
+				t.Helper()
+				want := r.configMap("web")
+				want.Data["k"] = "4"
+				if err := r.client.Apply(r.ctx, want, append(opts, client.Force())...); err != nil {
+					t.Fatal(err)
+				}
+				cm = want
+			}
+			applied(client.DryRun())
+			applied()
+			stored("4")
+		})
+	}
+}
+
 // The dry run of a write that would take the last finalizer of a deleted object away is answered with what would be its last state.
 func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	t.Parallel()

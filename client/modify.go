@@ -23,7 +23,8 @@ import (
 // with the resourceVersion of that state, so that nothing that fn has not seen is overwritten. After a conflict fn is
 // applied again to what is there then, a bounded number of times (Options.Conflicts); the final error matches
 // ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
-// ends the call. Nothing is sent when fn changes nothing.
+// ends the call. Nothing is sent when fn changes nothing; of a kind that is not watched the object is read then, since obj itself may say
+// what nobody has written.
 //
 // A change is not made twice. If the answer to a write is lost, and the object has another version by then, it is looked whether the change
 // is there and was made by the client's FieldOwner, which therefore has to be its own. If it is not, it may have been overwritten since: fn is
@@ -60,6 +61,7 @@ type modification struct {
 	obj  Object
 	uid  types.UID
 	live bool // the cache is behind: read from the server
+	own  bool // the base is the caller's object, of which the server may know nothing
 	last error
 }
 
@@ -84,9 +86,6 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 		if err != nil {
 			return err
 		}
-		if m.uid != "" && base.GetUID() != m.uid {
-			return m.w.fail(fmt.Errorf("%w: it has uid %s now", ErrReplaced, base.GetUID()))
-		}
 		err = m.try(ctx, base, fn)
 		if err == nil || !apierrors.IsConflict(err) || errors.Is(err, call.ErrOutcomeUnknown) && !m.repeatable(base, fn) {
 			return err
@@ -101,10 +100,19 @@ func (m *modification) run(ctx context.Context, fn func(Object) error) error {
 	return m.w.fail(fmt.Errorf("%w: gave up after %d: %w", ErrTooManyConflicts, p.Tries, m.last))
 }
 
-// freshest returns a copy of the freshest known state: what the cache shows, or the server's answer; at first also
-// what the caller has, if that is a whole object and nothing better is known. That the object is not there, or is another one, only the
-// server can say: the cache may not know yet of the one that is meant.
+// freshest returns a copy of the freshest known state of the incarnation that is meant.
 func (m *modification) freshest(ctx context.Context, tries int) (Object, error) {
+	base, err := m.known(ctx, tries)
+	if err == nil && m.uid != "" && base.GetUID() != m.uid {
+		err = m.w.fail(fmt.Errorf("%w: it has uid %s now", ErrReplaced, base.GetUID()))
+	}
+	return base, err
+}
+
+// known is what the cache shows, or the server's answer; at first also what the caller has, if that is a whole object and nothing better
+// is known. That the object is not there, or is another one, only the server can say: the cache may not know yet of the one that is meant.
+func (m *modification) known(ctx context.Context, tries int) (Object, error) {
+	m.own = false
 	base := m.obj.DeepCopyObject().(Object)
 	if !m.live {
 		// With versions that cannot be ordered the lock finds out whether the cache is behind.
@@ -113,6 +121,7 @@ func (m *modification) freshest(ctx context.Context, tries int) (Object, error) 
 			return base, fill(m.w.k, r, base)
 		}
 		if tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.c.watched(m.w.k) == nil {
+			m.own = true
 			return base, nil
 		}
 	}
@@ -143,6 +152,13 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 		}
 	}
 	if len(d) == 0 && !m.w.o.always {
+		if m.own { // which may have been changed by the caller, or be the answer to a dry run: only the server knows that nothing is to do
+			m.live = true
+			if base, err = m.freshest(ctx, 0); err != nil {
+				return err
+			}
+			return m.try(ctx, base, fn)
+		}
 		return assign(m.obj, base)
 	}
 	sub(d, "metadata")["resourceVersion"] = base.GetResourceVersion()
