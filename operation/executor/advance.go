@@ -105,6 +105,9 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				continue
 			}
 		case actWait:
+			if d.turn != (turn{}) { // who goes first may need the place that is kept for a call of this one
+				e.withdraw(r, allOf)
+			}
 			switch {
 			case d.turn.unknown:
 				return d.until, nil // with nothing written: the event of what is known already wakes us
