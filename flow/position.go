@@ -187,11 +187,8 @@ func (r *run) resumeAt(i int32, pos Position) (move, bool) {
 	if pos.Wake.IsZero() || !delayed && !pos.Wake.After(r.e.clock.Now()) {
 		return m, true
 	}
-	orElse, ok := none, pos.Else != ""
-	if ok {
-		if orElse, ok = def.index[pos.Else]; ok {
-			f.park = &parking{orElse: orElse}
-		}
+	if orElse, ok := def.index[pos.Else]; ok {
+		f.park = &parking{orElse: orElse}
 	}
 	r.enter(m)
 	f.resume, f.wake = i, r.e.since(pos.Wake)

@@ -232,8 +232,11 @@ func TestEventsOfFailures(t *testing.T) {
 		{"a conflict", conflictError, nil, nil},
 		{"terminal", func() error { _, err := reconcile.Terminal(errors.New("no such size")); return err }, nil, []string{"ReconcileFailed: no such size"}},
 		{"panic", func() error { panic("ouch") }, nil, []string{"ReconcilePanicked: panic: ouch"}},
-		{"exhausted", func() error { return errors.New("unreachable") }, []reconcile.Option{reconcile.MaxAttempts(2)},
-			[]string{"AttemptsExhausted: attempts exhausted after 2: unreachable"}},
+		{
+			"exhausted", func() error { return errors.New("unreachable") },
+			[]reconcile.Option{reconcile.MaxAttempts(2)},
+			[]string{"AttemptsExhausted: attempts exhausted after 2: unreachable"},
+		},
 		{"not wanted", func() error { panic("ouch") }, []reconcile.Option{reconcile.WithoutEvents()}, nil},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

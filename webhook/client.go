@@ -73,8 +73,10 @@ func New(o Options) (*Client, error) {
 			return nil, errors.New("cannot use proxy: it has no host")
 		}
 	}
-	c := &Client{resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
-		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong)}
+	c := &Client{
+		resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
+		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong),
+	}
 	c.transports.guard, c.transports.proxy = g, o.Proxy
 	if c.resolver == nil {
 		c.resolver = noResolver{}

@@ -75,7 +75,7 @@ func invalid(err error) Result {
 // try is the state of one try.
 type try struct {
 	permit  *Permit
-	outer   context.Context // of the caller, without the timeout of the request
+	outer   context.Context //nolint:containedctx // of the caller, without the timeout of the request; it lives as long as the try
 	call    Call
 	request *request
 	trusted bool
