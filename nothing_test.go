@@ -54,6 +54,8 @@ func nothing(ctx context.Context) map[string]func() error {
 	runs := func(o fairlead.Option) error { return orNone(fairlead.New(nil, o).Run(ctx)) }
 	allocates := func(o alloc.Option) error { return fails(alloc.Once(ctx, c, &pod{}, "ip", nil, o)) }
 	return map[string]func() error{
+		"fairlead.Config":             func() error { return fails(fairlead.Config("/nowhere/kubeconfig")) },
+		"fairlead.WithLinger":         func() error { return runs(fairlead.WithLinger(0)) },
 		"fairlead.New":                func() error { return runs(nil) },
 		"fairlead.Serve":              func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
 		"fairlead.WithDegraded":       func() error { return runs(fairlead.WithDegraded()) },
@@ -80,6 +82,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"alloc.Find":          func() error { return allocates(alloc.Find(nil)) },
 		"alloc.Guard":         func() error { return allocates(alloc.Guard("")) },
 		"alloc.Held":          func() error { return ok(alloc.Held(nil), alloc.Held((*pod)(nil))) },
+		"alloc.Live":          func() error { return allocates(alloc.Live()) },
 		"alloc.Once":          func() error { return fails(alloc.Once(ctx, c, (*pod)(nil), "", nil, nil)) },
 		"alloc.Release":       func() error { return orNone(alloc.Release(ctx, c, (*pod)(nil), "", nil, nil)) },
 		"alloc.Unguarded":     func() error { return allocates(alloc.Unguarded()) },
@@ -92,6 +95,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.Condition":             func() error { return wait(client.Condition[pod](c, client.Key{}, "")) },
 		"client.DryRun":                func() error { return writes(client.DryRun()) },
 		"client.Fields":                func() error { return reads(client.Fields("")) },
+		"client.FromLive":              func() error { return writes(client.FromLive()) },
 		"client.Force":                 func() error { return writes(client.Force()) },
 		"client.Get":                   func() error { return fails(client.Get[pod](ctx, c, client.Key{})) },
 		"client.Gone":                  func() error { return wait(client.Gone[pod](c, client.Key{})) },
@@ -112,6 +116,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.NewConfigMapPositions": func() error { return positions(ctx, client.NewConfigMapPositions(c, client.Key{})) },
 		"client.NewMapper":             func() error { return fails(client.NewMapper(nil)) },
 		"client.NewStatusPosition":     func() error { return positions(ctx, client.NewStatusPosition[pod](c, nil, nil)) },
+		"client.OwnedBy":               func() error { return reads(client.OwnedBy(nil)) },
 		"client.Owner":                 func() error { return writes(client.Owner("")) },
 		"client.Propagation":           func() error { return writes(client.Propagation("")) },
 		"client.RawPatch":              func() error { return orNone(c.Patch(ctx, nil, client.RawPatch("", nil))) },
@@ -202,15 +207,16 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.IsReady": func() error {
 			return ok(reconcile.IsReady(nil, nil, ""), reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, ""))
 		},
-		"reconcile.Kind":        func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
-		"reconcile.Leader":      func() error { return controls(reconcile.Leader(nil)) },
-		"reconcile.Logger":      func() error { return controls(reconcile.Logger(nil)) },
-		"reconcile.MaxAttempts": func() error { return controls(reconcile.MaxAttempts(0)) },
-		"reconcile.MaxInterval": func() error { return controls(reconcile.MaxInterval(0)) },
-		"reconcile.Named":       func() error { return watches(reconcile.Named("")) },
-		"reconcile.New":         func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
-		"reconcile.NewRecorder": func() error { return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", "")) },
-		"reconcile.OnFailure":   func() error { return controls(reconcile.OnFailure(nil)) },
+		"reconcile.Kind":           func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
+		"reconcile.Leader":         func() error { return controls(reconcile.Leader(nil)) },
+		"reconcile.Logger":         func() error { return controls(reconcile.Logger(nil)) },
+		"reconcile.MaxAttempts":    func() error { return controls(reconcile.MaxAttempts(0)) },
+		"reconcile.MaxInterval":    func() error { return controls(reconcile.MaxInterval(0)) },
+		"reconcile.Named":          func() error { return watches(reconcile.Named("")) },
+		"reconcile.New":            func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
+		"reconcile.NewRecorder":    func() error { return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", "")) },
+		"reconcile.OnFailure":      func() error { return controls(reconcile.OnFailure(nil)) },
+		"reconcile.OwnerReference": func() error { return fails(reconcile.OwnerReference(nil, nil)) },
 		"reconcile.Own": func() error {
 			return errors.Join(orNone(reconcile.Own(c, nil, nil)), orNone(reconcile.Own(c, &pod{}, &pod{})))
 		},

@@ -68,7 +68,7 @@ type allocation[T any, PT client.ObjectOf[T]] struct {
 
 func begin[T any, PT client.ObjectOf[T]](ctx context.Context, op string, c *client.Client, obj PT, slot string, opts []Option) *allocation[T, PT] {
 	a := &allocation[T, PT]{op: op, c: c, obj: obj, slot: slot}
-	a.behind = obj.GetUID() == "" // which incarnation is meant is for the server to say
+	a.behind = obj != nil && obj.GetUID() == "" // which incarnation is meant is for the server to say
 	a.finalizer, _ = ctx.Value(finalizerKey{}).(string)
 	for _, o := range opts {
 		if o != nil {

@@ -91,6 +91,10 @@ func Index(name, value string) ReadOption {
 //	for pod, err := range client.List[corev1.Pod](ctx, c, client.OwnedBy(domain)) { … }
 func OwnedBy(owner metav1.Object) ReadOption {
 	return func(o *readOptions) {
+		if isNil(owner) {
+			o.err = fmt.Errorf("cannot tell what it owns: %w", ErrNil)
+			return
+		}
 		if owner.GetUID() == "" {
 			o.err = fmt.Errorf("cannot tell what %s owns: %w", KeyOf(owner), ErrNoUID)
 		}

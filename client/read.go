@@ -86,7 +86,7 @@ func (l liveReader) List(ctx context.Context, list ObjectList, opts ...ReadOptio
 // getFresh is Get for somebody who was shown the object before, by uid and version: a cache that is older than that, or shows no such
 // object, is not believed.
 func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UID, version string) error {
-	k, err := c.kinds.of(obj)
+	k, err := c.kindOf(obj)
 	if err != nil {
 		return err
 	}
