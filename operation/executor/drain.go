@@ -10,31 +10,47 @@ type drain struct {
 	begun bool
 	busy  map[*run]struct{} // runs with a call under way, or one that has come back and is not recorded yet
 	idle  chan struct{}     // closed when a drain has begun and no run is busy
+	lost  bool              // Run has ended while some were: idle is never closed
 }
 
 // Drain begins no new calls from now on, and returns when those under way have come back and what they brought is recorded, so that nobody
 // makes them again. If ctx, or Run, ends first, it returns why. Operations that wait go on waiting; Run has to be ended as usual. It may be
 // called more than once, and before Run.
 func (e *Executor) Drain(ctx context.Context) error {
+	idle := e.beginNoCalls(false)
+	select {
+	case <-idle:
+		return nil
+	case <-e.stopped:
+	case <-ctx.Done():
+	}
 	e.mu.Lock()
-	if d := &e.drain; !d.begun {
+	defer e.mu.Unlock()
+	select {
+	case <-idle: // that is what counts, when several have happened
+		return nil
+	default:
+	}
+	if e.drain.lost {
+		return fmt.Errorf("cannot wait for calls under way: %w", errEnded)
+	}
+	return fmt.Errorf("cannot wait for the calls of %d operations: %w", len(e.drain.busy), context.Cause(ctx))
+}
+
+// beginNoCalls begins a drain, unless one has begun, and returns what is closed when it is over. With end, calls that are still under way are
+// lost.
+func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	d := &e.drain
+	if !d.begun {
 		d.begun, d.idle = true, make(chan struct{})
 		if len(d.busy) == 0 {
 			close(d.idle)
 		}
 	}
-	idle := e.drain.idle
-	e.mu.Unlock()
-	select {
-	case <-idle:
-		return nil
-	case <-e.stopped:
-		return fmt.Errorf("cannot wait for calls under way: %w", errEnded)
-	case <-ctx.Done():
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return fmt.Errorf("cannot wait for the calls of %d operations: %w", len(e.drain.busy), context.Cause(ctx))
+	d.lost = d.lost || end && len(d.busy) > 0
+	return d.idle
 }
 
 // mayCall tells whether a run may make calls now. If so it is busy, until settle finds that it is not.
@@ -64,7 +80,7 @@ func (e *Executor) leave(r *run) {
 	if _, busy := d.busy[r]; !busy {
 		return
 	}
-	if delete(d.busy, r); d.begun && len(d.busy) == 0 {
+	if delete(d.busy, r); d.begun && !d.lost && len(d.busy) == 0 {
 		close(d.idle)
 	}
 }

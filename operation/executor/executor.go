@@ -155,6 +155,7 @@ func (e *Executor) Run(ctx context.Context) error {
 	defer e.webhooks.Close()
 	defer e.flights.Wait()
 	defer func() {
+		e.beginNoCalls(true)
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		if err := e.engine.Close(bounded); err != nil {
