@@ -318,7 +318,7 @@ func (c *controller) execute(ctx, term context.Context) error {
 		c.log.WarnContext(ctx, "calls under way are cut off, to be made again with the same keys", "error", err)
 	}
 	end(context.Cause(ctx))
-	<-ended // it says what it was told
+	<-ended //nolint:errcheck // it says what it was told
 	c.log.InfoContext(ctx, "no operation runs here any more")
 	return nil
 }

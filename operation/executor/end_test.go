@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 func TestCancel(t *testing.T) {
@@ -234,7 +235,7 @@ func TestWebhookTimeout(t *testing.T) {
 	}
 	b.webhook("busy", func(s *v1alpha1.WebhookSpec) {
 		s.Timeout = metav1.Duration{Duration: 300 * time.Millisecond}
-		s.Retry.MaxAttempts = 1000000
+		s.Retry.MaxAttempts = webhook.MaxAttempts
 	})
 	b.start(nil)
 	if got := b.reason(b.end(b.schedule(operation.Request{Webhooks: []string{"busy"}}))); got != v1alpha1.ReasonTimedOut {

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // TestWithoutBarrier takes over while nothing says how new the cache is, as with a watch on which nothing happens: operations go on.
@@ -60,12 +61,12 @@ func TestStaleSuccessor(t *testing.T) {
 		},
 		"Async": {
 			reason: "So is one that was accepted.", path: "/work", seen: attempted,
-			hook: polled(time.Millisecond), want: map[string]int{"work": 3, "next": 1},
+			hook: polled(webhook.MinInterval), want: map[string]int{"work": 3, "next": 1},
 		},
 		"Poll": {
 			reason: "And a poll that told of the end.", path: "/jobs/1",
 			seen: func(w v1alpha1.WebhookCallStatus) bool { return w.LastPollTimestamp != nil },
-			hook: polled(10 * time.Millisecond), want: map[string]int{"work": 3, "next": 1},
+			hook: polled(webhook.MinInterval), want: map[string]int{"work": 3, "next": 1},
 		},
 	}
 	for name, tc := range tests {
