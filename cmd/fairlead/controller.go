@@ -318,8 +318,7 @@ func (c *controller) execute(ctx, term context.Context) error {
 		c.log.WarnContext(ctx, "calls under way are cut off, to be made again with the same keys", "error", err)
 	}
 	end(context.Cause(ctx))
-	<-ended //nolint:errcheck // it says what it was told
-	c.log.InfoContext(ctx, "no operation runs here any more")
+	c.log.InfoContext(ctx, "no operation runs here any more", "cause", <-ended)
 	return nil
 }
 
