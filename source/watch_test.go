@@ -435,7 +435,7 @@ func TestSilentWatch(t *testing.T) {
 		t.Parallel()
 		r := newRecorder(t)
 		s := serve(t, []reply{list(5, object("a", 1)), list(9)}, []reply{watch(), watch(event("MODIFIED", object("a", 9)))})
-		s.run(r, short)
+		s.run(r, func(c *source.Config) { c.SilenceBudget = time.Second }) // the event has as long to come after the resume
 		r.wait("the change", func() bool { return r.version == "9" })
 		if diff := cmp.Diff([]string{"LIST", "WATCH 5", "LIST limit=1", "WATCH 5"}, s.short()[:4]); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
