@@ -144,9 +144,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A fiber in back-off holds neither a worker nor a goroutine.
+// A fiber in back-off holds neither a worker nor a goroutine. It counts the goroutines of the process, so that no test runs beside it.
 func TestStepsInRetryAreParked(t *testing.T) {
-	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const fibers = 500
 		b := newBench(t, call.Options{Budget: &call.Budget{Burst: 10 * fibers}}, func(w http.ResponseWriter, r *http.Request) {
