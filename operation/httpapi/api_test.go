@@ -123,16 +123,38 @@ func (a *api) user(clients *kubernetes.Clientset, name string, verbs []string) {
 	a.tokens[name] = token.Status.Token
 }
 
-// sink knows one callback token.
+// sink knows one callback token, and others that it holds until it is told to go on.
 type sink struct {
 	mu   sync.Mutex
 	used bool
 	got  []string
+	take int // how often it was asked
+	hold chan struct{}
 }
 
-func (s *sink) Take(_ context.Context, token string, succeeded bool, message string) error {
+// Owner knows the token "good", and those that begin with a namespace and a slash.
+func (s *sink) Owner(token string) (string, error) {
+	if namespace, _, ok := strings.Cut(token, "/"); ok {
+		return namespace, nil
+	}
+	if token == "good" {
+		return "one", nil
+	}
+	return "", operation.ErrUnknownCallback
+}
+
+func (s *sink) Take(ctx context.Context, token string, succeeded bool, message string) error {
+	if strings.Contains(token, "/") && s.hold != nil {
+		select {
+		case <-s.hold:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.take++
 	switch {
 	case token != "good":
 		return operation.ErrUnknownCallback
