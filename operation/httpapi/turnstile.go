@@ -41,8 +41,9 @@ type share struct {
 
 type waiter struct {
 	visitor
-	in      chan struct{} // closed when it is let in, or sent away
-	refused *busyError
+	group, caller *share
+	in            chan struct{} // closed when it is let in, or sent away
+	refused       *busyError
 }
 
 // maxWaiting bounds who waits at one turnstile.
@@ -69,18 +70,16 @@ func (t *turnstile) enter(ctx context.Context, v visitor) (leave func(), err err
 		t.makeRoom(w)
 	}
 	t.mu.Unlock()
-	var late <-chan time.Time
 	if !w.isIn() {
 		timer := time.NewTimer(t.patience)
 		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-w.in:
-	case <-late:
-		err = t.giveUp(w, nil)
-	case <-ctx.Done():
-		err = t.giveUp(w, context.Cause(ctx))
+		select {
+		case <-w.in:
+		case <-timer.C:
+			err = t.giveUp(w, nil)
+		case <-ctx.Done():
+			err = t.giveUp(w, context.Cause(ctx))
+		}
 	}
 	switch {
 	case w.refused != nil:
@@ -116,9 +115,9 @@ func (t *turnstile) shares(v visitor) (group, caller *share) {
 }
 
 func (t *turnstile) add(w *waiter) {
-	group, caller := t.shares(w.visitor)
-	group.waiting++
-	caller.waiting++
+	w.group, w.caller = t.shares(w.visitor)
+	w.group.waiting++
+	w.caller.waiting++
 	t.waiting = append(t.waiting, w)
 }
 
@@ -126,14 +125,14 @@ func (t *turnstile) add(w *waiter) {
 func (t *turnstile) remove(w *waiter) {
 	i := slices.Index(t.waiting, w)
 	t.waiting = slices.Delete(t.waiting, i, i+1)
-	group, caller := t.shares(w.visitor)
-	group.waiting--
-	caller.waiting--
-	t.forget(w.visitor)
+	w.group.waiting--
+	w.caller.waiting--
+	t.forget(w.visitor, w.group, w.caller)
 }
 
-func (t *turnstile) forget(v visitor) {
-	if group, caller := t.shares(v); caller.running+caller.waiting == 0 {
+// forget drops the shares that nobody has any more.
+func (t *turnstile) forget(v visitor, group, caller *share) {
+	if caller.running+caller.waiting == 0 {
 		delete(t.callers, v)
 		if group.running+group.waiting == 0 {
 			delete(t.groups, v.group)
@@ -148,10 +147,9 @@ func (t *turnstile) admit() {
 		if w == nil || !t.inTime() {
 			return
 		}
-		group, caller := t.shares(w.visitor)
 		t.served++
 		t.running++
-		for _, s := range []*share{group, caller} {
+		for _, s := range []*share{w.group, w.caller} {
 			s.running++
 			s.served = t.served
 		}
@@ -165,13 +163,12 @@ func (t *turnstile) next() (first *waiter) {
 	if t.running >= t.places {
 		return nil
 	}
-	var best [4]uint64
+	var best [4]uint64 // the fewest inside, then the longest ago
 	for _, w := range t.waiting {
-		if t.full(w.visitor) != "" {
+		if t.full(w) != "" {
 			continue
 		}
-		group, caller := t.shares(w.visitor)
-		rank := [4]uint64{uint64(group.running), group.served, uint64(caller.running), caller.served}
+		rank := [4]uint64{uint64(w.group.running), w.group.served, uint64(w.caller.running), w.caller.served}
 		if first == nil || slices.Compare(rank[:], best[:]) < 0 {
 			first, best = w, rank
 		}
@@ -180,15 +177,14 @@ func (t *turnstile) next() (first *waiter) {
 }
 
 // full says whose places are all taken, empty if none are.
-func (t *turnstile) full(v visitor) (scope string) {
+func (t *turnstile) full(w *waiter) (scope string) {
 	free := t.places - t.running
-	group, caller := t.shares(v)
 	switch {
 	case free <= 0:
 		return scopeAll
-	case v.group != "" && group.running >= free:
+	case w.visitor.group != "" && w.group.running >= free:
 		return scopeGroup
-	case v.caller != "" && 2*caller.running >= free:
+	case w.visitor.caller != "" && 2*w.caller.running >= free:
 		return scopeCaller
 	}
 	return ""
@@ -196,11 +192,16 @@ func (t *turnstile) full(v visitor) (scope string) {
 
 // inTime tells whether the rate lets one in now; if not, it sees to it that this is looked at again.
 func (t *turnstile) inTime() bool {
-	if t.rate == nil || t.rate.Allow() {
+	if t.rate == nil {
 		return true
 	}
+	turn := t.rate.Reserve()
+	wait := turn.Delay()
+	if wait == 0 {
+		return true
+	}
+	turn.Cancel()
 	if t.wake == nil {
-		wait := time.Duration(float64(time.Second) / float64(t.rate.Limit()))
 		t.wake = time.AfterFunc(wait, func() {
 			t.mu.Lock()
 			defer t.mu.Unlock()
@@ -213,25 +214,24 @@ func (t *turnstile) inTime() bool {
 
 // makeRoom sends somebody away if one more cannot wait: the newcomer if his group has too many, else the last one of the group with the most.
 func (t *turnstile) makeRoom(w *waiter) {
-	group, _ := t.shares(w.visitor)
-	if group.waiting > t.queue {
+	if w.group.waiting > t.queue {
 		t.refuse(w)
 		return
 	}
 	if len(t.waiting) <= maxWaiting {
 		return
 	}
-	last, most := w, group.waiting
+	last, most := w, w.group.waiting
 	for _, other := range t.waiting { // the last one of a group is met last
-		if of, _ := t.shares(other.visitor); of.waiting >= most && other != w {
-			last, most = other, of.waiting
+		if other.group.waiting >= most && other != w {
+			last, most = other, other.group.waiting
 		}
 	}
 	t.refuse(last)
 }
 
 func (t *turnstile) refuse(w *waiter) {
-	scope := t.full(w.visitor)
+	scope := t.full(w)
 	if scope == "" { // the rate is used up, or it is others' turn
 		scope = scopeAll
 	}
@@ -270,7 +270,7 @@ func (t *turnstile) left(v visitor) {
 	t.running--
 	group.running--
 	caller.running--
-	t.forget(v)
+	t.forget(v, group, caller)
 	t.admit()
 }
 
