@@ -3,14 +3,7 @@ package serve
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,32 +13,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-)
 
-// issue makes a certificate for loopback with its key, as PEM. The zero times: good for an hour from now.
-func issue(t *testing.T, name string, from, until time.Time) (cert, key []byte) {
-	t.Helper()
-	if from.IsZero() {
-		from, until = time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
-	}
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: until,
-		DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
-}
+	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+)
 
 // journal is a log that can be read while it is written.
 type journal struct {
@@ -67,33 +37,13 @@ func (j *journal) take() string {
 	return j.all.String()
 }
 
-func put(t *testing.T, dir string, cert, key []byte) {
-	t.Helper()
-	for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestCertificateChanges plays what happens to the files of a mounted Secret and of others.
 func TestCertificateChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-		mount := func(name string, cert, key []byte) { // as the kubelet does
-			if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			put(t, filepath.Join(dir, name), cert, key)
-			if err := os.Symlink(name, filepath.Join(dir, "next")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "..data")); err != nil {
-				t.Fatal(err)
-			}
-		}
-		cert, key := issue(t, "first", time.Time{}, time.Time{})
+		mount := func(name string, cert, key []byte) { servetest.Mount(t, dir, name, cert, key) }
+		cert, key := servetest.Certificate(t, "first", time.Time{}, time.Time{})
 		mount("one", cert, key)
 		data := filepath.Join(dir, "..data")
 		var log journal
@@ -126,29 +76,29 @@ func TestCertificateChanges(t *testing.T) {
 			}
 		}
 		served("Nothing has changed.", "first", "")
-		cert, key = issue(t, "second", time.Time{}, time.Time{})
+		cert, key = servetest.Certificate(t, "second", time.Time{}, time.Time{})
 		mount("two", cert, key)
 		served("The link leads elsewhere.", "second", "")
-		cert, _ = issue(t, "third", time.Time{}, time.Time{})
+		cert, _ = servetest.Certificate(t, "third", time.Time{}, time.Time{})
 		mount("three", cert, key)
 		served("The key belongs to another certificate.", "second", "private key does not match")
 		mount("four", []byte("nonsense"), key)
 		served("It is no certificate.", "second", "failed to find any PEM data")
-		cert, key = issue(t, "old", time.Now().Add(-time.Hour), time.Now().Add(-time.Minute))
+		cert, key = servetest.Certificate(t, "old", time.Now().Add(-time.Hour), time.Now().Add(-time.Minute))
 		mount("five", cert, key)
 		served("It has expired.", "second", "it has expired")
-		cert, key = issue(t, "young", time.Now().Add(30*time.Minute), time.Now().Add(2*time.Hour))
+		cert, key = servetest.Certificate(t, "young", time.Now().Add(30*time.Minute), time.Now().Add(2*time.Hour))
 		mount("six", cert, key)
 		served("It is not good yet.", "second", "it is good from")
 		if err := os.Remove(data); err != nil {
 			t.Fatal(err)
 		}
 		served("There is nothing.", "second", "no such file")
-		cert, key = issue(t, "third", time.Time{}, time.Time{})
+		cert, key = servetest.Certificate(t, "third", time.Time{}, time.Time{})
 		mount("seven", cert, key)
 		served("It is there again.", "third", "")
-		cert, key = issue(t, "fourth", time.Time{}, time.Time{})
-		put(t, data, cert, key)
+		cert, key = servetest.Certificate(t, "fourth", time.Time{}, time.Time{})
+		servetest.Write(t, data, cert, key)
 		served("The files are written over.", "fourth", "")
 		if got, want := testutil.ToFloat64(c.expiry), float64(c.current.Load().Leaf.NotAfter.Unix()); got != want {
 			t.Errorf("it expires at %v, not %v", got, want)
@@ -162,7 +112,7 @@ func TestCertificateThatCannotBeLoaded(t *testing.T) {
 	if _, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil); err == nil || !strings.Contains(err.Error(), "cannot load the certificate of "+dir) {
 		t.Errorf("without files: %v", err)
 	}
-	put(t, dir, []byte("no"), []byte("no"))
+	servetest.Write(t, dir, []byte("no"), []byte("no"))
 	if _, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil); err == nil {
 		t.Error("of nonsense")
 	}

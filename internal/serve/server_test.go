@@ -19,6 +19,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
 
 // hall is a listener in memory.
@@ -204,8 +206,8 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	cert, key := issue(t, "one", time.Time{}, time.Time{})
-	put(t, dir, cert, key)
+	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
+	servetest.Write(t, dir, cert, key)
 	c, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil)
 	if err != nil {
 		t.Fatal(err)
