@@ -88,10 +88,10 @@ func (h *handler) cancel(w http.ResponseWriter, r *http.Request, a admission) er
 		return err
 	}
 	w.Header().Set("Location", h.location(a.namespace, res))
-	v := operation.View{ResourceType: res.Type, ResourceID: res.ID, Status: operation.InProgress}
-	if h.may(r, a, "get") == nil {
-		v = operation.ViewOf(op)
+	if h.may(r, a, "get") != nil {
+		w.WriteHeader(http.StatusAccepted)
+		return nil
 	}
-	h.showView(w, http.StatusAccepted, v)
+	h.show(w, http.StatusAccepted, op)
 	return nil
 }
