@@ -26,6 +26,8 @@ const (
 	bodyTime = 30 * time.Second
 	// maxHeader bounds a header. A token with many groups has 10 KiB.
 	maxHeader = 32 << 10
+	// maxRequests bounds the requests at a time for each connection that there may be, on the average: only with HTTP/2 there are more.
+	maxRequests = 2
 	// maxStreams are the requests at a time on a connection of HTTP/2. What it buffers of bodies is bounded for each, and together.
 	maxStreams          = 100
 	streamWindow        = 64 << 10
@@ -48,12 +50,12 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Server answers requests. It is a prometheus.Collector of fairlead_http_connections and fairlead_http_connections_closed_total. It is safe
-// for concurrent use, and for any number of listeners, which share its bounds.
+// Server answers requests. It is a prometheus.Collector of its connections, and of what it closed and refused. It is safe for concurrent use, and for any number of listeners, which share its bounds.
 type Server struct {
 	Options
-	handler http.Handler
-	table   *table
+	handler  http.Handler
+	table    *table
+	requests *requests
 }
 
 // New returns a Server that answers with the handler.
@@ -64,7 +66,7 @@ func New(handler http.Handler, o Options) *Server {
 	if o.Drain <= 0 {
 		o.Drain = defaultDrain
 	}
-	return &Server{Options: o, handler: handler, table: newTable(o.MaxConnections)}
+	return &Server{Options: o, handler: handler, table: newTable(o.MaxConnections), requests: newRequests(maxRequests * o.MaxConnections)}
 }
 
 // Run answers until the context ends, then lets the requests under way finish. It closes the listener.
@@ -110,10 +112,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.Logger != nil {
 		defer s.panicked(r)
 	}
+	client := Client(r.RemoteAddr)
+	if !s.requests.begin(client) {
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Content-Length", "0") // with HTTP/2, who opens many and reads nothing can be told this much
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer s.requests.end(client)
 	if r.ContentLength != 0 { // the server goes on to read what the handler leaves of a body
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // only some test servers cannot
 	}
 	s.handler.ServeHTTP(w, r)
+	if r.ProtoMajor > 1 {
+		_ = http.NewResponseController(w).Flush() // what is left of the answer would else be waited for after the end of the request
+	}
 }
 
 // panicked tells of a panic, and ends the connection in silence.
@@ -129,11 +142,16 @@ func (s *Server) panicked(r *http.Request) {
 }
 
 // Describe implements prometheus.Collector.
-func (s *Server) Describe(ch chan<- *prometheus.Desc) { s.table.closed.Describe(ch); ch <- connections }
+func (s *Server) Describe(ch chan<- *prometheus.Desc) {
+	s.table.closed.Describe(ch)
+	s.requests.refused.Describe(ch)
+	ch <- connections
+}
 
 // Collect implements prometheus.Collector.
 func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	s.table.closed.Collect(ch)
+	s.requests.refused.Collect(ch)
 	waiting, active := s.table.count()
 	ch <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(waiting), "waiting")
 	ch <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(active), "active")

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,6 +20,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
 )
@@ -246,6 +249,72 @@ func TestTLS(t *testing.T) {
 		old.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnswersThatNobodyReads has one connection of HTTP/2 ask a hundred times and make no place for the answers.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
+	servetest.Write(t, dir, cert, key)
+	c, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "words") }), Options{TLS: c.Config(), MaxConnections: 4})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, listener) }()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	var header bytes.Buffer
+	const asked = 20
+	for i := range asked {
+		header.Reset()
+		encoder := hpack.NewEncoder(&header)
+		encoder.SetMaxDynamicTableSizeLimit(0) // each stands for itself
+		for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "x"}} {
+			if err := encoder.WriteField(field); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: header.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for answers := 0; answers < asked; {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frame.Header().Type == http2.FrameHeaders {
+			answers++
+		}
+	}
+	if n := testutil.ToFloat64(s.requests.refused); n != asked-4 {
+		t.Errorf("%v of %d were refused", n, asked)
+	}
+	conn.Close()
 	end()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -114,7 +114,6 @@ func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v
 	if head {
 		return // there is nothing to wait for
 	}
-	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }() // the connection may serve other pages next
 	if !s.show(op) {
 		return
 	}
@@ -192,7 +191,11 @@ func (s *stream) send(name string, v operation.View) bool {
 func (s *stream) write(text string) bool {
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // only some test servers cannot
 	_, err := io.WriteString(s.w, text)
-	return err == nil && s.control.Flush() == nil
+	if err == nil {
+		err = s.control.Flush()
+	}
+	_ = s.control.SetWriteDeadline(time.Time{}) // with HTTP/2 a stream ends when it passes, though nothing is written
+	return err == nil
 }
 
 func eventName(v operation.View) string {

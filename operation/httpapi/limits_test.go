@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
 
@@ -154,6 +157,35 @@ func TestStreamsOfOneCaller(t *testing.T) {
 	}
 	if got := a.do("all", "GET", "/operations/app/1", ""); got.status != http.StatusOK {
 		t.Errorf("streams take the places of requests: %+v", got)
+	}
+}
+
+// TestStreamOutlivesTimeout: by HTTP/2 too, a stream on which nothing happens for longer than a request may take goes on.
+func TestStreamOutlivesTimeout(t *testing.T) {
+	const timeout = time.Second
+	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.Timeout = timeout })
+	a.eventually(func() bool { return a.do("", "POST", "/operations", deletion).status == http.StatusAccepted })
+	server := httptest.NewUnstartedServer(a.handler)
+	server.EnableHTTP2 = true
+	server.Config.WriteTimeout = timeout
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	req, err := http.NewRequestWithContext(a.ctx, "GET", server.URL+"/operations/app/1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	long := time.NewTimer(3 * timeout)
+	<-long.C // the time that is not its
+	a.eventually(func() bool { return a.do("", "GET", "/operations", "").status == http.StatusOK })
+	a.finish("app-1", v1alpha1.PhaseSuccess)
+	rest, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(rest), "event: succeeded") || resp.ProtoMajor != 2 {
+		t.Errorf("%s: %v %s", resp.Proto, err, rest)
 	}
 }
 

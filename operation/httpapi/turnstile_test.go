@@ -63,8 +63,8 @@ func TestShares(t *testing.T) {
 			q := &queueOf{t: &turnstile{places: tc.places}}
 			var got []string
 			for _, crowd := range tc.crowds {
-				n, scope := 0, ""
-				for scope = q.now(crowd); scope == ""; scope = q.now(crowd) {
+				n, scope := 0, q.now(crowd)
+				for ; scope == ""; scope = q.now(crowd) {
 					n++
 				}
 				got = append(got, fmt.Sprint(crowd, " ", n, " ", scope))
