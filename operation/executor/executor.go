@@ -176,9 +176,11 @@ func (e *Executor) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	hooks := e.hookStore.Subscribe(store.SubscribeOptions{Name: "executor"}) // before any operation looks at one
+	defer hooks.Close()
 	var followers sync.WaitGroup
 	defer followers.Wait()
-	followers.Go(func() { e.followWebhooks(ctx) })
+	followers.Go(func() { e.followWebhooks(ctx, hooks) })
 	followers.Go(func() { e.hooks.run(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
 	followers.Go(func() { e.stir(ctx) })

@@ -196,9 +196,7 @@ func (e *Executor) gone(key store.Key) {
 var errDeleted = errors.New("the operation was deleted")
 
 // followWebhooks has those told that Webhooks appear, change or go. An event costs the same whatever there is in its namespace.
-func (e *Executor) followWebhooks(ctx context.Context) {
-	cursor := e.hookStore.Subscribe(store.SubscribeOptions{Name: "executor"})
-	defer cursor.Close()
+func (e *Executor) followWebhooks(ctx context.Context, cursor *store.Cursor) {
 	for {
 		event, err := cursor.Next(ctx)
 		if err != nil {
