@@ -39,6 +39,7 @@ type bench struct {
 	config    *rest.Config
 	calls     *call.Client
 	namespace string
+	others    []string // namespaces that executors serve too
 	scheduler *operation.Scheduler
 	receiver  *receiver
 	probe     store.Probe // of the stores
@@ -96,7 +97,7 @@ func (b *bench) prepare(config *rest.Config, change func(*executor.Options)) rep
 	open := func(group, version, resource, kind string) *store.Store {
 		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 		st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true, Probe: b.probe})
-		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: []string{b.namespace}}, st.Sink)
+		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: append([]string{b.namespace}, b.others...)}, st.Sink)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -257,6 +258,16 @@ func (b *bench) touch(name string) {
 		PatchType: types.MergePatchType, Body: fmt.Appendf(nil, `{"metadata":{"labels":{"touched":%q}}}`, uuid.NewString()),
 	}, call.Policy{}); err != nil && !apierrors.IsNotFound(err) && b.ctx.Err() == nil {
 		b.t.Errorf("cannot touch %s: %v", name, err)
+	}
+}
+
+// edit changes a Webhook by a merge patch. It may be called by any goroutine.
+func (b *bench) edit(name, patch string) {
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbPatch, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Name: name,
+		PatchType: types.MergePatchType, Body: []byte(patch),
+	}, call.Policy{}); err != nil && b.ctx.Err() == nil {
+		b.t.Errorf("cannot edit %s: %v", name, err)
 	}
 }
 
