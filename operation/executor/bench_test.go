@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -50,16 +51,22 @@ func setup(t *testing.T) *bench {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	config := env.Config(t)
+	b := benchOn(ctx, t, env.Config(t))
+	if err := install.CRDs(ctx, b.calls); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// benchOn is setup on any control plane. The custom resources are the caller's business.
+func benchOn(ctx context.Context, t *testing.T, config *rest.Config) *bench {
+	t.Helper()
 	calls, err := call.New(call.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(calls.Close)
-	if err := install.CRDs(ctx, calls); err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: env.Namespace(t), receiver: newReceiver(t)}
+	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: clustertest.Namespace(t, config), receiver: newReceiver(t)}
 	if b.scheduler, err = operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: b.namespace}); err != nil {
 		t.Fatal(err)
 	}
