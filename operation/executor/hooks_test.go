@@ -110,6 +110,10 @@ func TestCompileOnce(t *testing.T) {
 			success string
 			fails   bool
 		}{{"true", false}, {"response.(", true}, {"false", false}} {
+			asked := make(chan struct{})
+			b.mu.Lock()
+			b.slow["a"] = asked
+			b.mu.Unlock()
 			key := b.put("a", "hook", tc.success, int64(generation+1))
 			var all [10]news
 			for i := range all {
@@ -117,6 +121,7 @@ func TestCompileOnce(t *testing.T) {
 					t.Fatalf("%s: %v", tc.success, err)
 				}
 			}
+			close(asked)
 			synctest.Wait()
 			for i := range all {
 				if !all[i].take() {
