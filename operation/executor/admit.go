@@ -24,7 +24,12 @@ const (
 	shareWrites = "writes to the API server"
 	// shareCompile is the share of those that wait for a Webhook to be compiled.
 	shareCompile = "processor time, for its webhooks to be compiled"
+	// shareMemory is the share of those that wait for others of which the Webhooks take too much memory together.
+	shareMemory = "memory, for the webhooks of its calls"
 )
+
+// askForMemory is when a call asks again for which there is no memory.
+const askForMemory = time.Second
 
 // compileSoon is how long an operation waits for its Webhook to be compiled before it says so.
 const compileSoon = time.Second
@@ -77,25 +82,37 @@ func (r *run) party() party { return party{r.key.Namespace, r.tenant} }
 // endpoint. It returns nil if the call has to wait; then the run is woken.
 func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
 	key, call := slotKey{r, t}, t.callID(r.op)
+	if !e.hooks.pins.take(hook) {
+		r.refuse(t, refusal{until: now.Add(askForMemory), share: shareMemory})
+		return nil
+	}
 	cost, ok := e.outside.acquire(r.party(), key, price{count: 1}, false, r.news.Set)
 	if !ok {
+		e.hooks.pins.release(hook)
 		r.refuse(t, refusal{until: farFuture, share: shareCalls})
 		return nil
 	}
 	if !e.slots.acquire(r.party(), key, r.news.Set) {
+		e.hooks.pins.release(hook)
 		e.outside.charge(r.key.Namespace, cost.times(-1))
 		r.refuse(t, refusal{call: call, until: farFuture, share: sharePlaces})
 		return nil
 	}
 	permit, wait := e.webhooks.Acquire(hook, call, r.news.Set)
 	if permit == nil {
-		e.slots.release(r.party())
+		e.home(r, hook)
 		e.outside.charge(r.key.Namespace, cost.times(-1))
 		r.refuse(t, refusal{call: call, until: now.Add(wait.For)})
 		return nil
 	}
 	delete(r.refused, t)
 	return permit
+}
+
+// home gives back what a call had while it was under way.
+func (e *Executor) home(r *run, hook *webhook.Compiled) {
+	e.hooks.pins.release(hook)
+	e.slots.release(r.party())
 }
 
 // withdraw gives up the places that the run waits for, those of the calls that unwanted says.

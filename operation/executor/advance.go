@@ -174,7 +174,7 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		if err != nil {
 			for _, f := range ready {
 				f.permit.Release()
-				e.slots.release(r.party())
+				e.home(r, f.hook)
 			}
 		}
 	}()

@@ -64,7 +64,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		e.mu.Lock()
 		r.back = append(r.back, l)
 		e.mu.Unlock()
-		e.slots.release(r.party()) // after that, since it may be kept for another call of this operation, which is perhaps decided now
+		e.home(r, f.hook) // after that, since it may be kept for another call of this operation, which is perhaps decided now
 		r.news.Set()
 	})
 }

@@ -120,7 +120,7 @@ func New(o Options) (*Executor, error) {
 	if e.recorder == nil {
 		e.recorder = noRecorder{}
 	}
-	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[tokenKey]token)}
+	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[string]map[tokenKey]token)}
 	e.status = newHookStatus(e)
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
@@ -130,6 +130,7 @@ func New(o Options) (*Executor, error) {
 	}
 	e.hooks = newHooks(o.Webhooks, e.webhooks.Compile)
 	e.writes, e.outside = e.newBudgets(o.Budget)
+	e.secrets.spend = e.writes.charge
 	if o.Workers <= 0 {
 		o.Workers = defaultWorkers
 	}

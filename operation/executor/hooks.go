@@ -31,6 +31,8 @@ type hooks struct {
 	compile  func(context.Context, webhook.Definition) (*webhook.Compiled, error)
 	most     int // weight of all that is kept
 
+	pins pins
+
 	mu     sync.Mutex
 	known  map[store.Key]*hook
 	spaces map[string]*hookSpace
@@ -63,9 +65,6 @@ type hookSpace struct {
 	queue     []*hook // that operations wait for
 	working   bool
 }
-
-// maxHooks bounds what is kept compiled, see weigh.
-const maxHooks = 64 << 20
 
 func newHooks(webhooks *store.Store, compile func(context.Context, webhook.Definition) (*webhook.Compiled, error)) *hooks {
 	return &hooks{
@@ -264,7 +263,7 @@ func (h *hooks) make(ctx context.Context, k *hook, used bool) (compiled *webhook
 	w, err := h.webhooks.Get(k.key)
 	if err != nil {
 		err = noWebhook(k.key)
-	} else if compiled, err = h.compile(ctx, definition(w)); err != nil {
+	} else if compiled, err = h.compileLight(ctx, definition(w)); err != nil {
 		err = fmt.Errorf("webhook %s: %w", k.key.Name, err)
 	}
 	h.mu.Lock()
@@ -272,7 +271,7 @@ func (h *hooks) make(ctx context.Context, k *hook, used bool) (compiled *webhook
 	k.busy = nil
 	if w != nil && ctx.Err() == nil && h.look(k.key) == k && k.uid == w.UID && k.generation == w.Generation && k.kept == nil {
 		k.compiled, k.err = compiled, err
-		h.keep(k, weigh(&w.Spec, compiled != nil), used)
+		h.keep(k, compiled, used)
 	}
 	wakes := k.take()
 	h.mu.Unlock()
@@ -294,8 +293,11 @@ func wakeAll(wakes map[*news]struct{}) {
 }
 
 // keep remembers what is compiled, and makes room for it.
-func (h *hooks) keep(k *hook, weight int, used bool) {
-	s := h.space(k.key.Namespace)
+func (h *hooks) keep(k *hook, compiled *webhook.Compiled, used bool) {
+	s, weight := h.space(k.key.Namespace), leastWeight
+	if compiled != nil {
+		weight = weigh(compiled.Definition())
+	}
 	if used {
 		k.kept = s.recent.PushFront(k)
 	} else {
@@ -336,24 +338,6 @@ func (h *hooks) leave(s *hookSpace) {
 	if s.recent.Len() == 0 && !s.working {
 		delete(h.spaces, s.namespace)
 	}
-}
-
-// weigh estimates the memory that a compiled Webhook takes, in bytes. One that cannot be compiled is an error text.
-func weigh(s *v1alpha1.WebhookSpec, compiled bool) int {
-	const least, perTemplate, perExpression = 4 << 10, 32, 192
-	if !compiled {
-		return least
-	}
-	templates := len(s.Request.Method) + len(s.Request.URL)
-	for name, value := range s.Request.Headers {
-		templates += len(name) + len(value)
-	}
-	if s.Request.Body != nil {
-		templates += len(*s.Request.Body)
-	}
-	r, p := &s.Response, &s.Poll
-	expressions := len(r.Success) + len(r.Gone) + len(r.Retry) + len(r.Location) + len(r.Error) + len(p.Succeeded) + len(p.Failed) + len(p.Error)
-	return least + perTemplate*templates + perExpression*expressions
 }
 
 // find returns what the plan needs to know of the Webhooks of a namespace.

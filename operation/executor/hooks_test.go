@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -109,6 +110,10 @@ func TestCompileOnce(t *testing.T) {
 			success string
 			fails   bool
 		}{{"true", false}, {"response.(", true}, {"false", false}} {
+			asked := make(chan struct{})
+			b.mu.Lock()
+			b.slow["a"] = asked
+			b.mu.Unlock()
 			key := b.put("a", "hook", tc.success, int64(generation+1))
 			var all [10]news
 			for i := range all {
@@ -116,6 +121,7 @@ func TestCompileOnce(t *testing.T) {
 					t.Fatalf("%s: %v", tc.success, err)
 				}
 			}
+			close(asked)
 			synctest.Wait()
 			for i := range all {
 				if !all[i].take() {
@@ -203,9 +209,7 @@ func TestCompiledIsBounded(t *testing.T) {
 		b := newHookBench(t)
 		defer b.stop()
 		const room = 10
-		b.hooks.most = room * weigh(&v1alpha1.WebhookSpec{
-			Request: v1alpha1.WebhookRequest{URL: "https://example.com"}, Response: v1alpha1.WebhookResponse{Success: "true"},
-		}, true)
+		b.hooks.most = room * weigh(webhook.Definition{Response: webhook.Response{Success: "true"}})
 		key := b.put("victim", "hook", "true", 1)
 		_, _ = b.hooks.get(key, &news{})
 		synctest.Wait()
@@ -256,4 +260,69 @@ func TestAwaitEnds(t *testing.T) {
 			t.Errorf("err %v", err)
 		}
 	})
+}
+
+// TestWeight: a Webhook that would take too much memory is invalid, and is not compiled.
+func TestWeight(t *testing.T) {
+	t.Parallel()
+	body := strings.Repeat("{{.a}}", 20_000)
+	long := strings.Repeat("x", 200_000) + "{{.a}}"
+	for name, tc := range map[string]struct {
+		reason string
+		body   string
+		want   bool
+	}{
+		"Actions": {"Actions take many times their text.", body, false},
+		"Text":    {"The text between them does not.", long, true},
+	} {
+		h := newHooks(nil, func(context.Context, webhook.Definition) (*webhook.Compiled, error) { return &webhook.Compiled{}, nil })
+		_, err := h.compileLight(t.Context(), webhook.Definition{Request: webhook.Request{Body: &tc.body}})
+		var field *webhook.FieldError
+		if (err == nil) != tc.want || err != nil && !errors.As(err, &field) {
+			t.Errorf("%s: %s %v", name, tc.reason, err)
+		}
+	}
+}
+
+// TestPins: calls under way keep no more memory than there is, but one of each namespace can always be made.
+func TestPins(t *testing.T) {
+	t.Parallel()
+	hook := func(namespace string, i, length int) *webhook.Compiled {
+		body := strings.Repeat("{{1}}", length)
+		w, err := webhook.Compile(webhook.Definition{Namespace: namespace, Name: fmt.Sprint(i), Request: webhook.Request{URL: "https://example.com", Body: &body}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	var p pins
+	var taken []*webhook.Compiled
+	large := hook("hostile", 0, 10_000)
+	for range 1000 {
+		if !p.take(large) {
+			t.Fatal("many calls of one Webhook take its memory once")
+		}
+		taken = append(taken, large)
+	}
+	for i := 1; ; i++ {
+		w := hook("hostile", i, 10_000)
+		if !p.take(w) {
+			break
+		}
+		taken = append(taken, w)
+	}
+	if p.weight > maxPinned/2 {
+		t.Errorf("one namespace has %d of %d", p.weight, maxPinned)
+	}
+	for i := range 3 {
+		if !p.take(hook(fmt.Sprint("victim", i), 0, 10_000)) {
+			t.Error("another namespace has to wait")
+		}
+	}
+	for _, w := range taken {
+		p.release(w)
+	}
+	if len(p.users) != 3 || len(p.spaces) != 3 {
+		t.Errorf("left over: %v", p.spaces)
+	}
 }

@@ -156,6 +156,9 @@ func TestSlotsAreGivenBack(t *testing.T) {
 				b.webhook(id, nil)
 			}
 			b.start(func(o *executor.Options) { o.MaxCalls = 1 })
+			for _, id := range tc.request.Webhooks { // the first of those that are compiled gets the only place
+				b.eventually("compiled: "+id, func() bool { return b.hook(id).Status.ObservedGeneration > 0 })
+			}
 			op := b.schedule(tc.request)
 			b.received(asked)
 			if tc.missing != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -25,9 +26,10 @@ type secrets struct {
 	calls   *call.Client
 	policy  call.Policy
 	now     func() time.Time
+	spend   func(namespace string, cost price) // of the share of writes of a namespace
 
 	mu     sync.Mutex
-	tokens map[tokenKey]token
+	tokens map[string]map[tokenKey]token // by namespace
 }
 
 type tokenKey struct{ namespace, account, audience string }
@@ -99,6 +101,7 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 	if known.value != "" && known.value != req.Refused && s.now().Before(known.renew) {
 		return known.value, nil
 	}
+	s.spend(req.Namespace, price{count: 2}) // a token, and the question who accepts it
 	seconds := int64(tokenSeconds)
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbCreate, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},
@@ -119,16 +122,38 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 		return "", err
 	}
 	life := got.Status.ExpirationTimestamp.Sub(s.now())
+	s.keep(key, token{value: got.Status.Token, renew: s.now().Add(life * 4 / 5)})
+	return got.Status.Token, nil
+}
+
+// maxTokens bounds the tokens that are kept of one namespace.
+const maxTokens = 256
+
+// keep remembers a token. One too many of its namespace takes the place of one that is to be renewed, or of any.
+func (s *secrets) keep(key tokenKey, t token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tokens[key] = token{value: got.Status.Token, renew: s.now().Add(life * 4 / 5)}
-	return got.Status.Token, nil
+	space := s.tokens[key.namespace]
+	if space == nil {
+		space = make(map[tokenKey]token)
+		s.tokens[key.namespace] = space
+	}
+	if _, known := space[key]; !known && len(space) >= maxTokens {
+		maps.DeleteFunc(space, func(_ tokenKey, t token) bool { return !s.now().Before(t.renew) })
+		for other := range space {
+			if len(space) < maxTokens {
+				break
+			}
+			delete(space, other)
+		}
+	}
+	space[key] = t
 }
 
 func (s *secrets) cached(key tokenKey) token {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tokens[key]
+	return s.tokens[key.namespace][key]
 }
 
 // foreign refuses a token that the API server itself would accept.
