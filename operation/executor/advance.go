@@ -96,7 +96,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			}
 			continue
 		case actCall:
-			e.showWait(ctx, r, nil, d.missing, now)
+			e.showWait(ctx, r, nil, d, now)
 			if !e.mayCall(r) {
 				until, err = farFuture, e.park(ctx, r)
 				break
@@ -113,10 +113,10 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				return d.until, nil // with nothing written: the event of what is known already wakes us
 			case d.turn.behind != nil:
 				e.queue(r, d.turn.behind.key)
-				e.showWait(ctx, r, d.turn.behind, nil, now)
+				e.showWait(ctx, r, d.turn.behind, decision{}, now)
 				continue // it may have ended before we were in line
 			case !d.turn.still:
-				e.showWait(ctx, r, nil, d.missing, now)
+				e.showWait(ctx, r, nil, d, now)
 			}
 			until, err = d.until, e.park(ctx, r)
 		case actFinish:
@@ -167,6 +167,10 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		}
 		if expired := e.expired(r.op, t, hook, now); expired != nil {
 			r.apply(expired)
+			continue
+		}
+		if withheld := e.withheld(r.op, t, hook, now); withheld != nil {
+			r.apply(withheld)
 			continue
 		}
 		permit := e.admit(r, t, hook, now)
@@ -303,6 +307,19 @@ func (e *Executor) expired(op *v1alpha1.Operation, t target, hook *webhook.Compi
 	return judged(op, t, verdict{
 		state: v1alpha1.PhaseFailed, code: int(en.LastStatusCode), reason: v1alpha1.ReasonTimedOut,
 		message: "webhook " + t.id + " was not finished within " + timeout.String(),
+	}, now)
+}
+
+// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not released while the operation
+// might have taken; nil if they are.
+func (e *Executor) withheld(op *v1alpha1.Operation, t target, hook *webhook.Compiled, now time.Time) change {
+	d := hook.Definition()
+	why, _ := e.releases.withheld(&d)
+	if why == nil || t.purpose == webhook.Main || now.Before(op.Deadline()) {
+		return nil
+	}
+	return judged(op, t, verdict{
+		state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNotReleased, message: "webhook " + t.id + ": " + why.Error(),
 	}, now)
 }
 

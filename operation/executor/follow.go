@@ -201,18 +201,7 @@ func (e *Executor) followWebhooks(ctx context.Context) {
 		if event.Prior != nil && event.Prior.Generation() == event.Object.Generation() {
 			continue // only its status
 		}
-		e.mu.Lock()
-		var woken []*run
-		for key, r := range e.live {
-			if key.Namespace == event.Key.Namespace {
-				r.missed = true
-				woken = append(woken, r)
-			}
-		}
-		e.mu.Unlock()
-		for _, r := range woken {
-			r.news.Set()
-		}
+		e.wake(event.Key.Namespace)
 	}
 }
 

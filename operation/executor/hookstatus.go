@@ -124,6 +124,7 @@ func (h *hookStatus) status(w *v1alpha1.Webhook) v1alpha1.WebhookStatus {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(err.Error())
 	case err == nil:
 		valid.Message = tidy(strings.Join(hook.Warnings(), "; "))
+		h.withheld(w, hook, &valid)
 	}
 	meta.SetStatusCondition(&s.Conditions, valid)
 	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
@@ -132,4 +133,17 @@ func (h *hookStatus) status(w *v1alpha1.Webhook) v1alpha1.WebhookStatus {
 		s.Breaker.Until = micro(b.Until)
 	}
 	return s
+}
+
+// withheld puts into the condition that credentials are not released. While that is not known, what is said stays.
+func (h *hookStatus) withheld(w *v1alpha1.Webhook, hook *webhook.Compiled, valid *metav1.Condition) {
+	d := hook.Definition()
+	why, known := h.e.releases.withheld(&d)
+	said := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)
+	switch {
+	case why != nil:
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonNotReleased, tidy(why.Error())
+	case !known && said != nil && said.Reason == v1alpha1.ReasonNotReleased:
+		valid.Status, valid.Reason, valid.Message = said.Status, said.Reason, said.Message
+	}
 }

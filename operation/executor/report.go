@@ -23,9 +23,10 @@ func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
 }
 
-// showWait puts into the status for what the operation waits, the end of another one or Webhooks that do not exist, or that it waits for
-// neither, where that is not said already. It writes nothing: that is part of the next write.
-func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, missing []string, now time.Time) {
+// showWait puts into the status for what the operation waits, the end of another one, Webhooks that do not exist or credentials that are not
+// released, or that it waits for none of them, where that is not said already. It writes nothing: that is part of the next write.
+func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, d decision, now time.Time) {
+	missing := d.missing
 	reason, message := v1alpha1.ReasonInProgress, ""
 	switch {
 	case behind != nil:
@@ -35,6 +36,8 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, mi
 	case len(missing) > 1:
 		reason = v1alpha1.ReasonWaitingForWebhook
 		message = tidy("waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " + r.key.Namespace)
+	case len(d.withheld) > 0:
+		reason, message = v1alpha1.ReasonNotReleased, tidy("waiting for credentials: "+strings.Join(d.withheld, "; "))
 	}
 	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
 	if shown == nil || shown.Message == message {
@@ -50,6 +53,9 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, mi
 	case len(missing) > 0 && before != reason: // it is told once, not again when some of them have appeared
 		e.recorder.Operation(r.op, true, v1alpha1.ReasonWebhookNotFound, message)
 		e.log.WarnContext(ctx, "operation waits for webhooks that do not exist", append(e.facts(r.op), "webhooks", missing)...)
+	case len(d.withheld) > 0 && before != reason:
+		e.recorder.Operation(r.op, true, reason, message)
+		e.log.WarnContext(ctx, "operation waits for credentials that are not released", append(e.facts(r.op), "withheld", d.withheld)...)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestTokensForOthersOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(calls.Close)
-			s := &secrets{calls: calls, now: time.Now, tokens: make(map[tokenKey]token)}
+			s := &secrets{releases: &releases{any: true}, calls: calls, now: time.Now, tokens: make(map[tokenKey]token)}
 			for range 2 {
 				got, err := s.ServiceAccountToken(t.Context(), webhook.TokenRequest{Namespace: "shop", ServiceAccountName: "caller", Audience: "crm"})
 				if got != tc.want || (err != nil) != (tc.want == "") || errors.Is(err, webhook.ErrInvalid) != tc.invalid {

@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// releases tell which Secrets and service accounts may be used by Webhooks: those whose owners have said so, since who may write a Webhook
+// need not be one who may read Secrets or ask for tokens. A Secret that is missing cannot be told from one that is not released: the store
+// may hold the released ones only, and nobody learns here which others there are.
+type releases struct {
+	any      bool // all are
+	secrets  *store.Store
+	accounts *store.Store // nil: none is
+}
+
+var errNotReleased = errors.New("not released")
+
+// secret tells whether a Secret is released.
+func (r *releases) secret(secret *store.Record) bool {
+	value, _ := secret.Label(v1alpha1.LabelWebhookCredentials)
+	return r.any || value == "true"
+}
+
+// audiences returns for whom tokens of a service account may be made.
+func audiences(account *corev1.ServiceAccount) []string {
+	var all []string
+	for audience := range strings.SplitSeq(account.Annotations[v1alpha1.AnnotationWebhookAudiences], ",") {
+		if audience = strings.TrimSpace(audience); audience != "" {
+			all = append(all, audience)
+		}
+	}
+	return all
+}
+
+// account says why no token of a service account may be made for an audience; nil if one may.
+func (r *releases) account(key store.Key, audience string) error {
+	if r.any {
+		return nil
+	}
+	account, err := store.Of[corev1.ServiceAccount](r.accounts).Get(key)
+	if err == nil && slices.Contains(audiences(account), audience) {
+		return nil
+	}
+	return fmt.Errorf("service account %s does not exist, or is %w for audience %s: its annotation %s has to name that",
+		key.Name, errNotReleased, audience, v1alpha1.AnnotationWebhookAudiences)
+}
+
+// withheld says what a Webhook needs and is not released, in the words for its owner; nil if it may use all it needs. It is false while that is
+// not known.
+func (r *releases) withheld(d *webhook.Definition) (why error, known bool) {
+	if r.any {
+		return nil, true
+	}
+	names, account := needs(d)
+	for _, name := range names {
+		if !r.secrets.HasSynced() {
+			return nil, false
+		}
+		if secret, ok := r.secrets.Get(store.Key{Namespace: d.Namespace, Name: name}); !ok || !r.secret(secret) {
+			return unreleased(name), true
+		}
+	}
+	if account == nil {
+		return nil, true
+	}
+	if r.accounts != nil && !r.accounts.HasSynced() {
+		return nil, false
+	}
+	return r.account(store.Key{Namespace: d.Namespace, Name: account.ServiceAccountName}, account.Audience), true
+}
+
+func unreleased(secret string) error {
+	return fmt.Errorf("secret %s does not exist, or is %w: it has to have the label %s=true", secret, errNotReleased, v1alpha1.LabelWebhookCredentials)
+}
+
+// needs returns the Secrets and the service account that a Webhook names.
+func needs(d *webhook.Definition) (secrets []string, account *webhook.ServiceAccountToken) {
+	secrets = []string{d.SigningSecret, d.TLS.CASecret}
+	if a := d.Auth; a != nil {
+		secrets, account = append(secrets, a.Basic, a.Bearer, a.MTLS), a.ServiceAccountToken
+		if a.OAuth2 != nil {
+			secrets = append(secrets, a.OAuth2.Secret)
+		}
+	}
+	return slices.DeleteFunc(secrets, func(name string) bool { return name == "" }), account
+}
+
+// followReleases has the Webhooks that name an object of a store, and the operations of its namespace, look again when its release changes,
+// until the context ends. released tells in what respect: equal texts are no change.
+func (e *Executor) followReleases(ctx context.Context, st *store.Store, named func(d *webhook.Definition, name string) bool, released func(*store.Record) string) {
+	cursor := st.Subscribe(store.SubscribeOptions{Name: "executor"})
+	defer cursor.Close()
+	for {
+		event, err := cursor.Next(ctx)
+		switch {
+		case err != nil:
+			return
+		case event.Type == store.Synced: // what is not there is known from here on
+			for key, w := range e.hooks.webhooks.All() {
+				if d := definition(w); named(&d, "") {
+					e.status.mark(key)
+					e.wake(key.Namespace)
+				}
+			}
+		case event.Initial, event.Object == nil,
+			event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
+		default:
+			for key, w := range e.hooks.webhooks.InNamespace(event.Key.Namespace) {
+				if d := definition(w); named(&d, event.Key.Name) {
+					e.status.mark(key)
+					e.wake(key.Namespace)
+				}
+			}
+		}
+	}
+}
+
+// followSecrets is followReleases for Secrets.
+func (e *Executor) followSecrets(ctx context.Context) {
+	e.followReleases(ctx, e.releases.secrets, func(d *webhook.Definition, name string) bool {
+		names, _ := needs(d)
+		return slices.Contains(names, name) || name == "" && len(names) > 0
+	}, func(secret *store.Record) string {
+		return fmt.Sprint(e.releases.secret(secret))
+	})
+}
+
+// followAccounts is followReleases for service accounts.
+func (e *Executor) followAccounts(ctx context.Context) {
+	e.followReleases(ctx, e.releases.accounts, func(d *webhook.Definition, name string) bool {
+		_, account := needs(d)
+		return account != nil && (name == "" || account.ServiceAccountName == name)
+	}, func(record *store.Record) string {
+		account, err := store.As[corev1.ServiceAccount](record)
+		if err != nil {
+			return ""
+		}
+		return account.Annotations[v1alpha1.AnnotationWebhookAudiences]
+	})
+}
+
+// wake has the operations of a namespace look again.
+func (e *Executor) wake(namespace string) {
+	e.mu.Lock()
+	var woken []*run
+	for key, r := range e.live {
+		if key.Namespace == namespace {
+			r.missed = true
+			woken = append(woken, r)
+		}
+	}
+	e.mu.Unlock()
+	for _, r := range woken {
+		r.news.Set()
+	}
+}
