@@ -285,7 +285,7 @@ func (t *targets) known(what string, err error) {
 	if len(t.unknown) > 0 {
 		return
 	}
-	close(t.settled)
+	defer close(t.settled)
 	if len(t.missing) > 0 {
 		slices.Sort(t.missing)
 		t.log.Warn("cannot read all that the cluster says of its own addresses: webhooks may reach services and pods at addresses that are public. "+
