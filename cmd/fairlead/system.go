@@ -198,7 +198,7 @@ func (m *move) record(ctx context.Context) error {
 
 // leadBoth runs fn while this process leads by the Lease of before, too, which is that of replicas that have not moved yet; term is that by the
 // other Lease. All take them in this order. Where this account may not hold that Lease, no replica can that runs as it, and what is held of it
-// has to expire.
+// has to expire before the first leader in the new place begins.
 func (c *controller) leadBoth(ctx, term context.Context, fn func(ctx, term context.Context) error) error {
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -216,6 +216,11 @@ func (c *controller) leadBoth(ctx, term context.Context, fn func(ctx, term conte
 			defer context.AfterFunc(term, func() { end(context.Cause(term)) })()
 			return fn(ctx, both)
 		})
+	}
+	if c.moving != nil {
+		if at, err := c.moving.known(held); err == nil && at != "" {
+			return fn(ctx, term) // another leader has waited
+		}
 	}
 	c.log.InfoContext(ctx, "the Lease in the place of before may not be held any more: waiting until one that is held has expired", "namespace", c.namespace)
 	timer := time.NewTimer(leaseDuration)
@@ -264,11 +269,16 @@ func (c *controller) beforeCalls(ctx, term context.Context) error {
 	defer end()
 	defer context.AfterFunc(term, end)()
 	c.targets.await(ctx)
-	if c.former == nil {
+	if c.moving == nil || !c.isMoved() {
 		return nil
 	}
-	if err := c.moving.record(ctx); err != nil && ctx.Err() == nil {
-		return err
+	err := c.moving.record(ctx)
+	if err != nil && c.former == nil { // nobody will ask, but those who lead next may have to wait
+		c.log.InfoContext(ctx, "the move of callback key and Lease is not noted", "error", err)
+		err = nil
 	}
-	return nil
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -291,16 +292,40 @@ func TestMoveWithoutRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := s.controller(writeKubeconfig(t, s.config, token.Status.Token), "--insecure-no-auth", "--leader-elect", "--system-namespace", system)
-	<-p.address
-	s.allSucceeded(s.scheduleMany(1, operation.Request{Webhooks: []string{"first"}}), "first")
+	begin := func() *process {
+		p := s.controller(writeKubeconfig(t, s.config, token.Status.Token), "--insecure-no-auth", "--leader-elect", "--system-namespace", system)
+		<-p.address
+		return p
+	}
+	end := func(p *process) {
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.end(s.ctx, t); err != nil {
+			t.Errorf("%v\n%s", err, p.log)
+		}
+	}
+	p := begin()
+	ids := s.scheduleMany(1, operation.Request{Webhooks: []string{"first"}})
+	s.allSucceeded(ids, "first")
 	if s.held(s.namespace) != nil || s.key(s.namespace) != nil || s.held(system) == nil {
 		t.Error("key or Lease are in the namespace that is served")
 	}
-	if err := p.Process.Kill(); err != nil {
+	const waits = "waiting until one that is held has expired"
+	if end(p); !strings.Contains(p.log.String(), waits) {
+		t.Errorf("it has not waited:\n%s", p.log)
+	}
+	// Once is enough.
+	p = begin()
+	resource := operation.Resource{Type: "app", ID: "next"}
+	op, err := s.scheduler.Schedule(s.ctx, operation.Request{Type: operation.Update, Resource: resource, Webhooks: []string{"first"}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.end(s.ctx, t); err == nil || !strings.Contains(p.log.String(), "waiting until one that is held has expired") {
-		t.Errorf("%v\n%s", err, p.log)
+	if v, err := s.scheduler.Wait(s.ctx, resource, op.EffectiveID(), nil); err != nil || v.Status != operation.Succeeded {
+		t.Errorf("%+v (%v)", v, err)
+	}
+	if end(p); strings.Contains(p.log.String(), waits) {
+		t.Errorf("it has waited again:\n%s", p.log)
 	}
 }

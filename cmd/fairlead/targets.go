@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -190,11 +189,14 @@ func (t *targets) find(ctx context.Context) error {
 		}
 	}
 	t.found(found, time.Now())
-	if readErr == nil || apierrors.IsForbidden(readErr) {
-		t.known(theAPIServer, readErr)
-		readErr = nil
+	switch {
+	case err != nil:
+		return err
+	case readErr != nil && !apierrors.IsForbidden(readErr):
+		return readErr
 	}
-	return errors.Join(err, readErr)
+	t.known(theAPIServer, readErr)
+	return nil
 }
 
 // resolve returns the addresses of the name that we use; where it stands for this machine, all that the machine has.
