@@ -14,9 +14,16 @@ func TestRestricted(t *testing.T) {
 	t.Parallel()
 	built := build(t)
 	pod := at(t, built, "Deployment", "spec", "template", "spec").(map[string]any)
-	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC", "hostUsers", "volumes"} {
+	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC", "hostUsers"} {
 		if pod[field] != nil {
 			t.Errorf("the pod has %s: %v", field, pod[field])
+		}
+	}
+	for _, volume := range list(pod["volumes"]) {
+		for kind := range volume.(map[string]any) {
+			if !slices.Contains([]string{"name", "secret", "configMap", "emptyDir", "projected", "downwardAPI"}, kind) {
+				t.Errorf("the pod has a volume of kind %s", kind)
+			}
 		}
 	}
 	context := pod["securityContext"].(map[string]any)

@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -169,7 +170,7 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			r.apply(expired)
 			continue
 		}
-		if withheld := e.withheld(r.op, t, hook, now); withheld != nil {
+		if withheld := e.withheld(r.op, t, now); withheld != nil {
 			r.apply(withheld)
 			continue
 		}
@@ -312,9 +313,8 @@ func (e *Executor) expired(op *v1alpha1.Operation, t target, hook *webhook.Compi
 
 // withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not released while the operation
 // might have taken; nil if they are.
-func (e *Executor) withheld(op *v1alpha1.Operation, t target, hook *webhook.Compiled, now time.Time) change {
-	d := hook.Definition()
-	why, _ := e.releases.withheld(&d)
+func (e *Executor) withheld(op *v1alpha1.Operation, t target, now time.Time) change {
+	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.id})
 	if why == nil || t.purpose == webhook.Main || now.Before(op.Deadline()) {
 		return nil
 	}

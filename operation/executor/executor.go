@@ -139,7 +139,9 @@ func New(o Options) (*Executor, error) {
 	if e.recorder == nil {
 		e.recorder = noRecorder{}
 	}
-	e.releases = &releases{any: o.AnyCredentials, secrets: o.Secrets, accounts: o.ServiceAccounts}
+	e.releases = &releases{
+		any: o.AnyCredentials, webhooks: store.Of[v1alpha1.Webhook](o.Webhooks), secrets: o.Secrets, accounts: o.ServiceAccounts,
+	}
 	e.secrets = &secrets{
 		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[tokenKey]token),
 	}

@@ -69,13 +69,7 @@ func (e *Executor) find(namespace string) lookup {
 		case err != nil:
 			return webhookFacts{timeout: v1alpha1.DefaultWebhookTimeout}, true // due at once, and then judged invalid
 		}
-		d := hook.Definition()
-		why, known := e.releases.withheld(&d)
-		facts := webhookFacts{timeout: d.Timeout, withheld: !known || why != nil}
-		if why != nil {
-			facts.why = "webhook " + name + ": " + why.Error()
-		}
-		return facts, true
+		return e.releases.note(webhookFacts{timeout: hook.Definition().Timeout}, store.Key{Namespace: namespace, Name: name}), true
 	}
 }
 

@@ -124,7 +124,7 @@ func (h *hookStatus) status(w *v1alpha1.Webhook) v1alpha1.WebhookStatus {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(err.Error())
 	case err == nil:
 		valid.Message = tidy(strings.Join(hook.Warnings(), "; "))
-		h.withheld(w, hook, &valid)
+		h.withheld(w, &valid)
 	}
 	meta.SetStatusCondition(&s.Conditions, valid)
 	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
@@ -136,9 +136,8 @@ func (h *hookStatus) status(w *v1alpha1.Webhook) v1alpha1.WebhookStatus {
 }
 
 // withheld puts into the condition that credentials are not released. While that is not known, what is said stays.
-func (h *hookStatus) withheld(w *v1alpha1.Webhook, hook *webhook.Compiled, valid *metav1.Condition) {
-	d := hook.Definition()
-	why, known := h.e.releases.withheld(&d)
+func (h *hookStatus) withheld(w *v1alpha1.Webhook, valid *metav1.Condition) {
+	why, known := h.e.releases.withheld(store.Key{Namespace: w.Namespace, Name: w.Name})
 	said := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)
 	switch {
 	case why != nil:

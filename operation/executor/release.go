@@ -11,7 +11,6 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // releases tell which Secrets and service accounts may be used by Webhooks: those whose owners have said so, since who may write a Webhook
@@ -19,6 +18,7 @@ import (
 // may hold the released ones only, and nobody learns here which others there are.
 type releases struct {
 	any      bool // all are
+	webhooks store.View[v1alpha1.Webhook]
 	secrets  *store.Store
 	accounts *store.Store // nil: none is
 }
@@ -55,18 +55,22 @@ func (r *releases) account(key store.Key, audience string) error {
 		key.Name, errNotReleased, audience, v1alpha1.AnnotationWebhookAudiences)
 }
 
-// withheld says what a Webhook needs and is not released, in the words for its owner; nil if it may use all it needs. It is false while that is
-// not known.
-func (r *releases) withheld(d *webhook.Definition) (why error, known bool) {
+// withheld says what a Webhook names and is not released, in the words for its owner; nil if it may use all it names, or does not exist. It is
+// false while that is not known.
+func (r *releases) withheld(hook store.Key) (why error, known bool) {
 	if r.any {
 		return nil, true
 	}
-	names, account := needs(d)
+	w, err := r.webhooks.Get(hook)
+	if err != nil {
+		return nil, true //nolint:nilerr // it is gone
+	}
+	names, account := needs(w)
 	for _, name := range names {
 		if !r.secrets.HasSynced() {
 			return nil, false
 		}
-		if secret, ok := r.secrets.Get(store.Key{Namespace: d.Namespace, Name: name}); !ok || !r.secret(secret) {
+		if secret, ok := r.secrets.Get(store.Key{Namespace: hook.Namespace, Name: name}); !ok || !r.secret(secret) {
 			return unreleased(name), true
 		}
 	}
@@ -76,7 +80,16 @@ func (r *releases) withheld(d *webhook.Definition) (why error, known bool) {
 	if r.accounts != nil && !r.accounts.HasSynced() {
 		return nil, false
 	}
-	return r.account(store.Key{Namespace: d.Namespace, Name: account.ServiceAccountName}, account.Audience), true
+	return r.account(store.Key{Namespace: hook.Namespace, Name: account.ServiceAccountName}, account.Audience), true
+}
+
+// note adds to what is known of a Webhook whether what it names is released.
+func (r *releases) note(facts webhookFacts, hook store.Key) webhookFacts {
+	why, known := r.withheld(hook)
+	if facts.withheld = !known || why != nil; why != nil {
+		facts.why = "webhook " + hook.Name + ": " + why.Error()
+	}
+	return facts
 }
 
 func unreleased(secret string) error {
@@ -84,20 +97,31 @@ func unreleased(secret string) error {
 }
 
 // needs returns the Secrets and the service account that a Webhook names.
-func needs(d *webhook.Definition) (secrets []string, account *webhook.ServiceAccountToken) {
-	secrets = []string{d.SigningSecret, d.TLS.CASecret}
-	if a := d.Auth; a != nil {
-		secrets, account = append(secrets, a.Basic, a.Bearer, a.MTLS), a.ServiceAccountToken
-		if a.OAuth2 != nil {
-			secrets = append(secrets, a.OAuth2.Secret)
-		}
+func needs(w *v1alpha1.Webhook) (secrets []string, account *v1alpha1.ServiceAccountTokenAuth) {
+	s := &w.Spec
+	if s.Signing != nil {
+		secrets = append(secrets, s.Signing.SecretRef.Name)
 	}
-	return slices.DeleteFunc(secrets, func(name string) bool { return name == "" }), account
+	if s.TLS != nil && s.TLS.CASecretRef != nil {
+		secrets = append(secrets, s.TLS.CASecretRef.Name)
+	}
+	if a := s.Auth; a != nil {
+		for _, by := range []*v1alpha1.SecretAuth{a.Basic, a.Bearer, a.MTLS} {
+			if by != nil {
+				secrets = append(secrets, by.SecretRef.Name)
+			}
+		}
+		if a.OAuth2 != nil {
+			secrets = append(secrets, a.OAuth2.SecretRef.Name)
+		}
+		account = a.ServiceAccountToken
+	}
+	return secrets, account
 }
 
 // followReleases has the Webhooks that name an object of a store, and the operations of its namespace, look again when its release changes,
 // until the context ends. released tells in what respect: equal texts are no change.
-func (e *Executor) followReleases(ctx context.Context, st *store.Store, named func(d *webhook.Definition, name string) bool, released func(*store.Record) string) {
+func (e *Executor) followReleases(ctx context.Context, st *store.Store, named func(w *v1alpha1.Webhook, name string) bool, released func(*store.Record) string) {
 	cursor := st.Subscribe(store.SubscribeOptions{Name: "executor"})
 	defer cursor.Close()
 	for {
@@ -106,19 +130,17 @@ func (e *Executor) followReleases(ctx context.Context, st *store.Store, named fu
 		case err != nil:
 			return
 		case event.Type == store.Synced: // what is not there is known from here on
-			for key, w := range e.hooks.webhooks.All() {
-				if d := definition(w); named(&d, "") {
-					e.status.mark(key)
-					e.wake(key.Namespace)
+			for key, w := range e.releases.webhooks.All() {
+				if named(w, "") {
+					e.lookAgain(key)
 				}
 			}
 		case event.Initial, event.Object == nil,
 			event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
 		default:
-			for key, w := range e.hooks.webhooks.InNamespace(event.Key.Namespace) {
-				if d := definition(w); named(&d, event.Key.Name) {
-					e.status.mark(key)
-					e.wake(key.Namespace)
+			for key, w := range e.releases.webhooks.InNamespace(event.Key.Namespace) {
+				if named(w, event.Key.Name) {
+					e.lookAgain(key)
 				}
 			}
 		}
@@ -127,8 +149,8 @@ func (e *Executor) followReleases(ctx context.Context, st *store.Store, named fu
 
 // followSecrets is followReleases for Secrets.
 func (e *Executor) followSecrets(ctx context.Context) {
-	e.followReleases(ctx, e.releases.secrets, func(d *webhook.Definition, name string) bool {
-		names, _ := needs(d)
+	e.followReleases(ctx, e.releases.secrets, func(w *v1alpha1.Webhook, name string) bool {
+		names, _ := needs(w)
 		return slices.Contains(names, name) || name == "" && len(names) > 0
 	}, func(secret *store.Record) string {
 		return fmt.Sprint(e.releases.secret(secret))
@@ -137,8 +159,8 @@ func (e *Executor) followSecrets(ctx context.Context) {
 
 // followAccounts is followReleases for service accounts.
 func (e *Executor) followAccounts(ctx context.Context) {
-	e.followReleases(ctx, e.releases.accounts, func(d *webhook.Definition, name string) bool {
-		_, account := needs(d)
+	e.followReleases(ctx, e.releases.accounts, func(w *v1alpha1.Webhook, name string) bool {
+		_, account := needs(w)
 		return account != nil && (name == "" || account.ServiceAccountName == name)
 	}, func(record *store.Record) string {
 		account, err := store.As[corev1.ServiceAccount](record)
@@ -147,6 +169,12 @@ func (e *Executor) followAccounts(ctx context.Context) {
 		}
 		return account.Annotations[v1alpha1.AnnotationWebhookAudiences]
 	})
+}
+
+// lookAgain has a Webhook judged anew, and the operations that may wait for it.
+func (e *Executor) lookAgain(hook store.Key) {
+	e.status.mark(hook)
+	e.wake(hook.Namespace)
 }
 
 // wake has the operations of a namespace look again.
