@@ -67,6 +67,10 @@ const (
 	// annotation [AnnotationWebhookAudiences] does not name the audience; the message says which. It is that of condition Valid of the Webhook, too.
 	ReasonNotReleased = "NotReleased"
 
+	// ReasonWaitingForShare: the namespace has used up its share of calls under way, of calls per second, or of writes to the API server; the
+	// message says which. It goes on when it is the operation's turn.
+	ReasonWaitingForShare = "WaitingForShare"
+
 	ReasonSucceeded = "Succeeded"
 )
 

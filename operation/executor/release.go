@@ -173,22 +173,6 @@ func (e *Executor) followAccounts(ctx context.Context) {
 
 // lookAgain has a Webhook judged anew, and the operations that may wait for it.
 func (e *Executor) lookAgain(hook store.Key) {
-	e.status.mark(hook)
-	e.wake(hook.Namespace)
-}
-
-// wake has the operations of a namespace look again.
-func (e *Executor) wake(namespace string) {
-	e.mu.Lock()
-	var woken []*run
-	for key, r := range e.live {
-		if key.Namespace == namespace {
-			r.missed = true
-			woken = append(woken, r)
-		}
-	}
-	e.mu.Unlock()
-	for _, r := range woken {
-		r.news.Set()
-	}
+	e.status.mark(hook, true)
+	e.stirs.mark(hook.Namespace, hook.Name)
 }
