@@ -59,7 +59,13 @@ func TestFormerKey(t *testing.T) {
 	if err := taker().Take(b.ctx, before, true, ""); !errors.Is(err, operation.ErrUnknownCallback) || len(versions) > 0 {
 		t.Errorf("of another namespace: %v", err)
 	}
+	if owner, err := taker().Owner(before); !errors.Is(err, operation.ErrUnknownCallback) {
+		t.Errorf("it belongs to %q, %v", owner, err)
+	}
 	in = b.namespace
+	if owner, err := taker().Owner(before); err != nil || owner != b.namespace {
+		t.Errorf("it belongs to %q, %v", owner, err)
+	}
 	if err := taker().Take(b.ctx, before+"x", true, ""); !errors.Is(err, operation.ErrUnknownCallback) || len(versions) > 0 {
 		t.Errorf("forged: %v", err)
 	}

@@ -32,7 +32,7 @@ func (e *Executor) Taker() *Taker {
 
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
 func (t *Taker) Owner(token string) (namespace string, err error) {
-	cb, err := t.callbacks.Parse(token)
+	cb, _, err := t.callbacks.parseAny(token)
 	return cb.Namespace, err
 }
 
