@@ -28,6 +28,8 @@ type Options struct {
 	// NeverTargets are addresses and ports that may not be called whatever AllowTargets says: those of the API server. It is asked at each
 	// connection. Nil: none.
 	NeverTargets func() []netip.AddrPort
+	// NeverHosts are names with ports that may not be called whatever AllowTargets says. See guard.Options.
+	NeverHosts []string
 	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are ignored. With a
 	// proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal addresses are still refused here.
 	Proxy *url.URL
@@ -59,7 +61,9 @@ type Client struct {
 
 // New makes a Client. It fails on targets and proxies that cannot be understood.
 func New(o Options) (*Client, error) {
-	g, err := guard.NewWith(guard.Options{Never: o.NeverTargets, Deny: o.DenyTargets, Allow: o.AllowTargets, Inside: o.InsideTargets})
+	g, err := guard.NewWith(guard.Options{
+		Never: o.NeverTargets, NeverHosts: o.NeverHosts, Deny: o.DenyTargets, Allow: o.AllowTargets, Inside: o.InsideTargets,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (t *transports) guarded(rt *http.Transport) http.RoundTripper {
 		return rt
 	}
 	return roundTrip(func(req *http.Request) (*http.Response, error) {
-		if err := t.guard.CheckHost(req.URL.Hostname()); err != nil {
+		if err := t.guard.CheckURL(req.URL); err != nil {
 			if req.Body != nil {
 				req.Body.Close()
 			}

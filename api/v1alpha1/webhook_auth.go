@@ -1,6 +1,15 @@
 package v1alpha1
 
-// SecretReference names a Secret in the same namespace.
+const (
+	// LabelWebhookCredentials with the value "true" on a Secret releases it for the Webhooks of its namespace. Without it they wait.
+	LabelWebhookCredentials = "fairlead.io/webhook-credentials"
+
+	// AnnotationWebhookAudiences on a service account lists, with commas, the audiences for which Webhooks of its namespace may ask for its
+	// tokens. Without it they wait.
+	AnnotationWebhookAudiences = "fairlead.io/webhook-audiences"
+)
+
+// SecretReference names a Secret in the same namespace, which has the label fairlead.io/webhook-credentials: "true".
 type SecretReference struct {
 	// name of the Secret.
 	// +required
@@ -86,7 +95,7 @@ type ServiceAccountTokenAuth struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^(https://)?kubernetes([.]default([.]svc([.][a-z0-9.-]+)?)?)?(:[0-9]+)?/?$')",message="must not be an audience of the API server"
 	Audience string `json:"audience"`
 
-	// serviceAccountName names a service account of the Webhook's namespace.
+	// serviceAccountName names a service account of the Webhook's namespace, whose annotation fairlead.io/webhook-audiences names the audience.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

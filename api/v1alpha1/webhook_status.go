@@ -22,7 +22,7 @@ const (
 )
 
 // ConditionValid of a Webhook is False when a template or expression of it cannot be compiled, with reason
-// [ReasonInvalid], and True with reason [ReasonCompiled] otherwise.
+// [ReasonInvalid], or when credentials that it names are not released, with reason [ReasonNotReleased], and True with reason [ReasonCompiled] otherwise.
 const ConditionValid = "Valid"
 
 // ReasonCompiled is the reason of condition Valid when it is True.

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,9 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -33,14 +31,18 @@ import (
 // controllerOptions configure the operations controller and its HTTP API.
 type controllerOptions struct {
 	serveOptions
-	namespaces   []string
-	allowTargets []string
-	egressProxy  string
-	leaderElect  bool
-	workers      int
-	maxCalls     int
-	budget       executor.Budget
-	drain        time.Duration
+	namespaces []string
+	// systemNamespace has callback key and Lease; empty: the default namespace.
+	systemNamespace string
+	allowTargets    []string
+	denyTargets     []string
+	credentials     string
+	egressProxy     string
+	leaderElect     bool
+	workers         int
+	maxCalls        int
+	budget          executor.Budget
+	drain           time.Duration
 }
 
 const (
@@ -54,6 +56,7 @@ const (
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	o.serveOptions.flags(f)
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
+	o.targetFlags(f)
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
 	f.IntVar(&o.workers, "workers", 0, "`operations` of one namespace that may write to the API server at once (default 16)")
 	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
@@ -76,7 +79,11 @@ the HTTP API, /healthz, /readyz, /metrics and /debug/flows. It needs the custom 
 	fairlead crds | kubectl apply --server-side -f -
 
 Callers of the HTTP API prove who they are with a bearer token of the cluster (--audience), and need the right of the same verb on
-operations.fairlead.io. Off loopback it is served by TLS (--tls-cert-file, --tls-key-file), or has to be told --insecure-http. Webhooks may not call addresses that are loopback, private or link-local, unless --allow-target names them.
+operations.fairlead.io. Off loopback it is served by TLS (--tls-cert-file, --tls-key-file), or has to be told --insecure-http.
+
+Webhooks may not call addresses that are loopback, private or link-local, nor the ranges that the cluster has for
+services and pods, unless --allow-target names them; what --deny-target names, and the API server, never. They may use Secrets with the label
+fairlead.io/webhook-credentials=true, and service accounts for the audiences in their annotation fairlead.io/webhook-audiences.
 
 On SIGTERM or Ctrl-C it begins no new calls, waits for those under way for up to --drain, records what they brought, and then gives up the
 Lease. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,
@@ -95,6 +102,9 @@ Lease. What takes longer is cut off, and made again, with the same key, by whoev
 				level = slog.LevelDebug
 			}
 			log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: level}))
+			if err := o.placeSystem(namespace); err != nil {
+				return err
+			}
 			if len(o.namespaces) > 0 {
 				namespace = o.namespaces[0]
 			}
@@ -104,6 +114,8 @@ Lease. What takes longer is cut off, and made again, with the same key, by whoev
 	f := cmd.Flags()
 	c.flags(f)
 	f.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "`namespace` to serve; may be repeated (default: all)")
+	f.StringVar(&o.systemNamespace, "system-namespace", "", "`namespace` of the callback key and the Lease (default: the one that is served, "+
+		"or where several or all are, that of the pod or the context)")
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the Lease fairlead-controller; the HTTP API runs always")
 	f.BoolVar(&verbose, "verbose", false, "log more")
 	o.flags(f)
@@ -113,7 +125,8 @@ Lease. What takes longer is cut off, and made again, with the same key, by whoev
 // hotBytes is what each store keeps decoded: most operations wait, and need not be.
 const hotBytes = 1 << 20
 
-// runController runs until the context ends. namespace is the default one, which also has the callback key and the Lease.
+// runController runs until the context ends. namespace is the default one, which also has the callback key and
+// the Lease unless the options name another.
 // ready, if not nil, is called with the address of the HTTP API when it is served.
 func runController(ctx context.Context, config *rest.Config, namespace string, o controllerOptions, log *slog.Logger, ready func(net.Addr)) error {
 	doors, err := o.open(log)
@@ -136,6 +149,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		}
 		return err
 	}
+	o.systemNamespace = cmp.Or(o.systemNamespace, namespace)
 	c := &controller{controllerOptions: o, rt: rt, config: config, namespace: namespace, log: log}
 	if err := c.prepare(ctx, doors.api); err != nil {
 		return err
@@ -145,6 +159,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 	// that this process is about to end.
 	serving, worked := context.WithCancel(context.WithoutCancel(ctx))
 	defer worked()
+	rt.Add("targets", c.targets.run)
 	rt.Add("executor", func(ctx context.Context) error {
 		defer worked()
 		context.AfterFunc(ctx, func() { c.stopping.Store(true) })
@@ -162,6 +177,9 @@ func (o *controllerOptions) open(log *slog.Logger) (*doors, error) {
 		if u, err := url.Parse(o.egressProxy); err != nil || u.Host == "" {
 			return nil, usageErrorf("--egress-proxy %q is not a URL", o.egressProxy)
 		}
+	}
+	if err := o.checkTargets(); err != nil {
+		return nil, err
 	}
 	if o.drain < 0 {
 		return nil, usageErrorf("--drain %v is negative", o.drain)
@@ -196,6 +214,10 @@ type controller struct {
 	log       *slog.Logger
 
 	operations, webhooks, secrets *store.Handle
+	accounts                      *store.Handle // nil with --credentials=any
+	targets                       *targets
+	moving                        *move
+	former                        *executor.FormerKey // nil if there is none
 	events                        *executor.Events
 	scheduler                     *operation.Scheduler
 	key                           []byte
@@ -215,9 +237,13 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 			return err
 		}
 	}
-	if c.secrets, err = c.rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("Secret"), in); err != nil {
+	if err = c.acquireCredentials(in); err != nil {
 		return err
 	}
+	if c.targets, err = newTargets(c.config, c.rt.Calls(), c.log); err != nil {
+		return err
+	}
+	c.warnOfSystem(ctx)
 	if c.events, err = executor.NewEvents(c.config); err != nil {
 		return err
 	}
@@ -233,7 +259,11 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		c.publicURL = c.scheme() + "://" + listener.Addr().String()
 	}
 	if listener != nil {
-		if c.key, err = callbackKey(ctx, c.rt.Calls(), c.namespace); err != nil {
+		if c.key, err = callbackKey(ctx, c.rt.Calls(), c.systemNamespace); err != nil {
+			return err
+		}
+		c.moving = &move{calls: c.rt.Calls(), from: c.namespace, to: c.systemNamespace}
+		if c.former, err = c.moving.former(ctx); err != nil {
 			return err
 		}
 	}
@@ -245,8 +275,10 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	}
 	c.executor, err = executor.New(executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
-		AllowTargets: c.allowTargets, EgressProxy: proxy, PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers,
-		MaxCalls: c.maxCalls, Budget: c.budget,
+		ServiceAccounts: c.accountStore(), AnyCredentials: c.credentials == credentialsAny,
+		AllowTargets: c.allowTargets, Targets: c.targets.options(c.denyTargets), EgressProxy: proxy,
+		PublicURL: c.publicURL, CallbackKey: c.key, FormerKey: c.former, Workers: c.workers, MaxCalls: c.maxCalls,
+		Budget: c.budget,
 		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 	})
 	return err
@@ -255,8 +287,10 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 func (c *controller) close() {
 	c.events.Close()
 	c.scheduler.Close()
-	for _, h := range []*store.Handle{c.operations, c.webhooks, c.secrets} {
-		h.Release()
+	for _, h := range []*store.Handle{c.operations, c.webhooks, c.secrets, c.accounts} {
+		if h != nil {
+			h.Release()
+		}
 	}
 }
 
@@ -266,11 +300,19 @@ func (c *controller) lead(ctx context.Context) error {
 	if !c.leaderElect {
 		return c.execute(ctx, context.WithoutCancel(ctx))
 	}
-	return whileLeading(ctx, c.config, c.namespace, c.log, c.execute)
+	return whileLeading(ctx, c.config, c.systemNamespace, c.log, func(ctx, term context.Context) error {
+		if c.isMoved() {
+			return c.leadBoth(ctx, term, c.execute)
+		}
+		return c.execute(ctx, term)
+	})
 }
 
 // execute runs the executor until ctx ends, and then for as long as calls are under way, at most for --drain; in any case it ends with the term.
 func (c *controller) execute(ctx, term context.Context) error {
+	if err := c.beforeCalls(ctx, term); err != nil || ctx.Err() != nil || term.Err() != nil {
+		return err
+	}
 	running, end := context.WithCancelCause(term)
 	defer end(nil)
 	ended := make(chan error, 1)
@@ -320,36 +362,4 @@ func (c *controller) ready(w http.ResponseWriter, _ *http.Request) {
 		}
 	}
 	_, _ = fmt.Fprintln(w, "ok")
-}
-
-const callbackSecret = "fairlead-callback-key"
-
-// callbackKey returns the key of callback tokens, which all replicas share: from a Secret that the first of them makes.
-func callbackKey(ctx context.Context, calls *call.Client, namespace string) ([]byte, error) {
-	fresh := make([]byte, 32)
-	_, _ = rand.Read(fresh) // it never fails
-	request := call.Request{
-		Verb: call.VerbCreate, Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret",
-		Namespace: namespace, Name: callbackSecret,
-		Object: &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: callbackSecret, Namespace: namespace},
-			Data:       map[string][]byte{"key": fresh},
-		},
-	}
-	answer, err := call.Do(ctx, calls, request, call.Policy{})
-	if apierrors.IsAlreadyExists(err) {
-		request.Verb, request.Object = call.VerbGet, nil
-		answer, err = call.Do(ctx, calls, request, call.Policy{})
-	}
-	var secret corev1.Secret
-	if err == nil {
-		err = answer.Into(&secret)
-	}
-	if err == nil && len(secret.Data["key"]) < 16 {
-		err = errors.New("it has no key of at least 16 bytes: delete it, and a new one is made")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read secret %s/%s: %w", namespace, callbackSecret, err)
-	}
-	return secret.Data["key"], nil
 }

@@ -142,10 +142,13 @@ type process struct {
 // controller starts a controller as a process of its own.
 func (s *site) controller(kubeconfig string, args ...string) *process {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.ctx, "fairlead", append([]string{
-		"controller", "--kubeconfig", kubeconfig, "--namespace", s.namespace,
-		"--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1",
-	}, args...)...)
+	return s.start(append([]string{"--kubeconfig", kubeconfig, "--namespace", s.namespace}, args...)...)
+}
+
+// start starts a controller for what the arguments say.
+func (s *site) start(args ...string) *process {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.ctx, "fairlead", append([]string{"controller", "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p := &process{Cmd: cmd, log: &bytes.Buffer{}, address: make(chan string, 1), ended: make(chan error, 1)}
 	stderr, err := cmd.StderrPipe()
@@ -347,11 +350,13 @@ func TestLeastPrivilege(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "caller"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Name: "caller", Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "crm"},
+	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := clients.CoreV1().Secrets(s.namespace).Create(s.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "login"},
+		ObjectMeta: metav1.ObjectMeta{Name: "login", Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"}},
 		StringData: map[string]string{"token": "t-o-k-e-n"},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -422,13 +427,18 @@ func TestLeastPrivilege(t *testing.T) {
 	if err := p.end(s.ctx, t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
-	if log := p.log.String(); strings.Contains(log, "orbidden") || strings.Contains(log, "t-o-k-e-n") {
+	if log := p.log.String(); strings.Contains(log, "orbidden") || strings.Contains(log, "--deny-target") || strings.Contains(log, "t-o-k-e-n") {
 		t.Errorf("a right is missing, or a secret is in the log:\n%s", log)
 	}
 }
 
 // deploy applies a manifest of deploy/ with the namespace of the test instead of the usual one, and names of its own for what has none.
 func (s *site) deploy(file string) {
+	s.t.Helper()
+	s.deployIn(s.namespace, file)
+}
+
+func (s *site) deployIn(namespace, file string) {
 	s.t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "deploy", file))
 	if err != nil {
@@ -449,19 +459,19 @@ func (s *site) deploy(file string) {
 			s.t.Fatal(err)
 		}
 		gvr := schema.GroupVersionResource{Group: obj.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(obj.GetKind()) + "s"}
-		var api dynamic.ResourceInterface = objects.Resource(gvr).Namespace(s.namespace)
+		var api dynamic.ResourceInterface = objects.Resource(gvr).Namespace(namespace)
 		if strings.HasPrefix(obj.GetKind(), "ClusterRole") {
 			api = objects.Resource(gvr)
-			obj.SetName(obj.GetName() + "-" + s.namespace)
+			obj.SetName(obj.GetName() + "-" + namespace)
 			if name, ok, _ := unstructured.NestedString(obj.Object, "roleRef", "name"); ok {
-				_ = unstructured.SetNestedField(obj.Object, name+"-"+s.namespace, "roleRef", "name")
+				_ = unstructured.SetNestedField(obj.Object, name+"-"+namespace, "roleRef", "name")
 			}
 			s.t.Cleanup(func() {
 				_ = api.Delete(context.WithoutCancel(s.ctx), obj.GetName(), metav1.DeleteOptions{}) // the control plane goes too
 			})
 		}
 		if subjects, ok, _ := unstructured.NestedSlice(obj.Object, "subjects"); ok {
-			subjects[0].(map[string]any)["namespace"] = s.namespace
+			subjects[0].(map[string]any)["namespace"] = namespace
 			_ = unstructured.SetNestedSlice(obj.Object, subjects, "subjects")
 		}
 		if _, err := api.Create(s.ctx, obj, metav1.CreateOptions{}); err != nil {

@@ -83,6 +83,7 @@ clustertest), stops when the command ends, and exits with its code:
 	flags.StringVar(&o.controller.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
 	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
 		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
+	o.controller.targetFlags(flags)
 	flags.StringVar(&o.dir, "dir", ".fairlead", "`directory` that keeps data, credentials and logs")
 	flags.BoolVar(&o.temporary, "temporary", false, "use a fresh directory and remove it at the end; faster, for tests")
 	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` that keeps the binaries (default: in the user's cache directory)")

@@ -117,13 +117,13 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				return d.until, nil // with nothing written: the event of what is known already wakes us
 			case d.turn.behind != nil:
 				e.queue(r, d.turn.behind.key)
-				e.showWait(ctx, r, d.turn.behind, nil, now)
+				e.showWait(ctx, r, d.turn.behind, decision{}, now)
 				continue // it may have ended before we were in line
 			case r.compiling(now):
 				r.op = nil
 				return now.Add(compileSoon), nil // with nothing written: it is woken
 			case !d.turn.still:
-				e.showWait(ctx, r, nil, d.missing, now)
+				e.showWait(ctx, r, nil, d, now)
 			}
 			until, err = d.until, e.park(ctx, r)
 		case actFinish:
@@ -183,6 +183,10 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		if hook == nil {
 			continue
 		}
+		if withheld := e.withheld(r.op, t, now); withheld != nil {
+			r.apply(withheld)
+			continue
+		}
 		permit := e.admit(r, t, hook, now)
 		if permit == nil {
 			continue
@@ -199,7 +203,7 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 	if len(ready) == 0 {
 		return nil // what is due waits for its turn
 	}
-	e.showWait(ctx, r, nil, d.missing, now)
+	e.showWait(ctx, r, nil, d, now)
 	if err := e.save(ctx, r); err != nil {
 		return err
 	}
@@ -291,6 +295,18 @@ func expired(op *v1alpha1.Operation, t target, timeout time.Duration, now time.T
 	return judged(op, t, verdict{
 		state: v1alpha1.PhaseFailed, code: int(en.LastStatusCode), reason: v1alpha1.ReasonTimedOut,
 		message: "webhook " + t.id + " was not finished within " + timeout.String(),
+	}, now)
+}
+
+// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not released while the operation
+// might have taken; nil if they are.
+func (e *Executor) withheld(op *v1alpha1.Operation, t target, now time.Time) change {
+	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.id})
+	if why == nil || t.purpose == webhook.Main || now.Before(op.Deadline()) {
+		return nil
+	}
+	return judged(op, t, verdict{
+		state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNotReleased, message: "webhook " + t.id + ": " + why.Error(),
 	}, now)
 }
 

@@ -121,6 +121,7 @@ func (b *bench) prepare(config *rest.Config, change func(*executor.Options)) rep
 		Operations: open("fairlead.io", "v1alpha1", "operations", "Operation"),
 		Webhooks:   open("fairlead.io", "v1alpha1", "webhooks", "Webhook"),
 		Secrets:    open("", "v1", "secrets", "Secret"), AllowTargets: []string{"127.0.0.1"},
+		ServiceAccounts: open("", "v1", "serviceaccounts", "ServiceAccount"),
 	}
 	if os.Getenv("FAIRLEAD_TEST_LOG") != "" {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))

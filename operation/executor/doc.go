@@ -46,6 +46,12 @@
 // [Executor.Drain] begins no calls and waits for those under way, until what they brought is recorded. The end of the context of Run cuts off what
 // is left, to be repeated with the same keys.
 //
+// # Credentials
+//
+// A Webhook is called when what it names is released (release.go): Secrets by their label, service accounts by the audiences in their
+// annotation. Until then its operation waits, as for a Webhook that does not exist, and goes on by the event of the release. What is
+// released no more is not sent again.
+//
 // # Time
 //
 // No timeout ends too soon: times in the status are whole microseconds, rounded up, and the creation of an object counts as the end of its second

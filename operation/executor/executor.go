@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -28,14 +29,23 @@ type Options struct {
 	Policy call.Policy
 	// Operations, Webhooks and Secrets are the stores of the namespaces that are served.
 	Operations, Webhooks, Secrets *store.Store
+	// ServiceAccounts is the store of those of the namespaces that are served. Nil: tokens are made of none, unless AnyCredentials.
+	ServiceAccounts *store.Store
+	// AnyCredentials lets Webhooks use all Secrets and service accounts of their namespace. Default: Secrets with the label
+	// v1alpha1.LabelWebhookCredentials, and service accounts for the audiences of v1alpha1.AnnotationWebhookAudiences; operations wait for others.
+	AnyCredentials bool
 	// AllowTargets are CIDRs and hosts that webhooks may be sent to although they are loopback, private or the like.
 	AllowTargets []string
+	// Targets are those that webhooks may not be sent to besides, and what is known of the cluster's own addresses.
+	Targets Targets
 	// EgressProxy is a proxy for webhooks. Default: none, whatever the environment says.
 	EgressProxy *url.URL
 	// PublicURL is what callback URLs start with. Default: there are none, and AsyncCallback webhooks end as Invalid.
 	PublicURL string
 	// CallbackKey makes callback tokens. Required with PublicURL.
 	CallbackKey []byte
+	// FormerKey makes tokens that are still taken. Default: none.
+	FormerKey *FormerKey
 	// Workers is how many operations of one namespace may write to the API server at once; a quarter more are there for other namespaces.
 	// Default: 16: what waits should wait in the fair queue here, not in the API server.
 	Workers int
@@ -52,6 +62,19 @@ type Options struct {
 	Recorder Recorder
 	// Registerer gets the metrics. Default: none.
 	Registerer prometheus.Registerer
+}
+
+// Targets say where webhooks may not be sent to. The functions are asked at each connection and must not block; nil ones know nothing. What is
+// said further up beats what is said below.
+type Targets struct {
+	// Never are the addresses and ports of the API server, NeverHosts its names with ports ("api.example.com:6443"): nothing allows them.
+	Never      func() []netip.AddrPort
+	NeverHosts []string
+	// Deny are CIDRs and hosts that AllowTargets does not allow.
+	Deny []string
+	// Inside are the ranges of the services and pods of the cluster, which are denied unless AllowTargets names them, also where they look
+	// public.
+	Inside func() []netip.Prefix
 }
 
 // Recorder records Kubernetes Events, as [Events] does.
@@ -78,15 +101,16 @@ type Executor struct {
 	slot      inherit.Slot // of log
 	now       func() time.Time
 
-	slots   *slots
-	writes  *budget // of status writes
-	outside *budget // of calls
-	stirs   *stirs
-	status  *hookStatus
-	secrets *secrets
-	flights sync.WaitGroup // calls under way
-	stopped chan struct{}  // closed when Run has returned
-	fresh   atomic.Bool    // the store is as new as the beginning of Run
+	slots    *slots
+	writes   *budget // of status writes
+	outside  *budget // of calls
+	stirs    *stirs
+	status   *hookStatus
+	secrets  *secrets
+	releases *releases
+	flights  sync.WaitGroup // calls under way
+	stopped  chan struct{}  // closed when Run has returned
+	fresh    atomic.Bool    // the store is as new as the beginning of Run
 
 	mu    sync.Mutex
 	drain drain
@@ -113,6 +137,7 @@ func New(o Options) (*Executor, error) {
 		live: make(map[string]map[string]*run), stirs: newStirs(), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
+	e.callbacks.former = o.FormerKey
 	e.log, e.slot = inherit.Logger(o.Logger)
 	if e.now == nil {
 		e.now = time.Now
@@ -120,11 +145,18 @@ func New(o Options) (*Executor, error) {
 	if e.recorder == nil {
 		e.recorder = noRecorder{}
 	}
-	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[string]map[tokenKey]token)}
+	e.releases = &releases{
+		any: o.AnyCredentials, webhooks: store.Of[v1alpha1.Webhook](o.Webhooks), secrets: o.Secrets, accounts: o.ServiceAccounts,
+	}
+	e.secrets = &secrets{
+		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[string]map[tokenKey]token),
+	}
 	e.status = newHookStatus(e)
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
-		Resolver: e.secrets, AllowTargets: o.AllowTargets, Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log,
+		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
+		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,
+		Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
@@ -185,6 +217,12 @@ func (e *Executor) Run(ctx context.Context) error {
 	followers.Go(func() { e.hooks.run(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
 	followers.Go(func() { e.stir(ctx) })
+	if !e.releases.any {
+		followers.Go(func() { e.followSecrets(ctx) })
+		if e.releases.accounts != nil {
+			followers.Go(func() { e.followAccounts(ctx) })
+		}
+	}
 	followers.Go(func() { e.catchUp(ctx) })
 	e.followOperations(ctx)
 	return context.Cause(ctx)

@@ -54,7 +54,9 @@ func TestServiceAccountToken(t *testing.T) {
 	b := setup(t)
 	clients := kubernetes.NewForConfigOrDie(b.config)
 	if _, err := clients.CoreV1().ServiceAccounts(b.namespace).Create(b.ctx,
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "caller"}}, metav1.CreateOptions{}); err != nil {
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Name: "caller", Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "crm"},
+		}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	sent := make(chan string, 1)

@@ -343,7 +343,11 @@ func (h *hooks) leave(s *hookSpace) {
 // find returns what the plan needs to know of the Webhooks of a namespace.
 func (e *Executor) find(namespace string) lookup {
 	return func(name string) (webhookFacts, bool) {
-		timeout, ok := e.hooks.timeout(store.Key{Namespace: namespace, Name: name})
-		return webhookFacts{timeout: timeout}, ok
+		key := store.Key{Namespace: namespace, Name: name}
+		timeout, ok := e.hooks.timeout(key)
+		if !ok {
+			return webhookFacts{}, false
+		}
+		return e.releases.note(webhookFacts{timeout: timeout}, key), true
 	}
 }

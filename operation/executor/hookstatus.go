@@ -133,7 +133,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 		return nil //nolint:nilerr // it is gone
 	}
 	want := *w.Status.DeepCopy()
-	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil || valid.ObservedGeneration != w.Generation {
+	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil || valid.ObservedGeneration != w.Generation || h.disagrees(key, valid) {
 		hook, invalid := h.e.hooks.await(ctx, key)
 		switch {
 		case ctx.Err() != nil:
@@ -188,6 +188,25 @@ func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook 
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(invalid.Error())
 	} else {
 		valid.Message = tidy(strings.Join(hook.Warnings(), "; "))
+		h.withheld(w, &valid)
 	}
 	meta.SetStatusCondition(&s.Conditions, valid)
+}
+
+// disagrees tells whether a condition says something else of the release of credentials than what is known.
+func (h *hookStatus) disagrees(key store.Key, valid *metav1.Condition) bool {
+	why, known := h.e.releases.withheld(key)
+	return known && (why != nil) != (valid.Reason == v1alpha1.ReasonNotReleased) && valid.Reason != v1alpha1.ReasonInvalid
+}
+
+// withheld puts into the condition that credentials are not released. While that is not known, what is said stays.
+func (h *hookStatus) withheld(w *v1alpha1.Webhook, valid *metav1.Condition) {
+	why, known := h.e.releases.withheld(store.Key{Namespace: w.Namespace, Name: w.Name})
+	said := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)
+	switch {
+	case why != nil:
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonNotReleased, tidy(why.Error())
+	case !known && said != nil && said.Reason == v1alpha1.ReasonNotReleased:
+		valid.Status, valid.Reason, valid.Message = said.Status, said.Reason, said.Message
+	}
 }

@@ -50,6 +50,8 @@ type decision struct {
 	message string
 	// missing are Webhooks that do not exist; the operation waits for them.
 	missing []string
+	// withheld say which credentials are not released; the operation waits for that.
+	withheld []string
 	// turn is why the first call is not made yet.
 	turn turn
 }
@@ -58,7 +60,9 @@ type decision struct {
 type lookup func(name string) (w webhookFacts, ok bool)
 
 type webhookFacts struct {
-	timeout time.Duration
+	timeout  time.Duration
+	withheld bool   // what it needs is not released: it is not to be called
+	why      string // in words; empty while it is not known whether it is released
 }
 
 // surroundings is what plan needs to know besides the Operation.
@@ -136,10 +140,10 @@ func attend(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 	return pursue(op, webhooksDue(op), s, now)
 }
 
-// excuse says what an operation that was not finished in time was waiting for, if that is another operation.
+// excuse says what an operation that was not finished in time was waiting for, if that is another operation or the release of credentials.
 func excuse(op *v1alpha1.Operation) string {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock {
+	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock && c.Reason != v1alpha1.ReasonNotReleased {
 		return ""
 	}
 	return ": it was " + c.Message
@@ -181,16 +185,16 @@ func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s surroundings, now 
 	return decision{act: actFinish, phase: phase}
 }
 
-// afterwards pursues a call that cannot change the outcome. A Webhook that is missing is waited for as long as the
-// operation itself might have taken; then the call is due, and its maker finds that it cannot be made.
+// afterwards pursues a call that cannot change the outcome. A Webhook that is missing, or whose credentials are not
+// released, is waited for as long as the operation itself might have taken; then the call is due, and its maker finds that it cannot be made.
 func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, s surroundings, now time.Time) decision {
 	d := pursue(op, []target{t}, s, now)
 	d.phase = phase
-	if len(d.missing) > 0 {
-		if deadline := op.Deadline(); now.Before(deadline) {
+	if len(d.missing)+len(d.withheld) > 0 {
+		if deadline := op.Deadline(); !now.Before(deadline) {
+			d.act, d.due, d.missing, d.withheld = actCall, []target{t}, nil, nil
+		} else if deadline.Before(d.until) {
 			d.until = deadline
-		} else {
-			d.act, d.due, d.missing = actCall, []target{t}, nil
 		}
 	}
 	return d
@@ -233,6 +237,14 @@ func pursue(op *v1alpha1.Operation, targets []target, s surroundings, now time.T
 			due = at
 			if e != nil && e.StartedAt != nil && e.StartedAt.Add(facts.timeout).Before(due) {
 				due = e.StartedAt.Add(facts.timeout)
+			}
+		}
+		if facts.withheld && !due.After(now) { // its own timeout goes on
+			if due = farFuture; e != nil && e.StartedAt != nil {
+				due = e.StartedAt.Add(facts.timeout)
+			}
+			if facts.why != "" && due.After(now) {
+				d.withheld = append(d.withheld, facts.why)
 			}
 		}
 		switch {

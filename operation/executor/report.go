@@ -23,9 +23,11 @@ func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
 }
 
-// showWait puts into the status for what the operation waits: the end of another one, Webhooks that do not exist, its namespace's share of
-// something, or that it waits for nothing of that, where that is not said already. It writes nothing: that is part of the next write.
-func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, missing []string, now time.Time) {
+// showWait puts into the status for what the operation waits: the end of another one, Webhooks that do not exist, credentials that are not
+// released, its namespace's share of something, or that it waits for nothing of that, where that is not said already. It writes nothing: that is
+// part of the next write.
+func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, d decision, now time.Time) {
+	missing := d.missing
 	reason, message, share := v1alpha1.ReasonInProgress, "", r.share()
 	switch {
 	case behind != nil:
@@ -35,6 +37,8 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, mi
 	case len(missing) > 1:
 		reason = v1alpha1.ReasonWaitingForWebhook
 		message = tidy("waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " + r.key.Namespace)
+	case len(d.withheld) > 0:
+		reason, message = v1alpha1.ReasonNotReleased, tidy("waiting for credentials: "+strings.Join(d.withheld, "; "))
 	case share != "":
 		reason, message = v1alpha1.ReasonWaitingForShare, tidy("waiting for the share of namespace "+r.key.Namespace+" of "+share)
 	}
@@ -52,6 +56,9 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, mi
 	case len(missing) > 0 && before != reason: // it is told once, not again when some of them have appeared
 		e.recorder.Operation(r.op, true, v1alpha1.ReasonWebhookNotFound, message)
 		e.log.WarnContext(ctx, "operation waits for webhooks that do not exist", append(e.facts(r.op), "webhooks", missing)...)
+	case len(d.withheld) > 0 && before != reason:
+		e.recorder.Operation(r.op, true, reason, message)
+		e.log.WarnContext(ctx, "operation waits for credentials that are not released", append(e.facts(r.op), "withheld", d.withheld)...)
 	}
 }
 

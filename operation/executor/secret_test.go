@@ -25,7 +25,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	b := setup(t)
 	const secret = "correct-horse-battery"
 	b.create(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: b.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: b.namespace, Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"}},
 		Data:       map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
 	})
 	asked := make(chan string, 1)

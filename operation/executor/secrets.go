@@ -22,11 +22,12 @@ import (
 // secrets resolves what Webhooks name: Secrets from the cache, tokens of service accounts by TokenRequest. It is a
 // webhook.Resolver and safe for concurrent use.
 type secrets struct {
-	secrets *store.Store
-	calls   *call.Client
-	policy  call.Policy
-	now     func() time.Time
-	spend   func(namespace string, cost price) // of the share of writes of a namespace
+	secrets  *store.Store
+	releases *releases
+	calls    *call.Client
+	policy   call.Policy
+	now      func() time.Time
+	spend    func(namespace string, cost price) // of the share of writes of a namespace
 
 	mu     sync.Mutex
 	tokens map[string]map[tokenKey]token // by namespace
@@ -46,7 +47,11 @@ func (s *secrets) Secret(ctx context.Context, namespace, name string) (map[strin
 	case <-ctx.Done():
 		return nil, fmt.Errorf("cannot read secret %s/%s: secrets are not known yet", namespace, name)
 	}
-	secret, err := store.Of[corev1.Secret](s.secrets).Get(store.Key{Namespace: namespace, Name: name})
+	record, ok := s.secrets.Get(store.Key{Namespace: namespace, Name: name})
+	if !ok || !s.releases.secret(record) {
+		return nil, unreleased(name)
+	}
+	secret, err := store.As[corev1.Secret](record)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read secret %s/%s: %w", namespace, name, err)
 	}
@@ -96,6 +101,9 @@ var errOwnAudience = &webhook.FieldError{
 
 // ServiceAccountToken implements webhook.Resolver.
 func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequest) (string, error) {
+	if err := s.releases.account(store.Key{Namespace: req.Namespace, Name: req.ServiceAccountName}, req.Audience); err != nil {
+		return "", err
+	}
 	key := tokenKey{req.Namespace, req.ServiceAccountName, req.Audience}
 	known := s.cached(key)
 	if known.value != "" && known.value != req.Refused && s.now().Before(known.renew) {

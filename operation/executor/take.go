@@ -32,7 +32,7 @@ func (e *Executor) Taker() *Taker {
 
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
 func (t *Taker) Owner(token string) (namespace string, err error) {
-	cb, err := t.callbacks.Parse(token)
+	cb, _, err := t.callbacks.parseAny(token)
 	return cb.Namespace, err
 }
 
@@ -44,7 +44,7 @@ var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.
 // Take records the outcome of a call and returns when it is written. A callback that comes before the answer to its
 // call counts too. Errors: [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
 func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message string) error {
-	cb, err := t.callbacks.Parse(token)
+	cb, former, err := t.callbacks.parseAny(token)
 	if err != nil {
 		return err
 	}
@@ -52,6 +52,9 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 	now := t.now() // one for all rounds: it tells what this callback has written
 	for round := 0; ; round++ {
 		op, err := t.read(ctx, key, cb)
+		if err == nil && former {
+			err = t.began(ctx, op)
+		}
 		if err != nil {
 			return err
 		}
@@ -86,6 +89,15 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 			return err
 		}
 	}
+}
+
+// began refuses a token of the former key for an operation that did not begin under it.
+func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
+	began, err := t.callbacks.former.Began(ctx, op.Status.AcceptedVersion)
+	if err == nil && !began {
+		err = operation.ErrUnknownCallback
+	}
+	return err
 }
 
 // read returns the Operation of a callback as the API server has it.

@@ -54,7 +54,7 @@ func TestTokensForOthersOnly(t *testing.T) {
 			}
 			t.Cleanup(calls.Close)
 			s := &secrets{
-				calls: calls, now: time.Now, spend: func(string, price) {}, tokens: make(map[string]map[tokenKey]token),
+				releases: &releases{any: true}, calls: calls, now: time.Now, spend: func(string, price) {}, tokens: make(map[string]map[tokenKey]token),
 			}
 			for range 2 {
 				got, err := s.ServiceAccountToken(t.Context(), webhook.TokenRequest{Namespace: "shop", ServiceAccountName: "caller", Audience: "crm"})

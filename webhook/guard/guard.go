@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,8 +36,11 @@ func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 // Options say which targets are allowed besides public addresses, and which never. What is said further up beats what is said below.
 type Options struct {
 	// Never are addresses and ports that nothing allows: those of the API server itself. It is asked at each connection, and must not block.
-	// Nil: none.
+	// One on loopback stands for all addresses of the machine at which a server on that port may answer: loopback and the unspecified ones. Nil: none.
 	Never func() []netip.AddrPort
+	// NeverHosts are names with ports ("api.example.com:6443") that nothing allows, whatever they resolve to: those of the API server, for
+	// requests whose name a proxy resolves, or resolves to another address each time.
+	NeverHosts []string
 	// Deny refuses targets, in the spellings of Allow. A name refuses what is called by that name, and not its addresses under another.
 	Deny []string
 	// Allow allows targets: a CIDR (10.0.0.0/8), an address, or the name of a host, which is then trusted whatever it resolves to.
@@ -48,6 +53,7 @@ type Options struct {
 // Guard decides which addresses may be connected to. The zero value allows public addresses only. It is safe for concurrent use.
 type Guard struct {
 	never       func() []netip.AddrPort
+	neverHosts  map[string]bool // name:port
 	inside      func() []netip.Prefix
 	deny, allow targets
 }
@@ -63,7 +69,14 @@ func New(allow ...string) (*Guard, error) { return NewWith(Options{Allow: allow}
 
 // NewWith makes a Guard. It fails on targets that are neither CIDR nor address nor name.
 func NewWith(o Options) (*Guard, error) {
-	g := &Guard{never: o.Never, inside: o.Inside}
+	g := &Guard{never: o.Never, neverHosts: map[string]bool{}, inside: o.Inside}
+	for _, each := range o.NeverHosts {
+		host, port, err := net.SplitHostPort(each)
+		if err != nil || host == "" || port == "" {
+			return nil, fmt.Errorf("cannot deny target %q: not a name with a port", each)
+		}
+		g.neverHosts[net.JoinHostPort(canonicalHost(host), port)] = true
+	}
 	for _, each := range []struct {
 		into *targets
 		verb string
@@ -137,8 +150,8 @@ func (g *Guard) check(host string, at netip.AddrPort) error {
 
 // refuses says of what kind a target is that may not be connected to.
 func (g *Guard) refuses(host string, at netip.AddrPort) string {
-	if g.isAPIServer(at) {
-		return "forbidden (API server)"
+	if g.isAPIServer(host, at) {
+		return apiServer
 	}
 	if g.deny.has(host, at.Addr()) {
 		return "denied"
@@ -159,29 +172,58 @@ func (g *Guard) refuses(host string, at netip.AddrPort) string {
 	return ""
 }
 
-func (g *Guard) isAPIServer(at netip.AddrPort) bool {
+// apiServer is the reason of what nothing allows.
+const apiServer = "forbidden (API server)"
+
+func (g *Guard) isAPIServer(host string, at netip.AddrPort) bool {
+	if g.isAPIServerName(host, strconv.Itoa(int(at.Port()))) {
+		return true
+	}
 	if g.never == nil {
 		return false
 	}
-	addr := at.Addr()
-	if v4, embeds := embedded(addr); embeds {
-		addr = v4
-	}
+	v4, embeds := embedded(at.Addr())
 	for _, never := range g.never() {
-		if never.Addr().Unmap() == addr && never.Port() == at.Port() {
+		if never.Port() != at.Port() {
+			continue
+		}
+		addr := never.Addr().WithZone("").Unmap()
+		if addr == at.Addr() || embeds && addr == v4 || addr.IsLoopback() && (isOwn(at.Addr()) || embeds && isOwn(v4)) {
 			return true
 		}
 	}
 	return false
 }
 
-// CheckHost judges what can be judged without resolving: literals, and names that stand for this machine. It is for requests that
-// a proxy resolves, where the guard never sees the address.
-func (g *Guard) CheckHost(host string) error {
+func (g *Guard) isAPIServerName(host, port string) bool {
+	return g.neverHosts[net.JoinHostPort(canonicalHost(host), port)]
+}
+
+// isOwn tells of addresses that stand for this machine: systems connect the unspecified ones to loopback.
+func isOwn(addr netip.Addr) bool { return addr.IsLoopback() || addr.IsUnspecified() }
+
+// CheckURL judges what can be judged without resolving: literals, names that stand for this machine, and those of Options.NeverHosts. It is
+// for requests that a proxy resolves, where the guard never sees the address.
+func (g *Guard) CheckURL(u *url.URL) error {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[strings.ToLower(u.Scheme)]
+	}
+	return g.checkUnresolved(u.Hostname(), port)
+}
+
+// CheckHost is CheckURL where the port is not known.
+func (g *Guard) CheckHost(host string) error { return g.checkUnresolved(host, "") }
+
+func (g *Guard) checkUnresolved(host, port string) error {
 	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
-		return g.Check(host, addr)
+		number, _ := strconv.ParseUint(port, 10, 16) // 0, at which nobody listens, where there is none
+		return g.check(host, netip.AddrPortFrom(addr, uint16(number)))
 	}
 	name := canonicalHost(host)
+	if g.isAPIServerName(name, port) {
+		return &RefusedError{Host: host, Reason: apiServer}
+	}
 	if g.deny.hosts[name] {
 		return &RefusedError{Host: host, Reason: "denied"}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"net/url"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -181,6 +182,76 @@ func TestOrder(t *testing.T) {
 	}
 	if err := dial("127.0.0.1:1"); errors.Is(err, guard.ErrRefused) {
 		t.Errorf("another port of the API server's address: %v", err)
+	}
+}
+
+// TestAPIServer: whatever is allowed, the API server is not, by any of its addresses, names and spellings; what else its machine serves is.
+func TestAPIServer(t *testing.T) {
+	t.Parallel()
+	never := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:6443"), netip.MustParseAddrPort("34.1.2.3:443"), netip.MustParseAddrPort("[2002:808:808::1]:443")}
+	g, err := guard.NewWith(guard.Options{
+		Never: func() []netip.AddrPort { return never }, NeverHosts: []string{"API.example.:443", "kubernetes.default:443"},
+		Allow: []string{"0.0.0.0/0", "::/0", "api.example", "kubernetes.default", "localhost"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, forbidden := range map[string]bool{
+		"https://34.1.2.3": true, "http://34.1.2.3:443/x": true, "https://34.1.2.3:8443": false, "https://34.1.2.4": false,
+		"https://[::ffff:34.1.2.3]": true, "https://[64:ff9b::34.1.2.3]": true, "https://[2002:808:808::1]": true, "https://8.8.8.8": false,
+		"https://127.0.0.1:6443": true, "https://127.0.0.2:6443": true, "https://[::1]:6443": true, "https://0.0.0.0:6443": true,
+		"https://[::]:6443": true, "https://[::ffff:127.0.0.1]:6443": true, "http://127.0.0.1:8090": false, "http://localhost:8090": false,
+		"https://api.example": true, "HTTPS://API.EXAMPLE.:443": true, "http://api.example:443": true, "http://api.example": false,
+		"https://kubernetes.default/api": true,
+	} {
+		u, err := url.Parse(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.CheckURL(u); errors.Is(err, guard.ErrRefused) != forbidden {
+			t.Errorf("%s through a proxy: %v", target, err)
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	dial := func(host string) error {
+		conn, err := g.DialContext(t.Context(), "tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	}
+	hosts := []string{"127.0.0.1", "localhost", "0.0.0.0", "::ffff:127.0.0.1"}
+	for _, host := range hosts {
+		if err := dial(host); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	never = []netip.AddrPort{netip.MustParseAddrPort(net.JoinHostPort("127.0.0.1", port))} // as when it has moved
+	for _, host := range hosts {
+		if err := dial(host); !errors.Is(err, guard.ErrRefused) {
+			t.Errorf("the API server as %s: %v", host, err)
+		}
+	}
+	named, err := guard.NewWith(guard.Options{NeverHosts: []string{"localhost:" + port}, Allow: []string{"localhost", "127.0.0.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g = named
+	if err := dial("LOCALHOST"); !errors.Is(err, guard.ErrRefused) {
+		t.Errorf("the API server by its name: %v", err)
+	}
+	if err := dial("127.0.0.1"); err != nil {
+		t.Errorf("its address, which is not said to be one: %v", err)
+	}
+	for _, bad := range []string{"api.example", ":443", "api.example:", "https://x:443"} {
+		if _, err := guard.NewWith(guard.Options{NeverHosts: []string{bad}}); err == nil {
+			t.Errorf("%q is taken for a name with a port", bad)
+		}
 	}
 }
 

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook/guard"
+)
+
+// What --credentials may be.
+const (
+	credentialsReleased = "released"
+	credentialsAny      = "any"
+)
+
+// targetFlags are those that bound what Webhooks reach and use, which every controller has.
+func (o *controllerOptions) targetFlags(f *pflag.FlagSet) {
+	f.StringArrayVar(&o.denyTargets, "deny-target", nil, "`CIDR or host` that webhooks may not call, whatever --allow-target says; may be repeated")
+	f.StringVar(&o.credentials, "credentials", credentialsReleased, "Secrets and service accounts that webhooks may use: `released` ones, by the label "+
+		v1alpha1.LabelWebhookCredentials+" and the annotation "+v1alpha1.AnnotationWebhookAudiences+", or any of their namespace")
+}
+
+// checkTargets says what is wrong with those flags.
+func (o *controllerOptions) checkTargets() error {
+	if _, err := guard.NewWith(guard.Options{Deny: o.denyTargets, Allow: o.allowTargets}); err != nil {
+		return usageErrorf("%v", err)
+	}
+	if o.credentials != "" && o.credentials != credentialsReleased && o.credentials != credentialsAny {
+		return usageErrorf("--credentials %q is neither %s nor %s", o.credentials, credentialsReleased, credentialsAny)
+	}
+	return nil
+}
+
+// acquireCredentials has the Secrets and service accounts watched that webhooks may use; of the Secrets the others stay in the API server.
+func (c *controller) acquireCredentials(in source.Option) (err error) {
+	secrets := []source.Option{in}
+	if c.credentials != credentialsAny {
+		secrets = append(secrets, source.Labels(v1alpha1.LabelWebhookCredentials+"=true"))
+		if c.accounts, err = c.rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ServiceAccount"), in); err != nil {
+			return err
+		}
+	}
+	c.secrets, err = c.rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("Secret"), secrets...)
+	return err
+}
+
+func (c *controller) accountStore() *store.Store {
+	if c.accounts == nil {
+		return nil
+	}
+	return c.accounts.Store
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// podCIDRs reads them from a Node.
+func podCIDRs(raw []byte) ([]string, error) {
+	var node struct {
+		Spec corev1.NodeSpec `json:"spec"`
+	}
+	err := json.Unmarshal(raw, &node)
+	return append(node.Spec.PodCIDRs, node.Spec.PodCIDR), err
+}
+
+// serviceRanges reads them from a ServiceCIDR.
+func serviceRanges(raw []byte) ([]string, error) {
+	var cidr struct {
+		Spec networkingv1.ServiceCIDRSpec `json:"spec"`
+	}
+	err := json.Unmarshal(raw, &cidr)
+	return cidr.Spec.CIDRs, err
+}
+
+// rangeSink keeps of the objects of a resource the ranges that they say. Those that are known hold when no more can be learned.
+type rangeSink struct {
+	targets  *targets
+	resource string
+	read     func(raw []byte) ([]string, error)
+	known    map[string][]netip.Prefix // by name
+	version  string
+	open     *rangeReplacement // nil: there is none
+}
+
+func (s *rangeSink) parse(o *source.Object) ([]netip.Prefix, error) {
+	texts, err := s.read(o.Raw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the ranges: %w", err)
+	}
+	var prefixes []netip.Prefix
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the ranges: %w", err)
+		}
+		prefixes = append(prefixes, prefix.Masked())
+	}
+	return prefixes, nil
+}
+
+func (s *rangeSink) tell() {
+	var all []netip.Prefix
+	for _, prefixes := range s.known {
+		all = append(all, prefixes...)
+	}
+	s.targets.has(s.resource, all)
+}
+
+// Known implements source.Sink.
+func (s *rangeSink) Known() source.Known {
+	return source.Known{Version: s.version, Count: len(s.known)}
+}
+
+// Apply implements source.Sink.
+func (s *rangeSink) Apply(change source.ChangeType, o *source.Object) error {
+	name := string(o.Header.Name)
+	before := s.known[name]
+	if change == source.Deleted {
+		delete(s.known, name)
+	} else {
+		prefixes, err := s.parse(o)
+		if err != nil {
+			return err
+		}
+		s.known[name] = prefixes
+	}
+	s.version = string(o.Header.ResourceVersion)
+	if !slices.Equal(before, s.known[name]) { // nodes change often, their ranges hardly ever
+		s.tell()
+	}
+	return nil
+}
+
+// Bookmark implements source.Sink.
+func (s *rangeSink) Bookmark(version string) { s.version = version }
+
+// Quarantine implements source.Sink.
+func (s *rangeSink) Quarantine(q source.Quarantined) {
+	if s.open != nil {
+		s.open.staged[q.Name] = s.known[q.Name]
+	}
+	s.targets.log.Warn("cannot read what an object of the cluster says of its ranges", "resource", s.resource, "name", q.Name, "error", q.Err)
+}
+
+// Report implements source.Sink.
+func (s *rangeSink) Report(status source.Status) {
+	switch {
+	case status.Synced:
+		s.targets.known(s.resource, nil)
+	case status.Phase == source.Degraded && (status.Reason == source.ReasonForbidden || status.Reason == source.ReasonNotFound):
+		s.targets.known(s.resource, errors.New(status.Message))
+	}
+}
+
+// Replace implements source.Sink.
+func (s *rangeSink) Replace() source.Replacement {
+	s.open = &rangeReplacement{sink: s, staged: map[string][]netip.Prefix{}}
+	return s.open
+}
+
+// rangeReplacement is what a list says.
+type rangeReplacement struct {
+	sink   *rangeSink
+	staged map[string][]netip.Prefix
+}
+
+// Put implements source.Replacement.
+func (r *rangeReplacement) Put(o *source.Object) error {
+	prefixes, err := r.sink.parse(o)
+	if err == nil {
+		r.staged[string(o.Header.Name)] = prefixes
+	}
+	return err
+}
+
+// Remove implements source.Replacement.
+func (r *rangeReplacement) Remove(o *source.Object) { delete(r.staged, string(o.Header.Name)) }
+
+// Missing implements source.Replacement.
+func (r *rangeReplacement) Missing() (missing, known int) {
+	for name := range r.sink.known {
+		if _, ok := r.staged[name]; !ok {
+			missing++
+		}
+	}
+	return missing, len(r.sink.known)
+}
+
+// Commit implements source.Replacement.
+func (r *rangeReplacement) Commit(c source.Commit) {
+	r.sink.known, r.sink.version, r.sink.open = r.staged, c.Version, nil
+	r.sink.tell()
+}
+
+// Abort implements source.Replacement.
+func (r *rangeReplacement) Abort() { r.sink.open = nil }

@@ -1,0 +1,168 @@
+package deploytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// instruction is one of a Dockerfile.
+type instruction struct {
+	name, rest string
+}
+
+// stages returns the instructions of a Dockerfile by stage, each beginning with FROM.
+func stages(t *testing.T, text string) [][]instruction {
+	t.Helper()
+	var out [][]instruction
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\\\n", " "), "\n") {
+		name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name == "" || strings.HasPrefix(name, "#") {
+			continue
+		}
+		switch {
+		case name == "FROM":
+			out = append(out, nil)
+		case len(out) == 0:
+			t.Fatalf("%s before the first FROM", name)
+		}
+		out[len(out)-1] = append(out[len(out)-1], instruction{name, strings.TrimSpace(rest)})
+	}
+	return out
+}
+
+var (
+	version  = regexp.MustCompile(`^[a-z0-9./-]+:v?[0-9]+\.[0-9]+\.[0-9]+[a-z0-9.-]*(@sha256:[0-9a-f]{64})?$`)
+	goOfBase = regexp.MustCompile(`^golang:([0-9.]+)-`)
+)
+
+// lint says what is wrong with a Dockerfile for a program that needs nothing but itself.
+func lint(t *testing.T, text string) (wrong []string) {
+	t.Helper()
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	all := stages(t, text)
+	names := map[string]bool{}
+	for i, stage := range all {
+		from := strings.Fields(stage[0].rest)
+		if from[0] != "scratch" && !names[from[0]] && !version.MatchString(from[0]) {
+			say("FROM %s is of no certain version", from[0])
+		}
+		if len(from) == 3 {
+			names[from[2]] = true
+		}
+		for _, in := range stage {
+			switch in.name {
+			case "ADD":
+				say("ADD, where COPY does")
+			case "COPY":
+				if of, ok := strings.CutPrefix(strings.Fields(in.rest)[0], "--from="); ok && !names[of] {
+					say("COPY from %s, which is no stage", of)
+				}
+			case "FROM", "RUN", "ENV", "ARG", "WORKDIR", "USER", "ENTRYPOINT", "CMD":
+			default:
+				say("%s in stage %d", in.name, i)
+			}
+		}
+	}
+	last, built := all[len(all)-1], fmt.Sprint(all[:len(all)-1])
+	if last[0].rest != "scratch" {
+		say("the image is made from %s, with more than the program in it", last[0].rest)
+	}
+	for _, flag := range []string{"CGO_ENABLED=0", "GOTOOLCHAIN=local", "-trimpath", "-buildid="} {
+		if !strings.Contains(built, flag) {
+			say("built without %s", flag)
+		}
+	}
+	find := func(name string) string {
+		i := slices.IndexFunc(last, func(in instruction) bool { return in.name == name })
+		if i < 0 {
+			return ""
+		}
+		return last[i].rest
+	}
+	user, group, _ := strings.Cut(find("USER"), ":")
+	for _, id := range []string{user, group} {
+		if n, err := strconv.Atoi(id); err != nil || n == 0 {
+			say("USER %q is not that of somebody else than root, by number", find("USER"))
+			break
+		}
+	}
+	var command []string
+	if err := json.Unmarshal([]byte(find("ENTRYPOINT")), &command); err != nil || len(command) == 0 {
+		say("ENTRYPOINT %s needs a shell", find("ENTRYPOINT"))
+	}
+	if slices.ContainsFunc(last, func(in instruction) bool { return in.name == "RUN" }) {
+		say("RUN in the image itself")
+	}
+	return wrong
+}
+
+func dockerfile(t *testing.T) string {
+	t.Helper()
+	raw, err := os.ReadFile("../../Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	text := dockerfile(t)
+	for _, problem := range lint(t, text) {
+		t.Error(problem)
+	}
+	module, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, wanted, _ := strings.Cut(string(module), "\ngo ")
+	wanted, _, _ = strings.Cut(wanted, "\n")
+	base := goOfBase.FindStringSubmatch(stages(t, text)[0][0].rest)
+	if base == nil || older(base[1], wanted) {
+		t.Errorf("built with Go %v, go.mod wants %s", base, wanted)
+	}
+	for old, bad := range map[string]string{ // what the lint is there for
+		"USER 65532:65532": "USER 0:0", "FROM scratch": "FROM debian:latest", "-trimpath": "", "--from=build": "--from=other", "CGO_ENABLED=0": "",
+		`ENTRYPOINT ["/fairlead"]`: "ENTRYPOINT /fairlead", "golang:": "golang@", "COPY . .": "ADD . .",
+	} {
+		if changed := strings.Replace(text, old, bad, 1); changed == text || len(lint(t, changed)) == 0 {
+			t.Errorf("with %q for %q nothing is wrong", bad, old)
+		}
+	}
+}
+
+// older compares versions of Go.
+func older(version, than string) bool {
+	return slices.Compare(numbers(version), numbers(than)) < 0
+}
+
+func numbers(version string) (out []int) {
+	for part := range strings.SplitSeq(version, ".") {
+		n, _ := strconv.Atoi(part)
+		out = append(out, n)
+	}
+	return out
+}
+
+// TestImage: the Deployment runs a certain version, as the user that the image is made for.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	built := build(t)
+	image := at(t, built, "Deployment", "spec", "template", "spec", "containers", 0, "image").(string)
+	if !version.MatchString(image) {
+		t.Errorf("image %s is of no certain version", image)
+	}
+	pod := at(t, built, "Deployment", "spec", "template", "spec", "securityContext").(map[string]any)
+	all := stages(t, dockerfile(t))
+	for _, in := range all[len(all)-1] {
+		if want := fmt.Sprintf("%v:%v", pod["runAsUser"], pod["runAsGroup"]); in.name == "USER" && in.rest != want {
+			t.Errorf("the image is for %s, the pod runs as %s", in.rest, want)
+		}
+	}
+}
