@@ -28,7 +28,7 @@ type View struct {
 	CorrelationID     string                       `json:"correlationID,omitempty"`
 	RelatedResources  []v1alpha1.RelatedResource   `json:"relatedResources,omitempty"`
 	Status            Status                       `json:"status"`
-	Waiting           string                       `json:"waiting,omitempty"` // for what no call is made: an operation that excludes this one by a lock, or a Webhook that does not exist
+	Waiting           string                       `json:"waiting,omitempty"` // for what no call is made: an operation that excludes this one by a lock, a Webhook that does not exist, a CustomResourceDefinition that is too old
 	Reason            string                       `json:"reason,omitempty"`
 	Error             string                       `json:"error,omitempty"`
 	Progress          Progress                     `json:"progress"`
@@ -95,10 +95,14 @@ func ViewOf(op *v1alpha1.Operation) View {
 // waiting returns what the conditions of an operation in progress say that it waits for.
 func waiting(op *v1alpha1.Operation) string {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock && c.Reason != v1alpha1.ReasonWaitingForWebhook {
+	if c == nil {
 		return ""
 	}
-	return c.Message
+	switch c.Reason {
+	case v1alpha1.ReasonWaitingForLock, v1alpha1.ReasonWaitingForWebhook, v1alpha1.ReasonOutdatedCRD:
+		return c.Message
+	}
+	return ""
 }
 
 // ViewOfID returns the view of the operation with that id, from what an Operation tells of it: its present request, or one before that has

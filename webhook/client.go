@@ -31,6 +31,9 @@ type Options struct {
 	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are ignored. With a
 	// proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal addresses are still refused here.
 	Proxy *url.URL
+	// Fence is asked just before each request is sent, those to token endpoints too; an error keeps it from being sent, and the try is
+	// Canceled: for one, because this process does not lead any more. It must be quick and safe for concurrent use. Nil: all are sent.
+	Fence func() error
 	// UserAgent is sent unless a definition sets its own. Default: Fairlead.
 	UserAgent string
 	// OnBreaker is told when the state of an endpoint's breaker may have changed. It must not block. It may be called from several
@@ -77,7 +80,7 @@ func New(o Options) (*Client, error) {
 		resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
 		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong),
 	}
-	c.transports.guard, c.transports.proxy = g, o.Proxy
+	c.transports.guard, c.transports.proxy, c.transports.fence = g, o.Proxy, o.Fence
 	if c.resolver == nil {
 		c.resolver = noResolver{}
 	}

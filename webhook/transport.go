@@ -61,6 +61,7 @@ func (m tlsMaterial) config() (*tls.Config, error) {
 type transports struct {
 	guard *guard.Guard
 	proxy *url.URL
+	fence func() error // nil: there is none
 
 	mu     sync.Mutex
 	byKey  map[[32]byte]*list.Element
@@ -95,7 +96,7 @@ func (t *transports) get(m tlsMaterial) (rt http.RoundTripper, release func(), e
 	t.recent.MoveToFront(element)
 	p := element.Value.(*pool)
 	p.users++
-	return t.guarded(p.transport), func() { t.release(p) }, nil
+	return t.fenced(t.guarded(p.transport)), func() { t.release(p) }, nil
 }
 
 func (t *transports) release(p *pool) {
@@ -152,6 +153,22 @@ func (t *transports) guarded(rt *http.Transport) http.RoundTripper {
 				req.Body.Close()
 			}
 			return nil, err
+		}
+		return rt.RoundTrip(req)
+	})
+}
+
+// fenced asks for leave at the last moment.
+func (t *transports) fenced(rt http.RoundTripper) http.RoundTripper {
+	if t.fence == nil {
+		return rt
+	}
+	return roundTrip(func(req *http.Request) (*http.Response, error) {
+		if err := t.fence(); err != nil {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, fmt.Errorf("%w: %w", ErrFenced, err)
 		}
 		return rt.RoundTrip(req)
 	})

@@ -48,6 +48,9 @@ const (
 	// ReasonWebhookNotFound: a Webhook was still missing at the deadline.
 	ReasonWebhookNotFound = "WebhookNotFound"
 
+	// ReasonTooLarge: the Operation has become too large for the API server to store what has to be recorded.
+	ReasonTooLarge = "TooLarge"
+
 	// ReasonTargetRefused: the address of the endpoint is not an allowed target.
 	ReasonTargetRefused = "TargetRefused"
 )
@@ -62,6 +65,10 @@ const (
 
 	// ReasonWaitingForWebhook: a Webhook that is due does not exist; the message names it.
 	ReasonWaitingForWebhook = "WaitingForWebhook"
+
+	// ReasonOutdatedCRD: the CustomResourceDefinition of operations is older than the executor, so that the API server does not keep what has to
+	// be recorded before a call; the message names it.
+	ReasonOutdatedCRD = "OutdatedCRD"
 
 	ReasonSucceeded = "Succeeded"
 )
@@ -157,6 +164,11 @@ type WebhookCallStatus struct {
 	// attemptID is the id of the present or last try. It is stored before the call is made, so after a crash the same try is repeated.
 	// +optional
 	AttemptID string `json:"attemptID,omitempty"`
+
+	// idempotencyKey is sent with every try: <namespace>.<operationID>.<webhookID>, with .compensate or .notify added for those calls. It is
+	// stored before the first call is made. A call without it was begun by an older version, with a key that has no namespace, which stays.
+	// +optional
+	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 
 	// startedAt is when the first try began.
 	// +optional

@@ -231,6 +231,7 @@ type controller struct {
 	scheduler                     *operation.Scheduler
 	key                           []byte
 	executor                      *executor.Executor
+	term                          atomic.Pointer[func() error] // the fence of it; nil: there is none yet
 	stopping                      atomic.Bool
 }
 
@@ -277,8 +278,8 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	c.executor, err = executor.New(executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		AllowTargets: c.allowTargets, EgressProxy: proxy, PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers,
-		MaxCalls: c.maxCalls,
-		Logger:   c.log, Recorder: c.events, Registerer: c.rt.Registry(),
+		MaxCalls: c.maxCalls, Fence: c.fence,
+		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 	})
 	return err
 }
@@ -297,7 +298,10 @@ func (c *controller) lead(ctx context.Context) error {
 	if !c.leaderElect {
 		return c.execute(ctx, context.WithoutCancel(ctx))
 	}
-	return whileLeading(ctx, c.config, c.namespace, c.log, c.execute)
+	return whileLeading(ctx, c.config, c.namespace, c.log, func(ctx, term context.Context, fence func() error) error {
+		c.term.Store(&fence)
+		return c.execute(ctx, term)
+	})
 }
 
 // execute runs the executor until ctx ends, and then for as long as calls are under way, at most for --drain; in any case it ends with the term.

@@ -3,15 +3,16 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -67,6 +68,10 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		now := e.now()
 		e.land(ctx, r, back, now)
 		e.note(r)
+		if r.refusal != nil {
+			e.outgrown(r, r.refusal, now)
+			r.refusal = nil
+		}
 		find := e.find(r.key.Namespace)
 		if len(r.refused) > 0 {
 			e.withdraw(r, unwanted(r.op, find))
@@ -96,7 +101,9 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			}
 			continue
 		case actCall:
-			e.showWait(ctx, r, nil, d.missing, now)
+			if !r.outdated {
+				e.showWait(ctx, r, nil, d.missing, now)
+			}
 			if !e.mayCall(r) {
 				until, err = farFuture, e.park(ctx, r)
 				break
@@ -123,7 +130,13 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			r.apply(finish(r.op.EffectiveID(), d.phase, now))
 			continue
 		}
-		if !errors.Is(err, errOutdated) {
+		switch {
+		case errors.Is(err, call.ErrTooLarge) && (r.op == nil || !r.op.Terminal()):
+			if r.refusal = err; len(r.flying) > 0 { // what is under way comes home first
+				r.cut(errDecided)
+				return farFuture, nil
+			}
+		case !errors.Is(err, errOutdated):
 			return until, err
 		}
 	}
@@ -131,6 +144,11 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 
 // start gets what the calls that are due need, records the attempts (O2), and starts them.
 func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
+	if fence := e.policy.Fence; fence != nil {
+		if err := fence(); err != nil {
+			return fmt.Errorf("cannot make a call: %w", err)
+		}
+	}
 	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
 		if err := e.hold(ctx, r); err != nil {
 			return err
@@ -176,8 +194,11 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		f := &flight{target: t, hook: hook, permit: permit}
 		if en := entry(&r.op.Status, t); begun(en) {
 			f.attempt = en.AttemptID
+			if unkeyed(en) {
+				r.apply(key(r.op, t))
+			}
 		} else {
-			f.attempt = uuid.NewString()
+			f.attempt = newAttempt(en)
 			r.apply(attempt(r.op, t, f.attempt, now))
 		}
 		ready = append(ready, f)
@@ -188,6 +209,12 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 	if err := e.save(ctx, r); err != nil {
 		return err
 	}
+	for _, f := range ready {
+		if unkeyed(entry(&r.op.Status, f.target)) {
+			return e.outdated(ctx, r, now)
+		}
+	}
+	r.outdated = false
 	for _, f := range ready {
 		e.launch(ctx, r, f)
 	}
@@ -217,7 +244,7 @@ func (r *run) askAgain() {
 // admit asks for a place among all calls, shared fairly between tenants, and for a permit of the endpoint. It returns nil if the call has
 // to wait; then the run is woken.
 func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
-	again, call := farFuture, t.callID(r.op)
+	again, call := farFuture, callID(r.op, t)
 	if e.slots.acquire(r.group, slotKey{r, t}, r.news.Set) {
 		permit, wait := e.webhooks.Acquire(hook, call, r.news.Set)
 		if permit != nil {

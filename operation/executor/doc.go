@@ -26,6 +26,9 @@
 // What a call brought is applied only if the status still names its operation and its attempt. Writes carry the
 // resource version that they were computed from; a conflict leads to a new look, never to a second outcome (O1).
 //
+// Before anything is sent, [Options.Fence] is asked whether this process may still act. It goes by the clock, so one that was stopped for longer
+// than its lease lasts sends nothing more, whatever it was about to do, but for the calls that had leave already; those carry the same keys.
+//
 // # Taking over
 //
 // An executor begins at once, whatever its cache knows: what it writes holds for the version that it was computed from, so a state that is not

@@ -40,6 +40,10 @@ type Options struct {
 	Workers int
 	// MaxCalls bounds the calls under way, of all receivers together; a tenant gets at most half of them while others may come. Default: 512.
 	MaxCalls int
+	// Fence says why nothing may be done any more, because somebody else may be doing it: that of the lease under which this Executor runs. It
+	// is asked just before each request that it sends, to receivers, token endpoints and, unless it is a callback's, to the API server. It
+	// must be quick and safe for concurrent use. Default: there is none.
+	Fence func() error
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Logger gets one line per decision. Default: that of the fairlead runtime that runs Run, else none.
@@ -57,10 +61,11 @@ type Recorder interface {
 }
 
 // Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the
-// program that embeds it. A second one would do no harm to outcomes, but make calls twice, with the same keys.
+// program that embeds it, and Options.Fence. A second one would do no harm to outcomes, but make calls twice, with the same keys.
 type Executor struct {
 	calls     *call.Client
-	policy    call.Policy
+	policy    call.Policy // whose Fence is that of the Executor
+	unfenced  call.Policy // what any replica may do
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *hooks
@@ -100,7 +105,7 @@ func New(o Options) (*Executor, error) {
 		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
 	}
 	e := &Executor{
-		calls: o.Calls, policy: o.Policy, store: o.Operations, hookStore: o.Webhooks,
+		calls: o.Calls, policy: fenced(o.Policy, o.Fence), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		hooks:     newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
@@ -114,11 +119,11 @@ func New(o Options) (*Executor, error) {
 	if e.recorder == nil {
 		e.recorder = noRecorder{}
 	}
-	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[tokenKey]token)}
+	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: e.policy, now: e.now, tokens: make(map[tokenKey]token)}
 	e.status = newHookStatus(e)
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
-		Resolver: e.secrets, AllowTargets: o.AllowTargets, Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log,
+		Resolver: e.secrets, AllowTargets: o.AllowTargets, Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: o.Fence,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}

@@ -75,7 +75,9 @@ func (h *hookStatus) run(ctx context.Context) {
 		for key := range h.take() {
 			if err := h.write(ctx, key); err != nil && ctx.Err() == nil {
 				h.e.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
-				h.mark(key)
+				if !errors.Is(err, call.ErrTooLarge) { // then only another Webhook can do better
+					h.mark(key)
+				}
 			}
 		}
 		select {

@@ -17,11 +17,6 @@ type target struct {
 	id      string // the name of the Webhook
 }
 
-// callID returns the idempotency key of the call: the same on every try.
-func (t target) callID(op *v1alpha1.Operation) string {
-	return webhook.CallID(op.EffectiveID(), t.id, t.purpose)
-}
-
 // act is what to do next.
 type act uint8
 
