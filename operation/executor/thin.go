@@ -28,7 +28,7 @@ type thinness uint8
 const (
 	whole    thinness = iota
 	brief             // no history, short messages
-	unowned           // no managed fields: the server begins them anew
+	unowned           // no managed fields, which the server begins anew; of calls that are over only how they ended
 	stripped          // at the end only: no request object, which is taken away with a request to cancel, since the rules allow that alone
 	naked             // no labels and annotations of others
 	bones             // of calls nothing but their outcome
@@ -74,8 +74,8 @@ func (t thinness) call(e *v1alpha1.WebhookCallStatus) {
 	switch {
 	case t >= bones:
 		*e = v1alpha1.WebhookCallStatus{WebhookID: e.WebhookID, State: e.State}
-	case e.State.Terminal():
-		e.WebhookPollURL = ""
+	case t >= unowned && e.State.Terminal(): // what only those need that go on
+		e.WebhookPollURL, e.AttemptID, e.IdempotencyKey, e.StartedAt, e.LastPollTimestamp = "", "", "", nil, nil
 	}
 }
 
