@@ -86,14 +86,14 @@ type try struct {
 }
 
 // compute runs f when it is the turn of the namespace.
-func (t *try) compute(ctx context.Context, f func()) error {
-	return t.permit.client.turns.do(ctx, t.permit.hook.def.Namespace, f)
+func (t *try) compute(ctx context.Context, p Phase, f func()) error {
+	return t.permit.client.compute(ctx, &t.permit.hook.def, p, f)
 }
 
 // prepare makes the request. It reports false if there is nothing to send.
 func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
 	var err error
-	switch waited := t.compute(ctx, func() { err = render() }); {
+	switch waited := t.compute(ctx, Rendering, func() { err = render() }); {
 	case waited != nil: // for longer than a try may take
 		err = fmt.Errorf("%w: the namespace has had no turn to make its request: %w", ErrNoAnswer, waited)
 		return Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}, false
@@ -105,7 +105,7 @@ func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
 
 // judge judges the answer. That it took long until the namespace had its turn for that is not the answer's fault.
 func (t *try) judge(judge func() Result) (res Result) {
-	err := t.compute(t.outer, func() {
+	err := t.compute(t.outer, Judging, func() {
 		t.answer.open(t.mask)
 		defer t.answer.close()
 		res = judge()

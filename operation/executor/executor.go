@@ -44,6 +44,8 @@ type Options struct {
 	// is asked just before each request that it sends, to receivers, token endpoints and, unless it is a callback's, to the API server. It
 	// must be quick and safe for concurrent use. Default: there is none.
 	Fence func() error
+	// Witness knows which Webhooks have killed the process, so that they can be quarantined. Default: none are.
+	Witness Witness
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Logger gets one line per decision. Default: that of the fairlead runtime that runs Run, else none.
@@ -74,6 +76,8 @@ type Executor struct {
 	flow      *flow.Flow[run]
 	engine    *flow.Engine
 	metrics   *metrics
+	witness   Witness
+	condemned map[string]Condemned // by revision
 	recorder  Recorder
 	log       *slog.Logger
 	slot      inherit.Slot // of log
@@ -106,11 +110,16 @@ func New(o Options) (*Executor, error) {
 	}
 	e := &Executor{
 		calls: o.Calls, policy: fenced(o.Policy, o.Fence), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
-		hooks:     newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[store.Key]*run), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
+	}
+	if e.witness = o.Witness; e.witness != nil {
+		e.condemned = make(map[string]Condemned)
+		for _, c := range e.witness.Condemned() {
+			e.condemned[c.Revision] = c
+		}
 	}
 	e.log, e.slot = inherit.Logger(o.Logger)
 	if e.now == nil {
@@ -120,10 +129,11 @@ func New(o Options) (*Executor, error) {
 		e.recorder = noRecorder{}
 	}
 	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: e.policy, now: e.now, tokens: make(map[tokenKey]token)}
+	e.hooks = newHooks(store.Of[v1alpha1.Webhook](o.Webhooks), e.compile)
 	e.status = newHookStatus(e)
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
-		Resolver: e.secrets, AllowTargets: o.AllowTargets, Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: o.Fence,
+		Resolver: e.secrets, AllowTargets: o.AllowTargets, Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: o.Fence, Witness: o.Witness,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -16,6 +17,7 @@ var errNoWebhook = errors.New("webhook does not exist")
 // hooks keeps Webhooks compiled, each version once. It is safe for concurrent use.
 type hooks struct {
 	webhooks store.View[v1alpha1.Webhook]
+	compile  func(context.Context, webhook.Definition) (*webhook.Compiled, error)
 	mu       sync.Mutex
 	compiled map[store.Key]compiledHook
 }
@@ -27,8 +29,8 @@ type compiledHook struct {
 	err        error
 }
 
-func newHooks(webhooks store.View[v1alpha1.Webhook]) *hooks {
-	return &hooks{webhooks: webhooks, compiled: make(map[store.Key]compiledHook)}
+func newHooks(webhooks store.View[v1alpha1.Webhook], compile func(context.Context, webhook.Definition) (*webhook.Compiled, error)) *hooks {
+	return &hooks{webhooks: webhooks, compile: compile, compiled: make(map[store.Key]compiledHook)}
 }
 
 // get returns the Webhook ready for calls. Errors: errNoWebhook; a *webhook.FieldError that names the field.
@@ -44,7 +46,7 @@ func (h *hooks) get(namespace, name string) (*webhook.Compiled, error) {
 	c, ok := h.compiled[key]
 	if !ok || c.uid != string(w.UID) || c.generation != w.Generation {
 		c = compiledHook{uid: string(w.UID), generation: w.Generation}
-		if c.hook, c.err = webhook.Compile(definition(w)); c.err != nil {
+		if c.hook, c.err = h.compile(context.Background(), definition(w)); c.err != nil {
 			c.err = fmt.Errorf("webhook %s: %w", name, c.err)
 		}
 		h.compiled[key] = c
@@ -62,6 +64,9 @@ func (h *hooks) forget(key store.Key) {
 // find returns what the plan needs to know of the Webhooks of a namespace.
 func (e *Executor) find(namespace string) lookup {
 	return func(name string) (webhookFacts, bool) {
+		if e.isQuarantined(namespace, name) {
+			return webhookFacts{quarantined: true}, false
+		}
 		hook, err := e.hooks.get(namespace, name)
 		switch {
 		case errors.Is(err, errNoWebhook):
@@ -77,7 +82,7 @@ func (e *Executor) find(namespace string) lookup {
 func definition(w *v1alpha1.Webhook) webhook.Definition {
 	s := &w.Spec
 	d := webhook.Definition{
-		Namespace: w.Namespace, Name: w.Name,
+		Namespace: w.Namespace, Name: w.Name, Revision: revision(w),
 		Mode: webhook.Mode(s.Mode),
 		Request: webhook.Request{
 			Method: s.Request.Method, URL: s.Request.URL, Headers: s.Request.Headers, Body: s.Request.Body,

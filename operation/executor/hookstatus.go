@@ -109,6 +109,9 @@ func (h *hookStatus) write(ctx context.Context, key store.Key) error {
 		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook,
 		Namespace: key.Namespace, Name: key.Name, Subresource: "status", Body: body, NotFoundOK: true,
 	}, h.e.policy)
+	if err == nil {
+		h.e.tellWitness(ctx, w)
+	}
 	return err
 }
 
@@ -120,8 +123,11 @@ func (h *hookStatus) status(w *v1alpha1.Webhook) v1alpha1.WebhookStatus {
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCompiled, ObservedGeneration: w.Generation,
 		LastTransitionTime: metav1.NewTime(h.e.now().Truncate(time.Second)),
 	}
+	h.e.quarantine(&s, w)
 	hook, err := h.e.hooks.get(w.Namespace, w.Name)
 	switch {
+	case h.e.quarantined(w):
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionUnknown, v1alpha1.ReasonCrashed, errQuarantined.Error()
 	case err != nil && !errors.Is(err, errNoWebhook):
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(err.Error())
 	case err == nil:

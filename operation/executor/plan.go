@@ -53,7 +53,16 @@ type decision struct {
 type lookup func(name string) (w webhookFacts, ok bool)
 
 type webhookFacts struct {
-	timeout time.Duration
+	timeout     time.Duration
+	quarantined bool // it exists, and is not used
+}
+
+// absence says why a Webhook cannot be called.
+func absence(find lookup, name string) string {
+	if facts, _ := find(name); facts.quarantined {
+		return "quarantined"
+	}
+	return "missing"
 }
 
 // surroundings is what plan needs to know besides the Operation.
@@ -102,7 +111,7 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 		if len(d.missing) > 0 {
 			return decision{
 				act: actFail, reason: v1alpha1.ReasonWebhookNotFound,
-				message: "webhook " + d.missing[0] + " was still missing at the deadline",
+				message: "webhook " + d.missing[0] + " was still " + absence(s.find, d.missing[0]) + " at the deadline",
 			}
 		}
 		return decision{
