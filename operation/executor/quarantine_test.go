@@ -216,3 +216,29 @@ func (b *bench) changeHook(name string, change func(*v1alpha1.Webhook)) {
 		return err == nil
 	})
 }
+
+// TestBlames judges reports of the Go runtime.
+func TestBlames(t *testing.T) {
+	t.Parallel()
+	const at = "goroutine 7 gp=0x1 m=0 mp=0x2 [running]:\nmain.f()\n\t/f.go:1 +0x1\n" +
+		"github.com/fairlead-io/fairlead/webhook.(*Client).compute.func1()\n\t/w.go:2 +0x2\n"
+	const other = "goroutine 8 [running]:\nmain.g()\n\t/g.go:1 +0x1\n"
+	for name, tc := range map[string]struct {
+		reason, report string
+		want           bool
+	}{
+		"Nothing":   {reason: "who is killed says nothing"},
+		"Overflow":  {reason: "the stack was too deep", report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\n\t/p.go:1\nruntime.newstack()\n\n" + at, want: true},
+		"Panic":     {reason: "nobody has caught it", report: "panic: oh\n\n" + at, want: true},
+		"Elsewhere": {reason: "another goroutine has crashed", report: "panic: oh\n\n" + other + "\n" + at},
+		"Signal":    {reason: "somebody wanted to see the stacks", report: "SIGQUIT: quit\nPC=0x1 m=0 sigcode=0\n\n" + at},
+		"Memory":    {reason: "there was none", report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\nruntime.sysMapOS(0x1, 0x2)\nruntime.(*mheap).grow(0x1)\n\n" + at},
+		"Cut":       {reason: "it is not known where", report: "panic: oh\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := executor.Blames([]byte(tc.report)); got != tc.want {
+				t.Errorf("%s: %t", tc.reason, got)
+			}
+		})
+	}
+}

@@ -131,7 +131,8 @@ func (c *CrashLog) read(now time.Time) error {
 	if err := c.save(); err != nil {
 		return err
 	}
-	return errors.Join(c.report.Truncate(0), c.marks.Truncate(0))
+	_, err = c.report.Seek(0, io.SeekStart)
+	return errors.Join(err, c.report.Truncate(0), c.marks.Truncate(0))
 }
 
 // accuse notes a crash for all that was being computed.
@@ -172,8 +173,8 @@ func (c *CrashLog) save() error {
 }
 
 var (
-	crashed  = regexp.MustCompile(`(?m)^(fatal error|panic): `)
-	noMemory = regexp.MustCompile(`out of memory|cannot allocate memory`)
+	// noMemory are functions of the runtime that find that there is no memory, or that no thread can be had.
+	noMemory = regexp.MustCompile(`\nruntime\.(sys[A-Z]\w*|\(\*(mheap|mcentral|mcache)\)\.\w+|mallocgc\w*|persistentalloc\w*|stackalloc|newosproc\w*)\(`)
 	// computing is a function on whose stack all is that is computed for a Webhook.
 	computing = []byte("fairlead/webhook.(*Client).compute")
 )
@@ -181,12 +182,12 @@ var (
 // blames tells whether the runtime's report is of a crash in what is computed for a Webhook. Of the goroutines in it the first one is that
 // which has crashed. Signals that somebody sends make reports too, which begin with their names.
 func blames(report []byte) bool {
-	if !crashed.Match(report) || noMemory.Match(report) || bytes.HasPrefix(report, []byte("SIG")) {
+	if bytes.HasPrefix(report, []byte("SIG")) {
 		return false
 	}
-	_, stack, found := bytes.Cut(report, []byte("\ngoroutine "))
+	before, stack, found := bytes.Cut(report, []byte("\ngoroutine "))
 	stack, _, _ = bytes.Cut(stack, []byte("\n\n"))
-	return found && bytes.Contains(stack, computing)
+	return found && bytes.Contains(stack, computing) && !noMemory.Match(before) && !noMemory.Match(stack)
 }
 
 // Output is where the Go runtime is to write when it crashes.
