@@ -43,6 +43,7 @@ type controllerOptions struct {
 	workers      int
 	maxCalls     int
 	drain        time.Duration
+	crashDir     string
 }
 
 const (
@@ -61,6 +62,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
 	f.IntVar(&o.workers, "workers", 0, "`operations` that may write to the API server at once (default 16)")
 	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once (default 512)")
+	f.StringVar(&o.crashDir, "crash-dir", "", "`directory` that outlives the process, where it notes which Webhooks it dies of, to quarantine them (default: none are)")
 	f.DurationVar(&o.drain, "drain", defaultDrain, "`time` that calls under way get to come back in when the controller is told to end")
 }
 
@@ -231,6 +233,7 @@ type controller struct {
 	scheduler                     *operation.Scheduler
 	key                           []byte
 	executor                      *executor.Executor
+	crashes                       *executor.CrashLog // nil: there is none
 	term                          atomic.Pointer[func() error] // the fence of it; nil: there is none yet
 	stopping                      atomic.Bool
 }
@@ -275,16 +278,21 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 			return err
 		}
 	}
+	witness, err := c.openCrashes()
+	if err != nil {
+		return err
+	}
 	c.executor, err = executor.New(executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		AllowTargets: c.allowTargets, EgressProxy: proxy, PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers,
-		MaxCalls: c.maxCalls, Fence: c.fence,
+		MaxCalls: c.maxCalls, Fence: c.fence, Witness: witness,
 		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 	})
 	return err
 }
 
 func (c *controller) close() {
+	c.closeCrashes()
 	c.events.Close()
 	c.scheduler.Close()
 	for _, h := range []*store.Handle{c.operations, c.webhooks, c.secrets} {
