@@ -99,7 +99,7 @@ func waiting(op *v1alpha1.Operation) string {
 		return ""
 	}
 	switch c.Reason {
-	case v1alpha1.ReasonWaitingForLock, v1alpha1.ReasonWaitingForWebhook, v1alpha1.ReasonOutdatedCRD:
+	case v1alpha1.ReasonWaitingForLock, v1alpha1.ReasonWaitingForWebhook, v1alpha1.ReasonWaitingForShare, v1alpha1.ReasonOutdatedCRD:
 		return c.Message
 	}
 	return ""

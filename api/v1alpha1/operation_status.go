@@ -70,6 +70,10 @@ const (
 	// be recorded before a call; the message names it.
 	ReasonOutdatedCRD = "OutdatedCRD"
 
+	// ReasonWaitingForShare: the namespace has used up its share of calls under way, of calls per second, or of writes to the API server; the
+	// message says which. It goes on when it is the operation's turn.
+	ReasonWaitingForShare = "WaitingForShare"
+
 	ReasonSucceeded = "Succeeded"
 )
 

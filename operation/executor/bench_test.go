@@ -40,6 +40,7 @@ type bench struct {
 	config    *rest.Config
 	calls     *call.Client
 	namespace string
+	others    []string // namespaces that executors serve too
 	scheduler *operation.Scheduler
 	receiver  *receiver
 	probe     store.Probe // of the stores
@@ -60,6 +61,12 @@ func setupOn(t *testing.T, config *rest.Config, namespace string) *bench {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
+	return benchOn(ctx, t, config, namespace)
+}
+
+// benchOn is setupOn for as long as ctx.
+func benchOn(ctx context.Context, t *testing.T, config *rest.Config, namespace string) *bench {
+	t.Helper()
 	calls, err := call.New(call.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +111,7 @@ func (b *bench) prepare(config *rest.Config, change func(*executor.Options)) rep
 	open := func(group, version, resource, kind string) *store.Store {
 		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 		st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true, Probe: b.probe})
-		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: []string{b.namespace}}, st.Sink)
+		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: append([]string{b.namespace}, b.others...)}, st.Sink)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -265,6 +272,16 @@ func (b *bench) touch(name string) {
 		PatchType: types.MergePatchType, Body: fmt.Appendf(nil, `{"metadata":{"labels":{"touched":%q}}}`, uuid.NewString()),
 	}, call.Policy{}); err != nil && !apierrors.IsNotFound(err) && b.ctx.Err() == nil {
 		b.t.Errorf("cannot touch %s: %v", name, err)
+	}
+}
+
+// edit changes a Webhook by a merge patch. It may be called by any goroutine.
+func (b *bench) edit(name, patch string) {
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbPatch, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Name: name,
+		PatchType: types.MergePatchType, Body: []byte(patch),
+	}, call.Policy{}); err != nil && b.ctx.Err() == nil {
+		b.t.Errorf("cannot edit %s: %v", name, err)
 	}
 }
 

@@ -36,9 +36,11 @@ type Options struct {
 	PublicURL string
 	// CallbackKey makes callback tokens. Required with PublicURL.
 	CallbackKey []byte
-	// Workers is how many operations may write to the API server at once. Default: 16: what waits should wait in the fair queue here, not in the API server.
+	// Workers is how many operations of one namespace may write to the API server at once; a quarter more are there for other namespaces.
+	// Default: 16: what waits should wait in the fair queue here, not in the API server.
 	Workers int
-	// MaxCalls bounds the calls under way, of all receivers together; a tenant gets at most half of them while others may come. Default: 512.
+	// MaxCalls bounds the calls under way, of all receivers together; a namespace gets at most half of them while others may come, and one of
+	// several tenants of it three quarters of that half. Default: 512.
 	MaxCalls int
 	// Fence says why nothing may be done any more, because somebody else may be doing it: that of the lease under which this Executor runs. It
 	// is asked just before each request that it sends, to receivers, token endpoints and, unless it is a callback's, to the API server. It
@@ -46,6 +48,8 @@ type Options struct {
 	Fence func() error
 	// Witness knows which Webhooks have killed the process, so that they can be quarantined. Default: none are.
 	Witness Witness
+	// Budget is what the operations of each namespace may use over time.
+	Budget Budget
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Logger gets one line per decision. Default: that of the fairlead runtime that runs Run, else none.
@@ -84,6 +88,9 @@ type Executor struct {
 	now       func() time.Time
 
 	slots   *slots
+	writes  *budget // of status writes
+	outside *budget // of calls
+	stirs   *stirs
 	status  *hookStatus
 	secrets *secrets
 	flights sync.WaitGroup // calls under way
@@ -92,9 +99,9 @@ type Executor struct {
 
 	mu    sync.Mutex
 	drain drain
-	live  map[store.Key]*run
-	floor map[store.Key]string // versions that runs which have ended wrote and the store has not seen yet
-	lines map[store.Key]*line  // runs that wait for the end of another operation, by its key
+	live  map[string]map[string]*run // by namespace and name
+	floor map[store.Key]string       // versions that runs which have ended wrote and the store has not seen yet
+	lines map[store.Key]*line        // runs that wait for the end of another operation, by its key
 }
 
 const (
@@ -112,7 +119,7 @@ func New(o Options) (*Executor, error) {
 		calls: o.Calls, policy: fenced(o.Policy, o.Fence), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[store.Key]*run), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
+		live: make(map[string]map[string]*run), stirs: newStirs(), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	if e.witness = o.Witness; e.witness != nil {
@@ -129,7 +136,6 @@ func New(o Options) (*Executor, error) {
 		e.recorder = noRecorder{}
 	}
 	e.secrets = &secrets{secrets: o.Secrets, calls: o.Calls, policy: e.policy, now: e.now, tokens: make(map[tokenKey]token)}
-	e.hooks = newHooks(store.Of[v1alpha1.Webhook](o.Webhooks), e.compile)
 	e.status = newHookStatus(e)
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
@@ -137,6 +143,8 @@ func New(o Options) (*Executor, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
+	e.hooks = newHooks(o.Webhooks, e.compile)
+	e.writes, e.outside = e.newBudgets(o.Budget)
 	if o.Workers <= 0 {
 		o.Workers = defaultWorkers
 	}
@@ -151,8 +159,9 @@ func New(o Options) (*Executor, error) {
 	if err := e.flow.Err(); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
-	e.engine = flow.NewEngine(flow.EngineOptions{Workers: o.Workers, Logger: e.log})
+	e.engine = flow.NewEngine(flow.EngineOptions{Workers: o.Workers + max(1, o.Workers/4), PerGroup: o.Workers, Logger: e.log})
 	e.metrics = newMetrics(e.census, e.slots.depth)
+	e.metrics.states = append(e.metrics.states, shares{e})
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
 			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)
@@ -182,10 +191,14 @@ func (e *Executor) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	hooks := e.hookStore.Subscribe(store.SubscribeOptions{Name: "executor"}) // before any operation looks at one
+	defer hooks.Close()
 	var followers sync.WaitGroup
 	defer followers.Wait()
-	followers.Go(func() { e.followWebhooks(ctx) })
+	followers.Go(func() { e.followWebhooks(ctx, hooks) })
+	followers.Go(func() { e.hooks.run(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
+	followers.Go(func() { e.stir(ctx) })
 	followers.Go(func() { e.catchUp(ctx) })
 	e.followOperations(ctx)
 	return context.Cause(ctx)

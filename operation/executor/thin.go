@@ -89,28 +89,27 @@ func short(message string) string {
 // save writes the status; what is too large is made smaller until it is taken, or nothing is left that may give way.
 func (e *Executor) save(ctx context.Context, r *run) error {
 	for {
+		if err := e.strip(ctx, r); err != nil {
+			return err
+		}
 		err := e.write(ctx, r)
 		if !errors.Is(err, call.ErrTooLarge) {
 			return err
 		}
-		if err := e.thin(ctx, r, err); err != nil {
+		if r.thin >= unowned && !r.op.Terminal() || r.thin == bones {
 			return err
 		}
+		r.thin++
+		e.log.WarnContext(ctx, "the operation is too large to be stored", append(e.facts(r.op), "givesWay", r.thin.String(), "error", err)...)
 	}
 }
 
-// thin has the next thing give way. It returns the refusal if there is none.
-func (e *Executor) thin(ctx context.Context, r *run, refusal error) error {
-	most := unowned
-	if r.op.Terminal() {
-		most = bones
-	}
-	for r.thin < most {
-		r.thin++
-		e.log.WarnContext(ctx, "the operation is too large to be stored", append(e.facts(r.op), "givesWay", r.thin.String(), "error", refusal)...)
-		patch := r.thin.patch(r.op)
+// strip sends the requests that are due since more has given way.
+func (e *Executor) strip(ctx context.Context, r *run) error {
+	for ; r.stripped < r.thin; r.stripped++ {
+		patch := (r.stripped + 1).patch(r.op)
 		if patch == nil {
-			return nil
+			continue
 		}
 		op, err := e.send(ctx, r, operationRequest(call.VerbPatch, r.key, func(q *call.Request) {
 			q.PatchType, q.Body = types.MergePatchType, patch
@@ -118,14 +117,12 @@ func (e *Executor) thin(ctx context.Context, r *run, refusal error) error {
 		switch {
 		case err == nil:
 			e.wrote(r, op)
-			return nil
 		case errors.Is(err, call.ErrTooLarge), apierrors.IsInvalid(err), apierrors.IsForbidden(err): // it may not give way
 		default:
-			r.thin--
 			return fmt.Errorf("cannot make the operation smaller: %w", err)
 		}
 	}
-	return refusal
+	return nil
 }
 
 // patch is the request that takes away what is not part of the status; nil if there is nothing.
