@@ -44,6 +44,11 @@
 // attempt that is recorded, could have been done by a predecessor already; before that, an operation that the executor has not written itself is
 // read from the API server, once, unless the store is known to have caught up since.
 //
+// # What is too large, and what kills
+//
+// An Operation into which nothing more goes ends, and gives way until its end can be written (thin.go). A Webhook whose code kills the process is not used
+// until it is changed: operations wait for it as for one that does not exist (quarantine.go, witness.go).
+//
 // # Ending
 //
 // [Executor.Drain] begins no calls and waits for those under way, until what they brought is recorded. The end of the context of Run cuts off what

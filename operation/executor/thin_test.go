@@ -171,6 +171,7 @@ func TestTooLarge(t *testing.T) {
 					t.Errorf("%s: %s was called %d times", tc.reason, call, n)
 				}
 			}
+			b.eventually("told", func() bool { return len(recorder.told()) > 0 })
 			if told := recorder.told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonTooLarge) {
 				t.Errorf("%s: told was %q", tc.reason, told)
 			}
