@@ -60,9 +60,9 @@ func die(how string) {
 	switch how {
 	case "stack":
 		debug.SetMaxStack(1 << 16)
-		deep(0)
+		_ = deep(0)
 	case "elsewhere": // in another goroutine, while this one computes
-		go func() { debug.SetMaxStack(1 << 16); deep(0) }()
+		go func() { debug.SetMaxStack(1 << 16); _ = deep(0) }()
 		select {}
 	case "kill":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -74,7 +74,12 @@ func die(how string) {
 }
 
 //go:noinline
-func deep(n int) int { return deep(n+1) + n }
+func deep(n int) int {
+	if n < 0 {
+		return n
+	}
+	return deep(n+1) + n
+}
 
 // TestMortal is the process. It is not for itself.
 func TestMortal(t *testing.T) {

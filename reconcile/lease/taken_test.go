@@ -29,6 +29,7 @@ func (r *record) Update(_ context.Context, to resourcelock.LeaderElectionRecord)
 	r.holder, r.absent = to.HolderIdentity, false
 	return nil
 }
+
 func (r *record) Create(ctx context.Context, to resourcelock.LeaderElectionRecord) error {
 	return r.Update(ctx, to)
 }
