@@ -111,6 +111,10 @@ type Policy struct {
 
 	// Budget replaces the client's retry budget for this call.
 	Budget *Budget
+
+	// Fence is asked just before each try is sent, and an error of it ends the call, which matches that error: for one, that this process
+	// does not lead any more. It must be quick and safe for concurrent use. Nil: every try is sent.
+	Fence func() error
 }
 
 // Page sizes: SmallPage for things that are looked at once, CachePage for filling caches.

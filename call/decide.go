@@ -2,7 +2,9 @@ package call
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,6 +92,8 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	case a.err == nil && a.code == http.StatusUnauthorized && !pr.reloaded:
 		pr.reloaded = true
 		return outcome{action: retry, reason: reason, err: err, free: true, reload: true}, pr
+	case r.Verb.write() && tooLarge(a, err): // the store has refused it, so it has certainly not been executed
+		return outcome{action: fail, reason: string(metav1.StatusReasonRequestEntityTooLarge), err: fmt.Errorf("%w: %w", ErrTooLarge, err)}, pr
 	case retryable(a):
 		pr = doubt(r, sent, pr, a)
 		if pr.inDoubt && !repeatable(r, sent) {
@@ -162,6 +166,14 @@ func retryable(a answer) bool {
 		return true
 	}
 	return false
+}
+
+// tooLarge tells the refusal of a server, or of the etcd behind it, of which a server makes an internal error.
+func tooLarge(a answer, err error) bool {
+	if a.err != nil || a.code < 500 {
+		return a.err == nil && a.code == http.StatusRequestEntityTooLarge
+	}
+	return strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 // conflicts says whether a refusal is one that OnConflict can mend.

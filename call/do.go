@@ -98,7 +98,7 @@ func (x *exchange) budget() *Budget {
 
 // try makes one try and decides. An outcome of fail has the final error.
 func (x *exchange) try(ctx context.Context) outcome {
-	if err := x.c.admit(ctx); err != nil {
+	if err := x.c.admit(ctx, x.p.Fence); err != nil {
 		return x.end(ctx, err)
 	}
 	a := x.send(ctx)
@@ -119,7 +119,7 @@ func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 }
 
 // admit says whether a request may be sent now. It waits for the client-side rate limit, where one is configured.
-func (c *Client) admit(ctx context.Context) error {
+func (c *Client) admit(ctx context.Context, fence func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -130,6 +130,9 @@ func (c *Client) admit(ctx context.Context) error {
 			}
 			return err
 		}
+	}
+	if fence != nil {
+		return fence() // last, so that nothing that takes time comes after it
 	}
 	return nil
 }

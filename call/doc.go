@@ -27,6 +27,7 @@
 //     write is then refused because the thing exists or has changed, the live object decides: it holds every field that
 //     was sent, and nothing that the write would have removed, so the first try had succeeded, or it does not, and the
 //     refusal stands. It stands also where the live object cannot be read; the outcome then stays unknown.
+//   - A write that is too large for the server, or for the etcd behind it, is final: [ErrTooLarge].
 //   - 404 is a failure, or a nil answer when the request says that absence is fine.
 //   - 409 on a write runs the request's OnConflict function after a back-off, a bounded number of times.
 //   - 410 on a continue token starts a list again, once. 401 reloads the credentials, once. All else is final, also the

@@ -20,6 +20,10 @@ var (
 	// ErrBudget is matched when a call gave up because too many calls to this server are being retried.
 	ErrBudget = errors.New("retry budget exhausted")
 
+	// ErrTooLarge is matched when the server cannot take a write, or store what it would make of the object, because it is too large. Only
+	// another write, of less, can do better.
+	ErrTooLarge = errors.New("too large for the API server")
+
 	// ErrProtocol is matched when the answer is not one of a Kubernetes API server: HTML, a cut body, another kind.
 	ErrProtocol = errors.New("not an answer of a Kubernetes API server")
 

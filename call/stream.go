@@ -78,7 +78,7 @@ func (c *Client) stream(ctx context.Context, r Request, p Policy, item func(*Pag
 
 // streamOnce is the try of a stream.
 func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (bool, error)) (*Page, outcome) {
-	if err := x.c.admit(ctx); err != nil {
+	if err := x.c.admit(ctx, x.p.Fence); err != nil {
 		return nil, x.end(ctx, err)
 	}
 	tctx, cancel := context.WithCancelCause(ctx)

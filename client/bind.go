@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/store"
 )
 
 // Binding ties the requests made in a context to a reconciliation, a leadership, or both.
 type Binding struct {
-	// Fence is asked before each request, reads included. An error refuses it; it becomes an error that matches ErrFenced
+	// Fence is asked before each request, reads included, and before each further try of a write. An error refuses it; it becomes an error that matches ErrFenced
 	// and it. It must be quick and safe for concurrent use.
 	Fence func() error
 
@@ -58,6 +59,20 @@ func fence(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
+}
+
+// fenced is a policy whose every try asks for leave, since what comes after a back-off may come too late.
+func fenced(ctx context.Context, p call.Policy) call.Policy {
+	outer := p.Fence
+	p.Fence = func() error {
+		if outer != nil {
+			if err := outer(); err != nil {
+				return err
+			}
+		}
+		return fence(ctx)
+	}
+	return p
 }
 
 // requireVersion says whether writes of this context must carry the version that they were computed from.

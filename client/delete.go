@@ -61,7 +61,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		}
 	}
 	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
-	a, err := call.Do(ctx, c.call, w.req, *w.o.policy)
+	a, err := call.Do(ctx, c.call, w.req, fenced(ctx, *w.o.policy))
 	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
 		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // which a dry run never is
 		case inDoubt && w.replaced(ctx, *pre.UID): // an earlier try has found it; what has its name now is not ours to delete
@@ -69,7 +69,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 			return nil
 		case named && !inDoubt: // the cache did not know yet
 			w.req.Object = w.o.deleteOptions(nil) // the others hold for whatever has the name
-			a, err = call.Do(ctx, c.call, w.req, *w.o.policy)
+			a, err = call.Do(ctx, c.call, w.req, fenced(ctx, *w.o.policy))
 		}
 	}
 	switch {
@@ -179,7 +179,7 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 	}
 	a, err := call.Do(ctx, c.call, call.Request{
 		Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q, Object: o.deleteOptions(nil),
-	}, *o.policy)
+	}, fenced(ctx, *o.policy))
 	if err != nil || o.dryRun {
 		return err
 	}

@@ -292,7 +292,7 @@ func (w *writing) send(ctx context.Context) error {
 		return w.fail(err)
 	}
 	flight := w.takeOff(ctx)
-	a, err := call.Do(ctx, w.c.call, w.req, *w.o.policy)
+	a, err := call.Do(ctx, w.c.call, w.req, fenced(ctx, *w.o.policy))
 	if err != nil {
 		flight.fail()
 		return err

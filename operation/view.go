@@ -28,7 +28,7 @@ type View struct {
 	CorrelationID     string                       `json:"correlationID,omitempty"`
 	RelatedResources  []v1alpha1.RelatedResource   `json:"relatedResources,omitempty"`
 	Status            Status                       `json:"status"`
-	Waiting           string                       `json:"waiting,omitempty"` // for what no call is made: an operation that excludes this one by a lock, a Webhook that does not exist, or credentials that are not released
+	Waiting           string                       `json:"waiting,omitempty"` // for what no call is made: an operation that excludes this one by a lock, a Webhook that does not exist, credentials that are not released, a CustomResourceDefinition that is too old
 	Reason            string                       `json:"reason,omitempty"`
 	Error             string                       `json:"error,omitempty"`
 	Progress          Progress                     `json:"progress"`
@@ -99,7 +99,8 @@ func waiting(op *v1alpha1.Operation) string {
 		return ""
 	}
 	switch c.Reason {
-	case v1alpha1.ReasonWaitingForLock, v1alpha1.ReasonWaitingForWebhook, v1alpha1.ReasonNotReleased, v1alpha1.ReasonWaitingForShare:
+	case v1alpha1.ReasonWaitingForLock, v1alpha1.ReasonWaitingForWebhook, v1alpha1.ReasonNotReleased, v1alpha1.ReasonWaitingForShare,
+		v1alpha1.ReasonOutdatedCRD:
 		return c.Message
 	}
 	return ""

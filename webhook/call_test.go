@@ -178,7 +178,7 @@ func TestTemplatesOfRequest(t *testing.T) {
 	for _, want := range []string{
 		`DELETE /apps/quote%20%22%20and%20%5C%20slash?t=tenant-1&q=quote+%22+and+%5C+slash HTTP/1.1`,
 		`{"name":"quote \" and \\ slash","tags":["a","b"],"n":3,"all":{"count":3,"id":"app-1","name":"quote \" and \\ slash","none":null,"tags":["a","b"]}}`,
-		"X-Tenant: tenant-1", "X-Request: r-1", "Webhook-Id: op-1.cleanup\r\n", "Idempotency-Key: op-1.cleanup\r\n",
+		"X-Tenant: tenant-1", "X-Request: r-1", "Webhook-Id: ns.op-1.cleanup\r\n", "Idempotency-Key: ns.op-1.cleanup\r\n",
 		"X-Correlation-Id: corr-1", "Traceparent: 00-", "User-Agent: Fairlead", "Content-Type: application/json",
 	} {
 		if !strings.Contains(got, want) {

@@ -33,6 +33,11 @@ type Options struct {
 	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are ignored. With a
 	// proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal addresses are still refused here.
 	Proxy *url.URL
+	// Fence is asked just before each request is sent, those to token endpoints too; an error keeps it from being sent, and the try is
+	// Canceled: for one, because this process does not lead any more. It must be quick and safe for concurrent use. Nil: all are sent.
+	Fence func() error
+	// Witness is told what is computed for definitions. Nil: nobody is.
+	Witness Witness
 	// UserAgent is sent unless a definition sets its own. Default: Fairlead.
 	UserAgent string
 	// OnBreaker is told when the state of an endpoint's breaker may have changed. It must not block. It may be called from several
@@ -51,6 +56,7 @@ type Client struct {
 	transports transports
 	tokens     tokens
 	turns      *turns // of what is computed for the namespaces
+	witness    Witness
 	long       *crowd // of long answers
 
 	mu       sync.Mutex
@@ -78,10 +84,10 @@ func New(o Options) (*Client, error) {
 		}
 	}
 	c := &Client{
-		resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
+		witness: o.Witness, resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
 		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong),
 	}
-	c.transports.guard, c.transports.proxy = g, o.Proxy
+	c.transports.guard, c.transports.proxy, c.transports.fence = g, o.Proxy, o.Fence
 	if c.resolver == nil {
 		c.resolver = noResolver{}
 	}
@@ -186,7 +192,7 @@ func (c *Client) Forget(namespace, name string) {
 // Compile is the function Compile when it is the turn of the definition's namespace: definitions of others are not compiled meanwhile, nor
 // delayed by one that takes long. It fails also if ctx ends before.
 func (c *Client) Compile(ctx context.Context, d Definition) (w *Compiled, err error) {
-	if waited := c.turns.do(ctx, d.Namespace, func() { w, err = Compile(d) }); waited != nil {
+	if waited := c.compute(ctx, &d, Compiling, func() { w, err = Compile(d) }); waited != nil {
 		return nil, fmt.Errorf("cannot compile %s: %w", d.endpoint(), waited)
 	}
 	return w, err

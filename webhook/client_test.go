@@ -247,8 +247,8 @@ func TestOneRequestPerTry(t *testing.T) {
 
 func TestCallID(t *testing.T) {
 	t.Parallel()
-	for purpose, want := range map[webhook.Purpose]string{webhook.Main: "op.hook", webhook.Compensate: "op.hook.compensate", webhook.Notify: "op.hook.notify"} {
-		if got := webhook.CallID("op", "hook", purpose); got != want {
+	for purpose, want := range map[webhook.Purpose]string{webhook.Main: "ns.op.hook", webhook.Compensate: "ns.op.hook.compensate", webhook.Notify: "ns.op.hook.notify"} {
+		if got := webhook.CallID("ns", "op", "hook", purpose); got != want {
 			t.Errorf("%q: %s, want %s", purpose, got, want)
 		}
 	}

@@ -338,7 +338,7 @@ func TestForeignPoll(t *testing.T) {
 				t.Errorf("%s: %s sent: %v, want %v", tc.reason, name, got, tc.trusted)
 			}
 		}
-		if h.Get("Webhook-Id") != "op-1.cleanup" || h.Get("X-Correlation-Id") != "corr-1" {
+		if h.Get("Webhook-Id") != "ns.op-1.cleanup" || h.Get("X-Correlation-Id") != "corr-1" {
 			t.Errorf("%s: a poll lacks protocol headers: %v", tc.reason, h)
 		}
 	}

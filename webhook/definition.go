@@ -17,6 +17,8 @@ const (
 type Definition struct {
 	// Namespace and Name identify the endpoint: limits, breaker and cached tokens belong to the pair. The Resolver gets the Namespace.
 	Namespace, Name string
+	// Revision tells versions of the endpoint apart, for a Witness. Nothing else looks at it.
+	Revision string
 
 	Mode              Mode          // default Sync
 	Request           Request       //

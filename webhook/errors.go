@@ -19,6 +19,8 @@ var (
 	ErrCredentials = errors.New("no credentials")
 	// ErrCanceled: the caller's context ended before the answer came.
 	ErrCanceled = errors.New("call canceled")
+	// ErrFenced: Options.Fence has kept the request from being sent.
+	ErrFenced = errors.New("no request may be sent any more")
 	// ErrClosed: the Client is closed.
 	ErrClosed = errors.New("webhook client closed")
 )

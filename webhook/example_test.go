@@ -39,7 +39,7 @@ func Example() {
 		panic(err)
 	}
 	call := webhook.Call{
-		ID:   webhook.CallID("op-1", "cleanup", webhook.Main),
+		ID:   webhook.CallID("shop", "op-1", "cleanup", webhook.Main),
 		Data: webhook.Data{Operation: func() webhook.Fields { return webhook.Fields{"resourceID": "a b"} }},
 	}
 
@@ -49,7 +49,7 @@ func Example() {
 	permit, _ = client.Acquire(hook, call.ID, nil)
 	fmt.Println(permit.Poll(context.Background(), call, result.Location).Verdict)
 	// Output:
-	// DELETE /apps/a%20b op-1.cleanup
+	// DELETE /apps/a%20b shop.op-1.cleanup
 	// Accepted 1s
 	// Succeeded
 }

@@ -61,7 +61,7 @@ func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 		if ok {
 			return t.judge(func() Result { return p.hook.judgePoll(t.answer) })
 		}
-		if res.Verdict == Retry || (res.Verdict != Refused && errors.Is(res.Err, ErrCredentials)) {
+		if res.Verdict == Retry || (res.Verdict != Refused && res.Verdict != Canceled && errors.Is(res.Err, ErrCredentials)) {
 			res.Verdict = Pending // what is in progress over there goes on without us
 		}
 		return res
@@ -86,14 +86,14 @@ type try struct {
 }
 
 // compute runs f when it is the turn of the namespace.
-func (t *try) compute(ctx context.Context, f func()) error {
-	return t.permit.client.turns.do(ctx, t.permit.hook.def.Namespace, f)
+func (t *try) compute(ctx context.Context, p Phase, f func()) error {
+	return t.permit.client.compute(ctx, &t.permit.hook.def, p, f)
 }
 
 // prepare makes the request. It reports false if there is nothing to send.
 func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
 	var err error
-	switch waited := t.compute(ctx, func() { err = render() }); {
+	switch waited := t.compute(ctx, Rendering, func() { err = render() }); {
 	case waited != nil: // for longer than a try may take
 		err = fmt.Errorf("%w: the namespace has had no turn to make its request: %w", ErrNoAnswer, waited)
 		return Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}, false
@@ -105,7 +105,7 @@ func (t *try) prepare(ctx context.Context, render func() error) (Result, bool) {
 
 // judge judges the answer. That it took long until the namespace had its turn for that is not the answer's fault.
 func (t *try) judge(judge func() Result) (res Result) {
-	err := t.compute(t.outer, func() {
+	err := t.compute(t.outer, Judging, func() {
 		t.answer.open(t.mask)
 		defer t.answer.close()
 		res = judge()
@@ -178,7 +178,9 @@ func (t *try) send(ctx context.Context) (Result, bool) {
 		return res, ok
 	}
 	first, firstCreds, firstMask := t.answer, t.creds, t.mask
-	if _, ok := t.sendWith(ctx, firstCreds.token); !ok {
+	if again, ok := t.sendWith(ctx, firstCreds.token); again.Verdict == Canceled {
+		return again, false
+	} else if !ok {
 		t.answer, t.creds, t.mask = first, firstCreds, firstMask // the refusal is all there is to judge
 	}
 	return Result{}, true
@@ -206,6 +208,9 @@ func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
 		if errors.Is(err, ErrTargetRefused) {
 			return Result{Verdict: Refused, Message: err.Error(), Err: err, RetryAfter: -1}, false
 		}
+		if errors.Is(err, ErrFenced) {
+			return fencedOff(err), false
+		}
 		if errors.Is(err, ErrCredentials) {
 			return noCredentials(err), false
 		}
@@ -213,9 +218,17 @@ func (t *try) sendWith(ctx context.Context, refused string) (Result, bool) {
 	return Result{}, true
 }
 
+// fencedOff is the result of what was not sent, since somebody else may be sending it.
+func fencedOff(err error) Result {
+	return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", ErrCanceled, err), RetryAfter: -1}
+}
+
 // noCredentials judges a try that was not sent for want of credentials. Secrets get mended, so it is worth another try, unless the
 // token endpoint has refused them.
 func noCredentials(err error) Result {
+	if errors.Is(err, ErrFenced) {
+		return fencedOff(err)
+	}
 	res := Result{Verdict: Retry, Message: err.Error(), Err: err, RetryAfter: -1}
 	var known *CredentialsError
 	switch {
@@ -296,7 +309,7 @@ func (p *Permit) silence(ctx context.Context, err error) error {
 		return fmt.Errorf("%w within %v", ErrNoAnswer, p.hook.def.RequestTimeout)
 	}
 	err = bare(err)
-	if errors.Is(err, ErrTargetRefused) {
+	if errors.Is(err, ErrTargetRefused) || errors.Is(err, ErrFenced) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrNoAnswer, err)

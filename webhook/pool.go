@@ -32,6 +32,7 @@ var errConnections = errors.New("the namespace has too many connections")
 type transports struct {
 	guard *guard.Guard
 	proxy *url.URL
+	fence func() error // nil: there is none
 
 	mu          sync.Mutex
 	spaces      map[string]*poolSpace
@@ -105,7 +106,7 @@ func (t *transports) get(namespace string, key [32]byte, config *tls.Config, wei
 	p := element.Value.(*pool)
 	p.users++
 	evicted = t.evict(maxPools)
-	return t.guarded(p.transport), func() { t.release(p) }
+	return t.fenced(t.guarded(p.transport)), func() { t.release(p) }
 }
 
 func (t *transports) release(p *pool) {

@@ -85,6 +85,22 @@ func (t *transports) guarded(rt *http.Transport) http.RoundTripper {
 	})
 }
 
+// fenced asks for leave at the last moment.
+func (t *transports) fenced(rt http.RoundTripper) http.RoundTripper {
+	if t.fence == nil {
+		return rt
+	}
+	return roundTrip(func(req *http.Request) (*http.Response, error) {
+		if err := t.fence(); err != nil {
+			if req.Body != nil {
+				req.Body.Close()
+			}
+			return nil, fmt.Errorf("%w: %w", ErrFenced, err)
+		}
+		return rt.RoundTrip(req)
+	})
+}
+
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -15,6 +15,7 @@ type turns struct {
 
 	mu     sync.Mutex
 	free   int
+	queued int // who waits
 	shares map[string]*share
 	now    time.Duration // what the namespace had that was served last: who comes anew begins there
 }
@@ -23,7 +24,13 @@ type turns struct {
 type share struct {
 	had     time.Duration // time of its work, and what it has missed by not being there
 	working int
-	waiting list.List // of chan struct{}, closed when it is its turn
+	waiting list.List // of *turnWait
+}
+
+// turnWait is somebody who waits for some places, all at once.
+type turnWait struct {
+	turn   chan struct{} // closed when it is his turn
+	places int
 }
 
 func newTurns(places int) *turns {
@@ -32,16 +39,25 @@ func newTurns(places int) *turns {
 
 // do runs f when it is the turn of the namespace, in this goroutine. It fails with the cause of ctx if that ends before.
 func (t *turns) do(ctx context.Context, namespace string, f func()) error {
-	if err := t.wait(ctx, namespace); err != nil {
+	return t.doIn(ctx, namespace, 1, f)
+}
+
+// doAlone is do while nobody else has a turn. It counts as what it takes: all places.
+func (t *turns) doAlone(ctx context.Context, namespace string, f func()) error {
+	return t.doIn(ctx, namespace, t.most, f)
+}
+
+func (t *turns) doIn(ctx context.Context, namespace string, places int, f func()) error {
+	if err := t.wait(ctx, namespace, places); err != nil {
 		return err
 	}
 	begun := time.Now()
-	defer func() { t.done(namespace, time.Since(begun)) }()
+	defer func() { t.done(namespace, places, time.Since(begun)) }()
 	f()
 	return nil
 }
 
-func (t *turns) wait(ctx context.Context, namespace string) error {
+func (t *turns) wait(ctx context.Context, namespace string, places int) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -54,46 +70,49 @@ func (t *turns) wait(ctx context.Context, namespace string) error {
 	if s.working == 0 && s.waiting.Len() == 0 {
 		s.had = max(s.had, t.now) // what was not used is not saved up
 	}
-	if t.free > 0 { // then nobody waits
-		t.free--
+	if t.free >= places && t.queued == 0 {
+		t.free -= places
 		s.working++
 		t.mu.Unlock()
 		return nil
 	}
-	turn := make(chan struct{})
-	place := s.waiting.PushBack(turn)
+	w := &turnWait{turn: make(chan struct{}), places: places}
+	place := s.waiting.PushBack(w)
+	t.queued++
 	t.mu.Unlock()
 	select {
-	case <-turn:
+	case <-w.turn:
 		return nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
-	case <-turn: // it came at the same moment, and goes to the next
+	case <-w.turn: // it came at the same moment, and goes to the next
 		s.working--
-		t.free++
+		t.free += places
 	default:
 		s.waiting.Remove(place)
+		t.queued--
 	}
 	t.next()
 	return context.Cause(ctx)
 }
 
-func (t *turns) done(namespace string, took time.Duration) {
+func (t *turns) done(namespace string, places int, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.shares[namespace]
-	s.had += took
+	s.had += took * time.Duration(places)
 	s.working--
-	t.free++
+	t.free += places
 	t.next()
 }
 
-// next gives a free place to the namespace that has had the least, and forgets those that have nothing here any more.
+// next gives free places to the namespace that has had the least, and forgets those that have nothing here any more. If it wants more than are
+// free, the others wait with it.
 func (t *turns) next() {
-	if t.free == t.most && !t.waited() {
+	if t.free == t.most && t.queued == 0 {
 		clear(t.shares)
 		t.now = 0
 		return
@@ -103,20 +122,17 @@ func (t *turns) next() {
 		if least == nil {
 			return
 		}
-		t.now = max(t.now, least.had)
-		t.free--
-		least.working++
-		close(least.waiting.Remove(least.waiting.Front()).(chan struct{}))
-	}
-}
-
-func (t *turns) waited() bool {
-	for _, s := range t.shares {
-		if s.waiting.Len() > 0 {
-			return true
+		w := least.waiting.Front().Value.(*turnWait)
+		if w.places > t.free {
+			return
 		}
+		t.now = max(t.now, least.had)
+		t.free -= w.places
+		least.working++
+		least.waiting.Remove(least.waiting.Front())
+		t.queued--
+		close(w.turn)
 	}
-	return false
 }
 
 func (t *turns) least() (least *share) {

@@ -48,6 +48,9 @@ const (
 	// ReasonWebhookNotFound: a Webhook was still missing at the deadline.
 	ReasonWebhookNotFound = "WebhookNotFound"
 
+	// ReasonTooLarge: the Operation has become too large for the API server to store what has to be recorded.
+	ReasonTooLarge = "TooLarge"
+
 	// ReasonTargetRefused: the address of the endpoint is not an allowed target.
 	ReasonTargetRefused = "TargetRefused"
 )
@@ -66,6 +69,10 @@ const (
 	// ReasonNotReleased: a Webhook that is due names a Secret without the label [LabelWebhookCredentials], or a service account whose
 	// annotation [AnnotationWebhookAudiences] does not name the audience; the message says which. It is that of condition Valid of the Webhook, too.
 	ReasonNotReleased = "NotReleased"
+
+	// ReasonOutdatedCRD: the CustomResourceDefinition of operations is older than the executor, so that the API server does not keep what has to
+	// be recorded before a call; the message names it.
+	ReasonOutdatedCRD = "OutdatedCRD"
 
 	// ReasonWaitingForShare: the namespace has used up its share of calls under way, of calls per second, or of writes to the API server; the
 	// message says which. It goes on when it is the operation's turn.
@@ -165,6 +172,11 @@ type WebhookCallStatus struct {
 	// attemptID is the id of the present or last try. It is stored before the call is made, so after a crash the same try is repeated.
 	// +optional
 	AttemptID string `json:"attemptID,omitempty"`
+
+	// idempotencyKey is sent with every try: <namespace>.<operationID>.<webhookID>, with .compensate or .notify added for those calls. It is
+	// stored before the first call is made. A call without it was begun by an older version, with a key that has no namespace, which stays.
+	// +optional
+	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 
 	// startedAt is when the first try began.
 	// +optional

@@ -28,9 +28,16 @@ const ConditionValid = "Valid"
 // ReasonCompiled is the reason of condition Valid when it is True.
 const ReasonCompiled = "Compiled"
 
+// ConditionQuarantined of a Webhook is True when its templates or expressions have killed the controller, with reason [ReasonCrashed]. It is not
+// used until it is changed.
+const ConditionQuarantined = "Quarantined"
+
+// ReasonCrashed is the reason of condition Quarantined.
+const ReasonCrashed = "Crashed"
+
 // WebhookStatus is what the executor knows of an endpoint.
 type WebhookStatus struct {
-	// conditions: Valid says whether all templates and expressions can be compiled.
+	// conditions: Valid says whether all templates and expressions can be compiled, Quarantined that they have killed the controller.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

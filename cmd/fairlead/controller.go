@@ -43,6 +43,7 @@ type controllerOptions struct {
 	maxCalls        int
 	budget          executor.Budget
 	drain           time.Duration
+	crashDir        string
 }
 
 const (
@@ -63,6 +64,7 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.budget.Writes, "namespace-writes", 0, "`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
 	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0, "`bytes` per second of the objects that one namespace writes (default 1048576; -1: no bound)")
 	f.IntVar(&o.budget.Calls, "namespace-calls", 0, "`calls` of webhooks per second of one namespace (default 500; -1: no bound)")
+	f.StringVar(&o.crashDir, "crash-dir", "", "`directory` that outlives the process, where it notes which Webhooks it dies of, to quarantine them (default: none are)")
 	f.DurationVar(&o.drain, "drain", defaultDrain, "`time` that calls under way get to come back in when the controller is told to end")
 }
 
@@ -222,6 +224,8 @@ type controller struct {
 	scheduler                     *operation.Scheduler
 	key                           []byte
 	executor                      *executor.Executor
+	crashes                       *executor.CrashLog           // nil: there is none
+	term                          atomic.Pointer[func() error] // the fence of it; nil: there is none yet
 	stopping                      atomic.Bool
 }
 
@@ -273,18 +277,23 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 			return err
 		}
 	}
+	witness, err := c.openCrashes()
+	if err != nil {
+		return err
+	}
 	c.executor, err = executor.New(executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		ServiceAccounts: c.accountStore(), AnyCredentials: c.credentials == credentialsAny,
 		AllowTargets: c.allowTargets, Targets: c.targets.options(c.denyTargets), EgressProxy: proxy,
 		PublicURL: c.publicURL, CallbackKey: c.key, FormerKey: c.former, Workers: c.workers, MaxCalls: c.maxCalls,
-		Budget: c.budget,
+		Budget: c.budget, Fence: c.fence, Witness: witness,
 		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 	})
 	return err
 }
 
 func (c *controller) close() {
+	c.closeCrashes()
 	c.events.Close()
 	c.scheduler.Close()
 	for _, h := range []*store.Handle{c.operations, c.webhooks, c.secrets, c.accounts} {
@@ -300,9 +309,10 @@ func (c *controller) lead(ctx context.Context) error {
 	if !c.leaderElect {
 		return c.execute(ctx, context.WithoutCancel(ctx))
 	}
-	return whileLeading(ctx, c.config, c.systemNamespace, c.log, func(ctx, term context.Context) error {
+	return whileLeading(ctx, c.config, c.systemNamespace, c.log, func(ctx, term context.Context, fence func() error) error {
+		c.term.Store(&fence)
 		if c.isMoved() {
-			return c.leadBoth(ctx, term, c.execute)
+			return c.leadBoth(ctx, term, fence, c.execute)
 		}
 		return c.execute(ctx, term)
 	})

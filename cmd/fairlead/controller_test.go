@@ -216,7 +216,7 @@ func (s *site) allSucceeded(ids []string, webhooks ...string) {
 	defer s.mu.Unlock()
 	for _, id := range ids {
 		for _, name := range webhooks {
-			if s.effects[id+"."+name] == 0 {
+			if s.effects[s.namespace+"."+id+"."+name] == 0 {
 				s.t.Errorf("webhook %s of operation %s had no effect", name, id)
 			}
 		}

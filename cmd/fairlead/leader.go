@@ -19,8 +19,11 @@ const leaseName = "fairlead-controller"
 var errDeposed = errors.New("lost the Lease " + leaseName + ": another replica leads now")
 
 // whileLeading waits for the Lease, runs fn while it is held, and gives it back when fn has returned. fn has to end soon after ctx has, and at
-// once with the term; the Lease is renewed meanwhile. It returns errDeposed when the Lease was lost.
-func whileLeading(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger, fn func(ctx, term context.Context) error) error {
+// once with the term; the Lease is renewed meanwhile. fence says why nothing may be sent any more in that term. It returns errDeposed when the
+// Lease was lost.
+func whileLeading(
+	ctx context.Context, config *rest.Config, namespace string, log *slog.Logger, fn func(ctx, term context.Context, fence func() error) error,
+) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -40,7 +43,7 @@ func whileLeading(ctx context.Context, config *rest.Config, namespace string, lo
 }
 
 // inTerm runs fn when this process leads.
-func inTerm(ctx context.Context, l *lease.Lease, fn func(ctx, term context.Context) error) error {
+func inTerm(ctx context.Context, l *lease.Lease, fn func(ctx, term context.Context, fence func() error) error) error {
 	term, done, err := l.Lead(ctx)
 	switch {
 	case err == nil:
@@ -50,9 +53,21 @@ func inTerm(ctx context.Context, l *lease.Lease, fn func(ctx, term context.Conte
 	default:
 		return fmt.Errorf("cannot elect a leader: %w", err)
 	}
-	err = fn(ctx, term)
+	err = fn(ctx, term, func() error { return l.Fence(term) })
 	if ctx.Err() == nil && term.Err() != nil {
 		return errDeposed
 	}
 	return err
+}
+
+// fence says why the executor may not send anything now.
+func (c *controller) fence() error {
+	switch fence := c.term.Load(); {
+	case !c.leaderElect:
+		return nil
+	case fence == nil:
+		return lease.ErrNotLeading
+	default:
+		return (*fence)()
+	}
 }

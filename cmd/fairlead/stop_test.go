@@ -173,7 +173,7 @@ func (m *modes) once(ids []string) {
 			m.t.Errorf("operation %d: %s %s %s", i, v.Status, v.Reason, v.Error)
 		}
 		for _, name := range []string{"sync", "async", "callback"} {
-			want[id+"."+name] = 1
+			want[m.namespace+"."+id+"."+name] = 1
 		}
 	}
 	m.callers.Wait()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -199,7 +200,7 @@ func (m *move) record(ctx context.Context) error {
 // leadBoth runs fn while this process leads by the Lease of before, too, which is that of replicas that have not moved yet; term is that by the
 // other Lease. All take them in this order. Where this account may not hold that Lease, no replica can that runs as it, and what is held of it
 // has to expire before the first leader in the new place begins.
-func (c *controller) leadBoth(ctx, term context.Context, fn func(ctx, term context.Context) error) error {
+func (c *controller) leadBoth(ctx, term context.Context, fence func() error, fn func(ctx, term context.Context) error) error {
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(term, func() { end(context.Cause(term)) })()
@@ -210,7 +211,9 @@ func (c *controller) leadBoth(ctx, term context.Context, fn func(ctx, term conte
 	case err != nil:
 		return fmt.Errorf("cannot elect a leader: %w", err)
 	case may:
-		return whileLeading(held, c.config, c.namespace, c.log, func(_, former context.Context) error {
+		return whileLeading(held, c.config, c.namespace, c.log, func(_, former context.Context, formerFence func() error) error {
+			fences := func() error { return cmp.Or(fence(), formerFence()) }
+			c.term.Store(&fences)
 			both, end := context.WithCancelCause(former)
 			defer end(nil)
 			defer context.AfterFunc(term, func() { end(context.Cause(term)) })()

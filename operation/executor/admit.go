@@ -81,7 +81,7 @@ func (r *run) party() party { return party{r.key.Namespace, r.tenant} }
 // admit asks for the call's share of the calls that its namespace may make, for a place among all calls under way, and for a permit of the
 // endpoint. It returns nil if the call has to wait; then the run is woken.
 func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
-	key, call := slotKey{r, t}, t.callID(r.op)
+	key, call := slotKey{r, t}, callID(r.op, t)
 	if !e.hooks.pins.take(hook) {
 		r.refuse(t, refusal{until: now.Add(askForMemory), share: shareMemory})
 		return nil

@@ -3,14 +3,15 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/store"
@@ -67,6 +68,10 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		now := e.now()
 		e.land(ctx, r, back, now)
 		e.note(r)
+		if r.refusal != nil {
+			e.outgrown(r, r.refusal, now)
+			r.refusal = nil
+		}
 		deadline := farFuture
 		if end := r.op.Deadline(); now.Before(end) {
 			deadline = end
@@ -131,6 +136,11 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			continue
 		}
 		switch {
+		case errors.Is(err, call.ErrTooLarge) && (r.op == nil || !r.op.Terminal()):
+			if r.refusal = err; len(r.flying) > 0 { // what is under way comes home first
+				r.cut(errDecided)
+				return farFuture, nil
+			}
 		case errors.Is(err, errShort):
 			if len(r.flying) == 0 {
 				r.op = nil // what is not written yet is made again on what the store has
@@ -144,6 +154,11 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 
 // start gets what the calls that are due need, records the attempts (O2), and starts them.
 func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
+	if fence := e.policy.Fence; fence != nil {
+		if err := fence(); err != nil {
+			return fmt.Errorf("cannot make a call: %w", err)
+		}
+	}
 	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
 		if err := e.hold(ctx, r); err != nil {
 			return err
@@ -194,8 +209,11 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		f := &flight{target: t, hook: hook, permit: permit}
 		if en := entry(&r.op.Status, t); begun(en) {
 			f.attempt = en.AttemptID
+			if unkeyed(en) {
+				r.apply(key(r.op, t))
+			}
 		} else {
-			f.attempt = uuid.NewString()
+			f.attempt = newAttempt(en)
 			r.apply(attempt(r.op, t, f.attempt, now))
 		}
 		ready = append(ready, f)
@@ -203,10 +221,18 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 	if len(ready) == 0 {
 		return nil // what is due waits for its turn
 	}
-	e.showWait(ctx, r, nil, d, now)
+	if !r.outdated {
+		e.showWait(ctx, r, nil, d, now)
+	}
 	if err := e.save(ctx, r); err != nil {
 		return err
 	}
+	for _, f := range ready {
+		if unkeyed(entry(&r.op.Status, f.target)) {
+			return e.outdated(ctx, r, now)
+		}
+	}
+	r.outdated = false
 	for _, f := range ready {
 		e.launch(ctx, r, f)
 	}

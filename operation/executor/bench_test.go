@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"sync"
 	"testing"
@@ -21,7 +22,6 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -49,24 +49,31 @@ type bench struct {
 func setup(t *testing.T) *bench {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	b := benchOn(ctx, t, env.Config(t))
-	if err := install.CRDs(ctx, b.calls); err != nil {
+	b := setupOn(t, env.Config(t), env.Namespace(t))
+	if err := install.CRDs(b.ctx, b.calls); err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// benchOn is setup on any control plane. The custom resources are the caller's business.
-func benchOn(ctx context.Context, t *testing.T, config *rest.Config) *bench {
+// setupOn is setup for a control plane that the test may break. It installs nothing.
+func setupOn(t *testing.T, config *rest.Config, namespace string) *bench {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return benchOn(ctx, t, config, namespace)
+}
+
+// benchOn is setupOn for as long as ctx.
+func benchOn(ctx context.Context, t *testing.T, config *rest.Config, namespace string) *bench {
 	t.Helper()
 	calls, err := call.New(call.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(calls.Close)
-	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: clustertest.Namespace(t, config), receiver: newReceiver(t)}
+	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: namespace}
+	b.receiver = newReceiver(t, b.namespace)
 	if b.scheduler, err = operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: b.namespace}); err != nil {
 		t.Fatal(err)
 	}
@@ -310,3 +317,31 @@ func (b *bench) eventually(what string, ok func() bool) {
 }
 
 func rawJSON(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
+
+// apply takes over all of a cluster's object.
+func (b *bench) apply(gvr schema.GroupVersionResource, kind string, obj runtime.Object) {
+	b.t.Helper()
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbApply, Resource: gvr, Kind: kind, Name: obj.(metav1.Object).GetName(), Object: obj,
+		Query: url.Values{"fieldManager": {"fairlead"}, "force": {"true"}},
+	}, call.Policy{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// putStatus writes a status and returns what has become of it.
+func (b *bench) putStatus(op *v1alpha1.Operation) *v1alpha1.Operation {
+	b.t.Helper()
+	answer, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace, Name: op.Name,
+		Subresource: "status", Object: op,
+	}, call.Policy{})
+	got := &v1alpha1.Operation{}
+	if err == nil {
+		err = answer.Into(got)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return got
+}

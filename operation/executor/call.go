@@ -189,7 +189,7 @@ func webhookInvalid(err error) verdict {
 
 // describe returns what templates see of an operation, and the key of the call.
 func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
-	c := webhook.Call{ID: t.callID(op), CorrelationID: op.Spec.CorrelationID}
+	c := webhook.Call{ID: callID(op, t), CorrelationID: op.Spec.CorrelationID}
 	id, spec := op.EffectiveID(), op.Spec // op changes while the call is under way
 	c.Data.Operation = func() webhook.Fields { return specFields(id, spec) }
 	if o := op.Spec.RequestObject; o != nil {

@@ -80,6 +80,9 @@ func attempt(op *v1alpha1.Operation, t target, id string, now time.Time) change 
 		if e.StartedAt == nil {
 			e.StartedAt = micro(now)
 		}
+		if !keyless(e) {
+			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.id, t.purpose)
+		}
 		e.AttemptID, e.NextAttemptAt, e.LastStatusCode, e.Message = id, nil, 0, ""
 	}
 }

@@ -9,7 +9,7 @@ import (
 func definition(w *v1alpha1.Webhook) webhook.Definition {
 	s := &w.Spec
 	d := webhook.Definition{
-		Namespace: w.Namespace, Name: w.Name,
+		Namespace: w.Namespace, Name: w.Name, Revision: revision(w),
 		Mode: webhook.Mode(s.Mode),
 		Request: webhook.Request{
 			Method: s.Request.Method, URL: s.Request.URL, Headers: s.Request.Headers, Body: s.Request.Body,

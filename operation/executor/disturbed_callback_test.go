@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // TestDisturbedCallbacks has receivers report each outcome several times at once, to two replicas, some before they answer, while a third
@@ -113,7 +114,7 @@ func (r *reports) add(key string, got report) {
 func (r *reports) check(op *v1alpha1.Operation, called map[string]int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := r.of[op.EffectiveID()+".slow"]
+	all := r.of[webhook.CallID(op.Namespace, op.EffectiveID(), "slow", webhook.Main)]
 	succeeded := op.Status.Phase == v1alpha1.PhaseSuccess
 	taken, maybe := 0, 0
 	for _, one := range all {

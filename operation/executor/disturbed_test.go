@@ -180,7 +180,7 @@ func (op ended) excludes(other ended) bool {
 func (op ended) check(restarts int) (problems []string) {
 	called, gone := maps.Clone(op.called), !op.Terminal()
 	check := func(purpose webhook.Purpose, id string, least, most int) {
-		key := strings.TrimPrefix(webhook.CallID(op.EffectiveID(), id, purpose), op.EffectiveID()+".")
+		key := strings.TrimPrefix(webhook.CallID("ns", op.EffectiveID(), id, purpose), "ns."+op.EffectiveID()+".")
 		if most > 0 {
 			most += restarts
 		}

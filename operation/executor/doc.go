@@ -34,12 +34,20 @@
 // What a call brought is applied only if the status still names its operation and its attempt. Writes carry the
 // resource version that they were computed from; a conflict leads to a new look, never to a second outcome (O1).
 //
+// Before anything is sent, [Options.Fence] is asked whether this process may still act. It goes by the clock, so one that was stopped for longer
+// than its lease lasts sends nothing more, whatever it was about to do, but for the calls that had leave already; those carry the same keys.
+//
 // # Taking over
 //
 // An executor begins at once, whatever its cache knows: what it writes holds for the version that it was computed from, so a state that is not
 // the newest one is found out by the write that precedes every new attempt. Only what is done without a write, a poll or the repetition of an
 // attempt that is recorded, could have been done by a predecessor already; before that, an operation that the executor has not written itself is
 // read from the API server, once, unless the store is known to have caught up since.
+//
+// # What is too large, and what kills
+//
+// An Operation into which nothing more goes ends, and gives way until its end can be written (thin.go). A Webhook whose code kills the process is not used
+// until it is changed: operations wait for it as for one that does not exist (quarantine.go, witness.go).
 //
 // # Ending
 //

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // TestDrain ends an executor that is told before while a call is under way: it waits for the answer and records it, and begins no other call.
@@ -168,7 +169,7 @@ func TestHandedOver(t *testing.T) {
 				t.Errorf("FAIRLEAD_SEED=%d: it became %+v", play, ended.Status)
 			}
 			for _, id := range op.Spec.WebhookIDs {
-				want[op.EffectiveID()+"."+id] = 1
+				want[webhook.CallID(b.namespace, op.EffectiveID(), id, webhook.Main)] = 1
 			}
 		}
 		now.stop()

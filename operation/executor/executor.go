@@ -52,6 +52,12 @@ type Options struct {
 	// MaxCalls bounds the calls under way, of all receivers together; a namespace gets at most half of them while others may come, and one of
 	// several tenants of it three quarters of that half. Default: 512.
 	MaxCalls int
+	// Fence says why nothing may be done any more, because somebody else may be doing it: that of the lease under which this Executor runs. It
+	// is asked just before each request that it sends, to receivers, token endpoints and, unless it is a callback's, to the API server. It
+	// must be quick and safe for concurrent use. Default: there is none.
+	Fence func() error
+	// Witness knows which Webhooks have killed the process, so that they can be quarantined. Default: none are.
+	Witness Witness
 	// Budget is what the operations of each namespace may use over time.
 	Budget Budget
 	// Now is the clock. Default: time.Now.
@@ -84,10 +90,11 @@ type Recorder interface {
 }
 
 // Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the
-// program that embeds it. A second one would do no harm to outcomes, but make calls twice, with the same keys.
+// program that embeds it, and Options.Fence. A second one would do no harm to outcomes, but make calls twice, with the same keys.
 type Executor struct {
 	calls     *call.Client
-	policy    call.Policy
+	policy    call.Policy // whose Fence is that of the Executor
+	unfenced  call.Policy // what any replica may do
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *hooks
@@ -96,6 +103,8 @@ type Executor struct {
 	flow      *flow.Flow[run]
 	engine    *flow.Engine
 	metrics   *metrics
+	witness   Witness
+	condemned map[string]Condemned // by revision
 	recorder  Recorder
 	log       *slog.Logger
 	slot      inherit.Slot // of log
@@ -131,13 +140,19 @@ func New(o Options) (*Executor, error) {
 		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
 	}
 	e := &Executor{
-		calls: o.Calls, policy: o.Policy, store: o.Operations, hookStore: o.Webhooks,
+		calls: o.Calls, policy: fenced(o.Policy, o.Fence), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[string]map[string]*run), stirs: newStirs(), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey
+	if e.witness = o.Witness; e.witness != nil {
+		e.condemned = make(map[string]Condemned)
+		for _, c := range e.witness.Condemned() {
+			e.condemned[c.Revision] = c
+		}
+	}
 	e.log, e.slot = inherit.Logger(o.Logger)
 	if e.now == nil {
 		e.now = time.Now
@@ -149,18 +164,18 @@ func New(o Options) (*Executor, error) {
 		any: o.AnyCredentials, webhooks: store.Of[v1alpha1.Webhook](o.Webhooks), secrets: o.Secrets, accounts: o.ServiceAccounts,
 	}
 	e.secrets = &secrets{
-		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: o.Policy, now: e.now, tokens: make(map[string]map[tokenKey]token),
+		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: e.policy, now: e.now, tokens: make(map[string]map[tokenKey]token),
 	}
 	e.status = newHookStatus(e)
 	var err error
 	if e.webhooks, err = webhook.New(webhook.Options{
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,
-		Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log,
+		Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: o.Fence, Witness: o.Witness,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
-	e.hooks = newHooks(o.Webhooks, e.webhooks.Compile)
+	e.hooks = newHooks(o.Webhooks, e.compile)
 	e.writes, e.outside = e.newBudgets(o.Budget)
 	e.secrets.spend = e.writes.charge
 	if o.Workers <= 0 {

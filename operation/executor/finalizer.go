@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -50,20 +51,28 @@ func (e *Executor) release(ctx context.Context, r *run) error {
 
 // setFinalizers replaces the finalizers of exactly the version that the run knows.
 func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []string) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": r.op.ResourceVersion, "finalizers": finalizers},
-	})
-	if err != nil {
-		return err
+	metadata := map[string]any{"resourceVersion": r.op.ResourceVersion, "finalizers": finalizers}
+	for {
+		if r.thin >= unowned {
+			metadata["managedFields"] = json.RawMessage(reset)
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": metadata})
+		if err != nil {
+			return err
+		}
+		op, err := e.send(ctx, r, operationRequest(call.VerbPatch, r.key, func(q *call.Request) {
+			q.PatchType, q.Body = types.MergePatchType, patch
+		}))
+		switch {
+		case errors.Is(err, call.ErrTooLarge) && r.thin < unowned:
+			r.thin = unowned
+			continue
+		case err != nil:
+			return fmt.Errorf("cannot set the finalizer: %w", err)
+		}
+		e.wrote(r, op)
+		return nil
 	}
-	op, err := e.send(ctx, r, operationRequest(call.VerbPatch, r.key, func(q *call.Request) {
-		q.PatchType, q.Body = types.MergePatchType, patch
-	}))
-	if err != nil {
-		return fmt.Errorf("cannot set the finalizer: %w", err)
-	}
-	e.wrote(r, op)
-	return nil
 }
 
 // remove deletes the Operation after its time to live, if it is still the one that ended.

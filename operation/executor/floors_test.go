@@ -31,7 +31,7 @@ func TestStoredBeforeTheFloors(t *testing.T) {
 	config := clustertest.Start(t, cluster.Options{}).Config()
 	config.QPS = -1
 	clustertest.InstallCRDs(t, config, clustertest.CRDsIn(os.DirFS("testdata/crds-before-floors")))
-	b := benchOn(ctx, t, config)
+	b := benchOn(ctx, t, config, clustertest.Namespace(t, config))
 	const tries = 10
 	var mu sync.Mutex
 	came, again := map[string][]time.Time{}, make(chan string, 100)

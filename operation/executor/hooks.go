@@ -47,6 +47,8 @@ type hook struct {
 	uid        types.UID
 	generation int64
 	timeout    time.Duration // 0: not known yet
+	version    string        // of which out is known
+	out        bool          // see is
 
 	compiled *webhook.Compiled
 	err      error
@@ -148,6 +150,32 @@ func (h *hooks) timeout(key store.Key) (time.Duration, bool) {
 		k.timeout = d
 	}
 	return d, true
+}
+
+// is tells what of says of a Webhook, which is asked once for each version of it. It is false for one that does not exist.
+func (h *hooks) is(key store.Key, of func(*v1alpha1.Webhook) bool) bool {
+	record, ok := h.store.Get(key)
+	if !ok {
+		return false
+	}
+	h.mu.Lock()
+	k := h.known[key]
+	if k != nil && k.version == record.Version() {
+		defer h.mu.Unlock()
+		return k.out
+	}
+	h.mu.Unlock()
+	w, err := store.As[v1alpha1.Webhook](record)
+	if err != nil {
+		return false
+	}
+	out := of(w)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k := h.look(key); k != nil {
+		k.version, k.out = record.Version(), out
+	}
+	return out
 }
 
 // look returns what is known of a Webhook in its present version, nil if it does not exist.
@@ -345,8 +373,11 @@ func (e *Executor) find(namespace string) lookup {
 	return func(name string) (webhookFacts, bool) {
 		key := store.Key{Namespace: namespace, Name: name}
 		timeout, ok := e.hooks.timeout(key)
-		if !ok {
+		switch {
+		case !ok:
 			return webhookFacts{}, false
+		case e.hooks.is(key, e.quarantined):
+			return webhookFacts{quarantined: true}, false
 		}
 		return e.releases.note(webhookFacts{timeout: timeout}, key), true
 	}

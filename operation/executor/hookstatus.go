@@ -117,7 +117,9 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 			key := store.Key{Namespace: s.namespace, Name: name}
 			if err := h.write(ctx, key, anew); err != nil && ctx.Err() == nil {
 				h.e.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
-				h.mark(key, anew)
+				if !errors.Is(err, call.ErrTooLarge) { // then only another Webhook can do better
+					h.mark(key, anew)
+				}
 			}
 		}
 		if pauseFor(ctx, statusPause) != nil {
@@ -143,6 +145,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 		}
 		h.judge(w, &want, hook, invalid)
 	}
+	h.e.quarantine(&want, w)
 	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
 	want.Breaker = &v1alpha1.BreakerStatus{State: v1alpha1.BreakerState(b.State)}
 	if !b.Until.IsZero() {
@@ -172,6 +175,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 		Namespace: key.Namespace, Name: key.Name, Subresource: "status", Body: body, NotFoundOK: true,
 	}, h.e.policy)
 	if answer != nil {
+		h.e.tellWitness(ctx, w)
 		h.e.writes.charge(key.Namespace, price{bytes: float64(len(answer.Raw)) - smallObject})
 	}
 	return err
@@ -184,9 +188,12 @@ func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook 
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCompiled, ObservedGeneration: w.Generation,
 		LastTransitionTime: metav1.NewTime(h.e.now().Truncate(time.Second)),
 	}
-	if invalid != nil {
+	switch {
+	case errors.Is(invalid, errQuarantined):
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionUnknown, v1alpha1.ReasonCrashed, errQuarantined.Error()
+	case invalid != nil:
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(invalid.Error())
-	} else {
+	default:
 		valid.Message = tidy(strings.Join(hook.Warnings(), "; "))
 		h.withheld(w, &valid)
 	}

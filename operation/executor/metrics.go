@@ -19,6 +19,8 @@ type metrics struct {
 	tries    *prometheus.CounterVec
 	took     *prometheus.HistogramVec
 
+	quarantined prometheus.Counter
+
 	mu         sync.Mutex
 	categories map[string]struct{} // those that have series
 }
@@ -76,6 +78,9 @@ func newMetrics(count func() census, queued func() int) *metrics {
 				func() int { return count().locked }),
 			gauge("fairlead_webhook_calls_queued", "Calls that are due and wait for their turn.", queued),
 		},
+		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_webhooks_quarantined_total", Help: "Webhooks that were quarantined because their code has killed the process.",
+		}),
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_webhook_tries_total", Help: "Tries and polls of webhooks, by verdict.",
 		}, []string{"purpose", "verdict"}),
@@ -87,7 +92,7 @@ func newMetrics(count func() census, queued func() int) *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return append([]prometheus.Collector{m.started, m.finished, m.duration, m.near, m.tries, m.took}, m.states...)
+	return append([]prometheus.Collector{m.started, m.finished, m.duration, m.near, m.tries, m.took, m.quarantined}, m.states...)
 }
 
 // Describe implements prometheus.Collector.

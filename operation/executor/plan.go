@@ -17,11 +17,6 @@ type target struct {
 	id      string // the name of the Webhook
 }
 
-// callID returns the idempotency key of the call: the same on every try.
-func (t target) callID(op *v1alpha1.Operation) string {
-	return webhook.CallID(op.EffectiveID(), t.id, t.purpose)
-}
-
 // act is what to do next.
 type act uint8
 
@@ -60,9 +55,18 @@ type decision struct {
 type lookup func(name string) (w webhookFacts, ok bool)
 
 type webhookFacts struct {
-	timeout  time.Duration
-	withheld bool   // what it needs is not released: it is not to be called
-	why      string // in words; empty while it is not known whether it is released
+	timeout     time.Duration
+	withheld    bool   // what it needs is not released: it is not to be called
+	why         string // in words; empty while it is not known whether it is released
+	quarantined bool   // it exists, and is not used
+}
+
+// absence says why a Webhook cannot be called.
+func absence(find lookup, name string) string {
+	if facts, _ := find(name); facts.quarantined {
+		return "quarantined"
+	}
+	return "missing"
 }
 
 // surroundings is what plan needs to know besides the Operation.
@@ -113,7 +117,7 @@ func plan(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 		if len(d.missing) > 0 {
 			return decision{
 				act: actFail, reason: v1alpha1.ReasonWebhookNotFound,
-				message: "webhook " + d.missing[0] + " was still missing at the deadline",
+				message: "webhook " + d.missing[0] + " was still " + absence(s.find, d.missing[0]) + " at the deadline",
 			}
 		}
 		return decision{

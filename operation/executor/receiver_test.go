@@ -14,15 +14,16 @@ import (
 // receiver counts calls and effects by idempotency key and answers as the test says.
 type receiver struct {
 	*httptest.Server
-	mu     sync.Mutex
-	calls  map[string]int
-	keys   []string
-	began  map[string]time.Time // by id of the operation: its first webhook
-	answer func(w http.ResponseWriter, r *http.Request, path string, call int)
+	namespace string // of the operations; keys are kept without it
+	mu        sync.Mutex
+	calls     map[string]int
+	keys      []string
+	began     map[string]time.Time // by id of the operation: its first webhook
+	answer    func(w http.ResponseWriter, r *http.Request, path string, call int)
 }
 
-func newReceiver(t *testing.T) *receiver {
-	rc := &receiver{calls: make(map[string]int), began: make(map[string]time.Time)}
+func newReceiver(t *testing.T, namespace string) *receiver {
+	rc := &receiver{namespace: namespace, calls: make(map[string]int), began: make(map[string]time.Time)}
 	rc.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body) // a server notices that its client has gone only after that
 		if err != nil {
@@ -30,7 +31,7 @@ func newReceiver(t *testing.T) *receiver {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		rc.mu.Lock()
-		key := r.Header.Get("Idempotency-Key")
+		key := strings.TrimPrefix(r.Header.Get("Idempotency-Key"), rc.namespace+".")
 		if rc.calls[key]++; rc.calls[key] == 1 {
 			rc.keys = append(rc.keys, key)
 		}

@@ -32,6 +32,8 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, d 
 	switch {
 	case behind != nil:
 		reason, message = v1alpha1.ReasonWaitingForLock, tidy("waiting for the end of "+behind.String())
+	case len(missing) == 1 && e.isQuarantined(r.key.Namespace, missing[0]):
+		reason, message = v1alpha1.ReasonWaitingForWebhook, tidy("waiting for webhook "+missing[0]+", which is quarantined: it has to be changed")
 	case len(missing) == 1:
 		reason, message = v1alpha1.ReasonWaitingForWebhook, tidy("waiting for webhook "+missing[0]+", which does not exist in namespace "+r.key.Namespace)
 	case len(missing) > 1:

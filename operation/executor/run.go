@@ -52,7 +52,15 @@ type run struct {
 	place   string
 	flying  map[target]*flight
 	refused map[target]refusal
-	later   map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
+	// thin is how much of the operation has given way because it was too large to be stored, and refusal what was refused without anything left
+	// that could.
+	thin thinness
+	// stripped is up to where the requests for that were made.
+	stripped thinness
+	refusal  error
+	// outdated says that the API server does not keep the keys of calls.
+	outdated bool
+	later    map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
 	// paid is what was spent for the next write, size the bytes of the last one, and short says that the one before had to wait for that.
 	paid  price
 	size  int32
@@ -184,11 +192,12 @@ func (r *run) dropSince(n int) {
 	r.op, r.unsaved = nil, r.unsaved[:min(n, len(r.unsaved))]
 }
 
-// save writes the status. After a conflict it returns errOutdated, with the newest state adopted.
-func (e *Executor) save(ctx context.Context, r *run) error {
+// write writes the status. After a conflict it returns errOutdated, with the newest state adopted.
+func (e *Executor) write(ctx context.Context, r *run) error {
 	if len(r.unsaved) == 0 {
 		return nil
 	}
+	r.thin.apply(r.op)
 	answer, err := e.submit(ctx, r, operationRequest(call.VerbUpdate, r.key, func(q *call.Request) {
 		q.Subresource, q.Object = "status", r.op
 	}))
@@ -199,15 +208,15 @@ func (e *Executor) save(ctx context.Context, r *run) error {
 	// The write held for one version only, so the answer is what was sent under a new version: that is all there is to read. The managed
 	// fields, which only the answer has, would make the next write twice as long.
 	var h source.Header
-	if err := source.Scan(source.JSON, answer.Raw, &h); err != nil || len(h.ResourceVersion) == 0 {
-		op := &v1alpha1.Operation{}
+	if err := source.Scan(source.JSON, answer.Raw, &h); err != nil || len(h.ResourceVersion) == 0 || !keptKeys(answer.Raw, keys(&r.op.Status)) {
+		op := &v1alpha1.Operation{} // unless a field that the API server does not know is gone
 		if err := answer.Into(op); err != nil {
 			return fmt.Errorf("cannot record the status: %w", err)
 		}
 		e.wrote(r, op)
 		return nil
 	}
-	r.op.ResourceVersion = string(h.ResourceVersion)
+	r.op.ResourceVersion, r.op.ManagedFields = string(h.ResourceVersion), nil
 	e.wrote(r, r.op)
 	return nil
 }

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -27,7 +28,7 @@ type Taker struct {
 // Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It works whether or not
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
-	return &Taker{calls: e.calls, policy: e.policy, callbacks: e.callbacks, mask: e.masked, now: e.now}
+	return &Taker{calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, mask: e.masked, now: e.now}
 }
 
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
@@ -50,6 +51,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 	}
 	key := store.Key{Namespace: cb.Namespace, Name: cb.Name}
 	now := t.now() // one for all rounds: it tells what this callback has written
+	thin := whole
 	for round := 0; ; round++ {
 		op, err := t.read(ctx, key, cb)
 		if err == nil && former {
@@ -76,12 +78,16 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		}
 		v.code = int(e.LastStatusCode)
 		judged(op, of, v, now)(op)
+		thin.apply(op)
 		_, err = call.Do(ctx, t.calls, operationRequest(call.VerbUpdate, key, func(q *call.Request) {
 			q.Subresource, q.Object = "status", op
 		}), t.policy)
 		switch {
 		case apierrors.IsNotFound(err):
 			return operation.ErrUnknownCallback
+		case errors.Is(err, call.ErrTooLarge) && thin < unowned:
+			thin++
+			continue
 		case !apierrors.IsConflict(err) || round == takeRounds:
 			return err
 		}

@@ -110,7 +110,7 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 		begins: make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
 	}
 	close(l.idle)
-	l.lock = &lock{Interface: &resourcelock.LeaseLock{
+	l.lock = &lock{renew: o.Renew, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: c,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}}
@@ -160,7 +160,7 @@ func (l *Lease) Run(ctx context.Context) error {
 			<-drained
 			return fmt.Errorf("cannot take part in the election: %w", err)
 		}
-		l.lock.won, l.lock.leave = func() { l.beginTerm(ctx) }, l.leave
+		l.lock.won, l.lock.leave, l.lock.taken = func() { l.beginTerm(ctx) }, l.leave, func() { l.endTerm(ErrLost) }
 		e.Run(election)
 		l.lock.lose()
 		l.endTerm(ErrLost)
@@ -259,7 +259,8 @@ func (l *Lease) done() {
 
 // Fence says why a request of a term must not be sent; nil while it is certain that no other process leads, because the last
 // renewal began less than Options.Renew ago, and that the term was not lost, be it won again since. Work that goes on while the
-// process stops may send until the lease is given back.
+// process stops may send until the lease is given back. It looks at clocks only, so it may be asked before every request; what was paused
+// after it was asked is what a deposed leader may still send.
 func (l *Lease) Fence(term context.Context) error {
 	if term.Err() != nil && errors.Is(context.Cause(term), ErrLost) {
 		return ErrLost

@@ -17,6 +17,8 @@ type lock struct {
 	resourcelock.Interface
 	won   func()       // the lease was acquired
 	leave func() error // it is about to be given back; an error if it must not be
+	taken func()       // somebody else has had it, though nobody here has noticed
+	renew time.Duration
 
 	mu      sync.Mutex
 	renewed time.Time // zero: it is not held
@@ -32,10 +34,18 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if r != nil {
 		holder = r.HolderIdentity
 	}
-	if apierrors.IsNotFound(err) {
+	absent := apierrors.IsNotFound(err)
+	if absent {
 		l.learned(ctx, "", "", nil) // it is about to be created
 	} else {
 		l.learned(ctx, "read", holder, err)
+	}
+	// A process that was stopped for long may find the lease free again, since who had it meanwhile has given it back. What it takes then is a
+	// new term: to the work of the old one it is lost.
+	age, held := l.age()
+	if held && (err == nil && holder != l.Identity() || absent && age >= l.renew) {
+		l.lose()
+		l.taken()
 	}
 	return r, raw, err
 }

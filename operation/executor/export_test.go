@@ -1,0 +1,4 @@
+package executor
+
+// Blames is blames.
+var Blames = blames

@@ -1,0 +1,115 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// Idempotency keys. A call has the key with which it was begun, whatever version goes on with it. Versions that knew no namespaces in keys have
+// recorded neither a key nor an attempt of ours: their attempts are random UUIDs (version 4), ours are not. So both an entry that they have begun and one
+// of ours whose key they have dropped, since they write whole statuses for callbacks, are known for what they are during a rolling update.
+
+// newAttempt returns the id of another try of a call, of which e is the record so far.
+func newAttempt(e *v1alpha1.WebhookCallStatus) string {
+	if keyless(e) {
+		return uuid.NewString()
+	}
+	return uuid.Must(uuid.NewV7()).String()
+}
+
+// keyless tells whether a call was begun with a key that has no namespace.
+func keyless(e *v1alpha1.WebhookCallStatus) bool {
+	if e == nil || e.AttemptID == "" || e.IdempotencyKey != "" {
+		return false
+	}
+	id, err := uuid.Parse(e.AttemptID)
+	return err != nil || id.Version() == 4
+}
+
+// callID returns the idempotency key of a call: the same on every try. What is recorded says of which kind it is, and not what it is: who may write
+// a status must not choose the key of somebody else's call.
+func callID(op *v1alpha1.Operation, t target) string {
+	if !keyless(entry(&op.Status, t)) {
+		return webhook.CallID(op.Namespace, op.EffectiveID(), t.id, t.purpose)
+	}
+	id := op.EffectiveID() + "." + t.id
+	if t.purpose != webhook.Main {
+		id += "." + string(t.purpose)
+	}
+	return id
+}
+
+// unkeyed tells whether a call that was begun with a key of ours has lost it.
+func unkeyed(e *v1alpha1.WebhookCallStatus) bool {
+	return e != nil && e.AttemptID != "" && e.IdempotencyKey == "" && !keyless(e)
+}
+
+// key records the key of a call that is begun.
+func key(op *v1alpha1.Operation, t target) change {
+	operation := op.EffectiveID()
+	return func(op *v1alpha1.Operation) {
+		if e := entry(&op.Status, t); concerns(op, operation) && unkeyed(e) {
+			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.id, t.purpose)
+		}
+	}
+}
+
+// keys counts the keys that are recorded.
+func keys(s *v1alpha1.OperationStatus) (n int) {
+	count := func(e *v1alpha1.WebhookCallStatus) {
+		if e != nil && e.IdempotencyKey != "" {
+			n++
+		}
+	}
+	for i := range s.Webhooks {
+		count(&s.Webhooks[i])
+	}
+	for i := range s.Compensations {
+		count(&s.Compensations[i])
+	}
+	count(s.Notification)
+	return n
+}
+
+// keptKeys tells whether an answer of the API server has n keys. It need not be decoded for that: the status is the last part of an object, and
+// the quotes around the name of a field are not to be found within a string. Where that does not hold it is decoded after all.
+func keptKeys(answer []byte, n int) bool {
+	if n == 0 {
+		return true
+	}
+	if at := bytes.LastIndex(answer, []byte(`"status":{`)); at >= 0 && bytes.Count(answer[at:], []byte(`"idempotencyKey":"`)) == n {
+		return true
+	}
+	var op struct {
+		Status v1alpha1.OperationStatus `json:"status"`
+	}
+	return json.Unmarshal(answer, &op) == nil && keys(&op.Status) == n
+}
+
+// errOutdatedCRD says that the API server does not keep the key of a call.
+var errOutdatedCRD = errors.New("the CustomResourceDefinition " + crdName + " is older than this program: it has no field idempotencyKey in status.webhooks, " +
+	"so no call can be made; install that of this version (fairlead crds | kubectl apply --server-side -f -)")
+
+const crdName = "operations.fairlead.io"
+
+// outdated shows that no call can be made, since its key is not kept.
+func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
+	if !r.outdated {
+		r.outdated = true
+		e.recorder.Operation(r.op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
+		e.log.ErrorContext(ctx, "cannot call webhooks", append(e.facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
+		r.apply(await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, tidy(errOutdatedCRD.Error()), now))
+		if err := e.save(ctx, r); err != nil {
+			return err
+		}
+	}
+	return errOutdatedCRD
+}

@@ -1,0 +1,72 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// record is the lease as a server has it.
+type record struct {
+	resourcelock.Interface
+	holder string
+	absent bool
+}
+
+func (r *record) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if r.absent {
+		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), "x")
+	}
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: r.holder}, nil, nil
+}
+
+func (r *record) Update(_ context.Context, to resourcelock.LeaderElectionRecord) error {
+	r.holder, r.absent = to.HolderIdentity, false
+	return nil
+}
+
+func (r *record) Create(ctx context.Context, to resourcelock.LeaderElectionRecord) error {
+	return r.Update(ctx, to)
+}
+func (r *record) Identity() string { return "me" }
+func (r *record) Describe() string { return "x" }
+
+// TestTaken: who finds that another one has had the lease since, though it is free again, begins a new term, and the old one has ended.
+func TestTaken(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		found  record
+		age    time.Duration
+		want   bool
+	}{
+		"Own":         {reason: "nobody has had it", found: record{holder: "me"}, age: time.Hour},
+		"Another":     {reason: "another one leads", found: record{holder: "other"}, want: true},
+		"Given back":  {reason: "another one has led, and ended", found: record{holder: ""}, age: time.Minute, want: true},
+		"Deleted":     {reason: "somebody has deleted it just now: nobody can have led since", found: record{absent: true}, age: time.Second},
+		"Deleted old": {reason: "the one that is deleted may have been another one's", found: record{absent: true}, age: time.Minute, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			terms, taken := 0, 0
+			l := &lock{
+				Interface: &tc.found, renew: 10 * time.Second, renewed: time.Now().Add(-tc.age),
+				won: func() { terms++ }, taken: func() { taken++ }, leave: func() error { return errors.New("not to be given back") },
+			}
+			if _, _, err := l.Get(t.Context()); err != nil && !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+			if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]int{true: 1}[tc.want]; taken != want || terms != want {
+				t.Errorf("%s: it was found taken %d times, and %d terms began", tc.reason, taken, terms)
+			}
+		})
+	}
+}
