@@ -113,7 +113,8 @@ type Clock interface {
 type Positions interface {
 	// Load returns the last position saved for key; false if there is none.
 	Load(ctx context.Context, key string) (Position, bool, error)
-	// Save replaces the position of key.
+	// Save replaces the position of key. An error that matches ErrOvertaken says that it has not, since what is there is newer than what
+	// the fiber has loaded.
 	Save(ctx context.Context, key string, p Position) error
 	// Clear removes the position of key; an absent one is no error.
 	Clear(ctx context.Context, key string) error

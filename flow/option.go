@@ -67,7 +67,7 @@ func To(steps ...string) Option {
 func Deadline(d time.Duration) Option { return Option{func(s *settings) { s.deadline = d }} }
 
 // Retry runs a step that failed again, parked for the back-off in between, until b.Attempts runs have failed. A panic is
-// not retried.
+// not retried, nor is an error that matches ErrFinal.
 func Retry(b Backoff) Option { return Option{func(s *settings) { s.retry = &b }} }
 
 // Limit bounds how many children of a fork are alive at a time; zero is no limit, a negative one ErrInvalid.

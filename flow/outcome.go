@@ -112,7 +112,7 @@ func (r *run) fail(err error, orElse int32) move {
 			err = fmt.Errorf("%w: %w", late, err)
 		}
 	}
-	if st.retry != nil && !st.retry.exhausted(int(f.attempt)+1) && !f.cancelled.Load() {
+	if st.retry != nil && !st.retry.exhausted(int(f.attempt)+1) && !f.cancelled.Load() && !f.is(err, ErrFinal) {
 		at, d := r.deadlines(), st.retry.Delay(int(f.attempt)+1)
 		if at == 0 || plus(r.now, d) < at {
 			return r.sleep(whyRetry, none, orElse, d)

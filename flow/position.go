@@ -16,6 +16,7 @@ type durable struct {
 	generation int64
 	timeout    time.Duration
 	fresh      bool     // not to be resumed: another fiber of the key was alive
+	left       bool     // what is saved is left to be resumed
 	tries      int      // failed loads, or saves before a step that has an Undo
 	last       Position // as saved
 	saved      bool
@@ -309,7 +310,7 @@ func (r *run) position(reason string) Position {
 	}
 	p.Reached = x.durable.furthest(def, def.index[p.cameTo()])
 	if x.lastErr != nil {
-		p.Err, p.TimedOut = brief(x.lastErr.Error()), errors.Is(x.lastErr, ErrTimeout)
+		p.Err, p.TimedOut = brief(x.lastErr.Error()), f.is(x.lastErr, ErrTimeout)
 	}
 	return p
 }
@@ -357,6 +358,9 @@ func (r *run) write(ctx context.Context, p Position) error {
 		defer cancel()
 		return d.store.Save(ctx, f.key, p)
 	})
+	if errors.Is(err, ErrOvertaken) {
+		Handle{f}.Cancel(ErrOvertaken)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot save position: %w", err)
 	}
@@ -372,7 +376,11 @@ func (r *run) saved(t int64) time.Time { return r.e.wall(t).Round(0).UTC() }
 // the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never began has none.
 func (r *run) saveEnd(status Status, err error) {
 	f, x := r.f, r.f.x.Load()
-	if x == nil || x.durable == nil || !f.begun || (status == Cancelled && (errors.Is(x.cause, ErrClosed) || errors.Is(x.cause, ErrInterrupted))) {
+	if x == nil || x.durable == nil || !f.begun {
+		return
+	}
+	if status == Cancelled && (f.is(x.cause, ErrClosed) || f.is(x.cause, ErrInterrupted)) {
+		x.durable.left = true
 		return
 	}
 	var failed error
@@ -387,7 +395,7 @@ func (r *run) saveEnd(status Status, err error) {
 		})
 	} else if len(f.flow.def.steps) > 0 {
 		p := r.position(status.String())
-		p.Ended, p.Err, p.TimedOut, p.Back = true, brief(err.Error()), errors.Is(err, ErrTimeout), nil
+		p.Ended, p.Err, p.TimedOut, p.Back = true, brief(err.Error()), f.is(err, ErrTimeout), nil
 		if f.step().detour && len(x.back) > 0 { // Undo knows the line only
 			p.Step = f.flow.def.steps[x.back[0].pc].path
 		}

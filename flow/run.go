@@ -148,8 +148,11 @@ func (r *run) step() move {
 			done, err = st.done(r.ctx, f)
 			return err
 		})
-		if err != nil {
+		if _, panicked := err.(*PanicError); panicked {
 			return r.failed(err, none)
+		}
+		if err != nil {
+			return r.fail(err, none)
 		}
 		if done {
 			r.record(opSkip)
