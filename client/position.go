@@ -170,13 +170,30 @@ func missing(p, kept *flow.Position) []string {
 	return names
 }
 
-// stored is a position as it is stored, in whatever way its checkpoint is written.
+// stored is a position as it is stored, in whatever way its checkpoint is written: a merge patch says of a member that is null that it is absent.
 func stored(p *flow.Position) map[string]any {
 	var out map[string]any
 	if raw, err := json.Marshal(p); err == nil {
 		_ = json.Unmarshal(raw, &out) // which has just been made
 	}
+	dropNulls(out)
 	return out
+}
+
+func dropNulls(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if member == nil {
+				delete(v, name)
+			}
+			dropNulls(member)
+		}
+	case []any:
+		for _, element := range v {
+			dropNulls(element)
+		}
+	}
 }
 
 // Clear implements [flow.Positions]. An object that is gone has none.

@@ -69,7 +69,7 @@ func TestAFieldOfThePositionThatTheSchemaLacks(t *testing.T) {
 	at := time.Date(2026, 11, 22, 10, 30, 0, 123456789, time.UTC)
 	known := flow.Position{
 		Flow: "f", Step: "s", Version: 1, Generation: 2, Reason: "delay", Token: "t", Begun: at, Started: at, Wake: at, Deadline: at,
-		Checkpoint: json.RawMessage(`{"big": 9007199254740993,  "a": [1, {"b": null}]}`), Back: []flow.Place{{Step: "b", Started: at}},
+		Checkpoint: json.RawMessage(`{"big": 9007199254740993,  "a": [1, {"b": null}], "c": null}`), Back: []flow.Place{{Step: "b", Started: at}},
 	}
 	for _, test := range []struct {
 		lost   string
