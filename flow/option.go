@@ -54,7 +54,8 @@ func Undo[P any](fn func(ctx context.Context, f *Fiber[P]) Next) Option {
 	return Option{func(s *settings) { s.undo = StepFunc[P](fn) }}
 }
 
-// OnError sends the fiber to another step, instead of failing it, when this one fails for good.
+// OnError sends the fiber to another step, instead of failing it, when this one fails for good. A step that a [Detour] leads back to
+// after its Deadline fails the fiber.
 func OnError(step string) Option { return Option{func(s *settings) { s.onError = step }} }
 
 // To declares the steps that this one may go to, so that a wrong name is found when the flow is built.

@@ -77,6 +77,7 @@ func TestAFieldOfThePositionThatTheSchemaLacks(t *testing.T) {
 	}{
 		{"", func(*flow.Position) {}},
 		{"left", func(p *flow.Position) { p.Left = &flow.Place{Step: "a", Started: at} }},
+		{"returns", func(p *flow.Position) { p.Returns = true }},
 		{"last", func(p *flow.Position) { p.Last = true }},
 		{"else", func(p *flow.Position) { p.Else = "handler" }},
 		{"timedOut", func(p *flow.Position) { p.TimedOut = true }},
