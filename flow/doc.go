@@ -25,7 +25,7 @@
 // # A fiber
 //
 // An [Engine] runs fibers on a bounded number of workers, in turn between groups (by default the namespace, that is, what
-// stands before the first slash of the key):
+// stands before the first slash of the key), and within a group in turn between subgroups, if there are:
 //
 //	engine := flow.NewEngine(flow.EngineOptions{Workers: 32})
 //	defer engine.Close(context.Background())

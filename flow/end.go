@@ -53,7 +53,7 @@ func (r *run) settle(status Status, err error) {
 	e.timers.remove(f)
 	e.remove(f)
 	e.leaveGate(f)
-	e.ready.leave(f.group)
+	e.ready.leave(f.part)
 	f.flow.ended(status)
 	e.flows.release(f.flow)
 	x := f.x.Load()

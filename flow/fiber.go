@@ -29,16 +29,16 @@ func newFiber[P any](packet *P) *fiber {
 // state, why, poke, seq, links and timers are guarded by Engine.mu; what is marked (owner) belongs to the worker that runs the
 // fiber and to nobody while it is parked; what is marked (mu) is shared with those who look.
 type fiber struct {
-	e     *Engine
-	flow  *bound
-	self  any // *Fiber[P]
-	key   string
-	group *group
-	x     atomic.Pointer[extra]
-	park  *parking // (owner) what it waits for beyond a time
+	e    *Engine
+	flow *bound
+	self any // *Fiber[P]
+	key  string
+	part *part
+	x    atomic.Pointer[extra]
+	park *parking // (owner) what it waits for beyond a time
 
 	prev, next *fiber // live fibers
-	qnext      *fiber // ready fibers of the group
+	qnext      *fiber // ready fibers of the part
 	join       *join  // of the fork that it is a child of
 	onEnd      func(Result)
 	cancel     context.CancelCauseFunc // (mu) of the context of the running step

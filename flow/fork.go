@@ -106,8 +106,8 @@ func (j *join) start(e *Engine) {
 		j.todo[0] = Child{}
 		j.todo = j.todo[1:]
 		f := c.make(c.def)
-		f.e, f.join, f.group, f.flow = e, j, j.parent.group, e.flows.bind(c.def)
-		f.group.refs++
+		f.e, f.join, f.part, f.flow = e, j, j.parent.part, e.flows.bind(c.def)
+		f.part.refs++
 		f.resume = c.def.first
 		f.began = e.now()
 		f.entered, f.since = f.began, f.began

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -178,6 +179,45 @@ func TestAFloodOfOneGroupDelaysAnotherByOneTurn(t *testing.T) {
 		synctest.Wait()
 		if len(order) != 1001 || order[1] != "small/one" {
 			t.Errorf("%d ran, the first are %v", len(order), order[:3])
+		}
+	})
+}
+
+// TestManySubgroupsDelayAnotherGroupByOneTurn: who splits a group has no more turns for that.
+func TestManySubgroupsDelayAnotherGroupByOneTurn(t *testing.T) {
+	t.Parallel()
+	bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
+		var order []string
+		fl := New("f", Step("a", func(ctx context.Context, f *fib) Next { order = append(order, f.Key()); return f.Next() }))
+		hold := make(chan struct{})
+		start(t, e, New("hold", Step("a", func(ctx context.Context, f *fib) Next { <-hold; return f.Next() })), &packet{}, StartOptions{Key: "big/hold"})
+		synctest.Wait()
+		for i := range 3 {
+			start(t, e, fl, &packet{}, StartOptions{Key: fmt.Sprintf("big/flood-%d", i), Subgroup: "flood"})
+		}
+		for i := range 3 {
+			start(t, e, fl, &packet{}, StartOptions{Key: fmt.Sprintf("big/%d", i), Subgroup: fmt.Sprint("s", i)})
+		}
+		for i := range 2 {
+			start(t, e, fl, &packet{}, StartOptions{Key: fmt.Sprintf("small/%d", i)})
+		}
+		var seen []string
+		for i := range e.Fibers() {
+			seen = append(seen, i.Group+"/"+i.Subgroup)
+		}
+		if len(seen) != 9 || seen[1] != "big/flood" || seen[8] != "small/" {
+			t.Errorf("groups: %v", seen)
+		}
+		close(hold)
+		synctest.Wait()
+		want := []string{"big/flood-0", "small/0", "big/0", "small/1", "big/1", "big/2", "big/flood-1", "big/flood-2"}
+		if !slices.Equal(order, want) {
+			t.Errorf("order %v, want %v", order, want)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if len(e.ready.groups) != 0 {
+			t.Errorf("left over: %v", e.ready.groups)
 		}
 	})
 }

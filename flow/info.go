@@ -12,6 +12,7 @@ type Info struct {
 	Flow     string        `json:"flow"`
 	Key      string        `json:"key,omitempty"`
 	Group    string        `json:"group,omitempty"`
+	Subgroup string        `json:"subgroup,omitempty"`
 	Path     string        `json:"path"` // where it is
 	Epoch    uint64        `json:"epoch"`
 	Status   Status        `json:"status"`
@@ -117,7 +118,7 @@ func (e *Engine) info(f *fiber) Info {
 	now := e.now()
 	root := f.root()
 	i := Info{
-		ID: f.id, Flow: f.flow.def.name, Key: root.key, Group: f.group.name, Epoch: root.epoch,
+		ID: f.id, Flow: f.flow.def.name, Key: root.key, Group: f.part.group.name, Subgroup: f.part.name, Epoch: root.epoch,
 		Status: f.state, Why: f.why.String(), Stopping: f.cancelled.Load() && !f.state.Ended(),
 	}
 	if f.join != nil {

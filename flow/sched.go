@@ -1,52 +1,97 @@
 package flow
 
-// group is a queue of ready fibers that share one turn.
+// group are the ready fibers that share one turn, which its parts have one after the other.
 type group struct {
 	name       string
-	head, tail *fiber
+	parts      map[string]*part
+	head, tail *part  // ring of those with a ready fiber
 	next       *group // in the ring of groups with a turn
-	refs       int    // live fibers
 	running    int
 	inRing     bool
 }
 
-// ready holds the fibers that wait for a worker: a queue for each group, and the groups in a ring, so that a group with ten
-// thousand ready fibers delays another one by a single turn. Guarded by Engine.mu.
+// part is the queue of the ready fibers of one subgroup.
+type part struct {
+	group      *group
+	name       string
+	head, tail *fiber
+	next       *part // in the ring of its group
+	refs       int   // live fibers
+}
+
+// ready holds the fibers that wait for a worker: a queue for each part of a group, and the groups in a ring, so that a group with ten
+// thousand ready fibers, or as many parts, delays another one by a single turn. Guarded by Engine.mu.
 type ready struct {
 	groups     map[string]*group
 	head, tail *group
 	perGroup   int
 }
 
-// join returns the group of that name, for one more fiber.
-func (r *ready) join(name string) *group {
+// join returns a part of a group, for one more fiber.
+func (r *ready) join(name, sub string) *part {
 	g := r.groups[name]
 	if g == nil {
-		g = &group{name: name}
+		g = &group{name: name, parts: map[string]*part{}}
 		if r.groups == nil {
 			r.groups = map[string]*group{}
 		}
 		r.groups[name] = g
 	}
-	g.refs++
-	return g
+	p := g.parts[sub]
+	if p == nil {
+		p = &part{group: g, name: sub}
+		g.parts[sub] = p
+	}
+	p.refs++
+	return p
 }
 
-func (r *ready) leave(g *group) {
-	if g.refs--; g.refs == 0 {
-		delete(r.groups, g.name)
+func (r *ready) leave(p *part) {
+	if p.refs--; p.refs > 0 {
+		return
+	}
+	if delete(p.group.parts, p.name); len(p.group.parts) == 0 {
+		delete(r.groups, p.group.name)
 	}
 }
 
 func (r *ready) push(f *fiber) {
-	g := f.group
-	if g.tail == nil {
-		g.head = f
+	p := f.part
+	if p.tail == nil {
+		p.head = f
+		p.group.queue(p)
 	} else {
-		g.tail.qnext = f
+		p.tail.qnext = f
 	}
-	g.tail = f
-	r.turn(g)
+	p.tail = f
+	r.turn(p.group)
+}
+
+// queue puts p at the end of the ring.
+func (g *group) queue(p *part) {
+	if g.tail == nil {
+		g.head = p
+	} else {
+		g.tail.next = p
+	}
+	g.tail = p
+}
+
+// pop takes the next fiber of the next part.
+func (g *group) pop() *fiber {
+	p := g.head
+	if g.head = p.next; g.head == nil {
+		g.tail = nil
+	}
+	p.next = nil
+	f := p.head
+	if p.head = f.qnext; p.head == nil {
+		p.tail = nil
+	} else {
+		g.queue(p)
+	}
+	f.qnext = nil
+	return f
 }
 
 // turn puts g into the ring if it is due for a turn and not there.
@@ -73,11 +118,7 @@ func (r *ready) pop() *fiber {
 		r.tail = nil
 	}
 	g.next, g.inRing = nil, false
-	f := g.head
-	if g.head = f.qnext; g.head == nil {
-		g.tail = nil
-	}
-	f.qnext = nil
+	f := g.pop()
 	g.running++
 	r.turn(g)
 	return f
@@ -145,7 +186,7 @@ func (e *Engine) work(w *worker) {
 			continue
 		}
 		e.queued.Add(-1)
-		g = f.group
+		g = f.part.group
 		why, poke := f.why, f.poke
 		f.state, f.why, f.poke, f.worker = Running, whyNone, 0, w.index+1
 		e.mu.Unlock()

@@ -18,6 +18,8 @@ type StartOptions struct {
 	IfCurrent Handle
 	// Group shares the workers fairly. Default: the key up to its first slash.
 	Group string
+	// Subgroup shares the turns of the group fairly: those of one group have them one after the other. Default: all are one.
+	Subgroup string
 	// OnEnd is called once, when the fiber has ended, on a worker, before the next fiber of the key starts. It should be brief
 	// and must not wait for fibers.
 	OnEnd func(Result)
@@ -134,7 +136,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 		return Handle{}, err
 	}
 	e.add(f)
-	f.group = e.ready.join(group)
+	f.part = e.ready.join(group, opt.Subgroup)
 	f.flow = e.flows.bind(d)
 	f.flow.started()
 	if wait {

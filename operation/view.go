@@ -95,7 +95,7 @@ func ViewOf(op *v1alpha1.Operation) View {
 // waiting returns what the conditions of an operation in progress say that it waits for.
 func waiting(op *v1alpha1.Operation) string {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock && c.Reason != v1alpha1.ReasonWaitingForWebhook {
+	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock && c.Reason != v1alpha1.ReasonWaitingForWebhook && c.Reason != v1alpha1.ReasonWaitingForShare {
 		return ""
 	}
 	return c.Message

@@ -209,16 +209,16 @@ func (c *Cache) Run(ctx context.Context) error {
 // watch runs the source of an entry.
 func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	defer e.store.Close()
-	endKeeping := func(last bool) {}
+	endSaving := func(last bool) {}
 	if e.saved != nil {
 		defer c.leaveFile(e)
 		if c.fileIsFree(ctx, e) {
 			c.resume(ctx, e)
-			endKeeping = c.keep(ctx, e)
+			endSaving = c.saveNowAndThen(ctx, e)
 		}
 	}
 	err := e.source.Run(ctx)
-	endKeeping(err == nil) // what a panic has left half done is not to be gone on from
+	endSaving(err == nil) // what a panic has left half done is not to be gone on from
 	if err != nil {
 		c.opt.Logger.ErrorContext(ctx, "cannot watch", "resource", e.key.resource.String(), "error", err)
 		c.mu.Lock()

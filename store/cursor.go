@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -63,7 +64,7 @@ type Cursor struct {
 	closed   atomic.Bool
 	armed    atomic.Bool
 	ready    atomic.Pointer[chan struct{}] // for Next, made when it is called
-	initial  *walk[*Record]
+	initial  *trie.Walk[*Record, recordKeys]
 	unread   []source.Quarantined // what the initial objects lack
 	synced   bool                 // the store was synced at the start: Synced follows the initial objects
 	done     bool                 // Synced has been given
@@ -94,7 +95,7 @@ func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
 	c.settled.Store(c.pos.seq)
 	c.synced = s.synced
 	if opt.From == FromSnapshot {
-		w := s.root.Load().base.objects.iterate()
+		w := s.root.Load().base.objects.Iterate()
 		c.initial, c.unread = &w, s.quarantined()
 	}
 	if s.closed {
@@ -275,7 +276,7 @@ func (c *Cursor) fill(max int) {
 
 func (c *Cursor) fillInitial(max int) {
 	for len(c.out) < max {
-		r, ok := c.initial.next()
+		r, ok := c.initial.Next()
 		if !ok {
 			c.initial = nil
 			for i := range c.unread {
@@ -284,7 +285,7 @@ func (c *Cursor) fillInitial(max int) {
 			c.unread = nil
 			return
 		}
-		if c.keep(r) {
+		if c.wants(r) {
 			c.count++
 			c.out = append(c.out, Event{Type: Added, Key: r.Key(), Object: r, Initial: true})
 		}
@@ -342,12 +343,12 @@ func (c *Cursor) fold(left uint64) {
 func (c *Cursor) judge(it *rawItem) {
 	switch {
 	case it.delta != nil:
-		if c.hold == nil || !c.holdsDelta(it.delta) {
+		if c.hold == nil || !c.withholdsDelta(it.delta) {
 			c.giveDelta(it.delta)
 		}
 	case it.change.obj == nil:
 		c.judgeNote(it.change)
-	case c.hold != nil && c.holds(it.change):
+	case c.hold != nil && c.withholds(it.change):
 	default:
 		c.judgeChange(it.change)
 	}
@@ -372,7 +373,7 @@ func quarantinedEvent(q *source.Quarantined) Event {
 
 func (c *Cursor) giveDelta(d *delta) {
 	for {
-		e, some, last := d.take(c.keep)
+		e, some, last := d.take(c.wants)
 		if some {
 			c.emit(e)
 		}
@@ -385,11 +386,11 @@ func (c *Cursor) giveDelta(d *delta) {
 func (c *Cursor) judgeChange(ch *change) {
 	obj, prior := ch.obj, ch.prior
 	if c.opt.Filter != nil {
-		now := ch.typ != Deleted && c.keep(obj)
-		had := prior != nil && c.keep(prior)
+		now := ch.typ != Deleted && c.wants(obj)
+		had := prior != nil && c.wants(prior)
 		switch {
 		case ch.typ == Deleted && prior == nil:
-			if !c.keep(obj) {
+			if !c.wants(obj) {
 				return
 			}
 		case !now && !had:
@@ -415,8 +416,8 @@ func (c *Cursor) emit(e Event) {
 	c.out = append(c.out, e)
 }
 
-// keep asks the filter; no lock is held.
-func (c *Cursor) keep(r *Record) (ok bool) {
+// wants asks the filter; no lock is held.
+func (c *Cursor) wants(r *Record) (ok bool) {
 	if c.opt.Filter == nil {
 		return true
 	}

@@ -22,7 +22,7 @@ func As[T any](r *Record) (*T, error) {
 	if r == nil {
 		return nil, &DecodeError{Type: reflect.TypeFor[T](), Err: errNoRecord}
 	}
-	for v := r.views.Load(); v != nil; v = v.next {
+	for v := r.forms.Load(); v != nil; v = v.next {
 		if o, ok := v.obj.(*T); ok {
 			if !v.used.Load() {
 				v.used.Store(true)

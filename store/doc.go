@@ -45,14 +45,14 @@
 //
 // There is one immutable [state] at a time, made of persistent tries; a write makes the next one, which shares nearly
 // everything, and publishes it with one pointer. So reads take no lock, a snapshot is a pointer, and a list of 100,000 objects becomes
-// visible at once. Own writes make a second state, the view, beside what the server has told, the base; without
-// own writes they are the same pointer. Writers, of which there is one per scope, take turns.
+// visible at once. What the server has told is the base; with own writes laid over it, it is the merged state, which is read. Without own writes
+// they are the same pointer. Writers, of which there is one per scope, take turns.
 //
-// Reading order: event.go and record.go (what users see), state.go with trie.go and intern.go, sink.go and replacement.go
+// Reading order: event.go and record.go (what users see), state.go with package internal/trie and intern.go, sink.go and replacement.go
 // (how it is filled), log.go, coalesce.go and cursor.go (how it is followed), overlay.go with tombstone.go, settle.go,
-// ledger.go and hold.go (own writes), wait.go and survey.go (how it is waited for), pack.go with young.go and arena.go (how it is kept
-// small), view.go, decode.go and hot.go (how it is read), cache.go.
+// ledger.go and echo.go (own writes), wait.go and survey.go (how it is waited for), encoded.go with package internal/pack
+// (how it is kept small), view.go, decode.go and hot.go (how it is read), cache.go.
 //
-// Locks, in the order in which they may be taken: Cache.mu, Store.mu, Cursor.mu, ledger.mu; packer.work, packer.mu,
-// arena.mu; each of hotSet.mu and interner.mu is a leaf. None is held while user code runs.
+// Locks, in the order in which they may be taken: Cache.mu, Store.mu, Cursor.mu, ledger.mu, those of package
+// internal/pack; each of hotSet.mu and interner.mu is a leaf. None is held while user code runs.
 package store

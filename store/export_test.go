@@ -49,7 +49,7 @@ func IsHot(s *Store, k Key) bool {
 	if !ok {
 		return false
 	}
-	for v := r.views.Load(); v != nil; v = v.next {
+	for v := r.forms.Load(); v != nil; v = v.next {
 		if v.obj != nil {
 			return true
 		}
@@ -62,13 +62,6 @@ func ReadSaved(r io.Reader, identity string) error {
 	return readSaved(r, identity, func(savedScope) func(*source.Object) error {
 		return func(*source.Object) error { return nil }
 	})
-}
-
-// ForgetUnpacked drops the queues of what is to be packed, which hold records for some seconds.
-func ForgetUnpacked(s *Store) {
-	s.pack.mu.Lock()
-	defer s.pack.mu.Unlock()
-	s.pack.queue, s.pack.young.list = nil, nil
 }
 
 // HasFacets says whether labels are found by their facets.

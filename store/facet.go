@@ -3,6 +3,8 @@ package store
 import (
 	"hash/maphash"
 	"iter"
+
+	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
 // facetKind is one way in which shapes are found without looking at all of them.
@@ -19,7 +21,7 @@ const (
 // kept up to date from then on; most stores have few shapes and never need it.
 type facets struct {
 	seed     maphash.Seed
-	sets     trie[*facet]
+	sets     trie.Map[*facet, facetKeys]
 	building bool // it lacks shapes
 }
 
@@ -27,11 +29,14 @@ type facets struct {
 type facet struct {
 	key, value string
 	hash       uint64
-	shapes     trie[*shape]
+	shapes     trie.Map[*shape, shapeKeys]
 }
 
-func (f *facet) hash64() uint64        { return f.hash }
-func (f *facet) sameKey(o *facet) bool { return f.value == o.value && f.key == o.key }
+// facetKeys has facets found by what they stand for.
+type facetKeys struct{}
+
+func (facetKeys) Hash(f *facet) uint64  { return f.hash }
+func (facetKeys) Same(a, b *facet) bool { return a.value == b.value && a.key == b.key }
 
 // manyShapes is how many shapes are not looked through any more.
 const manyShapes = 512
@@ -63,22 +68,22 @@ func (x *facets) of(kind facetKind, sh *shape) iter.Seq[*facet] {
 }
 
 // with returns the facets with a shape that came into use, or without one that went out of it.
-func (x *facets) with(e *edit, kind facetKind, sh *shape, used bool) *facets {
+func (x *facets) with(e *trie.Edit, kind facetKind, sh *shape, used bool) *facets {
 	next := *x
 	for f := range x.of(kind, sh) {
-		had, ok := next.sets.find(f)
+		had, ok := next.sets.Find(f)
 		if ok {
 			f.shapes = had.shapes
 		}
 		if used {
-			f.shapes, _, _ = f.shapes.set(e, sh)
+			f.shapes, _, _ = f.shapes.Set(e, sh)
 		} else {
-			f.shapes, _, _ = f.shapes.delete(e, sh)
+			f.shapes, _, _ = f.shapes.Delete(e, sh)
 		}
-		if f.shapes.len == 0 {
-			next.sets, _, _ = next.sets.delete(e, f)
+		if f.shapes.Len() == 0 {
+			next.sets, _, _ = next.sets.Delete(e, f)
 		} else {
-			next.sets, _, _ = next.sets.set(e, f)
+			next.sets, _, _ = next.sets.Set(e, f)
 		}
 	}
 	return &next
@@ -91,12 +96,12 @@ func (s *state) having(kind facetKind, key, value string) (_ iter.Seq[*group], o
 		return nil, false
 	}
 	return func(yield func(*group) bool) {
-		f, ok := x.sets.find(x.facet(key, value))
+		f, ok := x.sets.Find(x.facet(key, value))
 		if !ok {
 			return
 		}
-		for sh := range f.shapes.all() {
-			if g, ok := s.groups.find(&group{shape: sh}); ok && !yield(g) {
+		for sh := range f.shapes.All() {
+			if g, ok := s.groups.Find(&group{shape: sh}); ok && !yield(g) {
 				return
 			}
 		}
@@ -106,7 +111,7 @@ func (s *state) having(kind facetKind, key, value string) (_ iter.Seq[*group], o
 // needFacets makes the facets of a kind if there are many shapes and none yet. Writers keep them from the beginning, so that it ends however
 // many shapes come and go. Whoever asks meanwhile looks through all of them.
 func (s *Store) needFacets(st *state, kind facetKind) {
-	if st.facets[kind] != nil || st.groups.len <= manyShapes {
+	if st.facets[kind] != nil || st.groups.Len() <= manyShapes {
 		return
 	}
 	some, begun := s.beginFacets(kind)
@@ -114,9 +119,9 @@ func (s *Store) needFacets(st *state, kind facetKind) {
 		return
 	}
 	s.addFacets(kind, some, false)
-	for at, more := (place{}), true; more; {
+	for at, more := (trie.Place{}), true; more; {
 		var groups []*group
-		groups, at, more = s.root.Load().base.groups.after(at, addAtOnce)
+		groups, at, more = s.root.Load().base.groups.After(at, addAtOnce)
 		some = some[:0]
 		for _, g := range groups {
 			some = append(some, g.shape)
@@ -146,9 +151,9 @@ func (s *Store) addFacets(kind facetKind, some []*shape, last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.editBoth(func(st *state) {
-		e := &edit{}
+		e := &trie.Edit{}
 		for _, sh := range some {
-			if _, used := st.groups.find(&group{shape: sh}); used {
+			if _, used := st.groups.Find(&group{shape: sh}); used {
 				st.facets[kind] = st.facets[kind].with(e, kind, sh, true)
 			}
 		}

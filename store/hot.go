@@ -10,10 +10,10 @@ import (
 	"weak"
 )
 
-// view is one decoded form of a record. While it is in the hot set it holds the object; after that it only remembers it
+// form is one decoded form of a record. While it is in the hot set it holds the object; after that it only remembers it
 // weakly, so that an object that somebody still uses is found again, and one that nobody uses is collected.
-type view struct {
-	next  *view
+type form struct {
+	next  *form
 	obj   any // *T; nil when it is held weakly
 	weak  weakRef
 	used  atomic.Bool // since the hot set looked last
@@ -33,7 +33,7 @@ func (w weakTo[T]) value() any {
 
 // Shares says whether obj is the decoded object that all readers of the record have in common, and that nobody may change.
 func (r *Record) Shares(obj any) bool {
-	for v := r.views.Load(); v != nil; v = v.next {
+	for v := r.forms.Load(); v != nil; v = v.next {
 		if v.obj == obj || v.obj == nil && v.weak.value() == obj {
 			return true
 		}
@@ -43,26 +43,26 @@ func (r *Record) Shares(obj any) bool {
 
 // hotSet bounds the decoded objects that are held although nobody may use them: a clock with a second chance.
 type hotSet struct {
-	mu      sync.Mutex               // also serializes changes of Record.views
-	flights map[flight]chan struct{} // closed when the decoding ends
-	limit   int64
-	bytes   int64
-	ring    []hotEntry
-	hand    int
+	mu       sync.Mutex                  // also serializes changes of Record.forms
+	decoding map[decodeKey]chan struct{} // closed when the decoding ends
+	limit    int64
+	bytes    int64
+	ring     []hotEntry
+	hand     int
 
 	detect    bool
 	mutations atomic.Int64
 }
 
-// flight is a decoding that is under way: readers who want the same wait for it.
-type flight struct {
+// decodeKey names a decoding that is under way: readers who want the same wait for it.
+type decodeKey struct {
 	rec *Record
 	typ reflect.Type
 }
 
 type hotEntry struct {
 	rec  *Record
-	view *view
+	form *form
 	cost int64
 }
 
@@ -82,14 +82,14 @@ func (h *hotSet) init(opt Options) {
 // asCold finds an object that is held weakly, or decodes it. Of several readers at the same time one decodes.
 func asCold[T any](r *Record) (*T, error) {
 	h := &r.st.hot
-	mine := flight{r, reflect.TypeFor[T]()}
+	mine := decodeKey{r, reflect.TypeFor[T]()}
 	h.mu.Lock()
 	for {
 		if o := stillUsed[T](h, r); o != nil {
 			h.mu.Unlock()
 			return o, nil
 		}
-		other, busy := h.flights[mine]
+		other, busy := h.decoding[mine]
 		if !busy {
 			break
 		}
@@ -98,13 +98,13 @@ func asCold[T any](r *Record) (*T, error) {
 		h.mu.Lock()
 	}
 	done := make(chan struct{})
-	if h.flights == nil {
-		h.flights = map[flight]chan struct{}{}
+	if h.decoding == nil {
+		h.decoding = map[decodeKey]chan struct{}{}
 	}
-	h.flights[mine] = done
+	h.decoding[mine] = done
 	h.mu.Unlock()
 
-	var v *view
+	var v *form
 	var size int
 	defer func() { // also if the decoder of a type of the user's panics
 		h.mu.Lock()
@@ -112,7 +112,7 @@ func asCold[T any](r *Record) (*T, error) {
 		if v != nil {
 			h.insert(r, v, int64(size)*decodedFactor)
 		}
-		delete(h.flights, mine)
+		delete(h.decoding, mine)
 		close(done)
 	}()
 	raw, err := r.load()
@@ -124,7 +124,7 @@ func asCold[T any](r *Record) (*T, error) {
 		return nil, err
 	}
 	size = len(raw)
-	v = &view{obj: o, weak: weakTo[T]{weak.Make(o)}}
+	v = &form{obj: o, weak: weakTo[T]{weak.Make(o)}}
 	if h.detect {
 		v.check = newMutationCheck(o)
 	}
@@ -133,7 +133,7 @@ func asCold[T any](r *Record) (*T, error) {
 
 // stillUsed returns the object if anybody has it; the caller holds h.mu.
 func stillUsed[T any](h *hotSet, r *Record) *T {
-	for v := r.views.Load(); v != nil; v = v.next {
+	for v := r.forms.Load(); v != nil; v = v.next {
 		if o, ok := v.obj.(*T); ok {
 			return o
 		}
@@ -146,17 +146,17 @@ func stillUsed[T any](h *hotSet, r *Record) *T {
 	return nil
 }
 
-// insert replaces the view of the same type; the caller holds h.mu.
-func (h *hotSet) insert(r *Record, v *view, cost int64) {
-	head := without(r.views.Load(), v)
+// insert replaces the form of the same type; the caller holds h.mu.
+func (h *hotSet) insert(r *Record, v *form, cost int64) {
+	head := without(r.forms.Load(), v)
 	v.next = head
-	r.views.Store(v)
-	if h.limit < 0 || r.stale.Load() && cost > h.limit/2 {
+	r.forms.Store(v)
+	if h.limit < 0 || r.body.Retired() && cost > h.limit/2 {
 		h.cool(r, v)
 		return
 	}
 	h.bytes += cost
-	h.ring = append(h.ring, hotEntry{rec: r, view: v, cost: cost})
+	h.ring = append(h.ring, hotEntry{rec: r, form: v, cost: cost})
 	for h.bytes > h.limit && len(h.ring) > 1 {
 		h.evict()
 	}
@@ -168,7 +168,7 @@ func (h *hotSet) evict() {
 		h.hand = 0
 	}
 	e := h.ring[h.hand]
-	if e.view.used.Swap(false) && !e.rec.stale.Load() {
+	if e.form.used.Swap(false) && !e.rec.body.Retired() {
 		h.hand++
 		return
 	}
@@ -177,25 +177,25 @@ func (h *hotSet) evict() {
 	h.ring[h.hand] = h.ring[last]
 	h.ring[last] = hotEntry{}
 	h.ring = h.ring[:last]
-	h.cool(e.rec, e.view)
+	h.cool(e.rec, e.form)
 }
 
-// cool replaces a view that holds its object by one that remembers it; the caller holds h.mu. Views that readers may be
+// cool replaces a form that holds its object by one that remembers it; the caller holds h.mu. Forms that readers may be
 // looking at are never changed.
-func (h *hotSet) cool(r *Record, v *view) {
+func (h *hotSet) cool(r *Record, v *form) {
 	if v.check != nil {
 		v.verify(r, "")
 	}
-	rest := without(r.views.Load(), v)
+	rest := without(r.forms.Load(), v)
 	if v.weak.value() == nil {
-		r.views.Store(rest)
+		r.forms.Store(rest)
 		return
 	}
-	r.views.Store(&view{next: rest, weak: v.weak, check: v.check})
+	r.forms.Store(&form{next: rest, weak: v.weak, check: v.check})
 }
 
-// without returns a list without the views of the type of v, and without those whose object is gone.
-func without(list, v *view) *view {
+// without returns a list without the forms of the type of v, and without those whose object is gone.
+func without(list, v *form) *form {
 	if list == nil {
 		return nil
 	}
@@ -203,7 +203,7 @@ func without(list, v *view) *view {
 	if list == v || reflect.TypeOf(list.weak) == reflect.TypeOf(v.weak) || list.obj == nil && list.weak.value() == nil {
 		return rest
 	}
-	c := &view{next: rest, obj: list.obj, weak: list.weak, check: list.check}
+	c := &form{next: rest, obj: list.obj, weak: list.weak, check: list.check}
 	c.used.Store(list.used.Load())
 	return c
 }
@@ -229,7 +229,7 @@ func fingerprint(o any) uint64 {
 // Verify looks whether a decoded form of the object was changed, if the store detects mutations, and reports it with the name of the
 // reader that has just had it; "": nobody in particular.
 func (r *Record) Verify(reader string) {
-	for v := r.views.Load(); v != nil; v = v.next {
+	for v := r.forms.Load(); v != nil; v = v.next {
 		if v.check != nil {
 			v.verify(r, reader)
 		}
@@ -237,7 +237,7 @@ func (r *Record) Verify(reader string) {
 }
 
 // verify reports a changed object, once.
-func (v *view) verify(r *Record, reader string) {
+func (v *form) verify(r *Record, reader string) {
 	o := v.obj
 	if o == nil {
 		o = v.weak.value()

@@ -5,6 +5,8 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
+
+	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
 // IndexFunc returns the values under which a record is found; it must depend on the record alone. An error or a panic
@@ -46,19 +48,22 @@ func (d *indexDef) eval(r *Record) (v indexValues) {
 // index is one version of a user-defined index.
 type index struct {
 	def      *indexDef
-	buckets  trie[*bucket]  // by value
-	entries  trie[*indexed] // by object: where it is to be taken out of
-	building bool           // it lacks objects that have not changed since it was added; nobody sees it
+	buckets  trie.Map[*bucket, bucketKeys]   // by value
+	entries  trie.Map[*indexed, indexedKeys] // by object: where it is to be taken out of
+	building bool                            // it lacks objects that have not changed since it was added; nobody sees it
 }
 
 type bucket struct {
 	value string
 	hash  uint64
-	ids   trie[*ident]
+	ids   trie.Map[*ident, identKeys]
 }
 
-func (b *bucket) hash64() uint64         { return b.hash }
-func (b *bucket) sameKey(o *bucket) bool { return b.value == o.value }
+// bucketKeys has buckets found by their value.
+type bucketKeys struct{}
+
+func (bucketKeys) Hash(b *bucket) uint64  { return b.hash }
+func (bucketKeys) Same(a, b *bucket) bool { return a.value == b.value }
 
 type indexed struct {
 	id *ident
@@ -66,29 +71,32 @@ type indexed struct {
 	one [1]string // where values are, if there is just one
 }
 
-func (x *indexed) hash64() uint64          { return x.id.hash }
-func (x *indexed) sameKey(o *indexed) bool { return x.id.sameKey(o.id) }
+// indexedKeys has the entries found by the key of their object.
+type indexedKeys struct{}
+
+func (indexedKeys) Hash(x *indexed) uint64  { return x.id.hash }
+func (indexedKeys) Same(a, b *indexed) bool { return a.id.sameKey(b.id) }
 
 // set replaces the values of an object.
-func (x *index) set(e *edit, id *ident, v indexValues) {
-	old, had := x.entries.find(&indexed{id: id})
+func (x *index) set(e *trie.Edit, id *ident, v indexValues) {
+	old, had := x.entries.Find(&indexed{id: id})
 	if had && old.id == id && old.err == nil && v.err == nil && slices.Equal(old.values, v.values) {
 		return
 	}
 	if had {
 		for _, v := range old.values {
 			b := x.bucket(v)
-			b.ids, _, _ = b.ids.delete(e, id)
-			if b.ids.len == 0 {
-				x.buckets, _, _ = x.buckets.delete(e, b)
+			b.ids, _, _ = b.ids.Delete(e, id)
+			if b.ids.Len() == 0 {
+				x.buckets, _, _ = x.buckets.Delete(e, b)
 			} else {
-				x.buckets, _, _ = x.buckets.set(e, b)
+				x.buckets, _, _ = x.buckets.Set(e, b)
 			}
 		}
 	}
 	if len(v.values) == 0 && v.err == nil {
 		if had {
-			x.entries, _, _ = x.entries.delete(e, old)
+			x.entries, _, _ = x.entries.Delete(e, old)
 		}
 		return
 	}
@@ -96,28 +104,28 @@ func (x *index) set(e *edit, id *ident, v indexValues) {
 	entry.values = entry.one[:0]
 	for _, value := range v.values {
 		b := x.bucket(value)
-		b.ids, _, _ = b.ids.set(e, id)
-		x.buckets, _, _ = x.buckets.set(e, b)
+		b.ids, _, _ = b.ids.Set(e, id)
+		x.buckets, _, _ = x.buckets.Set(e, b)
 		entry.values = append(entry.values, b.value)
 	}
-	x.entries, _, _ = x.entries.set(e, entry)
+	x.entries, _, _ = x.entries.Set(e, entry)
 }
 
 // bucket returns a copy of the bucket of a value that may be changed.
 func (x *index) bucket(value string) *bucket {
 	b := &bucket{value: value, hash: maphash.String(x.def.seed, value)}
-	if had, ok := x.buckets.find(b); ok {
+	if had, ok := x.buckets.Find(b); ok {
 		*b = *had
 	}
 	return b
 }
 
 func (x *index) ids(value string) iter.Seq[*ident] {
-	b, ok := x.buckets.find(&bucket{value: value, hash: maphash.String(x.def.seed, value)})
+	b, ok := x.buckets.Find(&bucket{value: value, hash: maphash.String(x.def.seed, value)})
 	if !ok {
 		return func(func(*ident) bool) {}
 	}
-	return b.ids.all()
+	return b.ids.All()
 }
 
 // stage asks the index functions about a record, outside of any lock.

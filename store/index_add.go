@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
 // addAtOnce is how many objects are put into a new index at once: what a writer may have to wait for.
@@ -29,9 +31,9 @@ func (s *Store) AddIndex(name string, fn IndexFunc) error {
 		}
 	}
 	s.addToIndex(def, some)
-	for at, more := (place{}), true; more; {
+	for at, more := (trie.Place{}), true; more; {
 		var records []*Record
-		records, at, more = s.root.Load().base.objects.after(at, addAtOnce) // of the newest state: no old one is held meanwhile
+		records, at, more = s.root.Load().base.objects.After(at, addAtOnce) // of the newest state: no old one is held meanwhile
 		some = some[:0]
 		for _, r := range records {
 			some = append(some, stage(r, []*indexDef{def}))
@@ -49,7 +51,7 @@ func (s *Store) beginIndex(def *indexDef) (overlaid []*Record, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cur := s.root.Load()
-	if _, exists := cur.view.byIndex(def.name, ""); exists || slices.ContainsFunc(s.defs, func(d *indexDef) bool { return d.name == def.name }) {
+	if _, exists := cur.merged.byIndex(def.name, ""); exists || slices.ContainsFunc(s.defs, func(d *indexDef) bool { return d.name == def.name }) {
 		return nil, errIndexExists
 	}
 	s.defs = append(slices.Clone(s.defs), def)
@@ -69,16 +71,16 @@ func (s *Store) addToIndex(def *indexDef, some []staged) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.editBoth(func(st *state) {
-		e := &edit{}
+		e := &trie.Edit{}
 		x := st.index(def)
 		for _, one := range some {
-			if now, ok := st.objects.find(one.rec); ok && now == one.rec {
+			if now, ok := st.objects.Find(one.rec); ok && now == one.rec {
 				x.set(e, now.id, one.valuesOf(def))
 			}
 		}
 	})
 	for _, one := range some {
-		// It has been laid over before the index was added: the next view is to have it in the index, too.
+		// It has been laid over before the index was added: the next merged state is to have it in the index, too.
 		if ent := s.overlay.entries[one.rec.Key()]; ent != nil && ent.st.rec == one.rec && !slices.Contains(ent.st.defs, def) {
 			ent.st = staged{rec: one.rec, defs: append(slices.Clone(ent.st.defs), def), values: append(slices.Clone(ent.st.values), one.valuesOf(def))}
 		}
@@ -92,15 +94,15 @@ func (s *Store) endIndex(def *indexDef) {
 	s.editBoth(func(st *state) { st.index(def).building = false })
 }
 
-// editBoth publishes copies of base and view that were edited, or one for both while they are the same; the caller holds s.mu.
+// editBoth publishes copies of base and merged state that were edited, or one for both while they are the same; the caller holds s.mu.
 func (s *Store) editBoth(edit func(*state)) {
 	cur := s.root.Load()
 	next := root{base: cur.base.copy()}
 	edit(next.base)
-	next.view = next.base
-	if cur.view != cur.base {
-		next.view = cur.view.copy()
-		edit(next.view)
+	next.merged = next.base
+	if cur.merged != cur.base {
+		next.merged = cur.merged.copy()
+		edit(next.merged)
 	}
 	s.publish(next, nil)
 }

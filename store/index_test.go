@@ -78,7 +78,7 @@ func TestAnIndexIsAddedWhileEverythingChanges(t *testing.T) {
 			changing, next = false, (next+1)%n
 		}
 		if len(superseded) == n {
-			store.ForgetUnpacked(s)
+			s.Flush()
 			runtime.GC()
 			alive = 0
 			for _, p := range superseded {
@@ -178,7 +178,7 @@ func TestIndexesAreAddedAmongWrites(t *testing.T) {
 	}
 }
 
-// An own write that is laid over when the index is added is in it, and stays there however the view is made anew.
+// An own write that is laid over when the index is added is in it, and stays there however the merged state is made anew.
 func TestAnIndexHasWhatIsLaidOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -30,10 +30,15 @@ type ident struct {
 func (i *ident) name() string { return i.text[:i.nameLen] }
 func (i *ident) key() Key     { return Key{Namespace: i.ns, Name: i.name()} }
 
-func (i *ident) hash64() uint64 { return i.hash }
 func (i *ident) sameKey(o *ident) bool {
 	return i == o || i.hash == o.hash && i.name() == o.name() && i.ns == o.ns
 }
+
+// identKeys has idents found by their key.
+type identKeys struct{}
+
+func (identKeys) Hash(i *ident) uint64  { return i.hash }
+func (identKeys) Same(a, b *ident) bool { return a.sameKey(b) }
 
 func (i *ident) is(k Key) bool { return i.name() == k.Name && i.ns == k.Namespace }
 
@@ -126,10 +131,15 @@ type shape struct {
 	labels labelSet
 	owners []Owner
 	hash   uint64
+	// siblings is a hash of what is stable of it: objects of one such hash resemble each other, see package pack.
+	siblings uint64
 }
 
-func (s *shape) hash64() uint64        { return s.hash }
-func (s *shape) sameKey(o *shape) bool { return s == o }
+// shapeKeys has shapes found by themselves: there is one of each.
+type shapeKeys struct{}
+
+func (shapeKeys) Hash(s *shape) uint64  { return s.hash }
+func (shapeKeys) Same(a, b *shape) bool { return a == b }
 
 // interner shares strings and shapes. Shapes are kept weakly: one that no record uses any more goes away.
 type interner struct {
@@ -197,11 +207,39 @@ func (t *interner) shape(h *source.Header) *shape {
 		o := &h.Owners[i]
 		s.owners = append(s.owners, Owner{UID: types.UID(o.UID), APIVersion: t.text(o.APIVersion), Kind: t.text(o.Kind), Name: t.text(o.Name), Controller: o.Controller})
 	}
+	s.siblings = t.siblings(s)
 	t.shapes[sum] = append(slices.DeleteFunc(list, func(w weak.Pointer[shape]) bool { return w.Value() == nil }), weak.Make(s))
 	if len(t.shapes) >= t.sweepAt {
 		t.sweep()
 	}
 	return s
+}
+
+// volatile are the labels in which siblings differ.
+var volatile = []string{
+	"apps.kubernetes.io/pod-index", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index",
+	"batch.kubernetes.io/job-name", "controller-revision-hash", "controller-uid", "job-name", "pod-template-generation",
+	"pod-template-hash", "statefulset.kubernetes.io/pod-name",
+}
+
+// siblings returns a hash of what siblings have in common: namespace, stable labels, kinds of owners.
+func (t *interner) siblings(s *shape) uint64 {
+	var h maphash.Hash
+	h.SetSeed(t.seed)
+	h.WriteString(s.ns)
+	for _, l := range s.labels {
+		h.WriteByte(0)
+		h.WriteString(l.Key)
+		if _, skip := slices.BinarySearchFunc(volatile, l.Key, strings.Compare); !skip {
+			h.WriteByte('=')
+			h.WriteString(l.Value)
+		}
+	}
+	for i := range s.owners {
+		h.WriteByte(1)
+		h.WriteString(s.owners[i].Kind)
+	}
+	return h.Sum64()
 }
 
 // sweep forgets the shapes that are gone; the caller holds t.mu.

@@ -7,11 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
 
 // The overlay of own writes: the answer to a write is laid over the store until the watch has brought it or something newer.
-// It is kept as a second state, the view, which readers use; entries say where the view differs from the base, and why.
+// It is kept as a second state, the merged one, which readers use; entries say where it differs from the base, and why.
 // Because both change in one step, with one pointer, there is no moment at which a read sees neither.
 type overlay struct {
 	entries map[Key]*overlaid
@@ -20,7 +21,7 @@ type overlay struct {
 	past    graveyard
 }
 
-// overlaid is one difference between view and base: an answer, incarnations that are gone, or both.
+// overlaid is one difference between the merged state and the base: an answer, incarnations that are gone, or both.
 type overlaid struct {
 	ns    string
 	st    staged // the answered object; none if it left the scope
@@ -129,7 +130,7 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 		return NeedsBarrier, true
 	}
 	cur := s.root.Load()
-	prior, known := cur.base.objects.find(rec)
+	prior, known := cur.base.objects.Find(rec)
 	if s.isApplied(sc, rec.ver, prior) {
 		return AlreadyKnown, true
 	}
@@ -148,7 +149,7 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	if !in && !known && (ent == nil || !ent.answered()) {
 		return OutOfScope, true
 	}
-	if seen, ok := cur.view.objects.find(rec); ok {
+	if seen, ok := cur.merged.objects.Find(rec); ok {
 		s.adopt(rec, seen)
 	}
 	if ent == nil {
@@ -157,14 +158,14 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	}
 	ent.evict()
 	ent.st, ent.ver, ent.clock, ent.since = st, rec.ver, s.overlay.tick(), time.Now()
-	next := root{base: cur.base, view: cur.view.copy()}
+	next := root{base: cur.base, merged: cur.merged.copy()}
 	result := Overlaid
 	if in {
-		next.view.set(nil, st)
+		next.merged.set(nil, st)
 	} else {
 		result = OutOfScope
 		ent.st, ent.left = staged{}, true
-		next.view.delete(nil, rec)
+		next.merged.delete(nil, rec)
 	}
 	s.publish(next, nil)
 	return result, true
@@ -172,13 +173,13 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 
 // isApplied says whether the base has seen a version; the caller holds s.mu.
 func (s *Store) isApplied(sc *scope, ver version, prior *Record) bool {
-	if s.odd {
+	if s.unordered {
 		return prior != nil && prior.ver.equal(ver)
 	}
 	return sc.version.atLeast(ver) || prior != nil && prior.ver.atLeast(ver)
 }
 
-// applied returns the next view after the base has taken st in place of prior. The caller holds s.mu.
+// applied returns the next merged state after the base has taken st in place of prior. The caller holds s.mu.
 func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Record) *state {
 	rec := st.rec
 	if prior != nil && !prior.SameUID(rec) {
@@ -190,8 +191,8 @@ func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Re
 	hidden := false
 	if ent := o.entries[rec.Key()]; ent != nil {
 		ent.outlived(s, rec, prior)
-		if ent.answered() && (!s.odd && ent.ver.newer(rec.ver) || s.odd && ent.hides(rec)) {
-			return cur.view // an older change does not evict
+		if ent.answered() && (!s.unordered && ent.ver.newer(rec.ver) || s.unordered && ent.hides(rec)) {
+			return cur.merged // an older change does not evict
 		}
 		ent.evict()
 		if o.drop(rec.Key(), ent) && len(o.entries) == 0 {
@@ -199,16 +200,16 @@ func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Re
 		}
 		hidden = ent.hides(rec)
 	}
-	view := cur.view.copy()
+	merged := cur.merged.copy()
 	if hidden {
-		view.delete(nil, rec)
+		merged.delete(nil, rec)
 	} else {
-		view.set(nil, st)
+		merged.set(nil, st)
 	}
-	return view
+	return merged
 }
 
-// removed returns the next view after the base was told of a deletion, with the final state rec, and has lost prior, if it had
+// removed returns the next merged state after the base was told of a deletion, with the final state rec, and has lost prior, if it had
 // any. The caller holds s.mu.
 func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) *state {
 	o.past.add(s, rec.id)
@@ -221,17 +222,17 @@ func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) 
 	if ent := o.entries[rec.Key()]; ent != nil {
 		ent.buried(s, rec, prior)
 		own := ent.st.rec
-		if ent.answered() && !ent.asked && (!s.odd && ent.ver.newer(rec.ver) || s.odd && own != nil && !own.SameUID(rec)) {
-			return cur.view // written after that deletion
+		if ent.answered() && !ent.asked && (!s.unordered && ent.ver.newer(rec.ver) || s.unordered && own != nil && !own.SameUID(rec)) {
+			return cur.merged // written after that deletion
 		}
 		ent.evict()
 		if o.drop(rec.Key(), ent) && len(o.entries) == 0 {
 			return base
 		}
 	}
-	view := cur.view.copy()
-	view.delete(nil, rec)
-	return view
+	merged := cur.merged.copy()
+	merged.delete(nil, rec)
+	return merged
 }
 
 // drop forgets an entry that says nothing any more.
@@ -257,18 +258,18 @@ func (o *overlay) listed(s *Store, sc *scope, begun uint64, list version, before
 			if listed && d.is(have) {
 				return false
 			}
-			return d.clock < begun || known && d.is(had) || !s.odd && !d.ver.isZero() && list.atLeast(d.ver)
+			return d.clock < begun || known && d.is(had) || !s.unordered && !d.ver.isZero() && list.atLeast(d.ver)
 		})
 		begunAfter := ent.clock < begun
-		reached := list.atLeast(ent.ver) && !s.odd
+		reached := list.atLeast(ent.ver) && !s.unordered
 		settled := false
 		switch {
 		case ent.left:
-			settled = reached || s.odd && begunAfter
+			settled = reached || s.unordered && begunAfter
 		case ent.st.rec == nil: // tombstones only
 		case listed:
-			settled = have.ver.atLeast(ent.ver) || s.odd && begunAfter
-		case reached || s.odd && begunAfter:
+			settled = have.ver.atLeast(ent.ver) || s.unordered && begunAfter
+		case reached || s.unordered && begunAfter:
 			settled = true
 			if !known {
 				ghosts = append(ghosts, ent.st.rec)
@@ -286,22 +287,22 @@ func (o *overlay) listed(s *Store, sc *scope, begun uint64, list version, before
 	return ghosts
 }
 
-// rebuild returns the view of a base with all entries laid over it.
+// rebuild returns a base with all entries laid over it.
 func (o *overlay) rebuild(s *Store, base *state) *state {
 	if len(o.entries) == 0 {
 		return base
 	}
-	view, e := base.copy(), &edit{}
+	merged, e := base.copy(), &trie.Edit{}
 	for k, ent := range o.entries {
 		if ent.st.rec != nil {
-			view.set(e, ent.st)
+			merged.set(e, ent.st)
 			continue
 		}
-		if have, ok := view.get(s.intern.hashKey(k.Namespace, k.Name), k); ok && (ent.left || ent.hides(have)) {
-			view.delete(e, have)
+		if have, ok := merged.get(s.intern.hashKey(k.Namespace, k.Name), k); ok && (ent.left || ent.hides(have)) {
+			merged.delete(e, have)
 		}
 	}
-	return view
+	return merged
 }
 
 // dropScope forgets the entries of a namespace, or all for "": the history of the server went back, or it is not watched any more. The
@@ -355,7 +356,7 @@ func (s *Store) overlayBound() time.Duration {
 // Overdue says that an own write of this key has been laid over for longer than Options.OverlayBound without the watch
 // bringing it, or could not be laid over: the reader should ask the server. It costs one atomic load while there is no own write.
 func (s *Store) Overdue(k Key) bool {
-	if r := s.root.Load(); r.base == r.view {
+	if r := s.root.Load(); r.base == r.merged {
 		return false
 	}
 	s.mu.Lock()

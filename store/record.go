@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/pack"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -43,15 +44,17 @@ type Record struct {
 	gen   int64
 	del   int64         // Unix seconds of the deletion timestamp; 0: not being deleted
 	sum   atomic.Uint64 // see contentSum; 0: not known yet
-	body  body
-	views atomic.Pointer[view]
+	body  pack.Item     // the encoded object
+	forms atomic.Pointer[form]
 	fin   uint16
 	enc   source.Encoding
-	stale atomic.Bool // superseded: not worth a place in the hot set
 }
 
-func (r *Record) hash64() uint64         { return r.id.hash }
-func (r *Record) sameKey(o *Record) bool { return r.id == o.id || r.id.sameKey(o.id) }
+// recordKeys has records found by their key.
+type recordKeys struct{}
+
+func (recordKeys) Hash(r *Record) uint64  { return r.id.hash }
+func (recordKeys) Same(a, b *Record) bool { return a.id.sameKey(b.id) }
 
 // Key returns the key of the object.
 func (r *Record) Key() Key { return r.id.key() }

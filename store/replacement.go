@@ -4,27 +4,28 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
 
 // replacement stages the complete content of one scope. What is known already and has not changed costs a comparison and a
 // mark; only the rest is staged.
 type replacement struct {
-	sc     *scope
-	mark   uint32 // written to the ident of each known object that is listed
-	begun  uint64 // clock of the overlay when it began: a list sees every write answered before
-	known  int
-	seen   int
-	staged []staged
-	byKey  map[Key]int     // into staged
-	gone   map[Key]version // removed
-	odd    bool            // versions say nothing about before and after
-	defs   []*indexDef
-	pruned []byte          // scratch
-	prior  []byte          // scratch
-	saved  bool            // it comes from disk
-	unread map[Key]version // quarantined meanwhile
-	done   bool
+	sc        *scope
+	mark      uint32 // written to the ident of each known object that is listed
+	begun     uint64 // clock of the overlay when it began: a list sees every write answered before
+	known     int
+	seen      int
+	staged    []staged
+	byKey     map[Key]int     // into staged
+	gone      map[Key]version // removed
+	unordered bool            // versions say nothing about before and after
+	defs      []*indexDef
+	pruned    []byte          // scratch
+	prior     []byte          // scratch
+	saved     bool            // it comes from disk
+	unread    map[Key]version // quarantined meanwhile
+	done      bool
 }
 
 // Replace implements source.Sink.
@@ -35,7 +36,7 @@ func (sc *scope) Replace() source.Replacement {
 	s.marks++
 	r := &replacement{
 		sc: sc, mark: s.marks, known: sc.count(), byKey: map[Key]int{}, gone: map[Key]version{}, unread: map[Key]version{},
-		defs: s.defs, odd: s.odd,
+		defs: s.defs, unordered: s.unordered,
 	}
 	r.begun = s.overlay.tick()
 	sc.listing = r
@@ -72,7 +73,7 @@ func (r *replacement) Put(o *source.Object) error {
 		s.stats.quarantined.Add(1)
 		return err
 	}
-	s.keep(rec)
+	s.packSoon(rec)
 	st := stage(rec, r.defs)
 	st.twin = twin
 	if i, again := r.byKey[rec.Key()]; again {
@@ -89,7 +90,7 @@ func (r *replacement) Put(o *source.Object) error {
 // before the end of initial events may be a replay. prior is nil for an object that is not known.
 func (r *replacement) isOutdated(o *source.Object, ver version, prior *Record) bool {
 	listed := prior != nil && prior.id.mark.Load() == r.mark
-	if r.odd || !listed && len(r.byKey) == 0 && len(r.gone) == 0 {
+	if r.unordered || !listed && len(r.byKey) == 0 && len(r.gone) == 0 {
 		return false
 	}
 	k := keyOf(o)
@@ -130,7 +131,7 @@ func (r *replacement) unstage(k Key) {
 func (r *replacement) Remove(o *source.Object) {
 	k, ver := keyOf(o), parseVersion(o.Header.ResourceVersion)
 	prior, _ := r.sc.s.find(r.sc.s.root.Load().base, o)
-	if !r.odd && (r.isNewer(k, prior, ver) || r.unread[k].newer(ver)) {
+	if !r.unordered && (r.isNewer(k, prior, ver) || r.unread[k].newer(ver)) {
 		return // of an earlier incarnation
 	}
 	r.unstage(k)
@@ -203,7 +204,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		return nil, false
 	}
 	cur := s.root.Load()
-	e := &edit{}
+	e := &trie.Edit{}
 	next := root{base: cur.base.copy()}
 	initial := !sc.committed && !s.synced
 	listVer := parseVersion(c.Version)
@@ -224,8 +225,8 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		if rec == nil {
 			continue
 		}
-		prior, _ := cur.base.objects.find(rec)
-		if !c.Epoch && (st.twin || prior != nil && !s.odd && prior.ver.newer(rec.ver)) {
+		prior, _ := cur.base.objects.Find(rec)
+		if !c.Epoch && (st.twin || prior != nil && !s.unordered && prior.ver.newer(rec.ver)) {
 			s.stats.suppressed.Add(1)
 			s.superseded(rec)
 			continue
@@ -262,7 +263,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	for _, g := range ghosts {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
-	next.view = s.overlay.rebuild(s, next.base)
+	next.merged = s.overlay.rebuild(s, next.base)
 	sc.committed, sc.resuming = true, r.saved
 	batch = append(batch, s.checkSynced()...)
 	s.stats.commits.Add(1)

@@ -52,10 +52,10 @@ func (c *Cursor) fillResync(max int) {
 		if !z.open {
 			z.begin(z.now(c))
 		}
-		walk := cur.base.objects.seek(z.hand)
+		walk := cur.base.objects.Seek(z.hand)
 		for {
-			r, ok := walk.next()
-			if !ok || !z.last && r.hash64() >= z.until {
+			r, ok := walk.Next()
+			if !ok || !z.last && r.id.hash >= z.until {
 				z.open = false
 				if z.hand = z.until; z.last {
 					z.hand = 0
@@ -63,10 +63,10 @@ func (c *Cursor) fillResync(max int) {
 				break
 			}
 			if len(c.out) >= max {
-				z.hand = r.hash64()
+				z.hand = r.id.hash
 				return
 			}
-			if c.keep(r) {
+			if c.wants(r) {
 				c.out = append(c.out, Event{Type: Sync, Key: r.Key(), Object: r, Prior: r})
 			}
 		}

@@ -78,14 +78,14 @@ func (s *Store) putAbsent(k Key, ver version) {
 		s.overlay.entries[k] = ent
 	}
 	ent.st, ent.left, ent.asked, ent.ver, ent.clock, ent.since = staged{}, true, true, ver, s.overlay.tick(), time.Now()
-	next := root{base: cur.base, view: cur.view.copy()}
-	if seen, visible := cur.view.get(s.intern.hashKey(k.Namespace, k.Name), k); visible {
-		next.view.delete(nil, seen)
+	next := root{base: cur.base, merged: cur.merged.copy()}
+	if seen, visible := cur.merged.get(s.intern.hashKey(k.Namespace, k.Name), k); visible {
+		next.merged.delete(nil, seen)
 	}
 	if !ok { // there is nothing to hide
 		ent.evict()
 		if s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
-			next.view = next.base
+			next.merged = next.base
 		}
 	}
 	s.publish(next, nil)
@@ -108,7 +108,7 @@ func (s *Store) distrust(sc *scope, k Key, ver version) {
 		ent.doubt = &doubt{ver: ver, since: time.Now()}
 	}
 	cur := s.root.Load()
-	s.publish(root{base: cur.base, view: cur.view.copy()}, nil)
+	s.publish(root{base: cur.base, merged: cur.merged.copy()}, nil)
 }
 
 // doubt says that a write was made that cannot be read here.

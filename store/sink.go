@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -40,12 +41,12 @@ func (sc *scope) Known() source.Known {
 func (sc *scope) count() int {
 	base := sc.s.root.Load().base
 	if sc.ns == "" {
-		return base.objects.len
+		return base.objects.Len()
 	}
 	n := 0
-	for g := range base.groups.all() {
+	for g := range base.groups.All() {
 		if g.shape.ns == sc.ns {
-			n += g.ids.len
+			n += g.ids.Len()
 		}
 	}
 	return n
@@ -95,7 +96,7 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
 		if wake, ok := sc.tryApply(st, seen, prior); ok {
 			wake()
-			s.keepYoung(rec)
+			s.packLater(rec)
 			return nil
 		}
 	}
@@ -113,7 +114,7 @@ func (sc *scope) check(o *source.Object) error {
 
 // find returns what the server has told of the object before.
 func (s *Store) find(base *state, o *source.Object) (*Record, bool) {
-	return base.objects.get(s.intern.hashKeyBytes(o.Header.Namespace, o.Header.Name), func(r *Record) bool {
+	return base.objects.Get(s.intern.hashKeyBytes(o.Header.Namespace, o.Header.Name), func(r *Record) bool {
 		return r.id.name() == string(o.Header.Name) && r.id.ns == string(o.Header.Namespace)
 	})
 }
@@ -142,7 +143,7 @@ func (sc *scope) isOld(ver version, prior *Record, deleted bool) bool {
 		return false
 	}
 	order, ok := ver.compare(known)
-	if !ok || sc.s.odd {
+	if !ok || sc.s.unordered {
 		return prior != nil && !deleted && ver.equal(known)
 	}
 	if deleted {
@@ -156,8 +157,8 @@ func (sc *scope) advance(ver version) {
 	if ver.isZero() {
 		return
 	}
-	if ver.odd != nil && len(*ver.odd) <= 18 {
-		sc.s.odd = true
+	if ver.text != nil && len(*ver.text) <= 18 {
+		sc.s.unordered = true
 	}
 	if order, ok := ver.compare(sc.version); !ok || order > 0 {
 		sc.version = ver
@@ -176,7 +177,7 @@ func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), o
 	cur := s.root.Load()
 	rec := st.rec
 	if cur.base != seen {
-		prior, _ = cur.base.objects.find(rec)
+		prior, _ = cur.base.objects.Find(rec)
 	}
 	if sc.dropped || sc.isOld(rec.ver, prior, false) {
 		s.stats.suppressed.Add(1)
@@ -186,7 +187,7 @@ func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), o
 	next := root{base: cur.base.copy()}
 	next.base.set(nil, st)
 	batch := changesOf(prior, rec, nil)
-	next.view = s.overlay.applied(s, cur, next.base, st, prior)
+	next.merged = s.overlay.applied(s, cur, next.base, st, prior)
 	sc.advance(rec.ver)
 	sc.unquarantine(rec.Key())
 	s.stats.applied.Add(1)
@@ -237,7 +238,7 @@ func (sc *scope) applyDeleted(o *source.Object, ver version) error {
 func (sc *scope) deleteLocked(rec *Record, unread bool) (wake func()) {
 	s := sc.s
 	cur := s.root.Load()
-	prior, known := cur.base.objects.find(rec)
+	prior, known := cur.base.objects.Find(rec)
 	if sc.dropped || sc.isOld(rec.ver, prior, known) {
 		s.stats.suppressed.Add(1)
 		return func() {}
@@ -254,7 +255,7 @@ func (sc *scope) deleteLocked(rec *Record, unread bool) (wake func()) {
 		next.base.delete(nil, prior)
 		batch = append(batch, change{typ: Deleted, obj: final, prior: prior, inferred: final == prior})
 	}
-	next.view = s.overlay.removed(s, cur, next.base, rec, prior)
+	next.merged = s.overlay.removed(s, cur, next.base, rec, prior)
 	sc.advance(rec.ver)
 	sc.unquarantine(rec.Key())
 	s.stats.applied.Add(1)
@@ -275,7 +276,7 @@ func (sc *scope) Bookmark(v string) {
 	sc.advance(parseVersion(v))
 	if s.overlay.expire(s, sc.ns, time.Now().Add(-s.overlayBound())) {
 		base := s.root.Load().base
-		s.publish(root{base: base, view: base}, nil)
+		s.publish(root{base: base, merged: base}, nil)
 	}
 	s.notifyWaiters()
 }
@@ -344,8 +345,8 @@ func (s *Store) DropScope(namespace string) {
 	delete(s.scopes, namespace)
 	sc.endSurveys()
 	cur := s.root.Load()
-	next := root{base: cur.base.copy(), view: cur.view.copy()}
-	e := &edit{}
+	next := root{base: cur.base.copy(), merged: cur.merged.copy()}
+	e := &trie.Edit{}
 	var batch []change
 	for r := range cur.base.inScope(namespace) {
 		next.base.delete(e, r)
@@ -354,7 +355,7 @@ func (s *Store) DropScope(namespace string) {
 	}
 	s.overlay.dropScope(namespace)
 	s.ledger.dropScope(namespace)
-	next.view = s.overlay.rebuild(s, next.base)
+	next.merged = s.overlay.rebuild(s, next.base)
 	batch = append(batch, s.checkSynced()...)
 	wake := s.publish(next, batch)
 	s.notifyWaiters()

@@ -15,10 +15,10 @@ type Snapshot struct {
 }
 
 // Snapshot returns the present version.
-func (s *Store) Snapshot() Snapshot { return Snapshot{s: s, state: s.root.Load().view} }
+func (s *Store) Snapshot() Snapshot { return Snapshot{s: s, state: s.root.Load().merged} }
 
 // Len returns the number of objects.
-func (v Snapshot) Len() int { return v.state.objects.len }
+func (v Snapshot) Len() int { return v.state.objects.Len() }
 
 // Get returns the object of a key.
 func (v Snapshot) Get(k Key) (*Record, bool) {
@@ -95,7 +95,7 @@ func (v Snapshot) IndexErrors(name string) map[Key]error {
 		if x.def.name != name || x.building {
 			continue
 		}
-		for e := range x.entries.all() {
+		for e := range x.entries.All() {
 			if e.err != nil {
 				out[e.id.key()] = e.err
 			}

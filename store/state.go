@@ -5,19 +5,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairlead-io/fairlead/internal/trie"
+
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 )
 
 // state is one version of everything that is read: the objects and their indexes. It never changes after it was
-// published; with returns the next one, which shares all but what is different.
+// published; the next one is a copy of it that was edited, and shares with it all but what is different.
 //
-// There are two of them at a time. The base is what the server's stream has told, and what cursors are fed from; the view
-// is the base with our own writes laid over it, and what is read. While there is nothing to lay over they are the same pointer,
+// There are two of them at a time. The base is what the server's stream has told, and what cursors are fed from; the merged
+// one is the base with our own writes laid over it, and what is read. While there is nothing to lay over they are the same pointer,
 // so that an empty overlay costs a reader nothing.
 type state struct {
-	objects trie[*Record]
-	groups  trie[*group] // one for each shape that is in use
+	objects trie.Map[*Record, recordKeys]
+	groups  trie.Map[*group, groupKeys] // one for each shape that is in use
 	facets  [facetKinds]*facets
 	indexes []*index // user-defined ones, in the order of indexDef.at
 }
@@ -25,11 +27,14 @@ type state struct {
 // group is the set of objects of one shape.
 type group struct {
 	shape *shape
-	ids   trie[*ident]
+	ids   trie.Map[*ident, identKeys]
 }
 
-func (g *group) hash64() uint64        { return g.shape.hash }
-func (g *group) sameKey(o *group) bool { return g.shape == o.shape }
+// groupKeys has groups found by their shape.
+type groupKeys struct{}
+
+func (groupKeys) Hash(g *group) uint64  { return g.shape.hash }
+func (groupKeys) Same(a, b *group) bool { return a.shape == b.shape }
 
 // staged is a record that is about to be published with what user code says about it, which is asked outside of any lock.
 type staged struct {
@@ -41,19 +46,19 @@ type staged struct {
 
 // get returns the record of key k with hash h.
 func (s *state) get(h uint64, k Key) (*Record, bool) {
-	return s.objects.get(h, func(r *Record) bool { return r.id.is(k) })
+	return s.objects.Get(h, func(r *Record) bool { return r.id.is(k) })
 }
 
 // lookup resolves an ident of one of the indexes of s.
 func (s *state) lookup(id *ident) (*Record, bool) {
-	return s.objects.get(id.hash, func(r *Record) bool { return r.id == id || r.id.sameKey(id) })
+	return s.objects.Get(id.hash, func(r *Record) bool { return r.id == id || r.id.sameKey(id) })
 }
 
 // set puts a record in place; it changes s, which the caller has copied.
-func (s *state) set(e *edit, st staged) (old *Record) {
+func (s *state) set(e *trie.Edit, st staged) (old *Record) {
 	r := st.rec
 	var replaced bool
-	s.objects, old, replaced = s.objects.set(e, r)
+	s.objects, old, replaced = s.objects.Set(e, r)
 	if !replaced || old.shape != r.shape || old.id != r.id {
 		if replaced {
 			s.leave(e, old)
@@ -70,8 +75,8 @@ func (s *state) set(e *edit, st staged) (old *Record) {
 }
 
 // delete takes the record of the same key as r away.
-func (s *state) delete(e *edit, r *Record) (old *Record, ok bool) {
-	s.objects, old, ok = s.objects.delete(e, r)
+func (s *state) delete(e *trie.Edit, r *Record) (old *Record, ok bool) {
+	s.objects, old, ok = s.objects.Delete(e, r)
 	if !ok {
 		return nil, false
 	}
@@ -82,34 +87,34 @@ func (s *state) delete(e *edit, r *Record) (old *Record, ok bool) {
 	return old, true
 }
 
-func (s *state) join(e *edit, r *Record) {
+func (s *state) join(e *trie.Edit, r *Record) {
 	g := group{shape: r.shape}
-	if had, ok := s.groups.find(&g); ok {
+	if had, ok := s.groups.Find(&g); ok {
 		g.ids = had.ids
 	} else {
 		s.use(e, r.shape, true)
 	}
-	g.ids, _, _ = g.ids.set(e, r.id)
-	s.groups, _, _ = s.groups.set(e, &g)
+	g.ids, _, _ = g.ids.Set(e, r.id)
+	s.groups, _, _ = s.groups.Set(e, &g)
 }
 
-func (s *state) leave(e *edit, r *Record) {
+func (s *state) leave(e *trie.Edit, r *Record) {
 	g := group{shape: r.shape}
-	had, ok := s.groups.find(&g)
+	had, ok := s.groups.Find(&g)
 	if !ok {
 		return
 	}
-	g.ids, _, _ = had.ids.delete(e, r.id)
-	if g.ids.len == 0 {
-		s.groups, _, _ = s.groups.delete(e, &g)
+	g.ids, _, _ = had.ids.Delete(e, r.id)
+	if g.ids.Len() == 0 {
+		s.groups, _, _ = s.groups.Delete(e, &g)
 		s.use(e, r.shape, false)
 		return
 	}
-	s.groups, _, _ = s.groups.set(e, &g)
+	s.groups, _, _ = s.groups.Set(e, &g)
 }
 
 // use keeps the facets up to date.
-func (s *state) use(e *edit, sh *shape, used bool) {
+func (s *state) use(e *trie.Edit, sh *shape, used bool) {
 	for kind, x := range s.facets {
 		if x != nil {
 			s.facets[kind] = x.with(e, facetKind(kind), sh, used)
@@ -131,11 +136,11 @@ func (s *state) copy() *state {
 }
 
 // all yields every record.
-func (s *state) all() iter.Seq[*Record] { return s.objects.all() }
+func (s *state) all() iter.Seq[*Record] { return s.objects.All() }
 
 // where yields the records of the shapes that match.
 func (s *state) where(match func(*shape) bool) iter.Seq[*Record] {
-	return s.among(s.groups.all(), match)
+	return s.among(s.groups.All(), match)
 }
 
 // among yields the records of those groups whose shape matches.
@@ -145,7 +150,7 @@ func (s *state) among(groups iter.Seq[*group], match func(*shape) bool) iter.Seq
 			if !match(g.shape) {
 				continue
 			}
-			for id := range g.ids.all() {
+			for id := range g.ids.All() {
 				if r, ok := s.lookup(id); ok && !yield(r) {
 					return
 				}

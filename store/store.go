@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/internal/pack"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -49,7 +50,7 @@ type Store struct {
 	logger   *slog.Logger
 	intern   *interner
 	hot      hotSet
-	pack     packer
+	pack     *pack.Packer
 	decoders decoders
 
 	root    atomic.Pointer[root]
@@ -68,7 +69,7 @@ type Store struct {
 	synced    bool
 	announced bool // isReady is closed
 	closed    bool
-	odd       bool // a version that is no number was seen: versions are only compared for equality
+	unordered bool // a version that is no number was seen: versions are only compared for equality
 	marks     uint32
 	overlay   overlay
 	waiters   []*waiter
@@ -82,9 +83,9 @@ type Store struct {
 
 // root is what readers load: all that belongs to one version.
 type root struct {
-	base *state // what the server has told
-	view *state // with own writes laid over it
-	seq  uint64 // of the change log
+	base   *state // what the server has told
+	merged *state // with own writes laid over it
+	seq    uint64 // of the change log
 }
 
 // New returns an empty store. Close it when it is not needed any more.
@@ -96,12 +97,12 @@ func New(opt Options) *Store {
 	s.logger = s.logger.With("resource", opt.Resource.GroupResource().String())
 	s.selector, s.fields = parseSelectors(opt)
 	s.hot.init(opt)
-	s.pack.init(s.intern.seed)
+	s.pack = pack.New(s.bodies)
 	s.buffers.New = func() any { return new(buffers) }
 	s.overlay.init()
 	s.ledger.init()
 	empty := &state{}
-	s.root.Store(&root{base: empty, view: empty})
+	s.root.Store(&root{base: empty, merged: empty})
 	return s
 }
 
@@ -110,11 +111,11 @@ func (s *Store) Options() Options { return s.opt }
 
 // Get returns the object of a key, own writes included.
 func (s *Store) Get(k Key) (*Record, bool) {
-	return s.root.Load().view.get(s.intern.hashKey(k.Namespace, k.Name), k)
+	return s.root.Load().merged.get(s.intern.hashKey(k.Namespace, k.Name), k)
 }
 
 // Len returns the number of objects, own writes included.
-func (s *Store) Len() int { return s.root.Load().view.objects.len }
+func (s *Store) Len() int { return s.root.Load().merged.objects.Len() }
 
 // Close ends the subscriptions and pending waits, and waits for what the store does in the background. Reads go on to work.
 func (s *Store) Close() {
@@ -139,7 +140,7 @@ func (s *Store) Close() {
 	}
 	s.surveying.Wait()
 	s.resync.wait()
-	s.pack.close()
+	s.pack.Close()
 }
 
 func (s *Store) unsubscribe(c *Cursor) {

@@ -156,7 +156,7 @@ func (y *survey) see(s *Store, h *source.Header) {
 		return
 	}
 	want := listed{ver: parseVersion(h.ResourceVersion), uid: types.UID(h.UID)}
-	have, ok := s.root.Load().base.objects.get(s.intern.hashKeyBytes(h.Namespace, h.Name), func(r *Record) bool {
+	have, ok := s.root.Load().base.objects.Get(s.intern.hashKeyBytes(h.Namespace, h.Name), func(r *Record) bool {
 		return r.id.name() == string(h.Name) && r.id.ns == string(h.Namespace)
 	})
 	if ok && want.is(have) {
@@ -270,7 +270,7 @@ func (sc *scope) settleOverlay(y *survey) {
 	for _, g := range s.overlay.listed(s, sc, y.clock, y.ver, base, base) {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
-	wake := s.publish(root{base: base, view: s.overlay.rebuild(s, base)}, batch)
+	wake := s.publish(root{base: base, merged: s.overlay.rebuild(s, base)}, batch)
 	if len(batch) > 0 && !s.closed {
 		s.surveying.Go(wake) // not under the lock
 	}

@@ -31,7 +31,7 @@ func (ent *overlaid) hides(r *Record) bool {
 // outlived drops the dead that are past now that the base has gone from prior to rec, and notes that it has one of them.
 func (ent *overlaid) outlived(s *Store, rec, prior *Record) {
 	ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool {
-		return !d.is(rec) && (prior != nil && d.is(prior) || !s.odd && !d.ver.isZero() && rec.ver.newer(d.ver))
+		return !d.is(rec) && (prior != nil && d.is(prior) || !s.unordered && !d.ver.isZero() && rec.ver.newer(d.ver))
 	})
 	for i := range ent.dead {
 		if d := &ent.dead[i]; d.is(rec) {
@@ -43,13 +43,13 @@ func (ent *overlaid) outlived(s *Store, rec, prior *Record) {
 // buried drops the dead of whose deletion the base was told, by that of rec.
 func (ent *overlaid) buried(s *Store, rec, prior *Record) {
 	ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool {
-		return d.is(rec) || prior != nil && d.is(prior) || !s.odd && !d.ver.isZero() && rec.ver.newer(d.ver)
+		return d.is(rec) || prior != nil && d.is(prior) || !s.unordered && !d.ver.isZero() && rec.ver.newer(d.ver)
 	})
 }
 
 func (d *tomb) see(s *Store, r *Record) {
 	d.seen = true
-	if !s.odd && (d.ver.isZero() || r.ver.newer(d.ver)) {
+	if !s.unordered && (d.ver.isZero() || r.ver.newer(d.ver)) {
 		d.ver = r.ver
 	}
 }
@@ -79,7 +79,7 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	cur := s.root.Load()
 	hash := s.intern.hashKey(k.Namespace, k.Name)
 	if uid == "" {
-		seen, visible := cur.view.get(hash, k)
+		seen, visible := cur.merged.get(hash, k)
 		if !visible {
 			return AlreadyKnown
 		}
@@ -102,7 +102,7 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	switch {
 	case known && d.is(told):
 		d.see(s, told)
-	case d.seen && known && s.odd: // our write had made it invisible, and it is older
+	case d.seen && known && s.unordered: // our write had made it invisible, and it is older
 		ent.dead = append(ent.dead, tomb{uid: told.UID(), seen: true, clock: d.clock, since: d.since})
 	case !d.seen && s.overlay.past.has(s, uid):
 		return AlreadyKnown
@@ -110,13 +110,13 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	if known || !d.seen || !sc.version.atLeast(own.ver) { // else the watch is past it
 		ent.dead = append(ent.dead, d)
 	}
-	next := root{base: cur.base, view: cur.view}
-	if seen, visible := cur.view.get(hash, k); visible && ent.st.rec == nil && (seen == own || ent.hides(seen)) {
-		next.view = cur.view.copy()
-		next.view.delete(nil, seen)
+	next := root{base: cur.base, merged: cur.merged}
+	if seen, visible := cur.merged.get(hash, k); visible && ent.st.rec == nil && (seen == own || ent.hides(seen)) {
+		next.merged = cur.merged.copy()
+		next.merged.delete(nil, seen)
 	}
 	if s.overlay.entries[k] = ent; s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
-		next.view = next.base
+		next.merged = next.base
 	}
 	s.publish(next, nil)
 	return Overlaid

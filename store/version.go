@@ -9,8 +9,8 @@ import (
 // version is a resource version: a number where it is a well-formed one of at most 18 digits (KEP-5504), else its text.
 // The zero value means "no version".
 type version struct {
-	num uint64
-	odd *string
+	num  uint64
+	text *string
 }
 
 func parseVersion[B ~[]byte | ~string](b B) version {
@@ -32,15 +32,15 @@ func parseVersion[B ~[]byte | ~string](b B) version {
 		}
 	}
 	s := string(b)
-	return version{odd: &s}
+	return version{text: &s}
 }
 
-func (v version) isZero() bool { return v.num == 0 && v.odd == nil }
+func (v version) isZero() bool { return v.num == 0 && v.text == nil }
 
 func (v version) String() string {
 	switch {
-	case v.odd != nil:
-		return *v.odd
+	case v.text != nil:
+		return *v.text
 	case v.num == 0:
 		return ""
 	}
@@ -48,10 +48,10 @@ func (v version) String() string {
 }
 
 func (v version) equal(w version) bool {
-	if v.odd == nil || w.odd == nil {
+	if v.text == nil || w.text == nil {
 		return v == w
 	}
-	return *v.odd == *w.odd
+	return *v.text == *w.text
 }
 
 // compare orders two versions; ok is false when they cannot be ordered (then only equality has a meaning).

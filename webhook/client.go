@@ -139,8 +139,17 @@ func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 }
 
 // Withdraw tells that the caller who asked with id does not wait any longer. Without it, its place is lost to the others for a moment.
-func (c *Client) Withdraw(w *Compiled, id string) {
-	c.notify(c.gate(w.def.endpoint()).withdraw(id)...)
+func (c *Client) Withdraw(w *Compiled, id string) { c.WithdrawFrom(w.def.Namespace, w.def.Name, id) }
+
+// WithdrawFrom is Withdraw for a caller who has not kept the Compiled.
+func (c *Client) WithdrawFrom(namespace, name, id string) {
+	endpoint := Definition{Namespace: namespace, Name: name}.endpoint()
+	c.mu.Lock()
+	g := c.gates[endpoint]
+	c.mu.Unlock()
+	if g != nil {
+		c.notify(g.withdraw(id)...)
+	}
 }
 
 // Breaker is the state of the breaker of an endpoint.

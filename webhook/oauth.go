@@ -117,7 +117,7 @@ func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credenti
 
 func (c *Client) fetchToken(ctx context.Context, w *Compiled, creds *credentials, entry *tokenEntry, id, secret string) error {
 	const field = "spec.auth.oauth2"
-	transport, release, err := c.transports.get(tlsMaterial{ca: creds.tls.ca, withSystem: true})
+	transport, release, err := c.transport(ctx, w.def.Namespace, tlsMaterial{ca: creds.tls.ca, withSystem: true})
 	if err != nil {
 		return &CredentialsError{Field: field, Err: err}
 	}

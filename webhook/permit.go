@@ -236,7 +236,7 @@ func (r Result) noRequest() bool { return errors.Is(r.Err, ErrCredentials) }
 func (p *Permit) exchange(ctx context.Context, t *try) *answer {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	rt, release, err := p.client.transports.get(t.creds.tls)
+	rt, release, err := p.client.transport(ctx, p.hook.def.Namespace, t.creds.tls)
 	if err != nil {
 		return noAnswer(err)
 	}

@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,14 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
-
-	"github.com/fairlead-io/fairlead/webhook/guard"
 )
-
-// maxTransports bounds the pools of connections: one for each set of certificates.
-const maxTransports = 256
 
 // tlsMaterial is what makes connections different from others. Zero: the system's authorities and no client certificate.
 type tlsMaterial struct {
@@ -57,86 +50,21 @@ func (m tlsMaterial) config() (*tls.Config, error) {
 	return config, nil
 }
 
-// transports are the pools of connections, the least recently used one going first.
-type transports struct {
-	guard *guard.Guard
-	proxy *url.URL
-
-	mu     sync.Mutex
-	byKey  map[[32]byte]*list.Element
-	recent list.List // of *pool, most recent first
-}
-
-type pool struct {
-	key       [32]byte
-	transport *http.Transport
-	users     int
-	evicted   bool
-}
-
-// get gives the pool for m. release must be called when the answer has been read.
-func (t *transports) get(m tlsMaterial) (rt http.RoundTripper, release func(), err error) {
-	key := m.fingerprint()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	element := t.byKey[key]
-	if element == nil {
-		config, err := m.config()
-		if err != nil {
-			return nil, nil, err
-		}
-		if t.byKey == nil {
-			t.byKey = map[[32]byte]*list.Element{}
-		}
-		element = t.recent.PushFront(&pool{key: key, transport: t.newTransport(config)})
-		t.byKey[key] = element
-		t.evict(maxTransports)
-	}
-	t.recent.MoveToFront(element)
-	p := element.Value.(*pool)
-	p.users++
-	return t.guarded(p.transport), func() { t.release(p) }, nil
-}
-
-func (t *transports) release(p *pool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p.users--; p.users == 0 && p.evicted {
-		p.transport.CloseIdleConnections()
-	}
-}
-
-func (t *transports) evict(keep int) {
-	for t.recent.Len() > keep {
-		p := t.recent.Remove(t.recent.Back()).(*pool)
-		delete(t.byKey, p.key)
-		p.evicted = true
-		p.transport.CloseIdleConnections()
-	}
-}
-
-// close ends all idle connections. The others end when their answers have been read.
-func (t *transports) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.evict(0)
-}
-
-func (t *transports) newTransport(config *tls.Config) *http.Transport {
+func (t *transports) newTransport(s *poolSpace, config *tls.Config) *http.Transport {
 	tr := &http.Transport{
-		DialContext:            t.guard.DialContext,
+		DialContext:            t.dialer(s, t.guard.DialContext),
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    10 * time.Second,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // unpacked here, where the result is bounded
-		MaxIdleConns:           512,
-		MaxIdleConnsPerHost:    64,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        60 * time.Second,
 		MaxResponseHeaderBytes: MaxHeader,
 	}
 	if t.proxy != nil { // never from the environment
 		tr.Proxy = http.ProxyURL(t.proxy)
-		tr.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+		tr.DialContext = t.dialer(s, (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	}
 	return tr
 }

@@ -63,6 +63,10 @@ const (
 	// ReasonWaitingForWebhook: a Webhook that is due does not exist; the message names it.
 	ReasonWaitingForWebhook = "WaitingForWebhook"
 
+	// ReasonWaitingForShare: the namespace has used up its share of calls under way, of calls per second, or of writes to the API server; the
+	// message says which. It goes on when it is the operation's turn.
+	ReasonWaitingForShare = "WaitingForShare"
+
 	ReasonSucceeded = "Succeeded"
 )
 

@@ -42,6 +42,7 @@ type controllerOptions struct {
 	noAuth       bool
 	workers      int
 	maxCalls     int
+	budget       executor.Budget
 	drain        time.Duration
 }
 
@@ -59,8 +60,11 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
-	f.IntVar(&o.workers, "workers", 0, "`operations` that may write to the API server at once (default 16)")
-	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once (default 512)")
+	f.IntVar(&o.workers, "workers", 0, "`operations` of one namespace that may write to the API server at once (default 16)")
+	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
+	f.IntVar(&o.budget.Writes, "namespace-writes", 0, "`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
+	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0, "`bytes` per second of the objects that one namespace writes (default 1048576; -1: no bound)")
+	f.IntVar(&o.budget.Calls, "namespace-calls", 0, "`calls` of webhooks per second of one namespace (default 500; -1: no bound)")
 	f.DurationVar(&o.drain, "drain", defaultDrain, "`time` that calls under way get to come back in when the controller is told to end")
 }
 
@@ -277,8 +281,8 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	c.executor, err = executor.New(executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		AllowTargets: c.allowTargets, EgressProxy: proxy, PublicURL: c.publicURL, CallbackKey: c.key, Workers: c.workers,
-		MaxCalls: c.maxCalls,
-		Logger:   c.log, Recorder: c.events, Registerer: c.rt.Registry(),
+		MaxCalls: c.maxCalls, Budget: c.budget,
+		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
 	})
 	return err
 }

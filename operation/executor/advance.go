@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -67,12 +67,16 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		now := e.now()
 		e.land(ctx, r, back, now)
 		e.note(r)
+		deadline := farFuture
+		if end := r.op.Deadline(); now.Before(end) {
+			deadline = end
+		}
 		find := e.find(r.key.Namespace)
 		if len(r.refused) > 0 {
 			e.withdraw(r, unwanted(r.op, find))
 		}
 		d := plan(r.op, surroundings{
-			find: find, flying: r.flying, refused: r.refused,
+			find: find, flying: r.flying, refused: r.refused, later: r.later,
 			turn: func(op *v1alpha1.Operation) turn { return e.turn(r, op) },
 		}, now)
 		switch d.act {
@@ -87,6 +91,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			until, err = e.rest(ctx, r, now)
 		case actBegin:
 			r.apply(begin(now))
+			r.later = nil
 			e.began(ctx, r.op)
 			continue
 		case actFail:
@@ -96,7 +101,6 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			}
 			continue
 		case actCall:
-			e.showWait(ctx, r, nil, d.missing, now)
 			if !e.mayCall(r) {
 				until, err = farFuture, e.park(ctx, r)
 				break
@@ -115,6 +119,9 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				e.queue(r, d.turn.behind.key)
 				e.showWait(ctx, r, d.turn.behind, nil, now)
 				continue // it may have ended before we were in line
+			case r.compiling(now):
+				r.op = nil
+				return now.Add(compileSoon), nil // with nothing written: it is woken
 			case !d.turn.still:
 				e.showWait(ctx, r, nil, d.missing, now)
 			}
@@ -123,7 +130,13 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			r.apply(finish(r.op.EffectiveID(), d.phase, now))
 			continue
 		}
-		if !errors.Is(err, errOutdated) {
+		switch {
+		case errors.Is(err, errShort):
+			if len(r.flying) == 0 {
+				r.op = nil // what is not written yet is made again on what the store has
+			}
+			return deadline, nil // it is woken when it is its turn
+		case !errors.Is(err, errOutdated):
 			return until, err
 		}
 	}
@@ -147,26 +160,27 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			r.dropSince(unsaved)
 		}
 	}(len(r.unsaved))
+	hooks := e.ready(r, d.due, now)
+	if len(hooks) == 0 {
+		return nil // what is due is not compiled yet, or was judged without a call
+	}
+	records := func(t target) bool { return !begun(entry(&r.op.Status, t)) }
+	if (len(r.unsaved) > 0 || slices.ContainsFunc(d.due, records)) && !e.pay(r) {
+		e.withdraw(r, allOf) // a place that is kept for it others can use
+		return errShort
+	}
 	var ready []*flight
 	defer func() {
 		if err != nil {
 			for _, f := range ready {
 				f.permit.Release()
-				e.slots.release(r.group)
+				e.slots.release(r.party())
 			}
 		}
 	}()
 	for _, t := range d.due {
-		hook, err := e.hooks.get(r.key.Namespace, t.id)
-		if err == nil {
-			err = e.possible(t, hook)
-		}
-		if err != nil {
-			r.apply(judged(r.op, t, webhookInvalid(err), now))
-			continue
-		}
-		if expired := e.expired(r.op, t, hook, now); expired != nil {
-			r.apply(expired)
+		hook := hooks[t]
+		if hook == nil {
 			continue
 		}
 		permit := e.admit(r, t, hook, now)
@@ -183,8 +197,9 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		ready = append(ready, f)
 	}
 	if len(ready) == 0 {
-		return nil // what is due waits for its turn, or was judged without a call
+		return nil // what is due waits for its turn
 	}
+	e.showWait(ctx, r, nil, d.missing, now)
 	if err := e.save(ctx, r); err != nil {
 		return err
 	}
@@ -194,71 +209,42 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 	return nil
 }
 
+// ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their Webhook is compiled.
+func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhook.Compiled {
+	hooks := make(map[target]*webhook.Compiled, len(due))
+	for _, t := range due {
+		key := store.Key{Namespace: r.key.Namespace, Name: t.id}
+		if timeout, ok := e.hooks.timeout(key); ok {
+			if expired := expired(r.op, t, timeout, now); expired != nil {
+				r.apply(expired)
+				continue
+			}
+		}
+		hook, err := e.hooks.get(key, &r.news)
+		if errors.Is(err, errCompiling) {
+			why := refusal{until: farFuture, share: shareCompile, since: r.refused[t].since}
+			if why.since.IsZero() {
+				why.since = now
+			}
+			r.refuse(t, why)
+			continue
+		}
+		if err == nil {
+			err = e.possible(t, hook)
+		}
+		if err != nil {
+			r.apply(judged(r.op, t, webhookInvalid(err), now))
+			continue
+		}
+		hooks[t] = hook
+	}
+	return hooks
+}
+
 // begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is recorded.
 func begun(en *v1alpha1.WebhookCallStatus) bool {
 	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
 }
-
-// refusal is a call that has to wait for its turn.
-type refusal struct {
-	hook  *webhook.Compiled
-	call  string    // its idempotency key
-	until time.Time // ask again then; zero: now
-}
-
-// askAgain makes the calls that wait for their turn due.
-func (r *run) askAgain() {
-	for t, refusal := range r.refused {
-		refusal.until = time.Time{}
-		r.refused[t] = refusal
-	}
-}
-
-// admit asks for a place among all calls, shared fairly between tenants, and for a permit of the endpoint. It returns nil if the call has
-// to wait; then the run is woken.
-func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
-	again, call := farFuture, t.callID(r.op)
-	if e.slots.acquire(r.group, slotKey{r, t}, r.news.Set) {
-		permit, wait := e.webhooks.Acquire(hook, call, r.news.Set)
-		if permit != nil {
-			delete(r.refused, t)
-			return permit
-		}
-		e.slots.release(r.group)
-		again = now.Add(wait.For)
-	}
-	if r.refused == nil {
-		r.refused = make(map[target]refusal)
-	}
-	r.refused[t] = refusal{hook: hook, call: call, until: again}
-	return nil
-}
-
-// withdraw gives up the places that the run waits for, those of the calls that unwanted says.
-func (e *Executor) withdraw(r *run, unwanted func(target) bool) {
-	for t, refusal := range r.refused {
-		if !unwanted(t) {
-			continue
-		}
-		if e.slots.withdraw(r.group, slotKey{r, t}) {
-			e.slots.release(r.group)
-		}
-		e.webhooks.Withdraw(refusal.hook, refusal.call)
-		delete(r.refused, t)
-	}
-}
-
-// unwanted tells of the calls of an operation that are not to be made, or not now: a place that is kept for one is lost to all others.
-func unwanted(op *v1alpha1.Operation, find lookup) func(target) bool {
-	decided := meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError)
-	return func(t target) bool {
-		_, exists := find(t.id)
-		en := entry(&op.Status, t)
-		return !exists || decided && t.purpose == webhook.Main || en != nil && en.State.Terminal()
-	}
-}
-
-func allOf(target) bool { return true }
 
 // park writes what is not written, before the flow is parked.
 func (e *Executor) park(ctx context.Context, r *run) error {
@@ -270,8 +256,11 @@ func (e *Executor) park(ctx context.Context, r *run) error {
 			return err
 		}
 	}
-	if len(r.flying) == 0 && len(r.refused) == 0 {
-		r.op, r.flying, r.refused = nil, nil, nil
+	if len(r.flying) == 0 {
+		r.op, r.flying = nil, nil
+	}
+	if len(r.refused) == 0 {
+		r.refused = nil
 	}
 	return nil
 }
@@ -294,9 +283,8 @@ func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.
 }
 
 // expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
-func (e *Executor) expired(op *v1alpha1.Operation, t target, hook *webhook.Compiled, now time.Time) change {
+func expired(op *v1alpha1.Operation, t target, timeout time.Duration, now time.Time) change {
 	en := entry(&op.Status, t)
-	timeout := hook.Definition().Timeout
 	if en == nil || en.StartedAt == nil || now.Before(en.StartedAt.Add(timeout)) {
 		return nil
 	}

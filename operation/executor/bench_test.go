@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/disturb"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
@@ -39,6 +40,7 @@ type bench struct {
 	config    *rest.Config
 	calls     *call.Client
 	namespace string
+	others    []string // namespaces that executors serve too
 	scheduler *operation.Scheduler
 	receiver  *receiver
 	probe     store.Probe // of the stores
@@ -49,16 +51,22 @@ func setup(t *testing.T) *bench {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	config := env.Config(t)
+	b := benchOn(ctx, t, env.Config(t))
+	if err := install.CRDs(ctx, b.calls); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// benchOn is setup on any control plane. The custom resources are the caller's business.
+func benchOn(ctx context.Context, t *testing.T, config *rest.Config) *bench {
+	t.Helper()
 	calls, err := call.New(call.Options{Config: config})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(calls.Close)
-	if err := install.CRDs(ctx, calls); err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: env.Namespace(t), receiver: newReceiver(t)}
+	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: clustertest.Namespace(t, config), receiver: newReceiver(t)}
 	if b.scheduler, err = operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: b.namespace}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +104,7 @@ func (b *bench) prepare(config *rest.Config, change func(*executor.Options)) rep
 	open := func(group, version, resource, kind string) *store.Store {
 		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 		st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true, Probe: b.probe})
-		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: []string{b.namespace}}, st.Sink)
+		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: append([]string{b.namespace}, b.others...)}, st.Sink)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -257,6 +265,16 @@ func (b *bench) touch(name string) {
 		PatchType: types.MergePatchType, Body: fmt.Appendf(nil, `{"metadata":{"labels":{"touched":%q}}}`, uuid.NewString()),
 	}, call.Policy{}); err != nil && !apierrors.IsNotFound(err) && b.ctx.Err() == nil {
 		b.t.Errorf("cannot touch %s: %v", name, err)
+	}
+}
+
+// edit changes a Webhook by a merge patch. It may be called by any goroutine.
+func (b *bench) edit(name, patch string) {
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbPatch, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Name: name,
+		PatchType: types.MergePatchType, Body: []byte(patch),
+	}, call.Policy{}); err != nil && b.ctx.Err() == nil {
+		b.t.Errorf("cannot edit %s: %v", name, err)
 	}
 }
 

@@ -61,10 +61,10 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		} else {
 			l.result = f.permit.Call(ctx, c)
 		}
-		e.slots.release(r.group)
 		e.mu.Lock()
 		r.back = append(r.back, l)
 		e.mu.Unlock()
+		e.slots.release(r.party()) // after that, since it may be kept for another call of this operation, which is perhaps decided now
 		r.news.Set()
 	})
 }
@@ -94,9 +94,31 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.id,
 			"purpose", f.target.purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
 			"took", l.result.Duration, "message", v.message)
+		if changesNothing(en, v, now) {
+			if r.later == nil {
+				r.later = make(map[target]time.Time)
+			}
+			r.later[f.target] = v.next
+			continue
+		}
+		delete(r.later, f.target)
 		r.apply(judged(r.op, f.target, v, now))
 		r.owes = true
 	}
+}
+
+// pollsWritten is how often polls are written that change nothing but when the next one is due.
+const pollsWritten = 5 * time.Second
+
+// changesNothing tells whether what a poll has brought need not be written: it says what the one before said, or the next one comes before
+// what changes all the time is to be written again.
+func changesNothing(en *v1alpha1.WebhookCallStatus, v verdict, now time.Time) bool {
+	if !v.polled || v.state.Terminal() || v.next.IsZero() || en.LastPollTimestamp == nil {
+		return false
+	}
+	again := en.LastPollTimestamp.Add(pollsWritten)
+	same := int32(v.code) == en.LastStatusCode && tidy(v.message) == en.Message
+	return now.Before(again) && (same || v.next.Before(again))
 }
 
 // comeBackLater keeps what the calls brought for the next look.

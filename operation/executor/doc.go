@@ -1,6 +1,6 @@
 // Package executor runs Operations to their end.
 //
-// Every Operation has one flow (package flow), keyed by namespace and name and fair between tenants. The flow asks
+// Every Operation has one flow (package flow), keyed by namespace and name, fair between namespaces and within each between tenants. The flow asks
 // [plan] what is due, does it, and asks again; while nothing is due it is parked without a goroutine. Everything that
 // plan needs stands in the status, so a flow that is lost with its process is started again from there by whoever
 // takes over.
@@ -8,6 +8,14 @@
 // A call under way is a goroutine with a slot (slots.go) and a permit of its endpoint; its flow is parked meanwhile and told
 // when it comes back. So calls of one operation do not wait for each other, a cancellation reaches them at once, and a
 // tenant whose calls hang leaves slots for the others.
+//
+// # Shares
+//
+// Everything is shared by namespace first, and by tenant within it: workers (flow.StartOptions.Subgroup), calls under way (slots.go), calls per second
+// and writes to the API server in number and bytes (budget.go, share.go), what is compiled (hooks.go), statuses of Webhooks (hookstatus.go), how
+// often edits of Webhooks wake operations (stir.go) and Events (event_queue.go). What has to wait is parked with nothing but its changes, and is
+// woken when it is its turn; its next write says for what it waits. The ends of operations go first, and what calls have brought is recorded at
+// once when the executor is about to end.
 //
 // # Order of writes
 //

@@ -3,6 +3,8 @@ package executor
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // drain is what Drain waits for. It is guarded by Executor.mu.
@@ -41,16 +43,29 @@ func (e *Executor) Drain(ctx context.Context) error {
 // lost.
 func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	d := &e.drain
+	var woken []*run
 	if !d.begun {
 		d.begun, d.idle = true, make(chan struct{})
 		if len(d.busy) == 0 {
 			close(d.idle)
 		}
+		woken = slices.Collect(maps.Keys(d.busy)) // so that none waits for its namespace's share to record what its calls have brought
 	}
 	d.lost = d.lost || end && len(d.busy) > 0
-	return d.idle
+	idle = d.idle
+	e.mu.Unlock()
+	for _, r := range woken {
+		r.news.Set()
+	}
+	return idle
+}
+
+// draining tells whether a drain has begun.
+func (e *Executor) draining() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.drain.begun
 }
 
 // mayCall tells whether a run may make calls now. If so it is busy, until settle finds that it is not.

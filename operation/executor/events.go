@@ -39,7 +39,7 @@ var eventPolicy = call.Policy{Retries: 2, Timeout: 5 * time.Second}
 // Events records Kubernetes Events, in the background and best effort. It is a [Recorder]. At most 100 are written per second, after a burst of
 // 200, or as QPS and Burst of the configuration say. Ends of operations and warnings are written before anything else: 4,096 of them may wait,
 // and 1,024 of the others; what is more than that is dropped. Equal ones are one Event: those that wait are counted in it, and one that is there
-// already gets a new time. It is a prometheus.Collector of fairlead_events_total, by result: written, failed or dropped. It is safe for
+// already gets a new time. Namespaces take turns, and what is too much is dropped of the one of which most wait. It is a prometheus.Collector of fairlead_events_total, by result: written, failed or dropped. It is safe for
 // concurrent use. Close it after use.
 type Events struct {
 	calls   *call.Client
@@ -51,8 +51,8 @@ type Events struct {
 
 	mu       sync.Mutex
 	some     *sync.Cond
-	outcomes []string // names of those that wait, the oldest first
-	progress []string
+	outcomes eventQueue
+	progress eventQueue
 	waiting  map[string]*corev1.Event // by namespace and name
 	closed   bool
 }
@@ -114,11 +114,19 @@ func (e *Events) Operation(op *v1alpha1.Operation, warning bool, reason, message
 	if warning || op.Terminal() {
 		queue, most = &e.outcomes, maxOutcomes
 	}
-	if e.closed || len(*queue) >= most {
+	if e.closed {
 		e.results.WithLabelValues("dropped").Inc()
 		return
 	}
-	*queue = append(*queue, key)
+	if queue.size >= most {
+		e.results.WithLabelValues("dropped").Inc()
+		dropped := queue.dropFor(op.Namespace)
+		if dropped == "" {
+			return
+		}
+		delete(e.waiting, dropped)
+	}
+	queue.push(op.Namespace, key)
 	e.waiting[key] = event
 	e.some.Signal()
 }
@@ -127,18 +135,17 @@ func (e *Events) Operation(op *v1alpha1.Operation, warning bool, reason, message
 func (e *Events) next() *corev1.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for len(e.outcomes)+len(e.progress) == 0 {
+	for e.outcomes.size+e.progress.size == 0 {
 		if e.closed {
 			return nil
 		}
 		e.some.Wait()
 	}
 	queue := &e.outcomes
-	if len(*queue) == 0 {
+	if queue.size == 0 {
 		queue = &e.progress
 	}
-	key := (*queue)[0]
-	*queue = (*queue)[1:]
+	key := queue.pop()
 	event := e.waiting[key]
 	delete(e.waiting, key)
 	return event
@@ -187,8 +194,8 @@ func (e *Events) Close() {
 	late := time.AfterFunc(lastEvents, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.results.WithLabelValues("dropped").Add(float64(len(e.outcomes) + len(e.progress)))
-		e.outcomes, e.progress = nil, nil
+		e.results.WithLabelValues("dropped").Add(float64(e.outcomes.size + e.progress.size))
+		e.outcomes, e.progress = eventQueue{}, eventQueue{}
 		e.cancel()
 	})
 	e.writers.Wait()

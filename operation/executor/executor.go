@@ -36,10 +36,14 @@ type Options struct {
 	PublicURL string
 	// CallbackKey makes callback tokens. Required with PublicURL.
 	CallbackKey []byte
-	// Workers is how many operations may write to the API server at once. Default: 16: what waits should wait in the fair queue here, not in the API server.
+	// Workers is how many operations of one namespace may write to the API server at once; a quarter more are there for other namespaces.
+	// Default: 16: what waits should wait in the fair queue here, not in the API server.
 	Workers int
-	// MaxCalls bounds the calls under way, of all receivers together; a tenant gets at most half of them while others may come. Default: 512.
+	// MaxCalls bounds the calls under way, of all receivers together; a namespace gets at most half of them while others may come, and one of
+	// several tenants of it three quarters of that half. Default: 512.
 	MaxCalls int
+	// Budget is what the operations of each namespace may use over time.
+	Budget Budget
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 	// Logger gets one line per decision. Default: that of the fairlead runtime that runs Run, else none.
@@ -75,6 +79,9 @@ type Executor struct {
 	now       func() time.Time
 
 	slots   *slots
+	writes  *budget // of status writes
+	outside *budget // of calls
+	stirs   *stirs
 	status  *hookStatus
 	secrets *secrets
 	flights sync.WaitGroup // calls under way
@@ -83,9 +90,9 @@ type Executor struct {
 
 	mu    sync.Mutex
 	drain drain
-	live  map[store.Key]*run
-	floor map[store.Key]string // versions that runs which have ended wrote and the store has not seen yet
-	lines map[store.Key]*line  // runs that wait for the end of another operation, by its key
+	live  map[string]map[string]*run // by namespace and name
+	floor map[store.Key]string       // versions that runs which have ended wrote and the store has not seen yet
+	lines map[store.Key]*line        // runs that wait for the end of another operation, by its key
 }
 
 const (
@@ -101,10 +108,9 @@ func New(o Options) (*Executor, error) {
 	}
 	e := &Executor{
 		calls: o.Calls, policy: o.Policy, store: o.Operations, hookStore: o.Webhooks,
-		hooks:     newHooks(store.Of[v1alpha1.Webhook](o.Webhooks)),
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[store.Key]*run), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
+		live: make(map[string]map[string]*run), stirs: newStirs(), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.log, e.slot = inherit.Logger(o.Logger)
@@ -122,6 +128,8 @@ func New(o Options) (*Executor, error) {
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
+	e.hooks = newHooks(o.Webhooks, e.webhooks.Compile)
+	e.writes, e.outside = e.newBudgets(o.Budget)
 	if o.Workers <= 0 {
 		o.Workers = defaultWorkers
 	}
@@ -136,8 +144,9 @@ func New(o Options) (*Executor, error) {
 	if err := e.flow.Err(); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
-	e.engine = flow.NewEngine(flow.EngineOptions{Workers: o.Workers, Logger: e.log})
+	e.engine = flow.NewEngine(flow.EngineOptions{Workers: o.Workers + max(1, o.Workers/4), PerGroup: o.Workers, Logger: e.log})
 	e.metrics = newMetrics(e.census, e.slots.depth)
+	e.metrics.states = append(e.metrics.states, shares{e})
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
 			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)
@@ -167,10 +176,14 @@ func (e *Executor) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	hooks := e.hookStore.Subscribe(store.SubscribeOptions{Name: "executor"}) // before any operation looks at one
+	defer hooks.Close()
 	var followers sync.WaitGroup
 	defer followers.Wait()
-	followers.Go(func() { e.followWebhooks(ctx) })
+	followers.Go(func() { e.followWebhooks(ctx, hooks) })
+	followers.Go(func() { e.hooks.run(ctx) })
 	followers.Go(func() { e.status.run(ctx) })
+	followers.Go(func() { e.stir(ctx) })
 	followers.Go(func() { e.catchUp(ctx) })
 	e.followOperations(ctx)
 	return context.Cause(ctx)

@@ -68,11 +68,15 @@ func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []strin
 
 // remove deletes the Operation after its time to live, if it is still the one that ended.
 func (e *Executor) remove(ctx context.Context, r *run) error {
+	if !e.pay(r) {
+		return errShort
+	}
 	body := fmt.Sprintf(`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":%q,"resourceVersion":%q}}`,
 		r.op.UID, r.op.ResourceVersion)
-	_, err := call.Do(ctx, e.calls, operationRequest(call.VerbDelete, r.key, func(q *call.Request) {
+	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbDelete, r.key, func(q *call.Request) {
 		q.Body, q.NotFoundOK = []byte(body), true
 	}), e.policy)
+	e.settlePaid(r, answer, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed, and its event starts a new look
 	}

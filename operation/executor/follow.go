@@ -46,11 +46,14 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		if err != nil || !wantsRun(op) {
 			return
 		}
-		r := &run{key: key, group: tenant(op)}
+		r := &run{key: key, tenant: tenant(op)}
 		e.mu.Lock()
-		started := e.live[key] == nil && !older(version, e.floor[key])
+		started := e.live[key.Namespace][key.Name] == nil && !older(version, e.floor[key])
 		if started {
-			e.live[key] = r
+			if e.live[key.Namespace] == nil {
+				e.live[key.Namespace] = make(map[string]*run)
+			}
+			e.live[key.Namespace][key.Name] = r
 		}
 		e.mu.Unlock()
 		if started {
@@ -63,7 +66,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 // told tells the run of an operation about a version of it. It returns false if there is no run and one may have to start.
 func (e *Executor) told(key store.Key, version string) bool {
 	e.mu.Lock()
-	r := e.live[key]
+	r := e.live[key.Namespace][key.Name]
 	switch {
 	case r != nil && r.wrote == version:
 		e.mu.Unlock()
@@ -84,7 +87,7 @@ func (e *Executor) told(key store.Key, version string) bool {
 // begin starts the flow of a run.
 func (e *Executor) begin(ctx context.Context, r *run) {
 	_, err := e.flow.Start(ctx, e.engine, r, flow.StartOptions{
-		Key: r.key.String(), Group: r.group, Mode: flow.Coalesce,
+		Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce,
 		OnEnd: func(result flow.Result) { e.over(ctx, r, result) },
 	})
 	if err != nil {
@@ -99,6 +102,7 @@ func (e *Executor) begin(ctx context.Context, r *run) {
 func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 	r.cut(errOver)
 	e.withdraw(r, allOf)
+	e.unpay(r)
 	if result.Status == flow.Failed && ctx.Err() == nil {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
 	}
@@ -115,10 +119,10 @@ func (e *Executor) forget(r *run) (missed bool) {
 	defer e.mu.Unlock()
 	e.leaveLine(r)
 	e.leave(r)
-	if e.live[r.key] != r {
+	if e.live[r.key.Namespace][r.key.Name] != r {
 		return false
 	}
-	delete(e.live, r.key)
+	e.dead(r.key)
 	if known, ok := e.store.Get(r.key); ok && older(known.Version(), r.wrote) {
 		e.floor[r.key] = r.wrote // or else what the run has done would be done again, on the state before
 	}
@@ -136,13 +140,21 @@ func (e *Executor) look(r *run) (back []landing, news bool) {
 	return back, news
 }
 
-// note keeps what the metrics show of a run.
+// dead forgets a live run; the caller holds mu.
+func (e *Executor) dead(key store.Key) {
+	space := e.live[key.Namespace]
+	if delete(space, key.Name); len(space) == 0 {
+		delete(e.live, key.Namespace)
+	}
+}
+
+// note keeps what others look at of a run: the metrics, and who wakes those that name a Webhook.
 func (e *Executor) note(r *run) {
 	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
-	running := !r.op.Terminal()
+	running, names := !r.op.Terminal(), e.stirs.of(r.op)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.running, r.near = running, near
+	r.running, r.near, r.names = running, near, names
 }
 
 // census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout.
@@ -150,16 +162,18 @@ func (e *Executor) census() (c census) {
 	now := e.now().Unix()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, r := range e.live {
-		if !r.running {
-			continue
-		}
-		c.running++
-		if now >= r.near {
-			c.near++
-		}
-		if r.line != nil {
-			c.locked++
+	for _, space := range e.live {
+		for _, r := range space {
+			if !r.running {
+				continue
+			}
+			c.running++
+			if now >= r.near {
+				c.near++
+			}
+			if r.line != nil {
+				c.locked++
+			}
 		}
 	}
 	return c
@@ -168,8 +182,8 @@ func (e *Executor) census() (c census) {
 // gone ends the run of an operation that does not exist any more.
 func (e *Executor) gone(key store.Key) {
 	e.mu.Lock()
-	_, live := e.live[key]
-	delete(e.live, key)
+	_, live := e.live[key.Namespace][key.Name]
+	e.dead(key)
 	delete(e.floor, key)
 	e.mu.Unlock()
 	if live {
@@ -181,10 +195,8 @@ func (e *Executor) gone(key store.Key) {
 
 var errDeleted = errors.New("the operation was deleted")
 
-// followWebhooks wakes the operations of a namespace when one of its Webhooks appears or changes.
-func (e *Executor) followWebhooks(ctx context.Context) {
-	cursor := e.hookStore.Subscribe(store.SubscribeOptions{Name: "executor"})
-	defer cursor.Close()
+// followWebhooks has those told that Webhooks appear, change or go. An event costs the same whatever there is in its namespace.
+func (e *Executor) followWebhooks(ctx context.Context, cursor *store.Cursor) {
 	for {
 		event, err := cursor.Next(ctx)
 		if err != nil {
@@ -195,24 +207,21 @@ func (e *Executor) followWebhooks(ctx context.Context) {
 			e.hooks.forget(event.Key)
 			e.webhooks.Forget(event.Key.Namespace, event.Key.Name)
 		}
-		if event.Initial || event.Type != store.Added && event.Type != store.Modified {
-			continue
+		if stirring(event) {
+			e.stirs.mark(event.Key.Namespace, event.Key.Name)
 		}
-		if event.Prior != nil && event.Prior.Generation() == event.Object.Generation() {
-			continue // only its status
-		}
-		e.mu.Lock()
-		var woken []*run
-		for key, r := range e.live {
-			if key.Namespace == event.Key.Namespace {
-				r.missed = true
-				woken = append(woken, r)
-			}
-		}
-		e.mu.Unlock()
-		for _, r := range woken {
-			r.news.Set()
-		}
+	}
+}
+
+// stirring tells whether operations that name a Webhook have to look at it again.
+func stirring(event store.Event) bool {
+	switch {
+	case event.Initial: // those that begin now see it
+		return false
+	case event.Type == store.Modified:
+		return event.Prior == nil || event.Prior.Generation() != event.Object.Generation() // else it is only its status
+	default:
+		return event.Type == store.Added || event.Type == store.Deleted
 	}
 }
 
@@ -221,10 +230,10 @@ func wantsRun(op *v1alpha1.Operation) bool {
 	return !op.Terminal() || held(op) || op.Spec.TTLAfterFinished != nil && op.DeletionTimestamp == nil
 }
 
-// tenant is the group that runs take turns in.
+// tenant is on whose behalf an operation runs, within its namespace.
 func tenant(op *v1alpha1.Operation) string {
-	if o := op.Spec.RequestObject; o != nil && o.TenantID != "" {
-		return op.Namespace + "/" + o.TenantID
+	if o := op.Spec.RequestObject; o != nil {
+		return o.TenantID
 	}
-	return op.Namespace
+	return ""
 }

@@ -1,136 +1,365 @@
 package executor
 
 import (
+	"container/list"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// errNoWebhook says that a Webhook does not exist.
-var errNoWebhook = errors.New("webhook does not exist")
+var (
+	// errNoWebhook says that a Webhook does not exist.
+	errNoWebhook = errors.New("webhook does not exist")
+	// errCompiling says that a Webhook is not compiled yet. Who has asked is woken when it is.
+	errCompiling = errors.New("webhook is not compiled yet")
+)
 
-// hooks keeps Webhooks compiled, each version once. It is safe for concurrent use.
+// hooks keeps Webhooks compiled, each version once. Compiling is code of tenants: it is done outside of the lock and of the workers of
+// operations, for each namespace one after the other, when it is its turn (webhook.Client.Compile). What is compiled is dropped again when all
+// together would be too large, of the namespace that has the most. It is safe for concurrent use.
 type hooks struct {
+	store    *store.Store
 	webhooks store.View[v1alpha1.Webhook]
-	mu       sync.Mutex
-	compiled map[store.Key]compiledHook
+	compile  func(context.Context, webhook.Definition) (*webhook.Compiled, error)
+	most     int // weight of all that is kept
+
+	mu     sync.Mutex
+	known  map[store.Key]*hook
+	spaces map[string]*hookSpace
+	weight int
+	begin  []*hookSpace  // whose work is to begin
+	some   chan struct{} // holds a token while begin may have some
 }
 
-type compiledHook struct {
-	uid        string
+// hook is what is known of one Webhook, in the version that was asked for last.
+type hook struct {
+	key        store.Key
+	uid        types.UID
 	generation int64
-	hook       *webhook.Compiled
-	err        error
+	timeout    time.Duration // 0: not known yet
+
+	compiled *webhook.Compiled
+	err      error
+	kept     *list.Element // of hookSpace.recent; nil: it has to be compiled
+	weight   int
+	queued   bool          // it is in hookSpace.queue
+	busy     chan struct{} // closed when it has been compiled; nil while nobody does it
+	wakes    map[*news]struct{}
 }
 
-func newHooks(webhooks store.View[v1alpha1.Webhook]) *hooks {
-	return &hooks{webhooks: webhooks, compiled: make(map[store.Key]compiledHook)}
+// hookSpace are the Webhooks of one namespace.
+type hookSpace struct {
+	namespace string
+	recent    list.List // of *hook that are compiled, the one used last first
+	weight    int
+	queue     []*hook // that operations wait for
+	working   bool
 }
 
-// get returns the Webhook ready for calls. Errors: errNoWebhook; a *webhook.FieldError that names the field.
-func (h *hooks) get(namespace, name string) (*webhook.Compiled, error) {
-	key := store.Key{Namespace: namespace, Name: name}
-	w, err := h.webhooks.Get(key)
+// maxHooks bounds what is kept compiled, see weigh.
+const maxHooks = 64 << 20
+
+func newHooks(webhooks *store.Store, compile func(context.Context, webhook.Definition) (*webhook.Compiled, error)) *hooks {
+	return &hooks{
+		store: webhooks, webhooks: store.Of[v1alpha1.Webhook](webhooks), compile: compile, most: maxHooks,
+		known: make(map[store.Key]*hook), spaces: make(map[string]*hookSpace), some: make(chan struct{}, 1),
+	}
+}
+
+// get returns the Webhook ready for calls. Errors: errNoWebhook; errCompiling, and then n is set when it makes sense to ask again; a
+// *webhook.FieldError that names the field.
+func (h *hooks) get(key store.Key, n *news) (*webhook.Compiled, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil {
-		delete(h.compiled, key)
-		return nil, fmt.Errorf("%w: %s", errNoWebhook, name)
+	k := h.look(key)
+	switch {
+	case k == nil:
+		return nil, noWebhook(key)
+	case k.kept != nil:
+		h.spaces[key.Namespace].recent.MoveToFront(k.kept)
+		return k.compiled, k.err
 	}
-	c, ok := h.compiled[key]
-	if !ok || c.uid != string(w.UID) || c.generation != w.Generation {
-		c = compiledHook{uid: string(w.UID), generation: w.Generation}
-		if c.hook, c.err = webhook.Compile(definition(w)); c.err != nil {
-			c.err = fmt.Errorf("webhook %s: %w", name, c.err)
+	if k.wakes == nil {
+		k.wakes = make(map[*news]struct{})
+	}
+	k.wakes[n] = struct{}{}
+	h.enqueue(k)
+	return nil, errCompiling
+}
+
+// await is get for those who have the time to wait. What is compiled for it is the first to be dropped again.
+func (h *hooks) await(ctx context.Context, key store.Key) (*webhook.Compiled, error) {
+	for {
+		h.mu.Lock()
+		k := h.look(key)
+		switch {
+		case k == nil:
+			h.mu.Unlock()
+			return nil, noWebhook(key)
+		case k.kept != nil:
+			defer h.mu.Unlock()
+			return k.compiled, k.err
+		case k.busy == nil:
+			return h.make(ctx, k, false)
 		}
-		h.compiled[key] = c
+		busy := k.busy
+		h.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
-	return c.hook, c.err
+}
+
+func noWebhook(key store.Key) error { return fmt.Errorf("%w: %s", errNoWebhook, key.Name) }
+
+// timeout returns that of a Webhook, which needs no compiling; false if it does not exist.
+func (h *hooks) timeout(key store.Key) (time.Duration, bool) {
+	h.mu.Lock()
+	k := h.look(key)
+	var known time.Duration
+	if k != nil {
+		known = k.timeout
+	}
+	h.mu.Unlock()
+	if k == nil || known > 0 {
+		return known, k != nil
+	}
+	w, err := h.webhooks.Get(key)
+	if err != nil {
+		return 0, false
+	}
+	d := w.Spec.Timeout.Duration
+	if d <= 0 {
+		d = v1alpha1.DefaultWebhookTimeout
+	}
+	d = min(d, webhook.MaxTimeout)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if k := h.look(key); k != nil && k.uid == w.UID && k.generation == w.Generation {
+		k.timeout = d
+	}
+	return d, true
+}
+
+// look returns what is known of a Webhook in its present version, nil if it does not exist.
+func (h *hooks) look(key store.Key) *hook {
+	record, ok := h.store.Get(key)
+	if !ok {
+		h.drop(key)
+		return nil
+	}
+	k := h.known[key]
+	if k == nil {
+		k = &hook{key: key, uid: record.UID(), generation: record.Generation()}
+		h.known[key] = k
+	}
+	if k.uid != record.UID() || k.generation != record.Generation() {
+		h.evict(k)
+		k.uid, k.generation, k.timeout = record.UID(), record.Generation(), 0
+	}
+	return k
 }
 
 // forget drops a Webhook that is no more.
 func (h *hooks) forget(key store.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.compiled, key)
+	if _, ok := h.store.Get(key); !ok {
+		h.drop(key)
+	}
+}
+
+func (h *hooks) drop(key store.Key) {
+	if k := h.known[key]; k != nil {
+		h.evict(k)
+		delete(h.known, key)
+	}
+}
+
+func (h *hooks) space(namespace string) *hookSpace {
+	s := h.spaces[namespace]
+	if s == nil {
+		s = &hookSpace{namespace: namespace}
+		h.spaces[namespace] = s
+	}
+	return s
+}
+
+// enqueue has a Webhook compiled.
+func (h *hooks) enqueue(k *hook) {
+	if k.queued || k.busy != nil {
+		return
+	}
+	k.queued = true
+	s := h.space(k.key.Namespace)
+	if s.queue = append(s.queue, k); s.working {
+		return
+	}
+	s.working = true
+	h.begin = append(h.begin, s)
+	select {
+	case h.some <- struct{}{}:
+	default:
+	}
+}
+
+// run compiles what operations wait for, until the context ends.
+func (h *hooks) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	for {
+		select {
+		case <-h.some:
+		case <-ctx.Done():
+			return
+		}
+		h.mu.Lock()
+		begin := h.begin
+		h.begin = nil
+		h.mu.Unlock()
+		for _, s := range begin {
+			working.Go(func() { h.work(ctx, s) })
+		}
+	}
+}
+
+// work compiles what waits in one namespace.
+func (h *hooks) work(ctx context.Context, s *hookSpace) {
+	for {
+		h.mu.Lock()
+		if len(s.queue) == 0 || ctx.Err() != nil {
+			s.working = false
+			h.leave(s)
+			h.mu.Unlock()
+			return
+		}
+		k := s.queue[0]
+		s.queue = s.queue[1:]
+		k.queued = false
+		if h.known[k.key] != k || k.kept != nil || k.busy != nil { // who compiles it wakes those that wait
+			wakes := k.take()
+			h.mu.Unlock()
+			wakeAll(wakes)
+			continue
+		}
+		_, _ = h.make(ctx, k, true) // it is kept
+	}
+}
+
+// make compiles a Webhook and keeps what came of it, at the place of one that was just used, or at that of one that was not. The caller holds
+// mu, which is released.
+func (h *hooks) make(ctx context.Context, k *hook, used bool) (compiled *webhook.Compiled, err error) {
+	k.busy = make(chan struct{})
+	h.mu.Unlock()
+	w, err := h.webhooks.Get(k.key)
+	if err != nil {
+		err = noWebhook(k.key)
+	} else if compiled, err = h.compile(ctx, definition(w)); err != nil {
+		err = fmt.Errorf("webhook %s: %w", k.key.Name, err)
+	}
+	h.mu.Lock()
+	close(k.busy)
+	k.busy = nil
+	if w != nil && ctx.Err() == nil && h.look(k.key) == k && k.uid == w.UID && k.generation == w.Generation && k.kept == nil {
+		k.compiled, k.err = compiled, err
+		h.keep(k, weigh(&w.Spec, compiled != nil), used)
+	}
+	wakes := k.take()
+	h.mu.Unlock()
+	wakeAll(wakes)
+	return compiled, err
+}
+
+// take returns those who wait, who ask again.
+func (k *hook) take() map[*news]struct{} {
+	wakes := k.wakes
+	k.wakes = nil
+	return wakes
+}
+
+func wakeAll(wakes map[*news]struct{}) {
+	for n := range wakes {
+		n.Set()
+	}
+}
+
+// keep remembers what is compiled, and makes room for it.
+func (h *hooks) keep(k *hook, weight int, used bool) {
+	s := h.space(k.key.Namespace)
+	if used {
+		k.kept = s.recent.PushFront(k)
+	} else {
+		k.kept = s.recent.PushBack(k)
+	}
+	k.weight = weight
+	s.weight += weight
+	h.weight += weight
+	for h.weight > h.most {
+		var largest *hookSpace
+		for _, s := range h.spaces {
+			if largest == nil || s.weight > largest.weight {
+				largest = s
+			}
+		}
+		if largest.recent.Len() < 2 {
+			return // one is always there, or nobody could use it
+		}
+		h.evict(largest.recent.Back().Value.(*hook))
+	}
+}
+
+// evict drops what is compiled of a Webhook.
+func (h *hooks) evict(k *hook) {
+	if k.kept == nil {
+		return
+	}
+	s := h.spaces[k.key.Namespace]
+	s.recent.Remove(k.kept)
+	s.weight -= k.weight
+	h.weight -= k.weight
+	k.kept, k.compiled, k.err, k.weight = nil, nil, nil, 0
+	h.leave(s)
+}
+
+// leave forgets a namespace that has nothing here.
+func (h *hooks) leave(s *hookSpace) {
+	if s.recent.Len() == 0 && !s.working {
+		delete(h.spaces, s.namespace)
+	}
+}
+
+// weigh estimates the memory that a compiled Webhook takes, in bytes. One that cannot be compiled is an error text.
+func weigh(s *v1alpha1.WebhookSpec, compiled bool) int {
+	const least, perTemplate, perExpression = 4 << 10, 32, 192
+	if !compiled {
+		return least
+	}
+	templates := len(s.Request.Method) + len(s.Request.URL)
+	for name, value := range s.Request.Headers {
+		templates += len(name) + len(value)
+	}
+	if s.Request.Body != nil {
+		templates += len(*s.Request.Body)
+	}
+	r, p := &s.Response, &s.Poll
+	expressions := len(r.Success) + len(r.Gone) + len(r.Retry) + len(r.Location) + len(r.Error) + len(p.Succeeded) + len(p.Failed) + len(p.Error)
+	return least + perTemplate*templates + perExpression*expressions
 }
 
 // find returns what the plan needs to know of the Webhooks of a namespace.
 func (e *Executor) find(namespace string) lookup {
 	return func(name string) (webhookFacts, bool) {
-		hook, err := e.hooks.get(namespace, name)
-		switch {
-		case errors.Is(err, errNoWebhook):
-			return webhookFacts{}, false
-		case err != nil:
-			return webhookFacts{timeout: v1alpha1.DefaultWebhookTimeout}, true // due at once, and then judged invalid
-		}
-		return webhookFacts{timeout: hook.Definition().Timeout}, true
+		timeout, ok := e.hooks.timeout(store.Key{Namespace: namespace, Name: name})
+		return webhookFacts{timeout: timeout}, ok
 	}
-}
-
-// definition translates the resource. Fields that are not set have the defaults of package webhook, which are the same.
-func definition(w *v1alpha1.Webhook) webhook.Definition {
-	s := &w.Spec
-	d := webhook.Definition{
-		Namespace: w.Namespace, Name: w.Name,
-		Mode: webhook.Mode(s.Mode),
-		Request: webhook.Request{
-			Method: s.Request.Method, URL: s.Request.URL, Headers: s.Request.Headers, Body: s.Request.Body,
-		},
-		RequestTimeout:    s.RequestTimeout.Duration,
-		CorrelationHeader: s.CorrelationHeader,
-		Response: webhook.Response{
-			Success: s.Response.Success, Gone: s.Response.Gone, Retry: s.Response.Retry,
-			Location: s.Response.Location, Error: s.Response.Error,
-		},
-		Poll: webhook.Poll{
-			Interval: s.Poll.Interval.Duration, Succeeded: s.Poll.Succeeded, Failed: s.Poll.Failed, Error: s.Poll.Error,
-		},
-		Retry: webhook.RetryPolicy{
-			MaxAttempts:     int(s.Retry.MaxAttempts),
-			InitialInterval: s.Retry.InitialInterval.Duration,
-			MaxInterval:     s.Retry.MaxInterval.Duration,
-		},
-		Timeout:       s.Timeout.Duration,
-		Concurrency:   int(s.Concurrency),
-		RatePerSecond: float64(s.RatePerSecond),
-		Breaker:       webhook.Breaker{Failures: int(s.Breaker.Failures), OpenFor: s.Breaker.OpenFor.Duration},
-	}
-	if s.Signing != nil {
-		d.SigningSecret = s.Signing.SecretRef.Name
-	}
-	if s.TLS != nil {
-		d.TLS.ServerName = s.TLS.ServerName
-		if s.TLS.CASecretRef != nil {
-			d.TLS.CASecret = s.TLS.CASecretRef.Name
-		}
-	}
-	d.Auth = auth(s.Auth)
-	return d
-}
-
-func auth(a *v1alpha1.WebhookAuth) *webhook.Auth {
-	if a == nil {
-		return nil
-	}
-	out := &webhook.Auth{}
-	secret := func(s *v1alpha1.SecretAuth) string {
-		if s == nil {
-			return ""
-		}
-		return s.SecretRef.Name
-	}
-	out.Basic, out.Bearer, out.MTLS = secret(a.Basic), secret(a.Bearer), secret(a.MTLS)
-	if o := a.OAuth2; o != nil {
-		out.OAuth2 = &webhook.OAuth2{TokenURL: o.TokenURL, Scopes: o.Scopes, Secret: o.SecretRef.Name}
-	}
-	if t := a.ServiceAccountToken; t != nil {
-		out.ServiceAccountToken = &webhook.ServiceAccountToken{Audience: t.Audience, ServiceAccountName: t.ServiceAccountName}
-	}
-	return out
 }

@@ -20,79 +20,134 @@ import (
 )
 
 // hookStatus writes what is known of the Webhooks into their status: whether they can be compiled, and their breaker. It works off the path
-// of operations, one write at a time; several changes of one Webhook become one write.
+// of operations, for each namespace on its own, one write at a time; several changes of one Webhook become one write.
 type hookStatus struct {
-	e     *Executor
-	mu    sync.Mutex
-	dirty map[store.Key]struct{}
-	some  chan struct{} // holds a token while dirty may have something
+	e       *Executor
+	writing chan struct{} // holds a token for each write under way
+	mu      sync.Mutex
+	spaces  map[string]*statusSpace
+	begin   []*statusSpace // whose work is to begin
+	some    chan struct{}  // holds a token while begin may have some
 }
 
+// statusSpace are the names of the Webhooks of one namespace whose status may have to change. There is one while they are worked on.
+type statusSpace struct {
+	namespace string
+	dirty     map[string]bool // true: whether it can be compiled is to be found out anew
+}
+
+// statusWriters bounds the writes at a time, of all namespaces together.
+const statusWriters = 4
+
 func newHookStatus(e *Executor) *hookStatus {
-	return &hookStatus{e: e, dirty: make(map[store.Key]struct{}), some: make(chan struct{}, 1)}
+	return &hookStatus{
+		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), some: make(chan struct{}, 1),
+	}
 }
 
 // breakerChanged is told by the webhook client. It does not block.
 func (h *hookStatus) breakerChanged(namespace, name string, _ webhook.BreakerStatus) {
-	h.mark(store.Key{Namespace: namespace, Name: name})
+	h.mark(store.Key{Namespace: namespace, Name: name}, false)
 }
 
 func (h *hookStatus) webhookChanged(event store.Event) {
 	if event.Type == store.Added || event.Type == store.Modified {
-		h.mark(event.Key)
+		h.mark(event.Key, event.Prior == nil || event.Prior.Generation() != event.Object.Generation())
 	}
 }
 
-func (h *hookStatus) mark(key store.Key) {
-	h.mu.Lock()
-	h.dirty[key] = struct{}{}
-	h.mu.Unlock()
-	select {
-	case h.some <- struct{}{}:
-	default:
-	}
-}
-
-func (h *hookStatus) take() map[store.Key]struct{} {
+func (h *hookStatus) mark(key store.Key, anew bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	taken := h.dirty
-	h.dirty = make(map[store.Key]struct{})
+	s := h.spaces[key.Namespace]
+	if s == nil {
+		s = &statusSpace{namespace: key.Namespace, dirty: make(map[string]bool)}
+		h.spaces[key.Namespace] = s
+		h.begin = append(h.begin, s)
+		select {
+		case h.some <- struct{}{}:
+		default:
+		}
+	}
+	s.dirty[key.Name] = s.dirty[key.Name] || anew
+}
+
+// take returns what there is to do for a namespace. If that is nothing, its work ends.
+func (h *hookStatus) take(s *statusSpace) map[string]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	taken := s.dirty
+	if s.dirty = make(map[string]bool); len(taken) == 0 {
+		delete(h.spaces, s.namespace)
+	}
 	return taken
 }
 
-// statusPause bounds the writes to two rounds per second, however often a breaker changes.
+// statusPause bounds the writes of a namespace to two rounds per second, however often a breaker changes.
 const statusPause = 500 * time.Millisecond
 
 // run writes until the context ends.
 func (h *hookStatus) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
 	for {
 		select {
 		case <-h.some:
 		case <-ctx.Done():
 			return
 		}
-		for key := range h.take() {
-			if err := h.write(ctx, key); err != nil && ctx.Err() == nil {
+		h.mu.Lock()
+		begin := h.begin
+		h.begin = nil
+		h.mu.Unlock()
+		for _, s := range begin {
+			working.Go(func() { h.work(ctx, s) })
+		}
+	}
+}
+
+// work writes what there is to write for one namespace.
+func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
+	for {
+		taken := h.take(s)
+		if len(taken) == 0 {
+			return
+		}
+		for name, anew := range taken {
+			key := store.Key{Namespace: s.namespace, Name: name}
+			if err := h.write(ctx, key, anew); err != nil && ctx.Err() == nil {
 				h.e.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
-				h.mark(key)
+				h.mark(key, anew)
 			}
 		}
-		select {
-		case <-time.After(statusPause):
-		case <-ctx.Done():
+		if pauseFor(ctx, statusPause) != nil {
 			return
 		}
 	}
 }
 
 // write brings the status of a Webhook up to date, if it is not.
-func (h *hookStatus) write(ctx context.Context, key store.Key) error {
+func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error {
 	w, err := h.e.hooks.webhooks.Get(key)
 	if err != nil {
 		return nil //nolint:nilerr // it is gone
 	}
-	want := h.status(w)
+	want := *w.Status.DeepCopy()
+	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil || valid.ObservedGeneration != w.Generation {
+		hook, invalid := h.e.hooks.await(ctx, key)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(invalid, errNoWebhook):
+			return nil
+		}
+		h.judge(w, &want, hook, invalid)
+	}
+	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
+	want.Breaker = &v1alpha1.BreakerStatus{State: v1alpha1.BreakerState(b.State)}
+	if !b.Until.IsZero() {
+		want.Breaker.Until = micro(b.Until)
+	}
 	if equality.Semantic.DeepEqual(want, w.Status) {
 		return nil
 	}
@@ -103,33 +158,36 @@ func (h *hookStatus) write(ctx context.Context, key store.Key) error {
 	if err != nil {
 		return err
 	}
-	_, err = call.Do(ctx, h.e.calls, call.Request{
+	if err := h.e.writes.wait(ctx, key.Namespace, price{1, smallObject}); err != nil {
+		return err
+	}
+	select {
+	case h.writing <- struct{}{}:
+		defer func() { <-h.writing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	answer, err := call.Do(ctx, h.e.calls, call.Request{
 		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook,
 		Namespace: key.Namespace, Name: key.Name, Subresource: "status", Body: body, NotFoundOK: true,
 	}, h.e.policy)
+	if answer != nil {
+		h.e.writes.charge(key.Namespace, price{bytes: float64(len(answer.Raw)) - smallObject})
+	}
 	return err
 }
 
-// status is what the status of a Webhook should be.
-func (h *hookStatus) status(w *v1alpha1.Webhook) v1alpha1.WebhookStatus {
-	s := *w.Status.DeepCopy()
+// judge puts into a status whether its Webhook, which was compiled or is invalid, can be compiled.
+func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook *webhook.Compiled, invalid error) {
 	s.ObservedGeneration = w.Generation
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCompiled, ObservedGeneration: w.Generation,
 		LastTransitionTime: metav1.NewTime(h.e.now().Truncate(time.Second)),
 	}
-	hook, err := h.e.hooks.get(w.Namespace, w.Name)
-	switch {
-	case err != nil && !errors.Is(err, errNoWebhook):
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(err.Error())
-	case err == nil:
+	if invalid != nil {
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(invalid.Error())
+	} else {
 		valid.Message = tidy(strings.Join(hook.Warnings(), "; "))
 	}
 	meta.SetStatusCondition(&s.Conditions, valid)
-	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
-	s.Breaker = &v1alpha1.BreakerStatus{State: v1alpha1.BreakerState(b.State)}
-	if !b.Until.IsZero() {
-		s.Breaker.Until = micro(b.Until)
-	}
-	return s
 }

@@ -128,7 +128,8 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	start := func() (stop func()) {
 		return b.start(func(o *executor.Options) { o.Calls, o.Recorder = calls, recorder })
 	}
-	look := func(id string) { // a new Webhook wakes the operations of its namespace; one that ends shows that they were
+	look := func(id string) { // a change of the object wakes it; another operation that ends shows that it was
+		b.touch(op.Name)
 		b.webhook(id, nil)
 		if v := operation.ViewOf(b.end(b.schedule(operation.Request{Webhooks: []string{id}, Resource: app(id)}))); v.Status != operation.Succeeded {
 			t.Errorf("outcome %+v", v)

@@ -70,6 +70,8 @@ type surroundings struct {
 	flying map[target]*flight
 	// refused are the calls that wait for their turn.
 	refused map[target]refusal
+	// later is when polls are due whose status was not written since the last one.
+	later map[target]time.Time
 }
 
 // plan decides what is due for an operation. It depends on its arguments only.
@@ -227,8 +229,8 @@ func pursue(op *v1alpha1.Operation, targets []target, s surroundings, now time.T
 		}
 		e := entry(&op.Status, t)
 		due := dueAt(e, facts.timeout)
-		if r, waits := s.refused[t]; waits && r.until.After(due) {
-			due = r.until
+		if at := latest(s.refused[t].until, s.later[t]); at.After(due) {
+			due = at
 			if e != nil && e.StartedAt != nil && e.StartedAt.Add(facts.timeout).Before(due) {
 				due = e.StartedAt.Add(facts.timeout)
 			}
@@ -244,6 +246,13 @@ func pursue(op *v1alpha1.Operation, targets []target, s surroundings, now time.T
 		d.act = actCall
 	}
 	return d
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // dueAt returns when a call wants attention: its next try or poll, or its own timeout.

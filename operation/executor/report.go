@@ -23,10 +23,10 @@ func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
 }
 
-// showWait puts into the status for what the operation waits, the end of another one or Webhooks that do not exist, or that it waits for
-// neither, where that is not said already. It writes nothing: that is part of the next write.
+// showWait puts into the status for what the operation waits: the end of another one, Webhooks that do not exist, its namespace's share of
+// something, or that it waits for nothing of that, where that is not said already. It writes nothing: that is part of the next write.
 func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, missing []string, now time.Time) {
-	reason, message := v1alpha1.ReasonInProgress, ""
+	reason, message, share := v1alpha1.ReasonInProgress, "", r.share()
 	switch {
 	case behind != nil:
 		reason, message = v1alpha1.ReasonWaitingForLock, tidy("waiting for the end of "+behind.String())
@@ -35,6 +35,8 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, mi
 	case len(missing) > 1:
 		reason = v1alpha1.ReasonWaitingForWebhook
 		message = tidy("waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " + r.key.Namespace)
+	case share != "":
+		reason, message = v1alpha1.ReasonWaitingForShare, tidy("waiting for the share of namespace "+r.key.Namespace+" of "+share)
 	}
 	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
 	if shown == nil || shown.Message == message {

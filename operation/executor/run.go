@@ -19,9 +19,9 @@ import (
 // run is the packet of the flow of one operation. While the flow is parked with no call under way this is all there is of an operation, so
 // it is kept small.
 type run struct {
-	key   store.Key
-	group string
-	news  news
+	key    store.Key
+	tenant string
+	news   news
 
 	// What follows is shared with those who follow the stores and with the calls, and guarded by Executor.mu.
 
@@ -31,6 +31,7 @@ type run struct {
 	running bool      // the operation has not ended
 	line    *line     // behind the operation that has to end first
 	near    int64     // when nine tenths of its timeout are over, in Unix seconds
+	names   names     // of the Webhooks that it may call
 
 	// What follows belongs to the flow.
 
@@ -51,6 +52,11 @@ type run struct {
 	place   string
 	flying  map[target]*flight
 	refused map[target]refusal
+	later   map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
+	// paid is what was spent for the next write, size the bytes of the last one, and short says that the one before had to wait for that.
+	paid  price
+	size  int32
+	short bool
 	// tries counts failed requests to the API server in a row, for back-off.
 	tries int
 }
@@ -218,7 +224,11 @@ func (e *Executor) send(ctx context.Context, r *run, q call.Request) (*v1alpha1.
 
 // submit makes a write that holds only for the version that the run knows.
 func (e *Executor) submit(ctx context.Context, r *run, q call.Request) (*call.Answer, error) {
+	if !e.pay(r) {
+		return nil, errShort
+	}
 	answer, err := call.Do(ctx, e.calls, q, e.policy)
+	e.settlePaid(r, answer, err)
 	switch {
 	case apierrors.IsConflict(err):
 		if err := e.reload(ctx, r); err != nil {

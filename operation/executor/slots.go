@@ -1,17 +1,31 @@
 package executor
 
-import "sync"
+import (
+	"container/list"
+	"sync"
+)
 
-// slots bounds the calls under way, and shares them between tenants: a tenant may hold at most as many as are free, so that one that
-// floods the controller with calls that hang gets half of them and there is always one for the next tenant (the dynamic threshold of
-// Choudhury and Hahne, IEEE/ACM ToN 1998). Tenants that wait take turns. It is safe for concurrent use and calls nobody under its lock.
+// slots bounds the calls under way, and shares them by namespace first and then by tenant. A namespace may hold at most as many as are free,
+// so that one that floods the controller with calls that hang gets half of them and there is always one for the next namespace (the dynamic
+// threshold of Choudhury and Hahne, IEEE/ACM ToN 1998); what it may hold its tenants share in the same way, where one gets three quarters.
+// Those that wait take turns. It is safe for concurrent use and calls nobody under its lock.
 type slots struct {
 	mu      sync.Mutex
 	free    int
-	held    map[string]int
-	waiting map[string][]waiter // by tenant, who came first is first
-	turns   []string            // the tenants that wait, the next one first
+	spaces  map[string]*space
+	turns   list.List // of *space with somebody who waits, the next one first
+	waiting map[slotKey]*waiter
 	granted map[slotKey]struct{}
+	waits   int // so far
+}
+
+// space is what one namespace holds and waits for.
+type space struct {
+	namespace string
+	held      int
+	tenants   map[string]int // what they hold
+	queue     rota
+	turn      *list.Element
 }
 
 // slotKey is who waits.
@@ -20,54 +34,68 @@ type slotKey struct {
 	target target
 }
 
-type waiter struct {
-	key  slotKey
-	wake func()
-}
+// party is who shares things: a tenant of a namespace.
+type party struct{ namespace, tenant string }
 
 func newSlots(n int) *slots {
-	return &slots{free: n, held: make(map[string]int), waiting: make(map[string][]waiter), granted: make(map[slotKey]struct{})}
+	return &slots{free: n, spaces: make(map[string]*space), waiting: make(map[slotKey]*waiter), granted: make(map[slotKey]struct{})}
 }
 
 // acquire takes a slot. Without one, the caller is woken when one is kept for it.
-func (s *slots) acquire(tenant string, key slotKey, wake func()) bool {
+func (s *slots) acquire(who party, key slotKey, wake func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.granted[key]; ok {
 		delete(s.granted, key)
 		return true
 	}
-	queue := s.waiting[tenant]
-	for _, w := range queue {
-		if w.key == key {
-			return false
-		}
+	if s.waiting[key] != nil {
+		return false
 	}
-	if len(queue) == 0 && s.may(tenant) {
-		s.take(tenant)
+	sp := s.spaces[who.namespace]
+	if sp == nil {
+		sp = &space{namespace: who.namespace, tenants: make(map[string]int)}
+		s.spaces[who.namespace] = sp
+	}
+	if s.may(sp) && sp.queue.lanes[who.tenant] == nil && s.mayTenant(sp, who.tenant) {
+		s.take(sp, who.tenant)
 		return true
 	}
-	if len(queue) == 0 {
-		s.turns = append(s.turns, tenant)
+	w := &waiter{key: key, wake: wake}
+	s.waiting[key] = w
+	s.waits++
+	sp.queue.add(who.tenant, w)
+	if sp.turn == nil {
+		sp.turn = s.turns.PushBack(sp)
 	}
-	s.waiting[tenant] = append(queue, waiter{key, wake})
 	return false
 }
 
-func (s *slots) may(tenant string) bool { return s.free > 0 && s.held[tenant] < max(1, s.free) }
+// may tells whether a namespace may have one more.
+func (s *slots) may(sp *space) bool { return s.free > 0 && sp.held < s.free }
 
-func (s *slots) take(tenant string) {
+// mayTenant tells whether a tenant may have the next one of a namespace that may have one more.
+func (s *slots) mayTenant(sp *space, tenant string) bool {
+	held, rest := sp.tenants[tenant], (s.free-sp.held-1)/2 // how many more the namespace could take after this one
+	return held == 0 || held < 3*rest
+}
+
+func (s *slots) take(sp *space, tenant string) {
 	s.free--
-	s.held[tenant]++
+	sp.held++
+	sp.tenants[tenant]++
 }
 
 // release gives a slot back.
-func (s *slots) release(tenant string) {
+func (s *slots) release(who party) {
 	s.mu.Lock()
 	s.free++
-	if s.held[tenant]--; s.held[tenant] == 0 {
-		delete(s.held, tenant)
+	sp := s.spaces[who.namespace]
+	sp.held--
+	if sp.tenants[who.tenant]--; sp.tenants[who.tenant] == 0 {
+		delete(sp.tenants, who.tenant)
 	}
+	s.forget(sp)
 	wakes := s.grant()
 	s.mu.Unlock()
 	for _, wake := range wakes {
@@ -75,71 +103,67 @@ func (s *slots) release(tenant string) {
 	}
 }
 
-// grant keeps the free slots for those who wait, tenant by tenant.
+// forget drops a namespace that neither holds nor waits for anything, and the turn of one that waits no more.
+func (s *slots) forget(sp *space) {
+	if sp.turn != nil && sp.queue.empty() {
+		s.turns.Remove(sp.turn)
+		sp.turn = nil
+	}
+	if sp.held == 0 && sp.turn == nil {
+		delete(s.spaces, sp.namespace)
+	}
+}
+
+// grant keeps the free slots for those who wait, namespace by namespace.
 func (s *slots) grant() (wakes []func()) {
-	for skipped := 0; skipped < len(s.turns); {
-		tenant := s.turns[0]
-		s.turns = s.turns[1:]
-		if !s.may(tenant) {
-			s.turns = append(s.turns, tenant)
-			skipped++
+	for e := s.turns.Front(); e != nil && s.free > 0; {
+		sp, next := e.Value.(*space), e.Next()
+		var w *waiter
+		if s.may(sp) {
+			w = sp.queue.next(func(tenant string) bool { return s.mayTenant(sp, tenant) })
+		}
+		if w == nil { // it may not; those before it in the ring may not either, as long as no slot comes back
+			e = next
 			continue
 		}
-		skipped = 0
-		queue := s.waiting[tenant]
-		s.take(tenant)
-		s.granted[queue[0].key] = struct{}{}
-		wakes = append(wakes, queue[0].wake)
-		s.setQueue(tenant, queue[1:])
-		if len(queue) > 1 {
-			s.turns = append(s.turns, tenant)
-		}
+		s.take(sp, w.lane.tenant)
+		key := w.key.(slotKey)
+		delete(s.waiting, key)
+		s.granted[key] = struct{}{}
+		wakes = append(wakes, w.wake)
+		s.turns.MoveToBack(e)
+		s.forget(sp)
+		e = s.turns.Front()
 	}
 	return wakes
 }
 
-func (s *slots) setQueue(tenant string, queue []waiter) {
-	if len(queue) == 0 {
-		delete(s.waiting, tenant)
-		return
-	}
-	s.waiting[tenant] = queue
-}
-
 // withdraw forgets that somebody waits. It reports whether a slot was kept for it, which the caller then has to release.
-func (s *slots) withdraw(tenant string, key slotKey) (kept bool) {
+func (s *slots) withdraw(who party, key slotKey) (kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, kept = s.granted[key]; kept {
 		delete(s.granted, key)
 		return true
 	}
-	queue := s.waiting[tenant]
-	for i, w := range queue {
-		if w.key != key {
-			continue
-		}
-		rest := append(queue[:i:i], queue[i+1:]...)
-		s.setQueue(tenant, rest)
-		if len(rest) == 0 {
-			for j, name := range s.turns {
-				if name == tenant {
-					s.turns = append(s.turns[:j:j], s.turns[j+1:]...)
-					break
-				}
-			}
-		}
-		return false
+	if w := s.waiting[key]; w != nil {
+		sp := s.spaces[who.namespace]
+		delete(s.waiting, key)
+		sp.queue.remove(w)
+		s.forget(sp)
 	}
 	return false
 }
 
 // depth is how many calls wait for a slot.
-func (s *slots) depth() (n int) {
+func (s *slots) depth() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, queue := range s.waiting {
-		n += len(queue)
-	}
-	return n
+	return len(s.waiting)
+}
+
+func (s *slots) usage() usage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return usage{waiting: len(s.waiting), namespaces: s.turns.Len(), waits: s.waits}
 }

@@ -7,43 +7,56 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSlots asks in random order for slots of random tenants and checks after every step that no more are out than there are, that a tenant
-// which holds none gets one while one is free, and that at the end nobody waits and all are free again.
+// TestSlots asks in random order for slots of random tenants and checks after every step that no more are out than there are, that a namespace
+// which holds none gets one while one is free, and so does a tenant of one that may have one more, and that at the end nobody waits and all
+// are free again.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		total := rapid.IntRange(1, 6).Draw(t, "slots")
+		total := rapid.IntRange(1, 9).Draw(t, "slots")
 		s := newSlots(total)
 		type request struct {
-			tenant string
-			key    slotKey
+			who party
+			key slotKey
 		}
 		var holding, waiting []request
 		woken := map[slotKey]bool{}
+		waits := func(who party) (n int) {
+			for _, r := range waiting {
+				if r.who == who {
+					n++
+				}
+			}
+			return n
+		}
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "action") {
 			case 0, 1:
-				r := request{fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant")), slotKey{target: target{id: fmt.Sprint(i)}}}
-				free, held := s.free, s.held[r.tenant]
-				if s.acquire(r.tenant, r.key, func() { woken[r.key] = true }) {
+				who := party{fmt.Sprint("n", rapid.IntRange(0, 2).Draw(t, "namespace")), fmt.Sprint("t", rapid.IntRange(0, 2).Draw(t, "tenant"))}
+				r := request{who, slotKey{target: target{id: fmt.Sprint(i)}}}
+				free, held, mine := s.free, 0, 0
+				if sp := s.spaces[who.namespace]; sp != nil {
+					held, mine = sp.held, sp.tenants[who.tenant]
+				}
+				if s.acquire(who, r.key, func() { woken[r.key] = true }) {
 					holding = append(holding, r)
 				} else {
-					if free > 0 && held == 0 && len(s.waiting[r.tenant]) == 1 {
-						t.Fatalf("tenant %s holds none, %d are free, and it has to wait", r.tenant, free)
+					if free > held && mine == 0 && waits(who) == 0 {
+						t.Fatalf("%v holds none, its namespace %d, %d are free, and it has to wait", who, held, free)
 					}
 					waiting = append(waiting, r)
 				}
 			case 2:
 				if len(holding) > 0 {
-					s.release(holding[0].tenant)
+					s.release(holding[0].who)
 					holding = holding[1:]
 				}
 			case 3:
 				if len(waiting) > 0 {
 					r := waiting[0]
 					waiting = waiting[1:]
-					if s.withdraw(r.tenant, r.key) {
-						s.release(r.tenant)
+					if s.withdraw(r.who, r.key) {
+						s.release(r.who)
 					}
 				}
 			}
@@ -55,7 +68,7 @@ func TestSlots(t *testing.T) {
 			var still []request
 			for _, r := range waiting {
 				if woken[r.key] {
-					if !s.acquire(r.tenant, r.key, nil) {
+					if !s.acquire(r.who, r.key, nil) {
 						t.Fatal("who was woken gets its slot")
 					}
 					holding = append(holding, r)
@@ -67,11 +80,52 @@ func TestSlots(t *testing.T) {
 			if len(holding) == 0 {
 				t.Fatalf("%d wait although nobody holds any", len(waiting))
 			}
-			s.release(holding[0].tenant)
+			s.release(holding[0].who)
 			holding = holding[1:]
 		}
-		if s.free != total || s.depth() != 0 || len(s.held) != 0 || len(s.granted) != 0 {
+		if s.free != total || s.depth() != 0 || len(s.spaces) != 0 || len(s.granted) != 0 || s.turns.Len() != 0 {
 			t.Fatalf("left over: %+v", s)
 		}
 	})
+}
+
+// TestSlotsByNamespace has the calls of one namespace hang, each on behalf of a tenant of its own, or all of one.
+func TestSlotsByNamespace(t *testing.T) {
+	t.Parallel()
+	const total = 512
+	tests := map[string]struct {
+		reason string
+		tenant func(i int) string
+		want   int
+	}{
+		"ManyTenants": {"A namespace gets half, however many tenants it makes up.", func(i int) string { return fmt.Sprint(i) }, total / 2},
+		"OneTenant":   {"One tenant leaves a quarter of that to those that may come.", func(int) string { return "" }, total / 2 / 4 * 3},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSlots(total)
+			key := func(who string, i int) slotKey { return slotKey{target: target{id: fmt.Sprint(who, i)}} }
+			got := 0
+			for i := range 540 {
+				if s.acquire(party{"hostile", tc.tenant(i)}, key("hostile", i), func() {}) {
+					got++
+				}
+			}
+			if got != tc.want {
+				t.Errorf("%s It got %d, want %d", tc.reason, got, tc.want)
+			}
+			if u := s.usage(); u.waiting != 540-got || u.namespaces != 1 {
+				t.Errorf("usage %+v", u)
+			}
+			for i := range 64 {
+				if !s.acquire(party{"victim", ""}, key("victim", i), nil) {
+					t.Fatalf("another namespace waits for its call %d", i)
+				}
+			}
+			if !s.acquire(party{"third", ""}, key("third", 0), nil) {
+				t.Error("a third namespace waits for its first call")
+			}
+		})
+	}
 }

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package store
+package pack
 
 // mapMemory returns zeroed memory; on this system it is of the Go heap.
 func mapMemory(n int) ([]byte, error) { return make([]byte, n), nil }

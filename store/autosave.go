@@ -100,8 +100,8 @@ func (s *Store) extent() extent {
 	return extent{s.Version(), s.stats.applied.Load(), s.stats.commits.Load()}
 }
 
-// keep saves the store of an entry now and then; the returned function ends that and, if last is true, saves once more.
-func (c *Cache) keep(ctx context.Context, e *cacheEntry) (end func(last bool)) {
+// saveNowAndThen saves the store of an entry now and then; the returned function ends that and, if last is true, saves once more.
+func (c *Cache) saveNowAndThen(ctx context.Context, e *cacheEntry) (end func(last bool)) {
 	saved := e.store.extent()
 	save := func() {
 		now := e.store.extent()

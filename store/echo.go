@@ -15,8 +15,8 @@ type held struct {
 // maxSteps bounds the changes that are held to be judged; who has more of them has foreign ones.
 const maxSteps = 32
 
-// holds says whether a change is held, or dropped as an echo, instead of given.
-func (c *Cursor) holds(ch *change) bool {
+// withholds says whether a change is held, or dropped as an echo, instead of given.
+func (c *Cursor) withholds(ch *change) bool {
 	k := ch.obj.Key()
 	h := c.hold.keys[k]
 	if h == nil && !c.s.ledger.inFlight(k, c.opt.HoldWrites) {
@@ -41,8 +41,8 @@ func (c *Cursor) holds(ch *change) bool {
 	return true
 }
 
-// holdsDelta joins what was folded to what is held of its key.
-func (c *Cursor) holdsDelta(d *delta) bool {
+// withholdsDelta joins what was folded to what is held of its key.
+func (c *Cursor) withholdsDelta(d *delta) bool {
 	h := c.hold.keys[d.key]
 	if h == nil {
 		return false

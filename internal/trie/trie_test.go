@@ -1,4 +1,4 @@
-package store
+package trie
 
 import (
 	"maps"
@@ -14,8 +14,11 @@ type pair struct {
 	hash       uint64
 }
 
-func (p *pair) hash64() uint64       { return p.hash }
-func (p *pair) sameKey(o *pair) bool { return p.key == o.key }
+// pairKeys has pairs found by their key.
+type pairKeys struct{}
+
+func (pairKeys) Hash(p *pair) uint64  { return p.hash }
+func (pairKeys) Same(p, o *pair) bool { return p.key == o.key }
 
 // TestTrie compares tries with maps: each version stays what it was, whatever is done to later ones.
 func TestTrie(t *testing.T) {
@@ -23,19 +26,19 @@ func TestTrie(t *testing.T) {
 	hashes := []uint64{0, 1, 15, 16, 1 << 59, 1<<59 | 1, ^uint64(0), ^uint64(0) - 1, ^uint64(0) - 16, 0xF0F0F0F0F0F0F0F0}
 	rapid.Check(t, func(rt *rapid.T) {
 		type version struct {
-			trie trie[*pair]
+			trie Map[*pair, pairKeys]
 			want map[int]int
 		}
 		cur := version{want: map[int]int{}}
 		old := []version{}
-		var e *edit
+		var e *Edit
 		rt.Repeat(map[string]func(*rapid.T){
 			"set": func(rt *rapid.T) {
 				k := rapid.IntRange(0, 40).Draw(rt, "key")
 				p := &pair{key: k, value: rapid.Int().Draw(rt, "value"), hash: hashes[k%len(hashes)] + uint64(k/20)<<30}
 				_, had := cur.want[k]
 				var replaced bool
-				cur.trie, _, replaced = cur.trie.set(e, p)
+				cur.trie, _, replaced = cur.trie.Set(e, p)
 				if replaced != had {
 					rt.Fatalf("replaced %v, want %v", replaced, had)
 				}
@@ -44,7 +47,7 @@ func TestTrie(t *testing.T) {
 			"delete": func(rt *rapid.T) {
 				k := rapid.IntRange(0, 40).Draw(rt, "key")
 				v, had := cur.want[k]
-				next, was, ok := cur.trie.delete(e, &pair{key: k, hash: hashes[k%len(hashes)] + uint64(k/20)<<30})
+				next, was, ok := cur.trie.Delete(e, &pair{key: k, hash: hashes[k%len(hashes)] + uint64(k/20)<<30})
 				if ok != had || ok && was.value != v {
 					rt.Fatalf("deleted %v %v, want %v %v", was, ok, v, had)
 				}
@@ -55,7 +58,7 @@ func TestTrie(t *testing.T) {
 				old = append(old, version{cur.trie, maps.Clone(cur.want)})
 				e = nil
 				if rapid.Bool().Draw(rt, "batch") {
-					e = &edit{}
+					e = &Edit{}
 				}
 			},
 			"": func(rt *rapid.T) {
@@ -67,21 +70,21 @@ func TestTrie(t *testing.T) {
 	})
 }
 
-func checkTrie(rt *rapid.T, tr trie[*pair], want map[int]int) {
+func checkTrie(rt *rapid.T, tr Map[*pair, pairKeys], want map[int]int) {
 	if tr.len != len(want) {
 		rt.Fatalf("len %d, want %d", tr.len, len(want))
 	}
 	got := map[int]int{}
 	last := uint64(0)
 	var all []*pair
-	for p := range tr.all() {
+	for p := range tr.All() {
 		if p.hash < last {
 			rt.Fatal("not in the order of the hashes")
 		}
 		last = p.hash
 		got[p.key] = p.value
 		all = append(all, p)
-		if q, ok := tr.find(&pair{key: p.key, hash: p.hash}); !ok || q != p {
+		if q, ok := tr.Find(&pair{key: p.key, hash: p.hash}); !ok || q != p {
 			rt.Fatalf("key %d is not found", p.key)
 		}
 	}
@@ -90,9 +93,9 @@ func checkTrie(rt *rapid.T, tr trie[*pair], want map[int]int) {
 	}
 	for n := 1; n < 4; n++ {
 		var paged []*pair
-		for at, more := (place{}), true; more; {
+		for at, more := (Place{}), true; more; {
 			var some []*pair
-			some, at, more = tr.after(at, n)
+			some, at, more = tr.After(at, n)
 			paged = append(paged, some...)
 		}
 		if !slices.Equal(paged, all) {
@@ -100,9 +103,9 @@ func checkTrie(rt *rapid.T, tr trie[*pair], want map[int]int) {
 		}
 	}
 	for _, from := range all {
-		w := tr.seek(from.hash)
+		w := tr.Seek(from.hash)
 		var rest []*pair
-		for p, ok := w.next(); ok; p, ok = w.next() {
+		for p, ok := w.Next(); ok; p, ok = w.Next() {
 			rest = append(rest, p)
 		}
 		i := slices.IndexFunc(all, func(p *pair) bool { return p.hash >= from.hash })

@@ -1,4 +1,4 @@
-package store
+package pack
 
 import (
 	"encoding/binary"
@@ -9,7 +9,7 @@ import (
 )
 
 // arena keeps encoded objects outside of the Go heap, where the garbage collector neither scans nor doubles them. Blocks are of one slot
-// size each; a block without a live slot is given back, and sparse ones are emptied by Store.compact.
+// size each; a block without a live slot is given back, and sparse ones are emptied (compact.go).
 //
 // The mutex is held for a copy of a slot at most, and shared by readers while they decode one.
 type arena struct {

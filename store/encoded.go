@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/pack"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) newRecord(o *source.Object, ver version, prior *Record) (*Record
 		r.id = s.intern.ident(h, r.shape.ns)
 	}
 	n := len(o.Raw) - (h.ManagedFields.End - h.ManagedFields.Start)
-	r.body.heap.Store(&loose{data: o.AppendPruned(make([]byte, 0, n))})
+	r.body.Set(o.AppendPruned(make([]byte, 0, n)))
 	return r, nil
 }
 
@@ -52,9 +53,9 @@ func (r *Record) contentSum(buf *[]byte) uint64 {
 		return sum
 	}
 	if *buf == nil {
-		*buf = []byte{} // without one, load may return bytes that others read
+		*buf = []byte{} // without one, Append may return bytes that others read
 	}
-	raw, err := r.st.pack.load(r, (*buf)[:0])
+	raw, err := r.st.pack.Append((*buf)[:0], &r.body)
 	if err != nil {
 		return 0
 	}
@@ -71,7 +72,7 @@ func (r *Record) AppendRaw(dst []byte) []byte {
 	if dst == nil {
 		dst = []byte{}
 	}
-	out, err := r.st.pack.load(r, dst)
+	out, err := r.st.pack.Append(dst, &r.body)
 	if err != nil { // our own bytes: memory is broken
 		r.st.logger.Error("cannot unpack an object", "key", r.Key(), "error", err)
 		return dst
@@ -83,26 +84,40 @@ func (r *Record) AppendRaw(dst []byte) []byte {
 func (r *Record) Raw() []byte { return r.AppendRaw(nil) }
 
 // load returns the encoded object for decoding, which does not change it.
-func (r *Record) load() ([]byte, error) { return r.st.pack.load(r, nil) }
+func (r *Record) load() ([]byte, error) { return r.st.pack.Append(nil, &r.body) }
 
-// keep is told of each record that a list has staged, so that it becomes compact.
-func (s *Store) keep(r *Record) {
-	if h := r.body.heap.Load(); h != nil {
-		s.pack.add(r, len(h.data))
-	}
-}
+// packSoon is told of each record that a list has staged, so that it becomes compact.
+func (s *Store) packSoon(r *Record) { s.pack.Keep(&r.body, r.shape.siblings) }
 
-// keepYoung is told of each record that a watch has brought.
-func (s *Store) keepYoung(r *Record) {
-	if h := r.body.heap.Load(); h != nil {
-		s.pack.addYoung(r, len(h.data))
-	}
-}
+// packLater is told of each record that a watch has brought.
+func (s *Store) packLater(r *Record) { s.pack.KeepYoung(&r.body, r.shape.siblings) }
 
 // superseded is told of each record that is not the latest any more.
 func (s *Store) superseded(r *Record) {
 	if r != nil {
-		s.pack.superseded(r)
-		s.compactSoon()
+		s.pack.Retire(&r.body)
 	}
 }
+
+// bodies yields the encoded objects that are current.
+func (s *Store) bodies(yield func(*pack.Item) bool) {
+	for r := range s.root.Load().base.all() {
+		if !yield(&r.body) {
+			return
+		}
+	}
+}
+
+// MemoryStats say where the memory of a store is; the Go heap has the headers and indexes besides.
+type MemoryStats struct {
+	Live         int64 // bytes of encoded objects in the arena, which is not of the Go heap
+	Mapped       int64 // bytes of the arena, free slots included
+	Dictionaries int
+	Unpacked     int64 // bytes of new objects that wait to be packed
+}
+
+// MemoryStats returns where the memory of the store is.
+func (s *Store) MemoryStats() MemoryStats { return MemoryStats(s.pack.Stats()) }
+
+// Flush makes all objects compact now; otherwise that happens in the background, in rounds.
+func (s *Store) Flush() { s.pack.Flush() }

@@ -1,4 +1,4 @@
-package store
+package pack
 
 import (
 	"slices"
@@ -17,7 +17,7 @@ type nursery struct {
 }
 
 type infant struct {
-	r     *Record
+	sibling
 	bytes int32
 	tick  uint32
 }
@@ -29,11 +29,15 @@ const (
 	youngShare    = 2 // of the arena
 )
 
-// addYoung keeps a new record that may not last.
-func (p *packer) addYoung(r *Record, n int) {
-	y := &p.young
+// KeepYoung has an item packed that may not last: later than Keep does, if it is still current then.
+func (p *Packer) KeepYoung(it *Item, group uint64) {
+	h := it.heap.Load()
+	if h == nil {
+		return
+	}
+	y, n := &p.young, len(h.data)
 	p.mu.Lock()
-	y.list = append(y.list, infant{r, int32(min(n, 1<<30)), y.ticks})
+	y.list = append(y.list, infant{sibling{it, group}, int32(min(n, 1<<30)), y.ticks})
 	y.bytes += n
 	limit := max(y.limit, minYoungBytes)
 	assist := y.bytes > 4*limit
@@ -53,21 +57,21 @@ func (p *packer) addYoung(r *Record, n int) {
 
 // packOldest packs so many of the oldest that the rest is half of limit, but not many more bytes than most; what was
 // superseded is dropped on the way.
-func (p *packer) packOldest(limit, most int) {
+func (p *Packer) packOldest(limit, most int) {
 	p.mu.Lock()
 	list := p.young.take()
 	p.mu.Unlock()
 	rest, bytes := list[:0], 0
 	for _, f := range list {
-		if !f.r.stale.Load() {
+		if !f.item.Retired() {
 			rest = append(rest, f)
 			bytes += int(f.bytes)
 		}
 	}
-	var batch []*Record
-	if bytes > limit*3/4 { // else it was dropping that helped
+	var batch []sibling
+	if bytes > limit*3/4 { // otherwise it was dropping that helped
 		for until := max(limit/2, bytes-most); bytes > until; {
-			batch = append(batch, rest[0].r)
+			batch = append(batch, rest[0].sibling)
 			bytes -= int(rest[0].bytes)
 			rest = rest[1:]
 		}
@@ -80,7 +84,7 @@ func (p *packer) packOldest(limit, most int) {
 }
 
 // youngLimit returns how many bytes may be young: a part of what is packed.
-func (p *packer) youngLimit() int {
+func (p *Packer) youngLimit() int {
 	p.arena.mu.RLock()
 	live := p.arena.live
 	p.arena.mu.RUnlock()
@@ -97,7 +101,7 @@ func (y *nursery) take() []infant {
 }
 
 // grow packs what has been young for long enough. It is called by a timer, which runs only while there is something young.
-func (p *packer) grow() {
+func (p *Packer) grow() {
 	y := &p.young
 	p.mu.Lock()
 	if p.closed {
@@ -107,10 +111,10 @@ func (p *packer) grow() {
 	p.rounds++
 	defer p.roundOver()
 	y.ticks++
-	var batch []*Record
+	var batch []sibling
 	n := 0
 	for ; n < len(y.list) && y.ticks-y.list[n].tick > 1; n++ {
-		batch = append(batch, y.list[n].r)
+		batch = append(batch, y.list[n].sibling)
 		y.bytes -= int(y.list[n].bytes)
 	}
 	y.list = slices.Clone(y.list[n:])

@@ -1,4 +1,4 @@
-package store
+package pack
 
 import (
 	"weak"
@@ -24,7 +24,7 @@ type packGroup struct {
 }
 
 // learn adds an object to the sample for the common dictionary.
-func (p *packer) learn(group uint64, raw []byte) {
+func (p *Packer) learn(group uint64, raw []byte) {
 	if p.taken[group] < sampleGroups && len(p.sample)+len(raw) <= sampleBytes {
 		p.taken[group]++
 		p.sample = append(p.sample, raw...)
@@ -32,7 +32,7 @@ func (p *packer) learn(group uint64, raw []byte) {
 }
 
 // judge renews the dictionary of a group that has changed too much.
-func (p *packer) judge(g *packGroup, n int, raw []byte) {
+func (p *Packer) judge(g *packGroup, n int, raw []byte) {
 	switch {
 	case g.size == 0:
 		g.size = n + n/8 // the dictionary itself gives next to nothing; the second one counts
@@ -49,7 +49,7 @@ func (p *packer) judge(g *packGroup, n int, raw []byte) {
 	}
 }
 
-func (p *packer) renew(g *packGroup, raw []byte) {
+func (p *Packer) renew(g *packGroup, raw []byte) {
 	g.dict, g.size, g.worse = p.newDict(raw), 0, 0
 	if g.dict != nil {
 		g.dict.group = g
@@ -57,7 +57,7 @@ func (p *packer) renew(g *packGroup, raw []byte) {
 }
 
 // newDict makes a dictionary of a copy of data.
-func (p *packer) newDict(data []byte) *dict {
+func (p *Packer) newDict(data []byte) *dict {
 	own := append(make([]byte, 0, len(data)+16), data...)
 	d := &dict{data: own, s2: s2.MakeDict(own, nil)}
 	if d.s2 == nil {
@@ -78,7 +78,7 @@ func (p *packer) newDict(data []byte) *dict {
 
 // encoder returns a form of the dictionary that has tables for encoding, of 32 KB each, which take as long to make as an object takes
 // to be packed. They are held while there is something to pack, and after that until the garbage collector wants them.
-func (p *packer) encoder(d *dict) *s2.Dict {
+func (p *Packer) encoder(d *dict) *s2.Dict {
 	if e := p.held[d]; e != nil {
 		return e
 	}

@@ -1,35 +1,47 @@
-package store
+// Package trie is a persistent map: a hash array mapped trie with the values beside the child pointers of each node
+// (Bagwell, "Ideal Hash Trees", 2001; Steindorfer and Vinju, OOPSLA 2015). A [Map] never changes, so that
+// readers need no lock and a snapshot is a copy of it. A batch of changes passes one [Edit]: nodes made under it are changed in place.
+//
+// The bits of the hash are used from the top, therefore iteration is in the order of the hashes.
+package trie
 
 import (
 	"iter"
 	"math/bits"
 )
 
-// The persistent map of the store: a hash array mapped trie with the values beside the child pointers of each node
-// (Bagwell, "Ideal Hash Trees", 2001; Steindorfer and Vinju, OOPSLA 2015). A trie never changes once it is published, so
-// that readers need no lock and a snapshot is a pointer. A batch of changes passes an *edit: nodes made under it are changed in place.
-//
-// The bits of the hash are used from the top, therefore iteration is in the order of the hashes.
-
-// element is what a trie holds. Two elements with sameKey have the same hash.
-type element[T any] interface {
-	comparable
-	hash64() uint64
-	sameKey(T) bool
+// Keys says what the key of an element is. It has no state: the zero value of the type is used. Two elements of the same key have the same hash.
+type Keys[T any] interface {
+	Hash(T) uint64
+	Same(a, b T) bool
 }
 
-// edit is the identity of one batch of changes.
-type edit struct{ _ byte }
+func hash[T any, K Keys[T]](v T) uint64 {
+	var k K
+	return k.Hash(v)
+}
 
-type trie[T element[T]] struct {
-	root *node[T]
+func same[T any, K Keys[T]](a, b T) bool {
+	var k K
+	return k.Same(a, b)
+}
+
+// Edit is the identity of one batch of changes, made by one goroutine before anybody else sees the maps. No Edit (nil): each change copies.
+type Edit struct{ _ byte }
+
+// Map is one version of a set of elements, each of another key. The zero value is empty.
+type Map[T any, K Keys[T]] struct {
+	root *node[T, K]
 	len  int
 }
 
-type node[T element[T]] struct {
-	edit   *edit
+// Len returns the number of elements.
+func (t Map[T, K]) Len() int { return t.len }
+
+type node[T any, K Keys[T]] struct {
+	edit   *Edit
 	vals   []T
-	kids   []*node[T]
+	kids   []*node[T, K]
 	valMap uint32
 	kidMap uint32
 }
@@ -48,11 +60,11 @@ func slot(h uint64, level int) uint32 {
 	return uint32(h>>shift) & trieMask
 }
 
-func (n *node[T]) valAt(bit uint32) int { return bits.OnesCount32(n.valMap & (bit - 1)) }
-func (n *node[T]) kidAt(bit uint32) int { return bits.OnesCount32(n.kidMap & (bit - 1)) }
+func (n *node[T, K]) valAt(bit uint32) int { return bits.OnesCount32(n.valMap & (bit - 1)) }
+func (n *node[T, K]) kidAt(bit uint32) int { return bits.OnesCount32(n.kidMap & (bit - 1)) }
 
-// get returns the element with hash h that match accepts.
-func (t trie[T]) get(h uint64, match func(T) bool) (found T, ok bool) {
+// Get returns the element with hash h that match accepts.
+func (t Map[T, K]) Get(h uint64, match func(T) bool) (found T, ok bool) {
 	n := t.root
 	for level := 0; n != nil; level++ {
 		if level == trieLevels {
@@ -71,7 +83,7 @@ func (t trie[T]) get(h uint64, match func(T) bool) (found T, ok bool) {
 		if n.valMap&bit == 0 {
 			return found, false
 		}
-		if v := n.vals[n.valAt(bit)]; v.hash64() == h && match(v) {
+		if v := n.vals[n.valAt(bit)]; hash[T, K](v) == h && match(v) {
 			return v, true
 		}
 		return found, false
@@ -79,25 +91,27 @@ func (t trie[T]) get(h uint64, match func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// find returns the element of the same key as k.
-func (t trie[T]) find(k T) (T, bool) { return t.get(k.hash64(), k.sameKey) }
+// Find returns the element of the same key as k.
+func (t Map[T, K]) Find(k T) (T, bool) {
+	return t.Get(hash[T, K](k), func(v T) bool { return same[T, K](v, k) })
+}
 
-// set returns t with v in place of the element of the same key, and that element.
-func (t trie[T]) set(e *edit, v T) (next trie[T], old T, replaced bool) {
+// Set returns t with v in place of the element of the same key, and that element.
+func (t Map[T, K]) Set(e *Edit, v T) (next Map[T, K], old T, replaced bool) {
 	if t.root == nil {
-		t.root = &node[T]{edit: e}
+		t.root = &node[T, K]{edit: e}
 	}
-	t.root, old, replaced = t.root.set(e, 0, v.hash64(), v)
+	t.root, old, replaced = t.root.set(e, 0, hash[T, K](v), v)
 	if !replaced {
 		t.len++
 	}
 	return t, old, replaced
 }
 
-func (n *node[T]) set(e *edit, level int, h uint64, v T) (_ *node[T], old T, replaced bool) {
+func (n *node[T, K]) set(e *Edit, level int, h uint64, v T) (_ *node[T, K], old T, replaced bool) {
 	if level == trieLevels {
 		for i, o := range n.vals {
-			if o.sameKey(v) {
+			if same[T, K](o, v) {
 				n = n.ownVals(e)
 				n.vals[i] = v
 				return n, o, true
@@ -124,13 +138,13 @@ func (n *node[T]) set(e *edit, level int, h uint64, v T) (_ *node[T], old T, rep
 		return n, old, false
 	}
 	i := n.valAt(bit)
-	if o := n.vals[i]; o.hash64() == h && o.sameKey(v) {
+	if o := n.vals[i]; hash[T, K](o) == h && same[T, K](o, v) {
 		n = n.ownVals(e)
 		n.vals[i] = v
 		return n, o, true
 	}
-	kid := &node[T]{edit: e}
-	kid, _, _ = kid.set(e, level+1, n.vals[i].hash64(), n.vals[i])
+	kid := &node[T, K]{edit: e}
+	kid, _, _ = kid.set(e, level+1, hash[T, K](n.vals[i]), n.vals[i])
 	kid, _, _ = kid.set(e, level+1, h, v)
 	n = n.shell(e)
 	n.vals = removed(n.vals, i)
@@ -140,12 +154,12 @@ func (n *node[T]) set(e *edit, level int, h uint64, v T) (_ *node[T], old T, rep
 	return n, old, false
 }
 
-// delete returns t without the element of the same key as k, and that element.
-func (t trie[T]) delete(e *edit, k T) (next trie[T], old T, ok bool) {
+// Delete returns t without the element of the same key as k, and that element.
+func (t Map[T, K]) Delete(e *Edit, k T) (next Map[T, K], old T, ok bool) {
 	if t.root == nil {
 		return t, old, false
 	}
-	root, old, ok := t.root.delete(e, 0, k.hash64(), k)
+	root, old, ok := t.root.delete(e, 0, hash[T, K](k), k)
 	if !ok {
 		return t, old, false
 	}
@@ -156,10 +170,10 @@ func (t trie[T]) delete(e *edit, k T) (next trie[T], old T, ok bool) {
 	return t, old, true
 }
 
-func (n *node[T]) delete(e *edit, level int, h uint64, k T) (_ *node[T], old T, ok bool) {
+func (n *node[T, K]) delete(e *Edit, level int, h uint64, k T) (_ *node[T, K], old T, ok bool) {
 	if level == trieLevels {
 		for i, o := range n.vals {
-			if o.sameKey(k) {
+			if same[T, K](o, k) {
 				n = n.shell(e)
 				n.vals = removed(n.vals, i)
 				return n, o, true
@@ -193,7 +207,7 @@ func (n *node[T]) delete(e *edit, level int, h uint64, k T) (_ *node[T], old T, 
 	}
 	i := n.valAt(bit)
 	o := n.vals[i]
-	if o.hash64() != h || !o.sameKey(k) {
+	if hash[T, K](o) != h || !same[T, K](o, k) {
 		return n, old, false
 	}
 	n = n.shell(e)
@@ -203,7 +217,7 @@ func (n *node[T]) delete(e *edit, level int, h uint64, k T) (_ *node[T], old T, 
 }
 
 // ownVals returns a node whose values may be written to under e, ownKids one whose children may.
-func (n *node[T]) ownVals(e *edit) *node[T] {
+func (n *node[T, K]) ownVals(e *Edit) *node[T, K] {
 	c := n.shell(e)
 	if e == nil {
 		c.vals = inserted(n.vals, -1, *new(T))
@@ -211,7 +225,7 @@ func (n *node[T]) ownVals(e *edit) *node[T] {
 	return c
 }
 
-func (n *node[T]) ownKids(e *edit) *node[T] {
+func (n *node[T, K]) ownKids(e *Edit) *node[T, K] {
 	c := n.shell(e)
 	if e == nil {
 		c.kids = inserted(n.kids, -1, nil)
@@ -220,7 +234,7 @@ func (n *node[T]) ownKids(e *edit) *node[T] {
 }
 
 // shell returns a node whose fields may be replaced under e, while its slices are still shared.
-func (n *node[T]) shell(e *edit) *node[T] {
+func (n *node[T, K]) shell(e *Edit) *node[T, K] {
 	if e != nil && n.edit == e {
 		return n
 	}
@@ -257,11 +271,11 @@ func removed[E any](s []E, i int) []E {
 	return out
 }
 
-// all yields every element in the order of the hashes.
-func (t trie[T]) all() iter.Seq[T] {
+// All yields every element in the order of the hashes.
+func (t Map[T, K]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		it := t.iterate()
-		for v, ok := it.next(); ok; v, ok = it.next() {
+		it := t.Iterate()
+		for v, ok := it.Next(); ok; v, ok = it.Next() {
 			if !yield(v) {
 				return
 			}
@@ -269,24 +283,26 @@ func (t trie[T]) all() iter.Seq[T] {
 	}
 }
 
-// walk is a position in a trie: an iterator without a goroutine.
-type walk[T element[T]] struct {
-	stack []step[T]
+// Walk is a position in a map: an iterator without a goroutine.
+type Walk[T any, K Keys[T]] struct {
+	stack []step[T, K]
 }
 
-type step[T element[T]] struct {
-	n    *node[T]
+type step[T any, K Keys[T]] struct {
+	n    *node[T, K]
 	slot int
 }
 
-func (t trie[T]) iterate() walk[T] {
+// Iterate returns a position before the first element.
+func (t Map[T, K]) Iterate() Walk[T, K] {
 	if t.root == nil {
-		return walk[T]{}
+		return Walk[T, K]{}
 	}
-	return walk[T]{stack: append(make([]step[T], 0, 6), step[T]{n: t.root})}
+	return Walk[T, K]{stack: append(make([]step[T, K], 0, 6), step[T, K]{n: t.root})}
 }
 
-func (w *walk[T]) next() (v T, ok bool) {
+// Next returns the next element; ok is false behind the last one.
+func (w *Walk[T, K]) Next() (v T, ok bool) {
 	for len(w.stack) > 0 {
 		top := &w.stack[len(w.stack)-1]
 		n := top.n
@@ -309,51 +325,51 @@ func (w *walk[T]) next() (v T, ok bool) {
 		if n.valMap&bit != 0 {
 			return n.vals[n.valAt(bit)], true
 		}
-		w.stack = append(w.stack, step[T]{n: n.kids[n.kidAt(bit)]})
+		w.stack = append(w.stack, step[T, K]{n: n.kids[n.kidAt(bit)]})
 	}
 	return v, false
 }
 
-// seek returns a position before the first element whose hash is at least h.
-func (t trie[T]) seek(h uint64) walk[T] {
-	w := t.iterate()
+// Seek returns a position before the first element whose hash is at least h.
+func (t Map[T, K]) Seek(h uint64) Walk[T, K] {
+	w := t.Iterate()
 	for n, level := t.root, 0; n != nil && level < trieLevels; level++ {
 		at := int(slot(h, level))
 		bit := uint32(1) << at
 		top := &w.stack[len(w.stack)-1]
 		top.slot = at
 		if n.kidMap&bit == 0 {
-			if n.valMap&bit != 0 && n.vals[n.valAt(bit)].hash64() < h {
+			if n.valMap&bit != 0 && hash[T, K](n.vals[n.valAt(bit)]) < h {
 				top.slot++
 			}
 			return w
 		}
 		top.slot++
 		n = n.kids[n.kidAt(bit)]
-		w.stack = append(w.stack, step[T]{n: n})
+		w.stack = append(w.stack, step[T, K]{n: n})
 	}
 	return w
 }
 
-// place is one in the order of the hashes: behind all elements of a hash, or, as the zero value, before all.
-type place struct {
+// Place is one in the order of the hashes: behind all elements of a hash, or, as the zero value, before all.
+type Place struct {
 	hash uint64
 	set  bool
 }
 
-// after returns some n elements behind a place, the place behind them, and whether there are more. So one can go through a trie that
+// After returns some n elements behind a place, the place behind them, and whether there are more. So one can go through a map that
 // changes meanwhile, always in its newest version, and meets each element that was there all the time once.
-func (t trie[T]) after(p place, n int) (some []T, next place, more bool) {
-	for w := t.seek(p.hash); ; {
-		v, ok := w.next()
+func (t Map[T, K]) After(p Place, n int) (some []T, next Place, more bool) {
+	for w := t.Seek(p.hash); ; {
+		v, ok := w.Next()
 		switch {
 		case !ok:
 			return some, next, false
-		case p.set && v.hash64() <= p.hash:
+		case p.set && hash[T, K](v) <= p.hash:
 			continue
-		case len(some) >= n && v.hash64() != next.hash:
+		case len(some) >= n && hash[T, K](v) != next.hash:
 			return some, next, true
 		}
-		some, next = append(some, v), place{v.hash64(), true}
+		some, next = append(some, v), Place{hash[T, K](v), true}
 	}
 }

@@ -1,0 +1,91 @@
+package pack
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// TestPacker: items come back byte by byte, however they are kept, packed, moved closer together and superseded.
+func TestPacker(t *testing.T) {
+	t.Parallel()
+	current := map[string]*Item{}
+	p := New(func(yield func(*Item) bool) { maps.Values(current)(yield) })
+	defer p.Close()
+	want := map[*Item][]byte{}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	object := func(group uint64) []byte {
+		b := strings.Repeat(fmt.Sprintf("what group %d has in common; ", group), 1+rnd.IntN(60)*rnd.IntN(3))
+		for range rnd.IntN(20) {
+			b += fmt.Sprintf("%x", rnd.Uint64())
+		}
+		if rnd.IntN(50) == 0 {
+			b += strings.Repeat(fmt.Sprint(rnd.Uint64()), 3000) // does not go into a slot as it is
+		}
+		return []byte(b)
+	}
+	var retired []*Item
+	for round := range 40 {
+		for range 200 {
+			group := rnd.Uint64N(8)
+			key := fmt.Sprint(group, "/", rnd.IntN(60))
+			if old := current[key]; old != nil {
+				p.Retire(old)
+				if delete(current, key); rnd.IntN(4) == 0 {
+					retired = append(retired, old)
+				} else {
+					delete(want, old)
+				}
+				if rnd.IntN(4) == 0 {
+					continue
+				}
+			}
+			it, data := &Item{}, object(group)
+			it.Set(bytes.Clone(data))
+			current[key], want[it] = it, data
+			if rnd.IntN(2) == 0 {
+				p.Keep(it, group)
+			} else {
+				p.KeepYoung(it, group)
+			}
+		}
+		switch round % 4 {
+		case 1:
+			p.Flush()
+		case 2:
+			p.compact()
+		}
+		for _, items := range []iter.Seq[*Item]{maps.Values(current), func(yield func(*Item) bool) {
+			for _, it := range retired {
+				if !it.Retired() || !yield(it) {
+					t.Error("not retired")
+					return
+				}
+			}
+		}} {
+			for it := range items {
+				got, err := p.Append(nil, it)
+				if err != nil || !bytes.Equal(got, want[it]) {
+					t.Fatalf("round %d: %q, %v, want %q", round, got, err, want[it])
+				}
+				if got, err = p.Append([]byte("before"), it); err != nil || string(got) != "before"+string(want[it]) {
+					t.Fatalf("round %d: appended: %q, %v", round, got, err)
+				}
+			}
+		}
+	}
+	p.Flush()
+	if st := p.Stats(); st.Unpacked != 0 || st.Live == 0 || st.Dictionaries > 1+8*4 {
+		t.Errorf("%+v after all is packed, of 8 groups", st)
+	}
+	for _, it := range current {
+		p.Retire(it)
+	}
+	if st := p.Stats(); st.Live != 0 || st.Mapped != 0 {
+		t.Errorf("%+v although everything is superseded", st)
+	}
+}

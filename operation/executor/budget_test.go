@@ -1,0 +1,152 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// spending notes who was served when.
+type spending struct {
+	b     *budget
+	begun time.Time
+	mu    sync.Mutex
+	order []string
+}
+
+func (s *spending) ask(who party, key string, cost price, urgent bool) bool {
+	_, ok := s.b.acquire(who, key, cost, urgent, func() {
+		if _, ok := s.b.acquire(who, key, cost, urgent, nil); !ok {
+			panic("who was woken is served")
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.order = append(s.order, fmt.Sprint(key, "@", int(time.Since(s.begun).Round(time.Second).Seconds())))
+	})
+	return ok
+}
+
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var short []string
+		b := newBudget(price{1, 1000}, price{5, 10_000}, func(namespace string) { short = append(short, namespace) })
+		s := &spending{b: b, begun: time.Now()}
+		one := price{1, 1}
+		for i := range 5 {
+			if !s.ask(party{"a", "x"}, fmt.Sprint("first", i), one, false) {
+				t.Fatalf("what was not used is there at once: %d", i)
+			}
+		}
+		for i := range 3 {
+			s.ask(party{"a", "x"}, fmt.Sprint("x", i), one, false)
+		}
+		s.ask(party{"a", "y"}, "y", one, false)
+		s.ask(party{"a", "x"}, "end", one, true)
+		s.ask(party{"a", "x"}, "gone", one, false)
+		s.ask(party{"a", "x"}, "x2", one, true) // it has become urgent
+		if b.withdraw(party{"a", "x"}, "gone"); !s.ask(party{"b", ""}, "b", one, false) {
+			t.Error("another namespace does not wait")
+		}
+		if u := b.usage(); u.waiting != 5 || u.namespaces != 1 {
+			t.Errorf("usage %+v", u)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := []string{"end@0", "x2@1", "x0@2", "y@3", "x1@4"}
+		if !slices.Equal(s.order, want) {
+			t.Errorf("order %v, want %v", s.order, want)
+		}
+		if !slices.Equal(short, []string{"a"}) {
+			t.Errorf("told of %v", short)
+		}
+		if u := b.usage(); u.waiting != 0 || u.namespaces != 0 || len(b.granted) != 0 {
+			t.Errorf("left over: %+v, %d", u, len(b.granted))
+		}
+	})
+}
+
+// TestBudgetOfBytes: one large object costs as much as many small ones, and is never too large.
+func TestBudgetOfBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &spending{b: newBudget(price{1000, 1000}, price{1000, 1000}, func(string) {}), begun: time.Now()}
+		who := party{"a", ""}
+		if !s.ask(who, "large", price{1, 10_000}, false) {
+			t.Fatal("there was something left")
+		}
+		s.ask(who, "small", price{1, 10}, false)
+		s.b.charge("a", price{bytes: 1000}) // it was larger than it was taken for
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if want := []string{"small@10"}; !slices.Equal(s.order, want) {
+			t.Errorf("order %v, want %v", s.order, want)
+		}
+	})
+}
+
+// TestBudgetForgets: a namespace that has rested is not remembered.
+func TestBudgetForgets(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(price{1, 1}, price{1, 1}, func(string) {})
+		for i := range 3 * minSweep {
+			b.charge(fmt.Sprint("n", i), price{1, 0})
+			if i%100 == 0 {
+				time.Sleep(time.Second)
+			}
+		}
+		if n := len(b.accounts); n > 2*minSweep {
+			t.Errorf("%d are remembered", n)
+		}
+	})
+}
+
+// TestBudgetIsKept asks at random and checks that over any time no namespace gets more than its rate and what it had saved, and that everybody is
+// served in the end.
+func TestBudgetIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBudget(price{2, 1e9}, price{4, 1e9}, func(string) {})
+			begun := time.Now()
+			served, asked := map[string]int{}, 0
+			var mu sync.Mutex
+			for i := range rapid.IntRange(1, 50).Draw(rt, "steps") {
+				namespace := fmt.Sprint("n", rapid.IntRange(0, 1).Draw(rt, "namespace"))
+				who := party{namespace, fmt.Sprint("t", rapid.IntRange(0, 2).Draw(rt, "tenant"))}
+				count := func() {
+					mu.Lock()
+					defer mu.Unlock()
+					served[namespace]++
+					if most := 4 + 1 + int(2*time.Since(begun).Seconds()); served[namespace] > most {
+						rt.Errorf("%s got %d, of %d", namespace, served[namespace], most)
+					}
+				}
+				switch rapid.IntRange(0, 3).Draw(rt, "action") {
+				case 0, 1, 2:
+					asked++
+					urgent := rapid.Bool().Draw(rt, "urgent")
+					if _, ok := b.acquire(who, i, price{count: 1}, urgent, func() {
+						b.acquire(who, i, price{count: 1}, urgent, nil)
+						count()
+					}); ok {
+						count()
+					}
+				case 3:
+					time.Sleep(time.Duration(rapid.IntRange(0, 2000).Draw(rt, "pause")) * time.Millisecond)
+				}
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if served["n0"]+served["n1"] != asked || len(b.granted) != 0 {
+				rt.Errorf("%v of %d were served", served, asked)
+			}
+		})
+	})
+}

@@ -1,0 +1,45 @@
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// TestEventQueue: a namespace that floods the recorder neither delays nor displaces the Events of another one.
+func TestEventQueue(t *testing.T) {
+	t.Parallel()
+	var q eventQueue
+	const most = 10
+	put := func(namespace, name string) (dropped string) {
+		if q.size >= most {
+			if dropped = q.dropFor(namespace); dropped == "" {
+				return name
+			}
+		}
+		q.push(namespace, name)
+		return dropped
+	}
+	for i := range most {
+		put("hostile", fmt.Sprint("h", i))
+	}
+	if got := put("hostile", "late"); got != "late" {
+		t.Errorf("dropped %q: what is too much of one namespace is its newest", got)
+	}
+	if got := put("victim", "v0"); got != "h9" {
+		t.Errorf("dropped %q for another namespace", got)
+	}
+	if got := put("victim", "v1"); got != "h8" {
+		t.Errorf("dropped %q for another namespace", got)
+	}
+	var order []string
+	for q.size > 0 {
+		order = append(order, q.pop())
+	}
+	if want := []string{"h0", "v0", "h1", "v1", "h2", "h3", "h4", "h5", "h6", "h7"}; !slices.Equal(order, want) {
+		t.Errorf("order %v, want %v", order, want)
+	}
+	if len(q.spaces)+q.turns.Len() != 0 {
+		t.Errorf("left over: %+v", q)
+	}
+}

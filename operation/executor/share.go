@@ -1,0 +1,164 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+)
+
+// Budget is what the operations of each namespace may use over time, so that none of them fills etcd or keeps the API server, the network or the
+// processors busy, however its Webhooks are made. Zero fields mean the defaults, negative ones no bound.
+type Budget struct {
+	// Writes to the API server per second; after a rest ten seconds' worth at once. One that records another try, or a poll, counts as five.
+	// Default: 500.
+	Writes int
+	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd keeps every version
+	// for five to ten minutes. Default: 1 MiB.
+	WriteBytes int
+	// Calls that are started per second, tries and polls together; after a rest four seconds' worth at once. Default: 500.
+	Calls int
+}
+
+const (
+	defaultWrites     = 500
+	defaultWriteBytes = 1 << 20
+	defaultCallRate   = 500
+	// restWrites, restBytes and restCalls are how many seconds' worth may be used at once after a rest.
+	restWrites, restBytes, restCalls = 10, 16, 4
+	// repetition is the price of a write that only repeats: nobody has asked for it by a write of his own.
+	repetition = 5
+	// smallObject is what one is taken to have, in bytes, besides its request object, until it was written.
+	smallObject = 2 << 10
+	// unbounded is more than anybody can use.
+	unbounded = 1e15
+)
+
+// newBudgets returns those of writes and of calls.
+func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
+	rate := func(n, otherwise int) float64 {
+		switch {
+		case n == 0:
+			return float64(otherwise)
+		case n < 0:
+			return unbounded
+		}
+		return float64(n)
+	}
+	short := func(what string) func(string) {
+		return func(namespace string) {
+			e.log.LogAttrs(context.Background(), slog.LevelWarn, "operations wait for the share of their namespace",
+				slog.String("namespace", namespace), slog.String("share", what))
+		}
+	}
+	w := price{rate(b.Writes, defaultWrites), rate(b.WriteBytes, defaultWriteBytes)}
+	c := price{rate(b.Calls, defaultCallRate), unbounded}
+	writes = newBudget(w, price{w.count * restWrites, w.bytes * restBytes}, short(shareWrites))
+	calls = newBudget(c, price{c.count * restCalls, c.bytes}, short(shareCalls))
+	return writes, calls
+}
+
+// errShort says that a write has to wait for the share of its namespace. The run is woken when it is its turn.
+var errShort = errors.New("the namespace has used up its share of writes to the API server")
+
+// pay spends what the next write of a run costs, unless that is done. If it returns false, the run is woken when it is its turn. The ends of
+// operations come first. What calls have brought is written at once when the executor is about to end.
+func (e *Executor) pay(r *run) bool {
+	if r.paid.count > 0 {
+		return true
+	}
+	size := float64(r.size)
+	if size == 0 {
+		size = smallObject
+		if o := r.op.Spec.RequestObject; o != nil && o.Resource != nil {
+			size += float64(len(o.Resource.Raw))
+		}
+	}
+	cost, urgent := price{1, size}, r.op.Terminal() || r.op.DeletionTimestamp != nil
+	if !urgent && repeats(&r.op.Status) {
+		cost.count = repetition
+	}
+	if e.draining() {
+		e.unpay(r)
+		e.writes.charge(r.key.Namespace, cost)
+		r.paid = cost
+		return true
+	}
+	paid, ok := e.writes.acquire(r.party(), r, cost, urgent, r.news.Set)
+	r.paid, r.short = paid, r.short || !ok
+	return ok
+}
+
+// repeats tells whether a call of an operation is being repeated.
+func repeats(s *v1alpha1.OperationStatus) bool {
+	again := func(e *v1alpha1.WebhookCallStatus) bool {
+		return !e.State.Terminal() && (e.RetriesCount > 0 || e.LastPollTimestamp != nil || e.AttemptID != "" && e.NextAttemptAt != nil)
+	}
+	for i := range s.Webhooks {
+		if again(&s.Webhooks[i]) {
+			return true
+		}
+	}
+	for i := range s.Compensations {
+		if again(&s.Compensations[i]) {
+			return true
+		}
+	}
+	return s.Notification != nil && again(s.Notification)
+}
+
+// settlePaid corrects what was paid for a write by what was written.
+func (e *Executor) settlePaid(r *run, answer *call.Answer, err error) {
+	bytes := r.paid.bytes
+	switch {
+	case answer != nil && len(answer.Raw) > 0:
+		r.size = int32(min(len(answer.Raw), 1<<30))
+		bytes = float64(r.size)
+	case apierrors.IsConflict(err):
+		bytes = 0
+	}
+	e.writes.charge(r.key.Namespace, price{bytes: bytes - r.paid.bytes})
+	r.paid, r.short = price{}, false
+}
+
+// unpay gives back what was paid for a write that is not made, or gives up waiting for it.
+func (e *Executor) unpay(r *run) {
+	e.writes.withdraw(r.party(), r)
+	e.writes.charge(r.key.Namespace, r.paid.times(-1))
+	r.paid = price{}
+}
+
+// shares is a prometheus.Collector of what namespaces share.
+type shares struct{ e *Executor }
+
+var (
+	shareLabels    = []string{"share"}
+	waitingDesc    = prometheus.NewDesc("fairlead_share_waiting", "Operations and calls that wait for the share of their namespace.", shareLabels, nil)
+	namespacesDesc = prometheus.NewDesc("fairlead_share_namespaces_waiting", "Namespaces that have used up their share, and have operations that wait.", shareLabels, nil)
+	waitsDesc      = prometheus.NewDesc("fairlead_share_waits_total", "How often an operation had to wait for the share of its namespace.", shareLabels, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (s shares) Describe(ch chan<- *prometheus.Desc) {
+	ch <- waitingDesc
+	ch <- namespacesDesc
+	ch <- waitsDesc
+}
+
+// Collect implements prometheus.Collector.
+func (s shares) Collect(ch chan<- prometheus.Metric) {
+	for share, use := range map[string]func() usage{"places": s.e.slots.usage, "calls": s.e.outside.usage, "writes": s.e.writes.usage} {
+		u := use()
+		ch <- prometheus.MustNewConstMetric(waitingDesc, prometheus.GaugeValue, float64(u.waiting), share)
+		ch <- prometheus.MustNewConstMetric(namespacesDesc, prometheus.GaugeValue, float64(u.namespaces), share)
+		ch <- prometheus.MustNewConstMetric(waitsDesc, prometheus.CounterValue, float64(u.waits), share)
+	}
+}
+
+// usage is who waits for a share, of how many namespaces, and how often somebody had to.
+type usage struct{ waiting, namespaces, waits int }
