@@ -3,6 +3,7 @@ package reconcile_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
@@ -63,5 +64,23 @@ func TestANewLeaderBehindItsCacheGoesOnWhereTheFormerOneWas(t *testing.T) {
 		}
 		b.settle()
 		s.want(t, "the deletion", "c", "undo-c", "undo-a")
+	})
+}
+
+// The times of an end are exact: whoever counts from them does not count a second too much.
+func TestTheTimesOfAnEndAreExact(t *testing.T) {
+	bubble(t, func(b *bench) {
+		testbed.Settle(300 * time.Millisecond)
+		var s script
+		s.hold.Set()
+		_, e := b.flows(&s, false)
+		defer e.Close(context.Background())
+		b.put("web")
+		began := time.Now()
+		b.start()
+		p := b.stored().Status.Flow
+		if p == nil || !p.Ended || p.Begun.Before(began) || p.Started.Before(p.Begun) {
+			t.Errorf("begun at %v, the end of its fiber is %+v", began, p)
+		}
 	})
 }
