@@ -113,8 +113,8 @@ func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 	x.pr.sent++
 	x.pr = doubt(&x.r, x.w.body, x.pr, a)
 	cause := context.Cause(ctx)
-	x.keep(Failure{At: a.at, Took: a.took, Reason: "cancelled", Message: cause.Error(), ID: a.id})
-	x.log(ctx, a, outcome{action: fail, reason: "cancelled", err: cause})
+	x.keep(Failure{At: a.at, Took: a.took, Reason: cancelled, Message: cause.Error(), ID: a.id})
+	x.log(ctx, a, outcome{action: fail, reason: cancelled, err: cause})
 	return x.end(ctx, cause)
 }
 
@@ -204,6 +204,9 @@ func (x *exchange) keep(f Failure) {
 	x.past = append(x.past, f)
 }
 
+// cancelled is the reason of a try whose context has ended.
+const cancelled = "cancelled"
+
 func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	attrs := []slog.Attr{
 		slog.String("request", a.id), slog.String("verb", string(x.r.Verb)), slog.String("kind", x.r.Kind),
@@ -218,6 +221,8 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	}
 	level := slog.LevelWarn
 	switch {
+	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // by who asked, who knows
+		level = slog.LevelInfo
 	case a.code == http.StatusNotFound && x.r.Verb == VerbGet, // an answer like any other
 		a.code == http.StatusConflict && (x.r.ConflictsExpected || x.r.OnConflict != nil && o.action != fail):
 		level = slog.LevelDebug

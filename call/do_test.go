@@ -250,7 +250,7 @@ func TestCancellation(t *testing.T) {
 			}
 		})
 	})
-	t.Run("a try that is cancelled is told of like any other", func(t *testing.T) {
+	t.Run("a try that is cancelled is told of", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
@@ -264,6 +264,9 @@ func TestCancellation(t *testing.T) {
 			}
 			if n := strings.Count(log.String(), "request failed"); n != 2 {
 				t.Errorf("%d lines for 2 tries:\n%s", n, &log)
+			}
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+				t.Errorf("%d warnings: that the caller has changed his mind is none:\n%s", n, &log)
 			}
 		})
 	})

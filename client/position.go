@@ -2,8 +2,12 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,8 +38,9 @@ type StatusPosition[T any, PT ObjectOf[T]] struct {
 	version string // that the caller was shown
 	at      func(PT) **flow.Position
 
-	mu   sync.Mutex
-	sets []func(PT) error // what goes with the next save
+	mu    sync.Mutex
+	sets  []func(PT) error // what goes with the next save
+	known []*flow.Position // what the fiber has loaded, nil among it, and tried to save since; none when it has saved
 }
 
 // NewStatusPosition returns the position of a fiber that works on obj, of which the name and, if they are known, uid and version are
@@ -78,31 +83,122 @@ func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Positi
 	if err != nil {
 		return flow.Position{}, false, err
 	}
+	if s.base.GetUID() != "" && s.base.GetUID() != obj.GetUID() {
+		return flow.Position{}, false, nil
+	}
 	p := *s.at(obj)
-	if p == nil || s.base.GetUID() != "" && s.base.GetUID() != obj.GetUID() {
+	s.mu.Lock()
+	s.known = []*flow.Position{p.DeepCopy()}
+	s.mu.Unlock()
+	if p == nil {
 		return flow.Position{}, false, nil
 	}
 	return *p.DeepCopy(), true, nil
 }
 
-// Save implements [flow.Positions]. Errors: those of [ModifyStatus], ErrNotKept.
+// Save implements [flow.Positions]. Errors: those of [ModifyStatus], ErrNotKept, [flow.ErrOvertaken].
+//
+// The cache that the position was loaded from may have been behind what another process has saved. The first save finds that out, at
+// no cost: it holds for the version of the object that it changes, and does not replace a position that the fiber does not know of, unless the
+// fiber has completed.
 func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Position) error {
 	if p.Ended {
 		ctx = afterEnd{ctx}
 	}
-	obj, err := s.write(ctx, func(obj PT) { *s.at(obj) = p.DeepCopy() })
+	completed := p.Ended && p.Err == ""
+	obj, err := s.write(ctx, func(obj PT) error {
+		if there := *s.at(obj); !completed && !s.knows(there) {
+			return flow.ErrOvertaken
+		}
+		*s.at(obj) = p.DeepCopy()
+		return nil
+	})
+	if errors.Is(err, flow.ErrOvertaken) {
+		s.c.bring(ctx, s.base) // the fiber that takes its place loads what is there
+	}
+	s.tried(&p, err == nil)
 	if err != nil {
 		return err
 	}
-	if kept := *s.at(obj); kept == nil || kept.Token != p.Token || kept.Step != p.Step {
+	kept := *s.at(obj)
+	if kept == nil {
 		return fmt.Errorf("cannot keep the position of %s: %w", KeyOf(s.base), ErrNotKept)
+	}
+	if lost := missing(&p, kept); len(lost) > 0 {
+		return fmt.Errorf("cannot keep %s of the position of %s: %w", strings.Join(lost, ", "), KeyOf(s.base), ErrNotKept)
 	}
 	return nil
 }
 
+// knows says whether a position that is stored is one of this fiber, or what it has begun with. When it has saved, the cache shows all that
+// the fibers before it have.
+func (s *StatusPosition[T, PT]) knows(there *flow.Position) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return there == nil || len(s.known) == 0 ||
+		slices.ContainsFunc(s.known, func(p *flow.Position) bool { return p != nil && reflect.DeepEqual(stored(p), stored(there)) })
+}
+
+// maxTried bounds what is remembered of saves that have failed.
+const maxTried = 16
+
+// tried notes what became of a save. One that has failed may be there all the same.
+func (s *StatusPosition[T, PT]) tried(p *flow.Position, saved bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case saved:
+		s.known = nil
+	case len(s.known) > maxTried:
+		s.known = append(s.known[:1:1], s.known[2:]...)
+		fallthrough
+	case len(s.known) > 0:
+		s.known = append(s.known, p.DeepCopy())
+	}
+}
+
+// missing names the fields of a position that are not kept as they are.
+func missing(p, kept *flow.Position) []string {
+	have := stored(kept)
+	var names []string
+	for name, value := range stored(p) {
+		if !reflect.DeepEqual(value, have[name]) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// stored is a position as it is stored, in whatever way its checkpoint is written: a merge patch says of a member that is null that it is absent.
+func stored(p *flow.Position) map[string]any {
+	var out map[string]any
+	if raw, err := json.Marshal(p); err == nil {
+		_ = json.Unmarshal(raw, &out) // which has just been made
+	}
+	dropNulls(out)
+	return out
+}
+
+func dropNulls(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if member == nil {
+				delete(v, name)
+			}
+			dropNulls(member)
+		}
+	case []any:
+		for _, element := range v {
+			dropNulls(element)
+		}
+	}
+}
+
 // Clear implements [flow.Positions]. An object that is gone has none.
 func (s *StatusPosition[T, PT]) Clear(ctx context.Context, _ string) error {
-	_, err := s.write(ctx, func(obj PT) { *s.at(obj) = nil })
+	_, err := s.write(ctx, func(obj PT) error { *s.at(obj) = nil; return nil })
 	if apierrors.IsNotFound(err) || errors.Is(err, ErrReplaced) {
 		return nil
 	}
@@ -110,7 +206,7 @@ func (s *StatusPosition[T, PT]) Clear(ctx context.Context, _ string) error {
 }
 
 // write sends one patch of the status: change, and what was Set meanwhile. If it fails, that goes with the next one.
-func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT)) (PT, error) {
+func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT) error) (PT, error) {
 	s.mu.Lock()
 	sets := s.sets
 	s.sets = nil
@@ -126,7 +222,7 @@ func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT)) (PT,
 			}
 		}
 		if change != nil {
-			change(o)
+			return change(o)
 		}
 		return nil
 	})

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -112,14 +113,32 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 		return false, err
 	}
 	ok, err := w.judge(obj, nil)
-	if ok {
-		for _, st := range w.c.stores(k) {
-			if _, err := st.Put(source.JSON, a.Raw); err != nil {
-				return false, err
-			}
+	if !ok {
+		return false, err
+	}
+	return ok, errors.Join(err, w.c.show(k, a))
+}
+
+// show puts an object that the server has answered over the stores of its kind.
+func (c *Client) show(k *kind, a *call.Answer) error {
+	for _, st := range c.stores(k) {
+		if _, err := st.Put(source.JSON, a.Raw); err != nil {
+			return err
 		}
 	}
-	return ok, err
+	return nil
+}
+
+// bring asks the server for an object that the cache shows too old, and puts it over the stores. Where that fails, the next one who trusts
+// the cache finds out once more that it is behind.
+func (c *Client) bring(ctx context.Context, obj Object) {
+	k, err := c.kindOf(obj)
+	if err != nil || c.watched(k) == nil {
+		return
+	}
+	if a, err := c.fetch(ctx, k, KeyOf(obj), call.JSON); err == nil {
+		_ = c.show(k, a)
+	}
 }
 
 func (w *objectWait[T, PT]) judge(obj *T, err error) (bool, error) {

@@ -113,7 +113,8 @@ type Clock interface {
 type Positions interface {
 	// Load returns the last position saved for key; false if there is none.
 	Load(ctx context.Context, key string) (Position, bool, error)
-	// Save replaces the position of key.
+	// Save replaces the position of key. An error that matches ErrOvertaken says that it has not, since what is there is newer than what
+	// the fiber has loaded.
 	Save(ctx context.Context, key string, p Position) error
 	// Clear removes the position of key; an absent one is no error.
 	Clear(ctx context.Context, key string) error
@@ -121,7 +122,7 @@ type Positions interface {
 
 // Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint) and has
 // a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it that keeps all of it. Positions
-// of versions without Left, Last, Back, Else and TimedOut can be read.
+// of versions without Left, Last, Returns, Back, Else and TimedOut can be read.
 type Position struct {
 	Flow       string `json:"flow"`
 	Version    int    `json:"version,omitempty"`
@@ -165,7 +166,9 @@ type Position struct {
 	Left *Place  `json:"left,omitempty"` // the step whose Delay leads to Step; until then its deadline counts
 	Last bool    `json:"last,omitempty"` // with Left: after the delay nothing is left to run, and Step is that of Left
 	Back []Place `json:"back,omitempty"` // in or before a detour: where it comes back to, the last one is returned to first
-	Else string  `json:"else,omitempty"` // where a delay or retry leads to if the deadline of the step passes before
+	Else string  `json:"else,omitempty"` // where the wait leads to if the deadline of the step passes before
+
+	Returns bool `json:"returns,omitempty"` // with Left: a detour, which leads back to Step when the delay is over
 }
 
 // Place is a step under way.

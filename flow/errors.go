@@ -25,6 +25,11 @@ var (
 	// ErrInterrupted is for causes to cancel with after which the work goes on elsewhere or later: a durable fiber keeps its
 	// position, as it does with ErrClosed.
 	ErrInterrupted = errors.New("interrupted, to be resumed")
+	// ErrFinal is matched by errors after which a step is not tried again, whatever its Retry says: wrap it.
+	ErrFinal = errors.New("not to be tried again")
+	// ErrOvertaken is returned by Positions.Save when somebody else has saved a position of the key since the fiber was started from
+	// an older one. The fiber then ends as cancelled, with this cause, and leaves what is saved as it is.
+	ErrOvertaken = fmt.Errorf("another fiber of this key has saved a newer position: %w", ErrInterrupted)
 	// ErrNotNeeded is the cause for children that the mode of their fork no longer needs.
 	ErrNotNeeded = errors.New("no longer needed by its fork")
 	// ErrTimeout is matched when an await, a deadline of a step or of a fiber runs out.
@@ -130,6 +135,12 @@ func (f *fiber) printable(err error) (out error) {
 	}()
 	_ = err.Error()
 	return err
+}
+
+// is is errors.Is, which calls methods of err: one that panics says no.
+func (f *fiber) is(err, target error) (yes bool) {
+	_ = f.guard(func() error { yes = errors.Is(err, target); return nil })
+	return yes
 }
 
 // SavedError is what Fiber.Err returns after a restart: of the error that brought the fiber to its step only the text was saved, and whether

@@ -52,7 +52,7 @@ func (r *run) fork(n Next, then, orElse int32) move {
 			return r.coverLater(err, orElse)
 		}
 	}
-	r.savePark(f.attempt, whyFork, 0)
+	r.savePark(f.attempt, whyFork, 0, orElse)
 	r.stopContext()
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -72,7 +72,9 @@ func (e *Engine) leaveGate(f *fiber) {
 		return
 	}
 	var pred, succ *fiber
+	left := false
 	if x := f.x.Load(); x != nil {
+		left = x.durable != nil && x.durable.left
 		pred, succ = x.pred, x.succ
 		x.pred, x.succ = nil, nil
 	}
@@ -81,7 +83,11 @@ func (e *Engine) leaveGate(f *fiber) {
 	}
 	switch {
 	case succ != nil:
-		succ.x.Load().pred = pred
+		next := succ.x.Load()
+		next.pred = pred
+		if left && next.durable != nil {
+			next.durable.fresh = false // it goes on where this one was
+		}
 		if pred == nil {
 			e.pokeLocked(succ, pokeGate)
 		}

@@ -20,6 +20,7 @@ type Info struct {
 	Until    time.Time     `json:"until,omitzero"` // parked: when it is looked at next without an event
 	Attempt  int           `json:"attempt"`
 	Began    time.Time     `json:"began"`
+	Entered  time.Time     `json:"entered"`  // its step, first
 	Since    time.Time     `json:"since"`    // in this status
 	For      time.Duration `json:"for"`      // since then
 	Stopping bool          `json:"stopping"` // cancelled, and its code has not returned
@@ -132,7 +133,7 @@ func (e *Engine) info(f *fiber) Info {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i.Path, i.Attempt = f.path(), int(f.attempt)
-	i.Began, i.Since, i.For = e.wall(f.began), e.wall(f.since), time.Duration(now-f.since)
+	i.Began, i.Entered, i.Since, i.For = e.wall(f.began), e.wall(f.entered), e.wall(f.since), time.Duration(now-f.since)
 	i.Trail, i.Dropped = f.trail.entries(f.flow.def), int(f.trail.dropped)
 	return i
 }

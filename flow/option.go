@@ -54,7 +54,8 @@ func Undo[P any](fn func(ctx context.Context, f *Fiber[P]) Next) Option {
 	return Option{func(s *settings) { s.undo = StepFunc[P](fn) }}
 }
 
-// OnError sends the fiber to another step, instead of failing it, when this one fails for good.
+// OnError sends the fiber to another step, instead of failing it, when this one fails for good. A step that a [Detour] leads back to
+// after its Deadline fails the fiber.
 func OnError(step string) Option { return Option{func(s *settings) { s.onError = step }} }
 
 // To declares the steps that this one may go to, so that a wrong name is found when the flow is built.
@@ -67,7 +68,7 @@ func To(steps ...string) Option {
 func Deadline(d time.Duration) Option { return Option{func(s *settings) { s.deadline = d }} }
 
 // Retry runs a step that failed again, parked for the back-off in between, until b.Attempts runs have failed. A panic is
-// not retried.
+// not retried, nor is an error that matches ErrFinal.
 func Retry(b Backoff) Option { return Option{func(s *settings) { s.retry = &b }} }
 
 // Limit bounds how many children of a fork are alive at a time; zero is no limit, a negative one ErrInvalid.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// apply does what a step has returned.
-func (r *run) apply(n Next) move {
+// apply does what a step has returned. An await that a restart has cut short goes on counting until its deadline.
+func (r *run) apply(n Next, deadline int64) move {
 	f := r.f
 	if f.tokens && n.op != opSuspend {
 		r.dropToken()
@@ -45,7 +45,7 @@ func (r *run) apply(n Next) move {
 	case opSuspend:
 		return r.suspend(n, then, orElse)
 	case opAwait:
-		return r.await(n, then, orElse)
+		return r.await(n, then, orElse, deadline)
 	case opFork:
 		return r.fork(n, then, orElse)
 	}
@@ -112,7 +112,7 @@ func (r *run) fail(err error, orElse int32) move {
 			err = fmt.Errorf("%w: %w", late, err)
 		}
 	}
-	if st.retry != nil && !st.retry.exhausted(int(f.attempt)+1) && !f.cancelled.Load() {
+	if st.retry != nil && !st.retry.exhausted(int(f.attempt)+1) && !f.cancelled.Load() && !f.is(err, ErrFinal) {
 		at, d := r.deadlines(), st.retry.Delay(int(f.attempt)+1)
 		if at == 0 || plus(r.now, d) < at {
 			return r.sleep(whyRetry, none, orElse, d)
@@ -146,11 +146,11 @@ func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	}
 	switch {
 	case why == whyRetry:
-		r.savePark(f.attempt+1, why, 0)
+		r.savePark(f.attempt+1, why, 0, orElse)
 	case d <= 0:
 		return r.after(then)
 	default:
-		r.saveDelay(r.target(then))
+		r.saveDelay(then, orElse)
 	}
 	if r.tryPark(why, r.earliest(f.wake), 0) {
 		return move{kind: moveAway}
@@ -163,7 +163,7 @@ func (r *run) slept(why reason) move {
 	f := r.f
 	orElse := r.orElse()
 	f.park = nil
-	if at := r.deadline(); at > 0 && at < f.wake && r.now >= at {
+	if at := r.deadline(); at > 0 && r.now >= at && (why == whyRetry || at < f.wake) {
 		return r.fail(errDeadline, orElse)
 	}
 	if why == whyRetry {

@@ -93,7 +93,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 	}
 	f.park = &parking{then: then, orElse: orElse}
 	if !early {
-		r.savePark(f.attempt, whySuspend, 0)
+		r.savePark(f.attempt, whySuspend, 0, orElse)
 	}
 	if n.action != nil {
 		if err := f.guard(func() error { return n.action(r.ctx) }); err != nil {
@@ -138,7 +138,7 @@ func (r *run) resumed(poke pokes) move {
 }
 
 // await registers the waits, looks at them once, and parks.
-func (r *run) await(n Next, then, orElse int32) move {
+func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 	f := r.f
 	p := &parking{then: then, orElse: orElse}
 	f.park = p
@@ -148,6 +148,7 @@ func (r *run) await(n Next, then, orElse int32) move {
 	w := Waker{f, f.seq}
 	r.e.mu.Unlock()
 	p.waits = make([]waiting, 0, len(n.waits))
+	blind := 0 // waits that are looked at only beside others
 	for _, wait := range n.waits {
 		switch t := wait.(type) {
 		case nil:
@@ -159,6 +160,14 @@ func (r *run) await(n Next, then, orElse int32) move {
 			}
 			continue
 		case until:
+		case polled:
+			if t.check == nil {
+				r.dropWaits()
+				return r.fail(fmt.Errorf("%w: cannot await: Func has no function", ErrInvalid), orElse)
+			}
+			if p.limitBackstop(r.e.opt.Backstop, wait); t.interval <= 0 {
+				blind++
+			}
 		default:
 			p.limitBackstop(r.e.opt.Backstop, wait)
 		}
@@ -169,8 +178,12 @@ func (r *run) await(n Next, then, orElse int32) move {
 		}
 		p.waits = append(p.waits, waiting{wait, stop})
 	}
-	if at := r.savedDeadline(); at > 0 && p.timeoutAt > 0 {
-		p.timeoutAt = at // of before the restart: it goes on counting
+	if blind > 0 && blind == len(n.waits) {
+		r.dropWaits()
+		return r.fail(fmt.Errorf("%w: cannot await: Func has no interval, nor a wait beside it", ErrInvalid), orElse)
+	}
+	if deadline > 0 && p.timeoutAt > 0 {
+		p.timeoutAt = deadline // of before the restart: it goes on counting
 	}
 	p.checkAt = r.nextCheck(p)
 	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == plus(r.now, p.backstop) {
@@ -180,7 +193,7 @@ func (r *run) await(n Next, then, orElse int32) move {
 	if done {
 		return m
 	}
-	r.savePark(f.attempt, whyAwait, p.timeoutAt)
+	r.savePark(f.attempt, whyAwait, p.timeoutAt, orElse)
 	return r.parkAwait()
 }
 

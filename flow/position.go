@@ -16,12 +16,12 @@ type durable struct {
 	generation int64
 	timeout    time.Duration
 	fresh      bool     // not to be resumed: another fiber of the key was alive
+	left       bool     // what is saved is left to be resumed
 	tries      int      // failed loads, or saves before a step that has an Undo
 	last       Position // as saved
 	saved      bool
-	dirty      bool  // something may be stored under the key
-	deadline   int64 // of the await of the step resumed at
-	resumedAt  int32
+	dirty      bool // something may be stored under the key
+	cut        cutWait
 	reached    int32 // the furthest step that this run or an earlier one of the key has come to
 	covered    int32 // the furthest step that what is stored says
 }
@@ -35,7 +35,7 @@ const saveTimeout = 10 * time.Second
 // load finds out where a durable fiber begins.
 func (r *run) load() move {
 	f, d := r.f, r.f.x.Load().durable
-	d.resumedAt, d.reached, d.covered = none, none, none
+	d.cut, d.reached, d.covered = noWait, none, none
 	start := move{kind: moveEnter, to: f.resume}
 	var pos Position
 	var found bool
@@ -174,9 +174,6 @@ func (r *run) resumeAt(i int32, pos Position) (move, bool) {
 	if d.timeout > 0 {
 		x.deadline = plus(f.began, d.timeout)
 	}
-	if !pos.Deadline.IsZero() {
-		d.deadline, d.resumedAt = r.e.since(pos.Deadline), i
-	}
 	if pos.Err != "" {
 		x.lastErr = &SavedError{Text: pos.Err, TimedOut: pos.TimedOut}
 	}
@@ -184,27 +181,41 @@ func (r *run) resumeAt(i int32, pos Position) (move, bool) {
 	if !delayed && pos.Reason == whyDelay.String() { // of a version that did not save what was left: the step is entered when the delay is over
 		m.entered = r.past(pos.Wake)
 	}
-	if pos.Wake.IsZero() || !delayed && !pos.Wake.After(r.e.clock.Now()) {
+	orElse, leads := def.index[pos.Else]
+	if !leads {
+		orElse = none
+	}
+	if pos.Wake.IsZero() {
+		if d.cut = (cutWait{pc: here.pc, orElse: orElse}); !pos.Deadline.IsZero() {
+			d.cut.deadline = r.e.since(pos.Deadline)
+		}
 		return m, true
 	}
-	if orElse, ok := def.index[pos.Else]; ok {
+	why := whyDelay
+	if pos.Reason == whyRetry.String() {
+		why = whyRetry
+	}
+	if !delayed && why == whyDelay && !pos.Wake.After(r.e.clock.Now()) {
+		return m, true
+	}
+	if leads {
 		f.park = &parking{orElse: orElse}
 	}
 	r.enter(m)
 	f.resume, f.wake = i, r.e.since(pos.Wake)
-	why := whyDelay
 	switch {
-	case pos.Last:
+	case pos.Last, pos.Returns:
 		f.resume = none
 	case delayed:
-	case pos.Reason == whyRetry.String():
-		why = whyRetry
+	case why == whyRetry:
 		f.attempt = max(f.attempt, 1) - 1 // picking up counts it
 	default:
 		f.entered = f.wake
 	}
 	switch {
-	case f.wake <= r.now:
+	case r.fiberLate():
+		return move{kind: moveFailed, err: f.inPath(errFiberLate)}, true
+	case r.earliest(f.wake) <= r.now:
 		return r.slept(why), true
 	case r.tryPark(why, r.earliest(f.wake), 0):
 		return move{kind: moveAway}, true
@@ -238,36 +249,50 @@ func (r *run) past(t time.Time) int64 {
 	return r.now
 }
 
-// savedDeadline returns, once, the deadline of the await that the position was saved in.
-func (r *run) savedDeadline() int64 {
-	x := r.f.x.Load()
-	if x == nil || x.durable == nil || x.durable.deadline == 0 || x.durable.resumedAt != r.f.pc {
-		return 0
+// cutWait is a wait that a restart has cut short: the step that returned it runs again, and waits no longer than it would have.
+type cutWait struct {
+	pc       int32 // the step, none if there is no such wait
+	orElse   int32
+	deadline int64 // of the await, 0 none
+}
+
+var noWait = cutWait{pc: none, orElse: none}
+
+// cut returns the wait that the restart has cut short, if nothing has run since.
+func (r *run) cut() cutWait {
+	if x := r.f.x.Load(); x != nil && x.durable != nil && x.durable.cut.pc == r.f.pc {
+		return x.durable.cut
 	}
-	at := x.durable.deadline
-	x.durable.deadline = 0
-	return at
+	return noWait
+}
+
+func (r *run) forgetCut() {
+	if x := r.f.x.Load(); x != nil && x.durable != nil {
+		x.durable.cut = noWait
+	}
 }
 
 // savePark saves that the fiber parks in its step, to run it again after a restart. It is a hint: if it is lost, the fiber goes on.
-func (r *run) savePark(attempt int32, why reason, deadline int64) {
+func (r *run) savePark(attempt int32, why reason, deadline int64, orElse int32) {
 	r.saveHint(why, func(p *Position) {
 		p.Attempt = int(attempt)
 		if deadline > 0 {
 			p.Deadline = r.saved(deadline)
 		}
 		if why == whyRetry {
-			p.Wake, p.Else = r.saved(r.f.wake), r.elsePath()
+			p.Wake = r.saved(r.f.wake)
 		}
+		p.Else = r.elsePath(orElse)
 	})
 }
 
-// saveDelay saves that the fiber goes on at step to, none for the end, when the delay is over.
-func (r *run) saveDelay(to int32) {
-	f, def := r.f, r.f.flow.def
+// saveDelay saves where the fiber goes on when the delay is over.
+func (r *run) saveDelay(then, orElse int32) {
+	f, def, to := r.f, r.f.flow.def, r.target(then)
 	r.saveHint(whyDelay, func(p *Position) {
 		left := r.place(back{pc: f.pc, attempt: f.attempt, entered: f.entered})
-		p.Left, p.Attempt, p.Wake, p.Started, p.Else = &left, 0, r.saved(f.wake), r.saved(f.wake), r.elsePath()
+		p.Left, p.Attempt, p.Wake, p.Started, p.Else = &left, 0, r.saved(f.wake), r.saved(f.wake), r.elsePath(orElse)
+		p.Returns = then == none && f.step().detour
 		p.Err, p.TimedOut = "", false
 		if p.Last = to == none; !p.Last {
 			p.Step = def.steps[to].path
@@ -275,9 +300,9 @@ func (r *run) saveDelay(to int32) {
 	})
 }
 
-// elsePath is where the wait leads to if its deadline passes.
-func (r *run) elsePath() string {
-	if to := r.orElse(); to != none {
+// elsePath is where a wait leads to if its deadline passes.
+func (r *run) elsePath(to int32) string {
+	if to != none {
 		return r.f.flow.def.steps[to].path
 	}
 	return ""
@@ -307,9 +332,13 @@ func (r *run) position(reason string) Position {
 	for _, b := range x.back {
 		p.Back = append(p.Back, r.place(b))
 	}
+	cut := r.cut() // still waited for
+	if p.Else = r.elsePath(cut.orElse); cut.deadline > 0 {
+		p.Deadline = r.saved(cut.deadline)
+	}
 	p.Reached = x.durable.furthest(def, def.index[p.cameTo()])
 	if x.lastErr != nil {
-		p.Err, p.TimedOut = brief(x.lastErr.Error()), errors.Is(x.lastErr, ErrTimeout)
+		p.Err, p.TimedOut = brief(x.lastErr.Error()), f.is(x.lastErr, ErrTimeout)
 	}
 	return p
 }
@@ -357,6 +386,9 @@ func (r *run) write(ctx context.Context, p Position) error {
 		defer cancel()
 		return d.store.Save(ctx, f.key, p)
 	})
+	if errors.Is(err, ErrOvertaken) {
+		Handle{f}.Cancel(ErrOvertaken)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot save position: %w", err)
 	}
@@ -372,7 +404,11 @@ func (r *run) saved(t int64) time.Time { return r.e.wall(t).Round(0).UTC() }
 // the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never began has none.
 func (r *run) saveEnd(status Status, err error) {
 	f, x := r.f, r.f.x.Load()
-	if x == nil || x.durable == nil || !f.begun || (status == Cancelled && (errors.Is(x.cause, ErrClosed) || errors.Is(x.cause, ErrInterrupted))) {
+	if x == nil || x.durable == nil || !f.begun {
+		return
+	}
+	if status == Cancelled && (f.is(x.cause, ErrClosed) || f.is(x.cause, ErrInterrupted)) {
+		x.durable.left = true
 		return
 	}
 	var failed error
@@ -387,7 +423,7 @@ func (r *run) saveEnd(status Status, err error) {
 		})
 	} else if len(f.flow.def.steps) > 0 {
 		p := r.position(status.String())
-		p.Ended, p.Err, p.TimedOut, p.Back = true, brief(err.Error()), errors.Is(err, ErrTimeout), nil
+		p.Ended, p.Err, p.TimedOut, p.Back = true, brief(err.Error()), f.is(err, ErrTimeout), nil
 		if f.step().detour && len(x.back) > 0 { // Undo knows the line only
 			p.Step = f.flow.def.steps[x.back[0].pc].path
 		}

@@ -80,6 +80,44 @@ func TestAnInterruptedFiberKeepsItsPosition(t *testing.T) {
 	})
 }
 
+// So it does when the next one is started before its code has returned.
+func TestAnInterruptedFiberIsGoneOnWithByItsSuccessor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := flow.NewEngine(flow.EngineOptions{})
+		defer e.Close(context.Background())
+		var saved flow.Memory
+		var ran []string
+		note := func(f *flow.Fiber[int]) int { ran = append(ran, f.Path()); return len(ran) }
+		leave := make(chan struct{})
+		fl := flow.New("f",
+			flow.Step("a", func(_ context.Context, f *flow.Fiber[int]) flow.Next { note(f); return f.Delay(time.Hour) }),
+			flow.Step("b", func(_ context.Context, f *flow.Fiber[int]) flow.Next {
+				if note(f) == 2 {
+					<-leave
+				}
+				return f.Next()
+			}))
+		opt := flow.StartOptions{Key: "ns/x", Positions: &saved}
+		first, err := fl.Start(t.Context(), e, new(int), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		first.Cancel(flow.ErrInterrupted)
+		second, err := fl.Start(t.Context(), e, new(int), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		close(leave)
+		if err := second.Wait(t.Context()); err != nil || !slices.Equal(ran, []string{"f/a", "f/b", "f/b"}) {
+			t.Errorf("%v, steps that ran: %v", err, ran)
+		}
+	})
+}
+
 // The contexts of steps, also of children, have the values that the fiber was started with, and not their end.
 func TestStepsFindTheValuesOfTheStart(t *testing.T) {
 	t.Parallel()

@@ -139,8 +139,12 @@ func (r *run) enter(m move) {
 func (r *run) step() move {
 	f, st := r.f, r.f.step()
 	x := f.x.Load()
+	cut := r.cut()
 	if late := r.arm(); late != nil {
-		return r.fail(late, none)
+		if st.onError != none && f.flow.def.steps[st.onError].detour && f.attempt > 0 && cut.pc == none {
+			return move{kind: moveFailed, err: f.inPath(late)} // the detour has led back, and would do so for ever
+		}
+		return r.fail(late, cut.orElse)
 	}
 	if st.done != nil && f.entering {
 		var done bool
@@ -148,12 +152,15 @@ func (r *run) step() move {
 			done, err = st.done(r.ctx, f)
 			return err
 		})
-		if err != nil {
+		if _, panicked := err.(*PanicError); panicked {
 			return r.failed(err, none)
+		}
+		if err != nil {
+			return r.fail(err, none)
 		}
 		if done {
 			r.record(opSkip)
-			return r.advance()
+			return r.after(none)
 		}
 	}
 	f.entering = false
@@ -168,6 +175,7 @@ func (r *run) step() move {
 		}
 	}
 	n, err := r.call(st)
+	r.forgetCut()
 	if err != nil {
 		r.record(opPanic)
 		if f.tokens {
@@ -176,7 +184,7 @@ func (r *run) step() move {
 		return r.failed(err, none)
 	}
 	r.record(n.op)
-	return r.apply(n)
+	return r.apply(n, cut.deadline)
 }
 
 // call runs user code; a panic of it is an error.

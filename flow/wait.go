@@ -45,7 +45,8 @@ func (until) Watch(Waker) func()                        { return nil }
 func (until) Check(context.Context, bool) (bool, error) { return false, nil }
 
 // Func is a condition without events: check is called once, then every interval, and when another wait of the same await wakes. With an
-// interval of zero or less it is called for no other reason.
+// interval of zero or less it is called for no other reason: without another wait beside it, that fails the step with an error that
+// matches ErrInvalid. So does a nil check.
 func Func(check func(ctx context.Context) (bool, error), interval time.Duration) Wait {
 	return polled{check, interval}
 }

@@ -178,7 +178,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		}
 	}
 	at.end = flow.Position{
-		Flow: fl.Name(), Generation: o.GetGeneration(), Step: steps[len(steps)-1], Reason: reasonCompleted, Begun: time.Now().UTC().Truncate(time.Second), Ended: true,
+		Flow: fl.Name(), Generation: o.GetGeneration(), Step: steps[len(steps)-1], Reason: reasonCompleted, Begun: time.Now().UTC(), Ended: true,
 	}
 	task := &Task[T]{
 		Object: obj, Client: r.c.client, flush: at.Flush,
@@ -238,6 +238,7 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
 	left := res.Status == flow.Cancelled && errors.Is(res.Err, flow.ErrInterrupted) // to be gone on with later: errStopping, or who says so
+	overtaken := errors.Is(res.Err, flow.ErrOvertaken)                              // begun with what the cache showed: once more, with what there is
 	stopped := closed || left || errors.Is(res.Err, errObjectGone)
 	if current && stopped {
 		delete(r.live, k)
@@ -246,7 +247,7 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	if closed {
 		r.c.breaks(ErrEngineClosed)
 	}
-	if current && !stopped {
+	if current && (!stopped || overtaken) {
 		r.c.Trigger(k, r.name)
 	}
 	if r.how.OnEnd != nil {
@@ -347,7 +348,7 @@ func (s *statusAt[T, PT]) Save(ctx context.Context, key string, p flow.Position)
 
 // Clear implements [flow.Positions]: the fiber has completed.
 func (s *statusAt[T, PT]) Clear(ctx context.Context, key string) error {
-	s.end.Started = time.Now().UTC().Truncate(time.Second)
+	s.end.Started = time.Now().UTC()
 	err := s.StatusPosition.Save(ctx, key, s.end)
 	s.kept = err == nil || isGone(err)
 	if s.kept {

@@ -215,6 +215,36 @@ func TestAFailedFlow(t *testing.T) {
 	}
 }
 
+// The Retry of a step does not try again what is terminal, and what is not terminal is tried as often as it says.
+func TestATerminalErrorOfAStepWithRetry(t *testing.T) {
+	boom := errors.New("boom")
+	for reason, test := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"terminal": {reconcile.AsTerminal(boom), []string{"try"}},
+		"not":      {boom, []string{"try", "try", "try"}},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var s script
+				fl := flow.New("up", flow.Step("a", flow.Do(func(context.Context, *gateway) error {
+					_ = s.note("try")
+					return test.err
+				}), flow.Retry(flow.Backoff{Base: time.Millisecond, Attempts: 3})))
+				c, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{Flow: fl}, reconcile.MaxAttempts(1))
+				defer e.Close(context.Background())
+				b.put("web")
+				b.start()
+				s.want(t, reason, test.want...)
+				if fails := c.Failures(); len(fails) != 1 || fails[0].Class != reconcile.Stopped {
+					t.Errorf("failures: %+v", fails)
+				}
+			})
+		})
+	}
+}
+
 func TestDeletionUndoesAFlow(t *testing.T) {
 	for reason, test := range map[string]struct {
 		before func(b *bench, s *script)

@@ -20,6 +20,14 @@ type intake struct {
 	closed atomic.Bool
 }
 
+// rules are what the user's functions say about the objects of the watch.
+func (s *intake) rules() *watch {
+	if s.sub.follow != nil {
+		return s.sub.follow.watch.Load()
+	}
+	return s.watch
+}
+
 // subscription says what a source is for.
 type subscription struct {
 	main   bool
@@ -58,9 +66,9 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 			return keys[0], true
 		}
 	}
-	if len(w.filters) > 0 {
+	if len(w.filters) > 0 || sub.follow != nil {
 		opt.Filter = func(r *store.Record) bool {
-			ok, err := w.keep(r)
+			ok, err := s.rules().keep(r)
 			if err != nil {
 				c.complain("the filter of a watch failed", err, "watch", w.name, "key", r.Key().String())
 			}
@@ -154,7 +162,7 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 		c.log.ErrorContext(ctx, "an object cannot be read", "watch", s.watch.name, "key", e.Key.String(), "error", e.Err)
 		return
 	case store.Modified:
-		ok, err := s.watch.concerns(e.Prior, e.Object)
+		ok, err := s.rules().concerns(e.Prior, e.Object)
 		if err != nil {
 			c.complain("the filter of a watch failed", err, "watch", s.watch.name, "key", e.Key.String())
 		} else if !ok {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
@@ -19,7 +21,7 @@ func (c *Controller) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	if err := c.open(ctx, stop); err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil && !meta.IsNoMatchError(err) {
 			return nil // stopped while it started, which is no failure
 		}
 		return c.failure(err)
@@ -90,18 +92,15 @@ func (c *Controller) subscribeAll(ctx context.Context, fail func(error)) error {
 	c.life, c.fail = ctx, fail
 	c.mu.Unlock()
 	p, err := c.subscribe(c.main, subscription{main: true})
-	if err != nil {
-		return err
-	}
+	errs := []error{err}
 	c.mu.Lock()
 	c.primary = p
 	c.mu.Unlock()
 	for _, w := range c.set.watches {
-		if _, err := c.subscribe(w, subscription{}); err != nil {
-			return err
-		}
+		_, err := c.subscribe(w, subscription{})
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...) // all of them: who installs what is missing wants to do so once
 }
 
 // brokenGrace is how long a controller that can do nothing any more waits for its end: that of its host may be on the way.

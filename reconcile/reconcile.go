@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -80,7 +81,7 @@ func Terminal(err error) (Result, error) {
 type terminalError struct{ err error }
 
 func (e *terminalError) Error() string   { return e.err.Error() }
-func (e *terminalError) Unwrap() []error { return []error{e.err, ErrTerminal} }
+func (e *terminalError) Unwrap() []error { return []error{e.err, ErrTerminal, flow.ErrFinal} }
 
 // Leadership says whether this process may act. Package lease has one.
 type Leadership interface {

@@ -185,6 +185,66 @@ func TestUnstructured(t *testing.T) {
 	})
 }
 
+// What an object names may be another one later: it is what is followed from then on, whether the server selects it or a function.
+func TestFollowWhatTheSpecNamesNow(t *testing.T) {
+	for how, opts := range map[string]func(ref string) []reconcile.WatchOption{
+		"a function": func(ref string) []reconcile.WatchOption {
+			return []reconcile.WatchOption{reconcile.If(func(cm *corev1.ConfigMap) bool { return cm.Name == ref })}
+		},
+		"a field": func(ref string) []reconcile.WatchOption {
+			return []reconcile.WatchOption{reconcile.From(source.Namespaces("a"), source.Fields("metadata.name="+ref))}
+		},
+		"a namespace": func(ref string) []reconcile.WatchOption {
+			return []reconcile.WatchOption{reconcile.From(source.Namespaces(ref))}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var c *reconcile.Controller
+				c = b.controller(func(_ context.Context, _ int, g *gateway) (reconcile.Result, error) {
+					return reconcile.Done, reconcile.Follow[corev1.ConfigMap](c, client.KeyOf(g), "ref", opts(g.Spec.Ref)...)
+				})
+				named := func(ref string) *corev1.ConfigMap {
+					cm := configMap(ref)
+					if cm.Namespace = "a"; how == "a namespace" {
+						cm.Namespace = ref
+					}
+					return cm
+				}
+				b.put("web", func(g *gateway) { g.Spec.Ref = "one" })
+				b.start()
+				b.wantCalls(1, "start")
+				testbed.Put(t, b.server, named("one"))
+				b.settle()
+				b.wantCalls(2, "what it names has come")
+				b.change(func(u *unstructured.Unstructured) { _ = unstructured.SetNestedField(u.Object, "two", "spec", "ref") })
+				b.settle()
+				b.wantCalls(3, "it names another one")
+				testbed.Put(t, b.server, named("two"))
+				b.settle()
+				b.wantCalls(4, "that has come")
+				one := client.KeyOf(named("one"))
+				testbed.Change(t, b.server, testbed.ConfigMaps, one, label("x"))
+				b.settle()
+				calls := b.count() // a function that says no tells once that the object is not among them any more
+				if calls > 5 || how != "a function" && calls > 4 {
+					t.Errorf("%d calls after a change of what it names no more", calls)
+				}
+				testbed.Change(t, b.server, testbed.ConfigMaps, one, label("y"))
+				b.settle()
+				b.wantCalls(calls, "what it names no more has changed again")
+				testbed.Change(t, b.server, testbed.ConfigMaps, client.KeyOf(named("two")), label("x"))
+				b.settle()
+				b.wantCalls(calls+1, "what it names has changed")
+				testbed.Settle(60e9)
+				if n := b.server.Log().Open(apiserver.Match{Verb: "watch", Resource: "configmaps"}); n != 1 {
+					t.Errorf("%d watches, want one", n)
+				}
+			})
+		})
+	}
+}
+
 func TestFollow(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var c *reconcile.Controller

@@ -58,10 +58,21 @@ type scope struct {
 	nextGarbageRelist time.Time
 }
 
+// logger tells the watches of one resource apart.
+func (c *Config) logger(namespace string) *slog.Logger {
+	attrs := []any{"resource", c.Resource.String(), "namespace", namespace}
+	for _, sel := range []struct{ name, selector string }{{"labels", c.LabelSelector}, {"fields", c.FieldSelector}, {"shard", c.ShardSelector}} {
+		if sel.selector != "" {
+			attrs = append(attrs, sel.name, sel.selector)
+		}
+	}
+	return c.Logger.With(attrs...)
+}
+
 func newScope(src *Source, namespace string) *scope {
 	return &scope{
 		src: src, namespace: namespace, done: make(chan struct{}), apiVersion: src.cfg.Resource.GroupVersion().String(),
-		log:     src.cfg.Logger.With("resource", src.cfg.Resource.String(), "namespace", namespace),
+		log:     src.cfg.logger(namespace),
 		backoff: backoff.Policy{Base: src.cfg.BackoffBase, Cap: src.cfg.BackoffCap},
 		wanted:  src.selectors, selectors: src.selectors,
 		status: Status{Namespace: namespace, Phase: Connecting, Reason: ReasonListing, Since: time.Now()},

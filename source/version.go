@@ -45,6 +45,11 @@ func older[A, B string | []byte](a A, b B) bool {
 	return ok && order < 0
 }
 
+// foreign says that a version is no number although those before were: no watch goes on from there.
+func foreign[A, B string | []byte](version A, seen B) bool {
+	return isNumber(seen) && !isNumber(version)
+}
+
 // reached says that a is at or after b, as far as one can tell.
 func reached[A, B string | []byte](a A, b B) bool {
 	order, ok := compareVersions(a, b)

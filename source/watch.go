@@ -203,6 +203,9 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 		}
 		return nil
 	}
+	if e.err == nil && e.change != Deleted && !noVersion(version) && foreign(version, s.seen) {
+		e.err = &ProtocolError{What: "version " + string(version) + " where versions are numbers", Excerpt: excerpt(e.obj.Raw)}
+	}
 	if e.err == nil {
 		e.err = s.sink.Apply(e.change, &e.obj)
 	}
@@ -233,7 +236,7 @@ func (s *scope) oldDeletion(ctx context.Context, w *watching, e *event, older bo
 
 func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 	version := e.obj.Header.ResourceVersion
-	if noVersion(version) {
+	if noVersion(version) || foreign(version, s.seen) {
 		return nil
 	}
 	if older(version, s.seen) {
@@ -247,7 +250,7 @@ func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 }
 
 func (s *scope) advance(w *watching, version []byte) {
-	if !noVersion(version) && !older(version, s.seen) {
+	if !noVersion(version) && !older(version, s.seen) && !foreign(version, s.seen) {
 		s.seen = append(s.seen[:0], version...)
 	}
 	if s.pending != "" && reached(s.seen, s.pending) {

@@ -161,7 +161,21 @@ func TestRepair(t *testing.T) {
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
 			"9",
 		},
-		"502":  {"a proxy without server", []reply{html(502), watch(bookmark(9))}, nil, []string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
+		"502": {"a proxy without server", []reply{html(502), watch(bookmark(9))}, nil, []string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
+		"a bookmark that is no number": {
+			"of no use where versions are numbers: resume where it was",
+			[]reply{watchThenEnd(strings.Replace(bookmark(7), `"7"`, `"soon"`, 1)), watch(c6, bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
+		"an object whose version is no number": {
+			"it is quarantined, and no watch goes on from there",
+			[]reply{watchThenEnd(strings.Replace(c6, `"6"`, `"soon"`, 1)), watch(c6, bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
 		"html": {"a page instead of a watch", []reply{html(200), watch(bookmark(9))}, nil, []string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
 		"last frame without newline": {
 			"complete: it counts",

@@ -348,8 +348,19 @@ func (b *statusBoard) close() {
 	b.watchers = nil
 }
 
+// with says which objects of the resource are watched; "" if it is all of them.
+func (o *Options) with() string {
+	var with []string
+	for _, sel := range []struct{ what, selector string }{{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector}} {
+		if sel.selector != "" {
+			with = append(with, sel.what+" "+sel.selector)
+		}
+	}
+	return strings.Join(with, ", ")
+}
+
 // Unlisted says of each scope that has not been listed completely what keeps it, as far as that is known, in the words of the server:
-// "configmaps in team-a: not listed yet: Forbidden: …". It is empty once HasSynced is true.
+// "configmaps in team-a with labels app=web: not listed yet: Forbidden: …". It is empty once HasSynced is true.
 func (s *Store) Unlisted() []string {
 	if s.HasSynced() {
 		return nil
@@ -362,6 +373,9 @@ func (s *Store) Unlisted() []string {
 		where := s.opt.Resource.GroupResource().String()
 		if st.Namespace != "" {
 			where += " in " + st.Namespace
+		}
+		if with := s.opt.with(); with != "" {
+			where += " with " + with
 		}
 		why := "not listed yet"
 		if st.Phase == source.Degraded {

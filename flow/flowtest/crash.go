@@ -4,71 +4,121 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// World is what survives a crash, made anew for each one.
+// World is what survives a crash, made anew for each play. Only Packet and Check are required.
 type World[P any] struct {
 	// Packet makes the packet of a start, from what survives; also after the crash.
 	Packet func() *P
-	// Check looks at the outcome: err is that of the fiber that was started after the crash.
+	// Check looks at the outcome: err is that of the fiber that was started after the last crash.
 	Check func(t testing.TB, err error)
 	// Positions defaults to memory.
 	Positions flow.Positions
+	// Crashes is how many crashes follow each other, each at every boundary of what those before have left to do; default 1.
+	// The number of plays is that of the boundaries to this power.
+	Crashes int
+	// Down is how long nothing runs between a crash and the next start; default 0. Deadlines go on counting meanwhile.
+	Down time.Duration
+	// Trace, if set, has what the steps see compared with what they see without a crash. It is not with Down, when deadlines
+	// that pass change it.
+	Trace *Trace
 }
 
-// Crash runs the flow once for each boundary (before and after each step, each save and each clear of a position), has the engine
-// crash there, starts the flow again on a new engine and the positions saved so far, and checks the world. Crash means: nothing
-// that the first engine does from then on reaches the positions, and no further step of it begins. opt.Key defaults to "key";
-// opt.Positions and opt.OnEnd are not used.
+// Crash runs the flow once without a crash, and then once for each boundary (before and after each step, each save and each clear of
+// a position), has the engine crash there, starts the flow again on a new engine and the positions saved so far, and checks the
+// world. Crash means: nothing that the first engine does from then on reaches the positions, and no further step of it begins.
+// opt.Key defaults to "key"; opt.Positions and opt.OnEnd are not used.
 func Crash[P any](t *testing.T, fl *flow.Flow[P], opt flow.StartOptions, world func(t testing.TB) World[P]) {
 	t.Helper()
 	if opt.Key == "" {
 		opt.Key = "key"
 	}
-	for n := 1; ; n++ {
-		at := ""
-		synctest.Test(t, func(t *testing.T) {
-			w := world(t)
-			if w.Positions == nil {
-				w.Positions = &flow.Memory{}
-			}
-			c := &crasher{Positions: w.Positions, left: n, dead: make(chan struct{})}
-			at = runUntil(t, c, fl, opt, w)
-			defer func() {
-				if t.Failed() { // the bubble ends the test
-					t.Logf("that was after a crash %s", at)
-				}
-			}()
-			if at == "" {
-				return
-			}
-			again := flow.NewEngine(flow.EngineOptions{})
-			defer again.Close(context.Background()) //nolint:errcheck // without a deadline it cannot fail
-			opt := opt
-			opt.Positions, opt.OnEnd = w.Positions, nil
-			h, err := fl.Start(context.Background(), again, w.Packet(), opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = h.Wait(context.Background())
-			w.Check(t, err)
-		})
-		if at == "" {
+	p := player[P]{t: t, flow: fl, opt: opt, world: world}
+	p.play(nil)
+	p.crash(nil)
+}
+
+// player plays a flow, crash after crash.
+type player[P any] struct {
+	t       *testing.T
+	flow    *flow.Flow[P]
+	opt     flow.StartOptions
+	world   func(t testing.TB) World[P]
+	crashes int
+	whole   story // without a crash
+}
+
+// crash plays the flow with these crashes and one more, at each boundary.
+func (p *player[P]) crash(before []int) {
+	for n := 1; !p.t.Failed(); n++ {
+		at := append(slices.Clone(before), n)
+		if !p.play(at) {
 			return
+		}
+		if len(at) < p.crashes {
+			p.crash(at)
 		}
 	}
 }
 
-// runUntil runs the flow until the crash, and says where that was; "" if the flow came to its end before.
-func runUntil[P any](t *testing.T, c *crasher, fl *flow.Flow[P], opt flow.StartOptions, w World[P]) string {
+// play plays the flow with a crash at each of these boundaries, each counted from the start before it, and says whether it came to
+// the last of them.
+func (p *player[P]) play(boundaries []int) (came bool) {
+	synctest.Test(p.t, func(t *testing.T) {
+		w := p.world(t)
+		if w.Positions == nil {
+			w.Positions = &flow.Memory{}
+		}
+		p.crashes = max(1, w.Crashes)
+		var crashed []string
+		defer func() {
+			if t.Failed() && len(crashed) > 0 { // the bubble ends the test
+				t.Logf("that was after a crash %s", strings.Join(crashed, ", and one "))
+			}
+		}()
+		var told story
+		for i := 0; ; i++ {
+			c := &crasher{Positions: w.Positions, trace: w.Trace, left: math.MaxInt, began: time.Now(), dead: make(chan struct{})}
+			if i < len(boundaries) {
+				c.left = boundaries[i]
+			}
+			err := p.run(t, c, w)
+			told.add(w.Trace, c, err)
+			if w.Trace != nil && w.Down == 0 && boundaries != nil {
+				told.compare(t, p.whole, w.Trace.Times)
+			}
+			if c.at == "" {
+				w.Check(t, err)
+				came = i == len(boundaries)
+				break
+			}
+			crashed = append(crashed, c.at)
+			time.Sleep(w.Down) //nolint:forbidigo // on the fake clock
+		}
+		if boundaries == nil {
+			p.whole = told
+		}
+	})
+	return came
+}
+
+// run starts the flow and waits until it has ended or the engine has crashed.
+func (p *player[P]) run(t *testing.T, c *crasher, w World[P]) error {
 	e := flow.NewEngine(flow.EngineOptions{Hook: c.hook})
+	defer e.Close(context.Background()) //nolint:errcheck // without a deadline it cannot fail
+	opt := p.opt
 	opt.Positions, opt.OnEnd = c, nil
-	h, err := fl.Start(context.Background(), e, w.Packet(), opt)
+	c.trace.begin()
+	h, err := p.flow.Start(context.Background(), e, w.Packet(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,12 +129,7 @@ func runUntil[P any](t *testing.T, c *crasher, fl *flow.Flow[P], opt flow.StartO
 	if err := e.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at == "" {
-		w.Check(t, h.Err())
-	}
-	return c.at
+	return h.Err()
 }
 
 var errCrash = errors.New("crash")
@@ -92,11 +137,14 @@ var errCrash = errors.New("crash")
 // crasher counts boundaries and stops the world at one of them.
 type crasher struct {
 	flow.Positions
-	dead chan struct{}
+	trace *Trace
+	dead  chan struct{}
+	began time.Time
 
-	mu   sync.Mutex
-	left int
-	at   string
+	mu    sync.Mutex
+	left  int
+	at    string
+	saved *mark
 }
 
 // boundary says whether the engine is dead, as of here or before.
@@ -119,6 +167,9 @@ func (c *crasher) hook(h flow.Handle, path string, after bool) {
 		h.Cancel(errCrash)
 		panic(errCrash)
 	}
+	if !after {
+		c.trace.add(h.Info())
+	}
 }
 
 func (c *crasher) Load(ctx context.Context, key string) (flow.Position, bool, error) {
@@ -126,11 +177,28 @@ func (c *crasher) Load(ctx context.Context, key string) (flow.Position, bool, er
 }
 
 func (c *crasher) Save(ctx context.Context, key string, p flow.Position) error {
-	return c.around("saving "+p.Reason+" at "+p.Step, func() error { return c.Positions.Save(ctx, key, p) })
+	return c.around("saving "+p.Reason+" at "+p.Step, func() error {
+		err := c.Positions.Save(ctx, key, p)
+		c.mark(err, c.trace.after(p))
+		return err
+	})
 }
 
 func (c *crasher) Clear(ctx context.Context, key string) error {
-	return c.around("clearing", func() error { return c.Positions.Clear(ctx, key) })
+	return c.around("clearing", func() error {
+		err := c.Positions.Clear(ctx, key)
+		c.mark(err, mark{again: true})
+		return err
+	})
+}
+
+// mark notes where the next start goes on.
+func (c *crasher) mark(err error, m mark) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.saved = &m
+	}
 }
 
 func (c *crasher) around(what string, call func() error) error {

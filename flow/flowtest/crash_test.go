@@ -213,3 +213,55 @@ func TestMonitorTellsBrokenPromises(t *testing.T) {
 		}
 	}
 }
+
+// A world may ask for several crashes in a row, for a time when nothing runs, and for what its steps see to be compared.
+func TestCrashAsTheWorldSays(t *testing.T) {
+	t.Parallel()
+	type packet struct{ trace *flowtest.Trace }
+	fl := flow.New("f",
+		flow.Step("a", func(_ context.Context, f *flow.Fiber[packet]) flow.Next {
+			f.Packet.trace.Note(f.Attempt())
+			if f.Attempt() < 2 {
+				return f.Retry(time.Second)
+			}
+			return f.Delay(time.Minute)
+		}),
+		flow.Step("b", flow.Do(func(context.Context, *packet) error { return nil }), flow.Deadline(time.Second)))
+	for _, c := range []struct {
+		crashes int
+		down    time.Duration
+		trace   *flowtest.Trace
+	}{
+		{0, 0, nil},
+		{1, time.Hour, nil},
+		{2, 0, &flowtest.Trace{Times: true}},
+		{3, time.Second, &flowtest.Trace{}},
+	} {
+		plays, crashes := 0, 0
+		flowtest.Crash(t, fl, flow.StartOptions{}, func(testing.TB) flowtest.World[packet] {
+			starts, began, trace := 0, time.Now(), c.trace
+			plays++
+			if trace == nil {
+				trace = &flowtest.Trace{}
+			}
+			return flowtest.World[packet]{
+				Crashes: c.crashes, Down: c.down, Trace: c.trace,
+				Packet: func() *packet {
+					if starts++; starts > 1 && time.Since(began) < time.Duration(starts-1)*c.down {
+						t.Errorf("started again after %v, %v down", time.Since(began), c.down)
+					}
+					return &packet{trace}
+				},
+				Check: func(t testing.TB, err error) {
+					if err != nil {
+						t.Error(err)
+					}
+					crashes = max(crashes, starts-1)
+				},
+			}
+		})
+		if want := max(1, c.crashes); crashes != want || plays < 10 {
+			t.Errorf("%d crashes in a row, want %d, in %d plays", crashes, want, plays)
+		}
+	}
+}

@@ -80,6 +80,8 @@ func TestEmbeddedTypes(t *testing.T) {
 		Flow: "bring-up", Version: 2, Generation: 7, Step: "servers/wait", Reached: "servers/ready", Reason: "await", Attempt: 3,
 		Begun: at, Started: at.Add(time.Minute), Wake: at.Add(time.Hour), Deadline: at.Add(2 * time.Hour),
 		Checkpoint: json.RawMessage(`{"a":[1,{"b":"c"}],"big":9007199254740993}`), Token: "t", Ended: true, Err: "no",
+		TimedOut: true, Left: &flow.Place{Step: "servers", Attempt: 1, Started: at}, Last: true, Returns: true, Else: "handler",
+		Back: []flow.Place{{Step: "servers", Started: at}, {Step: "detour", Attempt: 2, Started: at.Add(time.Second)}},
 	}
 	since := metav1.NewTime(at.Truncate(time.Second).Local())
 	slot := alloc.Slot{Key: "k", Since: &since, Value: "v", Releasing: true, Released: 4}

@@ -1,0 +1,222 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// went is how a resumed fiber went.
+type went struct {
+	Log  string
+	Took time.Duration
+	Err  string
+}
+
+// goOn starts a fiber on what is saved, and waits for its end.
+func goOn(t *testing.T, fl *Flow[packet], opt StartOptions) went {
+	t.Helper()
+	e, began, p := NewEngine(EngineOptions{}), time.Now(), &packet{}
+	defer e.Close(context.Background())
+	err := start(t, e, fl, p, opt).Wait(t.Context())
+	w := went{Log: strings.Join(p.log, " "), Took: time.Since(began)}
+	if err != nil {
+		w.Err = err.Error()
+	}
+	return w
+}
+
+// However long nothing runs, a step counts its deadline from when it is entered, and a wait from when it began.
+func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
+	t.Parallel()
+	s := time.Second
+	next := func(_ context.Context, f *fib) Next {
+		f.Packet.note("b")
+		return f.Await(Until(f.Entered().Add(4 * s)))
+	}
+	visits := func(_ context.Context, f *fib) Next {
+		n := 0
+		if _, err := f.Checkpoint(&n); err != nil {
+			return f.Fail(err)
+		}
+		if f.Packet.note("a"); n > 0 {
+			return f.Await(Until(f.Entered().Add(4 * s)))
+		}
+		if err := f.SetCheckpoint(1); err != nil {
+			return f.Fail(err)
+		}
+		return f.Delay(10 * s).Then("a")
+	}
+	handler := func(_ context.Context, f *fib) Next { f.Packet.note("late"); return f.End() }
+	for _, c := range []struct {
+		reason string
+		down   time.Duration // from 5 s after the start on
+		nodes  []Node[packet]
+		want   went
+	}{
+		{"of the step ahead", 0, []Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))}, went{"b", 9 * s, ""}},
+		{"down for a while", 3 * s, []Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))}, went{"b", 6 * s, ""}},
+		{"down beyond the delay", time.Hour, []Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))}, went{"b", 4 * s, ""}},
+		{"of itself", 0, []Node[packet]{Step("a", visits, Deadline(11*s))}, went{"a", 9 * s, ""}},
+		{"of itself, down beyond the delay", time.Hour, []Node[packet]{Step("a", visits, Deadline(11*s))}, went{"a", 4 * s, ""}},
+		{"of the step that delays", 0, []Node[packet]{Step("a", then(10*s, ""), Deadline(8*s), OnError("h")), Step("b", next), Detour("h", handler)}, went{"late", 3 * s, ""}},
+		{
+			"of the step that delays, down beyond it", time.Hour,
+			[]Node[packet]{Step("a", then(10*s, ""), Deadline(8*s), OnError("h")), Step("b", next), Detour("h", handler)},
+			went{"late", 0, ""},
+		},
+		{
+			"of the step that delays no longer than it may, down beyond it", time.Hour,
+			[]Node[packet]{Step("a", then(10*s, ""), Deadline(12*s), OnError("h")), Step("b", next), Detour("h", handler)},
+			went{"b", 4 * s, ""},
+		},
+		{"of the last step", 0, []Node[packet]{Step("a", then(10*s, ""))}, went{"", 5 * s, ""}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			opt := StartOptions{Key: "k", Positions: &Memory{}}
+			fl, e := New("f", c.nodes...), NewEngine(EngineOptions{})
+			start(t, e, fl, &packet{}, opt)
+			time.Sleep(5 * s)
+			if err := e.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(c.down)
+			if diff := cmp.Diff(c.want, goOn(t, fl, opt)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}
+
+// then delays, and goes on at a step.
+func then(d time.Duration, step string) fstep {
+	return func(_ context.Context, f *fib) Next { return f.Delay(d).Then(step) }
+}
+
+// The deadline of an await that a restart has cut short is that of this await, not of a later one of its step.
+func TestADeadlineOfBeforeTheRestartIsForOneAwait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		opt := StartOptions{Key: "k", Positions: &Memory{}}
+		skip := false
+		await := func(_ context.Context, f *fib) Next {
+			f.Packet.note("await")
+			return f.Await(Until(f.Entered().Add(50*time.Second)), Timeout(time.Minute))
+		}
+		done := Done(func(context.Context, *fib) (bool, error) { was := skip; skip = false; return was, nil })
+		fl := New("f", Step("a", await, done), Step("b", func(_ context.Context, f *fib) Next {
+			if f.Packet.n++; f.Packet.n == 1 {
+				return f.Delay(time.Hour).Then("a")
+			}
+			return f.Next()
+		}))
+		e := NewEngine(EngineOptions{})
+		start(t, e, fl, &packet{}, opt)
+		synctest.Wait()
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		skip = true
+		if diff := cmp.Diff(went{"await", time.Hour + 50*time.Second, ""}, goOn(t, fl, opt)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A delay leads where it was to, though a step was put in between since.
+func TestADelayLeadsWhereItWasTo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		opt := StartOptions{Key: "k", Positions: &Memory{}}
+		e := NewEngine(EngineOptions{})
+		start(t, e, New("f", Step("a", then(time.Minute, "")), note("c")), &packet{}, opt)
+		synctest.Wait()
+		if err := e.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := goOn(t, New("f", Step("a", stay), note("b"), note("c")), opt); got != (went{"c", time.Minute, ""}) {
+			t.Errorf("it went %+v", got)
+		}
+	})
+}
+
+// The time of a step may be over just when it would run again, or when it is led back to.
+func TestTheTimeOfAStepIsOver(t *testing.T) {
+	t.Parallel()
+	late := Step("late", func(_ context.Context, f *fib) Next { f.Packet.note("late"); return f.Next() })
+	for _, c := range []struct {
+		reason string
+		nodes  []Node[packet]
+		want   went
+	}{
+		{"when it would be tried again", []Node[packet]{
+			Step("a", func(_ context.Context, f *fib) Next { return f.Retry(time.Minute).Else("late") }, Deadline(time.Minute)), late,
+		}, went{"late", time.Minute, ""}},
+		{"a detour leads back to it, which handles its errors", []Node[packet]{
+			Step("a", func(_ context.Context, f *fib) Next { return f.Await() }, Deadline(time.Minute), OnError("d")),
+			Detour("d", func(_ context.Context, f *fib) Next { f.Packet.note("d"); return f.Next() }),
+		}, went{"d", time.Minute, "f/a: deadline of the step: timed out"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, goOn(t, New("f", c.nodes...), StartOptions{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+}
+
+// A handler of errors that is skipped does not hand its error on to the step that follows; an error of its Done is tried again.
+func TestASkippedHandlerKeepsItsError(t *testing.T) {
+	t.Parallel()
+	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
+		asked := 0
+		fl := New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Fail(errBad) }, OnError("h")),
+			Step("h", stay, Retry(Backoff{Base: time.Second, Attempts: 2}), Done(func(_ context.Context, f *fib) (bool, error) {
+				if asked++; asked == 1 {
+					return false, errBad
+				}
+				return true, nil
+			})),
+			Step("b", func(_ context.Context, f *fib) Next {
+				if f.Err() != nil {
+					t.Errorf("the step after it finds %v", f.Err())
+				}
+				return f.Next()
+			}))
+		if err := start(t, e, fl, &packet{}, StartOptions{}).Wait(t.Context()); err != nil || asked != 2 {
+			t.Errorf("%v, asked %d times", err, asked)
+		}
+	})
+}
+
+// A condition that nothing would look at again is no wait.
+func TestAFuncThatIsNeverLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	never := func(context.Context) (bool, error) { return false, nil }
+	for _, c := range []struct {
+		reason string
+		waits  []Wait
+		want   error
+	}{
+		{"a negative interval", []Wait{Func(never, -1)}, ErrInvalid},
+		{"no interval", []Wait{Func(never, 0), Func(never, 0)}, ErrInvalid},
+		{"no condition", []Wait{Func(nil, time.Second)}, ErrInvalid},
+		{"no interval, and a limit", []Wait{Func(never, 0), Timeout(time.Second)}, ErrTimeout},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := NewEngine(EngineOptions{})
+			defer e.Close(context.Background())
+			fl := New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Await(c.waits...) }))
+			h := start(t, e, fl, &packet{}, StartOptions{})
+			time.Sleep(time.Minute)
+			if err := h.Err(); !errors.Is(err, c.want) {
+				t.Errorf("%s: it is %v with %v, want %v", c.reason, h.Status(), err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// A process that takes over behind a cache that shows nothing of what the one before has done goes on where that was, and undoes on deletion
+// what that has begun.
+func TestANewLeaderBehindItsCacheGoesOnWhereTheFormerOneWas(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var s script
+		b.put("web", func(g *gateway) { g.Finalizers = []string{finalizer} }) // else its own write of that would show it the rest
+		turn := &turns{begin: make(chan struct{})}
+		_, e := b.flows(&s, true, reconcile.Finalizer(finalizer), reconcile.Leader(turn))
+		defer e.Close(context.Background())
+		b.start()
+		standby := b.host
+		defer func() { b.host = standby }()
+		b.host = b.process()
+		first := &turns{begin: make(chan struct{})}
+		_, former := b.flows(&s, true, reconcile.Finalizer(finalizer), reconcile.Leader(first))
+		b.start()
+		behind := b.server.HoldEvents(apiserver.Match{Verb: "watch"}) // of both
+		defer behind.Release()
+		close(first.begin)
+		b.settle()
+		s.mu.Lock()
+		s.fail = func(step string) error {
+			if step == "c" { // it is killed: from here on the server hears nothing of it
+				b.server.On(apiserver.Match{Verb: "patch"}, apiserver.Drop())
+			}
+			return nil
+		}
+		s.mu.Unlock()
+		s.hold.Set()
+		b.settle()
+		s.want(t, "the former leader", "a", "wait", "c")
+		if err := b.host.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if err := former.Close(b.ctx); err != nil {
+			t.Fatal(err)
+		}
+		b.server.ClearFaults()
+		s.mu.Lock()
+		s.ran, s.fail = nil, nil
+		s.mu.Unlock()
+		s.hold.Clear()
+
+		b.host = standby
+		close(turn.begin)
+		b.settle()
+		s.want(t, "the new one", "c")
+		behind.Release()
+		b.settle()
+		if err := b.client().Delete(b.ctx, testbed.New("a", "web")); err != nil {
+			t.Fatal(err)
+		}
+		b.settle()
+		s.want(t, "the deletion", "c", "undo-c", "undo-a")
+	})
+}
+
+// The times of an end are exact: whoever counts from them does not count a second too much.
+func TestTheTimesOfAnEndAreExact(t *testing.T) {
+	bubble(t, func(b *bench) {
+		testbed.Settle(300 * time.Millisecond)
+		var s script
+		s.hold.Set()
+		_, e := b.flows(&s, false)
+		defer e.Close(context.Background())
+		b.put("web")
+		began := time.Now()
+		b.start()
+		p := b.stored().Status.Flow
+		if p == nil || !p.Ended || p.Begun.Before(began) || p.Started.Before(p.Begun) {
+			t.Errorf("begun at %v, the end of its fiber is %+v", began, p)
+		}
+	})
+}
