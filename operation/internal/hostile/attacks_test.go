@@ -18,6 +18,7 @@ const (
 	_ = iota
 	groupCompute
 	groupFlood
+	groupHang
 	groupAPI
 	groupCredentials
 	groupObjects
@@ -35,7 +36,7 @@ func attacks() []attack {
 		{name: "answers-values", row: 5, group: groupCompute, play: answersOfManyValues},
 		{name: "answers-packed", row: 5, play: answersPacked},
 		{name: "answers-headers", row: 5, play: answersOfHeaders},
-		{name: "answers-slow", row: 5, group: groupFlood, play: answersSlow},
+		{name: "answers-slow", row: 5, group: groupHang, play: answersSlow},
 		{name: "templates-headers", row: 6, group: groupCompute, play: templatesOfHeaders},
 		{name: "templates-many", play: templatesOfManyWebhooks},
 		{name: "requests-deep", play: requestsDeep},
@@ -43,7 +44,7 @@ func attacks() []attack {
 		{name: "retries", row: 3, group: groupFlood, play: retriesAtTheFloor},
 		{name: "polls", row: 3, group: groupFlood, play: pollsAtTheFloor},
 		{name: "polls-retry-after", play: pollsRetryAfter},
-		{name: "hang-tenants", row: 4, group: groupFlood, play: hangWithManyTenants},
+		{name: "hang-tenants", row: 4, group: groupHang, play: hangWithManyTenants},
 		{name: "webhooks-edited", group: groupObjects, play: webhooksEdited},
 		{name: "webhooks-breakers", group: groupIdentity, play: webhooksBreakers},
 		{name: "operations-again", group: groupIdentity, play: operationsAgain},
