@@ -30,8 +30,7 @@ func retriesAtTheFloor(a *tenant) {
 func pollsAtTheFloor(a *tenant) {
 	n := make(chan int, 1)
 	n <- 0
-	var url string
-	url = a.serve(func(w http.ResponseWriter, _ *http.Request) {
+	url := a.serve(func(w http.ResponseWriter, _ *http.Request) {
 		i := <-n
 		n <- i + 1
 		w.Header().Set("Location", fmt.Sprint("/again/", i))

@@ -228,11 +228,12 @@ const neverMade = "never made"
 // judge says what of the attack did not end as it has to, and waits for that until the context ends.
 func (a *tenant) judge(ctx context.Context) (problems []string) {
 	for _, id := range slices.Sorted(maps.Keys(a.fates)) {
-		want, got := a.fates[id], ""
+		want := a.fates[id]
 		if want == "" {
 			want = string(v1alpha1.PhaseSuccess)
 		}
-		for got = a.fate(a.s.ctx, id); got == "" && pause(ctx, 50*time.Millisecond); {
+		got := a.fate(a.s.ctx, id)
+		for got == "" && pause(ctx, 50*time.Millisecond) {
 			got = a.fate(a.s.ctx, id)
 		}
 		if got != want && got != neverMade {
