@@ -17,7 +17,6 @@ type attack struct {
 const (
 	_ = iota
 	groupCompute
-	groupFlood
 	groupHang
 	groupAPI
 	groupCredentials
@@ -41,8 +40,8 @@ func attacks() []attack {
 		{name: "templates-many", play: templatesOfManyWebhooks},
 		{name: "requests-deep", play: requestsDeep},
 		// What is done often.
-		{name: "retries", row: 3, group: groupFlood, play: retriesAtTheFloor},
-		{name: "polls", row: 3, group: groupFlood, play: pollsAtTheFloor},
+		{name: "retries", row: 3, play: retriesAtTheFloor},
+		{name: "polls", row: 3, play: pollsAtTheFloor},
 		{name: "polls-retry-after", play: pollsRetryAfter},
 		{name: "hang-tenants", row: 4, group: groupHang, play: hangWithManyTenants},
 		{name: "webhooks-edited", group: groupObjects, play: webhooksEdited},

@@ -39,6 +39,7 @@ type victim struct {
 	started map[string]sample // operations that have not ended, by name
 	ended   map[string]string // how
 	took    []sample
+	since   time.Time      // what began before is not measured
 	effects map[string]int // by idempotency key
 	changed chan struct{}  // closed and made anew whenever one of them ends
 	n       int
@@ -177,7 +178,9 @@ func (v *victim) send(ctx context.Context, hook string) error {
 func (v *victim) note(kind string, began time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.took = append(v.took, sample{kind, began, time.Since(began)})
+	if !began.Before(v.since) {
+		v.took = append(v.took, sample{kind, began, time.Since(began)})
+	}
 }
 
 // listenTo opens an event stream of one of the victim's operations and reads what it is told first.
@@ -205,7 +208,7 @@ func (v *victim) listenTo(ctx context.Context, address string) error {
 func (v *victim) forget() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.took, v.effects = nil, map[string]int{}
+	v.took, v.since, v.effects = nil, time.Now(), map[string]int{}
 	clear(v.ended)
 }
 
