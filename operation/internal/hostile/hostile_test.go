@@ -125,7 +125,7 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 		t.Fatalf("the controller has ended: %v\n%s", s.controller.cmd.ProcessState, s.controller.log())
 	default:
 	}
-	attacking, cancel := context.WithTimeout(s.ctx, pace.lasts)
+	attacking, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	watching, watched := context.WithCancel(s.ctx)
 	defer watched()
@@ -140,6 +140,13 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 		tenants = append(tenants, a)
 		playing.Go(func() { attack.play(a) })
 	}
+	playing.Go(func() {
+		defer cancel()
+		pause(attacking, pace.lasts)
+		for until := time.Now().Add(patience); time.Now().Before(until) && slices.ContainsFunc(tenants, (*tenant).idle); {
+			pause(attacking, 50*time.Millisecond) // on a machine that is so busy that nothing has come of it yet
+		}
+	})
 	took, problems := s.victim.live(attacking, pace.interval, patience)
 	playing.Wait()
 	ending, ended := context.WithTimeout(s.ctx, 15*time.Second)

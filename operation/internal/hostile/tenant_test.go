@@ -64,6 +64,12 @@ func (a *tenant) dealt() (blows int, refused map[string]int) {
 	return a.blows, maps.Clone(a.refused)
 }
 
+// idle tells whether nothing was done yet.
+func (a *tenant) idle() bool {
+	blows, _ := a.dealt()
+	return blows == 0
+}
+
 // webhook makes a Webhook with that URL. What cannot be done is counted.
 func (a *tenant) webhook(name, url string, change func(*v1alpha1.WebhookSpec)) {
 	_ = a.hit(createWebhook(a.ctx, a.calls, a.namespace, name, url, change)) // it is counted
