@@ -17,7 +17,7 @@ CONTROLLER_GEN := $(BIN)/controller-gen
 
 # Arguments for one test run: make test TESTFLAGS='-run TestX ./cluster/...' tests only that, in the root module.
 TESTFLAGS ?=
-# How long a soak plays random schedules, and then how long it repeats all tests.
+# How long a soak plays random schedules, then hostile tenants, then how long it fuzzes, and then how long it repeats all tests.
 SOAK ?= 1h
 BENCHTIME ?= 1s
 
@@ -65,9 +65,11 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
 
 .PHONY: soak
-soak: setup-tests build ## Play random fault schedules for an hour, then every test over and over for another (SOAK=1h)
+soak: setup-tests build ## Play random fault schedules for an hour, then hostile tenants, then fuzz targets, then every test over and over (SOAK=1h each)
 	@echo "==> soak for $(SOAK)"
 	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -v -count 1 -run '^TestRandom$$' -timeout 0 ./fairleadtest/scenario
+	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -v -count 1 -run '^TestHostileTenants$$' -timeout 0 ./operation/internal/hostile
+	@./hack/fuzz.sh $(SOAK)
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)
 
 .PHONY: generate

@@ -175,9 +175,20 @@ func (c *Client) Breaker(namespace, name string) BreakerStatus {
 
 // Mask hides in a text that the receiver of w has sent apart from its answers, such as a callback, what Results hide too: the values that
 // calls authenticate and sign with. more are further values to hide.
+// A text is hidden as a whole if ctx ends before it is the turn of the namespace of w, or if there is too much to look for in it.
 func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...string) string {
 	creds, _ := c.credentials(ctx, w, false, "") // without error: what cannot be had was not sent
-	return newMask(append(creds.secrets, more...)...).apply(text)
+	secrets, size := append(creds.secrets, more...), 0
+	for _, secret := range secrets {
+		size += len(secret)
+	}
+	if size > maxMasked || len(secrets) > maxMaskedValues {
+		return masked
+	}
+	if c.turns.do(ctx, w.def.Namespace, func() { text = newMask(secrets...).apply(text) }) != nil {
+		return masked
+	}
+	return text
 }
 
 // Forget drops the limits, the breaker and the token of an endpoint that is no more.

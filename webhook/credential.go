@@ -140,6 +140,9 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 	if err != nil {
 		return err
 	}
+	if len(values) > maxKeys { // each signs the whole body
+		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot sign: secret %s has more than %d keys", d.SigningSecret, maxKeys)}
+	}
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		key := string(bytes.TrimSpace(values[name]))

@@ -146,6 +146,10 @@ const (
 	maxValues = 100_000
 	// maxSecret, bytes, bounds the values of a secret that are sent: answers are searched for two dozen spellings of each.
 	maxSecret = 16 << 10
+	// maxKeys bounds the keys that a request is signed with: the one that is in use, and those that it is changed for.
+	maxKeys = 8
+	// maxMasked, bytes, and maxMaskedValues bound what a text of a receiver is searched for.
+	maxMasked, maxMaskedValues = 64 << 10, 64
 )
 
 func (d Definition) withDefaults() Definition {

@@ -1,11 +1,15 @@
 package webhook_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/ext"
 
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -45,6 +49,8 @@ func TestHostileExpressionsAreNotCompiled(t *testing.T) {
 		{"objects", "webhook.celResponse{status: 1} == 1", "makes an object"},
 		{"unknown names", strings.Repeat("a(", 300) + strings.Repeat(")", 300), ""},
 		{"a long pattern", `response.body.matches('` + strings.Repeat("(a{0,100}){0,9}", 30) + `')`, "cannot use the pattern of matches"},
+		{"a pattern that is long when it is written out", `response.body.matches('(?:` + strings.Repeat("a", 900) + `){1000}')`, "it is too large"},
+		{"repetitions of repetitions", `response.body.matches('(?:(?:` + strings.Repeat("[bc]d*", 80) + `){30}){30}')`, "it is too large"},
 		{"a pattern from the answer", `response.body.matches(response.body)`, "the pattern of matches is no constant"},
 		{"no pattern", `response.body.matches('(')`, "cannot use the pattern of matches"},
 		{"longer than any", "true" + strings.Repeat(" ", 5000), ""},
@@ -107,16 +113,79 @@ func TestHostileExpressionsEnd(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a text of shared values", func(t *testing.T) {
-		source := `dyn([response.body.list])` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 6)
-		w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: "dyn(" + source + ")"}})
+	for reason, what := range map[string]string{"a text of shared values": "response.body.list", "a text of shared answers": "response"} {
+		t.Run(reason, func(t *testing.T) {
+			source := `dyn([` + what + `])` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 10)+"s])", 2)
+			w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: "dyn(" + source + ")"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if used := allocated(func() { w.JudgeCall(200, long) }); used > most {
+				t.Errorf("it took %d MB", used>>20)
+			}
+		})
+	}
+}
+
+// TestHostileSearches has a text looked for of which nearly all is at every place of the other one: it used to take a minute.
+func TestHostileSearches(t *testing.T) {
+	t.Parallel()
+	body := fmt.Sprintf(`{"x": %q, "y": %q, "z": %q}`, strings.Repeat("a", 500_000), strings.Repeat("a", 250_000)+"b", "b"+strings.Repeat("a", 250_000))
+	for _, source := range []string{
+		`response.body.x.indexOf(response.body.y) == -1`, `response.body.x.lastIndexOf(response.body.z) == -1`,
+		`response.body.x.indexOf(response.body.y, 1) == -1 && response.body.x.lastIndexOf(response.body.z, 400000) == -1`,
+	} {
+		w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: source}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if used := allocated(func() { w.JudgeCall(200, long) }); used > most {
-			t.Errorf("it took %d MB", used>>20)
+		if got := w.JudgeCall(200, body); got.Verdict != webhook.Succeeded {
+			t.Errorf("%s: %v %q", source, got.Verdict, got.Message)
 		}
-	})
+	}
+}
+
+// TestSearches compares indexOf and lastIndexOf with those of CEL.
+func TestSearches(t *testing.T) {
+	t.Parallel()
+	env, err := cel.NewEnv(ext.Strings(), cel.Variable("response", cel.MapType(cel.StringType, cel.DynType)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{"", "a", "ä", "aäa", "hello mellow", "aaa", "äöä öäö", "ello"}
+	for _, function := range []string{"indexOf", "lastIndexOf"} {
+		for _, args := range []string{"", ", -1", ", 0", ", 1", ", 2", ", 3", ", 7", ", 100", ", 9223372036854775807"} {
+			source := fmt.Sprintf(`dyn(string(response.body.text.%s(response.body.wanted%s)))`, function, args)
+			ast, issues := env.Compile(source)
+			if issues.Err() != nil {
+				t.Fatal(issues.Err())
+			}
+			theirs, err := env.Program(ast)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: source}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range texts {
+				for _, wanted := range texts {
+					body := map[string]any{"text": text, "wanted": wanted}
+					raw, err := json.Marshal(body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := "" // an expression that fails has no error text
+					if out, _, err := theirs.Eval(map[string]any{"response": map[string]any{"body": body}}); err == nil {
+						want = fmt.Sprint(out.Value())
+					}
+					if got := ours.JudgeCall(200, string(raw)).Message; got != want {
+						t.Errorf("%s of %q and %q: %q, want %q", source, text, wanted, got, want)
+					}
+				}
+			}
+		}
+	}
 }
 
 // TestHonestExpressions is what the bounds must leave alone.

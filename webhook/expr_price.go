@@ -51,6 +51,12 @@ func (p *purse) weigh(v ref.Val) error {
 		for it := v.Iterator(); err == nil && it.HasNext() == types.True; {
 			err = p.weigh(it.Next())
 		}
+	case traits.Indexer: // the answer as a whole
+		for _, field := range []types.String{"headers", "body"} {
+			if err == nil {
+				err = p.weigh(v.Get(field))
+			}
+		}
 	}
 	return err
 }
@@ -124,6 +130,15 @@ func payForAll(p *purse, args []ref.Val) error {
 	return nil
 }
 
+// payForTexts pays for reading texts once.
+func payForTexts(p *purse, args []ref.Val) error {
+	n := 16
+	for _, arg := range args {
+		n += len(textOf(arg))
+	}
+	return p.pay(n)
+}
+
 // zonePrice is that of looking up a time zone, which reads a file.
 const zonePrice = maxSpent / 64
 
@@ -189,6 +204,9 @@ func (f pricer) decorate(node interpreter.InterpretableV2) (interpreter.Interpre
 			}
 			return types.Bool(compiled.MatchString(string(s)))
 		}
+		return made, nil
+	case searches[name] != nil:
+		made.price, made.impl = payForTexts, searches[name]
 		return made, nil
 	case strings.HasSuffix(call.OverloadID(), "_with_tz") || len(args) == 2 && strings.HasPrefix(name, "get"):
 		made.price = func(p *purse, _ []ref.Val) error { return p.pay(zonePrice) }

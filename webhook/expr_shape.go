@@ -114,14 +114,36 @@ func patternSize(pattern string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if atLeast(parsed) > maxPattern { // repetitions are written out when it is compiled, into up to three million instructions
+		return 0, errTooLarge
+	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
 		return 0, err
 	}
 	if len(program.Inst) > maxPattern {
-		return 0, errors.New("it is too large")
+		return 0, errTooLarge
 	}
 	return len(program.Inst), nil
+}
+
+var errTooLarge = errors.New("it is too large")
+
+// atLeast is how many instructions the program of a regular expression has at least, as far as that is of interest.
+func atLeast(re *syntax.Regexp) (n int) {
+	for _, sub := range re.Sub {
+		n += atLeast(sub)
+	}
+	switch re.Op {
+	case syntax.OpRepeat:
+		n *= max(re.Min, re.Max) // without an upper bound that is -1
+	case syntax.OpLiteral:
+		n = len(re.Rune)
+	case syntax.OpEmptyMatch:
+	default:
+		n = max(n, 1)
+	}
+	return min(n, maxPattern+1)
 }
 
 func literalText(e ast.Expr) (string, bool) {

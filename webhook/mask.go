@@ -93,16 +93,23 @@ func lowerEscapes(s string) string {
 // not searched for.
 func Mask(text string, secrets ...string) string { return newMask(secrets...).apply(text) }
 
+// apply looks for each spelling in what the ones before have left only: what stands for a secret is not searched, or secrets that are parts of it
+// would make a text grow with each of them.
 func (m *mask) apply(text string) string {
 	if m == nil || text == "" {
 		return text
 	}
+	pieces := []string{text}
 	for _, spelling := range m.spellings {
-		if strings.Contains(text, spelling) {
-			text = strings.ReplaceAll(text, spelling, masked)
+		if slices.ContainsFunc(pieces, func(piece string) bool { return strings.Contains(piece, spelling) }) {
+			var rest []string
+			for _, piece := range pieces {
+				rest = append(rest, strings.Split(piece, spelling)...)
+			}
+			pieces = rest
 		}
 	}
-	return text
+	return strings.Join(pieces, masked)
 }
 
 // applyError hides an error that holds a secret behind one that does not. What matched it still does.

@@ -254,7 +254,11 @@ func (p *Permit) exchange(ctx context.Context, t *try) *answer {
 		return noAnswer(err)
 	}
 	defer release()
-	resp, err := rt.RoundTrip(t.httpRequest(ctx))
+	req, err := t.signed(ctx)
+	if err != nil {
+		return noAnswer(p.silence(ctx, err))
+	}
+	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		return noAnswer(p.silence(ctx, err))
 	}
@@ -278,6 +282,17 @@ func (t *try) reserve(ctx context.Context, leave context.CancelCauseFunc) error 
 	var err error
 	t.left, err = t.permit.client.long.enter(ctx, t.permit.hook.def.Namespace, leave)
 	return err
+}
+
+// signed is the request to send. To sign a long body takes time, so it is done when it is the turn of the namespace.
+func (t *try) signed(ctx context.Context) (req *http.Request, err error) {
+	if len(t.creds.keys) == 0 {
+		return t.httpRequest(ctx), nil
+	}
+	if err = t.compute(ctx, func() { req = t.httpRequest(ctx) }); err != nil {
+		err = fmt.Errorf("the namespace has had no turn to sign its request: %w", err)
+	}
+	return req, err
 }
 
 // httpRequest makes the request to send. It has no GetBody, so that net/http does not repeat it of its own accord.

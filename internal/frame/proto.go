@@ -11,6 +11,8 @@ const (
 	Fixed64 = 1
 	Bytes   = 2
 	Fixed32 = 5
+
+	startGroup, endGroup = 3, 4 // nobody has written them for long, but everybody passes over them
 )
 
 // Field is one field of a protobuf message: its number, its wire type, and the value either as a number or as the range
@@ -21,9 +23,14 @@ type Field struct {
 	Start, End   int
 }
 
-// NextField reads the field that starts at b[i] and returns the index behind it.
+// NextField reads the field that starts at b[i] and returns the index behind it. A group is a field too, of a type that is none of the above.
 func NextField(b []byte, i int) (Field, int, error) {
 	f, i, err := FieldHead(b, i)
+	if err != nil && f.Type == startGroup {
+		f.Start = i
+		f.End, err = skipGroup(b, i)
+		return f, f.End, err
+	}
 	if err != nil {
 		return f, i, err
 	}
@@ -68,6 +75,43 @@ func FieldHead(b []byte, i int) (f Field, next int, err error) {
 		return f, i, nil
 	}
 	return f, i, Syntax(i, "wire type 0, 1, 2 or 5")
+}
+
+// skipGroup returns the index behind the group whose first field starts at b[i]. As in the generated decoders, what is in it may have any number.
+func skipGroup(b []byte, i int) (int, error) {
+	for depth := 1; depth > 0; {
+		tag, next, err := ReadVarint(b, i)
+		if err != nil {
+			return i, err
+		}
+		switch i = next; tag & 7 {
+		case startGroup:
+			depth++
+		case endGroup:
+			depth--
+		case Varint:
+			_, i, err = ReadVarint(b, i)
+		case Fixed64:
+			i += 8
+		case Fixed32:
+			i += 4
+		case Bytes:
+			var n uint64
+			if n, i, err = ReadVarint(b, i); err == nil && n > uint64(len(b)) {
+				err = ErrShort
+			}
+			i += int(min(n, uint64(len(b))))
+		default:
+			err = Syntax(i, "wire type up to 5")
+		}
+		if err == nil && i > len(b) {
+			err = ErrShort
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	return i, nil
 }
 
 // ReadVarint reads the number that starts at b[i].

@@ -213,6 +213,22 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
+// FuzzEveryKind compares the decoders of any built-in type, which kind chooses.
+func FuzzEveryKind(f *testing.F) {
+	all, rnd := kinds(), rand.New(rand.NewPCG(1, 2)) // seeds are the same in each run
+	for i, o := range all {
+		small := encodeRandom(f, rnd, o)
+		for range 20 { // large ones take minutes to be minimized
+			if other := encodeRandom(f, rnd, o); len(other) > 0 && (len(small) == 0 || len(other) < len(small)) {
+				small = other
+			}
+		}
+		f.Add(uint16(i), small)
+	}
+	d := &Decoder{}
+	f.Fuzz(func(t *testing.T, kind uint16, data []byte) { both(t, d, all[int(kind)%len(all)], data) })
+}
+
 // TestTable holds the table to what it is for.
 func TestTable(t *testing.T) {
 	for _, o := range kinds() {

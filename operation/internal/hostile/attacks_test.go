@@ -1,0 +1,81 @@
+package hostile_test
+
+// attack is one way to try it.
+type attack struct {
+	name string
+	// row of the table of the issue that the attack is of; 0: none, it came later.
+	row int
+	// group of the attacks that are played at the same time in a short run; 0: only in a long one.
+	group int
+	// play attacks until the context of the tenant ends, and returns soon after that.
+	play func(*tenant)
+	// check, if there is one, looks at what is left when the attack is over.
+	check func(*tenant) (problems []string)
+}
+
+// The groups of a short run.
+const (
+	_ = iota
+	groupCompute
+	groupHang
+	groupAPI
+	groupCredentials
+	groupObjects
+	groupIdentity
+	groups
+)
+
+func attacks() []attack {
+	return []attack{
+		// What is compiled, rendered, parsed and judged.
+		{name: "expressions-memory", row: 1, group: groupCompute, play: expressionsMemory},
+		{name: "expressions-time", group: groupCompute, play: expressionsTime},
+		{name: "expressions-compile", row: 2, group: groupCompute, play: expressionsCompile},
+		{name: "expressions-random", row: 2, play: expressionsRandom},
+		{name: "answers-values", row: 5, group: groupCompute, play: answersOfManyValues},
+		{name: "answers-packed", row: 5, play: answersPacked},
+		{name: "answers-headers", row: 5, play: answersOfHeaders},
+		{name: "answers-slow", row: 5, group: groupHang, play: answersSlow},
+		{name: "templates-headers", row: 6, group: groupCompute, play: templatesOfHeaders},
+		{name: "templates-many", play: templatesOfManyWebhooks},
+		{name: "requests-deep", play: requestsDeep},
+		// What is done often.
+		{name: "retries", row: 3, play: retriesAtTheFloor},
+		{name: "polls", row: 3, play: pollsAtTheFloor},
+		{name: "polls-retry-after", play: pollsRetryAfter},
+		{name: "hang-tenants", row: 4, group: groupHang, play: hangWithManyTenants},
+		{name: "webhooks-edited", group: groupObjects, play: webhooksEdited},
+		{name: "webhooks-breakers", group: groupIdentity, play: webhooksBreakers},
+		{name: "operations-again", group: groupIdentity, play: operationsAgain},
+		{name: "operations-cancel", play: operationsCanceled},
+		{name: "operations-lists", play: operationsWithLists},
+		{name: "operations-ttl", play: operationsShortLived},
+		{name: "operations-waiting", play: operationsWaiting},
+		{name: "locks", group: groupObjects, play: locksHeld},
+		{name: "names", play: namesOfAllKinds},
+		// What is large.
+		{name: "objects-full", row: 13, group: groupObjects, play: objectsFull},
+		{name: "objects-touched", play: objectsTouched},
+		{name: "objects-ended-touched", play: objectsEndedTouched},
+		{name: "objects-finalizers", play: objectsFinalizers},
+		{name: "secrets-changed", play: secretsChanged},
+		// Who is called, and as whom.
+		{name: "keys-alike", row: 8, group: groupIdentity, play: keysAlike, check: keysDiffer},
+		{name: "targets", row: 11, group: groupIdentity, play: targetsInside},
+		{name: "paths", row: 17, group: groupIdentity, play: pathsAndHosts},
+		{name: "tokens-oauth", row: 12, group: groupCredentials, play: tokensOfOAuth},
+		{name: "keys-signing", group: groupCredentials, play: keysOfSignatures},
+		{name: "certificates", group: groupCredentials, play: certificatesChanged},
+		{name: "connections-http2", group: groupCredentials, play: connectionsHTTP2},
+		{name: "connections-hosts", play: connectionsToManyHosts},
+		{name: "connections-odd", group: groupCredentials, play: connectionsOdd},
+		// The HTTP API.
+		{name: "api-slow", row: 7, group: groupAPI, play: apiSlow},
+		{name: "api-idle", row: 7, group: groupAPI, play: apiIdle},
+		{name: "api-tokens", row: 7, group: groupAPI, play: apiJunkTokens},
+		{name: "api-streams", row: 16, group: groupAPI, play: apiStreams},
+		{name: "api-callbacks", group: groupAPI, play: apiCallbacks},
+		{name: "api-pages", play: apiPages},
+		{name: "api-paths", play: apiLongPaths},
+	}
+}

@@ -1,0 +1,162 @@
+package hostile_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/child"
+)
+
+// buildController builds the program as it is shipped: with the race detector it would take many times the memory. FAIRLEAD_HOSTILE_CONTROLLER
+// names another one, such as that of a version before.
+func buildController(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	if program := os.Getenv("FAIRLEAD_HOSTILE_CONTROLLER"); program != "" {
+		return program
+	}
+	program := filepath.Join(t.TempDir(), "fairlead")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", program, "github.com/fairlead-io/fairlead/cmd/fairlead")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the controller: %v\n%s", err, out)
+	}
+	return program
+}
+
+// process is a controller that runs.
+type process struct {
+	cmd     *exec.Cmd
+	address string // of its HTTP API
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	tail    []string // the last lines of its log
+	written int      // bytes of its log
+}
+
+const tailLines = 40
+
+// startController starts a controller and returns when it serves its HTTP API. It is killed at the end of the test.
+func startController(ctx context.Context, t *testing.T, program string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.CommandContext(ctx, program, append([]string{"controller"}, args...)...), ended: make(chan struct{})}
+	p.cmd.SysProcAttr = child.Attr()
+	stderr, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, address := make(chan error, 1), make(chan string, 1)
+	go func() {
+		runtime.LockOSThread() // see package child
+		defer close(p.ended)
+		err := p.cmd.Start()
+		if started <- err; err != nil {
+			return
+		}
+		p.follow(stderr, address)
+		_ = p.cmd.Wait() // how it ended stands in its state
+	}()
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	})
+	select {
+	case p.address = <-address:
+	case <-p.ended:
+		t.Fatalf("the controller ended: %v\n%s", p.cmd.ProcessState, p.log())
+	case <-ctx.Done():
+		t.Fatalf("the controller does not come up\n%s", p.log())
+	}
+	return p
+}
+
+// follow reads the log. Its lines may be of any length.
+func (p *process) follow(log io.Reader, address chan<- string) {
+	lines := bufio.NewReaderSize(log, 64<<10)
+	for {
+		line, more, err := lines.ReadLine()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		p.written += len(line)
+		if p.tail = append(p.tail, string(line)); len(p.tail) > tailLines {
+			p.tail = p.tail[1:]
+		}
+		p.mu.Unlock()
+		if _, at, ok := bytes.Cut(line, []byte("address=")); ok && !more && bytes.Contains(line, []byte("HTTP API is served")) {
+			select {
+			case address <- string(at):
+			default:
+			}
+		}
+	}
+}
+
+// log returns its last lines.
+func (p *process) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Join(p.tail, "\n")
+}
+
+func (p *process) logged() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.written
+}
+
+// resident is the memory that the process has, in bytes; 0 when it is gone.
+func (p *process) resident() int {
+	if status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)); err == nil {
+		for line := range strings.Lines(string(status)) {
+			if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+				return kilobytes(strings.TrimSuffix(strings.TrimSpace(rest), " kB"))
+			}
+		}
+		return 0
+	}
+	out, err := exec.Command("ps", "-o", "rss=", "-p", strconv.Itoa(p.cmd.Process.Pid)).Output() // where there is no /proc
+	if err != nil {
+		return 0
+	}
+	return kilobytes(string(out))
+}
+
+func kilobytes(text string) int {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil {
+		return 0
+	}
+	return n << 10
+}
+
+// peak looks at the memory of the process until the context ends, and returns the most that it had.
+func (p *process) peak(ctx context.Context) (most int) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		most = max(most, p.resident())
+		select {
+		case <-tick.C:
+		case <-p.ended:
+			return most
+		case <-ctx.Done():
+			return most
+		}
+	}
+}
