@@ -289,7 +289,8 @@ func (t *try) signed(ctx context.Context) (req *http.Request, err error) {
 	if len(t.creds.keys) == 0 {
 		return t.httpRequest(ctx), nil
 	}
-	if err = t.compute(ctx, func() { req = t.httpRequest(ctx) }); err != nil {
+	turns := t.permit.client.turns // it is no code of the tenant's, so that nothing is noted about it
+	if err = turns.do(ctx, t.permit.hook.def.Namespace, func() { req = t.httpRequest(ctx) }); err != nil {
 		err = fmt.Errorf("the namespace has had no turn to sign its request: %w", err)
 	}
 	return req, err
