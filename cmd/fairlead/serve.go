@@ -32,8 +32,8 @@ const ownAudience = "fairlead"
 
 func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: none")
-	f.StringVar(&o.metricsListen, "metrics-listen", "", "`address` of /metrics, /debug/flows, /healthz and /readyz, by plain HTTP (default: on the HTTP API, there /metrics for "+
-		"everybody on loopback only)")
+	f.StringVar(&o.metricsListen, "metrics-listen", "", "`address` of /metrics, /debug/flows, /healthz and /readyz, by plain HTTP "+
+		"(default: on the HTTP API, there /metrics for everybody on loopback only)")
 	f.StringVar(&o.publicURL, "public-url", "", "`URL` that callbacks and locations start with (default: the listen address)")
 	f.StringVar(&o.certFile, "tls-cert-file", "", "`file` with the certificate of the HTTP API and those that vouch for it, PEM; read again when it changes")
 	f.StringVar(&o.keyFile, "tls-key-file", "", "`file` with its private key, PEM")

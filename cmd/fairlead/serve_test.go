@@ -99,8 +99,13 @@ func TestServed(t *testing.T) {
 		path, token string
 		want        int
 	}{
-		{"/operations", mine, 200}, {"/operations", apiServers, 401}, {"/operations", "", 401},
-		{"/metrics", mine, 404}, {"/debug/flows", mine, 404}, {"/healthz", "", 200}, {"/openapi.json", "", 200},
+		{"/operations", mine, 200},
+		{"/operations", apiServers, 401},
+		{"/operations", "", 401},
+		{"/metrics", mine, 404},
+		{"/debug/flows", mine, 404},
+		{"/healthz", "", 200},
+		{"/openapi.json", "", 200},
 	} {
 		if code, said, err := ask(trusting(first), api+tc.path, tc.token); code != tc.want || err != nil {
 			t.Errorf("%s: %d %s %v", tc.path, code, said, err)

@@ -50,7 +50,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Server answers requests. It is a prometheus.Collector of its connections, and of what it closed and refused. It is safe for concurrent use, and for any number of listeners, which share its bounds.
+// Server answers requests. It is a prometheus.Collector of its connections, and of what it closed and refused. It is safe for concurrent
+// use, and for any number of listeners, which share its bounds.
 type Server struct {
 	Options
 	handler  http.Handler

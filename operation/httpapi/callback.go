@@ -96,7 +96,8 @@ func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, messa
 		}
 	}
 	status := strings.ToUpper(body.Status)
-	if status != "SUCCEEDED" && status != "FAILED" && !slices.ContainsFunc(wrong.fields, func(f operation.FieldError) bool { return f.Field == "callback.status" }) {
+	told := slices.ContainsFunc(wrong.fields, func(f operation.FieldError) bool { return f.Field == "callback.status" })
+	if status != "SUCCEEDED" && status != "FAILED" && !told {
 		wrong.add(http.StatusBadRequest, "Unknown status", operation.FieldError{
 			Field: "callback.status", Problem: "must be SUCCEEDED, or FAILED with an error: {\"status\": \"FAILED\", \"error\": \"…\"}",
 		})
