@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
@@ -21,6 +22,9 @@ import (
 
 // httpDrain is how long requests that are being answered may go on at the end.
 const httpDrain = 5 * time.Second
+
+// maxScrapes is how many may read the metrics at a time.
+const maxScrapes = 8
 
 // Handler serves the runtime's own pages:
 //
@@ -56,7 +60,7 @@ func (rt *Runtime) Handle(pattern string, page http.Handler) {
 func (rt *Runtime) ownPages() {
 	rt.Handle("GET /healthz", http.HandlerFunc(rt.healthz))
 	rt.Handle("GET /readyz", http.HandlerFunc(rt.readyz))
-	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{}))
+	rt.Handle("GET /metrics", promhttp.HandlerFor(rt.opts.registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	rt.Handle("GET /debug/{$}", http.HandlerFunc(rt.index))
 	rt.pages = nil
 	rt.Handle("GET /debug/sources", page(func() fmt.Stringer { return rt.sources() }))
@@ -275,29 +279,16 @@ func (rt *Runtime) listen(ctx context.Context) error {
 		return fmt.Errorf("cannot listen: %w", err)
 	}
 	rt.log.InfoContext(ctx, "serving health, metrics and debug pages", "address", listener.Addr().String())
-	return Serve(ctx, listener, rt.Handler())
+	return serve.New(rt.Handler(), serve.Options{Drain: httpDrain, Logger: rt.log}).Run(ctx, listener)
 }
 
 // Serve answers requests until the context ends, then lets those under way finish for up to five seconds. It closes the
-// listener.
+// listener. Connections are bounded: 2,048, shared between the addresses that they come from, those that wait for a request are closed first. A
+// header may take 10 seconds, a body 30 unless the handler says something else (http.ResponseController), and a connection waits two minutes for
+// the next request.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	if listener == nil || handler == nil {
 		return errors.New("cannot serve: no listener, or nothing to serve")
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
-	stopped := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpDrain)
-		defer cancel()
-		err := server.Shutdown(bounded)
-		if err != nil {
-			err = errors.Join(err, server.Close())
-		}
-		stopped <- err
-	})
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		stop()
-		return fmt.Errorf("cannot serve: %w", err)
-	}
-	return <-stopped
+	return serve.New(handler, serve.Options{Drain: httpDrain}).Run(ctx, listener)
 }

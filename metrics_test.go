@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +23,11 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -179,5 +184,33 @@ func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 		t.Fatal(err)
 	}
 	rt.Add("executor", e.Run)
+	serveOperations(t, rt, acquire(version.WithKind(v1alpha1.KindOperation)), s)
 	return rt
+}
+
+// serveOperations registers what serves the HTTP API.
+func serveOperations(t *testing.T, rt *fairlead.Runtime, known *store.Store, s *apiserver.Server) {
+	t.Helper()
+	scheduler, err := operation.NewScheduler(operation.Options{Config: s.Config(), Calls: rt.Calls(), Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(scheduler.Close)
+	reviews := httpapi.NewKubernetes(rt.Calls())
+	api, err := httpapi.New(httpapi.Options{Scheduler: scheduler, Operations: known, Authorizer: reviews, Registerer: rt.Registry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
+	servetest.Write(t, dir, cert, key)
+	certificate, err := serve.LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []prometheus.Collector{reviews, serve.New(api, serve.Options{}), certificate} {
+		if err := rt.Registry().Register(c); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

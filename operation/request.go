@@ -137,6 +137,13 @@ var (
 		`(access|auth|id)[-_]?token|auth|token|secret|password|credentials?)|x[-_]forwarded[-_]client[-_]cert|www[-_]authenticate)$`)
 )
 
+// What a spec may have of each. Of lists that are longer only as much is looked at: the work is not the caller's to choose.
+const (
+	maxWebhooks = 32
+	maxRelated  = 64
+	maxHeaders  = 32
+)
+
 const operationIDRule = "must be up to 255 visible ASCII characters without a dot"
 
 func isOperationID(text string) bool { return len(text) <= 255 && operationID.MatchString(text) }
@@ -155,10 +162,10 @@ func Validate(spec v1alpha1.OperationSpec) error {
 		"spec.operationType", "must be Create, Update or Delete")
 	v.length("spec.operationCategory", spec.OperationCategory, 253)
 	v.resource("spec.", spec.ResourceReference)
-	for i, related := range spec.RelatedResources {
+	for i, related := range spec.RelatedResources[:min(len(spec.RelatedResources), maxRelated)] {
 		v.resource(fmt.Sprintf("spec.relatedResources[%d].", i), related.ResourceReference)
 	}
-	v.check(len(spec.RelatedResources) <= 64, "spec.relatedResources", "must not have more than 64 items")
+	v.check(len(spec.RelatedResources) <= maxRelated, "spec.relatedResources", fmt.Sprintf("must not have more than %d items", maxRelated))
 	v.length("spec.correlationID", spec.CorrelationID, 255)
 	v.check(correlationID.MatchString(spec.CorrelationID), "spec.correlationID", "must be printable ASCII")
 	v.webhooks("spec.webhookIDs", spec.WebhookIDs)
@@ -201,8 +208,8 @@ func (v *validator) resource(prefix string, r v1alpha1.ResourceReference) {
 }
 
 func (v *validator) webhooks(field string, names []string) {
-	v.check(len(names) <= 32, field, "must not have more than 32 items")
-	for i, name := range names {
+	v.check(len(names) <= maxWebhooks, field, fmt.Sprintf("must not have more than %d items", maxWebhooks))
+	for i, name := range names[:min(len(names), maxWebhooks)] {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		v.webhook(at, name)
 		v.check(slices.Index(names, name) == i, at, "must name each webhook once")
@@ -222,8 +229,8 @@ func (v *validator) requestObject(o *v1alpha1.RequestObject) {
 		return
 	}
 	v.length("spec.requestObject.tenantID", o.TenantID, 253)
-	v.check(len(o.Headers) <= 32, "spec.requestObject.headers", "must not have more than 32 items")
-	for _, name := range slices.Sorted(maps.Keys(o.Headers)) {
+	v.check(len(o.Headers) <= maxHeaders, "spec.requestObject.headers", fmt.Sprintf("must not have more than %d items", maxHeaders))
+	for _, name := range slices.Sorted(maps.Keys(o.Headers))[:min(len(o.Headers), maxHeaders)] {
 		at := fmt.Sprintf("spec.requestObject.headers[%s]", name)
 		v.check(headerName.MatchString(name), at, "must be named with letters, digits, dash and underscore, up to 128")
 		v.check(!CarriesCredentials(name), at, "must not carry credentials")

@@ -48,6 +48,7 @@ type Scheduler struct {
 	namespace string
 	policy    call.Policy
 	log       *slog.Logger
+	replacing func(ctx context.Context, ended *v1alpha1.Operation) error
 }
 
 // NewScheduler returns a Scheduler for one namespace. It sends nothing.
@@ -77,6 +78,14 @@ func NewScheduler(o Options) (*Scheduler, error) {
 func (s *Scheduler) In(namespace string) *Scheduler {
 	other := *s
 	other.namespace, other.owned = namespace, false // the first one closes what they share
+	return &other
+}
+
+// BeforeReplacing returns the same Scheduler, which asks before a request replaces an operation that has ended: an error is that of Schedule, and
+// nothing is replaced. Whoever schedules on behalf of others can so tell those who may only create from those who may update.
+func (s *Scheduler) BeforeReplacing(ask func(ctx context.Context, ended *v1alpha1.Operation) error) *Scheduler {
+	other := *s
+	other.replacing, other.owned = ask, false
 	return &other
 }
 
@@ -145,6 +154,11 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 		}
 		if answer, err := judge(found, &wanted.Spec); answer != nil || err != nil {
 			return answer, err
+		}
+		if s.replacing != nil {
+			if err := s.replacing(ctx, found); err != nil {
+				return nil, err
+			}
 		}
 		replacement := found.DeepCopy()
 		replacement.Spec = wanted.Spec

@@ -26,20 +26,17 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
-	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
 // controllerOptions configure the operations controller and its HTTP API.
 type controllerOptions struct {
+	serveOptions
 	namespaces   []string
-	listen       string
-	publicURL    string
 	allowTargets []string
 	egressProxy  string
 	leaderElect  bool
-	noAuth       bool
 	workers      int
 	maxCalls     int
 	budget       executor.Budget
@@ -56,11 +53,9 @@ const (
 )
 
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: none")
-	f.StringVar(&o.publicURL, "public-url", "", "`URL` that callbacks and locations start with (default: the listen address)")
+	o.serveOptions.flags(f)
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
-	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
 	f.IntVar(&o.workers, "workers", 0, "`operations` of one namespace that may write to the API server at once (default 16)")
 	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
 	f.IntVar(&o.budget.Writes, "namespace-writes", 0, "`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
@@ -82,13 +77,14 @@ the HTTP API, /healthz, /readyz, /metrics and /debug/flows. It needs the custom 
 
 	fairlead crds | kubectl apply --server-side -f -
 
-Callers of the HTTP API prove who they are with a bearer token of the cluster, and need the right of the same verb on
-operations.fairlead.io. Webhooks may not call addresses that are loopback, private or link-local, unless --allow-target names them.
+Callers of the HTTP API prove who they are with a bearer token of the cluster (--audience), and need the right of the same verb on
+operations.fairlead.io. Off loopback it is served by TLS (--tls-cert-file, --tls-key-file), or has to be told --insecure-http. Webhooks may not call addresses that are loopback, private or link-local, unless --allow-target names them.
 
 On SIGTERM or Ctrl-C it begins no new calls, waits for those under way for up to --drain, records what they brought, and then gives up the
 Lease. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,
 		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback for everybody
-  fairlead controller --leader-elect --listen :8081         # one of several replicas in a cluster
+  fairlead controller --leader-elect --listen :8443 --metrics-listen :8082 --audience fairlead \
+    --tls-cert-file tls.crt --tls-key-file tls.key          # one of several replicas in a cluster
   fairlead controller -n team-a --allow-target 10.0.0.0/8   # one namespace, webhooks into a private network`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -122,13 +118,11 @@ const hotBytes = 1 << 20
 // runController runs until the context ends. namespace is the default one, which also has the callback key and the Lease.
 // ready, if not nil, is called with the address of the HTTP API when it is served.
 func runController(ctx context.Context, config *rest.Config, namespace string, o controllerOptions, log *slog.Logger, ready func(net.Addr)) error {
-	listener, err := o.open()
+	doors, err := o.open(log)
 	if err != nil {
 		return err
 	}
-	if listener != nil {
-		defer listener.Close()
-	}
+	defer doors.close()
 	types := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(types), scheme.AddToScheme(types)); err != nil {
 		return err
@@ -145,7 +139,7 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		return err
 	}
 	c := &controller{controllerOptions: o, rt: rt, config: config, namespace: namespace, log: log}
-	if err := c.prepare(ctx, listener); err != nil {
+	if err := c.prepare(ctx, doors.api); err != nil {
 		return err
 	}
 	defer c.close()
@@ -158,29 +152,14 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		context.AfterFunc(ctx, func() { c.stopping.Store(true) })
 		return c.lead(ctx)
 	})
-	if listener != nil {
-		rt.Add("http", func(ctx context.Context) error {
-			handler, err := c.handler(serving.Done())
-			if err != nil {
-				return err
-			}
-			log.InfoContext(ctx, "HTTP API is served", "address", listener.Addr().String())
-			if ready != nil {
-				ready(listener.Addr())
-			}
-			return fairlead.Serve(serving, listener, handler)
-		})
+	if err := c.serve(serving, doors, ready); err != nil {
+		return err
 	}
 	return rt.Run(ctx)
 }
 
-// open checks the options and opens the listener, nil if there is none.
-func (o *controllerOptions) open() (net.Listener, error) {
-	if o.publicURL != "" {
-		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, usageErrorf("--public-url %q is not a URL to begin others with, such as https://operations.example.com", o.publicURL)
-		}
-	}
+// open checks the options and opens the listeners.
+func (o *controllerOptions) open(log *slog.Logger) (*doors, error) {
 	if o.egressProxy != "" {
 		if u, err := url.Parse(o.egressProxy); err != nil || u.Host == "" {
 			return nil, usageErrorf("--egress-proxy %q is not a URL", o.egressProxy)
@@ -189,21 +168,7 @@ func (o *controllerOptions) open() (net.Listener, error) {
 	if o.drain < 0 {
 		return nil, usageErrorf("--drain %v is negative", o.drain)
 	}
-	if o.listen == "" {
-		return nil, nil
-	}
-	address, err := net.ResolveTCPAddr("tcp", o.listen)
-	if err != nil {
-		return nil, usageErrorf("cannot use --listen %q: %v", o.listen, err)
-	}
-	if o.noAuth && !address.IP.IsLoopback() {
-		return nil, usageErrorf("--insecure-no-auth is for loopback only, and --listen %s is not", o.listen)
-	}
-	listener, err := net.ListenTCP("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen: %w (choose another address with --listen)", err)
-	}
-	return listener, nil
+	return o.serveOptions.open(log)
 }
 
 // checkCluster says in one line what is wrong when nothing could work.
@@ -269,7 +234,7 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	if listener != nil && c.publicURL == "" {
-		c.publicURL = "http://" + listener.Addr().String()
+		c.publicURL = c.scheme() + "://" + listener.Addr().String()
 	}
 	if listener != nil {
 		if c.key, err = callbackKey(ctx, c.rt.Calls(), c.namespace); err != nil {
@@ -336,32 +301,6 @@ func (c *controller) execute(ctx, term context.Context) error {
 	end(context.Cause(ctx))
 	c.log.InfoContext(ctx, "no operation runs here any more", "cause", <-ended)
 	return nil
-}
-
-// handler serves the HTTP API and the controller's own pages. Event streams end when stop is closed.
-func (c *controller) handler(stop <-chan struct{}) (http.Handler, error) {
-	var authorizer httpapi.Authorizer = httpapi.NewKubernetes(c.rt.Calls())
-	if c.noAuth {
-		authorizer = httpapi.Anonymous{}
-	}
-	api, err := httpapi.New(httpapi.Options{
-		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
-		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/", api)
-	own := c.rt.Handler()
-	mux.Handle("/healthz", own)
-	mux.Handle("/metrics", own)
-	mux.HandleFunc("GET /readyz", c.ready)
-	mux.Handle("/debug/flows", httpapi.Protect(c.executor.Flows().DebugHandler(), authorizer, c.namespaces...))
-	if c.noAuth {
-		return localOnly(mux, c.publicURL)
-	}
-	return mux, nil
 }
 
 // maxStaleness is how old what the HTTP API shows may be for the controller to be ready.

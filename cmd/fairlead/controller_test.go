@@ -133,6 +133,7 @@ func (s *site) webhook(name, path string, change func(*v1alpha1.WebhookSpec)) {
 // process is a controller that runs.
 type process struct {
 	*exec.Cmd
+	mu      sync.Mutex // of the log, until it has ended
 	log     *bytes.Buffer
 	address chan string
 	ended   chan error
@@ -158,7 +159,9 @@ func (s *site) controller(kubeconfig string, args ...string) *process {
 		lines := bufio.NewScanner(stderr)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
+			p.mu.Lock()
 			fmt.Fprintln(p.log, lines.Text())
+			p.mu.Unlock()
 			if _, at, ok := strings.Cut(lines.Text(), "address="); ok {
 				p.address <- at
 			}

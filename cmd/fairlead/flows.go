@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,7 +22,7 @@ import (
 )
 
 type flowsOptions struct {
-	url, token                string
+	url, token, authority     string
 	key, flow, status, output string
 	longer, every             time.Duration
 	watch                     bool
@@ -60,6 +63,7 @@ in a program of your own, Runtime.Flows has it on the pages of WithListen, or se
 	f := cmd.Flags()
 	f.StringVar(&o.url, "url", "http://127.0.0.1:8081/debug/flows", "`URL` of the program's page")
 	f.StringVar(&o.token, "token", "", "bearer `token`; fairlead controller wants one of who may list operations in all namespaces that it serves")
+	f.StringVar(&o.authority, "certificate-authority", "", "`file` with the certificates that vouch for an https program, PEM (default: those of this machine)")
 	f.StringVar(&o.key, "key", "", "only the fiber of this `key`, such as namespace/name")
 	f.StringVar(&o.flow, "flow", "", "only fibers of this `flow`")
 	f.StringVar(&o.status, "status", "", "`status`: only fibers that are ready, running or parked")
@@ -128,7 +132,11 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 	if o.token != "" {
 		request.Header.Set("Authorization", "Bearer "+o.token)
 	}
-	client := &http.Client{Timeout: 30 * time.Second}
+	transport, err := transportTo(o.authority)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: transport}
 	defer client.CloseIdleConnections()
 	response, err := client.Do(request)
 	if err != nil {
@@ -150,6 +158,24 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 		}
 		fibers = append(fibers, i)
 	}
+}
+
+// transportTo trusts the authorities of the file, if there is one, instead of those of the machine.
+func transportTo(authority string) (*http.Transport, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if authority == "" {
+		return transport, nil
+	}
+	pem, err := os.ReadFile(authority)
+	if err != nil {
+		return nil, usageErrorf("cannot read --certificate-authority: %v", err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(pem) {
+		return nil, usageErrorf("--certificate-authority %s has no certificate", authority)
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
+	return transport, nil
 }
 
 func printFlows(w io.Writer, output string, fibers []flow.Info, width int) error {

@@ -1,6 +1,8 @@
 package deploytest
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -101,5 +103,39 @@ func TestSelectors(t *testing.T) {
 	}
 	if got := at(t, built, "Deployment", "spec", "replicas"); got.(int) <= at(t, built, "PodDisruptionBudget", "spec", "minAvailable").(int) {
 		t.Errorf("with %v replicas the PodDisruptionBudget lets no node be drained", got)
+	}
+}
+
+// TestServed: the HTTP API is secured and asks for tokens that are good for nothing else; what is not API, and probes, are on another port.
+func TestServed(t *testing.T) {
+	t.Parallel()
+	built := build(t)
+	container := at(t, built, "Deployment", "spec", "template", "spec", "containers", 0).(map[string]any)
+	ports := map[string]any{}
+	for _, each := range container["ports"].([]any) {
+		port := each.(map[string]any)
+		ports[port["name"].(string)] = port["containerPort"]
+	}
+	flags := map[string]string{}
+	for _, arg := range container["args"].([]any) {
+		flag, value, _ := strings.Cut(arg.(string), "=")
+		flags[flag] = value
+	}
+	mount := container["volumeMounts"].([]any)[0].(map[string]any)["mountPath"].(string)
+	for flag, want := range map[string]string{
+		"--listen": fmt.Sprint(":", ports["http"]), "--metrics-listen": fmt.Sprint(":", ports["metrics"]), "--audience": "fairlead",
+		"--tls-cert-file": mount + "/tls.crt", "--tls-key-file": mount + "/tls.key", "--public-url": "https://" + name + "." + namespace + ".svc",
+	} {
+		if flags[flag] != want {
+			t.Errorf("%s is %q, not %q", flag, flags[flag], want)
+		}
+	}
+	if _, ok := flags["--insecure-http"]; ok {
+		t.Error("it is served by plain HTTP")
+	}
+	for _, probe := range []string{"readinessProbe", "livenessProbe"} {
+		if got := container[probe].(map[string]any)["httpGet"].(map[string]any)["port"]; got != "metrics" {
+			t.Errorf("%s asks port %v", probe, got)
+		}
 	}
 }

@@ -31,6 +31,12 @@ func (e *Executor) Taker() *Taker {
 	return &Taker{calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, mask: e.masked, now: e.now}
 }
 
+// Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
+func (t *Taker) Owner(token string) (namespace string, err error) {
+	cb, err := t.callbacks.Parse(token)
+	return cb.Namespace, err
+}
+
 // takeRounds bounds how often a callback contends with others who write its Operation, for ten seconds or so.
 const takeRounds = 40
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,8 @@ type api struct {
 	calls                 *call.Client
 	callbacks             *sink
 	tokens                map[string]string // by user: all may do everything, reader may read, nobody nothing
+	clients               *kubernetes.Clientset
+	handler               http.Handler
 }
 
 func setup(t *testing.T, change func(*httpapi.Options)) *api {
@@ -55,9 +58,9 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 		t: t, ctx: ctx, namespace: env.Namespace(t), other: env.Namespace(t), calls: calls, callbacks: &sink{},
 		tokens: map[string]string{"": "", "forged": "abc.def.ghi"},
 	}
-	clients := kubernetes.NewForConfigOrDie(config)
+	a.clients = kubernetes.NewForConfigOrDie(config)
 	for user, verbs := range map[string][]string{"all": {"get", "list", "create", "update"}, "reader": {"get", "list"}, "nobody": nil} {
-		a.user(clients, user, verbs)
+		a.user(user, verbs)
 	}
 	scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: a.namespace})
 	if err != nil {
@@ -80,11 +83,10 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 	if change != nil {
 		change(&o)
 	}
-	handler, err := httpapi.New(o)
-	if err != nil {
+	if a.handler, err = httpapi.New(o); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(handler)
+	server := httptest.NewServer(a.handler)
 	t.Cleanup(server.Close)
 	a.url = server.URL
 	if o.Operations == st {
@@ -94,8 +96,9 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 }
 
 // user makes a service account with rights on operations, in the namespace that is served and in one that is not.
-func (a *api) user(clients *kubernetes.Clientset, name string, verbs []string) {
+func (a *api) user(name string, verbs []string) {
 	a.t.Helper()
+	clients := a.clients
 	_, err := clients.CoreV1().ServiceAccounts(a.namespace).Create(a.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	for _, ns := range []string{a.namespace, a.other} {
 		if len(verbs) == 0 || err != nil {
@@ -123,16 +126,41 @@ func (a *api) user(clients *kubernetes.Clientset, name string, verbs []string) {
 	a.tokens[name] = token.Status.Token
 }
 
-// sink knows one callback token.
+// sink knows one callback token, and others that it holds until it is told to go on.
 type sink struct {
 	mu   sync.Mutex
 	used bool
 	got  []string
+	take int // how often it was asked
+	hold chan struct{}
+	held atomic.Int64 // how many are
 }
 
-func (s *sink) Take(_ context.Context, token string, succeeded bool, message string) error {
+// Owner knows the token "good", and those that begin with a namespace and a slash.
+func (s *sink) Owner(token string) (string, error) {
+	if namespace, _, ok := strings.Cut(token, "/"); ok {
+		return namespace, nil
+	}
+	if token == "good" {
+		return "one", nil
+	}
+	return "", operation.ErrUnknownCallback
+}
+
+func (s *sink) Take(ctx context.Context, token string, succeeded bool, message string) error {
+	if strings.Contains(token, "/") && s.hold != nil {
+		s.held.Add(1)
+		defer s.held.Add(-1)
+		select {
+		case <-s.hold:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.take++
 	switch {
 	case token != "good":
 		return operation.ErrUnknownCallback

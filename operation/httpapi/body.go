@@ -22,6 +22,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	raw, err := io.ReadAll(r.Body)
 	if err == nil { // or else the deadline would be taken for the caller's going away
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+		w.Header().Del("Connection") // there is nothing left of the body
 	}
 	var large *http.MaxBytesError
 	switch {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,8 +18,12 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// heartbeat keeps proxies from closing a stream on which nothing happens.
-const heartbeat = 15 * time.Second
+const (
+	// heartbeat keeps proxies from closing a stream on which nothing happens.
+	heartbeat = 15 * time.Second
+	// beatsAllowed is after how many of them the caller's right is looked at again.
+	beatsAllowed = 4
+)
 
 // events sends the operation whenever it changes, until it ends:
 //
@@ -29,17 +34,11 @@ const heartbeat = 15 * time.Second
 // A caller who was cut off and comes again with that id as Last-Event-ID, as browsers do, is told of the same operation, also when another
 // one has followed it; and 204, on which they stop, when it has nothing new to learn.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
-	select {
-	case h.streams <- struct{}{}:
-		defer func() { <-h.streams }()
-	default:
-		w.Header().Set("Retry-After", "5")
-		return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many event streams", Detail: "poll with GET, or try again later"}
-	}
-	op, err := h.first(r)
+	op, a, leave, err := h.first(r)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	changed := make(chan struct{}, 1)
 	key := store.Key{Namespace: op.Namespace, Name: op.Name}
 	cursor := h.Operations.Subscribe(store.SubscribeOptions{
@@ -61,20 +60,38 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
+	s.allowed = func(ctx context.Context) bool {
+		var refused *Problem
+		err := h.Authorizer.Authorize(ctx, a.token, "get", a.namespace)
+		return !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized && refused.Status != http.StatusForbidden
+	}
 	s.run(r.Context(), h.Stop, r.Method == http.MethodHead, op, cursor, changed)
 	return nil
 }
 
-// first finds the operation that a stream is about.
-func (h *handler) first(r *http.Request) (*v1alpha1.Operation, error) {
+// first finds the operation that a stream is about, and takes a place for it, which leave gives back.
+func (h *handler) first(r *http.Request) (op *v1alpha1.Operation, a admission, leave func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
 	r = r.WithContext(ctx)
-	namespace, err := h.enter(r, "get")
-	if err != nil {
-		return nil, err
+	if a, err = h.admit(r, "get"); err == nil {
+		err = a.wrong.problem()
 	}
-	return h.find(r, namespace, resource(r))
+	if err != nil {
+		return nil, a, nil, err
+	}
+	if leave, err = h.limits.enter(ctx, h.limits.streams, a.visitor); err != nil {
+		return nil, a, nil, err
+	}
+	looked, err := h.limits.enter(ctx, h.limits.requests, a.visitor)
+	if err == nil {
+		defer looked()
+		op, err = h.find(r, a.namespace, resource(r))
+	}
+	if err != nil {
+		leave()
+	}
+	return op, a, leave, err
 }
 
 // stream is the answer to one caller, about one operation whatever follows it.
@@ -82,6 +99,7 @@ type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration // of one write
+	allowed func(ctx context.Context) bool
 	id      string
 	uid     types.UID
 	version string // of the Operation that was looked at last
@@ -96,13 +114,12 @@ func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v
 	if head {
 		return // there is nothing to wait for
 	}
-	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }() // the connection may serve other pages next
 	if !s.show(op) {
 		return
 	}
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	for {
+	for beats := 1; ; {
 		for events := cursor.Take(16); len(events) > 0; events = cursor.Take(16) { // only after nothing it is woken again
 			for _, e := range events {
 				if !s.heard(e) {
@@ -113,7 +130,7 @@ func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v
 		select {
 		case <-changed:
 		case <-beat.C:
-			if !s.write(": still there\n\n") {
+			if beats++; beats%beatsAllowed == 0 && !s.stillAllowed(ctx) || !s.write(": still there\n\n") {
 				return
 			}
 		case <-stop:
@@ -122,6 +139,13 @@ func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v
 			return
 		}
 	}
+}
+
+// stillAllowed tells whether the token is still good for what is shown. When nobody knows, it is.
+func (s *stream) stillAllowed(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.allowed(ctx)
 }
 
 // heard sends what a change tells, and reports whether there is more to come.
@@ -167,7 +191,11 @@ func (s *stream) send(name string, v operation.View) bool {
 func (s *stream) write(text string) bool {
 	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout)) // only some test servers cannot
 	_, err := io.WriteString(s.w, text)
-	return err == nil && s.control.Flush() == nil
+	if err == nil {
+		err = s.control.Flush()
+	}
+	_ = s.control.SetWriteDeadline(time.Time{}) // with HTTP/2 a stream ends when it passes, though nothing is written
+	return err == nil
 }
 
 func eventName(v operation.View) string {

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the OpenAPI document
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -13,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -39,23 +40,31 @@ type Options struct {
 	Callbacks CallbackSink
 	// PublicURL is what Location starts with. Default: nothing, so that it is relative to the server that was asked.
 	PublicURL string
-	// MaxInFlight bounds the requests at a time, event streams not counted. Default: 256.
+	// MaxInFlight bounds the requests at a time; more of them wait for some seconds. Default: 64.
+	//
+	// This bound and the next two are shared, first between namespaces, then between the callers of one: a namespace has at most as many places as
+	// are left free, so half of all when it is alone, and a caller at most half as many as are left free, so a third.
 	MaxInFlight int
 	// MaxStreams bounds the event streams at a time. Default: 1,024.
 	MaxStreams int
+	// MaxCallbacks bounds the callbacks at a time whose token is good; others take no place. Default: 64.
+	MaxCallbacks int
 	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it bounds the
 	// beginning and each event. Default: 30s.
 	Timeout time.Duration
 	// Stop ends the event streams when it is closed, so that a server that shuts down has no requests which never end; who listened comes again,
 	// with what was seen last. Default: they go on until the caller or the operation ends them.
 	Stop <-chan struct{}
-	// Logger gets one line per refused or failed request. Default: discarded.
+	// Logger gets one line per refused or failed request, at level debug where the caller is not known or there are too many. Default: discarded.
 	Logger *slog.Logger
+	// Registerer gets the metrics. Default: none.
+	Registerer prometheus.Registerer
 }
 
 // Bounds of what callers may send.
 const (
 	maxBody      = 512 << 10
+	maxCallback  = 16 << 10
 	maxPage      = 500
 	defaultPage  = 50
 	retrySeconds = 2
@@ -63,9 +72,11 @@ const (
 
 type handler struct {
 	Options
-	requests, streams chan struct{}
-	keys              keys
-	log               *slog.Logger
+	limits *limits
+	keys   *keys
+	spent  *spent // callbacks that need not be asked about
+	shared bool   // between namespaces
+	log    *slog.Logger
 }
 
 // New returns the handler of everything under /operations and /callbacks. It is safe for concurrent use.
@@ -73,95 +84,79 @@ func New(o Options) (http.Handler, error) {
 	if o.Scheduler == nil || o.Operations == nil || o.Authorizer == nil {
 		return nil, errors.New("cannot make the operations handler: scheduler, operations and authorizer are required")
 	}
-	if o.MaxInFlight <= 0 {
-		o.MaxInFlight = 256
-	}
-	if o.MaxStreams <= 0 {
-		o.MaxStreams = 1024
+	for _, bound := range []struct {
+		of        *int
+		otherwise int
+	}{{&o.MaxInFlight, defaultInFlight}, {&o.MaxStreams, defaultStreams}, {&o.MaxCallbacks, defaultCallbacks}} {
+		if *bound.of <= 0 {
+			*bound.of = bound.otherwise
+		}
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
-	h := &handler{
-		Options: o, log: o.Logger,
-		requests: make(chan struct{}, o.MaxInFlight), streams: make(chan struct{}, o.MaxStreams),
-	}
+	h := &handler{Options: o, log: o.Logger, limits: newLimits(o), keys: newKeys(), spent: newSpent()}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(h.limits); err != nil {
+			return nil, fmt.Errorf("cannot make the operations handler: %w", err)
+		}
+	}
+	own := func(namespace string) bool { return namespace == o.Scheduler.Namespace() }
+	h.shared = o.All || slices.ContainsFunc(o.Namespaces, func(namespace string) bool { return !own(namespace) })
 	h.PublicURL = strings.TrimRight(h.PublicURL, "/")
 	mux := http.NewServeMux()
-	mux.Handle("GET /operations", h.limited(h.list))
-	mux.Handle("POST /operations", h.limited(h.schedule))
-	mux.Handle("GET /operations/{type}/{id}", h.limited(h.get))
+	mux.Handle("GET /operations", h.limited("list", h.list))
+	mux.Handle("POST /operations", h.limited("create", h.schedule))
+	mux.Handle("GET /operations/{type}/{id}", h.limited("get", h.get))
 	mux.Handle("GET /operations/{type}/{id}/events", h.plain(h.events))
-	mux.Handle("POST /operations/{type}/{id}", h.limited(h.cancel)) // {id} ends in :cancel
-	mux.Handle("POST /callbacks/{token}", h.limited(h.callback))
-	mux.HandleFunc("GET /openapi.json", openapi)
+	mux.Handle("POST /operations/{type}/{id}", h.canceling(h.limited("update", h.cancel)))
+	mux.Handle("POST /callbacks/{token}", h.plain(h.callback))
+	mux.Handle("GET /openapi.json", h.plain(openapi))
 	return h.known(mux), nil
 }
 
-// endpoint answers a request or returns why not.
-type endpoint func(w http.ResponseWriter, r *http.Request) error
-
-// limited bounds the time and the number of requests.
-func (h *handler) limited(next endpoint) http.Handler {
-	return h.plain(func(w http.ResponseWriter, r *http.Request) error {
-		select {
-		case h.requests <- struct{}{}:
-			defer func() { <-h.requests }()
-		default:
-			w.Header().Set("Retry-After", "1")
-			return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many requests in flight", Detail: "try again in a second"}
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
-		defer cancel()
-		// A context ends neither the reading of a body that never comes nor the writing to somebody who does not read.
-		control, now := http.NewResponseController(w), time.Now()
-		if r.ContentLength != 0 {
-			_ = control.SetReadDeadline(now.Add(h.Timeout)) // only some test servers cannot
-		}
-		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout))
-		if err := next(w, r.WithContext(ctx)); err != nil {
-			h.refuse(w, r, err)
-		}
-		_ = control.Flush()
-		_ = control.SetWriteDeadline(time.Time{}) // the connection may serve other pages next
-		return nil
-	})
-}
-
-func (h *handler) plain(next endpoint) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := next(w, r); err != nil {
-			h.refuse(w, r, err)
-		}
-	})
-}
+// maxLogged bounds what a line of the log has of a path and of an error: both are what a caller makes them.
+const maxLogged = 512
 
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	status := answerProblem(w, err)
-	h.log.InfoContext(r.Context(), "request refused", "method", r.Method, "path", loggable(r.URL), "status", status, "error", err)
+	status, level := answerProblem(w, err), slog.LevelInfo
+	switch status {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		level = slog.LevelDebug
+	}
+	h.log.Log(r.Context(), level, "request refused", "method", r.Method, "path", short(loggable(r.URL), maxLogged), "status", status,
+		"error", short(err.Error(), maxLogged))
+}
+
+// short cuts a text.
+func short(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "…"
 }
 
 // known answers what no endpoint is there for as problems too.
 func (h *handler) known(mux *http.ServeMux) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next, pattern := mux.Handler(r)
-		if pattern != "" {
-			mux.ServeHTTP(w, r)
-			return
-		}
+	nothing := h.plain(func(w http.ResponseWriter, r *http.Request) error {
+		next, _ := mux.Handler(r)
 		probe := &statusOnly{header: w.Header()}
 		next.ServeHTTP(probe, r)
-		p := &Problem{Status: probe.status, Title: http.StatusText(probe.status)}
 		if probe.status == http.StatusMethodNotAllowed {
-			p.Detail = r.Method + " is not possible here; " + w.Header().Get("Allow") + " is"
-		} else {
-			p.Status, p.Title, p.Detail = http.StatusNotFound, "Not Found", "no such path: see /operations"
+			detail := short(r.Method, 64) + " is not possible here; " + w.Header().Get("Allow") + " is"
+			return &Problem{Status: probe.status, Title: http.StatusText(probe.status), Detail: detail}
 		}
-		p.write(w)
+		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: "no such path: see /operations"}
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern == "" {
+			nothing.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -183,31 +178,36 @@ func loggable(u *url.URL) string {
 	return u.Path
 }
 
-// enter finds the namespace of a request and checks the caller's right.
-func (h *handler) enter(r *http.Request, verb string) (namespace string, err error) {
-	namespace, wrong, err := h.admit(r, verb)
-	if err == nil {
-		err = wrong.problem()
+// admit finds the namespace of a request and checks the caller's right. What else is wrong is in the admission.
+func (h *handler) admit(r *http.Request, verb string) (a admission, err error) {
+	a.namespace, a.token = r.URL.Query().Get("namespace"), bearer(r)
+	if a.namespace == "" {
+		a.namespace = h.Scheduler.Namespace()
 	}
-	return namespace, err
-}
-
-// admit is enter for requests with which other things may be wrong too.
-func (h *handler) admit(r *http.Request, verb string) (namespace string, wrong faults, err error) {
-	namespace = r.URL.Query().Get("namespace")
-	if namespace == "" {
-		namespace = h.Scheduler.Namespace()
+	served := a.namespace == h.Scheduler.Namespace() || slices.Contains(h.Namespaces, a.namespace)
+	valid := served || len(validation.IsDNS1123Label(a.namespace)) == 0
+	if valid { // nobody needs to be asked about one that cannot be
+		if err := h.Authorizer.Authorize(r.Context(), a.token, verb, a.namespace); err != nil {
+			return a, err
+		}
 	}
-	if err := h.Authorizer.Authorize(r.Context(), bearer(r), verb, namespace); err != nil {
-		return "", wrong, err
-	}
-	served := namespace == h.Scheduler.Namespace() || slices.Contains(h.Namespaces, namespace) || h.All && len(validation.IsDNS1123Label(namespace)) == 0
-	if !served {
-		wrong.add(http.StatusNotFound, "Namespace not served", operation.FieldError{
-			Field: "query namespace", Problem: "is " + strconv.Quote(namespace) + ", whose operations this server does not serve",
+	if !served && !(valid && h.All) {
+		a.wrong.add(http.StatusNotFound, "Namespace not served", operation.FieldError{
+			Field: "query namespace", Problem: "is " + strconv.Quote(short(a.namespace, maxName)) + ", whose operations this server does not serve",
 		})
 	}
-	return namespace, wrong, nil
+	if !valid {
+		return a, a.wrong.problem()
+	}
+	if a.caller = callerOf(h.Authorizer, a.token); a.caller != "" && h.shared {
+		a.group = a.namespace
+	}
+	return a, nil
+}
+
+// may tells whether the caller has a further right.
+func (h *handler) may(r *http.Request, a admission, verb string) error {
+	return h.Authorizer.Authorize(r.Context(), a.token, verb, a.namespace)
 }
 
 func resource(r *http.Request) operation.Resource {
@@ -224,14 +224,13 @@ func (h *handler) find(r *http.Request, namespace string, res operation.Resource
 	return h.Scheduler.In(namespace).Get(r.Context(), res)
 }
 
-func (h *handler) get(w http.ResponseWriter, r *http.Request) error {
-	namespace, err := h.enter(r, "get")
-	if err != nil {
+func (h *handler) get(w http.ResponseWriter, r *http.Request, a admission) error {
+	if err := a.wrong.problem(); err != nil {
 		return err
 	}
-	op, err := h.find(r, namespace, resource(r))
+	op, err := h.find(r, a.namespace, resource(r))
 	if h.Pending != nil {
-		if v, ok := h.Pending(r.Context(), namespace, resource(r)); ok && (err != nil || op.EffectiveID() != v.OperationID) {
+		if v, ok := h.Pending(r.Context(), a.namespace, resource(r)); ok && (err != nil || op.EffectiveID() != v.OperationID) {
 			h.showView(w, http.StatusOK, v)
 			return nil
 		}
@@ -266,65 +265,6 @@ func (h *handler) location(namespace string, res operation.Resource) string {
 	return at
 }
 
-func (h *handler) schedule(w http.ResponseWriter, r *http.Request) error {
-	namespace, wrong, err := h.admit(r, "create")
-	if err != nil {
-		return err
-	}
-	spec, err := readSpec(w, r, &wrong)
-	if err == nil {
-		err = wrong.problem()
-	}
-	if err != nil {
-		return err
-	}
-	res := operation.Resource{Type: spec.ResourceType, ID: spec.ResourceID}
-	var op *v1alpha1.Operation
-	if spec.OperationID != "" {
-		ours, done := h.keys.claim(keyOf{namespace, spec.OperationID}, res)
-		if !ours {
-			return operation.ErrIDReused
-		}
-		defer func() { done(op != nil || maybeWritten(err)) }()
-	}
-	if op, err = h.Scheduler.In(namespace).ScheduleSpec(r.Context(), spec); err != nil {
-		return err
-	}
-	w.Header().Set("Location", h.location(namespace, res))
-	h.show(w, http.StatusAccepted, op)
-	return nil
-}
-
-// maybeWritten tells whether an operation may be there all the same.
-func maybeWritten(err error) bool {
-	var invalid *operation.InvalidError
-	var running *operation.InProgressError
-	return !errors.As(err, &invalid) && !errors.As(err, &running) && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err)
-}
-
-func (h *handler) cancel(w http.ResponseWriter, r *http.Request) error {
-	id, ok := strings.CutSuffix(r.PathValue("id"), ":cancel")
-	if !ok {
-		w.Header().Set("Allow", "GET, HEAD")
-		return &Problem{
-			Status: http.StatusMethodNotAllowed, Title: "Method Not Allowed",
-			Detail: "POST is for …/{resourceID}:cancel; GET shows an operation, POST /operations schedules one",
-		}
-	}
-	namespace, err := h.enter(r, "update")
-	if err != nil {
-		return err
-	}
-	res := operation.Resource{Type: r.PathValue("type"), ID: id}
-	op, err := h.Scheduler.In(namespace).Cancel(r.Context(), res, "")
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", h.location(namespace, res))
-	h.show(w, http.StatusAccepted, op)
-	return nil
-}
-
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	write(w, status, "application/json", body)
 }
@@ -348,7 +288,8 @@ var openAPI []byte
 // OpenAPI returns the description of the API, OpenAPI 3.1 as JSON. It belongs to the caller.
 func OpenAPI() []byte { return slices.Clone(openAPI) }
 
-func openapi(w http.ResponseWriter, _ *http.Request) {
+func openapi(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
 	_, _ = w.Write(openAPI) // the caller is gone if this fails
+	return nil
 }

@@ -338,9 +338,10 @@ func TestOpenAPI(t *testing.T) {
 func jsonFields(t reflect.Type) (names []string) {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous {
+		switch {
+		case f.Anonymous:
 			names = append(names, jsonFields(f.Type)...)
-		} else {
+		case f.IsExported():
 			names = append(names, name)
 		}
 	}

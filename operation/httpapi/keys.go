@@ -11,16 +11,13 @@ import (
 // covers the latest requests to this replica, which is where a caller that confuses keys sends them.
 type keys struct {
 	mu     sync.Mutex
-	owners map[keyOf]*owner
-	oldest []*owner // a ring
-	next   int
+	owners *memory[keyOf, *owner]
 }
 
 type keyOf struct{ namespace, id string }
 
 // owner is the resource that has a key.
 type owner struct {
-	key      keyOf
 	resource operation.Resource
 	asking   int  // requests under way
 	used     bool // there may be an operation of that key
@@ -29,14 +26,17 @@ type owner struct {
 // maxKeys bounds what is remembered.
 const maxKeys = 1 << 14
 
+func newKeys() *keys { return &keys{owners: newMemory[keyOf, *owner](maxKeys)} }
+
 // claim reports whether the key is free or was sent for this resource. done tells how the request ended: used, unless nothing of it can have
 // been written. A key that no request has used is free again.
 func (k *keys) claim(key keyOf, r operation.Resource) (ours bool, done func(used bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	o := k.owners[key]
-	if o == nil {
-		o = k.add(key, r)
+	o, ok := k.owners.get(key)
+	if !ok {
+		o = &owner{resource: r}
+		k.owners.put(key, key.namespace, o)
 	}
 	if o.resource != r {
 		return false, nil
@@ -47,25 +47,8 @@ func (k *keys) claim(key keyOf, r operation.Resource) (ours bool, done func(used
 		defer k.mu.Unlock()
 		o.asking--
 		o.used = o.used || used
-		if !o.used && o.asking == 0 && k.owners[key] == o {
-			delete(k.owners, key)
+		if now, _ := k.owners.get(key); !o.used && o.asking == 0 && now == o { // or it was forgotten, and perhaps taken again
+			k.owners.drop(key)
 		}
 	}
-}
-
-func (k *keys) add(key keyOf, r operation.Resource) *owner {
-	if k.owners == nil {
-		k.owners = make(map[keyOf]*owner)
-	}
-	o := &owner{key: key, resource: r}
-	if len(k.oldest) < maxKeys {
-		k.oldest = append(k.oldest, o)
-	} else {
-		if old := k.oldest[k.next]; k.owners[old.key] == old { // or it was freed, and perhaps taken again
-			delete(k.owners, old.key)
-		}
-		k.oldest[k.next], k.next = o, (k.next+1)%maxKeys
-	}
-	k.owners[key] = o
-	return o
 }

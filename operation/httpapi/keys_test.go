@@ -9,7 +9,7 @@ import (
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	var k keys
+	k := newKeys()
 	key, one, two := keyOf{"ns", "k"}, operation.Resource{Type: "app", ID: "1"}, operation.Resource{Type: "app", ID: "2"}
 	claim := func(r operation.Resource) func(bool) {
 		t.Helper()
@@ -45,7 +45,17 @@ func TestKeys(t *testing.T) {
 		_, done := k.claim(keyOf{"ns", fmt.Sprint(i)}, one)
 		done(true)
 	}
-	if ours, _ := k.claim(other, two); ours || len(k.owners) > maxKeys || len(k.oldest) > maxKeys {
-		t.Errorf("forgotten too early, or too late: %v, %d keys", ours, len(k.owners))
+	if ours, _ := k.claim(other, two); ours || len(k.owners.entries) > maxKeys {
+		t.Errorf("forgotten too early, or too late: %v, %d keys", ours, len(k.owners.entries))
+	}
+	mine := keyOf{"mine", "k"}
+	_, done = k.claim(mine, one)
+	done(true)
+	for i := range maxKeys {
+		_, done := k.claim(keyOf{"ns", fmt.Sprint("more", i)}, one)
+		done(true)
+	}
+	if ours, _ := k.claim(mine, two); ours {
+		t.Error("the keys of one namespace have pushed out that of another one")
 	}
 }

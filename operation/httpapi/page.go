@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,19 +13,16 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Page is a part of the operations of a namespace, in the order of their names.
+// Page is a part of the operations of a namespace, in the order of their names. It may have fewer than were asked for, or none, though there
+// are more: Continue says so.
 type Page struct {
 	Items []operation.View `json:"items"`
 	// Continue asks for the next page; empty on the last one.
 	Continue string `json:"continue,omitempty"`
 }
 
-func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
-	namespace, wrong, err := h.admit(r, "list")
-	if err != nil {
-		return err
-	}
-	q := r.URL.Query()
+func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err error) {
+	q, wrong := r.URL.Query(), &a.wrong
 	status := operation.Status(strings.ToUpper(q.Get("status")))
 	switch status {
 	case "", operation.InProgress, operation.Succeeded, operation.Failed:
@@ -56,8 +54,28 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request) error {
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
-	writeJSON(w, http.StatusOK, h.page(namespace, wanted, string(after), limit))
+	leave, err := h.limits.enter(r.Context(), h.limits.pages, a.visitor)
+	if err != nil {
+		return err
+	}
+	page, err := h.page(a.namespace, wanted, string(after), limit)
+	if leave(); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, page)
 	return nil
+}
+
+// A page is as short as its work is long: it has at most maxPageBytes, and at most maxLooks operations are looked at for it.
+const (
+	maxPageBytes = 512 << 10
+	maxLooks     = 2000
+)
+
+// encodedPage is a Page whose items are JSON already.
+type encodedPage struct {
+	Items    []json.RawMessage `json:"items"`
+	Continue string            `json:"continue,omitempty"`
 }
 
 // selection says which operations are wanted; what is empty restricts nothing.
@@ -75,7 +93,7 @@ func (s selection) has(op *v1alpha1.Operation) bool {
 
 // page collects the operations behind the name after. Names are compared first, so that objects of earlier pages are
 // not decoded again.
-func (h *handler) page(namespace string, wanted selection, after string, limit int) Page {
+func (h *handler) page(namespace string, wanted selection, after string, limit int) (encodedPage, error) {
 	snapshot := h.Operations.Snapshot()
 	var names []store.Key
 	for record := range snapshot.InNamespace(namespace) {
@@ -84,19 +102,28 @@ func (h *handler) page(namespace string, wanted selection, after string, limit i
 		}
 	}
 	slices.SortFunc(names, func(a, b store.Key) int { return strings.Compare(a.Name, b.Name) })
-	page, last := Page{Items: []operation.View{}}, ""
+	page, bytes, last := encodedPage{Items: []json.RawMessage{}}, 0, ""
 	view := store.Of[v1alpha1.Operation](h.Operations)
-	for _, key := range names {
+	for looked, key := range names {
+		if looked == maxLooks || bytes >= maxPageBytes {
+			page.Continue = base64.RawURLEncoding.EncodeToString([]byte(last))
+			break
+		}
 		op, err := view.Get(key)
 		if err != nil || !wanted.has(op) {
+			last = key.Name
 			continue
 		}
 		if len(page.Items) == limit {
 			page.Continue = base64.RawURLEncoding.EncodeToString([]byte(last))
 			break
 		}
-		last = key.Name
-		page.Items = append(page.Items, operation.ViewOf(op))
+		item, err := json.Marshal(operation.ViewOf(op))
+		if err != nil {
+			return page, err
+		}
+		last, bytes = key.Name, bytes+len(item)
+		page.Items = append(page.Items, item)
 	}
-	return page
+	return page, nil
 }

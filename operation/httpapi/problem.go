@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -24,6 +25,8 @@ type Problem struct {
 	Running *operation.View `json:"running,omitempty"`
 	// Fields are what is wrong with a request.
 	Fields []operation.FieldError `json:"fields,omitempty"`
+
+	after int // seconds until it is worth trying again
 }
 
 // Error returns title and detail.
@@ -42,10 +45,10 @@ func (p *Problem) write(w http.ResponseWriter) {
 // status.
 func answerProblem(w http.ResponseWriter, err error) (status int) {
 	p := problemOf(err)
-	if p.Status == http.StatusServiceUnavailable && w.Header().Get("Retry-After") == "" {
+	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {
 		after, told := apierrors.SuggestsClientDelay(err)
 		if !told {
-			after = 1
+			after = p.after
 		}
 		w.Header().Set("Retry-After", strconv.Itoa(min(max(after, 1), maxRetryAfter)))
 	}
@@ -66,6 +69,11 @@ type faults struct {
 const (
 	invalidTitle = "Invalid operation"
 	severalTitle = "Several things are wrong with the request"
+
+	titleInProgress = "Another operation is in progress"
+
+	// maxFaults bounds what is told of one request, and maxName a name in it that is the caller's own.
+	maxFaults, maxName = 100, 128
 )
 
 // add adds what is wrong. Things that have a status of their own each are a bad request together.
@@ -96,15 +104,20 @@ func (f *faults) problem() error {
 	if len(f.fields) == 0 {
 		return nil
 	}
-	return &Problem{Status: f.status, Title: f.title, Detail: sentences(f.fields), Fields: f.fields}
+	return fieldProblem(f.status, f.title, f.fields)
 }
 
-func sentences(fields []operation.FieldError) string {
-	all := make([]string, len(fields))
-	for i, f := range fields {
+// fieldProblem tells what is wrong with fields, as much of it as anybody reads.
+func fieldProblem(status int, title string, fields []operation.FieldError) *Problem {
+	told := fields[:min(len(fields), maxFaults)]
+	all := make([]string, len(told))
+	for i, f := range told {
 		all[i] = f.Field + " " + f.Problem
 	}
-	return strings.Join(all, "; ")
+	if more := len(fields) - len(told); more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return &Problem{Status: status, Title: title, Detail: strings.Join(all, "; "), Fields: told}
 }
 
 // ProblemOf returns an error as a problem. Errors of package operation keep their meaning; others are internal.
@@ -121,11 +134,11 @@ func problemOf(err error) *Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
-		return &Problem{Status: http.StatusUnprocessableEntity, Title: invalidTitle, Detail: sentences(invalid.Fields), Fields: invalid.Fields}
+		return fieldProblem(http.StatusUnprocessableEntity, invalidTitle, invalid.Fields)
 	case errors.As(err, &running):
 		v := operation.ViewOf(running.Running)
 		return &Problem{
-			Status: http.StatusConflict, Title: "Another operation is in progress", Detail: running.Error() + "; wait for its end or cancel it",
+			Status: http.StatusConflict, Title: titleInProgress, Detail: running.Error() + "; wait for its end or cancel it",
 			OperationID: v.OperationID, Running: &v,
 		}
 	case errors.Is(err, operation.ErrIDReused):
@@ -138,7 +151,7 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, operation.ErrEnded):
 		return &Problem{Status: http.StatusConflict, Title: "The operation has ended", Detail: "there is nothing left to cancel"}
 	case errors.As(err, &large):
-		return &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Body too large", Detail: "send at most 512 KiB"}
+		return &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Body too large", Detail: fmt.Sprintf("send at most %d KiB", large.Limit>>10)}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error(), Fields: causes(err)}
 	case apierrors.IsNotFound(err): // a namespace; an operation is ErrNotFound

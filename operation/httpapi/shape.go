@@ -17,7 +17,7 @@ import (
 var durationType = reflect.TypeFor[metav1.Duration]()
 
 // misshapen says what of a JSON value cannot be read as a type: every member that the type does not have, and every value of another type, with
-// its path. A decoder would name the first one only, and not those that decode themselves.
+// its path, up to a bound. A decoder would name the first one only, and not those that decode themselves.
 func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operation.FieldError) {
 	kind := kindOf(raw)
 	wrong := []operation.FieldError{{Field: path, Problem: "must not be of type " + kind}}
@@ -47,10 +47,12 @@ func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operatio
 		fieldsOf(t, fields)
 		for _, name := range slices.Sorted(maps.Keys(members)) {
 			switch field, ok := find(fields, name); {
+			case len(all) > maxFaults:
+				return all
 			case ok:
 				all = append(all, misshapen(path+"."+field, members[name], fields[field])...)
 			default:
-				all = append(all, operation.FieldError{Field: path + "." + name, Problem: "is not a field of a request"})
+				all = append(all, operation.FieldError{Field: path + "." + short(name, maxName), Problem: "is not a field of a request"})
 			}
 		}
 	case reflect.Map:
@@ -59,7 +61,10 @@ func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operatio
 			return wrong
 		}
 		for _, name := range slices.Sorted(maps.Keys(members)) {
-			all = append(all, misshapen(fmt.Sprintf("%s[%s]", path, name), members[name], t.Elem())...)
+			if len(all) > maxFaults {
+				return all
+			}
+			all = append(all, misshapen(fmt.Sprintf("%s[%s]", path, short(name, maxName)), members[name], t.Elem())...)
 		}
 	case reflect.Slice:
 		var items []json.RawMessage
@@ -67,6 +72,9 @@ func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operatio
 			return wrong
 		}
 		for i, item := range items {
+			if len(all) > maxFaults {
+				return all
+			}
 			all = append(all, misshapen(fmt.Sprintf("%s[%d]", path, i), item, t.Elem())...)
 		}
 	default:

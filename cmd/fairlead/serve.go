@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fairlead-io/fairlead/internal/serve"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+)
+
+// serveOptions say where and how the HTTP API and the controller's own pages are served.
+type serveOptions struct {
+	listen, metricsListen string
+	publicURL             string
+	certFile, keyFile     string
+	audiences             []string
+	insecureHTTP          bool
+	noAuth                bool
+}
+
+// ownAudience is what tokens that are meant for the HTTP API are made for. Beside it those for the API server are taken, as ever, unless
+// --audience says else.
+const ownAudience = "fairlead"
+
+func (o *serveOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: none")
+	f.StringVar(&o.metricsListen, "metrics-listen", "", "`address` of /metrics, /debug/flows, /healthz and /readyz, by plain HTTP "+
+		"(default: on the HTTP API, there /metrics for everybody on loopback only)")
+	f.StringVar(&o.publicURL, "public-url", "", "`URL` that callbacks and locations start with (default: the listen address)")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "`file` with the certificate of the HTTP API and those that vouch for it, PEM; read again when it changes")
+	f.StringVar(&o.keyFile, "tls-key-file", "", "`file` with its private key, PEM")
+	f.StringArrayVar(&o.audiences, "audience", []string{ownAudience, ""}, "`audience` that bearer tokens of callers have to be made for; "+
+		"empty: the API server itself; may be repeated")
+	f.BoolVar(&o.insecureHTTP, "insecure-http", false, "serve the HTTP API without TLS off loopback: bearer tokens go in clear text; only behind what ends TLS")
+	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
+}
+
+func (o *serveOptions) secure() bool { return o.certFile != "" }
+
+func (o *serveOptions) scheme() string {
+	if o.secure() {
+		return "https"
+	}
+	return "http"
+}
+
+// doors are what the controller listens on.
+type doors struct {
+	api, metrics net.Listener       // nil: none
+	certificate  *serve.Certificate // nil: plain HTTP
+}
+
+func (d *doors) close() {
+	for _, l := range []net.Listener{d.api, d.metrics} {
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+// open checks the options and opens the listeners.
+func (o *serveOptions) open(log *slog.Logger) (*doors, error) {
+	if o.publicURL != "" {
+		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+			return nil, usageErrorf("--public-url %q is not a URL to begin others with, such as https://operations.example.com", o.publicURL)
+		}
+	}
+	if (o.certFile == "") != (o.keyFile == "") {
+		return nil, usageErrorf("--tls-cert-file and --tls-key-file need each other")
+	}
+	d := &doors{}
+	for _, door := range []struct {
+		flag, address string
+		check         func(loopback bool) error
+		listener      *net.Listener
+	}{
+		{"--listen", o.listen, o.checkAPI, &d.api},
+		{"--metrics-listen", o.metricsListen, o.checkMetrics, &d.metrics},
+	} {
+		if door.address == "" {
+			continue
+		}
+		address, err := net.ResolveTCPAddr("tcp", door.address)
+		if err != nil {
+			d.close()
+			return nil, usageErrorf("cannot use %s %q: %v", door.flag, door.address, err)
+		}
+		if err := door.check(address.IP.IsLoopback()); err != nil {
+			d.close()
+			return nil, err
+		}
+		listener, err := net.ListenTCP("tcp", address)
+		if err != nil {
+			d.close()
+			return nil, fmt.Errorf("cannot listen: %w (choose another address with %s)", err, door.flag)
+		}
+		*door.listener = listener
+	}
+	if d.api != nil && o.secure() {
+		var err error
+		if d.certificate, err = serve.LoadCertificate(o.certFile, o.keyFile, log); err != nil {
+			d.close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+func (o *serveOptions) checkAPI(loopback bool) error {
+	switch {
+	case o.noAuth && !loopback:
+		return usageErrorf("--insecure-no-auth is for loopback only, and --listen %s is not", o.listen)
+	case !loopback && !o.secure() && !o.insecureHTTP:
+		return usageErrorf("--listen %s is not loopback, and bearer tokens would be sent in clear text: use --tls-cert-file and --tls-key-file, "+
+			"or --insecure-http where something else ends TLS", o.listen)
+	}
+	return nil
+}
+
+func (o *serveOptions) checkMetrics(loopback bool) error {
+	if o.noAuth && !loopback {
+		return usageErrorf("--insecure-no-auth is for loopback only, and --metrics-listen %s is not", o.metricsListen)
+	}
+	return nil
+}
+
+// answerTime bounds a request of the HTTP API from its header to the end of the answer, event streams aside.
+const answerTime = time.Minute
+
+// maxMetricsConnections bounds who may look at metrics at a time: probes and some scrapers.
+const maxMetricsConnections = 128
+
+// serve has the runtime serve what there is, until serving ends.
+func (c *controller) serve(serving context.Context, d *doors, ready func(net.Addr)) error {
+	var authorizer httpapi.Authorizer = httpapi.Anonymous{}
+	if !c.noAuth {
+		reviews := httpapi.NewKubernetes(c.rt.Calls(), c.audiences...)
+		if err := c.rt.Registry().Register(reviews); err != nil {
+			return err
+		}
+		authorizer = reviews
+	}
+	if d.metrics != nil {
+		pages, err := c.onlyLocal(c.ownPages(authorizer))
+		if err != nil {
+			return err
+		}
+		server := serve.New(pages, serve.Options{MaxConnections: maxMetricsConnections, WriteTimeout: answerTime, Logger: c.log})
+		c.rt.Add("metrics", func(ctx context.Context) error {
+			c.log.InfoContext(ctx, "metrics are served", "metricsAddress", d.metrics.Addr().String())
+			return server.Run(serving, d.metrics)
+		})
+	}
+	if d.api == nil {
+		return nil
+	}
+	handler, err := c.handler(authorizer, serving.Done(), d)
+	if err != nil {
+		return err
+	}
+	o := serve.Options{WriteTimeout: answerTime, Logger: c.log}
+	if d.certificate != nil {
+		o.TLS = d.certificate.Config()
+		if err := c.rt.Registry().Register(d.certificate); err != nil {
+			return err
+		}
+		c.rt.Add("certificate", d.certificate.Run)
+	}
+	server := serve.New(handler, o)
+	if err := c.rt.Registry().Register(server); err != nil {
+		return err
+	}
+	c.rt.Add("http", func(ctx context.Context) error {
+		if !c.noAuth && slices.Contains(c.audiences, "") && !isLoopback(d.api) {
+			c.log.WarnContext(ctx, "tokens that the API server accepts are accepted from callers, who should not send them to others: "+
+				"have them ask for tokens of an audience of their own, and name only that one", "flag", "--audience="+ownAudience)
+		}
+		c.log.InfoContext(ctx, "HTTP API is served", "scheme", c.scheme(), "address", d.api.Addr().String())
+		if ready != nil {
+			ready(d.api.Addr())
+		}
+		return server.Run(serving, d.api)
+	})
+	return nil
+}
+
+func isLoopback(l net.Listener) bool {
+	at, ok := l.Addr().(*net.TCPAddr)
+	return ok && at.IP.IsLoopback()
+}
+
+// handler serves the HTTP API, and the controller's own pages unless these have an address of their own. Event streams end when stop is closed.
+func (c *controller) handler(authorizer httpapi.Authorizer, stop <-chan struct{}, d *doors) (http.Handler, error) {
+	api, err := httpapi.New(httpapi.Options{
+		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
+		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log, Registerer: c.rt.Registry(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	c.health(mux)
+	if d.metrics == nil {
+		metrics := c.rt.Handler()
+		if !isLoopback(d.api) {
+			metrics = httpapi.Protect(metrics, authorizer, c.namespaces...)
+		}
+		mux.Handle("/metrics", metrics)
+		mux.Handle("/debug/flows", c.flows(authorizer))
+	}
+	return c.onlyLocal(mux)
+}
+
+// ownPages serves the controller's own pages.
+func (c *controller) ownPages(authorizer httpapi.Authorizer) http.Handler {
+	mux := http.NewServeMux()
+	c.health(mux)
+	mux.Handle("/metrics", c.rt.Handler())
+	mux.Handle("/debug/flows", c.flows(authorizer))
+	return mux
+}
+
+func (c *controller) health(mux *http.ServeMux) {
+	mux.Handle("/healthz", c.rt.Handler())
+	mux.HandleFunc("GET /readyz", c.ready)
+}
+
+func (c *controller) flows(authorizer httpapi.Authorizer) http.Handler {
+	return httpapi.Protect(c.executor.Flows().DebugHandler(), authorizer, c.namespaces...)
+}
+
+// onlyLocal keeps the pages of others out where nobody has to say who he is.
+func (c *controller) onlyLocal(pages http.Handler) (http.Handler, error) {
+	if !c.noAuth {
+		return pages, nil
+	}
+	return localOnly(pages, c.publicURL)
+}

@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+)
+
+// journal is a log that can be read while it is written.
+type journal struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.all.Write(p)
+}
+
+// take returns what was written since it was called last.
+func (j *journal) take() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer j.all.Reset()
+	return j.all.String()
+}
+
+// TestCertificateChanges plays what happens to the files of a mounted Secret and of others.
+func TestCertificateChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		mount := func(name string, cert, key []byte) { servetest.Mount(t, dir, name, cert, key) }
+		cert, key := servetest.Certificate(t, "first", time.Time{}, time.Time{})
+		mount("one", cert, key)
+		data := filepath.Join(dir, "..data")
+		var log journal
+		c, err := LoadCertificate(filepath.Join(data, "tls.crt"), filepath.Join(data, "tls.key"), slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = c.Run(ctx) }() // it returns nothing else
+		refused := 0
+		served := func(reason, want string, refusal string) {
+			t.Helper()
+			log.take()
+			time.Sleep(2 * lookEvery)
+			synctest.Wait()
+			pair, err := c.Config().GetCertificate(nil)
+			if err != nil || pair.Leaf.Subject.CommonName != want {
+				t.Errorf("%s %s is served: %v", reason, pair.Leaf.Subject.CommonName, err)
+			}
+			if refusal != "" {
+				refused++
+			}
+			said := log.take()
+			if n := strings.Count(said, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") || !strings.Contains(said, refusal) {
+				t.Errorf("%s It says: %s", reason, said)
+			}
+			if got := testutil.ToFloat64(c.reloads.WithLabelValues("failure")); got != float64(refused) {
+				t.Errorf("%s %v failures are counted, want %d", reason, got, refused)
+			}
+		}
+		served("Nothing has changed.", "first", "")
+		cert, key = servetest.Certificate(t, "second", time.Time{}, time.Time{})
+		mount("two", cert, key)
+		served("The link leads elsewhere.", "second", "")
+		cert, _ = servetest.Certificate(t, "third", time.Time{}, time.Time{})
+		mount("three", cert, key)
+		served("The key belongs to another certificate.", "second", "private key does not match")
+		mount("four", []byte("nonsense"), key)
+		served("It is no certificate.", "second", "failed to find any PEM data")
+		cert, key = servetest.Certificate(t, "old", time.Now().Add(-time.Hour), time.Now().Add(-time.Minute))
+		mount("five", cert, key)
+		served("It has expired.", "second", "it has expired")
+		cert, key = servetest.Certificate(t, "young", time.Now().Add(30*time.Minute), time.Now().Add(2*time.Hour))
+		mount("six", cert, key)
+		served("It is not good yet.", "second", "it is good from")
+		if err := os.Remove(data); err != nil {
+			t.Fatal(err)
+		}
+		served("There is nothing.", "second", "no such file")
+		cert, key = servetest.Certificate(t, "third", time.Time{}, time.Time{})
+		mount("seven", cert, key)
+		served("It is there again.", "third", "")
+		cert, key = servetest.Certificate(t, "fourth", time.Time{}, time.Time{})
+		servetest.Write(t, data, cert, key)
+		served("The files are written over.", "fourth", "")
+		if got, want := testutil.ToFloat64(c.expiry), float64(c.current.Load().Leaf.NotAfter.Unix()); got != want {
+			t.Errorf("it expires at %v, not %v", got, want)
+		}
+	})
+}
+
+func TestCertificateThatCannotBeLoaded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil); err == nil || !strings.Contains(err.Error(), "cannot load the certificate of "+dir) {
+		t.Errorf("without files: %v", err)
+	}
+	servetest.Write(t, dir, []byte("no"), []byte("no"))
+	if _, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil); err == nil {
+		t.Error("of nonsense")
+	}
+}

@@ -1,0 +1,327 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+)
+
+// hall is a listener in memory.
+type hall struct {
+	comers chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newHall() *hall { return &hall{comers: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (h *hall) Accept() (net.Conn, error) {
+	select {
+	case c := <-h.comers:
+		return c, nil
+	case <-h.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *hall) Close() error   { h.once.Do(func() { close(h.closed) }); return nil }
+func (h *hall) Addr() net.Addr { return &net.TCPAddr{} }
+
+// dial opens a connection to the server, which sends what is given.
+func (h *hall) dial(t *testing.T, send string) net.Conn {
+	t.Helper()
+	near, far := net.Pipe()
+	h.comers <- far
+	if _, err := io.WriteString(near, send); err != nil {
+		t.Errorf("cannot send: %v", err)
+	}
+	return near
+}
+
+// lasts returns after how long the server closes a connection, and what it has said until then.
+func lasts(c net.Conn) (time.Duration, string) {
+	began := time.Now()
+	said, _ := io.ReadAll(c) // however it ends
+	c.Close()
+	return time.Since(began), string(said)
+}
+
+// TestSlowCallers plays who sends and reads slowly, in fake time.
+func TestSlowCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall()
+		var log journal
+		s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/body":
+				_, err := io.ReadAll(r.Body)
+				_, _ = fmt.Fprintf(w, "read: %v", err != nil)
+			case "/large":
+				_, err := w.Write(make([]byte, 1<<20))
+				if err == nil {
+					err = http.NewResponseController(w).Flush()
+				}
+				if err == nil {
+					t.Error("an answer was written that nobody reads")
+				}
+			case "/panic":
+				panic("at the page")
+			}
+		}), Options{WriteTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx, h) }()
+		tests := map[string]struct {
+			reason, send string
+			atMost       time.Duration
+			says         string
+		}{
+			"Nothing":  {"Who says nothing is closed.", "", headerTime, ""},
+			"Header":   {"A header that never ends is not waited for.", "GET / HTTP/1.1\r\nHost: x\r\nX-", headerTime, ""},
+			"Idle":     {"A connection may wait for the next request, for a time.", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", idleTime, "200 OK"},
+			"Body":     {"A body that never comes ends the reading.", "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{", bodyTime, "read: true"},
+			"Unwanted": {"Nor is one waited for that nobody reads.", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{", bodyTime, "200 OK"},
+			"Chunks":   {"Also one without a length.", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", bodyTime, "200 OK"},
+			"Large":    {"Headers are bounded.", "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 28<<10) + "\r\n\r\n", idleTime, "200 OK"},
+		}
+		for name, tc := range tests {
+			took, said := lasts(h.dial(t, tc.send))
+			if took > tc.atMost+time.Second || !strings.Contains(said, tc.says) {
+				t.Errorf("%s: %s It took %v, and said %q", name, tc.reason, took, said)
+			}
+		}
+		near, far := net.Pipe()
+		h.comers <- far
+		go func() {
+			_, _ = io.WriteString(near, "GET / HTTP/1.1\r\nHost: x\r\nX-A: "+strings.Repeat("a", 64<<10)+"\r\n\r\n")
+		}() // it is not taken to the end
+		if took, said := lasts(near); !strings.Contains(said, "431") || took > headerTime {
+			t.Errorf("a header of 64 KiB: %v %q", took, said)
+		}
+		reader := h.dial(t, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n") // and reads nothing
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		if waiting, active := s.table.count(); waiting+active != 0 {
+			t.Errorf("%d and %d connections are left", waiting, active)
+		}
+		reader.Close()
+		if _, said := lasts(h.dial(t, "GET /panic HTTP/1.1\r\nHost: x\r\n\r\n")); said != "" {
+			t.Errorf("a panic says %q", said)
+		}
+		if said := log.take(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "at the page") {
+			t.Errorf("the log of a panic: %s", said)
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestIdleConnectionsKeepNobodyOut opens many more connections than there may be.
+func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan struct{}, 1)
+	release := make(chan struct{})
+	s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/held" {
+			held <- struct{}{}
+			<-release
+		}
+		_, _ = io.WriteString(w, "here")
+	}), Options{MaxConnections: 20})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, listener) }()
+	open := func() net.Conn {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	ask := func(c net.Conn, path string) {
+		if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	atWork := open()
+	ask(atWork, "/held")
+	<-held
+	var idle []net.Conn
+	for range 100 {
+		idle = append(idle, open())
+	}
+	last := open()
+	ask(last, "/")
+	if resp, err := http.ReadResponse(bufio.NewReader(last), nil); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("behind idle connections: %v", err)
+	} else {
+		resp.Body.Close()
+	}
+	if n := testutil.ToFloat64(s.table.closed.WithLabelValues("waiting")); n < 82 || n > 100 {
+		t.Errorf("%v connections were closed to make place", n)
+	}
+	close(release)
+	if resp, err := http.ReadResponse(bufio.NewReader(atWork), nil); err != nil {
+		t.Errorf("a request under way was given up for idle connections: %v", err)
+	} else {
+		resp.Body.Close()
+	}
+	if problems, err := testutil.CollectAndLint(s); err != nil || len(problems) > 0 {
+		t.Errorf("metrics: %v %v", problems, err)
+	}
+	for _, c := range append(idle, last, atWork) {
+		c.Close()
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTLS serves by HTTP/2 and by HTTP/1.1, and nothing that is older than TLS 1.2.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
+	servetest.Write(t, dir, cert, key)
+	c, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }), Options{TLS: c.Config()})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, listener) }()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	for proto, config := range map[string]*tls.Config{
+		"HTTP/2.0": {RootCAs: roots, ServerName: "localhost"},
+		"HTTP/1.1": {RootCAs: roots, ServerName: "localhost", NextProtos: []string{"http/1.1"}, MaxVersion: tls.VersionTLS12},
+	} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: proto == "HTTP/2.0"}}
+		resp, err := client.Get("https://" + listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if string(said) != proto {
+			t.Errorf("%s was spoken, not %s", said, proto)
+		}
+		if waiting, active := s.table.count(); waiting+active < 1 {
+			t.Error("a connection by TLS is not counted")
+		}
+		client.CloseIdleConnections()
+	}
+	old, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	if err == nil {
+		old.Close()
+		t.Error("TLS 1.1 is spoken")
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnswersThatNobodyReads has one connection of HTTP/2 ask a hundred times and make no place for the answers.
+func TestAnswersThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
+	servetest.Write(t, dir, cert, key)
+	c, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "words") }), Options{TLS: c.Config(), MaxConnections: 4})
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx, listener) }()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	framer := http2.NewFramer(conn, conn)
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		t.Fatal(err)
+	}
+	var header bytes.Buffer
+	const asked = 20
+	for i := range asked {
+		header.Reset()
+		encoder := hpack.NewEncoder(&header)
+		encoder.SetMaxDynamicTableSizeLimit(0) // each stands for itself
+		for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "x"}} {
+			if err := encoder.WriteField(field); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: header.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for answers := 0; answers < asked; {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frame.Header().Type == http2.FrameHeaders {
+			answers++
+		}
+	}
+	if n := testutil.ToFloat64(s.requests.refused); n != asked-4 {
+		t.Errorf("%v of %d were refused", n, asked)
+	}
+	conn.Close()
+	end()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+var (
+	_ prometheus.Collector = (*Server)(nil)
+	_ prometheus.Collector = (*Certificate)(nil)
+)

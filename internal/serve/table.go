@@ -1,0 +1,177 @@
+package serve
+
+import (
+	"container/list"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// gate accepts connections as long as the table has place for them.
+type gate struct {
+	net.Listener
+	table *table
+}
+
+// Accept returns the next connection that there is place for.
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if g.table.admit(c) {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+// table knows the connections, and makes place for new ones:
+//
+//   - Of a client that has at least as many connections as the newcomer's, the connection that has waited longest for a request; of
+//     several such clients the one that has the most.
+//   - If none waits, the connection that has been at work longest, of the client that has the most, if the newcomer's has fewer.
+//
+// Else there is no place. So no client can keep others out, however many connections it opens and whatever it does on them.
+type table struct {
+	most   int
+	closed *prometheus.CounterVec
+
+	mu      sync.Mutex
+	open    map[net.Conn]*visit
+	clients map[string]*client
+	waiting int
+}
+
+// client has the connections of one client, the longest in their state first.
+type client struct{ waiting, active list.List }
+
+func (c *client) count() int { return c.waiting.Len() + c.active.Len() }
+
+// visit is one connection.
+type visit struct {
+	conn   net.Conn
+	client string
+	active bool
+	at     *list.Element
+}
+
+func newTable(most int) *table {
+	return &table{
+		most: most, open: make(map[net.Conn]*visit), clients: make(map[string]*client),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_http_connections_closed_total",
+			Help: "Connections closed because there were too many, by what they were: waiting for a request, active, or new.",
+		}, []string{"state"}),
+	}
+}
+
+// admit takes a connection in, and tells whether there was place.
+func (t *table) admit(c net.Conn) bool {
+	name := Client(c.RemoteAddr().String())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.open) >= t.most && !t.makePlace(name) {
+		t.closed.WithLabelValues("new").Inc()
+		return false
+	}
+	of := t.clients[name]
+	if of == nil {
+		of = &client{}
+		t.clients[name] = of
+	}
+	v := &visit{conn: c, client: name}
+	v.at = of.waiting.PushBack(v)
+	t.open[c] = v
+	t.waiting++
+	return true
+}
+
+// makePlace closes a connection for one of the client.
+func (t *table) makePlace(newcomer string) bool {
+	own := 0
+	if of := t.clients[newcomer]; of != nil {
+		own = of.count()
+	}
+	var most, idle *client
+	for _, of := range t.clients {
+		if most == nil || of.count() > most.count() {
+			most = of
+		}
+		if of.waiting.Len() > 0 && of.count() >= own && (idle == nil || of.count() > idle.count()) {
+			idle = of
+		}
+	}
+	var victim *visit
+	switch {
+	case idle != nil:
+		victim = idle.waiting.Front().Value.(*visit)
+		t.closed.WithLabelValues("waiting").Inc()
+	case most != nil && most.active.Len() > 0 && most.count() > own+1:
+		victim = most.active.Front().Value.(*visit)
+		t.closed.WithLabelValues("active").Inc()
+	default:
+		return false
+	}
+	t.remove(victim)
+	victim.conn.Close()
+	return true
+}
+
+// changed is told of the states of connections by the server.
+func (t *table) changed(c net.Conn, state http.ConnState) {
+	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = secured.NetConn()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.open[c]
+	if v == nil { // it was closed to make place
+		return
+	}
+	switch state {
+	case http.StateActive, http.StateIdle:
+		t.move(v, state == http.StateActive)
+	case http.StateClosed, http.StateHijacked:
+		t.remove(v)
+	}
+}
+
+func (t *table) move(v *visit, active bool) {
+	if v.active == active {
+		return
+	}
+	of := t.clients[v.client]
+	if v.active = active; active {
+		of.waiting.Remove(v.at)
+		v.at = of.active.PushBack(v)
+		t.waiting--
+	} else {
+		of.active.Remove(v.at)
+		v.at = of.waiting.PushBack(v)
+		t.waiting++
+	}
+}
+
+func (t *table) remove(v *visit) {
+	of := t.clients[v.client]
+	if v.active {
+		of.active.Remove(v.at)
+	} else {
+		of.waiting.Remove(v.at)
+		t.waiting--
+	}
+	if of.count() == 0 {
+		delete(t.clients, v.client)
+	}
+	delete(t.open, v.conn)
+}
+
+func (t *table) count() (waiting, active int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.waiting, len(t.open) - t.waiting
+}

@@ -1,0 +1,129 @@
+package serve
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// line is a connection from an address that has a name.
+type line struct {
+	net.Conn
+	name   string
+	from   net.Addr
+	closed bool
+}
+
+func (l *line) RemoteAddr() net.Addr { return l.from }
+func (l *line) Close() error         { l.closed = true; return nil }
+
+// crowd plays connections: "a1" is the first one of client a.
+type crowd struct {
+	table *table
+	lines map[string]*line
+}
+
+func newCrowd(most int) *crowd { return &crowd{newTable(most), map[string]*line{}} }
+
+func (c *crowd) come(name string) bool {
+	l := &line{name: name, from: &net.TCPAddr{IP: net.IPv4(10, 0, 0, name[0]), Port: 1}}
+	if c.lines[name] != nil {
+		panic(name)
+	}
+	c.lines[name] = l
+	return c.table.admit(l)
+}
+
+func (c *crowd) become(state http.ConnState, names ...string) {
+	for _, name := range names {
+		c.table.changed(c.lines[name], state)
+	}
+}
+
+func (c *crowd) closed() (names []string) {
+	for name, l := range c.lines {
+		if l.closed {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func TestPlaceIsMade(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		reason       string
+		there        string // those that have come, in that order; capitals are at work
+		newcomer     string
+		comes        bool
+		closed       string
+		reconsidered string // that one ends before
+	}{
+		"Place":       {reason: "While there is place nobody is closed.", there: "a1 a2 a3", newcomer: "b1", comes: true},
+		"Idle":        {reason: "The one that waits longest goes, of the client with the most.", there: "b1 a1 a2 a3", newcomer: "c1", comes: true, closed: "a1"},
+		"Own":         {reason: "A client that has them all gives up its own.", there: "a1 a2 a3 a4", newcomer: "a5", comes: true, closed: "a1"},
+		"OwnNotThose": {reason: "What a client opens costs no other one theirs.", there: "b1 a1 a2 a3", newcomer: "a4", comes: true, closed: "a1"},
+		"AtWork":      {reason: "One that waits goes before one at work, also of a client with fewer.", there: "A1 A2 b1 b2", newcomer: "c1", comes: true, closed: "b1"},
+		"NotSmaller":  {reason: "But not for a client that has more.", there: "A1 A2 A3 b1", newcomer: "a4", comes: false},
+		"AllAtWork":   {reason: "If all are at work, the client with the most has too many.", there: "A1 A2 A3 B1", newcomer: "c1", comes: true, closed: "a1"},
+		"AllEqual":    {reason: "But not when the others have no more than the newcomer would.", there: "A1 B1 C1 D1", newcomer: "a2", comes: false},
+		"Ended":       {reason: "A connection that has ended makes place.", there: "A1 A2 A3 A4", newcomer: "a5", comes: true, reconsidered: "a2"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCrowd(4)
+			for _, name := range strings.Fields(tc.there) {
+				if lower := strings.ToLower(name); !c.come(lower) {
+					t.Fatalf("there was no place for %s", name)
+				} else if lower != name {
+					c.become(http.StateActive, lower)
+				}
+			}
+			if tc.reconsidered != "" {
+				c.become(http.StateClosed, tc.reconsidered)
+			}
+			if got := c.come(tc.newcomer); got != tc.comes {
+				t.Errorf("%s It comes: %v", tc.reason, got)
+			}
+			if diff := cmp.Diff(strings.Fields(tc.closed), c.closed()); diff != "" && len(tc.closed)+len(c.closed()) > 0 {
+				t.Errorf("%s Closed (-want +got):\n%s", tc.reason, diff)
+			}
+			if waiting, active := c.table.count(); waiting+active > 4 {
+				t.Errorf("%d and %d connections", waiting, active)
+			}
+		})
+	}
+}
+
+// TestStatesOfConnections: a connection waits again after each request, and is closed twice at the most.
+func TestStatesOfConnections(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(2)
+	c.come("a1")
+	c.come("a2")
+	c.become(http.StateActive, "a1", "a2")
+	c.become(http.StateIdle, "a2", "a1")
+	if !c.come("b1") || !c.lines["a2"].closed {
+		t.Error("the one that has waited longer is not closed")
+	}
+	c.become(http.StateClosed, "a2", "a2", "a1", "b1")
+	if waiting, active := c.table.count(); waiting+active > 0 || len(c.table.clients) > 0 {
+		t.Errorf("%d and %d are left, of %v", waiting, active, c.table.clients)
+	}
+}
+
+func TestClient(t *testing.T) {
+	t.Parallel()
+	for remote, want := range map[string]string{
+		"10.1.2.3:80": "10.1.2.3", "[::ffff:10.1.2.3]:80": "10.1.2.3", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::",
+		"[2001:db8:1:2:ffff::1]:81": "2001:db8:1:2::", "[fe80::1%eth0]:80": "fe80::", "pipe": "pipe", "": "",
+	} {
+		if got := Client(remote); got != want {
+			t.Errorf("%s is %s, want %s", remote, got, want)
+		}
+	}
+}

@@ -1,0 +1,6 @@
+package httpapi
+
+import "time"
+
+// SetClock replaces the clock by which answers are kept.
+func (k *Kubernetes) SetClock(now func() time.Time) { k.now = now }

@@ -1,0 +1,293 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+)
+
+// Kubernetes asks the API server: who is this (TokenReview), and may they (SubjectAccessReview). Answers are kept for ten seconds, refusals
+// for less. It is a prometheus.Collector, and safe for concurrent use; make it with [NewKubernetes].
+//
+// Tokens that have not been seen yet are asked about apart from the others, 50 a second, in turns of the addresses that they come from: whoever
+// sends many that are no good waits for himself, and those whose token was good lately wait for nobody. All other questions are asked in turns
+// of those whom they are about; the service accounts of a namespace are one of them.
+type Kubernetes struct {
+	calls     *call.Client
+	audiences []string
+	now       func() time.Time
+	reviews   *prometheus.CounterVec
+
+	strangers, guests *turnstile
+
+	mu     sync.Mutex
+	tokens *memory[tokenSum, *caller] // those that were good when they were looked at last
+	junk   *memory[tokenSum, verdict] // those that were not
+	rights *memory[question, verdict]
+
+	asking   flights[tokenSum, *caller]
+	deciding flights[question, struct{}]
+}
+
+type tokenSum [sha256.Size]byte
+
+// caller is who has sent a good token.
+type caller struct {
+	user   authenticationv1.UserInfo
+	sum    [sha256.Size]byte // of all that the API server knows of the user
+	tenant string            // whom the questions about this caller are counted for
+	until  time.Time
+}
+
+type question struct {
+	caller          [sha256.Size]byte
+	verb, namespace string
+}
+
+// verdict is nil or a problem.
+type verdict struct {
+	err   error
+	until time.Time
+}
+
+const (
+	keepAllowed = 10 * time.Second
+	keepJunk    = 5 * time.Second
+	keepRefused = 2 * time.Second
+	keepMost    = 4096
+
+	// maxToken bounds a token.
+	maxToken = 16 << 10
+
+	strangersPerSecond, strangersBurst = 50, 100
+	guestsPerSecond, guestsBurst       = 200, 400
+	// reviewsWait is how many questions of one address, or about one tenant, may wait, and reviewPatience how long.
+	reviewsWait    = 32
+	reviewPatience = 5 * time.Second
+)
+
+// NewKubernetes returns an Authorizer that asks the API server of the calls. Tokens have to be meant for one of the audiences; without any,
+// or for the empty one, for the API server itself.
+func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
+	if len(audiences) == 0 {
+		audiences = []string{""}
+	}
+	lane := func(places, perSecond, burst int) *turnstile {
+		return &turnstile{places: places, rate: rate.NewLimiter(rate.Limit(perSecond), burst), queue: reviewsWait, patience: reviewPatience}
+	}
+	return &Kubernetes{
+		calls: calls, audiences: audiences, now: time.Now,
+		strangers: lane(16, strangersPerSecond, strangersBurst), guests: lane(32, guestsPerSecond, guestsBurst),
+		tokens: newMemory[tokenSum, *caller](keepMost), junk: newMemory[tokenSum, verdict](keepMost), rights: newMemory[question, verdict](keepMost),
+		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_http_reviews_total", Help: "Questions about callers of the HTTP API, by what was asked of the API server and what came of it.",
+		}, []string{"review", "result"}),
+	}
+}
+
+// Authorize implements [Authorizer].
+func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace string) error {
+	if token == "" {
+		return &Problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Detail: "send the header Authorization: Bearer with a token of this cluster"}
+	}
+	who, err := k.who(ctx, token)
+	if err != nil {
+		return err
+	}
+	return k.may(ctx, who, verb, namespace)
+}
+
+// Caller returns the name of the user whose token it is.
+func (k *Kubernetes) Caller(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if who, ok := k.tokens.get(sum); ok {
+		return who.user.Username
+	}
+	return fmt.Sprintf("%x", sum[:8]) // many others have come since
+}
+
+var notValid = &Problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Detail: "the token is not valid in this cluster, or not meant for this server"}
+
+// who returns whose token it is.
+func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
+	if len(token) > maxToken {
+		return nil, notValid
+	}
+	sum := tokenSum(sha256.Sum256([]byte(token)))
+	k.mu.Lock()
+	who, good := k.tokens.get(sum)
+	known, bad := k.junk.get(sum)
+	k.mu.Unlock()
+	lane, from := k.strangers, visitor{group: clientOf(ctx)}
+	switch now := k.now(); {
+	case good && now.Before(who.until):
+		return who, nil
+	case good:
+		lane, from = k.guests, visitor{who.tenant, who.user.Username}
+	case bad && now.Before(known.until):
+		return nil, known.err
+	}
+	return k.asking.do(ctx, sum, func() (*caller, error) {
+		who, err := k.review(ctx, lane, from, token)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case err == nil:
+			k.tokens.put(sum, who.tenant, who)
+		case errors.Is(err, notValid):
+			k.tokens.drop(sum)
+			k.junk.put(sum, clientOf(ctx), verdict{err, k.now().Add(keepJunk)})
+		}
+		return who, err
+	})
+}
+
+// review has the API server look at a token.
+func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, token string) (*caller, error) {
+	named := slices.DeleteFunc(slices.Clone(k.audiences), func(a string) bool { return a == "" })
+	var asked [][]string
+	if len(named) > 0 {
+		asked = append(asked, named)
+	}
+	if len(named) < len(k.audiences) {
+		asked = append(asked, nil)
+	}
+	for _, audiences := range asked {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}
+		err := k.ask(ctx, lane, from, "tokenreviews", authenticationv1.SchemeGroupVersion, review, func() bool {
+			return review.Status.Authenticated && (audiences == nil || slices.ContainsFunc(review.Status.Audiences, func(a string) bool {
+				return slices.Contains(audiences, a) // or else the API server has not looked at them
+			}))
+		})
+		if errors.Is(err, errRefused) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot find out who calls: %w", err)
+		}
+		user := review.Status.User
+		all, err := json.Marshal(user)
+		if err != nil {
+			return nil, fmt.Errorf("cannot find out who calls: %w", err)
+		}
+		who := &caller{user: user, sum: sha256.Sum256(all), tenant: user.Username, until: k.now().Add(keepAllowed)}
+		if account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
+			who.tenant, _, _ = strings.Cut(account, ":")
+		}
+		return who, nil
+	}
+	return nil, notValid
+}
+
+// may decides whether a caller may do something.
+func (k *Kubernetes) may(ctx context.Context, who *caller, verb, namespace string) error {
+	q := question{who.sum, verb, namespace}
+	k.mu.Lock()
+	known, ok := k.rights.get(q)
+	k.mu.Unlock()
+	if ok && k.now().Before(known.until) {
+		return known.err
+	}
+	_, err := k.deciding.do(ctx, q, func() (struct{}, error) {
+		user := who.user
+		extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+		for key, values := range user.Extra {
+			extra[key] = authorizationv1.ExtraValue(values)
+		}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: v1alpha1.GroupVersion.Group, Resource: "operations", Verb: verb, Namespace: namespace,
+			},
+		}}
+		err := k.ask(ctx, k.guests, visitor{who.tenant, user.Username}, "subjectaccessreviews", authorizationv1.SchemeGroupVersion, review,
+			func() bool { return review.Status.Allowed })
+		keep := keepAllowed
+		switch {
+		case errors.Is(err, errRefused):
+			err, keep = forbidden(user.Username, verb, namespace), keepRefused
+		case err != nil:
+			return struct{}{}, fmt.Errorf("cannot find out what the caller may do: %w", err)
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.rights.put(q, who.tenant, verdict{err, k.now().Add(keep)})
+		return struct{}{}, err
+	})
+	return err
+}
+
+func forbidden(user, verb, namespace string) *Problem {
+	where := "namespace " + namespace
+	if namespace == metav1.NamespaceAll {
+		where = "all namespaces"
+	}
+	return &Problem{
+		Status: http.StatusForbidden, Title: "Forbidden",
+		Detail: fmt.Sprintf("%s may not %s operations.%s in %s", user, verb, v1alpha1.GroupVersion.Group, where),
+	}
+}
+
+// errRefused is a review that says no.
+var errRefused = errors.New("refused")
+
+// ask has the API server answer a review, when it is the visitor's turn. It may be asked twice.
+func (k *Kubernetes) ask(
+	ctx context.Context, lane *turnstile, from visitor, resource string, of schema.GroupVersion, review runtime.Object, says func() bool,
+) error {
+	leave, err := lane.enter(ctx, from)
+	if busy := (*busyError)(nil); errors.As(err, &busy) {
+		k.reviews.WithLabelValues(resource, "busy").Inc()
+		return &Problem{
+			Status: http.StatusTooManyRequests, Title: "Too many callers to look at",
+			Detail: "this server asks about so many unknown tokens and rights at a time: try again in some seconds",
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer leave()
+	answer, err := call.Do(ctx, k.calls, call.Request{
+		Verb: call.VerbCreate, Resource: of.WithResource(resource), Object: review, Idempotent: true,
+		Kind: strings.TrimPrefix(fmt.Sprintf("%T", review), "*v1."),
+	}, call.Policy{})
+	if err == nil {
+		err = answer.Into(review)
+	}
+	switch {
+	case err != nil:
+		k.reviews.WithLabelValues(resource, "failed").Inc()
+		return err
+	case !says():
+		k.reviews.WithLabelValues(resource, "refused").Inc()
+		return errRefused
+	}
+	k.reviews.WithLabelValues(resource, "allowed").Inc()
+	return nil
+}
+
+// Describe implements prometheus.Collector.
+func (k *Kubernetes) Describe(ch chan<- *prometheus.Desc) { k.reviews.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (k *Kubernetes) Collect(ch chan<- prometheus.Metric) { k.reviews.Collect(ch) }

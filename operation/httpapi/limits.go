@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Bounds of what callers may have at a time, and of what may wait for its turn.
+const (
+	defaultInFlight  = 64
+	defaultStreams   = 1024
+	defaultCallbacks = 64
+
+	requestsWait, callbacksWait = 256, 256 // of one namespace
+	turnPatience                = 5 * time.Second
+	// linger is for how long the rest of a body that nobody wants is still read, so that the answer arrives.
+	linger = time.Second
+)
+
+// limits are the places of a handler, each shared by namespace and then by caller.
+type limits struct {
+	requests, streams, callbacks *turnstile
+	pages                        *turnstile // they are computed, so there are not more of them than processors
+	refused                      *prometheus.CounterVec
+}
+
+func newLimits(o Options) *limits {
+	return &limits{
+		requests:  &turnstile{places: o.MaxInFlight, queue: requestsWait, patience: turnPatience},
+		streams:   &turnstile{places: o.MaxStreams},
+		callbacks: &turnstile{places: o.MaxCallbacks, queue: callbacksWait, patience: turnPatience},
+		pages:     &turnstile{places: max(1, runtime.GOMAXPROCS(0)-1), queue: requestsWait, patience: turnPatience},
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_http_refused_total", Help: "Requests to the HTTP API that found no place, by what there were too many of, and of whom.",
+		}, []string{"limit", "scope"}),
+	}
+}
+
+var inFlight = prometheus.NewDesc("fairlead_http_in_flight", "What the HTTP API is at work on.", []string{"limit"}, nil)
+
+// Describe implements prometheus.Collector.
+func (l *limits) Describe(ch chan<- *prometheus.Desc) { l.refused.Describe(ch); ch <- inFlight }
+
+// Collect implements prometheus.Collector.
+func (l *limits) Collect(ch chan<- prometheus.Metric) {
+	l.refused.Collect(ch)
+	for name, t := range map[string]*turnstile{"requests": l.requests, "streams": l.streams, "callbacks": l.callbacks, "pages": l.pages} {
+		ch <- prometheus.MustNewConstMetric(inFlight, prometheus.GaugeValue, float64(t.inside()), name)
+	}
+}
+
+// enter takes a place, and has to be followed by leave. Its error is for the caller.
+func (l *limits) enter(ctx context.Context, t *turnstile, v visitor) (leave func(), err error) {
+	leave, err = t.enter(ctx, v)
+	var busy *busyError
+	if !errors.As(err, &busy) {
+		return leave, err
+	}
+	what, name, after := "requests", "requests", 1
+	switch t {
+	case l.streams:
+		what, name, after = "event streams", "streams", 5
+	case l.callbacks:
+		what, name = "callbacks", "callbacks"
+	case l.pages:
+		what, name = "pages", "pages"
+	}
+	p := &Problem{Status: http.StatusTooManyRequests, Title: "Too many " + what, after: after}
+	switch busy.scope {
+	case scopeCaller:
+		p.Detail = "this caller has as many at a time as it may have"
+	case scopeGroup:
+		p.Detail, busy.scope = "this namespace has as many at a time as it may have", "namespace"
+	default:
+		p.Status, p.Detail = http.StatusServiceUnavailable, "this server has as many at a time as it can"
+	}
+	if p.Detail += ": try again later"; t == l.streams {
+		p.Detail += ", or poll with GET"
+	}
+	l.refused.WithLabelValues(name, busy.scope).Inc()
+	return nil, p
+}
+
+// endpoint answers a request or returns why not.
+type endpoint func(w http.ResponseWriter, r *http.Request) error
+
+// admission is a request whose caller has the right that it needs first.
+type admission struct {
+	namespace, token string
+	visitor
+	wrong faults // what is wrong with it all the same
+}
+
+// limited is an endpoint for callers who have the right of the verb. It bounds its time, and how many there are at a time. Nothing is read or
+// looked up for others.
+func (h *handler) limited(verb string, next func(w http.ResponseWriter, r *http.Request, a admission) error) http.Handler {
+	return h.plain(func(w http.ResponseWriter, r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		a, err := h.admit(r, verb)
+		if err != nil {
+			return err
+		}
+		leave, err := h.limits.enter(ctx, h.limits.requests, a.visitor)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		return next(w, r, a)
+	})
+}
+
+// plain is an endpoint that nobody can keep waiting: who does not read the answer is given up, and a body that was not read is not waited for.
+func (h *handler) plain(next endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(withClient(r.Context(), r))
+		control, now := http.NewResponseController(w), time.Now()
+		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout)) // only some test servers cannot
+		if r.ContentLength != 0 {
+			_ = control.SetReadDeadline(now.Add(h.Timeout))
+			if r.ProtoMajor == 1 {
+				w.Header().Set("Connection", "close") // until it was read; the server would else read it before it answers
+			}
+		}
+		if err := next(w, r); err != nil {
+			h.refuse(w, r, err)
+		}
+		if w.Header().Get("Connection") == "close" {
+			_ = control.SetReadDeadline(time.Now().Add(linger))
+		}
+	})
+}

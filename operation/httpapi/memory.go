@@ -1,0 +1,62 @@
+package httpapi
+
+import "container/list"
+
+// memory keeps values by key, at most so many. When it is full, the group that has the most forgets its oldest one, so that nobody makes it
+// forget what others have put there. It is not safe for concurrent use.
+type memory[K comparable, V any] struct {
+	most    int
+	entries map[K]*list.Element
+	groups  map[string]*list.List // each the oldest first
+}
+
+type remembered[K comparable, V any] struct {
+	key   K
+	group string
+	value V
+}
+
+func newMemory[K comparable, V any](most int) *memory[K, V] {
+	return &memory[K, V]{most: most, entries: make(map[K]*list.Element), groups: make(map[string]*list.List)}
+}
+
+func (m *memory[K, V]) get(key K) (value V, ok bool) {
+	e, ok := m.entries[key]
+	if ok {
+		value = e.Value.(remembered[K, V]).value
+	}
+	return value, ok
+}
+
+func (m *memory[K, V]) put(key K, group string, value V) {
+	m.drop(key)
+	if len(m.entries) >= m.most {
+		var largest *list.List
+		for _, of := range m.groups {
+			if largest == nil || of.Len() > largest.Len() {
+				largest = of
+			}
+		}
+		m.drop(largest.Front().Value.(remembered[K, V]).key)
+	}
+	of := m.groups[group]
+	if of == nil {
+		of = list.New()
+		m.groups[group] = of
+	}
+	m.entries[key] = of.PushBack(remembered[K, V]{key, group, value})
+}
+
+func (m *memory[K, V]) drop(key K) {
+	e, ok := m.entries[key]
+	if !ok {
+		return
+	}
+	delete(m.entries, key)
+	group := e.Value.(remembered[K, V]).group
+	if of := m.groups[group]; of.Len() > 1 {
+		of.Remove(e)
+	} else {
+		delete(m.groups, group)
+	}
+}

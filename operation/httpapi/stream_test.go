@@ -1,0 +1,39 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// TestStreamOfLostRight: a stream ends within a minute after its caller may no longer get what it shows.
+func TestStreamOfLostRight(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
+		defer st.Close()
+		cursor := st.Subscribe(store.SubscribeOptions{Name: "test", Wake: func() {}})
+		defer cursor.Close()
+		w := httptest.NewRecorder()
+		asked := 0
+		s := &stream{w: w, control: http.NewResponseController(w), timeout: time.Second, id: "one"}
+		s.allowed = func(context.Context) bool { asked++; return asked < 3 }
+		op := &v1alpha1.Operation{}
+		op.Spec.OperationID = "one"
+		began := time.Now()
+		s.run(t.Context(), nil, false, op, cursor, nil)
+		if took := time.Since(began); asked != 3 || took > 3*time.Minute {
+			t.Errorf("it was asked %d times in %v", asked, took)
+		}
+		if said := w.Body.String(); strings.Count(said, "still there") < 9 {
+			t.Errorf("it said %q", said)
+		}
+	})
+}
