@@ -48,6 +48,9 @@ func (s *Store) Save(dir, identity string) (err error) {
 			err = fmt.Errorf("cannot save store: %w", err)
 		}
 	}()
+	if dir == "" { // the working directory is nobody's intention
+		return errNoDirectory
+	}
 	f, err := os.CreateTemp(dir, s.fileName()+".*")
 	if err != nil {
 		return err
@@ -130,7 +133,12 @@ func (s *Store) Load(dir, identity string) error {
 	return s.loadScopes(dir, identity, func(string) bool { return true })
 }
 
+var errNoDirectory = errors.New("no directory is given")
+
 func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) bool) error {
+	if dir == "" {
+		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, errNoDirectory)
+	}
 	path := filepath.Join(dir, s.fileName())
 	removeLeftovers(path)
 	l := &loading{store: s, wanted: wanted}

@@ -174,3 +174,19 @@ func FuzzLoad(f *testing.F) {
 		_ = store.ReadSaved(bytes.NewReader(data), "c")
 	})
 }
+
+// Without a directory nothing is written, and least of all where the program happens to have been started.
+func TestNoDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	s := newStore(t, store.Options{})
+	list(t, s.Sink(""), 9)
+	if err := s.Save("", "here"); err == nil {
+		t.Error("saved nowhere")
+	}
+	if err := s.Load("", "here"); !errors.Is(err, store.ErrNotSaved) {
+		t.Errorf("loaded from nowhere: %v", err)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("files: %v, %v", left, err)
+	}
+}
