@@ -32,6 +32,11 @@ var trouble = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second
 func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	r := f.Packet
 	until, err := e.step(ctx, r)
+	if errors.Is(err, errShort) {
+		err = nil
+	} else if r.short || r.paid.count > 0 { // whoever writes nothing now does not keep others from it
+		e.unpay(r)
+	}
 	e.settle(r)
 	switch {
 	case errors.Is(err, errGone):
@@ -54,7 +59,8 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	return f.Await(&r.news, flow.Until(until)).Then(stepAdvance)
 }
 
-// step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time if that is for ever.
+// step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time if that is for ever;
+// with errShort, the namespace's share of writes is waited for meanwhile.
 func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
 	for first := true; ; first = false {
 		back, news := e.look(r)
@@ -145,7 +151,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			if len(r.flying) == 0 {
 				r.op = nil // what is not written yet is made again on what the store has
 			}
-			return deadline, nil // it is woken when it is its turn
+			return deadline, err // it is woken when it is its turn
 		case !errors.Is(err, errOutdated):
 			return until, err
 		}

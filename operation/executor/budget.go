@@ -19,10 +19,11 @@ func untilPositive(has, rate float64) float64 { return max(0, -has/rate) }
 
 // budget bounds what each namespace has done over time: so much per second, and so much at once after a time of rest (token buckets). Who
 // has anything left may spend more than that, and others of the namespace wait until it is paid back; so the largest costs what it costs, and
-// none is too large. Those of a namespace that wait take turns by tenant, those that are urgent first. No namespace waits for another one's. It
+// none is too large. What is under way at a time is bounded likewise. Those of a namespace that wait take turns by tenant, those that are urgent first. No namespace waits for another one's. It
 // is safe for concurrent use and calls nobody under its lock.
 type budget struct {
 	rate, most price                  // per second, and after a rest
+	abreast    float64                // bytes under way with which a namespace may begin no more; 0: no bound
 	short      func(namespace string) // is told, now and then, of a namespace that has to wait
 
 	mu       sync.Mutex
@@ -37,6 +38,7 @@ type budget struct {
 type account struct {
 	namespace     string
 	left          price
+	open          float64   // bytes under way
 	at            time.Time // of left
 	urgent, queue rota
 	timer         *time.Timer // nil while nobody waits
@@ -79,8 +81,8 @@ func (b *budget) acquire(who party, key any, cost price, urgent bool, wake func(
 	if w != nil {
 		w.lane.rota.remove(w)
 		delete(b.waiting, key)
-	} else if a.urgent.empty() && (urgent || a.queue.empty()) && a.left.positive() {
-		a.left = a.left.plus(cost.times(-1))
+	} else if a.urgent.empty() && (urgent || a.queue.empty()) && b.may(a) {
+		a.begin(cost)
 		b.mu.Unlock()
 		return cost, true
 	}
@@ -100,11 +102,39 @@ func (b *budget) acquire(who party, key any, cost price, urgent bool, wake func(
 	return price{}, false
 }
 
-// charge spends without asking; a negative cost gives back.
+// may tells whether a namespace may begin something.
+func (b *budget) may(a *account) bool {
+	return a.left.positive() && (b.abreast == 0 || a.open < b.abreast)
+}
+
+func (a *account) begin(cost price) {
+	a.left, a.open = a.left.plus(cost.times(-1)), a.open+cost.bytes
+}
+
+// take spends without asking.
+func (b *budget) take(namespace string, cost price) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.account(namespace).begin(cost)
+}
+
+// end is told when that for which paid was spent is over, and what it has cost in the end.
+func (b *budget) end(namespace string, paid, cost price) {
+	b.change(namespace, func(a *account) {
+		a.open -= paid.bytes
+		a.left = a.left.plus(paid).plus(cost.times(-1)).atMost(b.most)
+	})
+}
+
+// charge spends without asking for what is over already; a negative cost gives back.
 func (b *budget) charge(namespace string, cost price) {
+	b.change(namespace, func(a *account) { a.left = a.left.plus(cost.times(-1)).atMost(b.most) })
+}
+
+func (b *budget) change(namespace string, change func(*account)) {
 	b.mu.Lock()
 	a := b.account(namespace)
-	a.left = a.left.plus(cost.times(-1)).atMost(b.most)
+	change(a)
 	wakes := b.serve(a)
 	b.mu.Unlock()
 	for _, wake := range wakes {
@@ -114,18 +144,16 @@ func (b *budget) charge(namespace string, cost price) {
 
 // withdraw forgets that somebody waits, and gives back what it has not used.
 func (b *budget) withdraw(who party, key any) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.account(who.namespace)
-	if paid, ok := b.granted[key]; ok {
-		delete(b.granted, key)
-		a.left = a.left.plus(paid).atMost(b.most)
-	}
-	if w := b.waiting[key]; w != nil {
-		delete(b.waiting, key)
-		w.lane.rota.remove(w)
-		b.arm(a)
-	}
+	b.change(who.namespace, func(a *account) {
+		if paid, ok := b.granted[key]; ok {
+			delete(b.granted, key)
+			a.left, a.open = a.left.plus(paid).atMost(b.most), a.open-paid.bytes
+		}
+		if w := b.waiting[key]; w != nil {
+			delete(b.waiting, key)
+			w.lane.rota.remove(w)
+		}
+	})
 }
 
 // account returns that of a namespace, with what it has now.
@@ -134,7 +162,10 @@ func (b *budget) account(namespace string) *account {
 	a := b.accounts[namespace]
 	if a == nil {
 		if len(b.accounts) >= b.sweepAt {
-			maps.DeleteFunc(b.accounts, func(_ string, a *account) bool { b.refill(a, now); return a.timer == nil && a.left.covers(b.most) })
+			maps.DeleteFunc(b.accounts, func(_ string, a *account) bool {
+				b.refill(a, now)
+				return a.timer == nil && a.open == 0 && a.left.covers(b.most)
+			})
 			b.sweepAt = max(minSweep, 2*len(b.accounts))
 		}
 		a = &account{namespace: namespace, left: b.most, at: now}
@@ -151,7 +182,7 @@ func (b *budget) refill(a *account, now time.Time) {
 
 // serve lets those go on whose turn it is.
 func (b *budget) serve(a *account) (wakes []func()) {
-	for a.left.positive() {
+	for b.may(a) {
 		w := a.urgent.next(anybody)
 		if w == nil {
 			w = a.queue.next(anybody)
@@ -159,7 +190,7 @@ func (b *budget) serve(a *account) (wakes []func()) {
 		if w == nil {
 			break
 		}
-		a.left = a.left.plus(w.cost.times(-1))
+		a.begin(w.cost)
 		delete(b.waiting, w.key)
 		b.granted[w.key] = w.cost
 		wakes = append(wakes, w.wake)
@@ -179,6 +210,12 @@ func (b *budget) arm(a *account) {
 		}
 		return
 	}
+	if a.left.positive() { // it waits for the end of what is under way, which serves it
+		if a.timer == nil {
+			a.timer = time.AfterFunc(time.Second, func() { b.charge(a.namespace, price{}) })
+		}
+		return
+	}
 	seconds := max(untilPositive(a.left.count, b.rate.count), untilPositive(a.left.bytes, b.rate.bytes))
 	wait := time.Duration(seconds*float64(time.Second)) + time.Millisecond
 	if a.timer == nil {
@@ -188,16 +225,18 @@ func (b *budget) arm(a *account) {
 	a.timer.Reset(wait)
 }
 
-// wait is acquire for those who have the time to wait. It fails with the cause of ctx if that ends before.
+// wait is acquire for those who have the time to wait, and whose cost is small: it does not count as under way. It fails with the cause of ctx if that ends before.
 func (b *budget) wait(ctx context.Context, namespace string, cost price) error {
 	turn := make(chan struct{}, 1)
 	who := party{namespace: namespace}
 	if _, ok := b.acquire(who, turn, cost, false, func() { turn <- struct{}{} }); ok {
+		b.end(namespace, cost, cost)
 		return nil
 	}
 	select {
 	case <-turn:
 		_, _ = b.acquire(who, turn, cost, false, nil) // it is granted
+		b.end(namespace, cost, cost)
 		return nil
 	case <-ctx.Done():
 		b.withdraw(who, turn)

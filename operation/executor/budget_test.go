@@ -150,3 +150,60 @@ func TestBudgetIsKept(t *testing.T) {
 		})
 	})
 }
+
+// TestBudgetAbreast: large ones are under way one or two at a time, whatever is left; small ones do not notice, nor do other namespaces.
+func TestBudgetAbreast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(price{1000, 1e6}, price{1000, 1e9}, func(string) {})
+		b.abreast = 1000
+		s := &spending{b: b, begun: time.Now()}
+		a, other := party{"a", ""}, party{"b", ""}
+		large, small := price{1, 900}, price{1, 10}
+		if !s.ask(a, "1", large, false) || !s.ask(a, "2", large, false) {
+			t.Fatal("two of them exceed the bound by one at most")
+		}
+		for _, waits := range []string{"3", "4", "5"} {
+			if s.ask(a, waits, large, false) {
+				t.Fatal("three at a time")
+			}
+		}
+		s.ask(a, "small", small, false)
+		s.ask(a, "end", small, true)
+		if !s.ask(other, "b", large, false) {
+			t.Error("another namespace waits")
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if len(s.order) > 0 {
+			t.Errorf("%v go on although nothing has ended", s.order)
+		}
+		b.end("a", large, price{1, 5}) // "end" and "3" begin
+		time.Sleep(time.Second)
+		b.withdraw(a, "4")
+		b.end("a", large, large) // "5" and "small" do
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if want := []string{"end@10", "3@10", "5@11"}; !slices.Equal(s.order[:3], want) {
+			t.Errorf("order %v, want %v", s.order, want)
+		}
+		for _, paid := range []price{small, large, large} {
+			b.end("a", paid, paid)
+		}
+		synctest.Wait()
+		if len(s.order) != 4 {
+			t.Errorf("order %v: all but the one that was withdrawn", s.order)
+		}
+		b.end("a", small, small)
+		b.end("b", large, large)
+		b.take("a", large)
+		b.end("a", large, large)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, a := range b.accounts {
+			if a.open != 0 || a.timer != nil {
+				t.Errorf("%s has %v bytes under way, and somebody waits: %v", a.namespace, a.open, a.timer != nil)
+			}
+		}
+	})
+}

@@ -19,7 +19,7 @@ type Budget struct {
 	// Default: 500.
 	Writes int
 	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd keeps every version
-	// for five to ten minutes. Default: 1 MiB.
+	// for five to ten minutes. Large ones are written one or two at a time. Default: 1 MiB.
 	WriteBytes int
 	// Calls that are started per second, tries and polls together; after a rest four seconds' worth at once. Default: 500.
 	Calls int
@@ -33,6 +33,8 @@ const (
 	restWrites, restBytes, restCalls = 10, 16, 4
 	// repetition is the price of a write that only repeats: nobody has asked for it by a write of his own.
 	repetition = 5
+	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size never are.
+	writesAbreast = 256 << 10
 	// smallObject is what one is taken to have, in bytes, besides its request object, until it was written.
 	smallObject = 2 << 10
 	// unbounded is more than anybody can use.
@@ -59,6 +61,7 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
 	w := price{rate(b.Writes, defaultWrites), rate(b.WriteBytes, defaultWriteBytes)}
 	c := price{rate(b.Calls, defaultCallRate), unbounded}
 	writes = newBudget(w, price{w.count * restWrites, w.bytes * restBytes}, short(shareWrites))
+	writes.abreast = writesAbreast
 	calls = newBudget(c, price{c.count * restCalls, c.bytes}, short(shareCalls))
 	return writes, calls
 }
@@ -85,7 +88,7 @@ func (e *Executor) pay(r *run) bool {
 	}
 	if e.draining() {
 		e.unpay(r)
-		e.writes.charge(r.key.Namespace, cost)
+		e.writes.take(r.key.Namespace, cost)
 		r.paid = cost
 		return true
 	}
@@ -122,14 +125,14 @@ func (e *Executor) settlePaid(r *run, answer *call.Answer, err error) {
 	case apierrors.IsConflict(err):
 		bytes = 0
 	}
-	e.writes.charge(r.key.Namespace, price{bytes: bytes - r.paid.bytes})
+	e.writes.end(r.key.Namespace, r.paid, price{r.paid.count, bytes})
 	r.paid, r.short = price{}, false
 }
 
 // unpay gives back what was paid for a write that is not made, or gives up waiting for it.
 func (e *Executor) unpay(r *run) {
 	e.writes.withdraw(r.party(), r)
-	e.writes.charge(r.key.Namespace, r.paid.times(-1))
+	e.writes.end(r.key.Namespace, r.paid, price{})
 	r.paid = price{}
 }
 

@@ -13,7 +13,7 @@
 //
 // An operation that is delayed by the attack, and one that is delayed because the machine has other things to do, look the same. So the
 // latency is held against two others: the victim's own one, measured before any attack, of which it may have five times as much, up to two
-// seconds; and five times that of a reference, measured in the same moments: a controller that has nothing else to do, in the test itself,
+// seconds; and five times (in a short run, which plays several at a time beside other tests, ten times) that of a reference, measured in the same moments: a controller that has nothing else to do, in the test itself,
 // which sees an object, makes a call and writes a status, as it is done for an operation. What makes the API server, the disk or the machine
 // slow makes the reference slow too; what tenants do to each other in the controller does not. On a machine that has nothing else to do the
 // first one counts.
