@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os/signal"
 	"reflect"
 	"slices"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/interrupt"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
@@ -201,10 +201,9 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	defer rt.close()
 	defer rt.phase.Store(phaseStopping)
 	if len(rt.opts.signals) > 0 {
-		var restore context.CancelFunc
-		ctx, restore = signal.NotifyContext(ctx, rt.opts.signals...)
+		var restore func()
+		ctx, restore = interrupt.Context(ctx, rt.opts.signals...) // the second signal is not ours
 		defer restore()
-		context.AfterFunc(ctx, restore) // the second signal is not ours
 	}
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

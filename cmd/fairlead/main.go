@@ -4,16 +4,16 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
 	"syscall"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
+
+	"github.com/fairlead-io/fairlead/internal/interrupt"
 )
 
 func main() {
-	klog.SetLogger(logr.Discard()) // what client-go would write to stderr beside the error that it returns
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, cancel) // a second signal ends the program at once
+	klog.SetLogger(logr.Discard())                                                   // what client-go would write to stderr beside the error that it returns
+	ctx, _ := interrupt.Context(context.Background(), os.Interrupt, syscall.SIGTERM) // a second signal ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -327,15 +327,14 @@ func TestDrainIsBounded(t *testing.T) {
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s, p, address, _ := hangingCall(t, "--drain", "10m")
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	s.eventually("not ready", func() bool {
-		code, _ := s.get("http://" + address + "/readyz")
-		return code == http.StatusServiceUnavailable
-	})
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} { // it has begun, and has noticed the first signal
+		s.eventually("readiness "+http.StatusText(status), func() bool {
+			code, _ := s.get("http://" + address + "/readyz")
+			return code == status
+		})
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var exit *exec.ExitError
 	if err := p.end(s.ctx, t); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {

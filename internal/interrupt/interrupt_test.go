@@ -1,0 +1,93 @@
+package interrupt_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-io/fairlead/internal/interrupt"
+)
+
+// child makes the test program wait for a first signal, and then for ever.
+const child = "FAIRLEAD_INTERRUPT_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(child) != "" {
+		ctx, _ := interrupt.Context(context.Background(), syscall.SIGTERM)
+		fmt.Println("waiting")
+		<-ctx.Done()
+		fmt.Println(context.Cause(ctx))
+		select {}
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("os/signal.signal_recv"), goleak.IgnoreTopFunction("os/signal.loop"))
+}
+
+// The second signal ends the program, however soon after the first one it comes, as soon as the first one has been noticed at all.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), child+"=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for _, want := range []string{"waiting", "terminated signal received"} {
+			if !lines.Scan() || lines.Text() != want {
+				t.Fatalf("%q, want %q", lines.Text(), want)
+			}
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+			t.Fatalf("after the second signal: %v", err)
+		}
+	}
+}
+
+// A signal that comes before the first one was handled is not lost either: it is sent again.
+func TestTwoAtOnce(t *testing.T) {
+	seen := make(chan os.Signal, 10)
+	ctx, stop := interrupt.Context(t.Context(), syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(seen, syscall.SIGUSR1, syscall.SIGUSR2) // so that what is left to the system does not end the test
+	defer signal.Stop(seen)
+	for _, s := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2} {
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-ctx.Done()
+	<-seen
+	<-seen
+	stop()
+}
+
+func TestStop(t *testing.T) {
+	ctx, stop := interrupt.Context(t.Context(), syscall.SIGUSR1)
+	stop()
+	if ctx.Err() == nil {
+		t.Error("the context goes on")
+	}
+	parent, end := context.WithCancelCause(t.Context())
+	ctx, stop = interrupt.Context(parent, syscall.SIGUSR1)
+	reason := errors.New("enough")
+	end(reason)
+	if <-ctx.Done(); context.Cause(ctx) != reason {
+		t.Errorf("cause %v", context.Cause(ctx))
+	}
+	stop()
+}
