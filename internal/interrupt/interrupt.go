@@ -3,7 +3,6 @@ package interrupt
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/signal"
 )
@@ -21,7 +20,7 @@ func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop
 		select {
 		case first := <-came:
 			signal.Stop(came) // before anybody is told
-			cancel(errors.New(first.String() + " signal received"))
+			cancel(received(first.String() + " signal received"))
 		case <-ctx.Done():
 			return
 		}
@@ -33,6 +32,12 @@ func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop
 	}()
 	return ctx, func() { cancel(nil); <-left }
 }
+
+// received is the cause of a context that a signal has ended. It matches context.Canceled, as that of signal.NotifyContext does.
+type received string
+
+func (r received) Error() string        { return string(r) }
+func (r received) Is(target error) bool { return target == context.Canceled }
 
 // again sends this process a signal that it was not to keep.
 func again(s os.Signal) {

@@ -71,6 +71,9 @@ func TestTwoAtOnce(t *testing.T) {
 		}
 	}
 	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		t.Errorf("%v is no cancellation", cause)
+	}
 	<-seen
 	<-seen
 	stop()
