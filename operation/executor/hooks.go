@@ -37,8 +37,7 @@ type hooks struct {
 	known  map[store.Key]*hook
 	spaces map[string]*hookSpace
 	weight int
-	begin  []*hookSpace  // whose work is to begin
-	some   chan struct{} // holds a token while begin may have some
+	crew   *crew // compiles
 }
 
 // hook is what is known of one Webhook, in the version that was asked for last.
@@ -71,7 +70,7 @@ type hookSpace struct {
 func newHooks(webhooks *store.Store, compile func(context.Context, webhook.Definition) (*webhook.Compiled, error)) *hooks {
 	return &hooks{
 		store: webhooks, webhooks: store.Of[v1alpha1.Webhook](webhooks), compile: compile, most: maxHooks,
-		known: make(map[store.Key]*hook), spaces: make(map[string]*hookSpace), some: make(chan struct{}, 1),
+		known: make(map[store.Key]*hook), spaces: make(map[string]*hookSpace), crew: newCrew(),
 	}
 }
 
@@ -233,32 +232,11 @@ func (h *hooks) enqueue(k *hook) {
 		return
 	}
 	s.working = true
-	h.begin = append(h.begin, s)
-	select {
-	case h.some <- struct{}{}:
-	default:
-	}
+	h.crew.add(func(ctx context.Context) { h.work(ctx, s) })
 }
 
 // run compiles what operations wait for, until the context ends.
-func (h *hooks) run(ctx context.Context) {
-	var working sync.WaitGroup
-	defer working.Wait()
-	for {
-		select {
-		case <-h.some:
-		case <-ctx.Done():
-			return
-		}
-		h.mu.Lock()
-		begin := h.begin
-		h.begin = nil
-		h.mu.Unlock()
-		for _, s := range begin {
-			working.Go(func() { h.work(ctx, s) })
-		}
-	}
-}
+func (h *hooks) run(ctx context.Context) { h.crew.run(ctx) }
 
 // work compiles what waits in one namespace.
 func (h *hooks) work(ctx context.Context, s *hookSpace) {

@@ -24,10 +24,9 @@ import (
 type hookStatus struct {
 	e       *Executor
 	writing chan struct{} // holds a token for each write under way
+	crew    *crew
 	mu      sync.Mutex
 	spaces  map[string]*statusSpace
-	begin   []*statusSpace // whose work is to begin
-	some    chan struct{}  // holds a token while begin may have some
 }
 
 // statusSpace are the names of the Webhooks of one namespace whose status may have to change. There is one while they are worked on.
@@ -41,7 +40,7 @@ const statusWriters = 4
 
 func newHookStatus(e *Executor) *hookStatus {
 	return &hookStatus{
-		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), some: make(chan struct{}, 1),
+		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), crew: newCrew(),
 	}
 }
 
@@ -63,11 +62,7 @@ func (h *hookStatus) mark(key store.Key, anew bool) {
 	if s == nil {
 		s = &statusSpace{namespace: key.Namespace, dirty: make(map[string]bool)}
 		h.spaces[key.Namespace] = s
-		h.begin = append(h.begin, s)
-		select {
-		case h.some <- struct{}{}:
-		default:
-		}
+		h.crew.add(func(ctx context.Context) { h.work(ctx, s) })
 	}
 	s.dirty[key.Name] = s.dirty[key.Name] || anew
 }
@@ -87,24 +82,7 @@ func (h *hookStatus) take(s *statusSpace) map[string]bool {
 const statusPause = 500 * time.Millisecond
 
 // run writes until the context ends.
-func (h *hookStatus) run(ctx context.Context) {
-	var working sync.WaitGroup
-	defer working.Wait()
-	for {
-		select {
-		case <-h.some:
-		case <-ctx.Done():
-			return
-		}
-		h.mu.Lock()
-		begin := h.begin
-		h.begin = nil
-		h.mu.Unlock()
-		for _, s := range begin {
-			working.Go(func() { h.work(ctx, s) })
-		}
-	}
-}
+func (h *hookStatus) run(ctx context.Context) { h.crew.run(ctx) }
 
 // work writes what there is to write for one namespace.
 func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
