@@ -206,16 +206,22 @@ func (m *oneAtATime) hook(h flow.Handle, path string, after bool) {
 	}
 }
 
-// mortal is a configuration whose requests are refused once the process that has it was killed; answers on the wire are lost.
-func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool) {
+// mortal is a configuration whose requests are refused once the process that has it was killed; answers on the wire are lost. What the server was
+// sent it executes nevertheless: landed waits for that, when the process makes no more requests.
+func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool, landed func()) {
 	var dead atomic.Bool
+	var writes sync.WaitGroup
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper{next, func(r *http.Request) (*http.Response, error) {
 			if dead.Load() {
 				return refusal(r), nil
 			}
-			resp, err := next.RoundTrip(r)
+			send := next.RoundTrip
+			if r.Method != http.MethodGet {
+				send = func(r *http.Request) (*http.Response, error) { return sendToTheEnd(&writes, next, r) }
+			}
+			resp, err := send(r)
 			if err == nil && dead.Load() {
 				resp.Body.Close()
 				return refusal(r), nil
@@ -223,7 +229,32 @@ func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool) 
 			return resp, err
 		}}
 	})
-	return cfg, func() { dead.Store(true) }, dead.Load
+	return cfg, func() { dead.Store(true) }, dead.Load, writes.Wait
+}
+
+// sendToTheEnd sends a request that is answered also when its context has ended, only to nobody.
+func sendToTheEnd(sending *sync.WaitGroup, next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	answers, ctx := make(chan answer), r.Context()
+	sending.Go(func() {
+		resp, err := next.RoundTrip(r.WithContext(context.WithoutCancel(ctx)))
+		select {
+		case answers <- answer{resp, err}:
+		case <-ctx.Done():
+			if err == nil {
+				resp.Body.Close()
+			}
+		}
+	})
+	select {
+	case a := <-answers:
+		return a.resp, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // refusal is an answer after which nothing is tried again, so that what a dead process would not do is over soon.
@@ -292,7 +323,7 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 			s.must(s.a.rt.Client().Live().Get(s.t.Context(), key, &d))
 			saved[fiberKey(key)] = &d
 		}
-		cfg, kill, killed := mortal(s.cfg)
+		cfg, kill, killed, landed := mortal(s.cfg)
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
 		defer cancel()
 		var steps atomic.Int64
@@ -331,6 +362,7 @@ func (s *stage) untilDone(rnd *rand.Rand, keys []client.Key, kills int) {
 		err := s.a.awaitAvailable(ctx, keys, len(keys))
 		cancel()
 		wait()
+		landed()
 		if err == nil && !killed() {
 			return
 		}
