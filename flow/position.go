@@ -201,17 +201,17 @@ func (r *run) resumeAt(i int32, pos Position) (move, bool) {
 	if leads {
 		f.park = &parking{orElse: orElse}
 	}
-	r.enter(m)
 	f.resume, f.wake = i, r.e.since(pos.Wake)
 	switch {
 	case pos.Last, pos.Returns:
 		f.resume = none
 	case delayed:
 	case why == whyRetry:
-		f.attempt = max(f.attempt, 1) - 1 // picking up counts it
+		m.attempt = max(m.attempt, 1) - 1 // picking up counts it
 	default:
-		f.entered = f.wake
+		m.entered = f.wake
 	}
+	r.enter(m)
 	switch {
 	case r.fiberLate():
 		return move{kind: moveFailed, err: f.inPath(errFiberLate)}, true

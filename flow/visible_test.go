@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http/httptest"
+	"runtime"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -129,6 +131,36 @@ func TestFibersAreShown(t *testing.T) {
 			t.Errorf("%d are stuck", n)
 		}
 	})
+}
+
+// The race detector is what tells that a look and the taking over of a position are of one lock.
+func TestFibersAreShownWhileTheirPositionsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	fl := New("saved", note("a"), note("b"))
+	var saved Memory
+	var keys []string
+	for i, reason := range []reason{whyDelay, whyRetry} {
+		for j := range 1000 {
+			keys = append(keys, fmt.Sprintf("%d/%d", i, j))
+			now := time.Now()
+			pos := Position{Flow: "saved", Step: "b", Reason: reason.String(), Attempt: 2, Begun: now, Started: now, Wake: now.Add(time.Hour)}
+			if err := saved.Save(t.Context(), keys[len(keys)-1], pos); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e := NewEngine(EngineOptions{})
+	defer func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	for _, key := range keys {
+		h := start(t, e, fl, &packet{}, StartOptions{Key: key, Positions: &saved})
+		for h.Info().Status != Parked {
+			runtime.Gosched()
+		}
+	}
 }
 
 func TestFibersYieldsEachOnceWhileOthersComeAndGo(t *testing.T) {
