@@ -56,7 +56,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	if !until.Before(farFuture) {
 		return f.Await(&r.news).Then(stepAdvance)
 	}
-	return f.Await(&r.news, flow.Until(until)).Then(stepAdvance)
+	return f.Await(&r.news, flow.Until(time.Now().Add(until.Sub(e.now())))).Then(stepAdvance)
 }
 
 // step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time if that is for ever;
