@@ -145,13 +145,21 @@ func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) b
 
 // lastBefore returns the operation that another one comes right after, nil if it is the first. A doubt that is left has to be settled before.
 func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) (last *predecessor, left *doubt) {
+	at := "" // the place of last
 	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
 		other, doubts := e.excluding(r, op, known)
 		if doubts != nil && (left == nil || older(left.at, doubts.at)) { // the answer for the newest lock is that for those before it, too, perhaps
 			left = doubts
 		}
-		if other != nil && (last == nil || comesBefore(last.op, other)) {
-			last = &predecessor{known.Key(), other, resource}
+		if other == nil {
+			return
+		}
+		where := place(other)
+		if !other.PickedUp() {
+			where = e.placeOf(other)
+		}
+		if last == nil || inOrder(last.op, at, other, where) {
+			last, at = &predecessor{known.Key(), other, resource}, where
 		}
 	}
 	lockers := func(resource v1alpha1.ResourceReference) {
@@ -205,8 +213,10 @@ func place(op *v1alpha1.Operation) string {
 }
 
 // comesBefore tells which of two operations was accepted first. One without a place was picked up before there were places.
-func comesBefore(a, b *v1alpha1.Operation) bool {
-	p, q := place(a), place(b)
+func comesBefore(a, b *v1alpha1.Operation) bool { return inOrder(a, place(a), b, place(b)) }
+
+// inOrder is comesBefore for the places p and q.
+func inOrder(a *v1alpha1.Operation, p string, b *v1alpha1.Operation, q string) bool {
 	if p == "" || q == "" {
 		return p == "" && (q != "" || a.Name < b.Name)
 	}
