@@ -12,10 +12,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -233,8 +233,8 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 	m.live = true
 	if st != nil && !m.w.o.live {
 		if r, ok := st.Get(m.w.key); ok {
-			order, err := resourceversion.CompareResourceVersion(r.Version(), stale)
-			m.live = err != nil || order <= 0
+			order, ok := resourceversion.Compare(r.Version(), stale)
+			m.live = !ok || order <= 0
 		}
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // history counts the troubles since a watch last stayed open for a while.
@@ -260,7 +262,7 @@ func (s *scope) stuck(ctx context.Context, err error) error {
 	version, failed := s.probe(ctx, false)
 	switch {
 	case failed != nil:
-	case older(version, s.seen):
+	case resourceversion.Older(version, s.seen):
 		return errRolledBack
 	default:
 		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version", string(s.seen), "error", err)

@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -174,10 +173,7 @@ func comesBefore(a, b *v1alpha1.Operation) bool {
 	if p == "" || q == "" {
 		return p == "" && (q != "" || a.Name < b.Name)
 	}
-	order, err := resourceversion.CompareResourceVersion(p, q)
-	if err != nil {
-		order = 0 // no API server of ours
-	}
+	order, _ := resourceversion.Compare(p, q) // of no API server of ours: 0
 	return order < 0 || order == 0 && strings.Compare(a.Name, b.Name) < 0
 }
 
