@@ -1,5 +1,7 @@
 package flow
 
+import "github.com/fairlead-io/fairlead/internal/goroutine"
+
 // group are the ready fibers that share one turn, which its parts have one after the other.
 type group struct {
 	name       string
@@ -127,7 +129,7 @@ func (r *ready) pop() *fiber {
 // worker is a goroutine that runs fibers.
 type worker struct {
 	index     int32
-	goroutine []byte // as stack traces name it
+	goroutine goroutine.ID // as stack traces name it
 }
 
 // makeReady queues f for a worker. Under mu; f is new, parked or yielding.
@@ -159,7 +161,7 @@ func (e *Engine) pokeLocked(f *fiber, p pokes) {
 // work runs fibers until the engine halts. Should user code end the goroutine (runtime.Goexit, as a test's FailNow does), the
 // fiber fails and another goroutine takes the worker's place.
 func (e *Engine) work(w *worker) {
-	w.goroutine = goroutineHeader()
+	w.goroutine = goroutine.Current()
 	var f *fiber
 	var g *group
 	left := false
