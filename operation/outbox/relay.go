@@ -112,7 +112,7 @@ func (r *run) step(ctx context.Context) {
 		if r.failures++; r.failures == 1 {
 			r.Log.WarnContext(ctx, "cannot use outbox, trying again", "error", err)
 		}
-		wait = backoff(r.InitialBackoff, min(r.MaxBackoff, 30*time.Second), r.failures)
+		wait = retryDelay(r.InitialBackoff, min(r.MaxBackoff, 30*time.Second), r.failures)
 		changed = nil // a database that does not answer is not asked more often because there is more to do
 	} else if r.failures > 0 {
 		r.Log.InfoContext(ctx, "outbox can be used again", "failures", r.failures)
@@ -215,7 +215,7 @@ func (r *run) deliver(ctx context.Context, l lease) outcome {
 		log.InfoContext(ctx, "outbox entry postponed", "after", postponed.after, "error", postponed.cause)
 		return outcome{lease: l, state: statePending, after: postponed.after, reason: postponed.cause.Error()}
 	default:
-		after := backoff(r.InitialBackoff, r.MaxBackoff, l.Attempt)
+		after := retryDelay(r.InitialBackoff, r.MaxBackoff, l.Attempt)
 		log.WarnContext(ctx, "outbox entry not delivered", "after", after, "error", err)
 		return outcome{lease: l, state: statePending, after: after, reason: err.Error()}
 	}
