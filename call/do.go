@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // Do makes one request under a policy and returns the answer.
@@ -282,12 +283,11 @@ func (x *exchange) resume(ctx context.Context, o outcome) error {
 
 // onConflict calls the caller's function, whose panic becomes an error.
 func (x *exchange) onConflict(ctx context.Context) (next Request, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in the on-conflict function: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return x.r.OnConflict(ctx, Conflict{Request: x.r, Err: x.error(nil), Count: x.pr.conflicts})
+	c := Conflict{Request: x.r, Err: x.error(nil), Count: x.pr.conflicts}
+	if p := protect.Call(func() { next, err = x.r.OnConflict(ctx, c) }); p != nil {
+		return Request{}, fmt.Errorf("panic in the on-conflict function: %w", p)
+	}
+	return next, err
 }
 
 // end makes the final outcome; why is what ended the call besides the failure of its last try.

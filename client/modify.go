@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"runtime/debug"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -131,7 +131,7 @@ func (m *modification) known(ctx context.Context, tries int) (Object, error) {
 // try applies fn to a copy of base and sends the difference.
 func (m *modification) try(ctx context.Context, base Object, fn func(Object) error) error {
 	changed := base.DeepCopyObject().(Object)
-	if err := protect(fn, changed); err != nil {
+	if err := guard(fn, changed); err != nil {
 		return m.w.fail(err)
 	}
 	before, err := content(base)
@@ -195,11 +195,11 @@ func (m *modification) taken(before, patch map[string]any) error {
 // about its own result.
 func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 	once := base.DeepCopyObject().(Object)
-	if protect(fn, once) != nil {
+	if guard(fn, once) != nil {
 		return false
 	}
 	twice := once.DeepCopyObject().(Object)
-	if protect(fn, twice) != nil {
+	if guard(fn, twice) != nil {
 		return false
 	}
 	before, err := content(once)
@@ -210,14 +210,12 @@ func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 	return err == nil && len(difference(before, after)) == 0
 }
 
-// protect calls the caller's function, whose panic becomes an error.
-func protect(fn func(Object) error, obj Object) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in the function that modifies the object: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return fn(obj)
+// guard calls the caller's function, whose panic becomes an error.
+func guard(fn func(Object) error, obj Object) (err error) {
+	if p := protect.Call(func() { err = fn(obj) }); p != nil {
+		return fmt.Errorf("panic in the function that modifies the object: %w", p)
+	}
+	return err
 }
 
 // settle waits after a conflict until a newer state than the one that conflicted can be read, from the cache or else from the

@@ -3,8 +3,9 @@ package flow
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 var (
@@ -127,13 +128,11 @@ func (f *fiber) inPath(err error) error {
 
 // printable returns err, or the panic of its Error method: that of a nil pointer in an error, say. What becomes of a fiber is
 // printed where nobody is ready for that.
-func (f *fiber) printable(err error) (out error) {
-	defer func() {
-		if v := recover(); v != nil {
-			out = &PanicError{Path: f.whereabouts(), Key: f.Key(), Value: fmt.Sprintf("Error method of a %T: %v", err, v), Stack: debug.Stack()}
-		}
-	}()
-	_ = err.Error()
+func (f *fiber) printable(err error) error {
+	if p := protect.Call(func() { _ = err.Error() }); p != nil {
+		value := fmt.Sprintf("Error method of a %T: %v", err, p.Value)
+		return &PanicError{Path: f.whereabouts(), Key: f.Key(), Value: value, Stack: p.Stack}
+	}
 	return err
 }
 

@@ -2,7 +2,8 @@ package flow
 
 import (
 	"context"
-	"runtime/debug"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // quantum is how many steps a fiber runs in a row while others wait.
@@ -189,32 +190,30 @@ func (r *run) step() move {
 
 // call runs user code; a panic of it is an error.
 func (r *run) call(st *step) (n Next, err error) {
-	defer r.f.caught(&err)
-	opt := &r.e.opt
-	if opt.Hook != nil {
-		opt.Hook(Handle{r.f}, r.f.path(), false)
-	}
-	if opt.Tracer == nil && !opt.Labels {
-		n = st.run(r.ctx, r.f)
-	} else {
-		n = r.traced(st)
-	}
-	if opt.Hook != nil {
-		opt.Hook(Handle{r.f}, r.f.path(), true)
-	}
-	return n, nil
+	err = r.f.guard(func() error {
+		opt := &r.e.opt
+		if opt.Hook != nil {
+			opt.Hook(Handle{r.f}, r.f.path(), false)
+		}
+		if opt.Tracer == nil && !opt.Labels {
+			n = st.run(r.ctx, r.f)
+		} else {
+			n = r.traced(st)
+		}
+		if opt.Hook != nil {
+			opt.Hook(Handle{r.f}, r.f.path(), true)
+		}
+		return nil
+	})
+	return n, err
 }
 
-// caught turns a panic into an error. It is deferred.
-func (f *fiber) caught(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Path: f.path(), Key: f.Key(), Value: v, Stack: debug.Stack()}
-	}
-}
-
+// guard calls user code, whose panic becomes an error.
 func (f *fiber) guard(fn func() error) (err error) {
-	defer f.caught(&err)
-	return fn()
+	if p := protect.Call(func() { err = fn() }); p != nil {
+		return &PanicError{Path: f.path(), Key: f.Key(), Value: p.Value, Stack: p.Stack}
+	}
+	return err
 }
 
 // record notes the outcome of a step that has just run.

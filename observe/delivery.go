@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -134,8 +134,7 @@ func (d *delivery) drain() {
 	taking := false
 	defer func() {
 		if taking { // a filter has ended this goroutine
-			d.close()
-			d.report(outcome{event: &store.Event{}, err: errGoexit, attempt: 1, final: true, stopped: true})
+			d.leave(&store.Event{})
 		}
 	}()
 	for !d.ended() {
@@ -201,23 +200,22 @@ func (d *delivery) handle(e *store.Event) {
 
 // protect calls the observer. A panic is an error; runtime.Goexit, which cannot be caught, ends the observer.
 func (d *delivery) protect(e *store.Event) (err error) {
-	returned := false
 	d.working.Add(1)
-	defer func() {
+	p := protect.CallOr(func() { err = d.call(d.ctx, e) }, func() {
 		d.working.Add(-1)
-		if returned {
-			return
-		}
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-			return
-		}
-		d.close()
-		d.report(outcome{event: e, err: errGoexit, attempt: 1, final: true, stopped: true})
-	}()
-	err = d.call(d.ctx, e)
-	returned = true
+		d.leave(e)
+	})
+	d.working.Add(-1)
+	if p != nil {
+		return (*PanicError)(p)
+	}
 	return err
+}
+
+// leave ends the observer, a function of which has ended its goroutine.
+func (d *delivery) leave(e *store.Event) {
+	d.close()
+	d.report(outcome{event: e, err: errGoexit, attempt: 1, final: true, stopped: true})
 }
 
 // pause waits between two calls and says whether to go on.

@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -226,15 +225,13 @@ func (c *Controller) load(ctx context.Context, st *store.Store, rec *store.Recor
 
 // protect calls the user's code. A panic is an error, also one of a method of the error that it returns.
 func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			res, err = Done, &PanicError{Value: v, Stack: debug.Stack()}
+	return guard(func() (Result, error) {
+		res, err := fn()
+		if err != nil {
+			_, _, _ = err.Error(), classify(err), retryAfter(err)
 		}
-	}()
-	if res, err = fn(); err != nil {
-		_, _, _ = err.Error(), classify(err), retryAfter(err)
-	}
-	return res, err
+		return res, err
+	})
 }
 
 // finish decides what follows from a run.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome.
@@ -225,13 +225,11 @@ func (r *run) deliver(ctx context.Context, l lease) outcome {
 func (r *run) call(ctx context.Context, e Entry) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in Deliver: %v", p)
-			r.Log.ErrorContext(ctx, "panic in Deliver", "id", e.ID, "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	return r.Deliver(ctx, e)
+	if p := protect.Call(func() { err = r.Deliver(ctx, e) }); p != nil {
+		r.Log.ErrorContext(ctx, "panic in Deliver", "id", e.ID, "panic", p.Value, "stack", string(p.Stack))
+		return fmt.Errorf("panic in Deliver: %v", p.Value)
+	}
+	return err
 }
 
 // clean deletes a bounded number of old delivered entries, about once a minute.
