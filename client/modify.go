@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/tree"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -142,7 +142,7 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	if err != nil {
 		return m.w.fail(err)
 	}
-	d := difference(before, after)
+	d := tree.Difference(before, after)
 	dropServerFields(d)
 	if m.w.sub != "" {
 		for field := range d {
@@ -185,7 +185,7 @@ func (m *modification) taken(before, patch map[string]any) error {
 	if err != nil {
 		return m.w.fail(err)
 	}
-	if reflect.DeepEqual(answer["status"], before["status"]) {
+	if tree.Same(answer["status"], before["status"]) {
 		return m.w.fail(fmt.Errorf("%w: the server has dropped the change of the status; use ModifyStatus for it", ErrStatusApart))
 	}
 	return nil
@@ -207,7 +207,7 @@ func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 		return false
 	}
 	after, err := content(twice)
-	return err == nil && len(difference(before, after)) == 0
+	return err == nil && len(tree.Difference(before, after)) == 0
 }
 
 // guard calls the caller's function, whose panic becomes an error.
