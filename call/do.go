@@ -14,6 +14,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
@@ -240,15 +241,11 @@ func (x *exchange) pause(ctx context.Context, o outcome) error {
 		x.giveUp(o)
 		return x.end(ctx, fmt.Errorf("the next try would come too late: %w", context.DeadlineExceeded)).err
 	}
-	t := time.NewTimer(o.after)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if err := backoff.Pause(ctx, o.after); err != nil {
 		x.giveUp(o)
-		return x.end(ctx, context.Cause(ctx)).err
+		return x.end(ctx, err).err
 	}
+	return nil
 }
 
 // giveUp leaves to others what the budget had given for the next try.

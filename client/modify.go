@@ -225,7 +225,7 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 	if st != nil && unordered(st) {
 		return m.poll(ctx, st, stale)
 	}
-	if err := sleep(ctx, delay); err != nil {
+	if err := backoff.Pause(ctx, delay); err != nil {
 		return errors.Join(m.w.fail(err), m.last)
 	}
 	m.live = true
@@ -249,23 +249,12 @@ func (m *modification) poll(ctx context.Context, st *store.Store, stale string) 
 		if ok && r.Version() != stale {
 			return nil
 		}
-		if err := sleep(ctx, p.PollInterval); err != nil {
+		if err := backoff.Pause(ctx, p.PollInterval); err != nil {
 			return m.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, errors.Join(err, m.last)))
 		}
 		if !ok { // the server says what there is
 			return nil
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

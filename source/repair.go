@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
@@ -226,7 +227,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 	case r.reason != "":
 		s.tell(r.reason, err)
 	}
-	sleep(ctx, wait)
+	_ = backoff.Pause(ctx, wait) // who calls looks at ctx
 }
 
 // tell reports what is being repaired. It is no condition by itself, and ends none.

@@ -2,10 +2,10 @@
 // (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015), and the Retry-After header of HTTP.
 //
 //	p := backoff.Policy{Base: time.Second, Cap: 5 * time.Minute}
-//	time.Sleep(p.Delay(0, rand.Float64)) // after the first failure: at most 1s
-//	time.Sleep(p.Delay(3, rand.Float64)) // after the fourth: at most 8s
+//	err := backoff.Pause(ctx, p.Delay(0, rand.Float64)) // after the first failure: at most 1s
+//	err = backoff.Pause(ctx, p.Delay(3, rand.Float64))  // after the fourth: at most 8s
 //
-// Everything here is a pure function: no clock, no global source of randomness, no allocation.
+// Everything here but Pause is a pure function: no clock, no global source of randomness, no allocation.
 package backoff
 
 import (
