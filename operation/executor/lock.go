@@ -2,7 +2,6 @@ package executor
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -98,12 +97,12 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	if r.entered {
 		return turn{}
 	}
-	if r.place = op.Status.AcceptedVersion; !e.knows(op.Namespace, r.place) {
+	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
 		// What is missing may be our own write, whose event is no news else.
 		e.mu.Lock()
 		r.wrote = ""
 		e.mu.Unlock()
-		if !e.knows(op.Namespace, r.place) {
+		if !e.store.Covers(op.Namespace, r.place) {
 			return turn{unknown: true}
 		}
 	}
@@ -147,13 +146,6 @@ func excluding(op *v1alpha1.Operation, known *store.Record) *v1alpha1.Operation 
 		return nil
 	}
 	return other
-}
-
-// knows tells whether the store knows everything in a namespace up to a version, as the API server has told it, own writes aside.
-func (e *Executor) knows(namespace, version string) bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // so it does not wait
-	return e.store.WaitForNamespace(ctx, namespace, version) == nil
 }
 
 // entered tells whether the first call of an operation was recorded.
