@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -145,6 +147,7 @@ type Client struct {
 	ownCall bool
 	kinds   kinds
 	log     *slog.Logger
+	plain   url.Values // the query of a write without options; read-only
 	applied applied
 	hubs    hubs
 }
@@ -185,6 +188,7 @@ func New(o Options) (*Client, error) {
 		o.Mapper = m
 	}
 	c.kinds.scheme, c.kinds.mapper = o.Scheme, o.Mapper
+	c.plain = url.Values{"fieldManager": {strings.TrimSpace(o.FieldOwner)}}
 	c.applied.init(o.AppliesKept)
 	return c, nil
 }

@@ -132,7 +132,8 @@ func (f *flight) deleted(ctx context.Context, a *call.Answer, shown []types.UID)
 	case err == nil && gone && !keptBySpec(f.w.k, a):
 		f.gone(uid, shown)
 	default: // it is there still, or nobody can tell
-		f.done(ctx, a)
+		_, version, _ := f.whole(a)
+		f.done(ctx, a, version)
 	}
 }
 

@@ -41,6 +41,9 @@
 // resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole object: what the Go type does
 // not know is removed, which is refused where the cache shows it ([ErrPruned]), and with a conflict nothing is tried again.
 //
+// [Client.Replace] is the lean one, for those who hold the object in exactly the version that they change: one request, no look at the cache,
+// and nothing of the answer is read but its header.
+//
 // Apply takes objects and apply configurations ([Applicable]) that say what is wanted and nothing else. One that was read holds
 // what users and other managers set, and is refused ([ErrWasRead]).
 //

@@ -153,6 +153,7 @@ type writeOptions struct {
 	idempotent  bool
 	live        bool
 	body        Object
+	kept        func(answer []byte) bool
 }
 
 func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
@@ -209,12 +210,15 @@ func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = tr
 // missing is missing.
 func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
 
-// query holds the options of a write; those of a delete are in its body.
-func (o *writeOptions) query(verb call.Verb) url.Values {
-	q := url.Values{}
-	if verb == call.VerbDelete {
-		return q
+// query holds the options of a write, which are read-only; those of a delete are in its body.
+func (c *Client) query(o *writeOptions, verb call.Verb) url.Values {
+	switch {
+	case verb == call.VerbDelete:
+		return nil
+	case !o.dryRun && !o.force && o.owner == c.opt.FieldOwner:
+		return c.plain
 	}
+	q := url.Values{}
 	if o.dryRun {
 		q.Set("dryRun", metav1.DryRunAll)
 	}
