@@ -49,10 +49,10 @@
 //
 // # Who may write
 //
-// Before each request the client asks whether the context may still write: a context of a fiber of package flow that was
-// preempted may not, nor one whose [Binding] says so; the error matches [ErrFenced]. Updates, patches and applies of a
-// fiber, or with Binding.RequireVersion, carry the resourceVersion that they were computed from, so that one on the wire
-// can only conflict.
+// A client that is bound ([Client.Bound]) asks its fence before each request; the error of one that may not be sent matches [ErrFenced]. The
+// code of users, which is given a client and a context, has the binding in the context ([Bind]); that of a fiber of package flow that was
+// preempted may not send anything either. Updates, patches and applies of a fiber, or with Binding.RequireVersion, carry the resourceVersion
+// that they were computed from, so that one on the wire can only conflict.
 //
 // # Waiting
 //

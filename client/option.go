@@ -154,6 +154,7 @@ type writeOptions struct {
 	live        bool
 	body        Object
 	kept        func(answer []byte) bool
+	size        *int
 }
 
 func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
@@ -205,6 +206,10 @@ func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK 
 // Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown. See
 // package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
+
+// AnswerSize has the write say how many bytes the server has answered, which is what the object takes up there. It stays as it is where there
+// was no answer.
+func AnswerSize(n *int) WriteOption { return func(o *writeOptions) { o.size = n } }
 
 // FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the function then finds
 // missing is missing.

@@ -29,7 +29,7 @@ func (w *writing) takeOff(ctx context.Context) *flight {
 	}
 	f.stores = w.c.stores(w.k)
 	for _, st := range f.stores {
-		wc := bound(ctx).Write
+		wc := w.c.owner(ctx)
 		wc.Base, wc.Locked = nil, false
 		wc.Create = w.req.Verb == call.VerbCreate && w.sub == ""
 		wc.Subresource, wc.Sent = w.sub, w.sent

@@ -18,7 +18,7 @@ func TestFieldsThatAMessageDoesNotKnow(t *testing.T) {
 	st := store.New(store.Options{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: gvk, Scheme: scheme.Scheme, Namespaced: true})
 	defer st.Close()
 	st.Sink("")
-	w := &writing{c: &Client{}, k: &kind{gvk: gvk}}
+	w := &writing{c: &Client{shared: &shared{}}, k: &kind{gvk: gvk}}
 	w.c.kinds.scheme = scheme.Scheme
 	for _, tc := range []struct {
 		reason string

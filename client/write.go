@@ -70,7 +70,7 @@ func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, 
 	}
 	w := &writing{c: c, verb: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj}
 	w.shown = append(w.showing[:0], obj)
-	w.strict = w.o.version || requireVersion(ctx)
+	w.strict = w.o.version || c.requireVersion(ctx)
 	w.req = call.Request{
 		Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
 		Subresource: subresource, Query: c.query(&w.o, verb), Idempotent: w.o.idempotent,
@@ -299,14 +299,17 @@ func (w *writing) encoded(content map[string]any) ([]byte, error) {
 
 // send makes the request, and lays its answer over the stores before anything else.
 func (w *writing) send(ctx context.Context) error {
-	if err := fence(ctx); err != nil {
+	if err := w.c.fence(ctx); err != nil {
 		return w.fail(err)
 	}
 	flight := w.takeOff(ctx)
-	a, err := call.Do(ctx, w.c.call, w.req, fenced(ctx, *w.o.policy))
+	a, err := call.Do(ctx, w.c.call, w.req, w.c.fenced(ctx, *w.o.policy))
 	if err != nil {
 		flight.fail()
 		return err
+	}
+	if w.o.size != nil && len(a.Raw) > 0 {
+		*w.o.size = len(a.Raw)
 	}
 	flight.land(ctx, a)
 	if len(a.Raw) > 0 && !w.header(a) && !w.answeredByStatus(a) {
