@@ -122,6 +122,7 @@ type Executor struct {
 	flights  sync.WaitGroup // calls under way
 	stopped  chan struct{}  // closed when Run has returned
 	fresh    atomic.Bool    // the store is as new as the beginning of Run
+	trust    trust
 
 	mu    sync.Mutex
 	drain drain
