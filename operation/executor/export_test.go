@@ -1,4 +1,7 @@
 package executor
 
-// Blames is blames.
-var Blames = blames
+// Blames is blames, and FirstAttempt firstAttempt.
+var (
+	Blames       = blames
+	FirstAttempt = firstAttempt
+)

@@ -56,6 +56,9 @@ func indexLocked(operations *store.Store) error {
 		for locked := range op.Locks() {
 			names = append(names, lockName(op.Namespace, locked))
 		}
+		if len(names) > 0 {
+			names = append(names, lockersOf(op.Namespace))
+		}
 		return names, nil
 	})
 }
@@ -70,6 +73,8 @@ type turn struct {
 	still bool
 	// unknown is true while there may be one of which the store has not heard yet.
 	unknown bool
+	// doubt has to be settled before.
+	doubt *doubt
 }
 
 const (
@@ -94,7 +99,7 @@ func (p *predecessor) String() string {
 
 // turn finds out whether it is the turn of an operation. One that has made a call has had it.
 func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
-	if r.entered {
+	if r.alone = false; r.entered {
 		return turn{}
 	}
 	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
@@ -107,16 +112,43 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 		}
 	}
 	now := e.store.Snapshot()
+	if r.alone = e.isAlone(r, op, now); r.alone {
+		return turn{}
+	}
 	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
 		return turn{still: true}
 	}
-	return turn{behind: lastBefore(op, now)}
+	last, doubts := e.lastBefore(r, op, now)
+	switch {
+	case doubts == nil:
+		return turn{behind: last}
+	case doubts.at == "":
+		e.queue(r, store.Key{Namespace: doubts.op.Namespace, Name: doubts.op.Name})
+		return turn{unknown: true}
+	default:
+		return turn{doubt: doubts}
+	}
 }
 
-// lastBefore returns the operation that another one comes right after, nil if it is the first.
-func lastBefore(op *v1alpha1.Operation, now store.Snapshot) (last *predecessor) {
+// isAlone tells whether nobody in the namespace of an operation locks anything, the operation itself included. Who comes to do so comes after it.
+func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
+	if !ordinary(op) || !nobodyLocks(op.Namespace, now) {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaveLine(r)
+	return true
+}
+
+// lastBefore returns the operation that another one comes right after, nil if it is the first. A doubt that is left has to be settled before.
+func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) (last *predecessor, left *doubt) {
 	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
-		if other := excluding(op, known); other != nil && (last == nil || comesBefore(last.op, other)) {
+		other, doubts := e.excluding(r, op, known)
+		if doubts != nil && (left == nil || resourceversion.Older(left.at, doubts.at)) { // the answer for the newest lock is that for those before it, too, perhaps
+			left = doubts
+		}
+		if other != nil && (last == nil || comesBefore(last.op, other)) {
 			last = &predecessor{known.Key(), other, resource}
 		}
 	}
@@ -133,19 +165,23 @@ func lastBefore(op *v1alpha1.Operation, now store.Snapshot) (last *predecessor) 
 			consider(known, locked)
 		}
 	}
-	return last
+	return last, left
 }
 
-// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself.
-func excluding(op *v1alpha1.Operation, known *store.Record) *v1alpha1.Operation {
+// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself, or if that is in doubt.
+func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record) (*v1alpha1.Operation, *doubt) {
 	if known.Name() == op.Name {
-		return nil
+		return nil, nil
 	}
 	other, err := store.As[v1alpha1.Operation](known)
-	if err != nil || other.Terminal() || !entered(other) && !comesBefore(other, op) {
-		return nil
+	if err != nil || other.Terminal() {
+		return nil, nil
 	}
-	return other
+	first, doubts := e.goesFirst(other, op, r.recorded)
+	if !first {
+		return nil, doubts
+	}
+	return other, nil
 }
 
 // entered tells whether the first call of an operation was recorded.
@@ -197,8 +233,10 @@ func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) 
 	if l == nil {
 		return false
 	}
-	if known, ok := now.Get(l.key); ok && excluding(op, known) != nil {
-		return true
+	if known, ok := now.Get(l.key); ok {
+		if other, _ := e.excluding(r, op, known); other != nil {
+			return true
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
