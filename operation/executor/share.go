@@ -19,7 +19,8 @@ type Budget struct {
 	// Default: 500.
 	Writes int
 	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd keeps every version
-	// for five to ten minutes. Large ones are written one or two at a time. Default: 1 MiB.
+	// for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as longer than it is, as it takes the API server
+	// longer. Large ones are written one or two at a time. Default: 1 MiB.
 	WriteBytes int
 	// Calls that are started per second, tries and polls together; after a rest four seconds' worth at once. Default: 500.
 	Calls int
@@ -35,7 +36,7 @@ const (
 	repetition = 5
 	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size never are.
 	writesAbreast = 256 << 10
-	// smallObject is what one is taken to have, in bytes, besides its request object, until it was written.
+	// smallObject is what one is taken to have more, in bytes, than before it was written first.
 	smallObject = 2 << 10
 	// unbounded is more than anybody can use.
 	unbounded = 1e15
@@ -75,14 +76,7 @@ func (e *Executor) pay(r *run) bool {
 	if r.paid.count > 0 {
 		return true
 	}
-	size := float64(r.size)
-	if size == 0 {
-		size = smallObject
-		if o := r.op.Spec.RequestObject; o != nil && o.Resource != nil {
-			size += float64(len(o.Resource.Raw))
-		}
-	}
-	cost, urgent := price{1, size}, r.op.Terminal() || r.op.DeletionTimestamp != nil
+	cost, urgent := price{1, e.size(r)}, r.op.Terminal() || r.op.DeletionTimestamp != nil
 	if !urgent && repeats(&r.op.Status) {
 		cost.count = repetition
 	}
@@ -95,6 +89,17 @@ func (e *Executor) pay(r *run) bool {
 	paid, ok := e.writes.acquire(r.party(), r, cost, urgent, r.news.Set)
 	r.paid, r.short = paid, r.short || !ok
 	return ok
+}
+
+// size is what the next write of a run is taken to cost, in bytes: what the last one did, or what the store has.
+func (e *Executor) size(r *run) float64 {
+	if r.size > 0 {
+		return float64(r.size)
+	}
+	if known, ok := e.store.Get(r.key); ok {
+		return float64(smallObject + effort(known.AppendRaw(nil)))
+	}
+	return smallObject
 }
 
 // repeats tells whether a call of an operation is being repeated.
@@ -120,7 +125,7 @@ func (e *Executor) settlePaid(r *run, answer *call.Answer, err error) {
 	bytes := r.paid.bytes
 	switch {
 	case answer != nil && len(answer.Raw) > 0:
-		r.size = int32(min(len(answer.Raw), 1<<30))
+		r.size = int32(min(effort(answer.Raw), 1<<30))
 		bytes = float64(r.size)
 	case apierrors.IsConflict(err):
 		bytes = 0
