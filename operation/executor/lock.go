@@ -112,30 +112,56 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
 		return turn{still: true}
 	}
-	return turn{behind: lastBefore(op, now)}
+	return turn{behind: lastBefore(op, now).last}
 }
 
-// lastBefore returns the operation that another one comes right after, nil if it is the first.
-func lastBefore(op *v1alpha1.Operation, now store.Snapshot) (last *predecessor) {
-	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
-		if other := excluding(op, known); other != nil && (last == nil || comesBefore(last.op, other)) {
-			last = &predecessor{known.Key(), other, resource}
-		}
-	}
-	lockers := func(resource v1alpha1.ResourceReference) {
-		for known := range now.Index(indexLocks, lockName(op.Namespace, resource)) {
-			consider(known, resource)
-		}
-	}
-	lockers(op.Spec.ResourceReference)
+// searchEnough is after how many others, each of which may have to be decoded, the search for the last one before is content with the last one found.
+const searchEnough = 256
+
+// search looks for the operation that another one comes right after.
+type search struct {
+	op     *v1alpha1.Operation
+	last   *predecessor
+	looked map[*store.Record]struct{} // those that were looked at
+}
+
+// lastBefore finds the operation that another one comes right after, nil if it is the first. Where very many lock the same, it is one of those
+// before: when that one ends, it is looked for again.
+func lastBefore(op *v1alpha1.Operation, now store.Snapshot) *search {
+	s := &search{op: op, looked: make(map[*store.Record]struct{})}
+	s.among(op.Spec.ResourceReference, now)
 	for locked := range op.Locks() {
-		lockers(locked)
 		about := store.Key{Namespace: op.Namespace, Name: v1alpha1.OperationName(locked.ResourceType, locked.ResourceID)}
 		if known, ok := now.Get(about); ok {
-			consider(known, locked)
+			s.consider(known, locked)
+		}
+		s.among(locked, now)
+		if s.enough() {
+			break
 		}
 	}
-	return last
+	return s
+}
+
+// among looks at those that lock a resource.
+func (s *search) among(resource v1alpha1.ResourceReference, now store.Snapshot) {
+	for known := range now.Index(indexLocks, lockName(s.op.Namespace, resource)) {
+		if s.consider(known, resource); s.enough() {
+			return
+		}
+	}
+}
+
+func (s *search) enough() bool { return s.last != nil && len(s.looked) >= searchEnough }
+
+func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReference) {
+	if _, again := s.looked[known]; again {
+		return
+	}
+	s.looked[known] = struct{}{}
+	if other := excluding(s.op, known); other != nil && (s.last == nil || comesBefore(s.last.op, other)) {
+		s.last = &predecessor{known.Key(), other, resource}
+	}
 }
 
 // excluding returns the operation of a record, nil if it is over or comes after op, or is op itself.
