@@ -302,7 +302,7 @@ func TestLongLine(t *testing.T) {
 	for _, i := range []int{0, all / 2, all - 1} {
 		op := &w.log[i]
 		s := lastBefore(op, now)
-		most := 4 * searchEnough
+		most := 2 * searchEnough
 		if i == 0 {
 			most = all
 		}
