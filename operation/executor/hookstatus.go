@@ -139,9 +139,12 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	if err != nil {
 		return err
 	}
-	if err := h.e.writes.wait(ctx, key.Namespace, price{1, smallObject}); err != nil {
+	paid := price{1, smallObject}
+	cost := paid
+	if err := h.e.writes.wait(ctx, party{namespace: key.Namespace}, paid, false); err != nil {
 		return err
 	}
+	defer func() { h.e.writes.end(key.Namespace, paid, cost) }()
 	select {
 	case h.writing <- struct{}{}:
 		defer func() { <-h.writing }()
@@ -154,7 +157,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	}, h.e.policy)
 	if answer != nil {
 		h.e.tellWitness(ctx, w)
-		h.e.writes.charge(key.Namespace, price{bytes: float64(len(answer.Raw)) - smallObject})
+		cost.bytes = float64(effort(answer.Raw))
 	}
 	return err
 }

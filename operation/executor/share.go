@@ -22,6 +22,9 @@ type Budget struct {
 	// for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as longer than it is, as it takes the API server
 	// longer. Large ones are written one or two at a time. Default: 1 MiB.
 	WriteBytes int
+	// TotalWrites and TotalWriteBytes are those of all namespaces together that have used up half of what a rest brings, in equal parts, so that who
+	// has many namespaces fills etcd no faster. Default: the writes of four namespaces, and the bytes of two.
+	TotalWrites, TotalWriteBytes int
 	// Calls that are started per second, tries and polls together; after a rest four seconds' worth at once. Default: 500.
 	Calls int
 }
@@ -38,16 +41,18 @@ const (
 	writesAbreast = 256 << 10
 	// smallObject is what one is taken to have more, in bytes, than before it was written first.
 	smallObject = 2 << 10
+	// totalWrites and totalBytes are how many namespaces may use all of theirs at a time.
+	totalWrites, totalBytes = 4, 2
 	// unbounded is more than anybody can use.
 	unbounded = 1e15
 )
 
 // newBudgets returns those of writes and of calls.
 func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
-	rate := func(n, otherwise int) float64 {
+	rate := func(n int, otherwise float64) float64 {
 		switch {
 		case n == 0:
-			return float64(otherwise)
+			return otherwise
 		case n < 0:
 			return unbounded
 		}
@@ -63,6 +68,7 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
 	c := price{rate(b.Calls, defaultCallRate), unbounded}
 	writes = newBudget(w, price{w.count * restWrites, w.bytes * restBytes}, short(shareWrites))
 	writes.abreast = writesAbreast
+	writes.total = price{rate(b.TotalWrites, totalWrites*w.count), rate(b.TotalWriteBytes, totalBytes*w.bytes)}
 	calls = newBudget(c, price{c.count * restCalls, c.bytes}, short(shareCalls))
 	return writes, calls
 }
