@@ -308,8 +308,8 @@ func (w *writing) send(ctx context.Context) error {
 		flight.fail()
 		return err
 	}
-	if w.o.size != nil && len(a.Raw) > 0 {
-		*w.o.size = len(a.Raw)
+	if w.o.answered != nil && len(a.Raw) > 0 {
+		w.o.answered(a.Raw)
 	}
 	flight.land(ctx, a)
 	if len(a.Raw) > 0 && !w.header(a) && !w.answeredByStatus(a) {
