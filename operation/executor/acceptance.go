@@ -16,14 +16,15 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Acceptance. The first call of an ordinary operation may be under way while nothing of it is recorded (unrecorded.go), so its place among those
-// that exclude each other must be the version at which it was created, or at which the spec was replaced, and no later one. An object does not
-// tell that version: a label that is written afterwards gives it another one. What an executor knows is therefore an interval. It ends at the
-// lowest version at which the request was seen. Where a lock was accepted within it, and the order of the two matters, the API server is asked
-// what it had at the version of the lock: the truth, for every replica. So
+// Acceptance. The first call of an ordinary operation may be under way while nothing of it is recorded (unrecorded.go),
+// so its place among those that exclude each other must be the version at which it was created, or at which the spec
+// was replaced, and no later one. An object does not tell that version: a label that is written afterwards gives it
+// another one. What an executor knows is therefore an interval. It ends at the lowest version at which the request was
+// seen. Where a lock was accepted within it, and the order of the two matters, the API server is asked what it had at
+// the version of the lock: the truth, for every replica. So
 //
-//   - an operation whose call is under way comes before every lock that is accepted later, whatever is written to it meanwhile, and for whoever
-//     goes on with it after a crash;
+//   - an operation whose call is under way comes before every lock that is accepted later, whatever is written to it
+//     meanwhile, and for whoever goes on with it after a crash;
 //   - one that was accepted after a lock comes after it, whether or not anybody saw that happen.
 
 // request is one request of one incarnation of an object.
@@ -35,7 +36,8 @@ type request struct {
 // requestOf returns the present request of an operation.
 func requestOf(op *v1alpha1.Operation) request { return request{op.UID, op.EffectiveID()} }
 
-// acceptance is what is known of when a request was accepted: after the version since, and at the latest at the version by.
+// acceptance is what is known of when a request was accepted: after the version since, and at the latest at the version
+// by.
 type acceptance struct {
 	request
 	since, by string // since may be empty: nothing is known
@@ -44,8 +46,8 @@ type acceptance struct {
 // of tells whether it is about the present request of an operation.
 func (a *acceptance) of(op *v1alpha1.Operation) bool { return a.by != "" && a.request == requestOf(op) }
 
-// before tells whether the request was accepted before something that was accepted at a version. It is false, with known, for what was picked up
-// before there were places: its version is empty.
+// before tells whether the request was accepted before something that was accepted at a version. It is false, with
+// known, for what was picked up before there were places: its version is empty.
 func (a *acceptance) before(version string) (is, known bool) {
 	if version == "" {
 		return false, true
@@ -66,7 +68,8 @@ type doubt struct {
 	at       string              // the place of lock
 }
 
-// ordinary tells whether the first call of an operation needs no record of its own, as far as the operation is concerned.
+// ordinary tells whether the first call of an operation needs no record of its own, as far as the operation is
+// concerned.
 func ordinary(op *v1alpha1.Operation) bool {
 	s := &op.Spec
 	if s.Execution == v1alpha1.ExecutionParallel || len(s.WebhookIDs) == 0 || len(s.CompensateWebhookIDs) > 0 {
@@ -94,7 +97,8 @@ func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
 	}
 }
 
-// accepted returns what is known of when an operation that was not picked up yet was accepted. It is false until its run has looked at it.
+// accepted returns what is known of when an operation that was not picked up yet was accepted. It is false until its
+// run has looked at it.
 func (e *Executor) accepted(op *v1alpha1.Operation) (acceptance, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -115,8 +119,9 @@ func (e *Executor) placeOf(op *v1alpha1.Operation) string {
 	return op.ResourceVersion
 }
 
-// goesFirst tells whether other, of which the store tells and which excludes op and has not ended, goes first. recorded says that op was picked
-// up, and not only in memory. A doubt without a place cannot be settled: the run of the operation has not looked at it yet.
+// goesFirst tells whether other, of which the store tells and which excludes op and has not ended, goes first. recorded
+// says that op was picked up, and not only in memory. A doubt without a place cannot be settled: the run of the
+// operation has not looked at it yet.
 func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *doubt) {
 	switch {
 	case entered(other):
@@ -148,7 +153,8 @@ func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool
 func (e *Executor) settleDoubt(ctx context.Context, d *doubt) error {
 	list := &v1alpha1.OperationList{}
 	answer, err := call.Do(ctx, e.calls, call.Request{
-		Verb: call.VerbList, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: d.op.Namespace,
+		Verb: call.VerbList, Namespace: d.op.Namespace,
+		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
 		Query: url.Values{
 			"fieldSelector":        {"metadata.name=" + d.op.Name},
 			"resourceVersion":      {d.at},
@@ -197,9 +203,10 @@ func (e *Executor) learn(d *doubt, was *v1alpha1.Operation, before bool) {
 // clocksApart is by how much the clocks of API servers and executors may differ.
 const clocksApart = time.Minute
 
-// comesLater answers a doubt where the API server has forgotten: by whether the lock, of which now is the newest state, was entered, and by the
-// times of servers and executors, which nobody else writes. Where times decide wrongly, an operation goes first that was accepted later. Never does
-// one wait whose call is under way: that was begun when there was no lock.
+// comesLater answers a doubt where the API server has forgotten: by whether the lock, of which now is the newest state,
+// was entered, and by the times of servers and executors, which nobody else writes. Where times decide wrongly, an
+// operation goes first that was accepted later. Never does one wait whose call is under way: that was begun when there
+// was no lock.
 func comesLater(d *doubt, now *v1alpha1.Operation) bool {
 	if now != nil && requestOf(now) == requestOf(d.lock) && entered(now) {
 		return true

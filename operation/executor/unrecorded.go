@@ -11,31 +11,33 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// Unrecorded calls. The object that the API server has accepted, with its operationID, is a durable record that its first call is about to be
-// made (O2), if who goes on after a crash would do the same. Then the call is made without a write before it, and its outcome is the only one. That
-// is so for the first try of the first Webhook of an operation
+// Unrecorded calls. The object that the API server has accepted, with its operationID, is a durable record that its
+// first call is about to be made (O2), if who goes on after a crash would do the same. Then the call is made without a
+// write before it, and its outcome is the only one. That is so for the first try of the first Webhook of an operation
 //
-//   - that is sequential, locks nothing and compensates nothing, and whose Webhook is synchronous: nothing of what comes later depends on
-//     the try having been recorded (ordinary);
+//   - that is sequential, locks nothing and compensates nothing, and whose Webhook is synchronous: nothing of what
+//     comes later depends on the try having been recorded (ordinary);
 //   - with an operationID of its own: the API server keeps the request from being replaced until it has ended;
-//   - in whose namespace no unfinished operation locks anything. Its place is the version at which it was accepted (acceptance.go), so that a lock
-//     that comes later waits for it;
+//   - in whose namespace no unfinished operation locks anything. Its place is the version at which it was accepted
+//     (acceptance.go), so that a lock that comes later waits for it;
 //   - of which the executor knows a state that is no older than its own beginning: a predecessor has not ended it;
-//   - that can be recorded afterwards: the last write of a status in its namespace has not failed with anything but a conflict, the API server
-//     has kept the keys of the calls of such a write since this executor was made, and the object is small.
+//   - that can be recorded afterwards: the last write of a status in its namespace has not failed with anything but a
+//     conflict, the API server has kept the keys of the calls of such a write since this executor was made, and the
+//     object is small.
 //
-// The id of that attempt is derived from the operation, so it is the same after a crash; the key is, too. It is so whether or not the call was
-// recorded first, since whoever goes on cannot know that.
+// The id of that attempt is derived from the operation, so it is the same after a crash; the key is, too. It is so
+// whether or not the call was recorded first, since whoever goes on cannot know that.
 //
-// Until it is written, the record is among the unsaved changes of the run. It is written when the call takes longer than recordAfter, and
-// with the outcome otherwise; the run is the only writer of both. So what looks at the status of the run, a cancellation for one, finds the call
-// recorded, and what looks at the API server finds an operation that was not picked up yet.
+// Until it is written, the record is among the unsaved changes of the run. It is written when the call takes longer
+// than recordAfter, and with the outcome otherwise; the run is the only writer of both. So what looks at the status of
+// the run, a cancellation for one, finds the call recorded, and what looks at the API server finds an operation that
+// was not picked up yet.
 
 // recordAfter is how long a call may take without being recorded.
 const recordAfter = 500 * time.Millisecond
 
-// mostUnrecorded bounds the operation whose first call may be unrecorded, in bytes of what its owners have put into it: the outcome of a
-// call that was made must fit in. etcd takes 1.5 MiB.
+// mostUnrecorded bounds the operation whose first call may be unrecorded, in bytes of what its owners have put into it:
+// the outcome of a call that was made must fit in. etcd takes 1.5 MiB.
 const mostUnrecorded = 32 << 10
 
 // attemptIDs is the name space of the ids of first attempts (UUIDs of version 5, RFC 9562).
@@ -48,7 +50,8 @@ func firstAttempt(op *v1alpha1.Operation) string {
 
 // firstTry tells whether a call is the first try of the first webhook of an operation, and not begun.
 func firstTry(op *v1alpha1.Operation, t target) bool {
-	return t.purpose == webhook.Main && len(op.Spec.WebhookIDs) > 0 && t.id == op.Spec.WebhookIDs[0] && entry(&op.Status, t) == nil
+	ids := op.Spec.WebhookIDs
+	return t.purpose == webhook.Main && len(ids) > 0 && t.id == ids[0] && entry(&op.Status, t) == nil
 }
 
 // light tells whether the owners of an operation have left enough room in it for an outcome.
@@ -96,7 +99,8 @@ func (r *run) recordDue(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// trust says in which namespaces what has to be recorded of a call can be recorded after it. It is safe for concurrent use.
+// trust says in which namespaces what has to be recorded of a call can be recorded after it. It is safe for concurrent
+// use.
 type trust struct {
 	mu      sync.Mutex
 	keys    bool     // the API server has kept the keys of calls when it was last asked to
