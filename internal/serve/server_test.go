@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
 // hall is a listener in memory.
@@ -71,7 +71,7 @@ func TestSlowCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
-		var log journal
+		var log testlog.Book
 		s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/body":
@@ -88,7 +88,7 @@ func TestSlowCallers(t *testing.T) {
 			case "/panic":
 				panic("at the page")
 			}
-		}), Options{WriteTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		}), Options{WriteTimeout: time.Minute, Logger: log.Logger()})
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx, h) }()
@@ -129,7 +129,7 @@ func TestSlowCallers(t *testing.T) {
 		if _, said := lasts(h.dial(t, "GET /panic HTTP/1.1\r\nHost: x\r\n\r\n")); said != "" {
 			t.Errorf("a panic says %q", said)
 		}
-		if said := log.take(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "at the page") {
+		if said := log.Take(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "at the page") {
 			t.Errorf("the log of a panic: %s", said)
 		}
 		end()
