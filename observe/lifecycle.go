@@ -202,12 +202,9 @@ func (r *Registry) subscribe(o *Observer) {
 			r.log.ErrorContext(run.ctx, "executor panicked", "observer", o.Name(), "selector", o.selector.String(), "panic", v)
 		}
 	}
-	d.stream = o.root.feed.store.Subscribe(store.SubscribeOptions{
-		Name: o.Name(), Filter: o.keep, Wake: d.wake, Resync: o.opts.resync,
-	})
 	o.delivery = d
 	o.feed.Store(o.root.feed)
-	d.wake()
+	d.start(o.root.feed.store, store.SubscribeOptions{Name: o.Name(), Filter: o.keep, Resync: o.opts.resync})
 }
 
 // Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on until
