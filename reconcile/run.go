@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -85,7 +84,7 @@ func (c *Controller) next() bool {
 	c.mu.Lock()
 	if exists {
 		r.facts = factsOf(rec)
-		it.started(r.begun, c.set.rate)
+		it.started(r.begun, c.set.each)
 	}
 	c.mu.Unlock()
 
@@ -115,14 +114,15 @@ func (c *Controller) wanted(rec *store.Record) bool {
 }
 
 // started notes the begin of a reconciliation for the rate limit.
-func (it *item) started(at time.Time, limit int) {
-	if limit <= 0 {
+func (it *item) started(at time.Time, limit rate) {
+	if !limit.limits() {
 		return
 	}
-	it.starts = append(it.starts, at)
-	if len(it.starts) > limit {
-		it.starts = slices.Clone(it.starts[1:])
+	if it.rate == nil {
+		own := limit // so that only this is allocated
+		it.rate = &own
 	}
+	it.rate.take(at)
 }
 
 // abortError is what became of a run that we ended.
@@ -304,7 +304,7 @@ func (c *Controller) suspended(it *item) {
 	switch {
 	case !it.reasons.empty():
 		c.admit(it, high)
-	case it.fail != nil || c.set.rate > 0:
+	case it.fail != nil || it.rate != nil:
 		c.q.rest(it)
 	default:
 		c.q.forget(it)
@@ -330,7 +330,7 @@ func (c *Controller) succeeded(it *item, r *run, res Result, now time.Time, exis
 		c.admit(it, high)
 	case delay > 0 && exists:
 		c.waitUntil(it, now.Add(delay), Scheduled)
-	case len(it.starts) > 0 && exists && now.Sub(it.starts[len(it.starts)-1]) < c.set.ratePer:
+	case exists && it.rate.recent(now):
 		c.q.rest(it) // its recent starts count
 	default:
 		c.q.forget(it)

@@ -92,6 +92,22 @@ func putMap(t *testing.T, s *apiserver.Server, name, value string) {
 	}
 }
 
+// withSaved plays a test on the fake clock, with a server that has one object, and a directory to save in.
+func withSaved(t *testing.T, o apiserver.Options, test func(t *testing.T, s *apiserver.Server, dir string)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		o.Pipe = true
+		s, err := apiserver.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		putMap(t, s, "one", "1")
+		test(t, s, dir)
+	})
+}
+
 // TestRestart ends a program and starts it again with what it has saved.
 func TestRestart(t *testing.T) {
 	t.Parallel()
@@ -284,14 +300,7 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				s, err := apiserver.New(apiserver.Options{Pipe: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				putMap(t, s, "one", "1")
+			withSaved(t, apiserver.Options{}, func(t *testing.T, s *apiserver.Server, dir string) {
 				first := startKept(t, s, dir)
 				first.settle(t, s, time.Minute)
 				first.stop()
@@ -344,14 +353,7 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 // TestSavedNow saves while it runs, so that a crash loses little; another cluster and other namespaces use nothing of it.
 func TestSavedNow(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		putMap(t, s, "one", "1")
+	withSaved(t, apiserver.Options{TLS: true}, func(t *testing.T, s *apiserver.Server, dir string) {
 		k := startKept(t, s, dir)
 		k.settle(t, s, time.Minute)
 		<-time.After(6 * time.Minute)
@@ -385,14 +387,7 @@ func TestSavedNow(t *testing.T) {
 // TestNotSavedAfterAPanic: what a panic has left half done is not what the next run goes on from.
 func TestNotSavedAfterAPanic(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		putMap(t, s, "one", "1")
+	withSaved(t, apiserver.Options{TLS: true}, func(t *testing.T, s *apiserver.Server, dir string) {
 		k := startKept(t, s, dir)
 		k.settle(t, s, time.Minute)
 		store.Break(k.Store)

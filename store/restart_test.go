@@ -172,14 +172,7 @@ func (r *restarts) fault() {
 // TestSavedAfterRollback: what is saved is of the history that the server has now, also when it comes to the same version again.
 func TestSavedAfterRollback(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := apiserver.New(apiserver.Options{Pipe: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		putMap(t, s, "one", "1")
+	withSaved(t, apiserver.Options{}, func(t *testing.T, s *apiserver.Server, dir string) {
 		before := s.Revision()
 		putMap(t, s, "two", "of the first history")
 		for run := range 3 {
