@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // Taker records what receivers report by callback. Any replica can: the flow that waits for it, wherever it runs,
@@ -22,6 +23,7 @@ type Taker struct {
 	calls     *call.Client
 	policy    call.Policy
 	callbacks *Callbacks
+	placeOf   func(*v1alpha1.Operation) string
 	writes    *budget
 	mask      func(ctx context.Context, namespace, webhookID, message string, more ...string) string
 	now       func() time.Time
@@ -30,7 +32,9 @@ type Taker struct {
 // Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It works whether or not
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
-	return &Taker{calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, writes: e.writes, mask: e.masked, now: e.now}
+	return &Taker{
+		calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
+	}
 }
 
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
@@ -63,6 +67,10 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 			return err
 		}
 		of := target{cb.Purpose, cb.WebhookID}
+		if !op.PickedUp() { // the token says that the call was begun
+			begin(now, t.placeOf)(op)
+			attempt(op, of, firstAttempt(op), now)(op)
+		}
 		v := verdict{state: v1alpha1.PhaseSuccess}
 		if !succeeded {
 			v.state, v.reason = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed
@@ -98,7 +106,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		case !apierrors.IsConflict(err) || round == takeRounds:
 			return err
 		}
-		if err := pauseFor(ctx, betweenRounds.Delay(round, rand.Float64)); err != nil {
+		if err := backoff.Pause(ctx, betweenRounds.Delay(round, rand.Float64)); err != nil {
 			return err
 		}
 	}
@@ -106,6 +114,9 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 
 // began refuses a token of the former key for an operation that did not begin under it.
 func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
+	if !op.PickedUp() {
+		return operation.ErrUnknownCallback
+	}
 	began, err := t.callbacks.former.Began(ctx, op.Status.AcceptedVersion)
 	if err == nil && !began {
 		err = operation.ErrUnknownCallback
@@ -129,19 +140,8 @@ func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1
 	if op.EffectiveID() != cb.OperationID {
 		return nil, 0, operation.ErrCallbackUsed // it was good once: others have followed
 	}
-	if !op.PickedUp() {
-		return nil, 0, operation.ErrUnknownCallback
+	if !op.PickedUp() && !(ordinary(op) && cb.Purpose == webhook.Main && cb.WebhookID == op.Spec.WebhookIDs[0]) {
+		return nil, 0, operation.ErrUnknownCallback // such a call is recorded first
 	}
 	return op, float64(effort(answer.Raw)), nil
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
