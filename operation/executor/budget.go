@@ -32,7 +32,9 @@ type budget struct {
 
 	mu       sync.Mutex
 	accounts map[string]*account
-	open     float64    // bytes of large ones under way
+	open     float64 // bytes of large ones under way
+	spent    float64 // for large ones, and not paid back at spentAt
+	spentAt  time.Time
 	crowd    []*account // of those that wait for the end of large ones only, the next one first
 	tired    int        // of the accounts
 	counted  time.Time  // when all of them were last refilled, so that tired is right
@@ -115,7 +117,22 @@ func (b *budget) acquire(who party, key any, cost price, urgent bool, wake func(
 
 // may tells whether a namespace may begin something.
 func (b *budget) may(a *account, cost price) bool {
-	return b.mayOf(a) && (b.abreast == 0 || cost.bytes < b.large || b.open < b.abreast && (len(b.crowd) == 0 || b.crowd[0] == a))
+	return b.mayOf(a) && (b.abreast == 0 || cost.bytes < b.large || b.mayLarge() && (len(b.crowd) == 0 || b.crowd[0] == a))
+}
+
+// mayLarge tells whether a large one may begin as far as all of them together go: they have a rest, and a rate, as one namespace has the former and
+// the tired have the latter.
+func (b *budget) mayLarge() bool {
+	if b.open >= b.abreast {
+		return false
+	}
+	if b.total == (price{}) {
+		return true
+	}
+	now := time.Now()
+	b.spent = max(0, b.spent-b.total.bytes*now.Sub(b.spentAt).Seconds())
+	b.spentAt = now
+	return b.spent < b.most.bytes
 }
 
 // mayOf tells whether a namespace may begin something as far as its own share goes.
@@ -126,7 +143,7 @@ func (b *budget) mayOf(a *account) bool {
 func (b *budget) begin(a *account, cost price) {
 	a.left, a.open = a.left.plus(cost.times(-1)), a.open+cost.bytes
 	if cost.bytes >= b.large {
-		b.open += cost.bytes
+		b.open, b.spent = b.open+cost.bytes, b.spent+cost.bytes
 	}
 	b.note(a)
 }
@@ -267,7 +284,7 @@ func (a *account) turn() *rota {
 
 // serveCrowd lets those of all namespaces go on that wait for the end of large ones.
 func (b *budget) serveCrowd() (wakes []func()) {
-	for len(b.crowd) > 0 && b.open < b.abreast {
+	for len(b.crowd) > 0 && b.mayLarge() {
 		a := b.crowd[0]
 		served := b.serve(a)
 		if len(served) == 0 { // it waits for something else, or not at all

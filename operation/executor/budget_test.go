@@ -158,6 +158,22 @@ func TestBudgetOfLargeOnes(t *testing.T) {
 		if b.open != 0 {
 			t.Errorf("%v bytes are left under way", b.open)
 		}
+		// As many as one namespace has after a rest, and then so many per second, whoever has them.
+		b = newBudget(price{1e6, 1e9}, price{1e6, 9_000}, func(string) {})
+		b.abreast, b.large, b.total = 1000, 500, price{1e6, 900}
+		begun := time.Now()
+		for i := range 40 {
+			hands.Go(func() {
+				name := fmt.Sprint("n", i)
+				if b.wait(t.Context(), party{namespace: name}, large, false) == nil {
+					b.end(name, large, large)
+				}
+			})
+		}
+		hands.Wait()
+		if took := time.Since(begun).Round(time.Second); took < 29*time.Second || took > 35*time.Second {
+			t.Errorf("forty of them, of which ten at once, took %v", took)
+		}
 	})
 }
 

@@ -20,7 +20,8 @@ type Budget struct {
 	Writes int
 	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd keeps every version
 	// for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as longer than it is, as it takes the API server
-	// longer. Large ones are written one or two at a time, of all namespaces together. Default: 1 MiB.
+	// longer. Large ones, of 32 KiB, are written one or two at a time of all namespaces together, and no faster than TotalWriteBytes.
+	// Default: 1 MiB.
 	WriteBytes int
 	// TotalWrites and TotalWriteBytes are those of all namespaces together that have used up half of what a rest brings, in equal parts, so that who
 	// has many namespaces fills etcd no faster. Default: the writes of four namespaces, and the bytes of two.

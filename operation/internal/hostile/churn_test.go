@@ -83,7 +83,7 @@ func namespacesMany(a *tenant) {
 	a.each(len(all), func(i int) {
 		one := all[i]
 		one.webhook("h", url, a.again)
-		for n := range 16 {
+		for n := range 4 { // few, since it is not the making of them that is to be felt
 			one.operation(fmt.Sprint("n", n), func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs, spec.RequestObject = []string{"h"}, large() })
 		}
 	})
