@@ -1,6 +1,7 @@
 package store
 
-// delta is what happened to one key between what a subscriber was given last and now, folded from any number of changes.
+// delta is what happened to one key between what a subscriber was given last and now, folded from any number of
+// changes.
 type delta struct {
 	key      Key
 	given    *Record // what the subscriber has; nil: nothing
@@ -67,8 +68,8 @@ func (d *delta) take(keep func(*Record) bool) (e Event, some, last bool) {
 	return Event{Type: Modified, Key: now.Key(), Object: now, Prior: given}, true, true
 }
 
-// then appends what happened later, across an epoch: final states from before it may have higher versions than what comes
-// after it, so a deletion is reported with what was given.
+// then appends what happened later, across an epoch: final states from before it may have higher versions than what
+// comes after it, so a deletion is reported with what was given.
 func (d *delta) then(later *delta) {
 	if d.given != nil && (d.dead != nil || later.dead != nil && later.dead.SameUID(d.given)) {
 		d.dead, d.inferred = d.given, true

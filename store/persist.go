@@ -20,19 +20,15 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// A saved store is one file: a magic line, then an s2 stream of the identity, the scopes with their versions, and the encoded
-// objects of each, every field with its length before it; at the end of the file is the CRC-32C of all before it. It is
-// written beside the old one and renamed, so that a crash leaves the old one or the new one.
+// A saved store is one file: a magic line, then an s2 stream of the identity, the scopes with their versions, and the
+// encoded objects of each, every field with its length before it; at the end of the file is the CRC-32C of all before
+// it. It is written beside the old one and renamed, so that a crash leaves the old one or the new one.
 
-// resumeWithin is how old a file may be for a watch to go on from it. A server keeps its history for some minutes, so that a list
-// is due anyhow after a longer time, in which a cluster may also have been restored from a backup, or set up anew, and have
-// passed the saved version: a watch from there would look right and miss what came before. What is saved is used all the same, to
-// tell subscribers of what has gone meanwhile.
+// resumeWithin is how old a file may be for a watch to go on from it. A server keeps its history for some minutes, so
+// that a list is due anyhow after a longer time, in which a cluster may also have been restored from a backup, or set
+// up anew, and have passed the saved version: a watch from there would look right and miss what came before. What is
+// saved is used all the same, to tell subscribers of what has gone meanwhile.
 const resumeWithin = time.Hour
-
-// ErrNotSaved is returned by Load when there is nothing that can be used: no file, one of another format or identity, or a
-// damaged one. The store is unchanged, and a source lists as usual.
-var ErrNotSaved = errors.New("no usable saved state")
 
 const (
 	saveMagic = "fairlead store 1\n"
@@ -40,8 +36,8 @@ const (
 	maxSavedField = 64 << 20
 )
 
-// Save writes what the server has told, not the overlay, to a file in dir, from which Load resumes. identity is to be of the cluster: Load
-// refuses the state of another one.
+// Save writes what the server has told, not the overlay, to a file in dir, from which Load resumes. identity is to be
+// of the cluster: Load refuses the state of another one.
 func (s *Store) Save(dir, identity string) (err error) {
 	defer func() {
 		if err != nil {
@@ -51,7 +47,7 @@ func (s *Store) Save(dir, identity string) (err error) {
 	if dir == "" { // the working directory is nobody's intention
 		return errNoDirectory
 	}
-	f, err := os.CreateTemp(dir, s.fileName()+".*")
+	f, err := os.CreateTemp(dir, s.opt.fileName()+".*")
 	if err != nil {
 		return err
 	}
@@ -69,7 +65,7 @@ func (s *Store) Save(dir, identity string) (err error) {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), filepath.Join(dir, s.fileName()))
+	return os.Rename(f.Name(), filepath.Join(dir, s.opt.fileName()))
 }
 
 func writeSum(w io.Writer, sum hash.Hash32) error {
@@ -77,10 +73,10 @@ func writeSum(w io.Writer, sum hash.Hash32) error {
 }
 
 // fileName is of the resource and what tells its stores apart.
-func (s *Store) fileName() string {
-	r := s.opt.Resource
+func (o *Options) fileName() string {
+	r := o.Resource
 	name := fmt.Sprintf("%s.%s.%s", r.Resource, r.Version, r.Group)
-	if sel, scope := s.opt.selector(), s.opt.Scope; sel != "" || scope != "" {
+	if sel, scope := o.selector(), o.Scope; sel != "" || scope != "" {
 		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(sel+"\n"+scope)))[:17]
 	}
 	return name + ".store"
@@ -126,9 +122,10 @@ func (s *Store) write(w io.Writer, identity string) error {
 	return errors.Join(out.err, z.Close())
 }
 
-// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version, or lists the difference
-// if the file is older than an hour. It counts as synced when
-// the source says that it has caught up with the server, not before: what was saved is as old as the file. Scopes that were saved and are not watched any more are to be dropped by the caller (DropScope).
+// Load fills an empty store from what Save wrote, so that a source resumes its watch at the saved version, or lists
+// the difference if the file is older than an hour. It counts as synced when the source says that it has caught up
+// with the server, not before: what was saved is as old as the file. Scopes that were saved and are not watched any
+// more are to be dropped by the caller (DropScope).
 func (s *Store) Load(dir, identity string) error {
 	return s.loadScopes(dir, identity, func(string) bool { return true })
 }
@@ -139,7 +136,7 @@ func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) b
 	if dir == "" {
 		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, errNoDirectory)
 	}
-	path := filepath.Join(dir, s.fileName())
+	path := filepath.Join(dir, s.opt.fileName())
 	removeLeftovers(path)
 	l := &loading{store: s, wanted: wanted}
 	at, err := l.read(path, identity)
@@ -245,8 +242,8 @@ func checkSum(f io.ReadSeeker, size int64, sum hash.Hash32) error {
 	return err
 }
 
-// readSaved decodes a file whose checksum has been verified; all the same it trusts no length. The objects are valid during the
-// call that takes them.
+// readSaved decodes a file whose checksum has been verified; all the same it trusts no length. The objects are valid
+// during the call that takes them.
 func readSaved(r io.Reader, identity string, scope func(savedScope) (put func(*source.Object) error)) error {
 	magic := make([]byte, len(saveMagic))
 	if _, err := io.ReadFull(r, magic); err != nil || string(magic) != saveMagic {
