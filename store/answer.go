@@ -160,7 +160,7 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	case !d.seen && s.overlay.past.has(s.intern.seed, uid):
 		return AlreadyKnown
 	}
-	if known || !d.seen || !sc.version.atLeast(own.ver) { // else the watch is past it
+	if known || !d.seen || !sc.version.atLeast(own.ver) { // otherwise the watch is past it
 		ent.dead = append(ent.dead, d)
 	}
 	next := root{base: cur.base, merged: cur.merged}

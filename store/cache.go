@@ -75,7 +75,7 @@ type cacheKey struct {
 	namespaces          string
 	label, field, shard string
 	json                bool
-	moved               int // 0; else it tells an entry whose namespaces were changed to those of another one
+	moved               int // not 0: it tells an entry whose namespaces were changed to those of another one
 }
 
 // scope tells apart the stores of one resource and selectors.
@@ -100,7 +100,7 @@ type cacheEntry struct {
 	stop   context.CancelFunc
 	gone   bool
 
-	// Of an entry that is saved; nil else.
+	// Of an entry that is saved; otherwise nil.
 	saved chan struct{}   // closed when it will not save any more
 	after <-chan struct{} // the same of its predecessor in the file; nil: there is none
 }
@@ -118,7 +118,7 @@ type Request struct {
 	Options []source.Option
 }
 
-// Handle is a claim to a store. One that is made of a Store alone claims nothing: somebody else keeps that store.
+// Handle is a claim to a store. One that is made of a Store alone claims nothing: another owner closes that store.
 type Handle struct {
 	*Store
 	c        *Cache
@@ -227,7 +227,7 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 		defer c.mu.Unlock()
 		c.failed = errors.Join(c.failed, fmt.Errorf("cannot watch %s: %w", e.key.resource.GroupResource(), err))
 		c.fail()
-		c.retire(e) // nobody is to be served what does not change any more
+		c.retire(e) // its store changes no more, so nobody may be given it
 	}
 }
 

@@ -35,16 +35,16 @@ func (d *delta) fold(c *change) {
 
 // take returns the next event of the delta, and whether that was the last one. A delta is a deletion of what was given,
 // then an addition; or one modification; or, for an object that came and went, nothing.
-func (d *delta) take(keep func(*Record) bool) (e Event, some, last bool) {
+func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 	given, now := d.given, d.now
-	if given != nil && !keep(given) {
+	if given != nil && !wants(given) {
 		given = nil
 	}
-	if now != nil && !keep(now) {
+	if now != nil && !wants(now) {
 		now = nil
 	}
 	gone := given != nil && (d.dead != nil || now == nil || !now.SameUID(given))
-	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && keep(d.dead) // an overlaid object that never was
+	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && wants(d.dead) // an overlaid object that never was
 	switch {
 	case gone || ghost:
 		e = Event{Type: Deleted, Key: d.key, Object: given, Prior: given, Inferred: d.inferred}

@@ -47,7 +47,7 @@ func (s *Store) Unlisted() []string {
 		if st.Namespace != "" {
 			where += " in " + st.Namespace
 		}
-		if with := s.opt.with(); with != "" {
+		if with := s.opt.selectors(); with != "" {
 			where += " with " + with
 		}
 		why := "not listed yet"

@@ -31,7 +31,7 @@ func LedgerSize(s *Store) (n int) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	for _, w := range s.ledger.windows {
-		n += len(w.own) + len(w.flight)
+		n += len(w.own) + len(w.sent)
 	}
 	return n
 }
@@ -44,6 +44,15 @@ func Hot(s *Store) (entries int, bytes int64) {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
 	return len(s.hot.ring), s.hot.bytes
+}
+
+// HotLocked says whether somebody, such as the caller, has the lock of the hot set.
+func HotLocked(s *Store) bool {
+	if !s.hot.mu.TryLock() {
+		return true
+	}
+	s.hot.mu.Unlock()
+	return false
 }
 
 // IsHot says whether an object is in the hot set.

@@ -67,8 +67,8 @@ func (x *facets) of(kind facetKind, sh *shape) iter.Seq[*facet] {
 	}
 }
 
-// with returns the facets with a shape that came into use, or without one that went out of it.
-func (x *facets) with(e *trie.Edit, kind facetKind, sh *shape, used bool) *facets {
+// updated returns the facets with a shape that has come into use, or without one that is no longer in use.
+func (x *facets) updated(e *trie.Edit, kind facetKind, sh *shape, used bool) *facets {
 	next := *x
 	for f := range x.of(kind, sh) {
 		had, ok := next.sets.Find(f)

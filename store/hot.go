@@ -38,6 +38,7 @@ type hotSet struct {
 	limit    int64
 	bytes    int64
 	ring     []hotEntry
+	suspects []hotEntry // were let go, and are to be looked at for mutations when the lock is free
 	hand     int
 
 	detect    bool
@@ -98,12 +99,17 @@ func asCold[T any](r *Record) (*T, error) {
 	var size int
 	defer func() { // also if the decoder of a type of the user's panics
 		h.mu.Lock()
-		defer h.mu.Unlock()
 		if v != nil {
 			h.insert(r, v, int64(size)*decodedFactor)
 		}
 		delete(h.decoding, mine)
 		close(done)
+		suspects := h.suspects
+		h.suspects = nil
+		h.mu.Unlock()
+		for _, e := range suspects {
+			e.form.verify(e.rec, "") // calls code of the user's
+		}
 	}()
 	raw, err := r.load()
 	if err != nil {
@@ -174,7 +180,7 @@ func (h *hotSet) evict() {
 // looking at are never changed.
 func (h *hotSet) cool(r *Record, v *form) {
 	if v.check != nil {
-		v.verify(r, "")
+		h.suspects = append(h.suspects, hotEntry{rec: r, form: v})
 	}
 	rest := without(r.forms.Load(), v)
 	if v.weak.value() == nil {

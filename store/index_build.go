@@ -161,7 +161,7 @@ func (b facetBuild) add(some []*shape, last bool) {
 		e := &trie.Edit{}
 		for _, sh := range some {
 			if _, used := st.groups.Find(&group{shape: sh}); used {
-				st.facets[kind] = st.facets[kind].with(e, kind, sh, true)
+				st.facets[kind] = st.facets[kind].updated(e, kind, sh, true)
 			}
 		}
 		if last {

@@ -39,8 +39,8 @@ type ledger struct {
 
 // window is what is known of own writes to one key.
 type window struct {
-	flight []*WriteContext // of writes that are not answered yet
-	own    []ownWrite
+	sent []*WriteContext // of writes that are not answered yet
+	own  []ownWrite
 }
 
 // ownWrite is one answered write.
@@ -87,7 +87,7 @@ func (l *ledger) window(k Key) *window {
 }
 
 func (l *ledger) tidy(k Key, win *window) {
-	if len(win.flight) == 0 && len(win.own) == 0 {
+	if len(win.sent) == 0 && len(win.own) == 0 {
 		delete(l.windows, k)
 	}
 }
@@ -97,7 +97,7 @@ func (l *ledger) begin(k Key, w *WriteContext) (sweep bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	win := l.window(k)
-	win.flight = append(win.flight, w)
+	win.sent = append(win.sent, w)
 	l.begun++
 	return l.begun >= sweepEvery
 }
@@ -107,8 +107,8 @@ func (l *ledger) end(k Key, w *WriteContext) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if win := l.windows[k]; win != nil {
-		if i := slices.Index(win.flight, w); i >= 0 {
-			win.flight = slices.Delete(win.flight, i, i+1)
+		if i := slices.Index(win.sent, w); i >= 0 {
+			win.sent = slices.Delete(win.sent, i, i+1)
 		}
 		l.tidy(k, win)
 	}
@@ -134,7 +134,7 @@ func (l *ledger) inFlight(k Key, owner string) bool {
 	if win == nil {
 		return false
 	}
-	for _, w := range win.flight {
+	for _, w := range win.sent {
 		if w.Owner == owner {
 			return true
 		}

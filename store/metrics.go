@@ -112,13 +112,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// label is what selector returns, with the scope as it is now.
+// label is the distinction of the options, with the scope as it is now.
 func (s *Store) label() string {
 	o := Options{LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector, ShardSelector: s.opt.ShardSelector, Scope: s.opt.Scope}
 	if scope := s.scope.Load(); scope != nil {
 		o.Scope = *scope
 	}
-	return o.selector()
+	return o.distinction()
 }
 
 // rename changes the scope that metrics tell.

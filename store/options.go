@@ -42,8 +42,8 @@ type Options struct {
 // Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
 type Probe func(context.Context) (version string, err error)
 
-// selector tells the stores of one resource apart.
-func (o *Options) selector() string {
+// distinction tells the stores of one resource apart: their selectors and their scope.
+func (o *Options) distinction() string {
 	out := ""
 	for _, s := range []string{o.LabelSelector, o.FieldSelector, o.ShardSelector, o.Scope} {
 		if s == "" {
@@ -57,8 +57,8 @@ func (o *Options) selector() string {
 	return out
 }
 
-// with says which objects of the resource are watched; "" if it is all of them.
-func (o *Options) with() string {
+// selectors names the selectors of the watch for messages: "labels app=web, fields …"; "" if there are none.
+func (o *Options) selectors() string {
 	var with []string
 	for _, sel := range []struct{ what, selector string }{{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector}} {
 		if sel.selector != "" {

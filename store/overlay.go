@@ -302,21 +302,19 @@ func (s *Store) Overdue(k Key) bool {
 		return false
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	ent := s.overlay.entries[k]
 	if ent == nil {
+		s.mu.Unlock()
 		return false
 	}
-	if ent.doubted(s.scopes.of(ent.ns), s.overlay.bound) {
-		return true
-	}
+	doubted := ent.doubted(s.scopes.of(ent.ns), s.overlay.bound)
 	since, ok := ent.oldest()
-	if !ok || time.Since(since) <= s.overlay.bound {
-		return false
+	late := !doubted && ok && time.Since(since) > s.overlay.bound
+	tell, version := late && !ent.told, ent.ver
+	ent.told = ent.told || late
+	s.mu.Unlock()
+	if tell {
+		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", version.String(), "age", time.Since(since))
 	}
-	if !ent.told {
-		ent.told = true
-		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", ent.ver.String(), "age", time.Since(since))
-	}
-	return true
+	return doubted || late
 }

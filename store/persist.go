@@ -76,7 +76,7 @@ func writeSum(w io.Writer, sum hash.Hash32) error {
 func (o *Options) fileName() string {
 	r := o.Resource
 	name := fmt.Sprintf("%s.%s.%s", r.Resource, r.Version, r.Group)
-	if sel, scope := o.selector(), o.Scope; sel != "" || scope != "" {
+	if sel, scope := o.distinction(), o.Scope; sel != "" || scope != "" {
 		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(sel+"\n"+scope)))[:17]
 	}
 	return name + ".store"

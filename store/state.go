@@ -117,7 +117,7 @@ func (s *state) leave(e *trie.Edit, r *Record) {
 func (s *state) use(e *trie.Edit, sh *shape, used bool) {
 	for kind, x := range s.facets {
 		if x != nil {
-			s.facets[kind] = x.with(e, facetKind(kind), sh, used)
+			s.facets[kind] = x.updated(e, facetKind(kind), sh, used)
 		}
 	}
 }

@@ -27,7 +27,7 @@ type Store struct {
 	changes   changeLog
 	defs      []*indexDef // replaced, never changed
 	scopes    scopes
-	cursors   []*Cursor // grows at its end, else replaced: who has copied it under the lock may go through it without
+	cursors   []*Cursor // grows at its end or is replaced: a copy taken under the lock may be read without it
 	synced    bool
 	announced bool // isReady is closed
 	closed    bool

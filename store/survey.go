@@ -147,7 +147,11 @@ func (sc *scope) settle(ctx context.Context, poke <-chan struct{}) {
 		})
 		s.mu.Lock()
 		sc.endSurvey(y, err)
+		failed := v.err
 		s.mu.Unlock()
+		if failed != nil {
+			s.logger.Debug("cannot ask the server what there is", "namespace", sc.ns, "error", failed)
+		}
 	}
 }
 
@@ -235,7 +239,6 @@ func (sc *scope) endSurvey(y *survey, err error) {
 	if err == nil {
 		return
 	}
-	s.logger.Debug("cannot ask the server what there is", "namespace", sc.ns, "error", err)
 	if api, ok := errors.AsType[*source.APIError](err); ok && api.Code < 500 && api.Code != 410 && api.Code != 429 {
 		s.waiters.end(err, func(w *waiter) bool { return w.barrier && w.concerns(sc) && w.since < y.number })
 	}

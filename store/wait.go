@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// waiter is one wait, for a version or for a survey.
 type waiter struct {
 	ver     version
 	scope   string // "*": all scopes
@@ -38,10 +39,9 @@ const allScopes = "*"
 // waitPatience is for how long the watch alone is waited for, before the server is asked.
 const waitPatience = 100 * time.Millisecond
 
-// WaitFor returns when the store knows everything up to version in each of its scopes, or with the reason why not:
-// the context's, with the status of the scope that is behind; ErrEpoch; ErrClosed. A watch that is quiet is not
-// waited for: what it does not settle within a tenth of a second a consistent list of the metadata settles, one for
-// all who wait, and at most once a second.
+// WaitFor returns when the store knows everything up to version in each of its scopes, or with the reason why not: the
+// cause of the context, with the status of the scope that is behind; ErrEpoch; ErrClosed. When the watch is quiet for a
+// tenth of a second, a consistent list of the metadata answers instead: one for all who wait, at most once a second.
 func (s *Store) WaitFor(ctx context.Context, version string) error {
 	return s.wait(ctx, &waiter{scope: allScopes, ver: parseVersion(version)})
 }
@@ -72,8 +72,8 @@ func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 }
 
 // Barrier waits until the store knows everything that the server had when it was called. It asks the server, once for
-// all who wait and at most once a second, by a consistent list of the metadata. It fails when the server refuses
-// that, or a scope was never listed because it does, and else as WaitFor does.
+// all who wait and at most once a second, by a consistent list of the metadata. It fails when the server refuses that
+// list, or when a scope was never listed because the server refuses. Otherwise it fails as WaitFor does.
 func (s *Store) Barrier(ctx context.Context) error {
 	s.mu.Lock()
 	surveyed := s.live.Load() != nil
@@ -132,7 +132,7 @@ func (s *Store) wait(ctx context.Context, w *waiter) error {
 	return fmt.Errorf("cannot wait for %s: %w%s", w, context.Cause(ctx), s.scopes.behind(w))
 }
 
-// vain says why a wait need not begin; the caller holds s.mu.
+// vain says why a wait cannot succeed, so that it does not begin; the caller holds s.mu.
 func (s *Store) vain(ctx context.Context, w *waiter) error {
 	switch {
 	case s.closed:
