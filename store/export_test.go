@@ -46,6 +46,15 @@ func Hot(s *Store) (entries int, bytes int64) {
 	return len(s.hot.ring), s.hot.bytes
 }
 
+// Locked says whether somebody, such as the caller, has the writer's lock.
+func Locked(s *Store) bool {
+	if !s.mu.TryLock() {
+		return true
+	}
+	s.mu.Unlock()
+	return false
+}
+
 // HotLocked says whether somebody, such as the caller, has the lock of the hot set.
 func HotLocked(s *Store) bool {
 	if !s.hot.mu.TryLock() {
