@@ -4,8 +4,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairlead-io/fairlead/source"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // PutResult says what became of the answer to a write.

@@ -8,10 +8,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/fairlead-io/fairlead/internal/pack"
-	"github.com/fairlead-io/fairlead/source"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/internal/pack"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // codec makes records of objects, keeps their bytes compact, and decodes them. Those of one store share it.

@@ -3,6 +3,7 @@ package store
 import (
 	"io"
 
+	"github.com/fairlead-io/fairlead/internal/savefile"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -80,8 +81,10 @@ func IsHot(s *Store, k Key) bool {
 
 // ReadSaved decodes a saved state.
 func ReadSaved(r io.Reader, identity string) error {
-	return readSaved(r, identity, func(savedScope) func(*source.Object) error {
-		return func(*source.Object) error { return nil }
+	return saveFormat(identity).Decode(r, func(in *savefile.Decoder) error {
+		return decodeScopes(in, func(savedScope) func(*source.Object) error {
+			return func(*source.Object) error { return nil }
+		})
 	})
 }
 

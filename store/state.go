@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fairlead-io/fairlead/internal/trie"
-	"github.com/fairlead-io/fairlead/source"
-
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/fairlead-io/fairlead/internal/trie"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // state is one version of everything that is read: the objects and their indexes. It never changes after it was

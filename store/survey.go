@@ -150,7 +150,7 @@ func (sc *scope) settle(ctx context.Context, poke <-chan struct{}) {
 		failed := v.err
 		s.mu.Unlock()
 		if failed != nil {
-			s.logger.Debug("cannot ask the server what there is", "namespace", sc.ns, "error", failed)
+			s.logger.DebugContext(ctx, "cannot ask the server what there is", "namespace", sc.ns, "error", failed)
 		}
 	}
 }
