@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -100,8 +101,7 @@ func (d *delivery) broken(reason any) {
 	if reason != nil {
 		err = &PanicError{Value: reason, Stack: debug.Stack()}
 	}
-	d.close()
-	d.report(outcome{event: &store.Event{}, err: err, attempt: 1, final: true, stopped: true})
+	d.leave(&store.Event{}, err)
 }
 
 func (d *delivery) dispatch(e *store.Event) {
@@ -148,23 +148,22 @@ func (d *delivery) handle(e *store.Event) {
 
 // protect calls the observer. A panic is an error; runtime.Goexit, which cannot be caught, ends the observer.
 func (d *delivery) protect(e *store.Event) (err error) {
-	returned := false
 	d.working.Add(1)
-	defer func() {
+	p := protect.CallOr(func() { err = d.call(d.ctx, e) }, func() {
 		d.working.Add(-1)
-		if returned {
-			return
-		}
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-			return
-		}
-		d.close()
-		d.report(outcome{event: e, err: errGoexit, attempt: 1, final: true, stopped: true})
-	}()
-	err = d.call(d.ctx, e)
-	returned = true
+		d.leave(e, errGoexit)
+	})
+	d.working.Add(-1)
+	if p != nil {
+		return (*PanicError)(p)
+	}
 	return err
+}
+
+// leave ends the observer, whose goroutine has ended without returning.
+func (d *delivery) leave(e *store.Event, err error) {
+	d.close()
+	d.report(outcome{event: e, err: err, attempt: 1, final: true, stopped: true})
 }
 
 // pause waits between two calls and says whether to go on.

@@ -3,15 +3,13 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -19,6 +17,7 @@ import (
 type run struct {
 	store   *store.Store // of the primary; the controller may have ended when the run does
 	key     Key
+	term    context.Context //nolint:containedctx // of the leadership in which it is made
 	facts   facts
 	why     reasons
 	begun   time.Time
@@ -72,7 +71,7 @@ func (c *Controller) next() bool {
 	c.total.take(c.now())
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
-	r := &run{key: it.key, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
+	r := &run{key: it.key, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
 	it.reasons, it.seen, it.run = reasons{}, nil, r
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
@@ -100,9 +99,9 @@ func (c *Controller) next() bool {
 		err = nil
 		return true
 	}
-	ctx, done := c.context(ctx, term, r)
+	ctx, done := c.context(ctx, r)
 	defer done()
-	res, err = c.reconcile(ctx, r.store, rec)
+	res, err = c.reconcile(ctx, r, rec)
 	if cause := abortCause(ctx); cause != nil && err != nil {
 		err = &abortError{cause: cause, err: err}
 	}
@@ -126,9 +125,6 @@ func (it *item) started(at time.Time, limit int) {
 	}
 }
 
-// termKey is the key of the context of the leadership in that of a run.
-type termKey struct{}
-
 // abortError is what became of a run that we ended.
 type abortError struct{ cause, err error }
 
@@ -136,34 +132,52 @@ func (e *abortError) Error() string   { return e.err.Error() }
 func (e *abortError) Unwrap() []error { return []error{e.err, e.cause} }
 
 // context makes the context of a run; done has to be called after it.
-func (c *Controller) context(ctx, term context.Context, r *run) (_ context.Context, done func()) {
+func (c *Controller) context(ctx context.Context, r *run) (_ context.Context, done func()) {
 	stop := func() {}
 	if c.set.deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.set.deadline, ErrDeadline)
 		stop = cancel
 	}
-	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt, LastError: r.last}
-	if c.object.cleans {
-		info.Finalizer = c.set.finalizer
-		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
-	}
-	ctx = context.WithValue(context.WithValue(ctx, infoKey{}, info), termKey{}, term)
+	watch := c.watchRun(r)
+	return ctx, func() { watch(); stop() }
+}
+
+// rights are those of a run: to write in its term, until it is stopped.
+func (c *Controller) rights(r *run) client.Binding {
 	fence := r.fence
 	if l := c.set.leader; l != nil {
 		fence = func() error {
 			if err := r.fence(); err != nil {
 				return err
 			}
-			return l.Fence(term)
+			return l.Fence(r.term)
 		}
 	}
-	ctx = client.Bind(ctx, client.Binding{
+	return client.Binding{
 		Fence: fence, RequireVersion: c.set.leader != nil || c.set.preempt,
 		Write: store.WriteContext{Owner: c.owner, Primary: r.key},
-	})
-	watch := c.watchRun(r)
-	return ctx, func() { watch(); stop() }
+	}
+}
+
+// userContext is what the user's code is given: it has the client and this context.
+func (c *Controller) userContext(ctx context.Context, r *run, rights client.Binding) context.Context {
+	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt, LastError: r.last}
+	if c.object.cleans {
+		info.Finalizer = c.set.finalizer
+		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
+	}
+	return client.Bind(context.WithValue(ctx, infoKey{}, info), rights)
+}
+
+// termOf returns the context of the leadership in which an object is being reconciled; nil if it is not.
+func (c *Controller) termOf(k Key) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it := c.q.items[k]; it != nil && it.run != nil {
+		return it.run.term
+	}
+	return nil
 }
 
 // watchRun reports a run that does not return. The returned function ends that and waits for a report under way.
@@ -171,67 +185,50 @@ func (c *Controller) watchRun(r *run) (stop func()) {
 	if c.set.stuck < 0 {
 		return func() {}
 	}
-	header := goroutineHeader()
+	id := goroutine.Current()
 	return remind(c.set.deadline+c.set.stuck, func(waited time.Duration) {
 		c.metrics.stuck.Inc()
-		c.log.Error("a reconciliation does not return", "key", r.key.String(), "for", waited, "stack", stackOf(header))
+		c.log.Error("a reconciliation does not return", "key", r.key.String(), "for", waited, "stack", goroutine.Stacks(id))
 	})
 }
 
-// goroutineHeader returns how stack traces name this goroutine: "goroutine 12 ".
-func goroutineHeader() string {
-	var buf [40]byte
-	s := string(buf[:runtime.Stack(buf[:], false)])
-	head, _, _ := strings.Cut(s, "[")
-	return head
-}
-
-// stackOf returns the stack of the goroutine with this header.
-func stackOf(header string) string {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	for one := range strings.SplitSeq(string(buf), "\n\n") {
-		if strings.HasPrefix(one, header) {
-			return one
-		}
-	}
-	return ""
-}
-
 // reconcile does what there is to do for one state of an object.
-func (c *Controller) reconcile(ctx context.Context, st *store.Store, rec *store.Record) (Result, error) {
-	obj, err := c.load(ctx, st, rec)
+func (c *Controller) reconcile(ctx context.Context, r *run, rec *store.Record) (Result, error) {
+	rights := c.rights(r)
+	own := c.client.Bound(rights)
+	obj, err := c.load(ctx, own, r.store, rec)
 	if err != nil || obj == nil {
 		return Done, err
 	}
+	theirs := c.userContext(ctx, r, rights)
 	if !c.object.cleans {
-		return c.protect(func() (Result, error) { return c.object.do(ctx, obj) })
+		return c.protect(func() (Result, error) { return c.object.do(theirs, obj) })
 	}
 	has := hasFinalizer(obj, c.set.finalizer)
 	if obj.GetDeletionTimestamp() != nil {
 		if !has {
 			return Done, nil // cleaned up before, or never begun
 		}
-		res, err := c.protect(func() (Result, error) { return c.object.clean(ctx, obj) })
+		res, err := c.protect(func() (Result, error) { return c.object.clean(theirs, obj) })
 		if err != nil || res != Done {
 			return res, err
 		}
-		return Done, c.removeFinalizer(ctx, obj)
+		return Done, c.removeFinalizer(ctx, own, obj)
 	}
 	if !has {
-		if gone, err := c.addFinalizer(ctx, obj); gone || err != nil {
+		if gone, err := c.addFinalizer(ctx, own, obj); gone || err != nil {
 			return Done, err
 		}
 	}
-	return c.protect(func() (Result, error) { return c.object.do(ctx, obj) })
+	return c.protect(func() (Result, error) { return c.object.do(theirs, obj) })
 }
 
 // load returns the reconciler's own copy of the freshest state; nil if there is none.
-func (c *Controller) load(ctx context.Context, st *store.Store, rec *store.Record) (client.Object, error) {
+func (c *Controller) load(ctx context.Context, own *client.Client, st *store.Store, rec *store.Record) (client.Object, error) {
 	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long
 		obj := c.object.fresh()
 		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
-		err := c.client.Live().Get(ctx, rec.Key(), obj)
+		err := own.Live().Get(ctx, rec.Key(), obj)
 		if isGone(err) {
 			return nil, nil
 		}
@@ -247,15 +244,13 @@ func (c *Controller) load(ctx context.Context, st *store.Store, rec *store.Recor
 
 // protect calls the user's code. A panic is an error, also one of a method of the error that it returns.
 func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			res, err = Done, &PanicError{Value: v, Stack: debug.Stack()}
+	return guard(func() (Result, error) {
+		res, err := fn()
+		if err != nil {
+			_, _, _ = err.Error(), classify(err), retryAfter(err)
 		}
-	}()
-	if res, err = fn(); err != nil {
-		_, _, _ = err.Error(), classify(err), retryAfter(err)
-	}
-	return res, err
+		return res, err
+	})
 }
 
 // finish decides what follows from a run.

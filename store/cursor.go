@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -168,12 +169,9 @@ func (c *Cursor) wake() {
 	if c.opt.Wake == nil {
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.s.logger.Error("a subscriber's wake function panicked", "subscriber", c.opt.Name, "panic", p)
-		}
-	}()
-	c.opt.Wake()
+	if p := protect.Call(c.opt.Wake); p != nil {
+		c.s.logger.Error("a subscriber's wake function panicked", "subscriber", c.opt.Name, "panic", p.Value)
+	}
 }
 
 // Next returns the next event, and waits for it.
@@ -439,11 +437,9 @@ func (c *Cursor) wants(r *Record) (ok bool) {
 	if c.opt.Filter == nil {
 		return true
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.s.logger.Error("a subscriber's filter panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p)
-			ok = false
-		}
-	}()
-	return c.opt.Filter(r)
+	if p := protect.Call(func() { ok = c.opt.Filter(r) }); p != nil {
+		c.s.logger.Error("a subscriber's filter panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p.Value)
+		return false
+	}
+	return ok
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -16,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
@@ -133,8 +132,11 @@ func (m *move) before(ctx context.Context, version string) (bool, error) {
 	if err != nil || at == "" || version == "" { // a leader of before is still at work; or of a time when that was not recorded
 		return err == nil, err
 	}
-	order, err := resourceversion.CompareResourceVersion(version, at)
-	return order <= 0, err
+	order, ok := resourceversion.Compare(version, at)
+	if !ok {
+		return false, fmt.Errorf("cannot compare the resource versions %q and %q", version, at)
+	}
+	return order <= 0, nil
 }
 
 func (m *move) known(ctx context.Context) (string, error) {
@@ -197,32 +199,12 @@ func (m *move) record(ctx context.Context) error {
 	}
 }
 
-// leadBoth runs fn while this process leads by the Lease of before, too, which is that of replicas that have not moved yet; term is that by the
-// other Lease. All take them in this order. Where this account may not hold that Lease, no replica can that runs as it, and what is held of it
-// has to expire before the first leader in the new place begins.
-func (c *controller) leadBoth(ctx, term context.Context, fence func() error, fn func(ctx, term context.Context) error) error {
-	held, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(term, func() { end(context.Cause(term)) })()
-	may, err := c.mayLead(held, c.namespace)
-	switch {
-	case held.Err() != nil:
-		return nil
-	case err != nil:
-		return fmt.Errorf("cannot elect a leader: %w", err)
-	case may:
-		return whileLeading(held, c.config, c.namespace, c.log, func(_, former context.Context, formerFence func() error) error {
-			fences := func() error { return cmp.Or(fence(), formerFence()) }
-			c.term.Store(&fences)
-			both, end := context.WithCancelCause(former)
-			defer end(nil)
-			defer context.AfterFunc(term, func() { end(context.Cause(term)) })()
-			return fn(ctx, both)
-		})
-	}
+// awaitFormer waits until nobody can lead by the Lease in the place of before, which this account may not hold: no replica can that runs as it, and
+// what is held of it has to expire before the first leader in the new place begins.
+func (c *controller) awaitFormer(ctx context.Context) error {
 	if c.moving != nil {
-		if at, err := c.moving.known(held); err == nil && at != "" {
-			return fn(ctx, term) // another leader has waited
+		if at, err := c.moving.known(ctx); err == nil && at != "" {
+			return nil // another leader has waited
 		}
 	}
 	c.log.InfoContext(ctx, "the Lease in the place of before may not be held any more: waiting until one that is held has expired", "namespace", c.namespace)
@@ -230,9 +212,9 @@ func (c *controller) leadBoth(ctx, term context.Context, fence func() error, fn 
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return fn(ctx, term)
-	case <-held.Done():
 		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -18,9 +19,6 @@ func (e *Executor) followOperations(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if event.Object != nil {
-			e.moveLine(event.Key)
-		}
 		switch event.Type {
 		case store.Added, store.Modified:
 			if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
@@ -29,10 +27,23 @@ func (e *Executor) followOperations(ctx context.Context) {
 		case store.Deleted:
 			e.gone(event.Key)
 		case store.Epoch:
-			e.mu.Lock()
-			clear(e.floor) // versions have begun anew
-			e.mu.Unlock()
+			e.rolledBack()
 			e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
+		}
+		if event.Object != nil {
+			e.moveLine(event.Key)
+		}
+	}
+}
+
+// rolledBack forgets versions, which have begun anew.
+func (e *Executor) rolledBack() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.floor)
+	for _, space := range e.live {
+		for _, r := range space {
+			r.accepted = acceptance{}
 		}
 	}
 }
@@ -47,8 +58,11 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 			return
 		}
 		r := &run{key: key, tenant: tenant(op)}
+		if !op.PickedUp() {
+			e.accept(r, op)
+		}
 		e.mu.Lock()
-		started := e.live[key.Namespace][key.Name] == nil && !older(version, e.floor[key])
+		started := e.live[key.Namespace][key.Name] == nil && !resourceversion.Older(version, e.floor[key])
 		if started {
 			if e.live[key.Namespace] == nil {
 				e.live[key.Namespace] = make(map[string]*run)
@@ -57,6 +71,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		}
 		e.mu.Unlock()
 		if started {
+			e.moveLine(key) // there may be a lock that waits for its acceptance
 			e.begin(ctx, r)
 			return
 		}
@@ -74,7 +89,7 @@ func (e *Executor) told(key store.Key, version string) bool {
 		r.missed = true
 		e.mu.Unlock()
 		r.news.Set()
-	case older(version, e.floor[key]):
+	case resourceversion.Older(version, e.floor[key]):
 		e.mu.Unlock() // the store has not seen yet what the last run has written
 	default:
 		delete(e.floor, key)
@@ -123,7 +138,7 @@ func (e *Executor) forget(r *run) (missed bool) {
 		return false
 	}
 	e.dead(r.key)
-	if known, ok := e.store.Get(r.key); ok && older(known.Version(), r.wrote) {
+	if known, ok := e.store.Get(r.key); ok && resourceversion.Older(known.Version(), r.wrote) {
 		e.floor[r.key] = r.wrote // or else what the run has done would be done again, on the state before
 	}
 	return r.missed
@@ -150,11 +165,17 @@ func (e *Executor) dead(key store.Key) {
 
 // note keeps what others look at of a run: the metrics, and who wakes those that name a Webhook.
 func (e *Executor) note(r *run) {
+	if !r.recorded {
+		e.accept(r, r.op)
+	}
 	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
 	running, names := !r.op.Terminal(), e.stirs.of(r.op)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.running, r.near, r.names = running, near, names
+	if r.recorded {
+		r.accepted = acceptance{} // it stands in the status
+	}
 }
 
 // census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -217,6 +217,6 @@ func eventName(v operation.View) string {
 
 // newer tells whether a version comes after another one; of versions that cannot be compared, every other one does.
 func newer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return order > 0 || err != nil && version != than
+	order, ok := resourceversion.Compare(version, than)
+	return order > 0 || !ok && version != than
 }
