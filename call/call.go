@@ -32,8 +32,8 @@ const (
 	Protobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// Request is one request to the API server. It is a value: a Request is not changed by the calls made with it, and what it
-// points to (Object, Body, Query) is only read, until the call has returned.
+// Request is one request to the API server. It is a value: a Request is not changed by the calls made with it, and what
+// it points to (Object, Body, Query) is only read, until the call has returned.
 type Request struct {
 	// Verb and Resource are required.
 	Verb     Verb
@@ -56,9 +56,9 @@ type Request struct {
 	// Accept is the content type wanted for the answer, JSON by default.
 	Accept string
 
-	// Query holds parameters such as fieldManager, dryRun, labelSelector. The options of a delete stand either all in the query or all in
-	// a body of DeleteOptions: of one with a body the server takes nothing but selectors from the query, so that such a request is
-	// ErrInvalidRequest.
+	// Query holds parameters such as fieldManager, dryRun, labelSelector. The options of a delete stand either all in
+	// the query or all in a body of DeleteOptions: of one with a body the server takes nothing but selectors from the
+	// query, so that such a request is ErrInvalidRequest.
 	Query url.Values
 
 	// NotFoundOK makes the absence of the object a nil answer. It is the server's own word that counts: a resource that is
@@ -74,8 +74,8 @@ type Request struct {
 	// Not for the 409 of a create: what exists does not conflict, it is there.
 	OnConflict func(ctx context.Context, c Conflict) (Request, error)
 
-	// ConflictsExpected says that the caller deals with conflicts, by another request: they are logged at Debug level, as those are that
-	// OnConflict answers.
+	// ConflictsExpected says that the caller deals with conflicts, by another request: they are logged at Debug level,
+	// as those are that OnConflict answers.
 	ConflictsExpected bool
 }
 
@@ -112,8 +112,8 @@ type Policy struct {
 	// Budget replaces the client's retry budget for this call.
 	Budget *Budget
 
-	// Fence is asked just before each try is sent, and an error of it ends the call, which matches that error: for one, that this process
-	// does not lead any more. It must be quick and safe for concurrent use. Nil: every try is sent.
+	// Fence is asked just before each try is sent, and an error of it ends the call, which matches that error: for one,
+	// that this process does not lead any more. It must be quick and safe for concurrent use. Nil: every try is sent.
 	Fence func() error
 }
 

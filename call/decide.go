@@ -36,8 +36,8 @@ type outcome struct {
 	reload bool    // the credentials must be made new before the retry
 }
 
-// progress is what the tries so far have brought. decide is a function of it, the request, the policy and the newest answer;
-// it returns the next one and touches nothing.
+// progress is what the tries so far have brought. decide is a function of it, the request, the policy and the newest
+// answer; it returns the next one and touches nothing.
 type progress struct {
 	sent      int  // requests sent
 	retries   int  // of Policy.Retries
@@ -234,7 +234,8 @@ func failure(a answer, s *metav1.Status) (error, string) {
 	return &apierrors.StatusError{ErrStatus: *s}, orString(string(s.Reason), http.StatusText(a.code))
 }
 
-// reasonOf gives an answer without a Status the reason that an API server gives with that code. Not for 404: see saysAbsent.
+// reasonOf gives an answer without a Status the reason that an API server gives with that code. Not for 404: see
+// saysAbsent.
 func reasonOf(code int) metav1.StatusReason {
 	switch code {
 	case http.StatusUnauthorized:

@@ -18,9 +18,9 @@ import (
 
 // Do makes one request under a policy and returns the answer.
 //
-// It blocks for as long as it tries, and waits between tries; ctx ends both at once. The answer is nil, without an error,
-// when the object does not exist and the request says that absence is fine. Any error of a request that could be sent is
-// an [*Error].
+// It blocks for as long as it tries, and waits between tries; ctx ends both at once. The answer is nil, without an
+// error, when the object does not exist and the request says that absence is fine. Any error of a request that could be
+// sent is an [*Error].
 func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 	x, err := c.begin(r, p)
 	if err != nil {

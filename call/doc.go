@@ -14,9 +14,9 @@
 //	var cm corev1.ConfigMap
 //	err = answer.Into(&cm)
 //
-// [List] pages by itself and [Stream] decodes one long body while it arrives; both are iterators. [Step] is the same call as
-// a step of package flow, which parks the fiber between two tries, so that thousands of flows can be in retry without a
-// goroutine each.
+// [List] pages by itself and [Stream] decodes one long body while it arrives; both are iterators. [Step] is the same
+// call as a step of package flow, which parks the fiber between two tries, so that thousands of flows can be in retry
+// without a goroutine each.
 //
 // # What happens to a try that fails
 //

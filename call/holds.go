@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// holds says whether the live object shows that the write has been done: it has every field that was sent, and nothing that the
-// write would have removed. What cannot be compared counts as not held: the refusal of the server then stands, and its caller
-// looks again, whereas a success that was none would lose the write.
+// holds says whether the live object shows that the write has been done: it has every field that was sent, and nothing
+// that the write would have removed. What cannot be compared counts as not held: the refusal of the server then stands,
+// and its caller looks again, whereas a success that was none would lose the write.
 func holds(r *Request, sent, liveRaw []byte) bool {
 	live, ok := asMap(r, liveRaw)
 	if !ok {
@@ -173,8 +173,8 @@ func patched(want, have any) bool {
 	return true
 }
 
-// subset says whether have contains all of want. Empty values in want are not asked for where there is nothing: encoders
-// write them where nobody set anything, and servers drop them.
+// subset says whether have contains all of want. Empty values in want are not asked for where there is nothing:
+// encoders write them where nobody set anything, and servers drop them.
 func subset(want, have any) bool {
 	switch w := want.(type) {
 	case nil:

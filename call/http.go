@@ -120,7 +120,8 @@ func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeou
 	return a
 }
 
-// open sends the request and returns the response before its body has been read. unsent is meaningful with an error only.
+// open sends the request and returns the response before its body has been read. unsent is meaningful with an error
+// only.
 func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *http.Response, unsent bool, err error) {
 	c.metrics.began()
 	// With the hooks of httptrace one can tell a request that never got a connection from one that may have been executed.

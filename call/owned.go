@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// fieldsOf returns what a manager owns by an operation, Apply or Update, in the form of FieldsV1 (KEP-555); nil where it owns nothing.
+// fieldsOf returns what a manager owns by an operation, Apply or Update, in the form of FieldsV1 (KEP-555); nil where
+// it owns nothing.
 func fieldsOf(live map[string]any, manager, subresource, operation string) map[string]any {
 	entries, _ := at(live, "metadata", "managedFields").([]any)
 	for _, e := range entries {
@@ -21,9 +22,9 @@ func fieldsOf(live map[string]any, manager, subresource, operation string) map[s
 	return nil
 }
 
-// setByUs says whether a merge patch that the live object has all the values of may have set them: whoever changes a field owns it, so
-// that the same values of which another manager owns each are what that one wrote. Patches that only remove, and servers that keep no
-// managedFields, leave no trace to look for.
+// setByUs says whether a merge patch that the live object has all the values of may have set them: whoever changes a
+// field owns it, so that the same values of which another manager owns each are what that one wrote. Patches that only
+// remove, and servers that keep no managedFields, leave no trace to look for.
 func setByUs(r *Request, sent []byte, live map[string]any) bool {
 	manager := r.Query.Get("fieldManager")
 	entries, _ := at(live, "metadata", "managedFields").([]any)
@@ -52,8 +53,8 @@ func ownsAny(fields any, patch map[string]any) (set, owned bool) {
 	return set, owned
 }
 
-// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now: if it does not, what it removes is
-// still there. A field that is owned as a whole must be the same in both.
+// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now: if it does not, what it
+// removes is still there. A field that is owned as a whole must be the same in both.
 func ownsNoMore(fields, want, live any) bool {
 	owned, ok := fields.(map[string]any)
 	if !ok || len(owned) == 0 {

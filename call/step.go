@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// StepSpec says what a step requests and what follows from the answer. Only Request is required. The functions run on the
-// fiber like any step, and what they return is made by its methods.
+// StepSpec says what a step requests and what follows from the answer. Only Request is required. The functions run on
+// the fiber like any step, and what they return is made by its methods.
 type StepSpec[P any] struct {
 	Policy Policy
 
@@ -34,22 +34,23 @@ type StepSpec[P any] struct {
 	OnFailure func(ctx context.Context, f *flow.Fiber[P], err error) flow.Next
 }
 
-// Step is a request as a step of a flow. It decides as [Do] does, and parks the fiber while it waits between two tries: a
-// fiber in retry holds no goroutine and no worker. A try holds the worker until it is answered or has timed out, so that
-// no request is on the wire after the code of a preempted fiber has returned.
+// Step is a request as a step of a flow. It decides as [Do] does, and parks the fiber while it waits between two tries:
+// a fiber in retry holds no goroutine and no worker. A try holds the worker until it is answered or has timed out, so
+// that no request is on the wire after the code of a preempted fiber has returned.
 //
 //	call.Step("create-service", c, call.StepSpec[Domain]{
 //		Request: func(ctx context.Context, d *Domain) (call.Request, error) { return d.serviceRequest(), nil },
 //	})
 //
-// A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again. That does no harm to a
-// write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by uid, and in a durable fiber a create with a
-// fixed name: where the name is taken, an object that has all that was sent is the answer. So give objects names that follow from the packet;
-// where the server has to choose them, put the fiber's IdempotencyKey into a label, and have flow.Done look for it.
+// A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again.
+// That does no harm to a write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by
+// uid, and in a durable fiber a create with a fixed name: where the name is taken, an object that has all that was sent
+// is the answer. So give objects names that follow from the packet; where the server has to choose them, put the
+// fiber's IdempotencyKey into a label, and have flow.Done look for it.
 //
 // What earlier tries met is kept in memory only. A fiber that comes back to the step after a restart begins its tries
-// anew, but remembers that an earlier write may have been executed. A write that may have been executed, and must not be twice,
-// is not sent again when the step is retried: the retry fails as the first run did, with ErrOutcomeUnknown.
+// anew, but remembers that an earlier write may have been executed. A write that may have been executed, and must not
+// be twice, is not sent again when the step is retried: the retry fails as the first run did, with ErrOutcomeUnknown.
 func Step[P any](name string, c *Client, spec StepSpec[P], opts ...flow.Option) flow.Node[P] {
 	s := &stepper[P]{c: c, spec: spec}
 	return flow.Step(name, s.run, opts...)
@@ -58,8 +59,8 @@ func Step[P any](name string, c *Client, spec StepSpec[P], opts ...flow.Option) 
 type stepper[P any] struct {
 	c    *Client
 	spec StepSpec[P]
-	// calls holds the calls of parked fibers. The fiber is referred to weakly: a fiber that is cancelled while it is parked
-	// never comes back to the step, and its call goes when the fiber does.
+	// calls holds the calls of parked fibers. The fiber is referred to weakly: a fiber that is cancelled while it is
+	// parked never comes back to the step, and its call goes when the fiber does.
 	calls sync.Map // weak.Pointer[flow.Fiber[P]] → *stepCall
 }
 
@@ -105,8 +106,8 @@ func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	return s.try(ctx, f, key, call)
 }
 
-// kept returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of the step that ended
-// the call before.
+// kept returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of the step
+// that ended the call before.
 func (s *stepper[P]) kept(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
 	kept, ok := s.calls.Load(key)
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// carrier is a fiber as the root of its contexts: never cancelled itself, so that attaching to it costs nothing, and found
-// again by FromContext. It has the values that the fiber was given.
+// carrier is a fiber as the root of its contexts: never cancelled itself, so that attaching to it costs nothing, and
+// found again by FromContext. It has the values that the fiber was given.
 type carrier fiber
 
 type carrierKey struct{}
@@ -33,9 +33,9 @@ func FromContext(ctx context.Context) (Handle, bool) {
 	return Handle{f}, ok
 }
 
-// Fenced returns why the fiber of ctx must not write any more: the cause of its cancellation (ErrPreempted when a newer fiber
-// of its key has taken over) or ErrEnded; nil while it may, and for a context that is not of a fiber. Unlike ctx.Err it holds
-// for contexts without cancellation made from it, too. A client asks it before each request.
+// Fenced returns why the fiber of ctx must not write any more: the cause of its cancellation (ErrPreempted when a newer
+// fiber of its key has taken over) or ErrEnded; nil while it may, and for a context that is not of a fiber. Unlike
+// ctx.Err it holds for contexts without cancellation made from it, too. A client asks it before each request.
 func Fenced(ctx context.Context) error {
 	f, ok := ctx.Value(carrierKey{}).(*fiber)
 	if !ok {
@@ -55,7 +55,8 @@ func Fenced(ctx context.Context) error {
 	return nil
 }
 
-// stepContext is the context of the steps that a fiber runs until it parks. It ends at the deadline of the running step.
+// stepContext is the context of the steps that a fiber runs until it parks. It ends at the deadline of the running
+// step.
 type stepContext struct {
 	f     *fiber
 	ctx   context.Context //nolint:containedctx // it lives exactly as long as the run

@@ -1,7 +1,7 @@
 package flow
 
-// end ends the fiber: callback first, then everything that waits for it. began is when what it has done last began. It is called
-// again, to no effect, if the callback ends its goroutine.
+// end ends the fiber: callback first, then everything that waits for it. began is when what it has done last began. It
+// is called again, to no effect, if the callback ends its goroutine.
 func (f *fiber) end(status Status, err error, began int64) {
 	e := f.e
 	f.stopContext()

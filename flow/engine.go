@@ -25,16 +25,16 @@ type EngineOptions struct {
 	Labels    bool         // pprof labels flow, step and key on running steps; they cost about a microsecond
 	Providers []Provider   // found by Use in every fiber
 
-	// OnStuck, if set, is told of each predecessor that did not stop within the grace, and again after twice the time, and so
-	// on. It runs in a goroutine of the engine, several at a time if there are several to report.
+	// OnStuck, if set, is told of each predecessor that did not stop within the grace, and again after twice the time,
+	// and so on. It runs in a goroutine of the engine, several at a time if there are several to report.
 	OnStuck func(Stuck)
-	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A panic of it
-	// counts as one of the step. It is for tests, which stop or crash a fiber there.
+	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A
+	// panic of it counts as one of the step. It is for tests, which stop or crash a fiber there.
 	Hook func(h Handle, path string, after bool)
 }
 
-// Engine runs fibers. Make it with NewEngine, end it with Close. It is safe for concurrent use. It holds no goroutine before
-// the first fiber is started; later it holds up to Workers of them.
+// Engine runs fibers. Make it with NewEngine, end it with Close. It is safe for concurrent use. It holds no goroutine
+// before the first fiber is started; later it holds up to Workers of them.
 type Engine struct {
 	opt   EngineOptions
 	clock Clock
@@ -90,8 +90,8 @@ func NewEngine(opt EngineOptions) *Engine {
 	return e
 }
 
-// InheritLogger has an engine that was made without a Logger log where its host does. The first one counts; nil changes nothing. The
-// fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
+// InheritLogger has an engine that was made without a Logger log where its host does. The first one counts; nil changes
+// nothing. The fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
 func (e *Engine) InheritLogger(log *slog.Logger) {
 	if e.made() {
 		e.slot.Take(log)

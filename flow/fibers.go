@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Fibers yields a picture of each live fiber, oldest first, without those that start meanwhile. It holds no lock while it
-// yields, so that a million fibers can be looked at while they run.
+// Fibers yields a picture of each live fiber, oldest first, without those that start meanwhile. It holds no lock while
+// it yields, so that a million fibers can be looked at while they run.
 func (e *Engine) Fibers() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		// A cursor in the ring keeps the place while the lock is released.

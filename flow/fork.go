@@ -74,7 +74,8 @@ func (j *join) start(e *Engine) {
 	}
 }
 
-// childEnded counts a child that has ended, decides what that means for the others, and wakes the parent after the last one.
+// childEnded counts a child that has ended, decides what that means for the others, and wakes the parent after the last
+// one.
 func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *cancels) {
 	x := f.x.Load()
 	j.kids[x.childIndex] = nil
@@ -99,8 +100,8 @@ func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *
 	}
 }
 
-// giveUp parks the fiber again if children of it are alive: it was picked up because of a deadline, or was cancelled, and gives
-// them up.
+// giveUp parks the fiber again if children of it are alive: it was picked up because of a deadline, or was cancelled,
+// and gives them up.
 func (j *join) giveUp() bool {
 	f, e := j.parent, j.parent.e
 	var calls cancels

@@ -28,8 +28,8 @@ func (f *fiber) logPanic(err error) {
 	f.e.log.Error("panic outside of a step", "path", f.path(), "key", f.Key(), "error", err, "stack", string(stack))
 }
 
-// record notes the outcome of a step that has just run, or was cut off by a cancellation, and began at the given time. It returns
-// the time.
+// record notes the outcome of a step that has just run, or was cut off by a cancellation, and began at the given time.
+// It returns the time.
 func (f *fiber) record(outcome op, began int64) (now int64) {
 	now = f.e.now()
 	took := now - began

@@ -6,9 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// look is what a fiber shares with those who look at it while it runs. Only the worker that runs the fiber writes it, and only
-// by the methods of this file, which take the lock. So that worker may read the fields without the lock; everybody else takes
-// it. cancelled is the exception: Engine.cancel sets it, under Engine.mu, and everybody may read it.
+// look is what a fiber shares with those who look at it while it runs. Only the worker that runs the fiber writes it,
+// and only by the methods of this file, which take the lock. So that worker may read the fields without the lock;
+// everybody else takes it. cancelled is the exception: Engine.cancel sets it, under Engine.mu, and everybody may read
+// it.
 type look struct {
 	mu      sync.Mutex              // leaf lock
 	cancel  context.CancelCauseFunc // of the context of the running step; read and written under the lock only

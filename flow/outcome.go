@@ -244,8 +244,8 @@ func (r *run) awaited() move {
 	return r.parkAwait()
 }
 
-// parkAwait parks until an event, the next live check, or a time limit; an event that came while the waits were looked at has
-// them looked at again.
+// parkAwait parks until an event, the next live check, or a time limit; an event that came while the waits were looked
+// at has them looked at again.
 func (r *run) parkAwait() move {
 	f, p := r.f, r.f.park
 	for {

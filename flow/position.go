@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Positions stores where durable fibers are. Implementations may merge a save with other writes to the same object. They are
-// called from workers, at most one call per key at a time.
+// Positions stores where durable fibers are. Implementations may merge a save with other writes to the same object.
+// They are called from workers, at most one call per key at a time.
 type Positions interface {
 	// Load returns the last position saved for key; false if there is none.
 	Load(ctx context.Context, key string) (Position, bool, error)
-	// Save replaces the position of key. An error that matches ErrOvertaken says that it has not, since what is there is newer than what
-	// the fiber has loaded.
+	// Save replaces the position of key. An error that matches ErrOvertaken says that it has not, since what is there
+	// is newer than what the fiber has loaded.
 	Save(ctx context.Context, key string, p Position) error
 	// Clear removes the position of key; an absent one is no error.
 	Clear(ctx context.Context, key string) error
 }
 
-// Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint) and has
-// a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it that keeps all of it. Positions
-// of versions without Left, Last, Returns, Back, Else and TimedOut can be read.
+// Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint)
+// and has a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it
+// that keeps all of it. Positions of versions without Left, Last, Returns, Back, Else and TimedOut can be read.
 type Position struct {
 	Flow       string `json:"flow"`
 	Version    int    `json:"version,omitempty"`

@@ -9,11 +9,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// fiber is a Fiber without its packet type: what the engine keeps of it. A parked one is this record, its parking if it waits
-// for more than a time, and what refers to it.
+// fiber is a Fiber without its packet type: what the engine keeps of it. A parked one is this record, its parking if it
+// waits for more than a time, and what refers to it.
 //
-// Who may write a field is told by its group: look has a lock of its own; the last group is guarded by Engine.mu; what is marked
-// (owner) belongs to the worker that runs the fiber, and to nobody while it is parked. The rest is set before the fiber runs.
+// Who may write a field is told by its group: look has a lock of its own; the last group is guarded by Engine.mu; what
+// is marked (owner) belongs to the worker that runs the fiber, and to nobody while it is parked. The rest is set before
+// the fiber runs.
 type fiber struct {
 	e      *Engine
 	flow   *bound
@@ -30,7 +31,8 @@ type fiber struct {
 
 	entering bool // (owner) the step is entered, not repeated
 
-	// Guarded by Engine.mu. The worker that runs the fiber may read begun and tokens without it, since nobody else writes them.
+	// Guarded by Engine.mu. The worker that runs the fiber may read begun and tokens without it, since nobody else
+	// writes them.
 	state      Status
 	why        reason // why it is parked
 	poke       pokes  // what has happened since it was last looked at

@@ -3,8 +3,9 @@ package flow
 // quantum is how many steps a fiber runs in a row while others wait.
 const quantum = 64
 
-// run is a fiber in the hands of a worker, from when it is picked up until it parks, yields or ends: the interpreter of its flow.
-// This file picks the fiber up and runs its steps; outcome.go applies what they return. Both go on from move to move.
+// run is a fiber in the hands of a worker, from when it is picked up until it parks, yields or ends: the interpreter of
+// its flow. This file picks the fiber up and runs its steps; outcome.go applies what they return. Both go on from move
+// to move.
 type run struct {
 	e    *Engine
 	f    *fiber
@@ -211,8 +212,8 @@ func (r *run) park(why reason, at int64) move {
 	return move{kind: moveCancel}
 }
 
-// tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled or
-// poked with one of wake meanwhile. After true the fiber is not ours any more.
+// tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled
+// or poked with one of wake meanwhile. After true the fiber is not ours any more.
 func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	e, f := r.e, r.f
 	if why != whySuspend {

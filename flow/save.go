@@ -37,8 +37,8 @@ func (s saver) beforeStep(ctx context.Context) error {
 	return s.write(ctx, s.position(reasonSave))
 }
 
-// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun is then
-// known to be undone.
+// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun
+// is then known to be undone.
 func (s saver) cover(ctx context.Context, reason string) error {
 	if s.durable == nil || s.covered >= s.f.look.pc {
 		return nil
@@ -46,8 +46,8 @@ func (s saver) cover(ctx context.Context, reason string) error {
 	return s.writeIfNew(ctx, s.position(reason))
 }
 
-// parked saves that the fiber parks in its step, to run it again after a restart. attempt is that of the next run. It is a hint:
-// if it is lost, the fiber goes on.
+// parked saves that the fiber parks in its step, to run it again after a restart. attempt is that of the next run. It
+// is a hint: if it is lost, the fiber goes on.
 func (s saver) parked(ctx context.Context, why reason, attempt int32, deadline int64, orElse int32) {
 	s.hint(ctx, why, func(p *Position) {
 		p.Attempt = int(attempt)
@@ -88,8 +88,9 @@ func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
 	}
 }
 
-// ended clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends because
-// the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never began has none.
+// ended clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends
+// because the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never
+// began has none.
 func (s saver) ended(status Status, err error) {
 	f, x := s.f, s.f.x.Load()
 	if s.durable == nil || !f.begun {

@@ -32,7 +32,8 @@ func (d *derivation) replace() source.Replacement {
 	return all
 }
 
-// release ends the quarantine of an object that could be made, or is gone. If the store has an object of its key, that ends it.
+// release ends the quarantine of an object that could be made, or is gone. If the store has an object of its key, that
+// ends it.
 func (d *derivation) release(from claim) error {
 	if _, aside := d.aside[from]; !aside {
 		return nil

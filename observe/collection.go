@@ -11,13 +11,13 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Collection is the known state of a source: typed, read-only, shared with everybody. It includes the program's own writes
-// as soon as they are made. It is empty until the source has been started, and complete after Synced. It is safe for
-// concurrent use.
+// Collection is the known state of a source: typed, read-only, shared with everybody. It includes the program's own
+// writes as soon as they are made. It is empty until the source has been started, and complete after Synced. It is safe
+// for concurrent use.
 type Collection[T any] struct{ observer *Observer }
 
-// Known declares interest in the known state of a selector, as an observer does: its source is watched, and what is wrong
-// with the declaration is reported at start. T is as for [On].
+// Known declares interest in the known state of a selector, as an observer does: its source is watched, and what is
+// wrong with the declaration is reported at start. T is as for [On].
 func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
 	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(), opts: newOptions(nil)}
 	o.opts.name, o.opts.mask, o.opts.passive = "collection at "+o.place, OnSynchronized, true
@@ -26,8 +26,8 @@ func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
 	return &Collection[T]{observer: o}
 }
 
-// Get returns the object of a key, shared and read-only; store.ErrNotFound if there is none, ErrNotRunning before the source
-// has been started, or a *store.DecodeError.
+// Get returns the object of a key, shared and read-only; store.ErrNotFound if there is none, ErrNotRunning before the
+// source has been started, or a *store.DecodeError.
 func (c *Collection[T]) Get(key store.Key) (*T, error) {
 	f := c.observer.feed.Load()
 	if f == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// derivation fills the store of a derived source from its inputs. It is their observer, so the derived store has what every
-// store has: snapshots, a cursor per observer, priors, coalescing.
+// derivation fills the store of a derived source from its inputs. It is their observer, so the derived store has what
+// every store has: snapshots, a cursor per observer, priors, coalescing.
 type derivation struct {
 	origin *Origin
 	store  *store.Store

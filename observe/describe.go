@@ -46,7 +46,8 @@ type StatusDescription struct {
 	Message   string        `json:"message,omitempty"`
 	Since     time.Time     `json:"since"`
 	Synced    bool          `json:"synced"`
-	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing ever has.
+	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing
+	// ever has.
 	Staleness time.Duration   `json:"staleness"`
 	Counters  source.Counters `json:"counters"`
 }
@@ -129,9 +130,9 @@ func statusOf(st source.Status, now time.Time) StatusDescription {
 	}
 }
 
-// DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as reconcilers and clients;
-// those of its sources are left out. A selector is the resource and what is selected of it, and the place is empty. What nothing has
-// ever confirmed is as stale as its phase is old.
+// DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as
+// reconcilers and clients; those of its sources are left out. A selector is the resource and what is selected of it,
+// and the place is empty. What nothing has ever confirmed is as stale as its phase is old.
 func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 	r.mu.Lock()
 	own := map[*store.Store]bool{}

@@ -64,8 +64,8 @@ type Change struct {
 	record  *store.Record
 }
 
-// ResourceVersion returns the version of the object, for Deleted that of the deletion if it is known; without an object, that up to which
-// everything is known.
+// ResourceVersion returns the version of the object, for Deleted that of the deletion if it is known; without an
+// object, that up to which everything is known.
 func (c Change) ResourceVersion() string {
 	if c.record != nil {
 		return c.record.Version()

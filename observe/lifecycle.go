@@ -40,10 +40,10 @@ func (run *running) attempted() {
 	}
 }
 
-// Start checks the declarations and starts every source that is observed, all together, and its observers. It returns when
-// all of them have been started, not when they are synced: see WaitSynced. On an error nothing is left running, and the
-// error joins what is wrong with each source, in the order of declaration; it is the cause of ctx if nothing else is wrong. ctx
-// bounds the start only; Stop ends what was started.
+// Start checks the declarations and starts every source that is observed, all together, and its observers. It returns
+// when all of them have been started, not when they are synced: see WaitSynced. On an error nothing is left running,
+// and the error joins what is wrong with each source, in the order of declaration; it is the cause of ctx if nothing
+// else is wrong. ctx bounds the start only; Stop ends what was started.
 func (r *Registry) Start(ctx context.Context) error {
 	run, err := r.begin(ctx)
 	if err != nil {
@@ -222,9 +222,9 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on until
-// they return or drain ends; then their context is cancelled, with ErrStopped as its cause, and they have the grace of the
-// options to return. Those that do not are named in the error. Of several calls the shortest drain counts.
+// Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on
+// until they return or drain ends; then their context is cancelled, with ErrStopped as its cause, and they have the
+// grace of the options to return. Those that do not are named in the error. Of several calls the shortest drain counts.
 func (r *Registry) Stop(drain context.Context) error {
 	r.mu.Lock()
 	r.end()

@@ -45,8 +45,8 @@ func (o *Observer) Name() string {
 // Synced returns a channel that is closed when the observer has handled its own initial objects.
 func (o *Observer) Synced() <-chan struct{} { return o.synced.done() }
 
-// Remove ends the observer. What it is handling is finished; it may be called from within, and again. The source goes when
-// its last observer has gone.
+// Remove ends the observer. What it is handling is finished; it may be called from within, and again. The source goes
+// when its last observer has gone.
 func (o *Observer) Remove() {
 	r := o.registry
 	r.mu.Lock()

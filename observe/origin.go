@@ -80,10 +80,10 @@ func decoder[T any, P Object[T]](r *store.Record) (client.Object, error) {
 // Selector returns the selector that the source is declared for.
 func (o *Origin) Selector() Selector { return o.selector }
 
-// SetNamespaces changes what is watched, while the host runs or before: namespaces that are new are listed, those that are
-// missing are forgotten, which observers are told as inferred deletions, and the others go on untouched. None stands for
-// all. It must not be called by an observer of the source, whose changes it may wait for. Others that watch the very same
-// objects share the watch, and what it covers.
+// SetNamespaces changes what is watched, while the host runs or before: namespaces that are new are listed, those that
+// are missing are forgotten, which observers are told as inferred deletions, and the others go on untouched. None
+// stands for all. It must not be called by an observer of the source, whose changes it may wait for. Others that watch
+// the very same objects share the watch, and what it covers.
 func (o *Origin) SetNamespaces(namespaces ...string) error {
 	if o.derive != nil || o.keep != nil {
 		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, ErrFixed)

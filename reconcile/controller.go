@@ -65,7 +65,8 @@ type work struct {
 	fresh  func() client.Object
 	do     func(ctx context.Context, obj client.Object) (Result, error)
 	clean  func(ctx context.Context, obj client.Object) (Result, error)
-	// gone is told of objects that do not exist any more; halt ends what is at work, when no reconciliation is. Both may be nil.
+	// gone is told of objects that do not exist any more; halt ends what is at work, when no reconciliation is. Both
+	// may be nil.
 	gone func(k Key)
 	halt func()
 	// hosted is told what the controller inherits; it may be nil.
@@ -74,10 +75,10 @@ type work struct {
 	finalize func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error
 }
 
-// New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the scheme of the
-// client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host. What is wrong with
-// the declaration is returned by the host's Run, with file and line; by that of the fairlead runtime before any request is made, together
-// with all that is wrong with others.
+// New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the
+// scheme of the client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host.
+// What is wrong with the declaration is returned by the host's Run, with file and line; by that of the fairlead runtime
+// before any request is made, together with all that is wrong with others.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
 	if f, ok := r.(Func[T]); r == nil || ok && f == nil {
@@ -195,8 +196,8 @@ func (c *Controller) failure(err error) error {
 // Name returns the name of the controller.
 func (c *Controller) Name() string { return c.name }
 
-// Trigger has an object reconciled, for a reason that no watch knows of. An object that does not exist is not; one that is
-// in back-off is when that is over.
+// Trigger has an object reconciled, for a reason that no watch knows of. An object that does not exist is not; one that
+// is in back-off is when that is over.
 func (c *Controller) Trigger(k Key, source string) {
 	c.add(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
 }

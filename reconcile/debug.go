@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// DebugHandler shows what controllers do and what they fail at, for /debug/controllers: list returns them. They are sorted by cluster and
-// name, their failures by age. Query parameters: format=json (or an Accept header of application/json) for one JSON object per line, a
-// [Description] each; controller, key and class to pick; limit, of failures on the page (default 1000, 0 for all). It shows keys and
-// the texts of errors: serve it where only operators look.
+// DebugHandler shows what controllers do and what they fail at, for /debug/controllers: list returns them. They are
+// sorted by cluster and name, their failures by age. Query parameters: format=json (or an Accept header of
+// application/json) for one JSON object per line, a [Description] each; controller, key and class to pick; limit, of
+// failures on the page (default 1000, 0 for all). It shows keys and the texts of errors: serve it where only operators
+// look.
 func DebugHandler(list func() []*Controller) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

@@ -54,8 +54,9 @@ func classify(err error) Class {
 	return Retryable
 }
 
-// MaxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method RetryAfter): the server of
-// which it came may be fine again long before, or be wrong. Who wants to wait longer returns [After].
+// MaxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method
+// RetryAfter): the server of which it came may be fine again long before, or be wrong. Who wants to wait longer returns
+// [After].
 const MaxRetryAfter = time.Hour
 
 // retryAfter returns how long the server, or anybody else with such a method, asked to wait.

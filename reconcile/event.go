@@ -19,9 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Recorder writes Kubernetes Events (events.k8s.io/v1) about objects: what kubectl describe shows. It does its best: an event
-// that cannot be written is logged by the caller's choice and is no failure of a reconciliation. It is safe for concurrent use and has
-// no goroutine: Event sends one request, with one try of at most two seconds.
+// Recorder writes Kubernetes Events (events.k8s.io/v1) about objects: what kubectl describe shows. It does its best: an
+// event that cannot be written is logged by the caller's choice and is no failure of a reconciliation. It is safe for
+// concurrent use and has no goroutine: Event sends one request, with one try of at most two seconds.
 //
 // Equal events (object, type, reason, note) are one Event, whose name follows from them, with a count. At most 25 are
 // written at once and one each second after that; the others are counted by Dropped.
@@ -49,8 +49,8 @@ func NewRecorder(c *client.Client, controller string) *Recorder {
 	return &Recorder{c: c, from: controller, now: time.Now, counts: map[string]int32{}, tokens: eventBurst}
 }
 
-// Event records that something happened to obj. kind is corev1.EventTypeNormal or EventTypeWarning, reason one word in camel
-// case, note a sentence. The error is for those who care.
+// Event records that something happened to obj. kind is corev1.EventTypeNormal or EventTypeWarning, reason one word in
+// camel case, note a sentence. The error is for those who care.
 func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, note string, args ...any) error {
 	gvk, err := kindOf(r.c, obj)
 	if err != nil {

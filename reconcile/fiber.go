@@ -115,7 +115,8 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 	return r.start(ctx, obj, r.how.Flow, true)
 }
 
-// stored reads an object from the server: what the cache shows may be older than what another process has saved, or recorded.
+// stored reads an object from the server: what the cache shows may be older than what another process has saved, or
+// recorded.
 func (r *flows[T, P, PT]) stored(ctx context.Context, o PT) (PT, error) {
 	live := PT(new(T))
 	live.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
@@ -140,8 +141,8 @@ func (r *flows[T, P, PT]) find(k Key, uid types.UID, undo bool) *fiber {
 	return &seen
 }
 
-// settle deals with a fiber that has ended: its error is that of the reconciliation, once, and a status that could not be
-// written at the end is written now.
+// settle deals with a fiber that has ended: its error is that of the reconciliation, once, and a status that could not
+// be written at the end is written now.
 func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 	if f.err == nil && f.unsaved != nil {
 		if err := f.unsaved(ctx); err != nil && !isGone(err) {
@@ -284,8 +285,8 @@ func (r *flows[T, P, PT]) halt() {
 	r.running.Wait()
 }
 
-// fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and what
-// package alloc needs.
+// fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and
+// what package alloc needs.
 func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
 	term, _ := ctx.Value(termKey{}).(context.Context)
 	var fence func() error
@@ -321,7 +322,8 @@ type statusAt[T any, PT client.ObjectOf[T]] struct {
 	load func(context.Context) (*flow.Position, error) // of an undoing: what is saved, as the server has it
 }
 
-// Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides about what is undone.
+// Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides
+// about what is undone.
 func (s *statusAt[T, PT]) Load(ctx context.Context, key string) (flow.Position, bool, error) {
 	if s.load == nil {
 		return s.StatusPosition.Load(ctx, key)

@@ -103,7 +103,8 @@ func (c *Controller) subscribeAll(ctx context.Context, fail func(error)) error {
 	return errors.Join(errs...) // all of them: who installs what is missing wants to do so once
 }
 
-// brokenGrace is how long a controller that can do nothing any more waits for its end: that of its host may be on the way.
+// brokenGrace is how long a controller that can do nothing any more waits for its end: that of its host may be on the
+// way.
 const brokenGrace = time.Second
 
 // breaks ends a controller that can do nothing any more, with an error, unless it is ending anyway.
@@ -139,8 +140,8 @@ func (c *Controller) close() {
 	}
 }
 
-// lead lets the workers work while this process leads, from when everything was listed once, until ctx ends or leadership is not to be
-// had any more.
+// lead lets the workers work while this process leads, from when everything was listed once, until ctx ends or
+// leadership is not to be had any more.
 func (c *Controller) lead(ctx context.Context) error {
 	if !c.awaitSync(ctx) {
 		return nil
@@ -226,8 +227,8 @@ func leaderOf(l Leadership) (leader string, err error) {
 	return "", nil
 }
 
-// remind calls fn after d, and again after twice the time and so on, until stop, which waits for a call under way. fn is told how long that
-// is since the first.
+// remind calls fn after d, and again after twice the time and so on, until stop, which waits for a call under way. fn
+// is told how long that is since the first.
 func remind(d time.Duration, fn func(waited time.Duration)) (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -275,7 +276,8 @@ func (c *Controller) beginTerm(ctx, term context.Context) {
 	}
 }
 
-// endTerm has the workers begin nothing more; the contexts of what they do have ended with that of the term, or of the host.
+// endTerm has the workers begin nothing more; the contexts of what they do have ended with that of the term, or of the
+// host.
 func (c *Controller) endTerm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // ErrOwned is matched when an object has another controller already.
 var ErrOwned = errors.New("it has another controller")
 
-// Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then. An owner in
-// another namespace is refused, as the garbage collector would delete obj.
+// Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then.
+// An owner in another namespace is refused, as the garbage collector would delete obj.
 func Own(c *client.Client, owner, obj client.Object) error {
 	if isNil(obj) {
 		return fmt.Errorf("cannot own an object: %w", client.ErrNil)
@@ -42,8 +42,8 @@ func Own(c *client.Client, owner, obj client.Object) error {
 	return nil
 }
 
-// OwnerReference is what [Own] is for apply configurations: by it they make owner the controller of what they describe, which has to be in
-// the owner's namespace.
+// OwnerReference is what [Own] is for apply configurations: by it they make owner the controller of what they describe,
+// which has to be in the owner's namespace.
 //
 //	ref, err := reconcile.OwnerReference(c, gw)
 //	…
@@ -80,8 +80,8 @@ func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error
 	return kinds[0], nil
 }
 
-// SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed anything. The
-// time of the last transition changes with the status only. Where there is no object it does nothing.
+// SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed
+// anything. The time of the last transition changes with the status only. Where there is no object it does nothing.
 func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) bool {
 	if isNil(obj) || conditions == nil {
 		return false

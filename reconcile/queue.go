@@ -76,8 +76,8 @@ func factsOf(r *store.Record) facts {
 	return facts{r.UID(), r.Generation(), r.Version(), r.Deleting()}
 }
 
-// differs says whether there may be something new to do: another incarnation, a deletion that has begun, another spec. Kinds without a
-// generation differ with every version.
+// differs says whether there may be something new to do: another incarnation, a deletion that has begun, another spec.
+// Kinds without a generation differ with every version.
 func (f facts) differs(now facts) bool {
 	if f.uid != now.uid || f.deleting != now.deleting || f.gen != now.gen {
 		return true

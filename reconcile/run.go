@@ -303,8 +303,8 @@ func isAbort(err error) bool {
 	return ok
 }
 
-// suspended leaves an object to the fiber that works on it, which tells when it has ended. What failed before is neither
-// forgotten nor tried again until then. Under mu.
+// suspended leaves an object to the fiber that works on it, which tells when it has ended. What failed before is
+// neither forgotten nor tried again until then. Under mu.
 func (c *Controller) suspended(it *item) {
 	switch {
 	case !it.reasons.empty():

@@ -17,8 +17,8 @@ import (
 // SeedVariable is the environment variable that has Explore run a single seed, the one that a failure has printed.
 const SeedVariable = "FLOWTEST_SEED"
 
-// Explore runs body on schedules numbered from 1, each in a bubble of its own, and stops at the first that fails, printing its
-// seed and the order of its points. body sets up the world, then calls Schedule.Run.
+// Explore runs body on schedules numbered from 1, each in a bubble of its own, and stops at the first that fails,
+// printing its seed and the order of its points. body sets up the world, then calls Schedule.Run.
 func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 	t.Helper()
 	first, last := uint64(1), uint64(schedules)
@@ -43,8 +43,8 @@ func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 	}
 }
 
-// Schedule decides, by its seed, in which order the code under test passes its points: at most one goes on at a time, when all
-// others are blocked. Its methods may be called from any goroutine of the bubble, unless said otherwise.
+// Schedule decides, by its seed, in which order the code under test passes its points: at most one goes on at a time,
+// when all others are blocked. Its methods may be called from any goroutine of the bubble, unless said otherwise.
 type Schedule struct {
 	testing.TB
 	Seed uint64
@@ -110,8 +110,9 @@ func (s *Schedule) Go(name string, actor func(pass func())) {
 	}()
 }
 
-// Run runs the schedule until all actors have returned, no point is waiting, and idle, asked when nothing moves, says that all
-// is done; time goes on when nothing else can. It fails the test if that is not reached within limit of fake time.
+// Run runs the schedule until all actors have returned, no point is waiting, and idle, asked when nothing moves, says
+// that all is done; time goes on when nothing else can. It fails the test if that is not reached within limit of fake
+// time.
 func (s *Schedule) Run(limit time.Duration, idle func() bool) {
 	s.Helper()
 	for end := time.Now().Add(limit); ; {

@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Monitor checks F1 (at most one fiber per key runs; a successor starts after its predecessor's code has returned) and F2 (a
-// fiber ends exactly once, and its callback always runs) on the steps and fibers that are put under it. The zero value needs
-// only TB.
+// Monitor checks F1 (at most one fiber per key runs; a successor starts after its predecessor's code has returned) and
+// F2 (a fiber ends exactly once, and its callback always runs) on the steps and fibers that are put under it. The zero
+// value needs only TB.
 type Monitor struct {
 	testing.TB
 

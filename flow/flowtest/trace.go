@@ -10,15 +10,16 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Trace is what the steps of a fiber see, run after run: where they are, at which attempt, and what they note. After a crash they
-// have to see the same, from where the position says: after a delay or the time before another try the step that follows, before a
-// step with Save that step, and in an await, a suspension or a fork the step that has returned it, once more, if its time is not over;
-// without a position, or after the end, all of it. And the fiber has to end with the same error. That holds for steps that decide by what a position
-// keeps, or by what they find outside whenever they run. The steps of children are not compared. The zero value is ready for use; it
-// is safe for concurrent use.
+// Trace is what the steps of a fiber see, run after run: where they are, at which attempt, and what they note. After a
+// crash they have to see the same, from where the position says: after a delay or the time before another try the step
+// that follows, before a step with Save that step, and in an await, a suspension or a fork the step that has returned
+// it, once more, if its time is not over; without a position, or after the end, all of it. And the fiber has to end
+// with the same error. That holds for steps that decide by what a position keeps, or by what they find outside whenever
+// they run. The steps of children are not compared. The zero value is ready for use; it is safe for concurrent use.
 type Trace struct {
-	// Times has the times compared, too: each step runs when it would have, or at the start after the crash if that is later, and
-	// deadlines count from the same time. Waits that are looked at from time to time, or retried with jitter, cannot promise that.
+	// Times has the times compared, too: each step runs when it would have, or at the start after the crash if that is
+	// later, and deadlines count from the same time. Waits that are looked at from time to time, or retried with
+	// jitter, cannot promise that.
 	Times bool
 
 	mu   sync.Mutex
@@ -180,8 +181,8 @@ func (s *story) sameRun(i int, want stepRun, times bool) bool {
 	return !times || got.at.Equal(s.notBefore(want.at)) && s.sameEntry(i, want)
 }
 
-// sameEntry says whether the deadline of run i counts from the right time: that which was saved, that of an earlier run of the step, or
-// that of the whole story, but for a step that is entered after the start.
+// sameEntry says whether the deadline of run i counts from the right time: that which was saved, that of an earlier run
+// of the step, or that of the whole story, but for a step that is entered after the start.
 func (s *story) sameEntry(i int, want stepRun) bool {
 	got := s.runs[i]
 	if i == 0 && !s.entered.IsZero() && got.path == s.at {
