@@ -82,8 +82,9 @@ type Request struct {
 // Conflict is what an OnConflict function is given.
 type Conflict struct {
 	Request Request // the one that was refused
-	Err     *Error  // with the server's message; OutcomeUnknown if the request may have been executed, and overwritten since
-	Count   int     // conflicts of this call so far, from 1
+	// with the server's message; OutcomeUnknown if the request may have been executed, and overwritten since
+	Err   *Error
+	Count int // conflicts of this call so far, from 1
 }
 
 // Answer is a successful answer of the server.

@@ -93,7 +93,8 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 		pr.reloaded = true
 		return outcome{action: retry, reason: reason, err: err, free: true, reload: true}, pr
 	case r.Verb.write() && tooLarge(a, err): // the store has refused it, so it has certainly not been executed
-		return outcome{action: fail, reason: string(metav1.StatusReasonRequestEntityTooLarge), err: fmt.Errorf("%w: %w", ErrTooLarge, err)}, pr
+		reason := string(metav1.StatusReasonRequestEntityTooLarge)
+		return outcome{action: fail, reason: reason, err: fmt.Errorf("%w: %w", ErrTooLarge, err)}, pr
 	case retryable(a):
 		pr = doubt(r, sent, pr, a)
 		if pr.inDoubt && !repeatable(r, sent) {
@@ -106,7 +107,8 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 
 func succeed(a answer, pr progress, recovered bool) outcome {
 	return outcome{action: done, answer: &Answer{
-		Raw: a.body, ContentType: mediaType(a.header.Get("Content-Type")), Code: a.code, Header: a.header, Tries: pr.sent, Recovered: recovered,
+		Raw: a.body, ContentType: mediaType(a.header.Get("Content-Type")), Code: a.code, Header: a.header, Tries: pr.sent,
+		Recovered: recovered,
 	}}
 }
 
@@ -173,7 +175,8 @@ func tooLarge(a answer, err error) bool {
 	if a.err != nil || a.code < 500 {
 		return a.err == nil && a.code == http.StatusRequestEntityTooLarge
 	}
-	return strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "trying to send message larger than max")
+	return strings.Contains(err.Error(), "etcdserver: request is too large") ||
+		strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 // conflicts says whether a refusal is one that OnConflict can mend.

@@ -37,10 +37,11 @@ var (
 
 // Failure is one try that failed.
 type Failure struct {
-	At      time.Time     // when it began
-	Took    time.Duration // until it had failed
-	Code    int           // HTTP status, 0 without an answer
-	Reason  string        // one word: timeout, refused, reset, no-answer, protocol, cancelled, or the server's own (TooManyRequests, …)
+	At   time.Time     // when it began
+	Took time.Duration // until it had failed
+	Code int           // HTTP status, 0 without an answer
+	// one word: timeout, refused, reset, no-answer, protocol, cancelled, or the server's own (TooManyRequests, …)
+	Reason  string
 	Message string
 	ID      string // sent as Audit-Id: the audit log of the server knows the request by it
 }

@@ -94,7 +94,8 @@ func at(v any, path ...string) any {
 // withoutServerFields drops what the server sets on its own.
 func withoutServerFields(obj map[string]any) {
 	for _, field := range []string{
-		"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
+		"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink", "deletionTimestamp",
+		"deletionGracePeriodSeconds",
 	} {
 		delete(meta(obj), field)
 	}

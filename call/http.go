@@ -91,7 +91,8 @@ func (r *Request) wire(c *Client) (wire, error) {
 	}
 	for _, option := range []string{"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"} {
 		if r.deletes() && len(body) > 0 && r.Query.Has(option) {
-			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", ErrInvalidRequest, r.Verb, option)
+			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", ErrInvalidRequest,
+				r.Verb, option)
 		}
 	}
 	return wire{url: u.String(), body: body, contentType: contentType}, nil
@@ -204,7 +205,8 @@ func transportReason(err error) string {
 		return "protocol"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
 		return "reset"
 	case isTLS(err):
 		return "tls"

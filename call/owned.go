@@ -77,7 +77,8 @@ func ownsNoMore(fields, want, live any) bool {
 		case "v":
 			w, _ := want.([]any)
 			var value any
-			if json.Unmarshal([]byte(rest), &value) != nil || !slices.ContainsFunc(w, func(x any) bool { return reflect.DeepEqual(x, value) }) {
+			if json.Unmarshal([]byte(rest), &value) != nil || !slices.ContainsFunc(w,
+				func(x any) bool { return reflect.DeepEqual(x, value) }) {
 				return false
 			}
 		default: // an index, which nothing that is served uses

@@ -154,7 +154,8 @@ func (s *stepper[P]) request(ctx context.Context, f *flow.Fiber[P]) (Request, er
 	return r, err
 }
 
-func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) flow.Next {
+func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]],
+	call *stepCall) flow.Next {
 	call.last = call.x.try(ctx)
 	switch o := call.last; o.action {
 	case done:

@@ -87,7 +87,8 @@ func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	if a.err == nil && a.code < 300 {
 		err, reason = plausible(a), "protocol"
 	}
-	o := outcome{action: fail, reason: reason, err: fmt.Errorf("%w (cannot compare with the live object: %w)", refusal.err, err)}
+	err = fmt.Errorf("%w (cannot compare with the live object: %w)", refusal.err, err)
+	o := outcome{action: fail, reason: reason, err: err}
 	switch {
 	case a.err == nil && a.code == http.StatusUnauthorized && !pr.reloaded:
 		pr.reloaded = true

@@ -18,7 +18,7 @@ type EngineOptions struct {
 	Backstop time.Duration // between live checks of a wait that does not say; default 30 s, negative never
 	Grace    time.Duration // until a predecessor that does not stop is reported as stuck; default 30 s, negative never
 
-	Epoch     uint64       // fibers get epochs above it: with leader election, the term shifted left by 32, so that terms order too
+	Epoch     uint64       // fibers get higher ones; with leader election give the term shifted left by 32
 	Clock     Clock        // default the system's
 	Logger    *slog.Logger // default that of the host, see InheritLogger; else none
 	Tracer    trace.Tracer // a span per step; default none

@@ -34,7 +34,8 @@ func (f *fiber) printable(err error) (out error) {
 	defer func() {
 		if v := recover(); v != nil {
 			out = &PanicError{
-				Path: f.whereabouts(), Key: f.root().key, Value: fmt.Sprintf("Error method of a %T: %v", err, v), Stack: debug.Stack(),
+				Path: f.whereabouts(), Key: f.root().key, Value: fmt.Sprintf("Error method of a %T: %v", err, v),
+				Stack: debug.Stack(),
 			}
 		}
 	}()

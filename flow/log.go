@@ -14,7 +14,8 @@ func (f *fiber) logEnd(status Status, err error) {
 	if !f.e.log.Enabled(context.Background(), level) {
 		return
 	}
-	f.e.log.LogAttrs(context.Background(), level, "fiber ended", slog.String("path", f.path()), slog.String("key", f.Key()),
+	f.e.log.LogAttrs(context.Background(), level, "fiber ended",
+		slog.String("path", f.path()), slog.String("key", f.Key()),
 		slog.Uint64("epoch", f.Epoch()), slog.String("status", status.String()), slog.Any("error", err),
 		slog.String("trail", f.look.trailOf(f.flow.def).String()))
 }

@@ -23,7 +23,8 @@ type settings struct {
 
 // stepOnly says whether an option was given that a fork which a step returns cannot have.
 func (s *settings) stepOnly() bool {
-	return s.done != nil || s.undo != nil || s.save || s.onError != "" || s.targets != nil || s.deadline != 0 || s.retry != nil
+	return s.done != nil || s.undo != nil || s.save || s.onError != "" || s.targets != nil || s.deadline != 0 ||
+		s.retry != nil
 }
 
 func settle(opts []Option) settings {

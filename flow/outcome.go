@@ -163,7 +163,8 @@ func (r *run) coverLater(err error, orElse int32) move {
 		d.tries = 0
 		return r.fail(err, orElse)
 	}
-	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries, "error", err)
+	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries,
+		"error", err)
 	return r.park(whyLoad, f.untilDeadline(r.e.now()+int64(Backoff{}.Delay(d.tries))))
 }
 

@@ -27,8 +27,8 @@ type Position struct {
 	Version    int    `json:"version,omitempty"`
 	Generation int64  `json:"generation,omitempty"` // of the object worked on, as given to Start
 	Step       string `json:"step"`                 // the step to run next, its path within the flow
-	Reached    string `json:"reached,omitempty"`    // the furthest step, if further than Step, that a run has come to: where Undo begins
-	Reason     string `json:"reason,omitempty"`     // why it was saved: delay, retry, suspend, await, fork, save, failed, cancelled
+	Reached    string `json:"reached,omitempty"`    // the furthest step, beyond Step, that a run has come to: for Undo
+	Reason     string `json:"reason,omitempty"`     // why it was saved: a wait as in Info.Why, save, failed, cancelled
 	Attempt    int    `json:"attempt,omitempty"`    // runs of Step before this one
 
 	// begun is when the fiber was started first.
@@ -64,7 +64,7 @@ type Position struct {
 
 	Left *Place  `json:"left,omitempty"` // the step whose Delay leads to Step; until then its deadline counts
 	Last bool    `json:"last,omitempty"` // with Left: after the delay nothing is left to run, and Step is that of Left
-	Back []Place `json:"back,omitempty"` // in or before a detour: where it comes back to, the last one is returned to first
+	Back []Place `json:"back,omitempty"` // in or before a detour: where it returns to, to the last one first
 	Else string  `json:"else,omitempty"` // where the wait leads to if the deadline of the step passes before
 
 	Returns bool `json:"returns,omitempty"` // with Left: a detour, which leads back to Step when the delay is over

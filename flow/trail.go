@@ -91,7 +91,7 @@ func unpackTime(b byte) time.Duration {
 // TrailEntry is one thing that a fiber has done.
 type TrailEntry struct {
 	Step    string        `json:"step"`           // its path within the flow
-	Outcome string        `json:"outcome"`        // next, goto, delay, retry, suspend, await, fork, end, fail, yield, panic, cancel, skip
+	Outcome string        `json:"outcome"`        // what the step returned, in lower case; or panic, cancel, skip
 	Took    time.Duration `json:"took"`           // running, to within an eighth; of repeats the longest
 	Repeats int           `json:"times,omitzero"` // how often in a row; 255 is that or more
 }
@@ -125,7 +125,8 @@ func (t *trail) entries(d *def) Trail {
 				break
 			}
 		}
-		out = append(out, TrailEntry{Step: d.steps[pc].path, Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]), Repeats: int(b[n+3])})
+		out = append(out, TrailEntry{Step: d.steps[pc].path, Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]),
+			Repeats: int(b[n+3])})
 		b = b[n+4:]
 	}
 	return out

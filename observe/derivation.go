@@ -50,9 +50,11 @@ type candidate struct {
 	object client.Object // nil if the store has it
 }
 
-func derivedFrom[U any, Q Object[U]](convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
+func derivedFrom[U any, Q Object[U]](
+	convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
 	return func(ctx context.Context, o *Origin) (*feed, error) {
-		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{}, aside: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
+		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{},
+			aside: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
 		d.make = func(r *store.Record) (client.Object, error) {
 			object, err := convert(r)
 			if object == nil || err != nil {
@@ -73,7 +75,8 @@ func (d *derivation) open() *feed {
 	r := o.registry
 	kind, _ := r.kindOf(o.object) // a type of the program's own need not have one
 	d.store = store.New(store.Options{
-		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true, Scheme: r.opts.Scheme, Logger: r.log,
+		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true,
+		Scheme: r.opts.Scheme, Logger: r.log,
 		DetectMutation: r.opts.DetectMutation,
 	})
 	d.sink = d.store.Sink("")
@@ -81,7 +84,8 @@ func (d *derivation) open() *feed {
 		d.sink.Replace().Commit(source.Commit{Version: "1", Reason: "there is no input"})
 	}
 	for i, in := range o.inputs {
-		by := &Observer{selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil), derived: o}
+		by := &Observer{selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil),
+			derived: o}
 		by.opts.name, by.opts.failure = fmt.Sprintf("derived source %q", o.selector), Skip
 		by.call = func(_ context.Context, e *store.Event) error { return d.event(i, e) }
 		d.inputs = append(d.inputs, by)
@@ -209,7 +213,8 @@ func (d *derivation) change(from claim, object client.Object) error {
 }
 
 func compare(a, b claim) int {
-	return cmp.Or(cmp.Compare(a.input, b.input), cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+	return cmp.Or(cmp.Compare(a.input, b.input), cmp.Compare(a.key.Namespace, b.key.Namespace),
+		cmp.Compare(a.key.Name, b.key.Name))
 }
 
 // withdraw takes back what was made of an object.

@@ -93,7 +93,8 @@ func (r *Registry) Describe() Description {
 
 // description is called with the lock of the registry held.
 func (o *Origin) description(now time.Time) SourceDescription {
-	d := SourceDescription{Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place, Observers: []ObserverDescription{}}
+	d := SourceDescription{Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place,
+		Observers: []ObserverDescription{}}
 	if o.object != nil {
 		d.Type = o.object.String()
 	}
@@ -149,10 +150,12 @@ func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 			continue
 		}
 		opt := st.Options()
-		words := []string{opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector, opt.Scope}
+		words := []string{opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector,
+			opt.Scope}
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 		d := SourceDescription{
-			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true, Objects: st.Len(),
+			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true,
+			Objects:   st.Len(),
 			Observers: []ObserverDescription{},
 		}
 		for _, s := range st.Statuses() {
@@ -175,7 +178,8 @@ func typeName(kind schema.GroupVersionKind) string {
 // description is called with the lock of the registry held.
 func (o *Observer) description() ObserverDescription {
 	d := ObserverDescription{
-		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any", Mask: o.opts.mask.String(),
+		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any",
+		Mask:     o.opts.mask.String(),
 		Delivery: "sync", Failure: o.opts.failure.String(),
 		Stats: Stats{
 			Handled: o.stats.handled.Load(), Failed: o.stats.failed.Load(), Retried: o.stats.retried.Load(),
@@ -203,7 +207,8 @@ func (d Description) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, s := range d.Sources {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, cmp.Or(s.At, "of reconcilers or clients"), s.state())
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type,
+			cmp.Or(s.At, "of reconcilers or clients"), s.state())
 		for _, o := range s.Observers {
 			_, _ = fmt.Fprintf(w, "  %s\n", o.line())
 		}

@@ -166,7 +166,8 @@ func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
 			return nil, err
 		}
 	}
-	request := store.Request{Kind: kind, Options: *options, Unstructured: o.object == unstructuredType || r.wanted(o.selector, unstructuredType)}
+	unstructured := o.object == unstructuredType || r.wanted(o.selector, unstructuredType)
+	request := store.Request{Kind: kind, Options: *options, Unstructured: unstructured}
 	if assigned := o.assigned.Load(); assigned != nil {
 		request.Options = append(slices.Clone(request.Options), source.Namespaces(*assigned...))
 	}

@@ -48,7 +48,8 @@ func classify(err error) Class {
 	switch {
 	case errors.Is(err, ErrTerminal):
 		return Stopped
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, client.ErrTooManyConflicts), errors.Is(err, client.ErrReplaced):
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, client.ErrTooManyConflicts),
+		errors.Is(err, client.ErrReplaced):
 		return Conflict
 	}
 	return Retryable

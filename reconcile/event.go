@@ -73,8 +73,10 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	now := metav1.NewMicroTime(r.now())
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, EventTime: now,
-		ReportingController: cut("fairlead.io/"+r.from, 128), ReportingInstance: cut(r.from, 128), Action: "Reconcile", Type: kind, Reason: reason, Note: note,
-		Regarding: corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()},
+		ReportingController: cut("fairlead.io/"+r.from, 128), ReportingInstance: cut(r.from, 128), Action: "Reconcile",
+		Type: kind, Reason: reason, Note: note,
+		Regarding: corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()},
 	}
 	// What happened may be told although the context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -91,7 +93,8 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	if err != nil {
 		return err
 	}
-	if err = r.c.Patch(ctx, e, client.RawPatch(types.MergePatchType, patch), once, client.Always()); apierrors.IsNotFound(err) { // expired meanwhile
+	err = r.c.Patch(ctx, e, client.RawPatch(types.MergePatchType, patch), once, client.Always())
+	if apierrors.IsNotFound(err) { // expired meanwhile
 		e.ResourceVersion = ""
 		return r.c.Create(ctx, e, once)
 	}

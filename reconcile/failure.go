@@ -61,7 +61,8 @@ func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
 	}
 	if failed == nil {
 		if panicked { // of a run that was stopped, which is tried again anyway
-			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err, "stack", string(stack))
+			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
+				"stack", string(stack))
 		}
 		return
 	}
@@ -69,7 +70,8 @@ func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
 	if failed.Class == Conflict {
 		level = slog.LevelInfo
 	}
-	args := []any{"key", r.key.String(), "class", failed.Class, "attempts", failed.Attempts, "next", failed.Next, "error", failed.Err}
+	args := []any{"key", r.key.String(), "class", failed.Class, "attempts", failed.Attempts, "next", failed.Next,
+		"error", failed.Err}
 	if panicked {
 		args = append(args, "stack", string(stack))
 	}
@@ -109,10 +111,12 @@ func (c *Controller) tell(term context.Context, r *run, f *Failure) {
 	case f.Class == Stopped:
 		reason = reasonFailed
 	}
-	if l := c.set.leader; reason == "" || c.events == nil || term == nil || term.Err() != nil || l != nil && l.Fence(term) != nil {
+	if l := c.set.leader; reason == "" || c.events == nil || term == nil || term.Err() != nil ||
+		l != nil && l.Fence(term) != nil {
 		return
 	}
-	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name, UID: r.facts.uid}}
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name,
+		UID: r.facts.uid}}
 	obj.SetGroupVersionKind(c.kind())
 	err := c.events.Event(term, obj, corev1.EventTypeWarning, reason, errors.Unwrap(f.Err).Error())
 	if err == nil {

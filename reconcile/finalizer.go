@@ -59,7 +59,8 @@ func (c *Controller) removeFinalizer(ctx context.Context, obj client.Object) err
 		if held := alloc.Held(o); len(held) > 0 {
 			return fmt.Errorf("%w: %v; Cleanup has to Release them", ErrAllocated, held)
 		}
-		o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == c.set.finalizer }))
+		o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()),
+			func(f string) bool { return f == c.set.finalizer }))
 		return nil
 	})
 	if err == nil || isGone(err) {

@@ -141,7 +141,8 @@ func (s *settings) complete(name string) error {
 		s.finalizer = "fairlead.io/" + strings.ToLower(name)
 	}
 	if errs := validation.IsQualifiedName(s.finalizer); len(errs) > 0 || !strings.Contains(s.finalizer, "/") {
-		return fmt.Errorf("%w: finalizer %q has to be a name with a domain, such as example.com/gateways; see Finalizer", ErrInvalid, s.finalizer)
+		return fmt.Errorf("%w: finalizer %q has to be a name with a domain, such as example.com/gateways; see Finalizer",
+			ErrInvalid, s.finalizer)
 	}
 	return nil
 }

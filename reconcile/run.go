@@ -143,7 +143,8 @@ func (c *Controller) context(ctx, term context.Context, r *run) (_ context.Conte
 		ctx, cancel = context.WithTimeoutCause(ctx, c.set.deadline, ErrDeadline)
 		stop = cancel
 	}
-	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt, LastError: r.last}
+	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
+		LastError: r.last}
 	if c.object.cleans {
 		info.Finalizer = c.set.finalizer
 		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)

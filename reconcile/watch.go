@@ -47,7 +47,8 @@ func (w *watch) check() error {
 	object := reflect.TypeOf(w.object).Elem()
 	for _, t := range w.takes {
 		if t != object && !readsAny(t) && !readsAny(object) {
-			errs = append(errs, fmt.Errorf("%w: a function takes %v, and the objects of the watch are %v", ErrInvalid, t, object))
+			errs = append(errs, fmt.Errorf("%w: a function takes %v, and the objects of the watch are %v", ErrInvalid, t,
+				object))
 		}
 	}
 	return errors.Join(errs...)
@@ -155,7 +156,8 @@ func mappedBy[S any](fn func(obj *S) []Key) func(*store.Record, primary) ([]Key,
 	}
 }
 
-func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error), opts []WatchOption) *watch {
+func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error),
+	opts []WatchOption) *watch {
 	w := &watch{object: PS(new(S)), mapped: mapped}
 	for _, o := range opts {
 		if o != nil {

@@ -35,7 +35,8 @@ func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 			defer func() {
 				s.free()
 				if t.Failed() { // the bubble ends the test
-					t.Logf("schedule with seed %d failed (repeat it with %s=%d); its points:\n%s", seed, SeedVariable, seed, s.history())
+					t.Logf("schedule with seed %d failed (repeat it with %s=%d); its points:\n%s", seed, SeedVariable, seed,
+						s.history())
 				}
 			}()
 			body(s)

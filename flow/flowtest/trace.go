@@ -34,7 +34,8 @@ type stepRun struct {
 }
 
 func (s stepRun) String() string {
-	return fmt.Sprintf("%s attempt %d at %s, entered at %s:%s", s.path, s.attempt, s.at.UTC().Format(clock), s.entered.UTC().Format(clock), s.notes)
+	return fmt.Sprintf("%s attempt %d at %s, entered at %s:%s", s.path, s.attempt, s.at.UTC().Format(clock),
+		s.entered.UTC().Format(clock), s.notes)
 }
 
 const clock = "15:04:05.999999999"
@@ -154,7 +155,8 @@ func (s *story) compare(t testing.TB, whole story, times bool) {
 		same = s.sameRun(i, want[i], times && !s.again)
 	}
 	if !same {
-		t.Errorf("the steps after the start at %s saw%s\nwithout a crash they would have seen%s", s.began.UTC().Format(clock), list(s.runs), list(want))
+		t.Errorf("the steps after the start at %s saw%s\nwithout a crash they would have seen%s",
+			s.began.UTC().Format(clock), list(s.runs), list(want))
 	}
 	if s.ended && fmt.Sprint(s.err) != fmt.Sprint(whole.err) {
 		t.Errorf("it ended with %v, without a crash with %v", s.err, whole.err)
