@@ -115,7 +115,7 @@ func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 	x.pr.sent++
 	x.pr = doubt(&x.r, x.w.body, x.pr, a)
 	cause := context.Cause(ctx)
-	x.keep(Failure{At: a.at, Took: a.took, Reason: cancelled, Message: cause.Error(), ID: a.id})
+	x.addFailure(Failure{At: a.at, Took: a.took, Reason: cancelled, Message: cause.Error(), ID: a.id})
 	x.log(ctx, a, outcome{action: fail, reason: cancelled, err: cause})
 	return x.end(ctx, cause)
 }
@@ -195,11 +195,11 @@ func (x *exchange) note(a answer, o outcome) {
 			x.refused = &s.ErrStatus
 		}
 	}
-	x.keep(f)
+	x.addFailure(f)
 }
 
-// keep adds to the failures; of very many it keeps the first and the last ones.
-func (x *exchange) keep(f Failure) {
+// addFailure adds to the failures. Of very many the first and the last ones stay.
+func (x *exchange) addFailure(f Failure) {
 	if len(x.past) == maxFailures {
 		x.past = append(x.past[:maxFailures/2], x.past[maxFailures/2+1:]...)
 	}

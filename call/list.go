@@ -166,9 +166,9 @@ func (at *pager) wrap(r Request, err error) error {
 type seen map[string]string
 
 // before notes an object and says whether it was yielded already. Nothing is kept of a list of one page.
-func (s *seen) before(obj metav1.Object, keep bool) bool {
+func (s *seen) before(obj metav1.Object, more bool) bool {
 	if *s == nil {
-		if !keep {
+		if !more {
 			return false
 		}
 		*s = make(seen)

@@ -75,7 +75,7 @@ var errNoRequest = errors.New("cannot call: the step has no Request function")
 
 func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	key := weak.Make(f)
-	call := s.kept(f, key)
+	call := s.remembered(f, key)
 	if call == nil || call.doubt != nil {
 		call, err := s.start(ctx, f, call)
 		if err != nil {
@@ -106,14 +106,14 @@ func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	return s.try(ctx, f, key, call)
 }
 
-// kept returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of the step
+// remembered returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of the step
 // that ended the call before.
-func (s *stepper[P]) kept(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
-	kept, ok := s.calls.Load(key)
+func (s *stepper[P]) remembered(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
+	known, ok := s.calls.Load(key)
 	if !ok {
 		return nil
 	}
-	call := kept.(*stepCall)
+	call := known.(*stepCall)
 	if f.Attempt() == 0 && call.refused == nil {
 		s.calls.Delete(key)
 		return nil
@@ -170,17 +170,17 @@ func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer
 	case fail:
 		s.calls.Delete(key)
 		if call.x.pr.inDoubt {
-			s.keep(f, key, &stepCall{doubt: o.err})
+			s.remember(f, key, &stepCall{doubt: o.err})
 		}
 		return s.failed(ctx, f, o.err)
 	}
-	s.keep(f, key, call)
+	s.remember(f, key, call)
 	return f.Retry(call.last.after)
 }
 
-// keep remembers a call until the fiber comes back, or is no more.
-func (s *stepper[P]) keep(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) {
-	if _, kept := s.calls.Swap(key, call); !kept {
+// remember keeps a call until the fiber comes back, or is no more.
+func (s *stepper[P]) remember(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) {
+	if _, known := s.calls.Swap(key, call); !known {
 		runtime.AddCleanup(f, func(key weak.Pointer[flow.Fiber[P]]) { s.calls.Delete(key) }, key)
 	}
 }

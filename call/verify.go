@@ -60,7 +60,7 @@ func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	status := statusOf(a)
 	if a.err == nil && a.code < 300 && plausible(a) == nil {
 		pr.verifying = nil
-		if holds(r, sent, a.body) {
+		if shows(r, sent, a.body) {
 			return succeed(a, pr, true), pr
 		}
 		// It may have been executed all the same, and overwritten since. Of a create the object that is there tells

@@ -35,7 +35,7 @@ func (c *Collection[T]) Get(key store.Key) (*T, error) {
 		return nil, fmt.Errorf("cannot get %s: %w", key, ErrNotRunning)
 	}
 	r, ok := f.store.Get(key)
-	if !ok || !c.keeps(r) {
+	if !ok || !c.matches(r) {
 		return nil, store.ErrNotFound
 	}
 	return store.As[T](r)
@@ -67,12 +67,12 @@ func (c *Collection[T]) Len() int {
 	switch {
 	case f == nil:
 		return 0
-	case c.observer.keep == nil:
+	case c.observer.filter == nil:
 		return f.store.Len()
 	}
 	n := 0
 	for r := range f.store.Snapshot().All() {
-		if c.keeps(r) {
+		if c.matches(r) {
 			n++
 		}
 	}
@@ -100,7 +100,7 @@ func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*store.Record
 			return
 		}
 		for r := range records(f.store.Snapshot()) {
-			if !c.keeps(r) {
+			if !c.matches(r) {
 				continue
 			}
 			if o, err := store.As[T](r); err == nil && !yield(r.Key(), o) {
@@ -110,9 +110,9 @@ func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*store.Record
 	}
 }
 
-// keeps asks the filters. One that panics leaves the object out.
-func (c *Collection[T]) keeps(r *store.Record) (ok bool) {
-	if c.observer.keep == nil {
+// matches asks the filters. One that panics leaves the object out.
+func (c *Collection[T]) matches(r *store.Record) (ok bool) {
+	if c.observer.filter == nil {
 		return true
 	}
 	defer func() {
@@ -122,5 +122,5 @@ func (c *Collection[T]) keeps(r *store.Record) (ok bool) {
 			ok = false
 		}
 	}()
-	return c.observer.keep(r)
+	return c.observer.filter(r)
 }

@@ -29,13 +29,13 @@ type derivation struct {
 	make   func(*store.Record) (client.Object, error) // nil object: nothing; the object may be changed
 	inputs []*Observer
 
-	mu      sync.Mutex // serializes the sink; no user code runs under it
-	closed  bool
-	version uint64
-	pending int // inputs that are not synced; while there are, the store stays empty
-	made    map[claim]store.Key
-	aside   map[claim]source.Quarantined // of which nothing could be made
-	claims  map[store.Key][]candidate    // sorted; the first one is what the store has, or will have
+	mu          sync.Mutex // serializes the sink; no user code runs under it
+	closed      bool
+	version     uint64
+	pending     int // inputs that are not synced; while there are, the store stays empty
+	made        map[claim]store.Key
+	quarantined map[claim]source.Quarantined // of which nothing could be made
+	claims      map[store.Key][]candidate    // sorted; the first one is what the store has, or will have
 }
 
 // claim is an object of an input.
@@ -54,7 +54,7 @@ func derivedFrom[U any, Q Object[U]](
 	convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
 	return func(ctx context.Context, o *Origin) (*feed, error) {
 		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{},
-			aside: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
+			quarantined: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
 		d.make = func(r *store.Record) (client.Object, error) {
 			object, err := convert(r)
 			if object == nil || err != nil {

@@ -6,17 +6,17 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Filter declares a source that has the objects of another one for which keep is true. It costs no memory: the objects
-// stay where they are, and an observer is told Added and Deleted when one starts or ceases to match. keep must depend
+// Filter declares a source that has the objects of another one for which matches is true. It costs no memory: the objects
+// stay where they are, and an observer is told Added and Deleted when one starts or ceases to match. matches must depend
 // on the object alone; one that panics leaves the object out. T is the type of the other source, or metadata of any.
-func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *Origin {
+func Filter[T any, P Object[T]](h Host, s, from Selector, matches func(*T) bool) *Origin {
 	o := &Origin{
-		registry: h.Observers(), selector: s, place: declared(), nilFunc: keep == nil,
+		registry: h.Observers(), selector: s, place: declared(), nilFunc: matches == nil,
 		inputs: []input{{from, reflect.TypeFor[T]()}},
 	}
-	o.keep = func(r *store.Record) bool {
+	o.filter = func(r *store.Record) bool {
 		object, err := store.As[T](r)
-		return err == nil && keep(object)
+		return err == nil && matches(object)
 	}
 	o.registry.declareOrigin(o)
 	return o

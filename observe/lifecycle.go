@@ -119,7 +119,7 @@ func (r *Registry) used(o *Origin) bool {
 
 // attach connects an observer, which was checked, with its source, which is opened if it is not. The lock is held.
 func (r *Registry) attach(o *Observer) {
-	if o.root, o.keep = r.resolve(r.origin(o.selector)); o.root == nil || o.root.opening {
+	if o.root, o.filter = r.resolve(r.origin(o.selector)); o.root == nil || o.root.opening {
 		return
 	}
 	if o.root.feed != nil {
@@ -203,7 +203,7 @@ func (r *Registry) subscribe(o *Observer) {
 		}
 	}
 	d.stream = o.root.feed.store.Subscribe(store.SubscribeOptions{
-		Name: o.Name(), Filter: o.keep, Wake: d.wake, Resync: o.opts.resync,
+		Name: o.Name(), Filter: o.filter, Wake: d.wake, Resync: o.opts.resync,
 	})
 	o.delivery = d
 	o.feed.Store(o.root.feed)

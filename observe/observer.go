@@ -25,9 +25,9 @@ type Observer struct {
 	feed   atomic.Pointer[feed] // while it is attached
 	stats  stats
 
-	// What follows is guarded by Registry.mu; root and keep do not change after the delivery was made.
+	// What follows is guarded by Registry.mu; root and filter do not change after the delivery was made.
 	root     *Origin // the source that it is attached to, filters resolved
-	keep     func(*store.Record) bool
+	filter   func(*store.Record) bool
 	delivery *delivery
 	removed  bool
 	late     bool  // declared while it ran

@@ -28,7 +28,7 @@ type Origin struct {
 
 	// One of these three is set.
 	settings settings // of a watch
-	keep     func(*store.Record) bool
+	filter   func(*store.Record) bool
 	derive   func(context.Context, *Origin) (*feed, error)
 
 	kind     schema.GroupVersionKind // of a watch; empty: found by type
@@ -85,7 +85,7 @@ func (o *Origin) Selector() Selector { return o.selector }
 // stands for all. It must not be called by an observer of the source, whose changes it may wait for. Others that watch
 // the very same objects share the watch, and what it covers.
 func (o *Origin) SetNamespaces(namespaces ...string) error {
-	if o.derive != nil || o.keep != nil {
+	if o.derive != nil || o.filter != nil {
 		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, ErrFixed)
 	}
 	namespaces = slices.Clone(namespaces)

@@ -259,14 +259,14 @@ func (r *Registry) origin(s Selector) *Origin {
 	return nil
 }
 
-// resolve follows filters to the source that they filter, nil if there is none; keep is all of them together, nil
+// resolve follows filters to the source that they filter, nil if there is none; filter is all of them together, nil
 // without. It is called with the lock held.
-func (r *Registry) resolve(o *Origin) (root *Origin, keep func(*store.Record) bool) {
+func (r *Registry) resolve(o *Origin) (root *Origin, filter func(*store.Record) bool) {
 	for range r.origins { // a cycle has no more steps than there are sources
-		if o == nil || o.keep == nil {
-			return o, keep
+		if o == nil || o.filter == nil {
+			return o, filter
 		}
-		keep = both(o.keep, keep)
+		filter = both(o.filter, filter)
 		o = r.origin(o.inputs[0].selector)
 	}
 	return nil, nil

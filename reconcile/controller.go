@@ -204,20 +204,20 @@ func (c *Controller) Trigger(k Key, source string) {
 
 // add notes a reason to reconcile an object. now is what is known of the object if the event is about itself.
 func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
-	var stop *run
+	var stop *reconciliation
 	c.mu.Lock()
 	it := c.q.item(k)
-	if now != nil && it.run != nil && *now == it.run.facts { // it works on this state already
+	if now != nil && it.current != nil && *now == it.current.facts { // it works on this state already
 		c.mu.Unlock()
 		return
 	}
 	it.reasons.add(why)
 	switch {
-	case it.run != nil:
+	case it.current != nil:
 		if now != nil {
 			it.seen = now
-			if c.set.preempt && it.run.facts.uid != "" && it.run.facts.differs(*now) {
-				stop = it.run
+			if c.set.preempt && it.current.facts.uid != "" && it.current.facts.differs(*now) {
+				stop = it.current
 			}
 		}
 	case it.fail != nil && now != nil && it.fail.facts.differs(*now):
@@ -240,16 +240,16 @@ func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 
 // gone notes that an object does not exist any more.
 func (c *Controller) gone(k Key, why Reason) {
-	var stop *run
+	var stop *reconciliation
 	c.mu.Lock()
 	it := c.q.items[k]
 	switch {
 	case it == nil:
-	case it.run != nil:
+	case it.current != nil:
 		it.reasons.add(why)
 		it.seen = &facts{}
 		if c.set.preempt {
-			stop = it.run
+			stop = it.current
 		}
 	default:
 		c.q.forget(it)

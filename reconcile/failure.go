@@ -50,7 +50,7 @@ func (c *Controller) Failures() []Failure {
 }
 
 // report logs how a run ended, if it is worth a line, and tells the user of a failure. failed is nil if there was none.
-func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
+func (c *Controller) report(r *reconciliation, res Result, err error, failed *Failure) {
 	if res.requeue && res.after < 0 {
 		c.log.Error("a reconciler asked for another reconciliation after a negative time: it comes after the back-off",
 			"key", r.key.String(), "after", res.after)
@@ -100,7 +100,7 @@ const (
 )
 
 // tell writes an Event if the object is at fault, while this process leads.
-func (c *Controller) tell(term context.Context, r *run, f *Failure) {
+func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
 	_, _, panicked := asPanic(f.Err)
 	reason := ""
 	switch {

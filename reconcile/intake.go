@@ -68,7 +68,7 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 	}
 	if len(w.filters) > 0 || sub.follow != nil {
 		opt.Filter = func(r *store.Record) bool {
-			ok, err := s.rules().keep(r)
+			ok, err := s.rules().matches(r)
 			if err != nil {
 				c.complain("the filter of a watch failed", err, "watch", w.name, "key", r.Key().String())
 			}

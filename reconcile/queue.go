@@ -55,10 +55,10 @@ type item struct {
 	due     time.Time  // while waiting
 	dueFor  ReasonType // Scheduled, Retried, or "" for the rate limit
 	heapAt  int
-	run     *run        // while running
-	fail    *failure    // the last attempt failed
-	starts  []time.Time // of the last reconciliations, for the rate limit
-	seen    *facts      // while running: what the last event about the object itself showed
+	current *reconciliation // while running
+	fail    *failure        // the last attempt failed
+	starts  []time.Time     // of the last reconciliations, for the rate limit
+	seen    *facts          // while running: what the last event about the object itself showed
 
 	requeues int   // results in a row that asked for another reconciliation, and for no time
 	requeued facts // what the last of them was about

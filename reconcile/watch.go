@@ -207,8 +207,8 @@ func (w *watch) open(cache *store.Cache) (*store.Handle, error) {
 	return cache.Open(store.Request{Kind: w.kind, Unstructured: generic, Options: w.options})
 }
 
-// keep says whether an object is among those that are watched.
-func (w *watch) keep(r *store.Record) (ok bool, err error) {
+// matches says whether an object is among those that are watched.
+func (w *watch) matches(r *store.Record) (ok bool, err error) {
 	defer recovered(&err)
 	for _, f := range w.filters {
 		if ok, err := f(r); !ok || err != nil {

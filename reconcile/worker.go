@@ -15,9 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// run is one reconciliation of one object.
-type run struct {
-	store   *store.Store // of the primary; the controller may have ended when the run does
+// reconciliation is one call of the reconciler for one object.
+type reconciliation struct {
+	store   *store.Store // of the primary; the controller may have ended when the reconciliation does
 	key     Key
 	facts   facts
 	why     reasons
@@ -28,13 +28,13 @@ type run struct {
 	last    error
 }
 
-// stop ends the context of a run and refuses its further requests.
-func (r *run) stop(cause error) {
+// stop ends the context of a reconciliation and refuses its further requests.
+func (r *reconciliation) stop(cause error) {
 	r.stopped.CompareAndSwap(nil, &cause)
 	r.cancel(cause)
 }
 
-func (r *run) fence() error {
+func (r *reconciliation) fence() error {
 	if p := r.stopped.Load(); p != nil {
 		return *p
 	}
@@ -72,8 +72,8 @@ func (c *Controller) next() bool {
 	c.total.take(c.now())
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
-	r := &run{key: it.key, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
-	it.reasons, it.seen, it.run = reasons{}, nil, r
+	r := &reconciliation{key: it.key, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
+	it.reasons, it.seen, it.current = reasons{}, nil, r
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
 	}
@@ -111,7 +111,7 @@ func (c *Controller) next() bool {
 
 // wanted says whether an object is one of those that are watched; the store may hold more.
 func (c *Controller) wanted(rec *store.Record) bool {
-	ok, err := c.main.keep(rec)
+	ok, err := c.main.matches(rec)
 	return ok && err == nil
 }
 
@@ -126,17 +126,17 @@ func (it *item) started(at time.Time, limit int) {
 	}
 }
 
-// termKey is the key of the context of the leadership in that of a run.
+// termKey is the key of the context of the leadership in that of a reconciliation.
 type termKey struct{}
 
-// abortError is what became of a run that we ended.
+// abortError is what became of a reconciliation that we ended.
 type abortError struct{ cause, err error }
 
 func (e *abortError) Error() string   { return e.err.Error() }
 func (e *abortError) Unwrap() []error { return []error{e.err, e.cause} }
 
-// context makes the context of a run; done has to be called after it.
-func (c *Controller) context(ctx, term context.Context, r *run) (_ context.Context, done func()) {
+// context makes the context of a reconciliation; done has to be called after it.
+func (c *Controller) context(ctx, term context.Context, r *reconciliation) (_ context.Context, done func()) {
 	stop := func() {}
 	if c.set.deadline > 0 {
 		var cancel context.CancelFunc
@@ -163,12 +163,13 @@ func (c *Controller) context(ctx, term context.Context, r *run) (_ context.Conte
 		Fence: fence, RequireVersion: c.set.leader != nil || c.set.preempt,
 		Write: store.WriteContext{Owner: c.owner, Primary: r.key},
 	})
-	watch := c.watchRun(r)
-	return ctx, func() { watch(); stop() }
+	stopReports := c.reportStuck(r)
+	return ctx, func() { stopReports(); stop() }
 }
 
-// watchRun reports a run that does not return. The returned function ends that and waits for a report under way.
-func (c *Controller) watchRun(r *run) (stop func()) {
+// reportStuck reports a reconciliation that does not return. The returned function ends that and waits for a report
+// under way.
+func (c *Controller) reportStuck(r *reconciliation) (stop func()) {
 	if c.set.stuck < 0 {
 		return func() {}
 	}
@@ -259,15 +260,15 @@ func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) 
 	return res, err
 }
 
-// finish decides what follows from a run.
-func (c *Controller) finish(it *item, r *run, res Result, err error, existed bool) {
+// finish decides what follows from a reconciliation.
+func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, existed bool) {
 	now := c.now()
 	rec, exists := r.store.Get(r.key)
 	if !exists || !c.wanted(rec) { // perhaps since it was read, but before something was set to work for it
 		c.vanished(r.key)
 	}
 	c.mu.Lock()
-	it.run, it.state = nil, idle
+	it.current, it.state = nil, idle
 	c.q.running--
 	var failed *Failure
 	outcome := "success"
@@ -321,7 +322,7 @@ func (c *Controller) suspended(it *item) {
 }
 
 // succeeded schedules what follows a success. Under mu.
-func (c *Controller) succeeded(it *item, r *run, res Result, now time.Time, exists bool) {
+func (c *Controller) succeeded(it *item, r *reconciliation, res Result, now time.Time, exists bool) {
 	if !res.requeue || it.requeued.differs(r.facts) {
 		it.requeues = 0
 	}
@@ -344,7 +345,7 @@ func (c *Controller) succeeded(it *item, r *run, res Result, now time.Time, exis
 }
 
 // failed schedules what follows a failure. Under mu.
-func (c *Controller) failed(it *item, r *run, res Result, err error, now time.Time) *failure {
+func (c *Controller) failed(it *item, r *reconciliation, res Result, err error, now time.Time) *failure {
 	f := it.fail
 	if f == nil || f.facts.differs(r.facts) {
 		f = &failure{since: now}

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -78,25 +77,4 @@ func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error
 		return schema.GroupVersionKind{}, fmt.Errorf("cannot tell the kind of a %T: %w", obj, err)
 	}
 	return kinds[0], nil
-}
-
-// SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed
-// anything. The time of the last transition changes with the status only. Where there is no object it does nothing.
-func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus,
-	reason, message string) bool {
-	if isNil(obj) || conditions == nil {
-		return false
-	}
-	return meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
-	})
-}
-
-// IsReady says whether a condition is True for the present generation of obj.
-func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
-	if isNil(obj) {
-		return false
-	}
-	c := meta.FindStatusCondition(conditions, kind)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
 }

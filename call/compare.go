@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// holds says whether the live object shows that the write has been done: it has every field that was sent, and nothing
+// shows says whether the live object shows that the write was made: it has every field that was sent, and nothing
 // that the write would have removed. What cannot be compared counts as not held: the refusal of the server then stands,
 // and its caller looks again, whereas a success that was none would lose the write.
-func holds(r *Request, sent, liveRaw []byte) bool {
+func shows(r *Request, sent, liveRaw []byte) bool {
 	live, ok := asMap(r, liveRaw)
 	if !ok {
 		return false
