@@ -3,20 +3,16 @@ package flow
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // guard calls user code; a panic of it is a *PanicError. Others than the worker that runs the fiber may call it, too.
 func (f *fiber) guard(fn func() error) (err error) {
-	defer f.caught(&err)
-	return fn()
-}
-
-// caught turns a panic into an error. It is deferred.
-func (f *fiber) caught(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Path: f.whereabouts(), Key: f.root().key, Value: v, Stack: debug.Stack()}
+	if p := protect.Call(func() { err = fn() }); p != nil {
+		return &PanicError{Path: f.whereabouts(), Key: f.root().key, Value: p.Value, Stack: p.Stack}
 	}
+	return err
 }
 
 // inPath adds the path to err once: errors of children and cancellations carry theirs.
@@ -30,16 +26,11 @@ func (f *fiber) inPath(err error) error {
 
 // printable returns err, or the panic of its Error method, such as that of a nil pointer in an error. Later, when the
 // end of a fiber is printed, such a panic would hit code that does not expect it.
-func (f *fiber) printable(err error) (out error) {
-	defer func() {
-		if v := recover(); v != nil {
-			out = &PanicError{
-				Path: f.whereabouts(), Key: f.root().key, Value: fmt.Sprintf("Error method of a %T: %v", err, v),
-				Stack: debug.Stack(),
-			}
-		}
-	}()
-	_ = err.Error()
+func (f *fiber) printable(err error) error {
+	if p := protect.Call(func() { _ = err.Error() }); p != nil {
+		value := fmt.Sprintf("Error method of a %T: %v", err, p.Value)
+		return &PanicError{Path: f.whereabouts(), Key: f.root().key, Value: value, Stack: p.Stack}
+	}
 	return err
 }
 

@@ -186,19 +186,21 @@ func (r *run) runStep() move {
 // call runs user code; a panic of it is an error.
 func (r *run) call(st *step) (n Next, err error) {
 	f, opt := r.f, &r.e.opt
-	defer f.caught(&err)
-	if opt.Hook != nil {
-		opt.Hook(Handle{f}, f.path(), false)
-	}
-	if opt.Tracer == nil && !opt.Labels {
-		n = st.run(r.step.ctx, f.self)
-	} else {
-		n = f.traced(r.step.ctx, st)
-	}
-	if opt.Hook != nil {
-		opt.Hook(Handle{f}, f.path(), true)
-	}
-	return n, nil
+	err = f.guard(func() error {
+		if opt.Hook != nil {
+			opt.Hook(Handle{f}, f.path(), false)
+		}
+		if opt.Tracer == nil && !opt.Labels {
+			n = st.run(r.step.ctx, f.self)
+		} else {
+			n = f.traced(r.step.ctx, st)
+		}
+		if opt.Hook != nil {
+			opt.Hook(Handle{f}, f.path(), true)
+		}
+		return nil
+	})
+	return n, err
 }
 
 // fiberLate fails the fiber since its time is over.

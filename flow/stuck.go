@@ -1,10 +1,9 @@
 package flow
 
 import (
-	"bytes"
-	"fmt"
-	"runtime"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 )
 
 // overdue arranges for f, whose predecessor has not stopped within the grace, to be reported. Under mu.
@@ -24,10 +23,10 @@ func (e *Engine) overdue(f *fiber, now int64) {
 	}
 	e.stuck.Add(1)
 	s := Stuck{Waiting: e.info(f), Holder: e.info(holder), For: waited}
-	var headers [][]byte
-	e.goroutines(holder, &headers)
+	var workers []goroutine.ID
+	e.goroutines(holder, &workers)
 	e.wg.Go(func() {
-		s.Stack = stacks(headers)
+		s.Stack = goroutine.Stacks(workers...)
 		e.log.Error("predecessor does not stop", "key", s.Holder.Key, "path", s.Holder.Path, "epoch", s.Holder.Epoch,
 			"waiting", s.Waiting.Path, "for", s.For, "stack", s.Stack)
 		if e.opt.OnStuck == nil {
@@ -40,7 +39,7 @@ func (e *Engine) overdue(f *fiber, now int64) {
 }
 
 // goroutines collects the workers that run f or its children. Under mu.
-func (e *Engine) goroutines(f *fiber, to *[][]byte) {
+func (e *Engine) goroutines(f *fiber, to *[]goroutine.ID) {
 	if f.worker > 0 {
 		*to = append(*to, e.workers[f.worker-1].goroutine)
 	}
@@ -51,36 +50,4 @@ func (e *Engine) goroutines(f *fiber, to *[][]byte) {
 			}
 		}
 	}
-}
-
-// goroutineHeader returns how stack traces name the goroutine: "goroutine 12 [".
-func goroutineHeader() []byte {
-	buf := make([]byte, 40)
-	buf = buf[:runtime.Stack(buf, false)]
-	return append([]byte(nil), buf[:bytes.IndexByte(buf, '[')+1]...)
-}
-
-// stacks returns the stacks of the goroutines with these headers, from a picture of all of them.
-func stacks(headers [][]byte) string {
-	if len(headers) == 0 {
-		return ""
-	}
-	buf := make([]byte, 1<<16)
-	for {
-		n := runtime.Stack(buf, true)
-		if n < len(buf) || len(buf) >= 64<<20 {
-			buf = buf[:n]
-			break
-		}
-		buf = make([]byte, 4*len(buf))
-	}
-	var out bytes.Buffer
-	for one := range bytes.SplitSeq(buf, []byte("\n\n")) {
-		for _, h := range headers {
-			if bytes.HasPrefix(one, h) {
-				fmt.Fprintf(&out, "%s\n\n", bytes.TrimSpace(one))
-			}
-		}
-	}
-	return out.String()
 }

@@ -1,9 +1,11 @@
 package flow
 
+import "github.com/fairlead-io/fairlead/internal/goroutine"
+
 // worker is a goroutine that runs fibers.
 type worker struct {
 	index     int32
-	goroutine []byte // as stack traces name it
+	goroutine goroutine.ID // as stack traces name it
 }
 
 // makeReady queues f for a worker. Under mu; f is new, parked or yielding.
@@ -45,7 +47,7 @@ func (e *Engine) park(f *fiber, why reason, at int64) {
 // work runs fibers until the engine halts. Should user code end the goroutine (runtime.Goexit, as a test's FailNow
 // does), the fiber fails and another goroutine takes the worker's place.
 func (e *Engine) work(w *worker) {
-	w.goroutine = goroutineHeader()
+	w.goroutine = goroutine.Current()
 	var f *fiber
 	var g *group
 	left := false

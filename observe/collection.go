@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -115,12 +116,10 @@ func (c *Collection[T]) matches(r *store.Record) (ok bool) {
 	if c.observer.filter == nil {
 		return true
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(), "key", r.Key().String(),
-				"panic", v)
-			ok = false
-		}
-	}()
-	return c.observer.filter(r)
+	if p := protect.Call(func() { ok = c.observer.filter(r) }); p != nil {
+		c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(),
+			"key", r.Key().String(), "panic", p.Value)
+		return false
+	}
+	return ok
 }

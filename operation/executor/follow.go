@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -48,7 +49,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		}
 		r := &run{key: key, tenant: tenant(op)}
 		e.mu.Lock()
-		started := e.live[key.Namespace][key.Name] == nil && !older(version, e.floor[key])
+		started := e.live[key.Namespace][key.Name] == nil && !resourceversion.Older(version, e.floor[key])
 		if started {
 			if e.live[key.Namespace] == nil {
 				e.live[key.Namespace] = make(map[string]*run)
@@ -74,7 +75,7 @@ func (e *Executor) told(key store.Key, version string) bool {
 		r.missed = true
 		e.mu.Unlock()
 		r.news.Set()
-	case older(version, e.floor[key]):
+	case resourceversion.Older(version, e.floor[key]):
 		e.mu.Unlock() // the store has not seen yet what the last run has written
 	default:
 		delete(e.floor, key)
@@ -123,7 +124,7 @@ func (e *Executor) forget(r *run) (missed bool) {
 		return false
 	}
 	e.dead(r.key)
-	if known, ok := e.store.Get(r.key); ok && older(known.Version(), r.wrote) {
+	if known, ok := e.store.Get(r.key); ok && resourceversion.Older(known.Version(), r.wrote) {
 		e.floor[r.key] = r.wrote // or else what the run has done would be done again, on the state before
 	}
 	return r.missed

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -100,7 +101,7 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 				}
 			}
 		}
-		if pauseFor(ctx, statusPause) != nil {
+		if backoff.Pause(ctx, statusPause) != nil {
 			return
 		}
 	}

@@ -2,15 +2,13 @@ package executor
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -99,12 +97,12 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	if r.entered {
 		return turn{}
 	}
-	if r.place = op.Status.AcceptedVersion; !e.knows(op.Namespace, r.place) {
+	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
 		// What is missing may be our own write, whose event is no news else.
 		e.mu.Lock()
 		r.wrote = ""
 		e.mu.Unlock()
-		if !e.knows(op.Namespace, r.place) {
+		if !e.store.Covers(op.Namespace, r.place) {
 			return turn{unknown: true}
 		}
 	}
@@ -150,13 +148,6 @@ func excluding(op *v1alpha1.Operation, known *store.Record) *v1alpha1.Operation 
 	return other
 }
 
-// knows tells whether the store knows everything in a namespace up to a version, as the API server has told it, own writes aside.
-func (e *Executor) knows(namespace, version string) bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // so it does not wait
-	return e.store.WaitForNamespace(ctx, namespace, version) == nil
-}
-
 // entered tells whether the first call of an operation was recorded.
 func entered(op *v1alpha1.Operation) bool { return op.PickedUp() && len(op.Status.Webhooks) > 0 }
 
@@ -174,10 +165,7 @@ func comesBefore(a, b *v1alpha1.Operation) bool {
 	if p == "" || q == "" {
 		return p == "" && (q != "" || a.Name < b.Name)
 	}
-	order, err := resourceversion.CompareResourceVersion(p, q)
-	if err != nil {
-		order = 0 // no API server of ours
-	}
+	order, _ := resourceversion.Compare(p, q) // of no API server of ours: 0
 	return order < 0 || order == 0 && strings.Compare(a.Name, b.Name) < 0
 }
 

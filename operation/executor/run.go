@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -152,7 +153,7 @@ var (
 // written itself, else the API server's.
 func (e *Executor) refresh(ctx context.Context, r *run) error {
 	fresh := e.fresh.Load()
-	if known, ok := e.store.Get(r.key); ok && !older(known.Version(), r.version) {
+	if known, ok := e.store.Get(r.key); ok && !resourceversion.Older(known.Version(), r.version) {
 		r.confirmed = r.confirmed || fresh
 		if r.op != nil && known.Version() == r.version {
 			return nil

@@ -91,7 +91,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		case !apierrors.IsConflict(err) || round == takeRounds:
 			return err
 		}
-		if err := pauseFor(ctx, betweenRounds.Delay(round, rand.Float64)); err != nil {
+		if err := backoff.Pause(ctx, betweenRounds.Delay(round, rand.Float64)); err != nil {
 			return err
 		}
 	}
@@ -126,15 +126,4 @@ func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1
 		return nil, operation.ErrUnknownCallback
 	}
 	return op, nil
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
