@@ -39,8 +39,8 @@ type Request struct {
 	Verb     Verb
 	Resource schema.GroupVersionResource
 
-	// Kind names the kind in errors and logs (default: the object's kind, else the resource) and is written into typed
-	// bodies that do not carry their own.
+	// Kind names the kind in errors and logs (default: the object's kind, or without one the resource) and is written
+	// into typed bodies that do not carry their own.
 	Kind string
 
 	Namespace, Name, Subresource string
@@ -61,17 +61,17 @@ type Request struct {
 	// query, so that such a request is ErrInvalidRequest.
 	Query url.Values
 
-	// NotFoundOK makes the absence of the object a nil answer. It is the server's own word that counts: a resource that is
-	// not served, or a proxy that knows nothing of it, stays an error.
+	// NotFoundOK makes the absence of the object a nil answer. It is the server's own word that counts: a resource
+	// that is not served, or a proxy that knows nothing of it, stays an error.
 	NotFoundOK bool
 
 	// Idempotent says that executing this write twice is the same as executing it once, so that it may be repeated when
 	// the outcome of a try is unknown. Deletes, applies and merge patches are idempotent without saying so.
 	Idempotent bool
 
-	// OnConflict is asked for the next request after a 409 (and after a 422 for a JSON patch, whose paths may have moved).
-	// It runs after a back-off, on the goroutine of the call, at most Policy.Conflicts times; an error ends the call.
-	// Not for the 409 of a create: what exists does not conflict, it is there.
+	// OnConflict is asked for the next request after a 409 (and after a 422 for a JSON patch, whose paths may have
+	// moved). It runs after a back-off, on the goroutine of the call, at most Policy.Conflicts times; an error ends
+	// the call. Not for the 409 of a create: what exists does not conflict, it is there.
 	OnConflict func(ctx context.Context, c Conflict) (Request, error)
 
 	// ConflictsExpected says that the caller deals with conflicts, by another request: they are logged at Debug level,

@@ -21,8 +21,9 @@ type Options struct {
 	// only when RateLimiter or a positive QPS is set: servers have their own priority and fairness.
 	Config *rest.Config
 
-	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its Timeout is
-	// not used, for tries have their own, nor its CheckRedirect where a write is redirected: that is final.
+	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its
+	// Timeout is not used, for tries have their own, nor its CheckRedirect where a write is redirected: that is
+	// final.
 	HTTPClient *http.Client
 
 	// Reload makes the credentials new after a 401, once for all calls that were refused meanwhile. Token files are

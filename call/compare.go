@@ -45,14 +45,14 @@ func shows(r *Request, sent, liveRaw []byte) bool {
 		dropUnsent(meta(want), meta(live), "name", "namespace", "uid")
 		return tree.Equal(want, live)
 	case VerbPatch:
-		// One that removes something cannot be read off the result, nor one with a list, which may replace or merge, unless the live
-		// list is just that.
+		// One that removes something cannot be read off the result, nor one with a list, which may replace or merge,
+		// unless the live list is just that.
 		return !removes(want) && tree.Merged(want, live)
 	case VerbApply:
 		return fields != nil && tree.Includes(live, want) && ownsNoMore(fields, want, live)
 	}
 	if going {
-		return false // the name is not free yet, and what has it is not what was created or will soon be gone
+		return false // an object that is being deleted has the name: another one, or ours, which is as good as gone
 	}
 	if r.Subresource != "status" {
 		delete(want, "status") // where there is a status subresource, a create ignores it

@@ -121,8 +121,8 @@ func again(p Policy, pr progress, a answer, o outcome, rnd func() float64) (outc
 	o.action = retry
 	o.after = p.delay(pr.retries, rnd)
 	if told, ok := retryAfter(a); ok && told > 0 {
-		// The server's word wins; a little jitter on top keeps those who were told the same from coming together. "At once"
-		// is no word to take: it comes from proxies, and from clocks that differ.
+		// The server's word wins; a little jitter on top keeps those who were told the same from coming together. "At
+		// once" is no word to take: it comes from proxies, and from clocks that differ.
 		o.after = told + time.Duration(rnd()*float64(p.Base))
 	}
 	pr.retries++

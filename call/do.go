@@ -225,7 +225,7 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	}
 	level := slog.LevelWarn
 	switch {
-	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // by who asked, who knows
+	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // the caller has cancelled it
 		level = slog.LevelInfo
 	case a.code == http.StatusNotFound && x.r.Verb == VerbGet, // an answer like any other
 		a.code == http.StatusConflict && (x.r.ConflictsExpected || x.r.OnConflict != nil && o.action != fail):

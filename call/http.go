@@ -125,7 +125,8 @@ func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeou
 // only.
 func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *http.Response, unsent bool, err error) {
 	c.metrics.began()
-	// With the hooks of httptrace one can tell a request that never got a connection from one that may have been executed.
+	// With the hooks of httptrace one can tell a request that never got a connection from one that may have been
+	// executed.
 	var asked, written atomic.Bool
 	trace := &httptrace.ClientTrace{
 		GetConn:      func(string) { asked.Store(true) },

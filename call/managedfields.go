@@ -54,7 +54,7 @@ func ownsAny(fields any, patch map[string]any) (set, owned bool) {
 	return set, owned
 }
 
-// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now: if it does not, what it
+// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now. If it does not, what it
 // removes is still there. A field that is owned as a whole must be the same in both.
 func ownsNoMore(fields, want, live any) bool {
 	owned, ok := fields.(map[string]any)

@@ -15,7 +15,8 @@ import (
 type StepSpec[P any] struct {
 	Policy Policy
 
-	// Request makes the request from the packet: before the first try, and again each time OnConflict has been dealt with.
+	// Request makes the request from the packet: before the first try, and again each time OnConflict has been dealt
+	// with.
 	Request func(ctx context.Context, packet *P) (Request, error)
 
 	// OnSuccess gets the answer; the default goes on with the next step. The answer is nil where the request says that
@@ -25,9 +26,9 @@ type StepSpec[P any] struct {
 	// OnNotFound makes the absence of the object no failure.
 	OnNotFound func(ctx context.Context, f *flow.Fiber[P]) flow.Next
 
-	// OnConflict is called after a back-off when a write was refused with a conflict, at most Policy.Conflicts times. It
-	// usually goes to a flow.Detour that reads again, which then returns to this step; f.Retry(0) asks Request at once.
-	// Without it the OnConflict function of the request is used, if there is one.
+	// OnConflict is called after a back-off when a write was refused with a conflict, at most Policy.Conflicts times.
+	// It usually goes to a flow.Detour that reads again, which then returns to this step; f.Retry(0) asks Request at
+	// once. Without it the OnConflict function of the request is used, if there is one.
 	OnConflict func(ctx context.Context, f *flow.Fiber[P], c Conflict) flow.Next
 
 	// OnFailure gets the final error; the default fails the step with it. What was cancelled is not asked.
@@ -106,8 +107,8 @@ func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	return s.try(ctx, f, key, call)
 }
 
-// remembered returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of the step
-// that ended the call before.
+// remembered returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of
+// the step that ended the call before.
 func (s *stepper[P]) remembered(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
 	known, ok := s.calls.Load(key)
 	if !ok {
@@ -178,7 +179,7 @@ func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer
 	return f.Retry(call.last.after)
 }
 
-// remember keeps a call until the fiber comes back, or is no more.
+// remember keeps a call until the fiber comes back or has ended.
 func (s *stepper[P]) remember(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) {
 	if _, known := s.calls.Swap(key, call); !known {
 		runtime.AddCleanup(f, func(key weak.Pointer[flow.Fiber[P]]) { s.calls.Delete(key) }, key)

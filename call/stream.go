@@ -245,7 +245,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// midway turns an end of the body within the list into what it is.
+// midway makes an end of the body within the list an unexpected one.
 func midway(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

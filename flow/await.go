@@ -68,7 +68,7 @@ func (p *parking) limitBackstop(d time.Duration, wait Wait) {
 	}
 }
 
-// nextCheck is when the waits are to be looked at live: after the interval, or when the first Until comes.
+// nextCheck is when the waits are next looked at live: after the interval, or when the first Until comes.
 func (p *parking) nextCheck(e *Engine, now int64) int64 {
 	at := int64(0)
 	if p.backstop > 0 {

@@ -43,7 +43,7 @@ func Fenced(ctx context.Context) error {
 	}
 	for ; f != nil; f = f.parent() {
 		f.e.mu.Lock()
-		cancelled, ended := f.look.cancelled.Load(), f.state.Ended()
+		cancelled, ended := f.progress.cancelled.Load(), f.state.Ended()
 		f.e.mu.Unlock()
 		switch {
 		case cancelled:
@@ -68,8 +68,8 @@ func (c *stepContext) open() {
 	f := c.f
 	f.stopContext()
 	ctx, cancel := context.WithCancelCause((*carrier)(f))
-	f.look.swapCancel(cancel)
-	if f.look.cancelled.Load() {
+	f.progress.swapCancel(cancel)
+	if f.progress.cancelled.Load() {
 		cancel(f.x.Load().cause)
 	}
 	c.ctx = ctx
@@ -107,9 +107,9 @@ func (c *stepContext) timedOut() bool {
 
 // stopContext ends the context of the last step, with the cause of the fiber's cancellation if there is one.
 func (f *fiber) stopContext() {
-	switch stop := f.look.swapCancel(nil); {
+	switch stop := f.progress.swapCancel(nil); {
 	case stop == nil:
-	case f.look.cancelled.Load():
+	case f.progress.cancelled.Load():
 		stop(f.x.Load().cause)
 	default:
 		stop(errParked)
@@ -119,7 +119,7 @@ func (f *fiber) stopContext() {
 // stepDeadline is when the time of the step is over, 0 if it has no limit.
 func (f *fiber) stepDeadline() int64 {
 	if d := f.step().deadline; d > 0 {
-		return plus(f.look.entered, d)
+		return plus(f.progress.entered, d)
 	}
 	return 0
 }

@@ -26,8 +26,9 @@ func Do[P any](fn func(ctx context.Context, packet *P) error) StepFunc[P] {
 // true already ends the wait at once; then Check again after each wake, and every backstop interval with live set, so
 // that a missed event delays but never loses. Check runs on a worker, never within Watch or Wake, with no lock held.
 type Wait interface {
-	// Watch arranges for w.Wake to be called whenever the condition may have changed, until the returned stop is called.
-	// Wake never blocks and calls no user code; it may be called with locks held, from Watch itself, and after stop.
+	// Watch arranges for w.Wake to be called whenever the condition may have changed, until the returned stop is
+	// called. Wake never blocks and calls no user code; it may be called with locks held, from Watch itself, and
+	// after stop.
 	Watch(w Waker) (stop func())
 	// Check says whether the condition holds. live asks for a look at the source of truth instead of a cache. An error
 	// ends the wait and fails the step.
@@ -46,11 +47,11 @@ type Backstopped interface {
 type Mode uint8
 
 const (
-	// Preempt cancels the live fiber with cause ErrPreempted, waits until its code has returned, then starts. Of several
-	// that come while it waits, only the last one runs; the others end cancelled.
+	// Preempt cancels the live fiber with cause ErrPreempted, waits until its code has returned, then starts. Of
+	// several that come while it waits, only the last one runs; the others end cancelled.
 	Preempt Mode = iota
-	// Coalesce lets the live fiber finish, then starts. Of several that come meanwhile only the last one runs; the others
-	// end cancelled with cause ErrCoalesced.
+	// Coalesce lets the live fiber finish, then starts. Of several that come meanwhile only the last one runs; the
+	// others end cancelled with cause ErrCoalesced.
 	Coalesce
 	// SkipIfBusy starts nothing and returns ErrBusy.
 	SkipIfBusy
@@ -103,6 +104,7 @@ type Result struct {
 // must not call f before it returns.
 type Clock interface {
 	Now() time.Time
-	// AfterFunc calls f in its own goroutine after d, unless stop was called before; stop says whether it prevented that.
+	// AfterFunc calls f in its own goroutine after d, unless stop was called before; stop says whether it prevented
+	// that.
 	AfterFunc(d time.Duration, f func()) (stop func() bool)
 }

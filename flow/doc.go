@@ -76,7 +76,7 @@
 //
 //   - what users implement or give: contract.go, errors.go, backoff.go, position.go, memory.go, provider.go;
 //   - a flow as the engine knows it: time.go, next.go, def.go, child.go;
-//   - a fiber as the engine keeps it: trail.go, look.go, durable.go, numbers.go, record.go, guard.go;
+//   - a fiber as the engine keeps it: trail.go, progress.go, durable.go, numbers.go, record.go, guard.go;
 //   - the engine: ready.go, timer.go, info.go, engine.go, worker.go, alarm.go, cancel.go, gate.go, fibers.go, stuck.go;
 //   - what steps and others see of a fiber: handle.go, fiber.go, token.go, wait.go, context.go;
 //   - building a flow: option.go, flow.go, compile.go;

@@ -41,8 +41,8 @@ func (d *durable) furthest(of *def, to int32) string {
 }
 
 // reached is the furthest step with an Undo, or one after it, that the runs of a saved position have come to: it is
-// saved before each of those steps. What another flow or version has done cannot be told by steps of this one: then all
-// of it is to be undone.
+// saved before each of those steps. The steps of this one cannot tell what another flow or version has done: then all
+// of it is undone.
 func (d *def) reached(pos Position) int32 {
 	if pos.Flow != d.name || pos.Version != d.version {
 		return int32(len(d.steps) - 1)

@@ -14,11 +14,11 @@ func (f *fiber) end(status Status, err error, began int64) {
 	e.timers.remove(f)
 	f.seq++
 	e.mu.Unlock()
-	if f.look.cancelled.Load() {
+	if f.progress.cancelled.Load() {
 		status = Cancelled
 		err = &CancelError{Path: f.path(), Key: f.Key(), Cause: f.x.Load().cause}
 		if len(f.flow.steps) > 0 {
-			f.record(opCancel, began)
+			f.noteOutcome(opCancel, began)
 		}
 	}
 	if err != nil {

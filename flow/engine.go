@@ -20,7 +20,7 @@ type EngineOptions struct {
 
 	Epoch     uint64       // fibers get higher ones; with leader election give the term shifted left by 32
 	Clock     Clock        // default the system's
-	Logger    *slog.Logger // default that of the host, see InheritLogger; else none
+	Logger    *slog.Logger // default that of the host, see InheritLogger, or none
 	Tracer    trace.Tracer // a span per step; default none
 	Labels    bool         // pprof labels flow, step and key on running steps; they cost about a microsecond
 	Providers []Provider   // found by Use in every fiber
@@ -43,8 +43,8 @@ type Engine struct {
 	slot  inherit.Slot   // of log
 	wg    sync.WaitGroup // workers, alarms, reports
 
-	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only lock
-	// taken within it is fiber.mu.
+	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only
+	// lock taken within it is fiber.mu.
 	mu      sync.Mutex
 	idle    *sync.Cond
 	ready   ready
@@ -98,7 +98,7 @@ func (e *Engine) InheritLogger(log *slog.Logger) {
 	}
 }
 
-// Closed says whether Drain or Close was called: the engine starts nothing any more.
+// Closed says whether Drain or Close was called. The engine then starts nothing.
 func (e *Engine) Closed() bool {
 	if !e.made() {
 		return true

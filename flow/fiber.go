@@ -32,7 +32,7 @@ func (f *fiber) Epoch() uint64 { return f.root().epoch }
 
 // Attempt returns how often this step has run before in a row: 0 the first time, more after Retry, a failed try or a
 // detour.
-func (f *fiber) Attempt() int { return int(f.look.attempt) }
+func (f *fiber) Attempt() int { return int(f.progress.attempt) }
 
 // Durable says whether the fiber, or the one that it was forked from, has Positions: after a crash its steps may run
 // again.
@@ -42,10 +42,10 @@ func (f *fiber) Durable() bool { return f.root().durable() != nil }
 func (f *fiber) Path() string { return f.path() }
 
 // Entered returns when the step was entered first, also before a restart.
-func (f *fiber) Entered() time.Time { return f.e.wall(f.look.entered) }
+func (f *fiber) Entered() time.Time { return f.e.wall(f.progress.entered) }
 
 // Began returns when the fiber was started first, also before a restart.
-func (f *fiber) Began() time.Time { return f.e.wall(f.look.began) }
+func (f *fiber) Began() time.Time { return f.e.wall(f.progress.began) }
 
 // Now returns the engine's time.
 func (f *fiber) Now() time.Time { return f.e.clock.Now() }
@@ -130,8 +130,8 @@ func (f *fiber) Retry(d time.Duration) Next { return Next{op: opRetry, d: d} }
 // End completes the fiber.
 func (f *fiber) End() Next { return Next{op: opEnd} }
 
-// Fail fails the step: it is tried again if its Retry says so, else its Else or OnError step follows, else the fiber
-// fails with a *StepError. A nil err is an error too.
+// Fail fails the step. If its Retry says so, it is tried again. Otherwise its Else or OnError step follows, and
+// without one the fiber fails with a *StepError. A nil err is an error too.
 func (f *fiber) Fail(err error) Next {
 	if err == nil {
 		err = fmt.Errorf("step failed without an error")

@@ -62,7 +62,7 @@ func (j *join) start(e *Engine) {
 		f.e, f.join, f.part, f.flow = e, j, j.parent.part, e.flows.bind(c.def)
 		f.part.refs++
 		f.resume = c.def.first
-		f.look.start(e.now())
+		f.progress.start(e.now())
 		x := f.ext()
 		x.childName, x.childIndex = c.name, i
 		f.linkSpan(j.parent.spanContext())
@@ -112,7 +112,7 @@ func (j *join) giveUp() bool {
 		return false
 	}
 	cause := ErrTimeout
-	if x := f.x.Load(); f.look.cancelled.Load() {
+	if x := f.x.Load(); f.progress.cancelled.Load() {
 		cause = x.cause
 	} else {
 		j.late = true

@@ -82,7 +82,7 @@ func (h Handle) Step() string {
 	if h.f == nil || len(h.f.flow.def.steps) == 0 {
 		return ""
 	}
-	return h.f.flow.def.steps[h.f.look.at()].path
+	return h.f.flow.def.steps[h.f.progress.at()].path
 }
 
 // Key returns the key that the fiber was started with.

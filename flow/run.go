@@ -13,12 +13,12 @@ type run struct {
 	now  int64
 }
 
-// slice runs f until it is not ours any more.
+// slice runs f until it is parked, queued or ended, and so no longer ours.
 func (e *Engine) slice(f *fiber, why reason, poke pokes) {
 	r := run{e: e, f: f, step: stepContext{f: f}, now: e.now()}
 	m := r.pickUp(why, poke)
 	for steps := 0; ; steps++ {
-		if f.look.cancelled.Load() && m.kind != moveAway {
+		if f.progress.cancelled.Load() && m.kind != moveAway {
 			m.kind = moveCancel
 		}
 		if m.to == none && (m.kind == moveEnter || m.kind == moveRepeat) {
@@ -54,7 +54,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	if why == whyFork && f.park.fork.giveUp() {
 		return move{kind: moveAway}
 	}
-	if f.look.cancelled.Load() {
+	if f.progress.cancelled.Load() {
 		return move{kind: moveCancel}
 	}
 	r.step.open()
@@ -128,7 +128,7 @@ func (r *run) enter(m move) {
 	if m.kind == moveRepeat {
 		entered = m.entered
 	}
-	r.f.look.enter(m.to, m.attempt, entered, r.now)
+	r.f.progress.enter(m.to, m.attempt, entered, r.now)
 	r.f.entering = true
 	r.f.saver().reach(m.to)
 }
@@ -138,7 +138,7 @@ func (r *run) runStep() move {
 	f, st, s := r.f, r.f.step(), r.f.saver()
 	cut := s.cutShort()
 	if late := r.step.arm(r.now); late != nil {
-		if st.onError != none && f.flow.def.steps[st.onError].detour && f.look.attempt > 0 && cut.pc == none {
+		if st.onError != none && f.flow.def.steps[st.onError].detour && f.progress.attempt > 0 && cut.pc == none {
 			return move{kind: moveFailed, err: f.inPath(late)} // the detour has led back, and would do so for ever
 		}
 		return r.fail(late, cut.orElse)
@@ -153,7 +153,7 @@ func (r *run) runStep() move {
 			return r.failUser(err, none)
 		}
 		if done {
-			r.now = f.record(opSkip, r.now)
+			r.now = f.noteOutcome(opSkip, r.now)
 			return r.follow(none)
 		}
 	}
@@ -173,7 +173,7 @@ func (r *run) runStep() move {
 	if err != nil {
 		n.op = opPanic
 	}
-	r.now = f.record(n.op, r.now)
+	r.now = f.noteOutcome(n.op, r.now)
 	if f.tokens && n.op != opSuspend {
 		f.dropToken()
 	}
@@ -215,7 +215,7 @@ func (r *run) park(why reason, at int64) move {
 }
 
 // tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled
-// or poked with one of wake meanwhile. After true the fiber is not ours any more.
+// or poked with one of wake meanwhile. After true the fiber is no longer ours.
 func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	e, f := r.e, r.f
 	if why != whySuspend {
@@ -223,7 +223,7 @@ func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.look.cancelled.Load() || f.poke&wake != 0 {
+	if f.progress.cancelled.Load() || f.poke&wake != 0 {
 		return false
 	}
 	e.park(f, why, at)

@@ -40,7 +40,7 @@ func (s saver) beforeStep(ctx context.Context) error {
 // cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun
 // is then known to be undone.
 func (s saver) cover(ctx context.Context, reason string) error {
-	if s.durable == nil || s.covered >= s.f.look.pc {
+	if s.durable == nil || s.covered >= s.f.progress.pc {
 		return nil
 	}
 	return s.writeIfNew(ctx, s.position(reason))
@@ -77,7 +77,7 @@ func (s saver) delayed(ctx context.Context, then, orElse int32) {
 
 func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
 	f := s.f
-	if s.durable == nil || f.look.cancelled.Load() {
+	if s.durable == nil || f.progress.cancelled.Load() {
 		return
 	}
 	p := s.position(why.String())
@@ -126,7 +126,7 @@ func (s saver) ended(status Status, err error) {
 
 // cutShort returns the wait that the restart has cut short, if nothing has run since.
 func (s saver) cutShort() cutWait {
-	if s.durable != nil && s.cut.pc == s.f.look.pc {
+	if s.durable != nil && s.cut.pc == s.f.progress.pc {
 		return s.cut
 	}
 	return noWait
@@ -144,7 +144,7 @@ func (s saver) position(reason string) Position {
 	def := f.flow.def
 	p := Position{
 		Flow: def.name, Version: def.version, Generation: s.generation, Step: f.step().path, Reason: reason,
-		Attempt: int(f.look.attempt), Begun: s.wall(f.look.began), Started: s.wall(f.look.entered),
+		Attempt: int(f.progress.attempt), Begun: s.wall(f.progress.began), Started: s.wall(f.progress.entered),
 		Checkpoint: x.checkpoint, Token: f.runToken(),
 	}
 	for _, b := range x.back {

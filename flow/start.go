@@ -9,12 +9,13 @@ import (
 
 // StartOptions says how a fiber runs; the zero value runs it at once, beside all others.
 type StartOptions struct {
-	// Key names what the fiber works on, such as "namespace/name"; the gate lets one fiber per key run. "" passes no gate.
+	// Key names what the fiber works on, such as "namespace/name"; the gate lets one fiber per key run. "" passes no
+	// gate.
 	Key string
 	// Mode is what to do when a fiber of the key is alive.
 	Mode Mode
-	// IfCurrent, if set, starts only if that fiber (or the one it was forked from) is still the newest of the key; else
-	// Start returns ErrNotCurrent. It is how a fiber's callback chains failure steps after itself.
+	// IfCurrent, if set, starts only if that fiber (or the one it was forked from) is still the newest of the key;
+	// otherwise Start returns ErrNotCurrent. It is how a fiber's callback chains failure steps after itself.
 	IfCurrent Handle
 	// Group shares the workers fairly. Default: the key up to its first slash.
 	Group string
@@ -56,11 +57,11 @@ func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOpt
 	return h, nil
 }
 
-// Undo starts a fiber that runs the Undo steps of the flow in reverse order, from the furthest step that was begun:
-// that of the saved position if opt has Positions and there is one, else opt.From, else the last of the flow. A
-// position knows, for a step that has an Undo is not begun before it says so. After an undoing that failed, was
-// cancelled or was interrupted it goes on at the step that it had come to. Its name is that of the flow with "/undo". A
-// forked flow is undone by undoing its children.
+// Undo starts a fiber that runs the Undo steps of the flow in reverse order. It begins with the furthest step that
+// was begun: that of the saved position if opt has Positions and there is one, otherwise opt.From, or by default the
+// last of the flow. A position can be relied on, since it is saved before a step that has an Undo is begun. After an
+// undoing that failed, was cancelled or was interrupted, the fiber goes on at the step that the undoing had come to.
+// Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
 func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
 	if d.err != nil {
@@ -108,12 +109,12 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	}
 	f.resume = first
 	f.e, f.key, f.onEnd = e, opt.Key, opt.OnEnd
-	f.look.start(e.now())
+	f.progress.start(e.now())
 	if len(opt.Providers) > 0 {
 		f.ext().providers = opt.Providers
 	}
 	if opt.Timeout > 0 {
-		f.ext().deadline = plus(f.look.began, opt.Timeout)
+		f.ext().deadline = plus(f.progress.began, opt.Timeout)
 	}
 	if opt.Values != nil {
 		f.ext().values = opt.Values
@@ -144,7 +145,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	if wait {
 		f.state, f.why = Parked, whyGate
 		if g := f.ext().grace; g > 0 {
-			e.setTimer(f, plus(f.look.began, g))
+			e.setTimer(f, plus(f.progress.began, g))
 		}
 	} else {
 		e.makeReady(f)

@@ -125,7 +125,7 @@ func (a *async) backlog() int {
 }
 
 // fold appends an event to those that wait for a key, of which there are at most a Deleted and one other. What the
-// observer was not given is as if it had not happened: the prior state of what remains is what it was given last.
+// observer was not given counts as not happened. So the prior state of the next event is what it was given last.
 func fold(queue []store.Event, e store.Event) []store.Event {
 	last := len(queue) - 1
 	if last < 0 || queue[last].Type == store.Deleted {

@@ -34,7 +34,7 @@ type derivation struct {
 	version     uint64
 	pending     int // inputs that are not synced; while there are, the store stays empty
 	made        map[claim]store.Key
-	quarantined map[claim]source.Quarantined // of which nothing could be made
+	quarantined map[claim]source.Quarantined // the objects from which nothing could be made
 	claims      map[store.Key][]candidate    // sorted; the first one is what the store has, or will have
 }
 

@@ -6,9 +6,10 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Filter declares a source that has the objects of another one for which matches is true. It costs no memory: the objects
-// stay where they are, and an observer is told Added and Deleted when one starts or ceases to match. matches must depend
-// on the object alone; one that panics leaves the object out. T is the type of the other source, or metadata of any.
+// Filter declares a source that has the objects of another one for which matches is true. It costs no memory: the
+// objects stay where they are, and an observer is told Added and Deleted when one starts or ceases to match. matches
+// must depend on the object alone; one that panics leaves the object out. T is the type of the other source, or
+// metadata of any.
 func Filter[T any, P Object[T]](h Host, s, from Selector, matches func(*T) bool) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, place: declared(), nilFunc: matches == nil,

@@ -68,7 +68,7 @@ func (r *Registry) Start(ctx context.Context) error {
 			errs, wrong = append(errs, o.err), true
 		}
 	}
-	if !wrong { // else it was not the only reason
+	if !wrong { // otherwise it was not the only reason
 		errs = append(errs, ended)
 	}
 	r.mu.Unlock()

@@ -51,7 +51,7 @@ func (o *Observer) Remove() {
 	r := o.registry
 	r.mu.Lock()
 	r.observers = slices.DeleteFunc(r.observers, func(other *Observer) bool { return other == o })
-	o.failure = nil // of one that was stopped: nobody is told of it any more
+	o.failure = nil // a stopped observer reports no failure
 	if o.removed {
 		r.mu.Unlock()
 		return

@@ -80,7 +80,7 @@ func Async(limit int) Option {
 	}
 }
 
-// Via is [Async] with the calls run by an executor, which several observers may share to be bounded together: it must
+// Via is [Async] with the calls run by an executor. Several observers may share it, to be bounded together. It must
 // run every function that it is given, sooner or later, and may block until it can. If it panics, the function is run
 // all the same. Default: a new goroutine.
 func Via(limit int, execute func(func())) Option {

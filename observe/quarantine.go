@@ -8,7 +8,7 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// quarantine reports an object of which nothing could be made.
+// quarantine reports an object from which the user's function could make nothing.
 func (d *derivation) quarantine(from claim, r *store.Record, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

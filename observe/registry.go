@@ -33,8 +33,8 @@ type RegistryOptions struct {
 	Stores Stores
 	// Logger gets a line for every event that was given up and every observer that was stopped. Default: discarded.
 	Logger *slog.Logger
-	// Degraded lets the other sources run when one cannot be started, which is tried again with back-off; otherwise Start
-	// fails and stops all of them.
+	// Degraded lets the other sources run when one cannot be started, which is tried again with back-off; otherwise
+	// Start fails and stops all of them.
 	Degraded bool
 	// Grace is how long Stop waits for handlers whose context has been cancelled. Default: 10 seconds.
 	Grace time.Duration

@@ -1,5 +1,5 @@
-// Package reconcile runs keyed controllers: a function that brings the world to what an object asks for, called once at
-// a time for each object whenever something may have changed.
+// Package reconcile runs keyed controllers: a function that brings the world to what an object asks for, called once
+// at a time for each object whenever something may have changed.
 //
 //	reconcile.New[v1.Gateway](rt, "gateways", &Gateways{Client: rt.Client()},
 //		reconcile.Owns[corev1.Service](),
@@ -21,9 +21,9 @@
 // host's client, leads to no further call: its next read shows it already. A foreign change is never taken for an own
 // one (C3); when that is not certain, there is one call more. [ReasonsFrom] tells which events led to a call.
 //
-// Events while a call is running lead to exactly one more; with [Preempt] one that changes the spec ends the context of
-// the running one. Initial objects and intervals wait for live changes, and namespaces take turns. [RateLimit] bounds
-// how often one object is reconciled, [TotalRateLimit] how often all of them together are.
+// Events while a call is running lead to exactly one more; with [Preempt] one that changes the spec ends the context
+// of the running one. Initial objects and intervals wait for live changes, and namespaces take turns. [RateLimit]
+// bounds how often one object is reconciled, [TotalRateLimit] how often all of them together are.
 //
 // What an object owns is listed from the cache, without a request, own writes included:
 //
@@ -34,15 +34,15 @@
 // # Failures
 //
 // An error, or a panic, is tried again after a back-off with jitter; a server's Retry-After is honoured, up to
-// [MaxRetryAfter]; conflicts are tried again soon. [Terminal] records an error until the spec changes. Events during a
-// back-off do not shorten it, unless the spec (metadata.generation) has changed or the deletion has begun. Of an error
-// and [After] the error decides.
+// [MaxRetryAfter]; conflicts are tried again soon. [Terminal] records an error until the spec changes. Events during
+// a back-off do not shorten it, unless the spec (metadata.generation) has changed or the deletion has begun. Of an
+// error and [After] the error decides.
 //
-// No failure is silent: each is logged, with the stack of a panic, by the [Logger] of the controller or else of its
+// No failure is silent: each is logged, with the stack of a panic, by the [Logger] of the controller, or that of its
 // host, counted in fairlead_reconcile_total, and listed by [Controller.Failures], [Controller.Describe] and, on the
 // fairlead runtime, /debug/controllers ([DebugHandler]). Where the object is at fault, after a terminal error or a
-// panic, there is an Event about it ([WithoutEvents]). To users a reconciler tells it in the status: see the example of
-// [SetCondition].
+// panic, there is an Event about it ([WithoutEvents]). To users a reconciler tells it in the status: see the example
+// of [SetCondition].
 //
 // # Deletion
 //
@@ -52,7 +52,8 @@
 // # A flow for each object
 //
 // Where bringing an object up takes long, [Flow] runs a fiber of package flow for it instead of a function: it waits
-// without a worker, its position is in the status, a newer generation preempts it, and its Undo steps run on deletion.
+// without a worker, its position is in the status, a newer generation preempts it, and its Undo steps run on
+// deletion.
 //
 //	reconcile.Flow(rt, "domains", engine, reconcile.Fibers[v1.Domain, v1.Domain]{
 //		Flow:     bringUp,
@@ -77,5 +78,5 @@
 //
 // At most one call runs for each key, also when its object is deleted and created again meanwhile. No lock is held
 // while a user's function is called, and a panic of one concerns its object only. There is one goroutine for each
-// controller and one for each running call; what is kept for each object that waits for nothing is nothing.
+// controller and one for each running call. An object that waits for nothing takes no memory.
 package reconcile

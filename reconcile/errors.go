@@ -65,8 +65,7 @@ func classify(err error) Class {
 }
 
 // MaxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method
-// RetryAfter): the server of which it came may be fine again long before, or be wrong. Who wants to wait longer returns
-// [After].
+// RetryAfter). The server that said so may be fine again long before, or be wrong. Return [After] to wait longer.
 const MaxRetryAfter = time.Hour
 
 // retryAfter returns how long the server, or anybody else with such a method, asked to wait.

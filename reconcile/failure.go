@@ -51,7 +51,8 @@ func (c *Controller) Failures() []Failure {
 	return out
 }
 
-// report logs how a run ended, if it is worth a line, and tells the user of a failure. failed is nil if there was none.
+// report logs how a reconciliation ended, if it is worth a line, and tells the user of a failure. failed is nil if
+// there was none.
 func (c *Controller) report(r *reconciliation, res Result, err error, failed *Failure) {
 	if res.requeue && res.after < 0 {
 		c.log.Error("a reconciler asked for another reconciliation after a negative time: it comes after the back-off",
@@ -62,7 +63,7 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 		c.metrics.panics.Inc()
 	}
 	if failed == nil {
-		if panicked { // of a run that was stopped, which is tried again anyway
+		if panicked { // the reconciliation was stopped, and is tried again anyway
 			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
 				"stack", string(stack))
 		}
@@ -121,7 +122,7 @@ func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
 		return
 	}
 	level := slog.LevelDebug
-	if !c.unheard.Swap(true) { // once, until one is written again: it may be that there is no right to
+	if !c.unheard.Swap(true) { // once, until an Event is written again: the right to may be missing
 		level = slog.LevelWarn
 	}
 	c.log.Log(context.Background(), level, "cannot write an Event about a failure", "key", r.key.String(), "error", err)

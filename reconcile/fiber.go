@@ -111,7 +111,7 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 	case p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.how.Flow):
 		return Done, nil // undone before a restart
 	case p == nil && r.find(k, o.GetUID(), false) == nil && len(alloc.Held(live)) == 0:
-		// no step that has an Undo was begun: else there would be a position, or it is lost and a slot says so
+		// No step that has an Undo was begun. Otherwise there would be a position, or, if that is lost, a slot.
 		return Done, nil
 	}
 	return r.start(ctx, obj, r.how.Flow, true)
@@ -243,9 +243,9 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 		f.unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
-	// to be gone on with later: errStopping, or who says so
+	// The work goes on later: after errStopping, or another cause that says so.
 	left := res.Status == flow.Cancelled && errors.Is(res.Err, flow.ErrInterrupted)
-	// begun with what the cache showed: once more, with what there is
+	// It began with what the cache showed, which was too old. It begins once more.
 	overtaken := errors.Is(res.Err, flow.ErrOvertaken)
 	stopped := closed || left || errors.Is(res.Err, errObjectGone)
 	if current && stopped {

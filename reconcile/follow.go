@@ -126,7 +126,7 @@ func (c *Controller) unfollowAll(primary Key) {
 	}
 }
 
-// leave ends the source of what is followed no more. One that is being opened is ended by who opens it.
+// leave ends the source of what is followed no more. Who is opening it ends it, if it is not open yet.
 func (c *Controller) leave(f *follow) {
 	c.mu.Lock()
 	in := f.intake
@@ -144,7 +144,7 @@ func (c *Controller) drop(in *intake) {
 		c.intakes = slices.Delete(slices.Clone(c.intakes), i, i+1) // the pump may be reading it
 	}
 	c.mu.Unlock()
-	if i >= 0 { // else close does it
+	if i >= 0 { // otherwise close does it
 		in.drain.Close()
 		in.handle.Release()
 	}

@@ -109,7 +109,7 @@ func Leader(l Leadership) Option { return func(s *settings) { s.leader = l } }
 func Stuck(d time.Duration) Option { return func(s *settings) { s.stuck = d } }
 
 // Logger gets a line for each failure, with the stack of a panic, and each decision that an operator would ask about.
-// Default: that of the host, see [Overseer]; else none.
+// Default: that of the host, see [Overseer]; without that, none.
 func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 
 // WithoutEvents has the controller write no Kubernetes Events. By default it writes one about an object that is at

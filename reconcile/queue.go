@@ -9,12 +9,12 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// queue knows, for each key about which there is something to know, whether it waits for a worker, for a time, or for
-// nothing but a change. It has no lock, no clock and no goroutine: its owner has.
+// queue has an item for each key that waits, is worked on, or has a history that counts: a failure, recent starts, or
+// requests for another reconciliation. It has no lock, no clock and no goroutine; those are its owner's.
 //
 // A key is in one state at a time:
 //
-//	idle     known only for its failure, or not at all
+//	idle     waits for a change only; known for its history, or not at all
 //	ready    waits for a worker, in the line of its namespace
 //	waiting  for a time: back-off, After, rate limit
 //	running  a worker has it; what happens meanwhile is one more reconciliation, afterwards
@@ -44,7 +44,7 @@ const (
 	low                  // initial objects, intervals: they can wait for live changes, but not for ever
 )
 
-// lowShare is how often a low key is picked though high ones are ready.
+// lowShare is after how many high keys a low one is picked, although more high ones are ready.
 const lowShare = 8
 
 type item struct {
@@ -64,7 +64,7 @@ type item struct {
 	requeued facts // what the last of them was about
 }
 
-// facts are what decides whether a failure is still one.
+// facts are what a reconciliation has seen of its object. A failure, and a run of requeues, count for these facts only.
 type facts struct {
 	uid      types.UID
 	gen      int64
@@ -85,7 +85,8 @@ func (f facts) differs(now facts) bool {
 	return f.gen == 0 && f.version != now.version
 }
 
-// failure is why an object is not reconciled at once when something happens.
+// failure is what the failed attempts at an object have in common. While there is one, an event alone does not start
+// the next attempt.
 type failure struct {
 	facts     facts
 	attempts  int
@@ -125,7 +126,7 @@ func (q *queue) makeReady(it *item, p priority) {
 	q.ready++
 }
 
-// wait has an item that is not running wait for a time, for which it may leave the line.
+// wait has an item that is not running wait for a time. If it is in a line, it leaves that.
 func (q *queue) wait(it *item, until time.Time, why ReasonType) {
 	switch it.state {
 	case ready:
@@ -138,7 +139,7 @@ func (q *queue) wait(it *item, until time.Time, why ReasonType) {
 	heap.Push(&q.times, it)
 }
 
-// rest has an item wait for nothing.
+// rest has an item wait for nothing but a change.
 func (q *queue) rest(it *item) {
 	switch it.state {
 	case ready:

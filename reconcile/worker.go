@@ -21,7 +21,7 @@ type reconciliation struct {
 	why     reasons
 	begun   time.Time
 	cancel  context.CancelCauseFunc
-	stopped atomic.Pointer[error] // why it must not send requests any more
+	stopped atomic.Pointer[error] // why it must send no more requests
 	attempt int
 	last    error
 }
@@ -41,9 +41,9 @@ func (r *reconciliation) fence() error {
 
 // work is a worker: it reconciles what is ready, and ends when there is nothing.
 func (c *Controller) work() {
-	whole := false
+	returned := false
 	defer func() {
-		if !whole { // a user's function has ended this goroutine: let another one go on
+		if !returned { // a user's function has ended this goroutine; another one takes its place
 			c.mu.Lock()
 			c.workers--
 			c.spawn()
@@ -52,7 +52,7 @@ func (c *Controller) work() {
 	}()
 	for c.next() {
 	}
-	whole = true
+	returned = true
 }
 
 // next reconciles one object; false if there is none, and the worker is to end.
@@ -208,7 +208,7 @@ func (c *Controller) reconcile(ctx context.Context, st *store.Store, rec *store.
 
 // load returns the reconciler's own copy of the freshest state; nil if there is none.
 func (c *Controller) load(ctx context.Context, st *store.Store, rec *store.Record) (client.Object, error) {
-	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long
+	if st.Overdue(rec.Key()) { // the watch has not told of our last write for too long
 		obj := c.object.fresh()
 		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
 		err := c.client.Live().Get(ctx, rec.Key(), obj)
@@ -240,7 +240,7 @@ func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) 
 func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, existed bool) {
 	now := c.now()
 	rec, exists := r.store.Get(r.key)
-	if !exists || !c.wanted(rec) { // perhaps since it was read, but before something was set to work for it
+	if !exists || !c.wanted(rec) { // it may have gone after it was read, before work for it began
 		c.vanished(r.key)
 	}
 	c.mu.Lock()
@@ -281,8 +281,8 @@ func isAbort(err error) bool {
 	return ok
 }
 
-// suspended leaves an object to the fiber that works on it, which tells when it has ended. What failed before is
-// neither forgotten nor tried again until then. Under mu.
+// suspended leaves an object to the fiber that works on it, which tells when it has ended. Until then an earlier
+// failure stays noted, and is not tried again. Under mu.
 func (c *Controller) suspended(it *item) {
 	switch {
 	case !it.reasons.empty():
@@ -292,7 +292,7 @@ func (c *Controller) suspended(it *item) {
 	default:
 		c.q.forget(it)
 	}
-	if it.fail != nil && it.fail.class == Stopped { // it is tried again
+	if it.fail != nil && it.fail.class == Stopped { // the fiber tries again
 		it.fail.class = Retryable
 	}
 }
@@ -334,7 +334,7 @@ func (c *Controller) failed(it *item, r *reconciliation, res Result, err error, 
 	for _, p := range pending.list {
 		it.reasons.add(p)
 	}
-	if it.seen != nil && r.facts.differs(*it.seen) { // the spec is another one: that is not a retry
+	if it.seen != nil && r.facts.differs(*it.seen) { // the spec has changed: that is no retry
 		it.fail = nil
 		c.admit(it, high)
 		return f
