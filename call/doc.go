@@ -20,13 +20,13 @@
 //
 // # What happens to a try that fails
 //
-//   - No answer, a timeout, a refused or reset connection, 429, 500, 502, 503 and 504 are tried again after a
-//     back-off with full jitter; the server's Retry-After wins over the back-off.
+//   - No answer, a timeout, a refused or reset connection, 429, 500, 502, 503 and 504 are tried again after a back-off
+//     with full jitter; the server's Retry-After wins over the back-off.
 //   - A write whose outcome is unknown (it may have been executed) is tried again only if that cannot do harm: a
-//     create with a fixed name, an update or patch that carries a resourceVersion or is idempotent, a delete. When
-//     the repeated write is then refused because the thing exists or has changed, the live object decides: it holds
-//     every field that was sent, and nothing that the write would have removed, so the first try had succeeded, or it
-//     does not, and the refusal stands. It stands also where the live object cannot be read; the outcome then stays
+//     create with a fixed name, an update or patch that carries a resourceVersion or is idempotent, a delete. When the
+//     repeated write is then refused because the thing exists or has changed, the live object decides: it holds every
+//     field that was sent, and nothing that the write would have removed, so the first try had succeeded, or it does
+//     not, and the refusal stands. It stands also where the live object cannot be read; the outcome then stays
 //     unknown.
 //   - A write that is too large for the server, or for the etcd behind it, is final: [ErrTooLarge].
 //   - 404 is a failure, or a nil answer when the request says that absence is fine.
@@ -46,4 +46,13 @@
 //     apierrors.IsConflict and its like work.
 //
 // Everything here is safe for concurrent use unless it says otherwise.
+//
+// # Reading order
+//
+// Each file rests on those before it, with few exceptions:
+//
+//   - what a caller gives and gets: call.go, errors.go, metrics.go, budget.go, credentials.go, client.go;
+//   - one try on the wire: body.go, http.go;
+//   - what follows from an answer: compare.go, managedfields.go, verify.go, decide.go;
+//   - whole calls: do.go, list.go, stream.go, step.go.
 package call

@@ -80,7 +80,8 @@ func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page,
 
 // List yields the objects of a resource one by one, fetching page after page:
 //
-//	for pod, err := range call.List[corev1.Pod](ctx, c, call.Request{Resource: pods, Namespace: "team-a"}, call.Policy{}) {
+//	request := call.Request{Resource: pods, Namespace: "team-a"}
+//	for pod, err := range call.List[corev1.Pod](ctx, c, request, call.Policy{}) {
 //
 // Each object is the caller's own. When the list had to start again because its continue token had expired, objects
 // that were yielded already are left out unless they have changed since; one that was deleted meanwhile has been

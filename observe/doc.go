@@ -45,4 +45,14 @@
 //
 // Objects are shared and read-only: every observer of an event is given the same pointer. Use DeepCopy before a
 // change.
+//
+// # Reading order
+//
+// Each file rests on those before it, with few exceptions:
+//
+//   - what a user writes and gets: selector.go, errors.go, event.go, option.go;
+//   - what is declared: registry.go, origin.go, observer.go, host.go;
+//   - how events reach an observer: latch.go, async.go, delivery.go, stats.go, lifecycle.go;
+//   - sources made of others: quarantine.go, derivation.go, derive.go, collection.go;
+//   - looking at it: describe.go, metrics.go.
 package observe

@@ -10,7 +10,8 @@
 //	func (r *Gateways) Reconcile(ctx context.Context, gw *v1.Gateway) (reconcile.Result, error) {
 //		ip, err := alloc.Once(ctx, r.Client, gw, "public-ip", r.Cloud.ReserveIP)
 //		if err != nil { return reconcile.Retry(err) }
-//		return reconcile.Done, client.ModifyStatus(ctx, r.Client, gw, withReady(ip)) // next read sees it, no extra reconcile
+//		// The next read sees what this writes, and it leads to no extra reconciliation.
+//		return reconcile.Done, client.ModifyStatus(ctx, r.Client, gw, withReady(ip))
 //	}
 //
 // # When it is called
@@ -79,4 +80,16 @@
 // At most one call runs for each key, also when its object is deleted and created again meanwhile. No lock is held
 // while a user's function is called, and a panic of one concerns its object only. There is one goroutine for each
 // controller and one for each running call. An object that waits for nothing takes no memory.
+//
+// # Reading order
+//
+// Each file rests on those before it, with few exceptions:
+//
+//   - what a user writes and gets: reconcile.go, reason.go, errors.go, event.go, owner.go, condition.go, watch.go, rate.go,
+//     option.go, host.go;
+//   - what is reconciled when: item.go, queue.go, metrics.go, controller.go;
+//   - what leads to it: follow.go, intake.go, lifecycle.go;
+//   - the work on one object: failure.go, finalizer.go, worker.go;
+//   - a fiber instead of a function: flow.go, fiber.go;
+//   - looking at it: describe.go, debug.go.
 package reconcile

@@ -55,8 +55,8 @@ func OwnerReference(c *client.Client, owner client.Object) (*metav1ac.OwnerRefer
 	if owner.GetUID() == "" {
 		return nil, fmt.Errorf("cannot refer to the owner %s: %w", client.KeyOf(owner), client.ErrNoUID)
 	}
-	return metav1ac.OwnerReference().WithAPIVersion(gvk.GroupVersion().String()).WithKind(gvk.Kind).WithName(owner.GetName()).
-		WithUID(owner.GetUID()).WithController(true).WithBlockOwnerDeletion(true), nil
+	return metav1ac.OwnerReference().WithAPIVersion(gvk.GroupVersion().String()).WithKind(gvk.Kind).
+		WithName(owner.GetName()).WithUID(owner.GetUID()).WithController(true).WithBlockOwnerDeletion(true), nil
 }
 
 // isNil says whether obj is nil, or a nil pointer.

@@ -3,8 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/alloc"
@@ -12,32 +10,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/store"
 )
-
-// reconciliation is one call of the reconciler for one object.
-type reconciliation struct {
-	store   *store.Store // of the primary; the controller may have ended when the reconciliation does
-	key     Key
-	facts   facts
-	why     reasons
-	begun   time.Time
-	cancel  context.CancelCauseFunc
-	stopped atomic.Pointer[error] // why it must send no more requests
-	attempt int
-	last    error
-}
-
-// stop ends the context of a reconciliation and refuses its further requests.
-func (r *reconciliation) stop(cause error) {
-	r.stopped.CompareAndSwap(nil, &cause)
-	r.cancel(cause)
-}
-
-func (r *reconciliation) fence() error {
-	if p := r.stopped.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
 
 // work is a worker: it reconciles what is ready, and ends when there is nothing.
 func (c *Controller) work() {
@@ -111,17 +83,6 @@ func (c *Controller) next() bool {
 func (c *Controller) wanted(rec *store.Record) bool {
 	ok, err := c.main.matches(rec)
 	return ok && err == nil
-}
-
-// started notes the begin of a reconciliation for the rate limit.
-func (it *item) started(at time.Time, limit int) {
-	if limit <= 0 {
-		return
-	}
-	it.starts = append(it.starts, at)
-	if len(it.starts) > limit {
-		it.starts = slices.Clone(it.starts[1:])
-	}
 }
 
 // termKey is the key of the context of the leadership in that of a reconciliation.
