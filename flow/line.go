@@ -32,7 +32,10 @@ func (f *fiber) follow(then int32) (move, error) {
 		x.lastErr = nil
 	}
 	if then == none {
-		return f.advance()
+		if st := f.step(); !st.detour {
+			return move{kind: moveEnter, to: st.next}, nil
+		}
+		return f.comeBack()
 	}
 	if !f.flow.def.steps[then].detour {
 		if x := f.x.Load(); x != nil {
@@ -51,12 +54,8 @@ func (f *fiber) follow(then int32) (move, error) {
 	return move{kind: moveEnter, to: then}, nil
 }
 
-// advance goes to the following step, or back from a detour.
-func (f *fiber) advance() (move, error) {
-	st := f.step()
-	if !st.detour {
-		return move{kind: moveEnter, to: st.next}, nil
-	}
+// comeBack returns from a detour.
+func (f *fiber) comeBack() (move, error) {
 	x := f.x.Load()
 	if x == nil || len(x.back) == 0 {
 		return move{}, errNoWayBack

@@ -9,13 +9,17 @@ import (
 
 // apply does what a step has returned. An await that a restart has cut short goes on counting until its deadline.
 func (r *run) apply(n Next, deadline int64) move {
-	then, err := r.resolve(n.then)
-	if err != nil {
-		return r.fail(err, none)
+	then, orElse := none, none
+	var err error
+	if n.then != "" {
+		if then, err = r.resolve(n.then); err != nil {
+			return r.fail(err, none)
+		}
 	}
-	orElse, err := r.resolve(n.orElse)
-	if err != nil {
-		return r.fail(err, none)
+	if n.orElse != "" {
+		if orElse, err = r.resolve(n.orElse); err != nil {
+			return r.fail(err, none)
+		}
 	}
 	switch n.op {
 	case opNext:
@@ -50,11 +54,8 @@ func (r *run) apply(n Next, deadline int64) move {
 	return r.fail(ErrNoOutcome, none)
 }
 
-// resolve finds the step that Then, Goto or Else names; none without a name.
+// resolve finds the step that Then, Goto or Else names.
 func (r *run) resolve(name string) (int32, error) {
-	if name == "" {
-		return none, nil
-	}
 	to, ok := r.f.flow.def.resolve(r.f.progress.pc, name)
 	if !ok {
 		return none, fmt.Errorf("cannot go to %q: %w", name, ErrUnknownStep)

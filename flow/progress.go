@@ -29,8 +29,8 @@ func (p *progress) start(now int64) { p.began, p.entered, p.since = now, now, no
 // enter notes that the fiber comes to a step. entered is when it came there first: before now if the step is repeated.
 func (p *progress) enter(pc, attempt int32, entered, now int64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.pc, p.attempt, p.entered, p.since = pc, attempt, entered, now
+	p.mu.Unlock()
 }
 
 // resume notes where a fiber is, and when it was started first, after a restart.
@@ -43,16 +43,16 @@ func (p *progress) resume(pc int32, began int64) {
 // note adds the outcome of a step that has just run to the trail.
 func (p *progress) note(outcome op, took, now int64) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.trail.add(p.pc, outcome, took)
 	p.since = now
+	p.mu.Unlock()
 }
 
 // swapCancel sets the function that ends the context of the running step, and returns the one before.
 func (p *progress) swapCancel(stop context.CancelCauseFunc) (before context.CancelCauseFunc) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	before, p.cancel = p.cancel, stop
+	p.mu.Unlock()
 	return before
 }
 

@@ -136,7 +136,10 @@ func (r *run) enter(m move) {
 // runStep runs the step that the fiber is at, and applies what it returns.
 func (r *run) runStep() move {
 	f, st, s := r.f, r.f.step(), r.f.saver()
-	cut := s.cutShort()
+	cut := noWait
+	if s.durable != nil {
+		cut = s.cutShort()
+	}
 	if late := r.step.arm(r.now); late != nil {
 		if st.onError != none && f.flow.def.steps[st.onError].detour && f.progress.attempt > 0 && cut.pc == none {
 			return move{kind: moveFailed, err: f.inPath(late)} // the detour has led back, and would do so for ever

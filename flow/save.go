@@ -126,7 +126,7 @@ func (s saver) ended(status Status, err error) {
 
 // cutShort returns the wait that the restart has cut short, if nothing has run since.
 func (s saver) cutShort() cutWait {
-	if s.durable != nil && s.cut.pc == s.f.progress.pc {
+	if s.cut.pc == s.f.progress.pc {
 		return s.cut
 	}
 	return noWait
