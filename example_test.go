@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -100,6 +101,40 @@ func ExampleCluster_Add() {
 		fmt.Println(err)
 	}
 	// Output: red
+}
+
+// Every replica answers requests from its cache; the leader alone does the work.
+func ExampleCluster_AddAlways() {
+	cluster := testServer()
+	defer cluster.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	rt := fairlead.New(cluster.Config(), fairlead.WithLeaderElection("team-a", "painters"))
+	settings, err := store.AcquireFor[corev1.ConfigMap](rt.Cache())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	rt.AddAlways("api", func(ctx context.Context) error {
+		defer settings.Release()
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		return fairlead.Serve(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(w, settings.Len(), "settings")
+		}))
+	})
+	rt.Add("painter", func(context.Context) error {
+		fmt.Println("this replica leads")
+		stop()
+		return nil
+	})
+	if err := rt.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: this replica leads
 }
 
 // The same declarations on two clusters.

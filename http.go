@@ -31,7 +31,9 @@ const maxScrapes = 8
 //
 //	/healthz           200 while nothing that is watched is staler than the bound, else 503 with what is
 //	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
-//	                   process leads; else 503 with what is missing, and why
+//	                   process leads; else 503 with what is missing, and why. Of a process that serves in any case (AddAlways)
+//	                   it is about that: 200 when what is watched was listed once and is not stale, whoever leads; what the
+//	                   leader still lacks is told
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
 //	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
@@ -126,14 +128,36 @@ func (rt *Runtime) healthz(w http.ResponseWriter, _ *http.Request) {
 func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 	problems := rt.stale()
 	now := rt.phase.Load().(phase)
+	if now != phaseNew && now != phaseStopping && rt.serves() {
+		rt.readyToServe(w, problems, now)
+		return
+	}
+	now, lacking := rt.lacking(now)
+	health(w, append(problems, lacking...), string(now))
+}
+
+// readyToServe answers for a process that serves whether or not it leads. Who becomes the leader begins to watch more, and is ready meanwhile.
+func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase) {
+	if !rt.heard.Load() {
+		unlisted := rt.unlisted()
+		rt.heard.Store(len(unlisted) == 0)
+		stale = append(stale, unlisted...)
+	}
+	now, lacking := rt.lacking(now)
+	health(w, stale, strings.Join(append([]string{string(now)}, lacking...), "\n"))
+}
+
+// lacking says what keeps a process from doing all that is its part, or from taking it over, and in what phase it is.
+func (rt *Runtime) lacking(now phase) (_ phase, problems []string) {
 	switch now {
 	case phaseStandby:
 		leader, err := rt.leader()
-		if now = phase("standby: " + leader); err != nil {
-			problems = append(problems, "standby: "+err.Error())
+		if err != nil {
+			return now, []string{"standby: " + err.Error()}
 		}
+		now = phase("standby: " + leader)
 	case phaseReady:
-		problems = append(append(problems, rt.unlisted()...), rt.blocked()...)
+		problems = append(rt.unlisted(), rt.blocked()...)
 	case phaseStarting:
 		problems = append(append(problems, string(now)), rt.blocked()...)
 		for _, c := range rt.members() {
@@ -142,7 +166,7 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 	default:
 		problems = append(problems, string(now))
 	}
-	health(w, problems, string(now))
+	return now, problems
 }
 
 // leader says who leads instead of this process; an error if it cannot take over from whoever that is.
@@ -190,10 +214,10 @@ func health(w http.ResponseWriter, problems []string, fine string) {
 	text(w, http.StatusOK, fine)
 }
 
-// watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead watches nothing.
+// watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead watches nothing, unless it
+// serves.
 func (rt *Runtime) watched(fn func(name string, st *store.Store)) {
-	switch rt.phase.Load().(phase) {
-	case phaseNew, phaseStandby:
+	if now := rt.phase.Load().(phase); now == phaseNew || now == phaseStandby && !rt.serves() {
 		return
 	}
 	for _, c := range rt.members() {

@@ -90,6 +90,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"alloc.WithFinalizer": func() error { return ok(alloc.WithFinalizer(ctx, "")) },
 
 		"client.Always":                func() error { return writes(client.Always()) },
+		"client.Answered":              func() error { return writes(client.Answered(nil)) },
 		"client.Bind":                  func() error { return ok(client.Bind(ctx, client.Binding{})) },
 		"client.Body":                  func() error { return writes(client.Body(nil)) },
 		"client.Condition":             func() error { return wait(client.Condition[pod](c, client.Key{}, "")) },
@@ -105,6 +106,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.InNamespace":           func() error { return reads(client.InNamespace("")) },
 		"client.Index":                 func() error { return reads(client.Index("", "")) },
 		"client.KeyOf":                 func() error { return ok(client.KeyOf(nil), client.KeyOf((*pod)(nil))) },
+		"client.Kept":                  func() error { return writes(client.Kept(nil)) },
 		"client.Labels":                func() error { return reads(client.Labels("")) },
 		"client.List":                  func() error { return each(client.List[pod](ctx, c, nil)) },
 		"client.Live":                  func() error { return reads(client.Live()) },

@@ -41,6 +41,7 @@ type Runtime struct {
 	opts  options
 	log   *slog.Logger
 	phase atomic.Value // phase
+	heard atomic.Bool  // all that is watched has been listed once, see readyz
 	mux   *http.ServeMux
 
 	mu          sync.Mutex
@@ -48,6 +49,7 @@ type Runtime struct {
 	clusters    []*Cluster
 	waiting     []task
 	tasks       *group // while they run
+	always      []task // see AddAlways
 	pages       []string
 	controllers []*reconcile.Controller
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
@@ -191,7 +193,8 @@ func (rt *Runtime) add(t task) {
 
 // Run checks the declarations of sources, observers and controllers, all of them before any request is made, then starts: the pages of WithListen, the
 // election, the caches, the observers, and what was added, controllers among it. It returns when the context ends, a signal comes, leadership is lost or
-// something fails, after all of it has stopped in the reverse order. The error is nil if the end of the context, or a
+// something fails, after all of it has stopped in the reverse order. What was added with AddAlways runs from before the election until all other
+// work has stopped. The error is nil if the end of the context, or a
 // signal, was the only reason; otherwise it joins what failed, the first failure first, and last the mistakes in what was declared
 // while it ran, such as a late Join or an observer of a selector that still has no source. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
@@ -217,8 +220,10 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	if election, ok := l.(interface{ Run(context.Context) error }); ok {
 		around.add(task{"election", func(ctx context.Context) error { return election.Run(inherit.With(ctx, rt.log)) }})
 	}
+	stopServing := rt.serve(ctx, fail)
 	err := rt.lead(ctx, l)
-	return errors.Join(err, around.stop(grace+httpDrain), rt.late())
+	rt.phase.Store(phaseStopping)
+	return errors.Join(err, stopServing(), around.stop(grace+httpDrain), rt.late())
 }
 
 // begin says what is wrong with the declarations.
@@ -292,8 +297,8 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	caches := newGroup(context.WithoutCancel(ctx), fail) // they outlive who reads from them
-	for _, c := range rt.members() {
-		caches.add(task{"cache", c.cache.Run})
+	if !rt.serves() {
+		rt.runCaches(caches)
 	}
 	err := rt.each(func(c *Cluster) error { return ignoreEnd(ctx, c.start(ctx)) })
 	if err == nil && ctx.Err() == nil {
@@ -307,6 +312,12 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	defer cancel()
 	err = errors.Join(err, rt.each(func(c *Cluster) error { return c.observers.Stop(draining) }))
 	return errors.Join(err, caches.stop(grace))
+}
+
+func (rt *Runtime) runCaches(in *group) {
+	for _, c := range rt.members() {
+		in.add(task{"cache", c.cache.Run})
+	}
 }
 
 // runTasks runs what was added until the context ends.

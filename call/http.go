@@ -62,14 +62,6 @@ func (r *Request) wire(c *Client) (wire, error) {
 	if r.Verb == VerbPatch && r.PatchType == "" {
 		return wire{}, fmt.Errorf("%w: a patch needs its type", ErrInvalidRequest)
 	}
-	u := c.base.JoinPath("apis", r.Resource.Group, r.Resource.Version)
-	if r.Resource.Group == "" {
-		u = c.base.JoinPath("api", r.Resource.Version)
-	}
-	if r.Namespace != "" {
-		u = u.JoinPath("namespaces", url.PathEscape(r.Namespace))
-	}
-	u = u.JoinPath(r.Resource.Resource)
 	for _, segment := range []string{r.Namespace, r.Name} {
 		if segment != "" {
 			if bad := content.IsPathSegmentName(segment); len(bad) > 0 {
@@ -77,13 +69,7 @@ func (r *Request) wire(c *Client) (wire, error) {
 			}
 		}
 	}
-	// The name of a create is in its body; only that of a subresource's parent is in the path.
-	if r.Name != "" && (r.Verb != VerbCreate || r.Subresource != "") {
-		u = u.JoinPath(url.PathEscape(r.Name))
-	}
-	if r.Subresource != "" {
-		u = u.JoinPath(r.Subresource)
-	}
+	u := r.url(c.base)
 	u.RawQuery = r.Query.Encode()
 	body, contentType, err := encode(r)
 	if err != nil {
@@ -96,6 +82,28 @@ func (r *Request) wire(c *Client) (wire, error) {
 		}
 	}
 	return wire{url: u.String(), body: body, contentType: contentType}, nil
+}
+
+// url returns where a request goes, whose names have been checked.
+func (r *Request) url(base *url.URL) *url.URL {
+	segments := make([]string, 0, 8)
+	if r.Resource.Group == "" {
+		segments = append(segments, "api", r.Resource.Version)
+	} else {
+		segments = append(segments, "apis", r.Resource.Group, r.Resource.Version)
+	}
+	if r.Namespace != "" {
+		segments = append(segments, "namespaces", url.PathEscape(r.Namespace))
+	}
+	segments = append(segments, r.Resource.Resource)
+	// The name of a create is in its body; only that of a subresource's parent is in the path.
+	if r.Name != "" && (r.Verb != VerbCreate || r.Subresource != "") {
+		segments = append(segments, url.PathEscape(r.Name))
+	}
+	if r.Subresource != "" {
+		segments = append(segments, r.Subresource)
+	}
+	return base.JoinPath(segments...)
 }
 
 // send makes one try. The try has its own timeout; the context of the caller stays as it is.

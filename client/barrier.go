@@ -22,7 +22,7 @@ func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
 	if err := c.usable(); err != nil {
 		return err
 	}
-	if c.opt.Cache == nil {
+	if c.opt.Cache == nil && len(c.opt.Stores) == 0 {
 		return fmt.Errorf("cannot wait for the cache: %w", ErrNotWatched)
 	}
 	var stores []*store.Store
@@ -38,9 +38,9 @@ func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
 		stores = append(stores, of...)
 	}
 	if len(kinds) == 0 {
-		stores = c.opt.Cache.Stores(schema.GroupVersionResource{})
+		stores = append(c.opt.Cache.Stores(schema.GroupVersionResource{}), c.opt.Stores...)
 	}
-	if err := fence(ctx); err != nil {
+	if err := c.fence(ctx); err != nil {
 		return fmt.Errorf("cannot wait for the cache: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.opt.CacheTimeout)

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"reflect"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
@@ -90,6 +93,9 @@ type Options struct {
 
 	// Cache holds the stores to read from; none by default, so that every read is live.
 	Cache *store.Cache
+	// Stores are read from, too, those that hold more first: for those who run sources of their own. Of a resource that is among them those
+	// of Cache are not asked.
+	Stores []*store.Store
 	// Scheme knows the Go types; that of client-go by default.
 	Scheme *runtime.Scheme
 	// Mapper knows the resources of kinds; by default one that asks the server, when it must.
@@ -140,11 +146,19 @@ func orDefault(d, def time.Duration) time.Duration {
 
 // Client reads and writes objects of one cluster. It is safe for concurrent use.
 type Client struct {
+	*shared
+	binding Binding // of all requests; see Bound
+}
+
+// shared is what a client and those that are bound have in common.
+type shared struct {
 	opt     Options
+	apart   map[schema.GroupVersionResource][]*store.Store // Options.Stores
 	call    *call.Client
 	ownCall bool
 	kinds   kinds
 	log     *slog.Logger
+	plain   url.Values // the query of a write without options; read-only
 	applied applied
 	hubs    hubs
 }
@@ -166,7 +180,7 @@ func New(o Options) (*Client, error) {
 	if o.Scheme == nil {
 		o.Scheme = scheme.Scheme
 	}
-	c := &Client{opt: o, call: o.Call, log: o.Logger}
+	c := &Client{shared: &shared{opt: o, call: o.Call, log: o.Logger}}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -185,11 +199,17 @@ func New(o Options) (*Client, error) {
 		o.Mapper = m
 	}
 	c.kinds.scheme, c.kinds.mapper = o.Scheme, o.Mapper
+	c.plain = url.Values{"fieldManager": {strings.TrimSpace(o.FieldOwner)}}
+	c.apart = map[schema.GroupVersionResource][]*store.Store{}
+	for _, st := range o.Stores {
+		resource := st.Options().Resource
+		c.apart[resource] = append(c.apart[resource], st)
+	}
 	c.applied.init(o.AppliesKept)
 	return c, nil
 }
 
-// Close ends the subscriptions of waits and closes idle connections.
+// Close ends the subscriptions of waits and closes idle connections, also those of clients that are bound.
 func (c *Client) Close() {
 	if c.usable() != nil {
 		return
@@ -218,7 +238,7 @@ func (c *Client) Mapper() meta.RESTMapper {
 
 // usable says why nothing can be done with a client that New has not made.
 func (c *Client) usable() error {
-	if c == nil || c.kinds.scheme == nil {
+	if c == nil || c.shared == nil {
 		return ErrNotMade
 	}
 	return nil

@@ -49,7 +49,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		}
 		w.req.Object, named = body, false
 	}
-	if err := fence(ctx); err != nil {
+	if err := c.fence(ctx); err != nil {
 		return w.fail(err)
 	}
 	f := w.takeOff(ctx)
@@ -61,7 +61,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		}
 	}
 	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
-	a, err := call.Do(ctx, c.call, w.req, fenced(ctx, *w.o.policy))
+	a, err := call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
 	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
 		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // which a dry run never is
 		case inDoubt && w.replaced(ctx, *pre.UID): // an earlier try has found it; what has its name now is not ours to delete
@@ -69,7 +69,7 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 			return nil
 		case named && !inDoubt: // the cache did not know yet
 			w.req.Object = w.o.deleteOptions(nil) // the others hold for whatever has the name
-			a, err = call.Do(ctx, c.call, w.req, fenced(ctx, *w.o.policy))
+			a, err = call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
 		}
 	}
 	switch {
@@ -132,7 +132,8 @@ func (f *flight) deleted(ctx context.Context, a *call.Answer, shown []types.UID)
 	case err == nil && gone && !keptBySpec(f.w.k, a):
 		f.gone(uid, shown)
 	default: // it is there still, or nobody can tell
-		f.done(ctx, a)
+		_, version, _ := f.whole(a)
+		f.done(ctx, a, version)
 	}
 }
 
@@ -164,7 +165,7 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 	}
 	const op = "delete collection of"
 	at := Key{Namespace: sel.Namespace}
-	if err := fence(ctx); err != nil {
+	if err := c.fence(ctx); err != nil {
 		return k.fail(op, at, err)
 	}
 	o := c.resolveWrite(opts)
@@ -179,7 +180,7 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 	}
 	a, err := call.Do(ctx, c.call, call.Request{
 		Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q, Object: o.deleteOptions(nil),
-	}, fenced(ctx, *o.policy))
+	}, c.fenced(ctx, *o.policy))
 	if err != nil || o.dryRun {
 		return err
 	}

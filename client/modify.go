@@ -70,11 +70,8 @@ func (c *Client) modification(ctx context.Context, subresource string, obj Objec
 	if err != nil {
 		return nil, err
 	}
-	w.op = "modify"
+	w.verb = "modify"
 	w.req.ConflictsExpected = true
-	if subresource != "" {
-		w.op = "modify " + subresource + " of"
-	}
 	return &modification{w: w, obj: obj, uid: obj.GetUID(), live: w.o.live}, nil
 }
 

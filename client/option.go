@@ -153,6 +153,8 @@ type writeOptions struct {
 	idempotent  bool
 	live        bool
 	body        Object
+	kept        func(answer []byte) bool
+	answered    func(raw []byte)
 }
 
 func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
@@ -205,16 +207,23 @@ func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK 
 // package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
 
+// Answered has a write show fn what the server has answered: JSON, in general the object as it is now. fn is not called where
+// there was no answer, and must not keep the bytes.
+func Answered(fn func(raw []byte)) WriteOption { return func(o *writeOptions) { o.answered = fn } }
+
 // FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the function then finds
 // missing is missing.
 func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
 
-// query holds the options of a write; those of a delete are in its body.
-func (o *writeOptions) query(verb call.Verb) url.Values {
-	q := url.Values{}
-	if verb == call.VerbDelete {
-		return q
+// query holds the options of a write, which are read-only; those of a delete are in its body.
+func (c *Client) query(o *writeOptions, verb call.Verb) url.Values {
+	switch {
+	case verb == call.VerbDelete:
+		return nil
+	case !o.dryRun && !o.force && o.owner == c.opt.FieldOwner:
+		return c.plain
 	}
+	q := url.Values{}
 	if o.dryRun {
 		q.Set("dryRun", metav1.DryRunAll)
 	}

@@ -29,7 +29,7 @@ func (w *writing) takeOff(ctx context.Context) *flight {
 	}
 	f.stores = w.c.stores(w.k)
 	for _, st := range f.stores {
-		wc := bound(ctx).Write
+		wc := w.c.owner(ctx)
 		wc.Base, wc.Locked = nil, false
 		wc.Create = w.req.Verb == call.VerbCreate && w.sub == ""
 		wc.Subresource, wc.Sent = w.sub, w.sent
@@ -70,14 +70,13 @@ func (f *flight) land(ctx context.Context, a *call.Answer) {
 		}
 		return
 	}
-	f.done(ctx, a)
+	f.done(ctx, a, version)
 }
 
 // done lays the answered object over the stores, and settles those that cannot tell whether they hold it. All writes have ended before:
 // else the events of the key would be held back meanwhile.
-func (f *flight) done(ctx context.Context, a *call.Answer) {
+func (f *flight) done(ctx context.Context, a *call.Answer, version string) {
 	w := f.w
-	_, version, _ := f.whole(a)
 	var unsettled []*store.Store
 	for i, write := range f.writes {
 		if a.Code == http.StatusCreated && w.sub == "" { // an apply may create
@@ -95,13 +94,16 @@ func (f *flight) done(ctx context.Context, a *call.Answer) {
 // settle brings the object up to date in stores over which the answer could not be laid, all at once. Where that fails, readers ask the
 // server until it is.
 func (f *flight) settle(ctx context.Context, stores []*store.Store, version string) {
+	if len(stores) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, f.w.c.opt.CacheTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, st := range stores {
 		wg.Go(func() {
 			if err := st.Settle(ctx, f.w.key, version); err != nil {
-				f.w.c.log.WarnContext(ctx, "the cache does not show a write yet", "op", f.w.op, "kind", f.w.k.gvk.Kind, "key", f.w.key.String(),
+				f.w.c.log.WarnContext(ctx, "the cache does not show a write yet", "op", f.w.op(), "kind", f.w.k.gvk.Kind, "key", f.w.key.String(),
 					"version", version, "error", err)
 			}
 			f.w.c.hubs.poke(st, f.w.key)
@@ -116,6 +118,9 @@ var evicts = map[string]bool{"eviction": true, "binding": true}
 // whole says whether the answer is the object itself, as that of a status is. Of other subresources (a Scale) only the
 // version is of use. gone is the uid of an object that the write has brought to its end.
 func (f *flight) whole(a *call.Answer) (whole bool, version string, gone types.UID) {
+	if h := f.w.scan(a); h != nil && len(h.DeletionTimestamp) == 0 {
+		return string(h.Kind) == f.w.k.gvk.Kind, string(h.ResourceVersion), ""
+	}
 	var head struct {
 		Kind     string
 		Metadata struct {

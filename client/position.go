@@ -68,7 +68,7 @@ func (s *StatusPosition[T, PT]) Set(fn func(obj PT) error) {
 
 // Flush writes what was Set since the last save, if anything.
 func (s *StatusPosition[T, PT]) Flush(ctx context.Context) error {
-	_, err := s.write(ctx, nil)
+	_, err := s.write(ctx, s.c, nil)
 	return err
 }
 
@@ -102,11 +102,12 @@ func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Positi
 // no cost: it holds for the version of the object that it changes, and does not replace a position that the fiber does not know of, unless the
 // fiber has completed.
 func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Position) error {
+	c := s.c
 	if p.Ended {
-		ctx = afterEnd{ctx}
+		ctx, c = c.afterEnd(ctx)
 	}
 	completed := p.Ended && p.Err == ""
-	obj, err := s.write(ctx, func(obj PT) error {
+	obj, err := s.write(ctx, c, func(obj PT) error {
 		if there := *s.at(obj); !completed && !s.knows(there) {
 			return flow.ErrOvertaken
 		}
@@ -114,7 +115,7 @@ func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Posit
 		return nil
 	})
 	if errors.Is(err, flow.ErrOvertaken) {
-		s.c.bring(ctx, s.base) // the fiber that takes its place loads what is there
+		c.bring(ctx, s.base) // the fiber that takes its place loads what is there
 	}
 	s.tried(&p, err == nil)
 	if err != nil {
@@ -198,7 +199,7 @@ func dropNulls(v any) {
 
 // Clear implements [flow.Positions]. An object that is gone has none.
 func (s *StatusPosition[T, PT]) Clear(ctx context.Context, _ string) error {
-	_, err := s.write(ctx, func(obj PT) error { *s.at(obj) = nil; return nil })
+	_, err := s.write(ctx, s.c, func(obj PT) error { *s.at(obj) = nil; return nil })
 	if apierrors.IsNotFound(err) || errors.Is(err, ErrReplaced) {
 		return nil
 	}
@@ -206,7 +207,7 @@ func (s *StatusPosition[T, PT]) Clear(ctx context.Context, _ string) error {
 }
 
 // write sends one patch of the status: change, and what was Set meanwhile. If it fails, that goes with the next one.
-func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT) error) (PT, error) {
+func (s *StatusPosition[T, PT]) write(ctx context.Context, c *Client, change func(PT) error) (PT, error) {
 	s.mu.Lock()
 	sets := s.sets
 	s.sets = nil
@@ -215,7 +216,7 @@ func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT) error
 	if change == nil && len(sets) == 0 {
 		return obj, nil
 	}
-	err := ModifyStatus[T](ctx, s.c, obj, func(o PT) error {
+	err := ModifyStatus[T](ctx, c, obj, func(o PT) error {
 		for _, set := range sets {
 			if err := set(o); err != nil {
 				return err
@@ -235,17 +236,3 @@ func (s *StatusPosition[T, PT]) write(ctx context.Context, change func(PT) error
 }
 
 func (s *StatusPosition[T, PT]) object() PT { return s.base.DeepCopyObject().(PT) }
-
-// afterEnd is a context that is no longer that of its fiber, which may have been cancelled and therefore is fenced: the end of
-// a fiber is recorded before its key is free, so nobody else can be writing. The write still holds for one version only.
-type afterEnd struct{ context.Context } //nolint:containedctx // it is a context
-
-// Value implements [context.Context].
-func (a afterEnd) Value(key any) any {
-	if key != (bindingKey{}) {
-		return nil
-	}
-	b := bound(a.Context)
-	b.RequireVersion = true
-	return b
-}

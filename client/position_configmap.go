@@ -59,8 +59,9 @@ func (s *ConfigMapPositions) Save(ctx context.Context, key string, p flow.Positi
 	if err != nil {
 		return fmt.Errorf("cannot encode the position of %q: %w", key, err)
 	}
+	c := s.c
 	if p.Ended {
-		ctx = afterEnd{ctx}
+		ctx, c = c.afterEnd(ctx)
 	}
 	name, text := dataKey(key), string(raw)
 	leave, err := s.enter(ctx)
@@ -75,14 +76,14 @@ func (s *ConfigMapPositions) Save(ctx context.Context, key string, p flow.Positi
 		cm.Data[name] = text
 		return nil
 	}
-	err = Modify(ctx, s.c, s.object(), set)
+	err = Modify(ctx, c, s.object(), set)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
 	made := s.object()
 	made.Data = map[string]string{name: text}
-	if err = s.c.Create(ctx, made); apierrors.IsAlreadyExists(err) { // another process was first
-		err = Modify(ctx, s.c, s.object(), set)
+	if err = c.Create(ctx, made); apierrors.IsAlreadyExists(err) { // another process was first
+		err = Modify(ctx, c, s.object(), set)
 	}
 	return err
 }

@@ -147,7 +147,7 @@ func (c *Client) getLive(ctx context.Context, k *kind, key Key, obj Object) erro
 }
 
 func (c *Client) fetch(ctx context.Context, k *kind, key Key, accept string) (*call.Answer, error) {
-	if err := fence(ctx); err != nil {
+	if err := c.fence(ctx); err != nil {
 		return nil, k.fail("get", key, err)
 	}
 	if key.Name == "" || k.namespaced && key.Namespace == "" {
@@ -189,7 +189,7 @@ func (c *Client) listRequest(k *kind, o *readOptions, accept string) call.Reques
 }
 
 func (c *Client) listLive(ctx context.Context, k *kind, o *readOptions, list ObjectList, items *items) error {
-	if err := fence(ctx); err != nil {
+	if err := c.fence(ctx); err != nil {
 		return k.fail("list", Key{Namespace: o.namespace}, err)
 	}
 	p := c.opt.Policy

@@ -1,100 +1,267 @@
-package client
+package client_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
 	"testing"
+	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// A decoder of protobuf skips the fields of a newer server, which an update would remove without a word.
-func TestFieldsThatAMessageDoesNotKnow(t *testing.T) {
+// A Replace is one request; what it wrote is read at once, is known as an own echo, and can be written again by what it left in the object.
+func TestReplace(t *testing.T) {
 	t.Parallel()
-	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	st := store.New(store.Options{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: gvk, Scheme: scheme.Scheme, Namespaced: true})
-	defer st.Close()
-	st.Sink("")
-	w := &writing{c: &Client{}, k: &kind{gvk: gvk}}
-	w.c.kinds.scheme = scheme.Scheme
-	for _, tc := range []struct {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{watch: []string{"Pod"}})
+		defer c.close()
+		p := pod("web")
+		if err := c.client.Create(c.ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		cursor := c.cache.Stores(pods)[0].Subscribe(store.SubscribeOptions{From: store.FromNow, HoldWrites: "controller"})
+		defer cursor.Close()
+		cursor.Take(1)
+		if len(p.ManagedFields) == 0 {
+			t.Fatal("the server answers without managedFields, so the test shows nothing")
+		}
+		before := c.requests("get", "update", "patch")
+		ours := client.Bind(c.ctx, client.Binding{Write: store.WriteContext{Owner: "controller", Primary: key("web")}})
+		for _, phase := range []corev1.PodPhase{corev1.PodPending, corev1.PodRunning, corev1.PodRunning} {
+			p.Status.Phase = phase
+			if err := c.client.Status().Replace(ours, p); err != nil {
+				t.Fatal(err)
+			}
+			if p.ManagedFields != nil {
+				t.Errorf("the object has managedFields: %v", p.ManagedFields)
+			}
+			got, err := client.Get[corev1.Pod](c.ctx, c.client, key("web"))
+			if err != nil || got.Status.Phase != phase || got.ResourceVersion != p.ResourceVersion {
+				t.Errorf("wrote %s in version %s, and read %v, %v", phase, p.ResourceVersion, got, err)
+			}
+		}
+		p.Labels = map[string]string{"seen": "true"}
+		if err := c.client.Replace(ours, p); err != nil {
+			t.Fatal(err)
+		}
+		if n := c.requests("get", "update", "patch") - before; n != 4 {
+			t.Errorf("%d requests for 4 writes", n)
+		}
+		live, err := c.server.Object(pods, "a", "web")
+		if err != nil || len(live.GetManagedFields()) == 0 || live.GetLabels()["seen"] != "true" || live.GetResourceVersion() != p.ResourceVersion {
+			t.Errorf("the server has %v, %v", live, err)
+		}
+		synctest.Wait()
+		if events := cursor.Take(10); len(events) > 0 {
+			t.Errorf("own writes came back: %v", events)
+		}
+	})
+}
+
+// What a Replace leaves in the object is what the server has in the version that it says.
+func TestReplaceAnswer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
 		reason string
-		more   []byte // appended to the message
-		known  bool
+		fault  func(c *cluster)
+		opts   []client.WriteOption
+		change func(*corev1.ConfigMap)
+		want   func(error) bool // nil: none
+		data   string           // in the object afterwards
 	}{
-		{"as it is", nil, true},
-		{"a field of text", []byte{14<<3 | 2, 1, 'x'}, false},
-		{"a number, which is zero", []byte{15 << 3, 0}, false},
-	} {
-		cm := &corev1.ConfigMap{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "a", Name: tc.reason, UID: "u", ResourceVersion: "7", Labels: map[string]string{"b": "1", "a": "2"},
-				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: metav1.NewFieldsV1("{}")}},
+		"Conflict": {
+			reason: "another version is there: nothing is tried again, and the object is as it was",
+			fault:  func(c *cluster) { c.put(foreign("web", "n", "3")) },
+			want:   apierrors.IsConflict, data: "2",
+		},
+		"Lost": {
+			reason: "the answer is lost, the write was made, and nobody has written since",
+			fault: func(c *cluster) {
+				c.server.On(apiserver.Match{Verb: "update", Times: 1}, apiserver.DropAfter())
 			},
-			Data: map[string]string{"z": "1", "a": "2"},
-		}
-		raw, err := cm.Marshal()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := st.Put(source.Protobuf, append(raw, tc.more...)); err != nil {
-			t.Fatalf("%s: %v", tc.reason, err)
-		}
-		r, ok := st.Get(KeyOf(cm))
-		if !ok {
-			t.Fatalf("%s: it is not in the store", tc.reason)
-		}
-		is, err := content(cm)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if what, err := w.unknown(r, is); err != nil || (what == "") != tc.known {
-			t.Errorf("%s: %q is not known, %v", tc.reason, what, err)
-		}
+			data: "2",
+		},
+		"Unknown": {
+			reason: "nobody can say whether it was made",
+			fault: func(c *cluster) {
+				c.server.On(apiserver.Match{Verb: "update"}, apiserver.DropAfter())
+			},
+			opts: []client.WriteOption{client.WithPolicy(call.Policy{Retries: -1})},
+			want: func(err error) bool { return errors.Is(err, call.ErrOutcomeUnknown) }, data: "2",
+		},
+		"Dropped": {
+			reason: "the caller misses something in the answer, which is then read",
+			opts:   []client.WriteOption{client.Kept(func(answer []byte) bool { return bytes.Contains(answer, []byte("other")) })},
+			change: func(cm *corev1.ConfigMap) { cm.CreationTimestamp = metav1.Time{} }, // which the server keeps
+			data:   "2",
+		},
+		"NoVersion": {
+			reason: "there is no version to hold for",
+			change: func(cm *corev1.ConfigMap) { cm.ResourceVersion = "" },
+			want:   func(err error) bool { return errors.Is(err, client.ErrNoVersion) }, data: "2",
+		},
+		"DryRun": {
+			reason: "nothing is written, and the object is what the server would have made of it",
+			opts:   []client.WriteOption{client.DryRun()}, data: "2",
+		},
+		"Gone": {
+			reason: "it was deleted",
+			fault: func(c *cluster) {
+				if err := c.server.Remove(configMaps, "a", "web"); err != nil {
+					t.Error(err)
+				}
+			},
+			want: func(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }, data: "2",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
+				defer c.close()
+				cm := configMap("web", "n", "1")
+				if err := c.client.Create(c.ctx, cm); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if tc.fault != nil {
+					tc.fault(c)
+				}
+				cm.Data["n"] = "2"
+				if tc.change != nil {
+					tc.change(cm)
+				}
+				sent := cm.DeepCopy()
+				err := c.client.Replace(c.ctx, cm, tc.opts...)
+				if tc.want == nil && err != nil || tc.want != nil && !tc.want(err) {
+					t.Fatalf("%s: %v", tc.reason, err)
+				}
+				if err != nil {
+					if diff := cmp.Diff(sent, cm); diff != "" {
+						t.Errorf("%s: the object was changed, -before +after:\n%s", tc.reason, diff)
+					}
+					return
+				}
+				if cm.Data["n"] != tc.data || cm.CreationTimestamp.IsZero() {
+					t.Errorf("%s: the object is %v", tc.reason, cm)
+				}
+				got, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
+				if err != nil || name != "DryRun" && got.ResourceVersion != cm.ResourceVersion {
+					t.Errorf("%s: version %s is read as %v, %v", tc.reason, cm.ResourceVersion, got, err)
+				}
+			})
+		})
 	}
 }
 
-func TestLacking(t *testing.T) {
+// The answer is lost, and others have written something else before it is found out that the write was made: that is in the object, which
+// has their version.
+func TestReplaceLostAnswerAndForeignWrite(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		reason, stored, typed, want string
-	}{
-		{"the same", `{"a":1,"l":[{"b":"c"}],"t":true}`, `{"a":1,"l":[{"b":"c"}],"t":true}`, ""},
-		{"more than there was", `{"a":1}`, `{"a":1,"b":{}}`, ""},
-		{"a null says nothing", `{"a":null,"b":{"c":null}}`, `{"b":{}}`, ""},
-		{"a field", `{"a":{"b":{"c":1}}}`, `{"a":{"b":{}}}`, "a.b.c"},
-		{"a field of what is gone altogether", `{"a":{"b":{"c":1}}}`, `{}`, "a.b.c"},
-		{"an empty map", `{"a":{"b":{}}}`, `{"a":{}}`, "a.b"},
-		{"an empty status", `{"status":{}}`, `{}`, ""},
-		{"an empty list", `{"a":[]}`, `{}`, "a"},
-		{"an item", `{"a":[1,2]}`, `{"a":[1]}`, "a"},
-		{"in an item", `{"a":[1,{"b":2}]}`, `{"a":[1,{}]}`, "a[1].b"},
-		{"another type", `{"a":{"b":1}}`, `{"a":"b"}`, "a"},
-		{"a false", `{"a":false}`, `{}`, "a"},
-		{"another number", `{"a":9007199254740993}`, `{"a":9007199254740992}`, "a"},
-		{"a number written otherwise", `{"a":1.0,"b":2}`, `{"a":1,"b":2.0}`, ""},
-		{
-			"a quantity, a duration and a time written otherwise", `{"q":"1000m","d":"60s","t":"2026-01-01T01:00:00+01:00"}`,
-			`{"q":"1","d":"1m0s","t":"2026-01-01T00:00:00Z"}`, "",
-		},
-		{"a time that was cut", `{"t":"2026-01-01T00:00:00.5Z"}`, `{"t":"2026-01-01T00:00:00Z"}`, "t"},
-		{"another text", `{"a":"1"}`, `{"a":"one"}`, "a"},
-		{"a text for a number", `{"a":1}`, `{"a":"1"}`, "a"},
-	} {
-		stored, err := contentOf([]byte(tc.stored))
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{watch: []string{"Pod"}})
+		defer c.close()
+		p := pod("web")
+		if err := c.client.Create(c.ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		c.server.On(apiserver.Match{Verb: "update", Times: 1}, apiserver.After(func(context.Context, apiserver.Request) {
+			live, err := c.server.Object(pods, "a", "web")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			live = live.DeepCopy()
+			live.SetLabels(map[string]string{"foreign": "true"})
+			c.put(live)
+		}), apiserver.DropAfter())
+		p.Status.Phase = corev1.PodRunning
+		if err := c.client.Status().Replace(c.ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Labels["foreign"] != "true" || p.Status.Phase != corev1.PodRunning {
+			t.Errorf("in version %s the object is %v", p.ResourceVersion, p)
+		}
+	})
+}
+
+// Replace refuses what it must not write, before anything is sent.
+func TestReplaceRefuses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{watch: []string{"Pod"}})
+		defer c.close()
+		p := pod("web")
+		if err := c.client.Create(c.ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		shared, err := client.Get[corev1.Pod](c.ctx, c.client, key("web"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		typed, err := contentOf([]byte(tc.typed))
-		if err != nil {
+		if err := c.client.Status().Replace(c.ctx, shared); !errors.Is(err, client.ErrShared) {
+			t.Errorf("of an object that is shared: %v", err)
+		}
+		deposed := errors.New("deposed")
+		if err := c.client.Replace(client.Bind(c.ctx, client.Binding{Fence: func() error { return deposed }}), p); !errors.Is(err, client.ErrFenced) || !errors.Is(err, deposed) {
+			t.Errorf("behind a fence: %v", err)
+		}
+		if err := c.client.Replace(c.ctx, p, client.Body(pod("other"))); err == nil {
+			t.Error("with a body of its own: no error")
+		}
+		if n := c.requests("update"); n != 0 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}
+
+// The real server, whose answer has defaults, managedFields and a generation: a Replace of what was read writes that and nothing else.
+func TestReplaceReal(t *testing.T) {
+	t.Parallel()
+	config, namespace := env.Config(t), env.Namespace(t)
+	c, err := client.New(client.Options{Config: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Data: map[string]string{"n": "1"}}
+	if err := c.Create(t.Context(), cm); err != nil {
+		t.Fatal(err)
+	}
+	stale := cm.DeepCopy()
+	for _, n := range []string{"2", "3"} {
+		cm.Data["n"] = n
+		if err := c.Replace(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
-		if got := lacking(stored, typed, ""); got != tc.want {
-			t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-		}
+	}
+	var live corev1.ConfigMap
+	if err := c.Live().Get(t.Context(), client.KeyOf(cm), &live); err != nil {
+		t.Fatal(err)
+	}
+	if len(live.ManagedFields) == 0 {
+		t.Error("the server has lost its managedFields")
+	}
+	live.ManagedFields = nil
+	cm.TypeMeta = live.TypeMeta
+	if diff := cmp.Diff(&live, cm); diff != "" {
+		t.Errorf("the object is another one than that of the server, -server +object:\n%s", diff)
+	}
+	var refused *apierrors.StatusError
+	if err := c.Replace(t.Context(), stale); !errors.As(err, &refused) || refused.ErrStatus.Code != http.StatusConflict {
+		t.Errorf("of an old version: %v", err)
 	}
 }

@@ -33,7 +33,7 @@ func (s *SubResource) Get(ctx context.Context, obj, into Object) error {
 	if err != nil {
 		return err
 	}
-	if err := fence(ctx); err != nil {
+	if err := s.c.fence(ctx); err != nil {
 		return k.fail("get "+s.name+" of", KeyOf(obj), err)
 	}
 	a, err := call.Do(ctx, s.c.call, call.Request{

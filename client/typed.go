@@ -53,7 +53,7 @@ func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOpt
 		o := resolveRead(opts)
 		records, _, err := c.snapshot(ctx, k, &o)
 		if err == nil && records == nil {
-			err = fence(ctx)
+			err = c.fence(ctx)
 		}
 		if err != nil {
 			yield(nil, k.fail("list", Key{Namespace: o.namespace}, err))

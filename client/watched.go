@@ -14,6 +14,9 @@ import (
 
 // stores returns all stores of a kind: a shared slice, those without a selector first.
 func (c *Client) stores(k *kind) []*store.Store {
+	if own := c.apart[k.gvr]; len(own) > 0 {
+		return own
+	}
 	if c.opt.Cache == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -42,7 +43,7 @@ func (c *Client) Delete(ctx context.Context, obj Object, opts ...WriteOption) er
 // writing is one write in the making.
 type writing struct {
 	c      *Client
-	op     string
+	verb   string // as errors name it
 	k      *kind
 	key    Key
 	sub    string
@@ -52,8 +53,12 @@ type writing struct {
 	req    call.Request
 
 	shown   []metav1.Object // what the caller was shown of the object, by uid and version
-	version string          // that the request carries
-	sent    []byte          // body of a merge patch or an apply, for the ledger
+	showing [2]metav1.Object
+	version string // that the request carries
+	sent    []byte // body of a merge patch or an apply, for the ledger
+
+	byHeader bool          // the answer is what was sent, under a new header
+	head     source.Header // of the answer, when it was scanned
 
 	after func(*call.Answer) // runs once the answer lies over the store
 }
@@ -63,14 +68,12 @@ func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, 
 	if err != nil {
 		return nil, err
 	}
-	w := &writing{c: c, op: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj, shown: []metav1.Object{obj}}
-	if subresource != "" {
-		w.op += " " + subresource + " of"
-	}
-	w.strict = w.o.version || requireVersion(ctx)
+	w := &writing{c: c, verb: string(verb), k: k, key: KeyOf(obj), sub: subresource, o: c.resolveWrite(opts), answer: obj}
+	w.shown = append(w.showing[:0], obj)
+	w.strict = w.o.version || c.requireVersion(ctx)
 	w.req = call.Request{
 		Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
-		Subresource: subresource, Query: w.o.query(verb), Idempotent: w.o.idempotent,
+		Subresource: subresource, Query: c.query(&w.o, verb), Idempotent: w.o.idempotent,
 	}
 	unnamed := w.key.Name == "" && (verb != call.VerbCreate || obj.GetGenerateName() == "")
 	if unnamed || k.namespaced && w.key.Namespace == "" {
@@ -87,7 +90,15 @@ func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, 
 	return w, nil
 }
 
-func (w *writing) fail(err error) error { return w.k.fail(w.op, w.key, err) }
+func (w *writing) fail(err error) error { return w.k.fail(w.op(), w.key, err) }
+
+// op says what is done, and to what part of the object.
+func (w *writing) op() string {
+	if w.sub == "" {
+		return w.verb
+	}
+	return w.verb + " " + w.sub + " of"
+}
 
 // cached is what the cache shows of the object; nil if it shows nothing, or readers ask the server.
 func (w *writing) cached() *store.Record {
@@ -288,17 +299,20 @@ func (w *writing) encoded(content map[string]any) ([]byte, error) {
 
 // send makes the request, and lays its answer over the stores before anything else.
 func (w *writing) send(ctx context.Context) error {
-	if err := fence(ctx); err != nil {
+	if err := w.c.fence(ctx); err != nil {
 		return w.fail(err)
 	}
 	flight := w.takeOff(ctx)
-	a, err := call.Do(ctx, w.c.call, w.req, fenced(ctx, *w.o.policy))
+	a, err := call.Do(ctx, w.c.call, w.req, w.c.fenced(ctx, *w.o.policy))
 	if err != nil {
 		flight.fail()
 		return err
 	}
+	if w.o.answered != nil && len(a.Raw) > 0 {
+		w.o.answered(a.Raw)
+	}
 	flight.land(ctx, a)
-	if len(a.Raw) > 0 && !w.answeredByStatus(a) {
+	if len(a.Raw) > 0 && !w.header(a) && !w.answeredByStatus(a) {
 		if err := into(w.k, a, w.answer); err != nil {
 			return w.fail(err)
 		}
@@ -307,6 +321,18 @@ func (w *writing) send(ctx context.Context) error {
 		w.after(a)
 	}
 	return nil
+}
+
+// scan returns the header of an answer; nil if it has none.
+func (w *writing) scan(a *call.Answer) *source.Header {
+	if len(w.head.Kind) > 0 {
+		return &w.head
+	}
+	if a.ContentType != call.JSON || source.Scan(source.JSON, a.Raw, &w.head) != nil {
+		w.head = source.Header{}
+		return nil
+	}
+	return &w.head
 }
 
 // answeredByStatus says whether a subresource was answered with a mere Status, as an eviction is: there is nothing in it.

@@ -85,8 +85,8 @@
 //
 // Each file rests on those before it, with few exceptions:
 //
-//   - what a user writes and gets: reconcile.go, reason.go, errors.go, event.go, owner.go, condition.go, watch.go, rate.go,
-//     option.go, host.go;
+//   - what a user writes and gets: reconcile.go, reason.go, errors.go, event.go, owner.go, condition.go, watch.go,
+//     rate.go, option.go, host.go;
 //   - what is reconciled when: item.go, queue.go, metrics.go, controller.go;
 //   - what leads to it: follow.go, intake.go, lifecycle.go;
 //   - the work on one object: failure.go, finalizer.go, worker.go;

@@ -295,7 +295,7 @@ func (r *flows[T, P, PT]) halt() {
 // fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and
 // what package alloc needs.
 func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
-	term, _ := ctx.Value(termKey{}).(context.Context)
+	term := c.termOf(k)
 	var fence func() error
 	if l := c.set.leader; l != nil && term != nil {
 		fence = func() error { return l.Fence(term) }

@@ -24,10 +24,10 @@ func isGone(err error) bool {
 // errDeleting ends the addition of a finalizer to an object that is being deleted: the server would refuse it.
 var errDeleting = errors.New("it is being deleted")
 
-// addFinalizer puts the finalizer onto obj before the first effect outside can be made. gone says that there is nothing
-// to reconcile any more.
-func (c *Controller) addFinalizer(ctx context.Context, obj client.Object) (gone bool, err error) {
-	err = c.object.finalize(ctx, c.client, obj, func(o client.Object) error {
+// addFinalizer puts the finalizer onto obj before the first effect outside can be made. gone says that there is
+// nothing to reconcile any more.
+func (c *Controller) addFinalizer(ctx context.Context, own *client.Client, obj client.Object) (gone bool, err error) {
+	err = c.object.finalize(ctx, own, obj, func(o client.Object) error {
 		if o.GetDeletionTimestamp() != nil {
 			return errDeleting
 		}
@@ -51,8 +51,8 @@ var ErrAllocated = errors.New("slots are still allocated")
 // removeFinalizer takes the finalizer off obj. That it is gone already, or with the object, is a success. It is taken
 // off the freshest state only if nothing is allocated there, so that a value that another process has recorded
 // meanwhile is not lost.
-func (c *Controller) removeFinalizer(ctx context.Context, obj client.Object) error {
-	err := c.object.finalize(ctx, c.client, obj, func(o client.Object) error {
+func (c *Controller) removeFinalizer(ctx context.Context, own *client.Client, obj client.Object) error {
+	err := c.object.finalize(ctx, own, obj, func(o client.Object) error {
 		if !hasFinalizer(o, c.set.finalizer) {
 			return nil
 		}
@@ -69,7 +69,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, obj client.Object) err
 	if apierrors.IsInvalid(err) { // somebody else may have removed it; or the object does not satisfy its schema
 		live := c.object.fresh()
 		live.GetObjectKind().SetGroupVersionKind(c.main.kind)
-		e := c.client.Live().Get(ctx, client.KeyOf(obj), live)
+		e := own.Live().Get(ctx, client.KeyOf(obj), live)
 		if isGone(e) || e == nil && (live.GetUID() != obj.GetUID() || !hasFinalizer(live, c.set.finalizer)) {
 			return nil
 		}

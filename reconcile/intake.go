@@ -96,7 +96,8 @@ func (c *Controller) primaryInfo() primary {
 	return p
 }
 
-// pump brings events into the queue, and what is due, until ctx ends. It is the only goroutine of a controller without work.
+// pump brings events into the queue, and what is due, until ctx ends. It is the only goroutine of a controller
+// without work.
 func (c *Controller) pump(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

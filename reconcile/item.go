@@ -94,6 +94,7 @@ func (it *item) started(at time.Time, limit int) {
 type reconciliation struct {
 	store   *store.Store // of the primary; the controller may have ended when the reconciliation does
 	key     Key
+	term    context.Context //nolint:containedctx // of the leadership in which it is made
 	facts   facts
 	why     reasons
 	begun   time.Time

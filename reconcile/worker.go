@@ -42,7 +42,7 @@ func (c *Controller) next() bool {
 	c.total.take(c.now())
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
-	r := &reconciliation{key: it.key, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
+	r := &reconciliation{key: it.key, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
 	it.reasons, it.seen, it.current = reasons{}, nil, r
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
@@ -70,9 +70,9 @@ func (c *Controller) next() bool {
 		err = nil
 		return true
 	}
-	ctx, done := c.context(ctx, term, r)
+	ctx, done := c.context(ctx, r)
 	defer done()
-	res, err = c.reconcile(ctx, r.store, rec)
+	res, err = c.reconcile(ctx, r, rec)
 	if cause := abortCause(ctx); cause != nil && err != nil {
 		err = &abortError{cause: cause, err: err}
 	}
@@ -85,9 +85,6 @@ func (c *Controller) wanted(rec *store.Record) bool {
 	return ok && err == nil
 }
 
-// termKey is the key of the context of the leadership in that of a reconciliation.
-type termKey struct{}
-
 // abortError is what became of a reconciliation that we ended.
 type abortError struct{ cause, err error }
 
@@ -95,35 +92,53 @@ func (e *abortError) Error() string   { return e.err.Error() }
 func (e *abortError) Unwrap() []error { return []error{e.err, e.cause} }
 
 // context makes the context of a reconciliation; done has to be called after it.
-func (c *Controller) context(ctx, term context.Context, r *reconciliation) (_ context.Context, done func()) {
+func (c *Controller) context(ctx context.Context, r *reconciliation) (_ context.Context, done func()) {
 	stop := func() {}
 	if c.set.deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.set.deadline, ErrDeadline)
 		stop = cancel
 	}
-	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
-		LastError: r.last}
-	if c.object.cleans {
-		info.Finalizer = c.set.finalizer
-		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
-	}
-	ctx = context.WithValue(context.WithValue(ctx, infoKey{}, info), termKey{}, term)
+	stopReports := c.reportStuck(r)
+	return ctx, func() { stopReports(); stop() }
+}
+
+// rights are those of a reconciliation: to write in its term, until it is stopped.
+func (c *Controller) rights(r *reconciliation) client.Binding {
 	fence := r.fence
 	if l := c.set.leader; l != nil {
 		fence = func() error {
 			if err := r.fence(); err != nil {
 				return err
 			}
-			return l.Fence(term)
+			return l.Fence(r.term)
 		}
 	}
-	ctx = client.Bind(ctx, client.Binding{
+	return client.Binding{
 		Fence: fence, RequireVersion: c.set.leader != nil || c.set.preempt,
 		Write: store.WriteContext{Owner: c.owner, Primary: r.key},
-	})
-	stopReports := c.reportStuck(r)
-	return ctx, func() { stopReports(); stop() }
+	}
+}
+
+// userContext is what the user's code is given: it has the client and this context.
+func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights client.Binding) context.Context {
+	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
+		LastError: r.last}
+	if c.object.cleans {
+		info.Finalizer = c.set.finalizer
+		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
+	}
+	return client.Bind(context.WithValue(ctx, infoKey{}, info), rights)
+}
+
+// termOf returns the context of the leadership in which an object is being reconciled; nil if it is not.
+func (c *Controller) termOf(k Key) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it := c.q.items[k]; it != nil && it.current != nil {
+		return it.current.term
+	}
+	return nil
 }
 
 // reportStuck reports a reconciliation that does not return. The returned function ends that and waits for a report
@@ -140,39 +155,43 @@ func (c *Controller) reportStuck(r *reconciliation) (stop func()) {
 }
 
 // reconcile does what there is to do for one state of an object.
-func (c *Controller) reconcile(ctx context.Context, st *store.Store, rec *store.Record) (Result, error) {
-	obj, err := c.load(ctx, st, rec)
+func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *store.Record) (Result, error) {
+	rights := c.rights(r)
+	own := c.client.Bound(rights)
+	obj, err := c.load(ctx, own, r.store, rec)
 	if err != nil || obj == nil {
 		return Done, err
 	}
+	theirs := c.userContext(ctx, r, rights)
 	if !c.object.cleans {
-		return c.protect(func() (Result, error) { return c.object.do(ctx, obj) })
+		return c.protect(func() (Result, error) { return c.object.do(theirs, obj) })
 	}
 	has := hasFinalizer(obj, c.set.finalizer)
 	if obj.GetDeletionTimestamp() != nil {
 		if !has {
 			return Done, nil // cleaned up before, or never begun
 		}
-		res, err := c.protect(func() (Result, error) { return c.object.clean(ctx, obj) })
+		res, err := c.protect(func() (Result, error) { return c.object.clean(theirs, obj) })
 		if err != nil || res != Done {
 			return res, err
 		}
-		return Done, c.removeFinalizer(ctx, obj)
+		return Done, c.removeFinalizer(ctx, own, obj)
 	}
 	if !has {
-		if gone, err := c.addFinalizer(ctx, obj); gone || err != nil {
+		if gone, err := c.addFinalizer(ctx, own, obj); gone || err != nil {
 			return Done, err
 		}
 	}
-	return c.protect(func() (Result, error) { return c.object.do(ctx, obj) })
+	return c.protect(func() (Result, error) { return c.object.do(theirs, obj) })
 }
 
 // load returns the reconciler's own copy of the freshest state; nil if there is none.
-func (c *Controller) load(ctx context.Context, st *store.Store, rec *store.Record) (client.Object, error) {
-	if st.Overdue(rec.Key()) { // the watch has not told of our last write for too long
+func (c *Controller) load(ctx context.Context, own *client.Client, st *store.Store, rec *store.Record) (client.Object,
+	error) {
+	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long
 		obj := c.object.fresh()
 		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
-		err := c.client.Live().Get(ctx, rec.Key(), obj)
+		err := own.Live().Get(ctx, rec.Key(), obj)
 		if isGone(err) {
 			return nil, nil
 		}

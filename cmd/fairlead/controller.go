@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -63,6 +61,8 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
 	f.IntVar(&o.budget.Writes, "namespace-writes", 0, "`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
 	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0, "`bytes` per second of the objects that one namespace writes (default 1048576; -1: no bound)")
+	f.IntVar(&o.budget.TotalWrites, "writes", 0, "`writes` per second of all namespaces together that use up theirs (default four times --namespace-writes; -1: no bound)")
+	f.IntVar(&o.budget.TotalWriteBytes, "write-bytes", 0, "`bytes` per second of the objects that those write (default twice --namespace-write-bytes; -1: no bound)")
 	f.IntVar(&o.budget.Calls, "namespace-calls", 0, "`calls` of webhooks per second of one namespace (default 500; -1: no bound)")
 	f.StringVar(&o.crashDir, "crash-dir", "", "`directory` that outlives the process, where it notes which Webhooks it dies of, to quarantine them (default: none are)")
 	f.DurationVar(&o.drain, "drain", defaultDrain, "`time` that calls under way get to come back in when the controller is told to end")
@@ -140,8 +140,19 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 	if err := errors.Join(v1alpha1.AddToScheme(types), scheme.AddToScheme(types)); err != nil {
 		return err
 	}
-	rt := fairlead.New(config, fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes),
-		fairlead.WithStopTimeout(o.drain+stopMargin))
+	o.systemNamespace = cmp.Or(o.systemNamespace, namespace)
+	c := &controller{controllerOptions: o, config: config, namespace: namespace, log: log}
+	opts := []fairlead.Option{
+		fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes), fairlead.WithStopTimeout(o.drain + stopMargin),
+	}
+	if o.leaderElect {
+		if c.election, err = newElection(c); err != nil {
+			return err
+		}
+		opts = append(opts, fairlead.WithLeadership(c.election))
+	}
+	rt := fairlead.New(config, opts...)
+	c.rt = rt
 	if rt.Calls() == nil {
 		return rt.Run(ctx) // says what is wrong with the configuration
 	}
@@ -151,26 +162,20 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 		}
 		return err
 	}
-	o.systemNamespace = cmp.Or(o.systemNamespace, namespace)
-	c := &controller{controllerOptions: o, rt: rt, config: config, namespace: namespace, log: log}
 	if err := c.prepare(ctx, doors.api); err != nil {
 		return err
 	}
 	defer c.close()
-	// The HTTP API is served until the calls under way have come back: who is to be called back, or is asked about operations, cannot know
-	// that this process is about to end.
-	serving, worked := context.WithCancel(context.WithoutCancel(ctx))
-	defer worked()
-	rt.Add("targets", c.targets.run)
-	rt.Add("executor", func(ctx context.Context) error {
-		defer worked()
-		context.AfterFunc(ctx, func() { c.stopping.Store(true) })
-		return c.lead(ctx)
-	})
-	if err := c.serve(serving, doors, ready); err != nil {
+	rt.AddAlways("targets", c.targets.run)
+	rt.Add("executor", c.execute)
+	if err := c.serve(doors, ready); err != nil {
 		return err
 	}
-	return rt.Run(ctx)
+	err = rt.Run(ctx)
+	if o.leaderElect && errors.Is(err, fairlead.ErrNotLeading) {
+		err = fmt.Errorf("%w: %w", errDeposed, err)
+	}
+	return err
 }
 
 // open checks the options and opens the listeners.
@@ -224,9 +229,8 @@ type controller struct {
 	scheduler                     *operation.Scheduler
 	key                           []byte
 	executor                      *executor.Executor
-	crashes                       *executor.CrashLog           // nil: there is none
-	term                          atomic.Pointer[func() error] // the fence of it; nil: there is none yet
-	stopping                      atomic.Bool
+	crashes                       *executor.CrashLog // nil: there is none
+	election                      *election          // nil without --leader-elect
 }
 
 // prepare makes everything that needs no running cache.
@@ -303,23 +307,10 @@ func (c *controller) close() {
 	}
 }
 
-// lead runs the executor, with leader election only while it is the leader. A leader that is deposed ends the program: its
-// successor works from what is recorded.
-func (c *controller) lead(ctx context.Context) error {
-	if !c.leaderElect {
-		return c.execute(ctx, context.WithoutCancel(ctx))
-	}
-	return whileLeading(ctx, c.config, c.systemNamespace, c.log, func(ctx, term context.Context, fence func() error) error {
-		c.term.Store(&fence)
-		if c.isMoved() {
-			return c.leadBoth(ctx, term, fence, c.execute)
-		}
-		return c.execute(ctx, term)
-	})
-}
-
 // execute runs the executor until ctx ends, and then for as long as calls are under way, at most for --drain; in any case it ends with the term.
-func (c *controller) execute(ctx, term context.Context) error {
+// A leader that is deposed ends the program: its successor works from what is recorded.
+func (c *controller) execute(ctx context.Context) error {
+	term := c.term(ctx)
 	if err := c.beforeCalls(ctx, term); err != nil || ctx.Err() != nil || term.Err() != nil {
 		return err
 	}
@@ -332,6 +323,9 @@ func (c *controller) execute(ctx, term context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
+	if term.Err() != nil {
+		return <-ended
+	}
 	c.log.InfoContext(ctx, "told to end: waiting for calls under way", "atMost", c.drain)
 	bounded, cancel := context.WithTimeout(running, c.drain)
 	defer cancel()
@@ -341,35 +335,4 @@ func (c *controller) execute(ctx, term context.Context) error {
 	end(context.Cause(ctx))
 	c.log.InfoContext(ctx, "no operation runs here any more", "cause", <-ended)
 	return nil
-}
-
-// maxStaleness is how old what the HTTP API shows may be for the controller to be ready.
-const maxStaleness = 2 * time.Minute
-
-// ready answers 200 when operations and webhooks are known and were heard of lately, whether or not this replica leads: every replica serves
-// the HTTP API. One that is about to end still does, and is not ready.
-func (c *controller) ready(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if c.stopping.Load() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = fmt.Fprintln(w, "stopping")
-		return
-	}
-	for name, h := range map[string]*store.Handle{"operations": c.operations, "webhooks": c.webhooks} {
-		problem := ""
-		if !h.Store.HasSynced() {
-			problem = "not known yet"
-		}
-		for _, s := range h.Store.Statuses() {
-			if age := s.Staleness(time.Now()); age > maxStaleness {
-				problem = fmt.Sprintf("state is %v old: %s", age.Round(time.Second), s.Reason)
-			}
-		}
-		if problem != "" {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = fmt.Fprintf(w, "%s: %s\n", name, problem) // the caller is gone if this fails
-			return
-		}
-	}
-	_, _ = fmt.Fprintln(w, "ok")
 }

@@ -138,8 +138,9 @@ const answerTime = time.Minute
 // maxMetricsConnections bounds who may look at metrics at a time: probes and some scrapers.
 const maxMetricsConnections = 128
 
-// serve has the runtime serve what there is, until serving ends.
-func (c *controller) serve(serving context.Context, d *doors, ready func(net.Addr)) error {
+// serve has the runtime serve what there is, whether or not this process leads, and until the calls under way have come back: who is to be called
+// back, or is asked about operations, cannot know that this process is about to end.
+func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 	var authorizer httpapi.Authorizer = httpapi.Anonymous{}
 	if !c.noAuth {
 		reviews := httpapi.NewKubernetes(c.rt.Calls(), c.audiences...)
@@ -154,15 +155,16 @@ func (c *controller) serve(serving context.Context, d *doors, ready func(net.Add
 			return err
 		}
 		server := serve.New(pages, serve.Options{MaxConnections: maxMetricsConnections, WriteTimeout: answerTime, Logger: c.log})
-		c.rt.Add("metrics", func(ctx context.Context) error {
+		c.rt.AddAlways("metrics", func(ctx context.Context) error {
 			c.log.InfoContext(ctx, "metrics are served", "metricsAddress", d.metrics.Addr().String())
-			return server.Run(serving, d.metrics)
+			return server.Run(ctx, d.metrics)
 		})
 	}
 	if d.api == nil {
 		return nil
 	}
-	handler, err := c.handler(authorizer, serving.Done(), d)
+	stop := make(chan struct{})
+	handler, err := c.handler(authorizer, stop, d)
 	if err != nil {
 		return err
 	}
@@ -172,13 +174,13 @@ func (c *controller) serve(serving context.Context, d *doors, ready func(net.Add
 		if err := c.rt.Registry().Register(d.certificate); err != nil {
 			return err
 		}
-		c.rt.Add("certificate", d.certificate.Run)
+		c.rt.AddAlways("certificate", d.certificate.Run)
 	}
 	server := serve.New(handler, o)
 	if err := c.rt.Registry().Register(server); err != nil {
 		return err
 	}
-	c.rt.Add("http", func(ctx context.Context) error {
+	c.rt.AddAlways("http", func(ctx context.Context) error {
 		if !c.noAuth && slices.Contains(c.audiences, "") && !isLoopback(d.api) {
 			c.log.WarnContext(ctx, "tokens that the API server accepts are accepted from callers, who should not send them to others: "+
 				"have them ask for tokens of an audience of their own, and name only that one", "flag", "--audience="+ownAudience)
@@ -187,7 +189,8 @@ func (c *controller) serve(serving context.Context, d *doors, ready func(net.Add
 		if ready != nil {
 			ready(d.api.Addr())
 		}
-		return server.Run(serving, d.api)
+		defer context.AfterFunc(ctx, func() { close(stop) })()
+		return server.Run(ctx, d.api)
 	})
 	return nil
 }
@@ -231,7 +234,7 @@ func (c *controller) ownPages(authorizer httpapi.Authorizer) http.Handler {
 
 func (c *controller) health(mux *http.ServeMux) {
 	mux.Handle("/healthz", c.rt.Handler())
-	mux.HandleFunc("GET /readyz", c.ready)
+	mux.Handle("GET /readyz", c.rt.Handler())
 }
 
 func (c *controller) flows(authorizer httpapi.Authorizer) http.Handler {

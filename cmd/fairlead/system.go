@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -200,32 +199,12 @@ func (m *move) record(ctx context.Context) error {
 	}
 }
 
-// leadBoth runs fn while this process leads by the Lease of before, too, which is that of replicas that have not moved yet; term is that by the
-// other Lease. All take them in this order. Where this account may not hold that Lease, no replica can that runs as it, and what is held of it
-// has to expire before the first leader in the new place begins.
-func (c *controller) leadBoth(ctx, term context.Context, fence func() error, fn func(ctx, term context.Context) error) error {
-	held, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	defer context.AfterFunc(term, func() { end(context.Cause(term)) })()
-	may, err := c.mayLead(held, c.namespace)
-	switch {
-	case held.Err() != nil:
-		return nil
-	case err != nil:
-		return fmt.Errorf("cannot elect a leader: %w", err)
-	case may:
-		return whileLeading(held, c.config, c.namespace, c.log, func(_, former context.Context, formerFence func() error) error {
-			fences := func() error { return cmp.Or(fence(), formerFence()) }
-			c.term.Store(&fences)
-			both, end := context.WithCancelCause(former)
-			defer end(nil)
-			defer context.AfterFunc(term, func() { end(context.Cause(term)) })()
-			return fn(ctx, both)
-		})
-	}
+// awaitFormer waits until nobody can lead by the Lease in the place of before, which this account may not hold: no replica can that runs as it, and
+// what is held of it has to expire before the first leader in the new place begins.
+func (c *controller) awaitFormer(ctx context.Context) error {
 	if c.moving != nil {
-		if at, err := c.moving.known(held); err == nil && at != "" {
-			return fn(ctx, term) // another leader has waited
+		if at, err := c.moving.known(ctx); err == nil && at != "" {
+			return nil // another leader has waited
 		}
 	}
 	c.log.InfoContext(ctx, "the Lease in the place of before may not be held any more: waiting until one that is held has expired", "namespace", c.namespace)
@@ -233,9 +212,9 @@ func (c *controller) leadBoth(ctx, term context.Context, fence func() error, fn 
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return fn(ctx, term)
-	case <-held.Done():
 		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

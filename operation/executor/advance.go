@@ -56,7 +56,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	if !until.Before(farFuture) {
 		return f.Await(&r.news).Then(stepAdvance)
 	}
-	return f.Await(&r.news, flow.Until(until)).Then(stepAdvance)
+	return f.Await(&r.news, flow.Until(time.Now().Add(until.Sub(e.now())))).Then(stepAdvance)
 }
 
 // step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time if that is for ever;
@@ -101,7 +101,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			}
 			until, err = e.rest(ctx, r, now)
 		case actBegin:
-			r.apply(begin(now))
+			r.apply(begin(now, e.placeOf))
 			r.later = nil
 			e.began(ctx, r.op)
 			continue
@@ -113,7 +113,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			continue
 		case actCall:
 			if !e.mayCall(r) {
-				until, err = farFuture, e.park(ctx, r)
+				until, err = e.park(ctx, r, now, farFuture)
 				break
 			}
 			if err = e.start(ctx, r, d, now); err == nil {
@@ -126,6 +126,12 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			switch {
 			case d.turn.unknown:
 				return d.until, nil // with nothing written: the event of what is known already wakes us
+			case d.turn.doubt != nil:
+				if err := e.settleDoubt(ctx, d.turn.doubt); err != nil {
+					return until, err
+				}
+				r.op = nil // it may have got another place
+				continue
 			case d.turn.behind != nil:
 				e.queue(r, d.turn.behind.key)
 				e.showWait(ctx, r, d.turn.behind, decision{}, now)
@@ -136,7 +142,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			case !d.turn.still:
 				e.showWait(ctx, r, nil, d, now)
 			}
-			until, err = d.until, e.park(ctx, r)
+			until, err = e.park(ctx, r, now, d.until)
 		case actFinish:
 			r.apply(finish(r.op.EffectiveID(), d.phase, now))
 			continue
@@ -158,7 +164,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 	}
 }
 
-// start gets what the calls that are due need, records the attempts (O2), and starts them.
+// start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts them.
 func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
 	if fence := e.policy.Fence; fence != nil {
 		if err := fence(); err != nil {
@@ -185,6 +191,7 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 	if len(hooks) == 0 {
 		return nil // what is due is not compiled yet, or was judged without a call
 	}
+	unrecorded := e.needsNoRecord(r, d.due, hooks)
 	records := func(t target) bool { return !begun(entry(&r.op.Status, t)) }
 	if (len(r.unsaved) > 0 || slices.ContainsFunc(d.due, records)) && !e.pay(r) {
 		e.withdraw(r, allOf) // a place that is kept for it others can use
@@ -219,7 +226,7 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 				r.apply(key(r.op, t))
 			}
 		} else {
-			f.attempt = newAttempt(en)
+			f.attempt = newAttempt(r.op, t)
 			r.apply(attempt(r.op, t, f.attempt, now))
 		}
 		ready = append(ready, f)
@@ -229,6 +236,11 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 	}
 	if !r.outdated {
 		e.showWait(ctx, r, nil, d, now)
+	}
+	if unrecorded {
+		r.entered, r.unrecorded = true, now
+		e.launch(ctx, r, ready[0])
+		return nil
 	}
 	if err := e.save(ctx, r); err != nil {
 		return err
@@ -282,14 +294,20 @@ func begun(en *v1alpha1.WebhookCallStatus) bool {
 	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
 }
 
-// park writes what is not written, before the flow is parked.
-func (e *Executor) park(ctx context.Context, r *run) error {
+// park writes what is not written, before the flow is parked until something happens, at the latest until the time that it returns.
+func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
+	if due := r.recordDue(now); !due.IsZero() {
+		if due.Before(until) {
+			until = due
+		}
+		return until, nil
+	}
 	if err := e.save(ctx, r); err != nil {
-		return err
+		return until, err
 	}
 	if waits(r.op) {
 		if err := e.hold(ctx, r); err != nil {
-			return err
+			return until, err
 		}
 	}
 	if len(r.flying) == 0 {
@@ -298,7 +316,7 @@ func (e *Executor) park(ctx context.Context, r *run) error {
 	if len(r.refused) == 0 {
 		r.refused = nil
 	}
-	return nil
+	return until, nil
 }
 
 // rest is what is left of an operation that has ended: its finalizer is taken away, and it is deleted when its time to

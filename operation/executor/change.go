@@ -13,18 +13,19 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// begin makes the status be about the present request. What the status said of the request before goes to history.
-func begin(now time.Time) change {
+// begin makes the status be about the present request. What the status said of the request before goes to history. placeOf tells the place of
+// the operation.
+func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
 	return func(op *v1alpha1.Operation) {
 		if op.PickedUp() {
 			return
 		}
-		old := op.Status
+		old, accepted := op.Status, placeOf(op)
 		op.Status = v1alpha1.OperationStatus{
 			Phase:              v1alpha1.PhaseInProgress,
 			OperationID:        op.EffectiveID(),
 			OperationType:      op.Spec.OperationType,
-			AcceptedVersion:    op.ResourceVersion,
+			AcceptedVersion:    accepted,
 			InitializedAt:      micro(now),
 			ObservedGeneration: op.Generation,
 			History:            old.History,

@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 )
 
 const (
@@ -43,6 +44,7 @@ var eventPolicy = call.Policy{Retries: 2, Timeout: 5 * time.Second}
 // concurrent use. Close it after use.
 type Events struct {
 	calls   *call.Client
+	client  *client.Client
 	limiter flowcontrol.RateLimiter
 	results *prometheus.CounterVec
 	writers sync.WaitGroup
@@ -69,8 +71,13 @@ func NewEvents(config *rest.Config) (*Events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
 	}
+	writer, err := newClient(calls, eventPolicy, nil)
+	if err != nil {
+		calls.Close()
+		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
+	}
 	e := &Events{
-		calls: calls, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, max(1, burst)), waiting: make(map[string]*corev1.Event),
+		calls: calls, client: writer, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, max(1, burst)), waiting: make(map[string]*corev1.Event),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_events_total", Help: "Kubernetes Events of operations, by what became of them: written, failed or dropped.",
 		}, []string{"result"}),
@@ -168,21 +175,15 @@ func (e *Events) write() {
 
 // put writes an event, or brings one that is there already up to date.
 func (e *Events) put(event *corev1.Event) error {
-	q := call.Request{
-		Verb: call.VerbCreate, Resource: corev1.SchemeGroupVersion.WithResource("events"), Kind: "Event", Namespace: event.Namespace, Name: event.Name,
-		Object: event,
-	}
-	_, err := call.Do(e.ctx, e.calls, q, eventPolicy)
+	err := e.client.Create(e.ctx, event)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	q.Object = nil
-	if q.Body, err = json.Marshal(map[string]any{"lastTimestamp": event.LastTimestamp, "count": event.Count}); err != nil {
+	patch, err := json.Marshal(map[string]any{"lastTimestamp": event.LastTimestamp, "count": event.Count})
+	if err != nil {
 		return err
 	}
-	q.Verb, q.PatchType = call.VerbPatch, types.MergePatchType
-	_, err = call.Do(e.ctx, e.calls, q, eventPolicy)
-	return err
+	return e.client.Patch(e.ctx, event, client.RawPatch(types.MergePatchType, patch))
 }
 
 // Close ends the recording. What waits is written for two seconds more, and then dropped.

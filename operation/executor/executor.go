@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/store"
@@ -93,8 +94,9 @@ type Recorder interface {
 // program that embeds it, and Options.Fence. A second one would do no harm to outcomes, but make calls twice, with the same keys.
 type Executor struct {
 	calls     *call.Client
-	policy    call.Policy // whose Fence is that of the Executor
-	unfenced  call.Policy // what any replica may do
+	policy    call.Policy    // whose Fence is that of the Executor
+	unfenced  call.Policy    // what any replica may do
+	client    *client.Client // that writes while the Fence allows it
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *hooks
@@ -120,6 +122,7 @@ type Executor struct {
 	flights  sync.WaitGroup // calls under way
 	stopped  chan struct{}  // closed when Run has returned
 	fresh    atomic.Bool    // the store is as new as the beginning of Run
+	trust    trust
 
 	mu    sync.Mutex
 	drain drain
@@ -140,7 +143,7 @@ func New(o Options) (*Executor, error) {
 		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
 	}
 	e := &Executor{
-		calls: o.Calls, policy: fenced(o.Policy, o.Fence), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
+		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[string]map[string]*run), stirs: newStirs(), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
@@ -167,7 +170,11 @@ func New(o Options) (*Executor, error) {
 		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: e.policy, now: e.now, tokens: make(map[string]map[tokenKey]token),
 	}
 	e.status = newHookStatus(e)
-	var err error
+	anyone, err := newClient(o.Calls, o.Policy, e.log, o.Operations, o.Webhooks)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make an executor: %w", err)
+	}
+	e.client = anyone.Bound(client.Binding{Fence: fence(o.Fence)})
 	if e.webhooks, err = webhook.New(webhook.Options{
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,

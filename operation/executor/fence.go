@@ -7,22 +7,30 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// fenced is a policy under which nothing is sent without leave.
-func fenced(p call.Policy, fence func() error) call.Policy {
-	if fence == nil {
-		return p
+// fence returns what asks for leave before anything is sent; nil if nobody has to be asked.
+func fence(leave func() error) func() error {
+	if leave == nil {
+		return nil
 	}
-	outer := p.Fence
-	p.Fence = func() error {
-		if outer != nil {
-			if err := outer(); err != nil {
-				return err
-			}
-		}
-		if err := fence(); err != nil {
+	return func() error {
+		if err := leave(); err != nil {
 			return fmt.Errorf("%w: %w", webhook.ErrFenced, err)
 		}
 		return nil
+	}
+}
+
+// fenced is a policy under which nothing is sent without leave.
+func fenced(p call.Policy, fence func() error) call.Policy {
+	if outer := p.Fence; outer != nil && fence != nil {
+		p.Fence = func() error {
+			if err := outer(); err != nil {
+				return err
+			}
+			return fence()
+		}
+	} else if fence != nil {
+		p.Fence = fence
 	}
 	return p
 }

@@ -19,9 +19,6 @@ func (e *Executor) followOperations(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if event.Object != nil {
-			e.moveLine(event.Key)
-		}
 		switch event.Type {
 		case store.Added, store.Modified:
 			if known, ok := e.store.Get(event.Key); ok { // else deleted since; that event comes too
@@ -30,10 +27,23 @@ func (e *Executor) followOperations(ctx context.Context) {
 		case store.Deleted:
 			e.gone(event.Key)
 		case store.Epoch:
-			e.mu.Lock()
-			clear(e.floor) // versions have begun anew
-			e.mu.Unlock()
+			e.rolledBack()
 			e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
+		}
+		if event.Object != nil {
+			e.moveLine(event.Key)
+		}
+	}
+}
+
+// rolledBack forgets versions, which have begun anew.
+func (e *Executor) rolledBack() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	clear(e.floor)
+	for _, space := range e.live {
+		for _, r := range space {
+			r.accepted = acceptance{}
 		}
 	}
 }
@@ -48,6 +58,9 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 			return
 		}
 		r := &run{key: key, tenant: tenant(op)}
+		if !op.PickedUp() {
+			e.accept(r, op)
+		}
 		e.mu.Lock()
 		started := e.live[key.Namespace][key.Name] == nil && !resourceversion.Older(version, e.floor[key])
 		if started {
@@ -58,6 +71,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		}
 		e.mu.Unlock()
 		if started {
+			e.moveLine(key) // there may be a lock that waits for its acceptance
 			e.begin(ctx, r)
 			return
 		}
@@ -151,11 +165,17 @@ func (e *Executor) dead(key store.Key) {
 
 // note keeps what others look at of a run: the metrics, and who wakes those that name a Webhook.
 func (e *Executor) note(r *run) {
+	if !r.recorded {
+		e.accept(r, r.op)
+	}
 	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
 	running, names := !r.op.Terminal(), e.stirs.of(r.op)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r.running, r.near, r.names = running, near, names
+	if r.recorded {
+		r.accepted = acceptance{} // it stands in the status
+	}
 }
 
 // census counts the operations that have not ended, and those of them that have used up nine tenths of their timeout.

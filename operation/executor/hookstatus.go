@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -140,24 +142,29 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	if err != nil {
 		return err
 	}
-	if err := h.e.writes.wait(ctx, key.Namespace, price{1, smallObject}); err != nil {
+	paid := price{1, smallObject}
+	cost := paid
+	if err := h.e.writes.wait(ctx, party{namespace: key.Namespace}, paid, false); err != nil {
 		return err
 	}
+	defer func() { h.e.writes.end(key.Namespace, paid, cost) }()
 	select {
 	case h.writing <- struct{}{}:
 		defer func() { <-h.writing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	answer, err := call.Do(ctx, h.e.calls, call.Request{
-		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook,
-		Namespace: key.Namespace, Name: key.Name, Subresource: "status", Body: body, NotFoundOK: true,
-	}, h.e.policy)
-	if answer != nil {
-		h.e.tellWitness(ctx, w)
-		h.e.writes.charge(key.Namespace, price{bytes: float64(len(answer.Raw)) - smallObject})
+	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	err = h.e.client.Status().Patch(ctx, own, client.RawPatch(types.MergePatchType, body), client.Always(),
+		client.Answered(func(raw []byte) { cost.bytes = float64(effort(raw)) }))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
 	}
-	return err
+	h.e.tellWitness(ctx, w)
+	return nil
 }
 
 // judge puts into a status whether its Webhook, which was compiled or is invalid, can be compiled.

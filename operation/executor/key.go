@@ -17,9 +17,12 @@ import (
 // recorded neither a key nor an attempt of ours: their attempts are random UUIDs (version 4), ours are not. So both an entry that they have begun and one
 // of ours whose key they have dropped, since they write whole statuses for callbacks, are known for what they are during a rolling update.
 
-// newAttempt returns the id of another try of a call, of which e is the record so far.
-func newAttempt(e *v1alpha1.WebhookCallStatus) string {
-	if keyless(e) {
+// newAttempt returns the id of another try of a call.
+func newAttempt(op *v1alpha1.Operation, t target) string {
+	switch {
+	case firstTry(op, t):
+		return firstAttempt(op)
+	case keyless(entry(&op.Status, t)):
 		return uuid.NewString()
 	}
 	return uuid.Must(uuid.NewV7()).String()

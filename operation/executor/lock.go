@@ -17,13 +17,14 @@ import (
 //
 // Nobody writes a lock down: that an operation wants it stands in its spec, and the order in which operations were accepted is that of
 // their resource versions, which the API server gives out one by one. An operation that is about to make its first call has a place in
-// that order, the version at which it was picked up; it goes on when the store knows everything up to that place and no unfinished operation
-// before it excludes it. The write that records its first attempt holds for that version only. So
+// that order; it goes on when the store knows everything up to that place and no unfinished operation before it excludes it. The place is the
+// version at which it was picked up, and the write that records its first attempt holds for that version only. An ordinary operation, whose call
+// need not be recorded first, has the version at which it was accepted (acceptance.go). So
 //
 //   - of two that exclude each other the later one knows of the earlier one, whichever replicas run them;
 //   - everybody waits only for those before it, all of its locks at once, so there is no deadlock and nobody starves;
 //   - a lock ends with its operation, and there is nothing to clean up after a crash;
-//   - it costs no request.
+//   - it costs no request, but where the order is in doubt (acceptance.go).
 
 // indexLocks finds the unfinished operations that lock a resource, by lockName.
 const indexLocks = "fairlead.io/locks"
@@ -56,6 +57,9 @@ func indexLocked(operations *store.Store) error {
 		for locked := range op.Locks() {
 			names = append(names, lockName(op.Namespace, locked))
 		}
+		if len(names) > 0 {
+			names = append(names, lockersOf(op.Namespace))
+		}
 		return names, nil
 	})
 }
@@ -70,6 +74,8 @@ type turn struct {
 	still bool
 	// unknown is true while there may be one of which the store has not heard yet.
 	unknown bool
+	// doubt has to be settled before.
+	doubt *doubt
 }
 
 const (
@@ -94,7 +100,7 @@ func (p *predecessor) String() string {
 
 // turn finds out whether it is the turn of an operation. One that has made a call has had it.
 func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
-	if r.entered {
+	if r.alone = false; r.entered {
 		return turn{}
 	}
 	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
@@ -107,51 +113,121 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 		}
 	}
 	now := e.store.Snapshot()
+	if r.alone = e.isAlone(r, op, now); r.alone {
+		return turn{}
+	}
 	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
 		return turn{still: true}
 	}
-	return turn{behind: lastBefore(op, now)}
+	s := e.lastBefore(r, op, now)
+	switch {
+	case s.left == nil || s.enough():
+		return turn{behind: s.last}
+	case s.left.at == "":
+		e.queue(r, store.Key{Namespace: s.left.op.Namespace, Name: s.left.op.Name})
+		return turn{unknown: true}
+	default:
+		return turn{doubt: s.left}
+	}
 }
 
-// lastBefore returns the operation that another one comes right after, nil if it is the first.
-func lastBefore(op *v1alpha1.Operation, now store.Snapshot) (last *predecessor) {
-	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
-		if other := excluding(op, known); other != nil && (last == nil || comesBefore(last.op, other)) {
-			last = &predecessor{known.Key(), other, resource}
-		}
+// isAlone tells whether nobody in the namespace of an operation locks anything, the operation itself included. Who comes to do so comes after it.
+func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
+	if !ordinary(op) || !nobodyLocks(op.Namespace, now) {
+		return false
 	}
-	lockers := func(resource v1alpha1.ResourceReference) {
-		for known := range now.Index(indexLocks, lockName(op.Namespace, resource)) {
-			consider(known, resource)
-		}
-	}
-	lockers(op.Spec.ResourceReference)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaveLine(r)
+	return true
+}
+
+// searchEnough is after how many others, each of which may have to be decoded, a search is content with the last one
+// that it has found.
+const searchEnough = 256
+
+// search looks for the operation that another one comes right after.
+type search struct {
+	e      *Executor
+	r      *run
+	op     *v1alpha1.Operation
+	last   *predecessor
+	at     string                     // the place of last
+	left   *doubt                     // that has to be settled before; of several the one about the newest lock
+	looked map[*store.Record]struct{} // those that were looked at
+}
+
+// lastBefore finds the operation that another one comes right after, nil if it is the first. Where very many lock the same, it
+// is one of those before: when that one ends, it is looked for again.
+func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) *search {
+	s := &search{e: e, r: r, op: op, looked: make(map[*store.Record]struct{})}
+	s.among(op.Spec.ResourceReference, now)
 	for locked := range op.Locks() {
-		lockers(locked)
 		about := store.Key{Namespace: op.Namespace, Name: v1alpha1.OperationName(locked.ResourceType, locked.ResourceID)}
 		if known, ok := now.Get(about); ok {
-			consider(known, locked)
+			s.consider(known, locked)
+		}
+		s.among(locked, now)
+		if s.enough() {
+			break
 		}
 	}
-	return last
+	return s
 }
 
-// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself.
-func excluding(op *v1alpha1.Operation, known *store.Record) *v1alpha1.Operation {
+// among looks at those that lock a resource.
+func (s *search) among(resource v1alpha1.ResourceReference, now store.Snapshot) {
+	for known := range now.Index(indexLocks, lockName(s.op.Namespace, resource)) {
+		if s.consider(known, resource); s.enough() {
+			return
+		}
+	}
+}
+
+func (s *search) enough() bool { return s.last != nil && len(s.looked) >= searchEnough }
+
+func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReference) {
+	if _, again := s.looked[known]; again {
+		return
+	}
+	s.looked[known] = struct{}{}
+	other, left := s.e.excluding(s.r, s.op, known)
+	if left != nil && (s.left == nil || resourceversion.Older(s.left.at, left.at)) {
+		s.left = left // the answer for the newest lock may be that for those before it, too
+	}
+	if other == nil {
+		return
+	}
+	where := place(other)
+	if !other.PickedUp() {
+		where = s.e.placeOf(other)
+	}
+	if s.last == nil || inOrder(s.last.op, s.at, other, where) {
+		s.last, s.at = &predecessor{known.Key(), other, resource}, where
+	}
+}
+
+// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself, or if that is in doubt.
+func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record) (*v1alpha1.Operation, *doubt) {
 	if known.Name() == op.Name {
-		return nil
+		return nil, nil
 	}
 	other, err := store.As[v1alpha1.Operation](known)
-	if err != nil || other.Terminal() || !entered(other) && !comesBefore(other, op) {
-		return nil
+	if err != nil || other.Terminal() {
+		return nil, nil
 	}
-	return other
+	first, doubts := e.goesFirst(other, op, r.recorded)
+	if !first {
+		return nil, doubts
+	}
+	return other, nil
 }
 
 // entered tells whether the first call of an operation was recorded.
 func entered(op *v1alpha1.Operation) bool { return op.PickedUp() && len(op.Status.Webhooks) > 0 }
 
-// place is that of an operation among those that exclude each other. Until it is picked up, any write moves it back.
+// place is that of an operation among those that exclude each other. Until it is picked up any write moves it back, unless it is ordinary: see
+// Executor.placeOf.
 func place(op *v1alpha1.Operation) string {
 	if op.PickedUp() {
 		return op.Status.AcceptedVersion
@@ -160,8 +236,10 @@ func place(op *v1alpha1.Operation) string {
 }
 
 // comesBefore tells which of two operations was accepted first. One without a place was picked up before there were places.
-func comesBefore(a, b *v1alpha1.Operation) bool {
-	p, q := place(a), place(b)
+func comesBefore(a, b *v1alpha1.Operation) bool { return inOrder(a, place(a), b, place(b)) }
+
+// inOrder is comesBefore for the places p and q.
+func inOrder(a *v1alpha1.Operation, p string, b *v1alpha1.Operation, q string) bool {
 	if p == "" || q == "" {
 		return p == "" && (q != "" || a.Name < b.Name)
 	}
@@ -197,8 +275,10 @@ func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) 
 	if l == nil {
 		return false
 	}
-	if known, ok := now.Get(l.key); ok && excluding(op, known) != nil {
-		return true
+	if known, ok := now.Get(l.key); ok {
+		if other, _ := e.excluding(r, op, known); other != nil {
+			return true
+		}
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

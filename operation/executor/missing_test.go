@@ -148,8 +148,8 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	}
 	b.webhook("late", nil)
 	b.end(op)
-	if n := writes.Load(); n != 3 {
-		t.Errorf("%d writes in all, want 3: picked up, attempt, end", n)
+	if n := writes.Load(); n < 2 || n > 3 {
+		t.Errorf("%d writes in all, want 2 or 3: picked up, attempt if that is not needless, end", n)
 	}
 	// The others may be told of, too: a Webhook is watched apart from the operations, and may be seen a moment later.
 	told := slices.DeleteFunc(recorder.told(), func(e string) bool { return !strings.Contains(e, "webhook late,") })

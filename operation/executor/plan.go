@@ -136,7 +136,7 @@ func attend(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 		return pursue(op, webhooksDue(op), s, now)
 	}
 	switch t := s.turn(op); {
-	case t.unknown:
+	case t.unknown, t.doubt != nil:
 		return decision{act: actWait, until: now.Add(lookAgain), turn: t}
 	case t.still, t.behind != nil:
 		return decision{act: actWait, until: now.Add(lookBehind), turn: t}

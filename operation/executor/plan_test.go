@@ -31,6 +31,9 @@ func requested(edit func(*v1alpha1.Operation)) *v1alpha1.Operation {
 	return op
 }
 
+// version is the place of an operation of which nothing else is known.
+func version(op *v1alpha1.Operation) string { return op.ResourceVersion }
+
 // known is the surroundings in which the named Webhooks exist, each with a timeout of ten minutes.
 func known(names ...string) surroundings {
 	return surroundings{find: func(name string) (webhookFacts, bool) {
@@ -48,7 +51,7 @@ func TestPlan(t *testing.T) {
 	hooks := func(ids ...v1alpha1.WebhookID) func(*v1alpha1.Operation) {
 		return func(op *v1alpha1.Operation) {
 			op.Spec.WebhookIDs = ids
-			begin(epoch)(op)
+			begin(epoch, version)(op)
 		}
 	}
 	mainly := func(id string) target { return target{webhook.Main, id} }
@@ -199,7 +202,7 @@ func TestAnyCourseEnds(t *testing.T) {
 				checkEnd(t, op, past)
 				return
 			case actBegin:
-				do(begin(now))
+				do(begin(now, version))
 			case actFail:
 				do(fail(op.EffectiveID(), d.reason, d.message, now))
 			case actFinish:
@@ -282,7 +285,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []change) {
 	}
 	id := op.Spec.OperationID // the next request of the same resource: nothing of the old one touches it
 	op.Spec.OperationID = "two"
-	begin(epoch)(op)
+	begin(epoch, version)(op)
 	fresh := op.DeepCopy()
 	for _, c := range past[1:] {
 		c(op)

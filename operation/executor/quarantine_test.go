@@ -33,6 +33,7 @@ type mortal struct {
 	Dir       string        // of the crash log
 	Phase     webhook.Phase // at which it dies, computing for the Webhook bomb
 	Death     string
+	Frozen    bool // its clock stands still
 }
 
 type tlsFiles struct {
@@ -102,7 +103,11 @@ func TestMortal(t *testing.T) {
 	b := setupOn(t, &rest.Config{Host: m.Host, BearerToken: m.Token, TLSClientConfig: rest.TLSClientConfig{
 		CAFile: m.TLS.CAFile, CertFile: m.TLS.CertFile, KeyFile: m.TLS.KeyFile, CAData: m.TLS.CAData, CertData: m.TLS.CertData, KeyData: m.TLS.KeyData,
 	}}, m.Namespace)
-	b.start(func(o *executor.Options) { o.Witness = deadly{crashes, m} })
+	b.start(func(o *executor.Options) {
+		if o.Witness = (deadly{crashes, m}); m.Frozen {
+			o.Now = newStopwatch().now
+		}
+	})
 	<-b.ctx.Done() // it is killed, or has died
 }
 

@@ -19,7 +19,15 @@ type receiver struct {
 	calls     map[string]int
 	keys      []string
 	began     map[string]time.Time // by id of the operation: its first webhook
+	peeks     func()               // at a call of /peek, which is answered at once
 	answer    func(w http.ResponseWriter, r *http.Request, path string, call int)
+}
+
+// peek has f called whenever /peek is.
+func (rc *receiver) peek(f func()) {
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.peeks = f
 }
 
 func newReceiver(t *testing.T, namespace string) *receiver {
@@ -38,8 +46,12 @@ func newReceiver(t *testing.T, namespace string) *receiver {
 		if id, of, _ := strings.Cut(key, "."); rc.began[id].IsZero() && !strings.Contains(of, ".") {
 			rc.began[id] = time.Now()
 		}
-		n, answer := rc.calls[key], rc.answer
+		n, answer, peeks := rc.calls[key], rc.answer, rc.peeks
 		rc.mu.Unlock()
+		if r.URL.Path == "/peek" {
+			peeks()
+			return
+		}
 		if answer == nil {
 			w.WriteHeader(http.StatusOK)
 			return

@@ -33,6 +33,8 @@ type run struct {
 	line    *line     // behind the operation that has to end first
 	near    int64     // when nine tenths of its timeout are over, in Unix seconds
 	names   names     // of the Webhooks that it may call
+	// accepted is when the request was accepted, as far as that is known, while it is not picked up.
+	accepted acceptance
 
 	// What follows belongs to the flow.
 
@@ -48,11 +50,18 @@ type run struct {
 	// confirmed says that op is not older than the beginning of the executor: it was read from the API server, or written by this run, which
 	// holds for one version only, or read of a store that has caught up.
 	confirmed bool
-	// entered says that the first call is recorded. Before, it has to be the turn of the operation: place is the one that this was found for.
+	// about is the request that op is about, recorded whether it was picked up, and not only in memory.
+	about    request
+	recorded bool
+	// entered says that the first call was begun. Before, it has to be the turn of the operation: place is the one that this was found for, and
+	// alone says that nobody in the namespace locked anything then.
 	entered bool
 	place   string
-	flying  map[target]*flight
-	refused map[target]refusal
+	alone   bool
+	// unrecorded is when a call was begun that is not recorded yet; zero if there is none (unrecorded.go).
+	unrecorded time.Time
+	flying     map[target]*flight
+	refused    map[target]refusal
 	// thin is how much of the operation has given way because it was too large to be stored, and refusal what was refused without anything left
 	// that could.
 	thin thinness
@@ -131,12 +140,20 @@ func (r *run) apply(c change) {
 	r.unsaved = append(r.unsaved, c)
 }
 
-// adopt takes a newer state and makes the unsaved changes on it, if it has not ended.
+// adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not ended.
 func (r *run) adopt(op *v1alpha1.Operation) {
-	r.op, r.version, r.entered = op, op.ResourceVersion, entered(op)
-	if op.Terminal() {
-		r.unsaved = nil
+	if about := requestOf(op); about != r.about {
+		if r.about != (request{}) {
+			r.unsaved, r.unrecorded = nil, time.Time{}
+			r.cut(errOver)
+		}
+		r.about = about
 	}
+	if op.Terminal() {
+		r.unsaved, r.unrecorded = nil, time.Time{}
+	}
+	r.op, r.version, r.recorded = op, op.ResourceVersion, op.PickedUp()
+	r.entered = entered(op) || !r.unrecorded.IsZero()
 	for _, c := range r.unsaved {
 		c(r.op)
 	}
@@ -169,18 +186,24 @@ func (e *Executor) refresh(ctx context.Context, r *run) error {
 	return e.reload(ctx, r)
 }
 
-// reload takes the state from the API server. It returns errGone if there is none.
-func (e *Executor) reload(ctx context.Context, r *run) error {
-	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbGet, r.key, func(q *call.Request) { q.NotFoundOK = true }), e.policy)
-	if err != nil {
-		return err
-	}
-	if answer == nil {
-		return errGone
+// get reads an operation from the API server. It returns nil if there is none.
+func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
+	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbGet, key, func(q *call.Request) { q.NotFoundOK = true }), e.policy)
+	if err != nil || answer == nil {
+		return nil, err
 	}
 	op := &v1alpha1.Operation{}
-	if err := answer.Into(op); err != nil {
+	return op, answer.Into(op)
+}
+
+// reload takes the state from the API server. It returns errGone if there is none.
+func (e *Executor) reload(ctx context.Context, r *run) error {
+	op, err := e.get(ctx, r.key)
+	switch {
+	case err != nil:
 		return err
+	case op == nil:
+		return errGone
 	}
 	r.adopt(op)
 	r.confirmed = true
@@ -202,14 +225,22 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	answer, err := e.submit(ctx, r, operationRequest(call.VerbUpdate, r.key, func(q *call.Request) {
 		q.Subresource, q.Object = "status", r.op
 	}))
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, errShort), errors.Is(err, errOutdated):
+		return err
+	default:
+		e.trust.failed(r.key.Namespace)
 		return fmt.Errorf("cannot record the status: %w", err)
 	}
-	r.unsaved = nil
+	r.unsaved, r.unrecorded = nil, time.Time{}
+	n := keys(&r.op.Status)
+	kept := keptKeys(answer.Raw, n)
+	e.trust.written(r.key.Namespace, n, kept)
 	// The write held for one version only, so the answer is what was sent under a new version: that is all there is to read. The managed
 	// fields, which only the answer has, would make the next write twice as long.
 	var h source.Header
-	if err := source.Scan(source.JSON, answer.Raw, &h); err != nil || len(h.ResourceVersion) == 0 || !keptKeys(answer.Raw, keys(&r.op.Status)) {
+	if err := source.Scan(source.JSON, answer.Raw, &h); err != nil || len(h.ResourceVersion) == 0 || !kept {
 		op := &v1alpha1.Operation{} // unless a field that the API server does not know is gone
 		if err := answer.Into(op); err != nil {
 			return fmt.Errorf("cannot record the status: %w", err)

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // Taker records what receivers report by callback. Any replica can: the flow that waits for it, wherever it runs,
@@ -21,6 +23,8 @@ type Taker struct {
 	calls     *call.Client
 	policy    call.Policy
 	callbacks *Callbacks
+	placeOf   func(*v1alpha1.Operation) string
+	writes    *budget
 	mask      func(ctx context.Context, namespace, webhookID, message string, more ...string) string
 	now       func() time.Time
 }
@@ -28,7 +32,9 @@ type Taker struct {
 // Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It works whether or not
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
-	return &Taker{calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, mask: e.masked, now: e.now}
+	return &Taker{
+		calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
+	}
 }
 
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
@@ -43,7 +49,7 @@ const takeRounds = 40
 var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.Millisecond, Factor: 2}
 
 // Take records the outcome of a call and returns when it is written. A callback that comes before the answer to its
-// call counts too. Errors: [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
+// call counts too. It waits for the share of writes of its namespace, before those of operations that go on. Errors: [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
 func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message string) error {
 	cb, former, err := t.callbacks.parseAny(token)
 	if err != nil {
@@ -53,7 +59,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 	now := t.now() // one for all rounds: it tells what this callback has written
 	thin := whole
 	for round := 0; ; round++ {
-		op, err := t.read(ctx, key, cb)
+		op, size, err := t.read(ctx, key, cb)
 		if err == nil && former {
 			err = t.began(ctx, op)
 		}
@@ -61,6 +67,10 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 			return err
 		}
 		of := target{cb.Purpose, cb.WebhookID}
+		if !op.PickedUp() { // the token says that the call was begun
+			begin(now, t.placeOf)(op)
+			attempt(op, of, firstAttempt(op), now)(op)
+		}
 		v := verdict{state: v1alpha1.PhaseSuccess}
 		if !succeeded {
 			v.state, v.reason = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed
@@ -79,9 +89,14 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		v.code = int(e.LastStatusCode)
 		judged(op, of, v, now)(op)
 		thin.apply(op)
+		paid := price{1, size}
+		if err := t.writes.wait(ctx, party{key.Namespace, tenant(op)}, paid, true); err != nil {
+			return fmt.Errorf("%w: %w", errShort, err)
+		}
 		_, err = call.Do(ctx, t.calls, operationRequest(call.VerbUpdate, key, func(q *call.Request) {
 			q.Subresource, q.Object = "status", op
 		}), t.policy)
+		t.writes.end(key.Namespace, paid, paid)
 		switch {
 		case apierrors.IsNotFound(err):
 			return operation.ErrUnknownCallback
@@ -99,6 +114,9 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 
 // began refuses a token of the former key for an operation that did not begin under it.
 func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
+	if !op.PickedUp() {
+		return operation.ErrUnknownCallback
+	}
 	began, err := t.callbacks.former.Began(ctx, op.Status.AcceptedVersion)
 	if err == nil && !began {
 		err = operation.ErrUnknownCallback
@@ -106,24 +124,24 @@ func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
 	return err
 }
 
-// read returns the Operation of a callback as the API server has it.
-func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, error) {
+// read returns the Operation of a callback as the API server has it, and what a write of it costs, in bytes.
+func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, float64, error) {
 	answer, err := call.Do(ctx, t.calls, operationRequest(call.VerbGet, key, func(q *call.Request) { q.NotFoundOK = true }), t.policy)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, 0, err
 	case answer == nil:
-		return nil, operation.ErrUnknownCallback
+		return nil, 0, operation.ErrUnknownCallback
 	}
 	op := &v1alpha1.Operation{}
 	if err := answer.Into(op); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if op.EffectiveID() != cb.OperationID {
-		return nil, operation.ErrCallbackUsed // it was good once: others have followed
+		return nil, 0, operation.ErrCallbackUsed // it was good once: others have followed
 	}
-	if !op.PickedUp() {
-		return nil, operation.ErrUnknownCallback
+	if !op.PickedUp() && !(ordinary(op) && cb.Purpose == webhook.Main && cb.WebhookID == op.Spec.WebhookIDs[0]) {
+		return nil, 0, operation.ErrUnknownCallback // such a call is recorded first
 	}
-	return op, nil
+	return op, float64(effort(answer.Raw)), nil
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -32,12 +33,30 @@ func (w *world) write(op *v1alpha1.Operation, seen string) bool {
 	return true
 }
 
+// at returns an operation as it was at a version, nil if there was none.
+func (w *world) at(name, version string) (was *v1alpha1.Operation) {
+	n, err := strconv.Atoi(version)
+	if err != nil {
+		panic(err)
+	}
+	for i := range w.log[:n] {
+		if w.log[i].Name == name {
+			was = &w.log[i]
+		}
+	}
+	return was
+}
+
+// clock is the time of the next write: some minutes pass in the course of a test.
+func (w *world) clock() time.Time { return epoch.Add(time.Duration(len(w.log)) * clocksApart / 6) }
+
 // replica is an executor as far as turns are concerned.
 type replica struct {
 	*Executor
-	sink source.Sink
-	seen int // writes
-	runs map[string]*run
+	sink  source.Sink
+	seen  int               // writes
+	fresh int               // writes that there were when it became the leader
+	wrote map[string]string // its own last write, by name
 }
 
 func newReplica(fatal func(...any)) *replica {
@@ -47,10 +66,33 @@ func newReplica(fatal func(...any)) *replica {
 	if err := indexLocked(st); err != nil {
 		fatal(err)
 	}
-	r := &replica{Executor: &Executor{store: st, lines: make(map[store.Key]*line)}, sink: st.Sink("ns"), runs: make(map[string]*run)}
+	r := &replica{Executor: &Executor{store: st, lines: make(map[store.Key]*line)}, sink: st.Sink("ns")}
+	r.begin(0)
 	all := r.sink.Replace()
 	all.Commit(source.Commit{Version: "0"})
 	return r
+}
+
+// begin is the beginning of a process, after so many writes.
+func (r *replica) begin(writes int) {
+	r.live, r.wrote, r.fresh = map[string]map[string]*run{"ns": {}}, make(map[string]string), writes
+	clear(r.lines)
+}
+
+// run returns the run of an operation, as follow makes it.
+func (r *replica) run(op *v1alpha1.Operation) *run {
+	current := r.live["ns"][op.Name]
+	if current == nil {
+		current = &run{key: store.Key{Namespace: "ns", Name: op.Name}}
+		r.live["ns"][op.Name] = current
+	}
+	current.adopt(op)
+	if current.recorded {
+		current.accepted = acceptance{}
+	} else {
+		r.accept(current, op)
+	}
+	return current
 }
 
 // see applies the next write.
@@ -88,7 +130,9 @@ func locking(own int, locked ...int) *v1alpha1.Operation {
 }
 
 // TestNoTwoInOneResource lets replicas with views of any age work on operations that lock each other's resources, while others write labels and
-// requests follow on requests. No two operations that exclude each other are ever past their first attempt and unfinished, and all of them end (O4).
+// requests follow on requests. Either both work at a time and record every call first; or one of them leads, as now and then the other one does, which
+// knows nothing of what was not recorded. No two operations that exclude each other are ever past the beginning of their first call and unfinished,
+// and all of them end (O4).
 func TestNoTwoInOneResource(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -96,13 +140,16 @@ func TestNoTwoInOneResource(t *testing.T) {
 		const resources, rounds = 4, 2
 		w := &world{now: make(map[string]*v1alpha1.Operation)}
 		replicas := []*replica{newReplica(fatal), newReplica(fatal)}
+		both, leader := rapid.Bool().Draw(t, "both"), 0
 		names := make([]string, resources)
 		requests := make([]int, resources)
+		called := make(map[string]bool) // by operation: what was not recorded when it was called
 		request := func(i int) {
 			op := locking(i, rapid.SliceOfN(rapid.IntRange(0, resources-1), 0, 2).Draw(t, "locks")...)
+			op.CreationTimestamp.Time = w.clock()
 			seen := ""
 			if before := w.now[op.Name]; before != nil {
-				op.Status, seen = before.Status, before.ResourceVersion
+				op.Status, op.CreationTimestamp, seen = before.Status, before.CreationTimestamp, before.ResourceVersion
 			}
 			requests[i]++
 			op.Spec.OperationID = fmt.Sprint("op-", i, "-", requests[i])
@@ -110,9 +157,10 @@ func TestNoTwoInOneResource(t *testing.T) {
 			w.write(op, seen)
 		}
 		holders := func() {
+			working := func(op *v1alpha1.Operation) bool { return inside(op) || called[op.EffectiveID()] && !op.Terminal() }
 			for _, a := range w.now {
 				for _, b := range w.now {
-					if a.Name < b.Name && inside(a) && inside(b) && excludes(a, b) {
+					if a.Name < b.Name && working(a) && working(b) && excludes(a, b) {
 						t.Fatalf("%s and %s are both at work:\n%+v\n%+v", a.EffectiveID(), b.EffectiveID(), a, b)
 					}
 				}
@@ -121,7 +169,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 		// work is what a replica does for one operation: step, in short.
 		work := func(r *replica, name string) {
 			known, ok := r.store.Get(store.Key{Namespace: "ns", Name: name})
-			if !ok {
+			if !ok || resourceversion.Older(known.Version(), r.wrote[name]) {
 				return
 			}
 			shared, err := store.As[v1alpha1.Operation](known)
@@ -129,38 +177,58 @@ func TestNoTwoInOneResource(t *testing.T) {
 				t.Fatal(err)
 			}
 			op := shared.DeepCopy()
+			confirmed := r.seen >= r.fresh
 			if rapid.IntRange(0, 4).Draw(t, "reload") == 0 { // as after a conflict
-				op = w.now[name].DeepCopy()
+				op, confirmed = w.now[name].DeepCopy(), true
 			}
 			if op.Terminal() {
 				return
 			}
-			if inside(op) {
-				if rapid.Bool().Draw(t, "over") {
-					seen := op.ResourceVersion
-					finish(op.EffectiveID(), v1alpha1.PhaseSuccess, epoch)(op)
-					w.write(op, seen)
+			seen, current := op.ResourceVersion, r.run(op)
+			write := func() {
+				if w.write(op, seen) {
+					r.wrote[name] = w.now[name].ResourceVersion
+				}
+			}
+			begin(w.clock(), r.placeOf)(op)
+			if current.entered {
+				attempt(op, target{id: "a"}, firstAttempt(op), w.clock())(op)
+				switch rapid.IntRange(0, 2).Draw(t, "over") {
+				case 0:
+					finish(op.EffectiveID(), v1alpha1.PhaseSuccess, w.clock())(op)
+					write()
+				case 1: // it takes longer than half a second
+					write()
 				}
 				return
 			}
-			seen, current := op.ResourceVersion, r.runs[name]
-			if current == nil {
-				current = &run{key: store.Key{Namespace: "ns", Name: name}}
-				r.runs[name] = current
-			}
-			begin(epoch)(op)
-			current.entered = entered(op)
 			switch turn := r.turn(current, op); {
 			case turn.unknown:
+				return
+			case turn.doubt != nil:
+				d := turn.doubt
+				if !both && rapid.IntRange(0, 2).Draw(t, "expired") == 0 {
+					r.learn(d, nil, !comesLater(d, w.now[d.lock.Name]))
+				} else if was := w.at(d.op.Name, d.at); was != nil && was.EffectiveID() == d.op.EffectiveID() {
+					r.learn(d, was, true)
+				} else {
+					r.learn(d, nil, false)
+				}
 				return
 			case turn.behind != nil:
 				r.queue(current, turn.behind.key)
 				await(op.EffectiveID(), v1alpha1.ReasonWaitingForLock, "waiting", epoch)(op)
-				w.write(op, seen)
+				write()
 			case turn.still:
+			case !both && current.alone && confirmed && rapid.Bool().Draw(t, "unrecorded"):
+				if now := w.now[name]; now.Terminal() || now.EffectiveID() != op.EffectiveID() {
+					t.Fatalf("%s is called after its end", op.EffectiveID())
+				}
+				current.unrecorded, called[op.EffectiveID()] = w.clock(), true
+				holders()
 			default:
-				attempt(op, target{id: "a"}, "try", epoch)(op)
-				w.write(op, seen)
+				attempt(op, target{id: "a"}, firstAttempt(op), w.clock())(op)
+				write()
 				holders()
 			}
 		}
@@ -168,7 +236,8 @@ func TestNoTwoInOneResource(t *testing.T) {
 			request(i)
 		}
 		for range 60 {
-			switch r := replicas[rapid.IntRange(0, 1).Draw(t, "replica")]; rapid.IntRange(0, 5).Draw(t, "what") {
+			r := replicas[rapid.IntRange(0, 1).Draw(t, "replica")]
+			switch what := rapid.IntRange(0, 11).Draw(t, "what"); what / 2 {
 			case 0: // somebody writes a label
 				if op := w.now[names[rapid.IntRange(0, resources-1).Draw(t, "operation")]]; op != nil {
 					w.write(op, op.ResourceVersion)
@@ -182,15 +251,27 @@ func TestNoTwoInOneResource(t *testing.T) {
 					request(i)
 				}
 			default:
+				switch {
+				case both:
+				case what == 11: // the leader dies
+					leader = 1 - leader
+					r = replicas[leader]
+					r.begin(len(w.log))
+				default:
+					r = replicas[leader]
+				}
 				work(r, names[rapid.IntRange(0, resources-1).Draw(t, "operation")])
 			}
 		}
 		// Left alone, everything ends.
 		for range 100 {
 			unfinished := false
-			for _, r := range replicas {
+			for i, r := range replicas {
 				for r.seen < len(w.log) {
 					r.see(w, fatal)
+				}
+				if !both && i != leader {
+					continue
 				}
 				for _, name := range names {
 					work(r, name)
@@ -228,7 +309,7 @@ func excludes(a, b *v1alpha1.Operation) bool {
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	started := func(op *v1alpha1.Operation) *v1alpha1.Operation {
-		begin(epoch)(op)
+		begin(epoch, version)(op)
 		attempt(op, target{id: "a"}, "try", epoch)(op)
 		return op
 	}
@@ -270,9 +351,17 @@ func TestTurn(t *testing.T) {
 			for range len(w.log) - tc.blind {
 				r.see(w, t.Fatal)
 			}
+			for _, op := range tc.others {
+				r.run(w.now[op.Name].DeepCopy())
+			}
 			op := w.now[tc.op.Name].DeepCopy()
-			begin(epoch.Add(time.Second))(op)
-			got := r.turn(&run{key: store.Key{Namespace: "ns", Name: op.Name}}, op)
+			current := r.run(op)
+			begin(epoch.Add(time.Second), r.placeOf)(op)
+			got := r.turn(current, op)
+			if d := got.doubt; d != nil {
+				r.learn(d, nil, w.at(d.op.Name, d.at) != nil)
+				got = r.turn(current, op)
+			}
 			if tc.behind != "" {
 				if got.behind == nil || got.behind.key.Name != tc.behind {
 					t.Errorf("%s got %+v, want it behind %s", tc.reason, got, tc.behind)
@@ -281,5 +370,33 @@ func TestTurn(t *testing.T) {
 				t.Errorf("%s got %+v, want %+v", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestLongLine: of very many that lock the same, however much each of them locks, a few are looked at to find one that goes before, and each once
+// by the first one, which finds none.
+func TestLongLine(t *testing.T) {
+	t.Parallel()
+	const all = 1_000
+	w := &world{now: make(map[string]*v1alpha1.Operation)}
+	r := newReplica(t.Fatal)
+	for i := range all {
+		op := locking(i, all+1, all+2, all+3, all+4)
+		begin(time.Unix(0, 0), version)(op)
+		op.Status.AcceptedVersion = strconv.Itoa(i + 1)
+		w.write(op, "")
+		r.see(w, t.Fatal)
+	}
+	now := r.store.Snapshot()
+	for _, i := range []int{0, all / 2, all - 1} {
+		op := &w.log[i]
+		s := r.lastBefore(r.run(op), op, now)
+		most := 2 * searchEnough
+		if i == 0 {
+			most = all
+		}
+		if len(s.looked) > most || (s.last == nil) != (i == 0) || s.last != nil && !comesBefore(s.last.op, op) {
+			t.Errorf("operation %d: %d were looked at, and found %v", i, len(s.looked), s.last)
+		}
 	}
 }

@@ -1,0 +1,188 @@
+package client
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/protobuf"
+	"github.com/fairlead-io/fairlead/internal/tree"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// replacing looks at an update before it is sent, in the light of what the cache shows: it is done if it would change nothing, and is
+// refused if it would remove what the Go type of obj does not know. (managedFields, which the cache does not keep, the server does: an update
+// without any leaves them as they are, but for what it changes.)
+func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error) {
+	if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
+		return false, w.fail(fmt.Errorf("%w: it is the metadata alone, and an update would remove the rest; use Patch or Modify", ErrPruned))
+	}
+	r := w.known()
+	if r == nil {
+		return false, nil
+	}
+	// Through the Go type, as the wanted object came: the two then lack the same fields.
+	have := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(Object)
+	if fill(w.k, r, have) != nil {
+		return false, nil
+	}
+	is, err := content(have)
+	if err != nil {
+		return false, w.fail(err)
+	}
+	if !w.o.always && sameVersion(w.version, r) && w.unchanged(is, want) {
+		return true, fill(w.k, r, obj)
+	}
+	if obj.GetUID() != r.UID() && obj.GetResourceVersion() != r.Version() {
+		return false, nil // it was built anew, to replace the object whatever there is
+	}
+	what, err := w.unknown(r, is)
+	if err != nil {
+		return false, w.fail(err)
+	}
+	if what != "" {
+		return false, w.fail(fmt.Errorf("%w: %T does not know %s, and an update would remove it; use Modify or Patch", ErrPruned, obj, what))
+	}
+	return false, nil
+}
+
+func sameVersion(version string, r *store.Record) bool {
+	return version == "" || version == r.Version()
+}
+
+// unchanged says whether an update would make of the object what it is.
+func (w *writing) unchanged(is, want map[string]any) bool {
+	switch w.sub {
+	case "":
+		d := tree.Difference(is, want)
+		dropServerFields(d)
+		return len(d) == 0
+	case "status":
+		return tree.Same(is["status"], want["status"])
+	}
+	return false // what of it the server takes is not known here
+}
+
+// unknown names something of a record that is not in what its Go type makes of it. Of an update of the status only that counts.
+func (w *writing) unknown(r *store.Record, is map[string]any) (string, error) {
+	if r.Encoding() == source.Protobuf {
+		known, err := w.knowsMessage(r)
+		if err != nil || !known {
+			return "a field that the server sends", err
+		}
+	}
+	raw, err := r.AppendJSON(nil)
+	if err != nil {
+		return "", err
+	}
+	stored, err := contentOf(raw)
+	if err != nil {
+		return "", err
+	}
+	if w.sub == "status" {
+		return lacking(stored["status"], is["status"], "status"), nil
+	}
+	return lacking(stored, is, ""), nil
+}
+
+// knowsMessage says whether the Go type of the Scheme has all fields of a record that came as protobuf. Decoders skip those that it has not.
+func (w *writing) knowsMessage(r *store.Record) (bool, error) {
+	typed, err := w.c.kinds.scheme.New(w.k.gvk)
+	if err != nil {
+		return false, err
+	}
+	message, ok := typed.(interface {
+		protobuf.Message
+		Marshal() ([]byte, error)
+	})
+	if !ok {
+		return false, nil
+	}
+	if err := r.DecodeInto(message); err != nil {
+		return false, err
+	}
+	again, err := message.Marshal()
+	return bytes.Equal(again, r.Raw()), err
+}
+
+// lacking returns where b lacks a value that a has, or has another one; "" if it has all of them. A null says nothing.
+func lacking(a, b any, at string) string {
+	switch a := a.(type) {
+	case nil:
+		return ""
+	case map[string]any:
+		m, ok := b.(map[string]any)
+		if !ok && (b != nil || len(a) == 0 && strings.Contains(at, ".")) { // an empty spec or status says nothing
+			return at
+		}
+		for _, key := range slices.Sorted(maps.Keys(a)) {
+			below := key
+			if at != "" {
+				below = at + "." + key
+			}
+			if path := lacking(a[key], m[key], below); path != "" {
+				return path
+			}
+		}
+		return ""
+	case []any:
+		l, ok := b.([]any)
+		if !ok || len(l) != len(a) {
+			return at
+		}
+		for i := range a {
+			if path := lacking(a[i], l[i], at+"["+strconv.Itoa(i)+"]"); path != "" {
+				return path
+			}
+		}
+		return ""
+	}
+	if !sameValue(a, b) {
+		return at
+	}
+	return ""
+}
+
+// sameValue says whether two values mean the same, written in two ways perhaps, as Go types write numbers, times, durations and quantities.
+func sameValue(a, b any) bool {
+	if tree.Same(a, b) {
+		return true
+	}
+	switch a := a.(type) {
+	case int64:
+		f, ok := b.(float64)
+		return ok && float64(a) == f
+	case float64:
+		n, ok := b.(int64)
+		return ok && a == float64(n)
+	case string:
+		s, ok := b.(string)
+		return ok && sameText(a, s)
+	}
+	return false
+}
+
+func sameText(a, b string) bool {
+	t, err1 := time.Parse(time.RFC3339, a)
+	u, err2 := time.Parse(time.RFC3339, b)
+	if err1 == nil && err2 == nil && t.Equal(u) {
+		return true
+	}
+	d, err1 := time.ParseDuration(a)
+	e, err2 := time.ParseDuration(b)
+	if err1 == nil && err2 == nil && d == e {
+		return true
+	}
+	q, err1 := resource.ParseQuantity(a)
+	r, err2 := resource.ParseQuantity(b)
+	return err1 == nil && err2 == nil && q.Cmp(r) == 0
+}

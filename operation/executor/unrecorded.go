@@ -1,0 +1,133 @@
+package executor
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// Unrecorded calls. The object that the API server has accepted, with its operationID, is a durable record that its first call is about to be
+// made (O2), if who goes on after a crash would do the same. Then the call is made without a write before it, and its outcome is the only one. That
+// is so for the first try of the first Webhook of an operation
+//
+//   - that is sequential, locks nothing and compensates nothing, and whose Webhook is synchronous: nothing of what comes later depends on
+//     the try having been recorded (ordinary);
+//   - with an operationID of its own: the API server keeps the request from being replaced until it has ended;
+//   - in whose namespace no unfinished operation locks anything. Its place is the version at which it was accepted (acceptance.go), so that a lock
+//     that comes later waits for it;
+//   - of which the executor knows a state that is no older than its own beginning: a predecessor has not ended it;
+//   - that can be recorded afterwards: the last write of a status in its namespace has not failed with anything but a conflict, the API server
+//     has kept the keys of the calls of such a write since this executor was made, and the object is small.
+//
+// The id of that attempt is derived from the operation, so it is the same after a crash; the key is, too. It is so whether or not the call was
+// recorded first, since whoever goes on cannot know that.
+//
+// Until it is written, the record is among the unsaved changes of the run. It is written when the call takes longer than recordAfter, and
+// with the outcome otherwise; the run is the only writer of both. So what looks at the status of the run, a cancellation for one, finds the call
+// recorded, and what looks at the API server finds an operation that was not picked up yet.
+
+// recordAfter is how long a call may take without being recorded.
+const recordAfter = 500 * time.Millisecond
+
+// mostUnrecorded bounds the operation whose first call may be unrecorded, in bytes of what its owners have put into it: the outcome of a
+// call that was made must fit in. etcd takes 1.5 MiB.
+const mostUnrecorded = 32 << 10
+
+// attemptIDs is the name space of the ids of first attempts (UUIDs of version 5, RFC 9562).
+var attemptIDs = uuid.MustParse("7a1c9c5e-0d52-4c86-9d7f-3f6f0a5f2b41")
+
+// firstAttempt returns the id of the first attempt of the first webhook of an operation: the same one whoever makes it.
+func firstAttempt(op *v1alpha1.Operation) string {
+	return uuid.NewSHA1(attemptIDs, []byte(string(op.UID)+"/"+op.EffectiveID()+"/"+op.Spec.WebhookIDs[0])).String()
+}
+
+// firstTry tells whether a call is the first try of the first webhook of an operation, and not begun.
+func firstTry(op *v1alpha1.Operation, t target) bool {
+	return t.purpose == webhook.Main && len(op.Spec.WebhookIDs) > 0 && t.id == op.Spec.WebhookIDs[0] && entry(&op.Status, t) == nil
+}
+
+// light tells whether the owners of an operation have left enough room in it for an outcome.
+func light(op *v1alpha1.Operation) bool {
+	n := 0
+	for _, texts := range []map[string]string{op.Labels, op.Annotations} {
+		for key, value := range texts {
+			n += len(key) + len(value)
+		}
+	}
+	if o := op.Spec.RequestObject; o != nil {
+		if n += len(o.TenantID); o.Resource != nil {
+			n += len(o.Resource.Raw)
+		}
+		for key, value := range o.Headers {
+			n += len(key) + len(value)
+		}
+	}
+	for _, r := range op.Spec.RelatedResources {
+		n += len(r.ResourceType) + len(r.ResourceID)
+	}
+	return n+64*(len(op.OwnerReferences)+len(op.Finalizers)) <= mostUnrecorded
+}
+
+// needsNoRecord tells whether the calls that are due may be made before they are recorded.
+func (e *Executor) needsNoRecord(r *run, due []target, hooks map[target]*webhook.Compiled) bool {
+	if len(due) != 1 || !r.alone || !r.confirmed || r.thin > whole || r.op.Spec.OperationID == "" {
+		return false
+	}
+	if !ordinary(r.op) || !firstTry(r.op, due[0]) {
+		return false
+	}
+	hook := hooks[due[0]]
+	return hook != nil && hook.Definition().Mode == webhook.Sync && light(r.op) && e.trust.in(r.key.Namespace)
+}
+
+// recordDue returns when the calls under way have to be recorded, the zero time if now or none has to.
+func (r *run) recordDue(now time.Time) time.Time {
+	if r.unrecorded.IsZero() || len(r.flying) == 0 {
+		return time.Time{}
+	}
+	if due := r.unrecorded.Add(recordAfter); now.Before(due) {
+		return due
+	}
+	return time.Time{}
+}
+
+// trust says in which namespaces what has to be recorded of a call can be recorded after it. It is safe for concurrent use.
+type trust struct {
+	mu      sync.Mutex
+	keys    bool     // the API server has kept the keys of calls when it was last asked to
+	failing []string // namespaces in which the last write of a status has failed, sorted
+}
+
+// in tells whether calls may be made before they are recorded.
+func (t *trust) in(namespace string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, failing := slices.BinarySearch(t.failing, namespace)
+	return t.keys && !failing
+}
+
+// failed notes that a status could not be written, for another reason than a conflict.
+func (t *trust) failed(namespace string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if at, failing := slices.BinarySearch(t.failing, namespace); !failing {
+		t.failing = slices.Insert(t.failing, at, namespace)
+	}
+}
+
+// written notes that a status with so many keys was written, and whether they were kept.
+func (t *trust) written(namespace string, keys int, kept bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if keys > 0 {
+		t.keys = kept
+	}
+	if at, failing := slices.BinarySearch(t.failing, namespace); failing {
+		t.failing = slices.Delete(t.failing, at, at+1)
+	}
+}

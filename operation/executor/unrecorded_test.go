@@ -1,0 +1,421 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+)
+
+// stopwatch is a clock that stands still but when it is told, so that no call takes half a second however slow the machine is.
+type stopwatch struct {
+	began  time.Time
+	passed atomic.Int64
+}
+
+func newStopwatch() *stopwatch { return &stopwatch{began: time.Now()} }
+
+func (s *stopwatch) now() time.Time       { return s.began.Add(time.Duration(s.passed.Load())) }
+func (s *stopwatch) pass(d time.Duration) { s.passed.Add(int64(d)) }
+
+// tally counts the statuses that were written, by name of the operation.
+type tally struct {
+	mu      sync.Mutex
+	written map[string]int
+	failed  int
+	failing string // the operation of which no status can be written; empty: all can
+}
+
+func (b *bench) tally() (*tally, *call.Client) {
+	t := &tally{written: make(map[string]int)}
+	return t, b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		_, name, _ := strings.Cut(r.URL.Path, "/operations/")
+		name, status := strings.CutSuffix(name, "/status")
+		if !status || r.Method != http.MethodPut {
+			return next.RoundTrip(r)
+		}
+		t.mu.Lock()
+		fail := name == t.failing
+		if fail {
+			t.failed++
+		}
+		t.mu.Unlock()
+		if fail {
+			return nil, errors.New("connection lost")
+		}
+		answer, err := next.RoundTrip(r)
+		if err == nil && answer.StatusCode == http.StatusOK {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.written[name]++
+		}
+		return answer, err
+	})
+}
+
+func (t *tally) of(op *v1alpha1.Operation) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.written[op.Name]
+}
+
+func (t *tally) fail(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing = name
+}
+
+func (t *tally) failures() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.failed
+}
+
+// recordedFirst runs an operation and tells whether its call was recorded before it was made.
+func (b *bench) recordedFirst(resource operation.Resource) bool {
+	b.t.Helper()
+	picked := make(chan bool, 8)
+	b.receiver.peek(func() {
+		op, err := b.scheduler.Get(b.ctx, resource)
+		if err != nil && b.ctx.Err() == nil {
+			b.t.Error(err)
+			return
+		}
+		picked <- op.PickedUp()
+	})
+	if v := operation.ViewOf(b.end(b.schedule(operation.Request{Resource: resource, Webhooks: []string{"peek"}}))); v.Status != operation.Succeeded {
+		b.t.Errorf("outcome %+v", v)
+	}
+	return <-picked
+}
+
+// proves runs operations until the executor has found that calls need not be recorded first.
+func (b *bench) proves() {
+	b.t.Helper()
+	b.webhook("peek", nil)
+	for i := 0; b.recordedFirst(operation.Resource{Type: "proof", ID: fmt.Sprint(i)}); i++ {
+		if b.ctx.Err() != nil {
+			b.t.Fatal("every call is recorded first")
+		}
+	}
+}
+
+// notRecorded holds the usual operation, of which a call is under way, to not being recorded.
+func (b *bench) notRecorded() {
+	b.t.Helper()
+	if op := b.get(); op.PickedUp() {
+		b.t.Fatalf("the call was recorded first: %+v", op.Status)
+	}
+}
+
+// TestUnrecordedCall makes a call whose only record is the operation. Its outcome is the only write, and tells everything.
+func TestUnrecordedCall(t *testing.T) {
+	b := setup(t)
+	b.webhook("work", nil)
+	asked, open := b.gate("/work")
+	counts, calls := b.tally()
+	b.start(func(o *executor.Options) { o.Calls, o.Now = calls, newStopwatch().now })
+	b.proves()
+	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
+	b.received(asked)
+	b.notRecorded()
+	open()
+	got := b.end(op)
+	if n := counts.of(op); n != 1 {
+		t.Errorf("its status was written %d times", n)
+	}
+	w := got.Status.Webhooks[0]
+	if got.Status.Phase != v1alpha1.PhaseSuccess || got.Status.AcceptedVersion != op.ResourceVersion || w.StartedAt == nil || w.FinishedAt == nil {
+		t.Errorf("it became %+v", got.Status)
+	}
+	if want := b.namespace + "." + op.EffectiveID() + ".work"; w.IdempotencyKey != want || w.AttemptID != executor.FirstAttempt(op) {
+		t.Errorf("the call was %+v", w)
+	}
+	if id, err := uuid.Parse(w.AttemptID); err != nil || id.Version() != 5 {
+		t.Errorf("the attempt is %s", w.AttemptID)
+	}
+}
+
+// TestLongCallIsRecorded has a call take half a second, while somebody writes labels: its record has the place of the creation.
+func TestLongCallIsRecorded(t *testing.T) {
+	b := setup(t)
+	b.webhook("work", nil)
+	asked, open := b.gate("/work")
+	counts, calls := b.tally()
+	watch := newStopwatch()
+	b.start(func(o *executor.Options) { o.Calls, o.Now = calls, watch.now })
+	b.proves()
+	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
+	b.received(asked)
+	watch.pass(499 * time.Millisecond)
+	b.touch(op.Name)
+	b.notRecorded()
+	watch.pass(time.Millisecond)
+	b.eventually("recorded", func() bool { return len(b.get().Status.Webhooks) == 1 })
+	got := b.get().Status
+	if got.AcceptedVersion != op.ResourceVersion || got.Webhooks[0].AttemptID != executor.FirstAttempt(op) || got.Webhooks[0].State != v1alpha1.PhaseInProgress {
+		t.Errorf("recorded is %+v", got)
+	}
+	open()
+	if got := b.end(op).Status; got.Phase != v1alpha1.PhaseSuccess || got.Webhooks[0].RetriesCount != 0 || got.Webhooks[0].AttemptID != executor.FirstAttempt(op) {
+		t.Errorf("it became %+v", got)
+	}
+	if n := counts.of(op); n != 2 {
+		t.Errorf("its status was written %d times", n)
+	}
+}
+
+// TestLockDuringUnrecordedCall has an operation that locks a resource arrive while a call about that resource is under way that is not recorded,
+// and others write to the object of that call. The lock waits for its end, whoever goes on with it.
+func TestLockDuringUnrecordedCall(t *testing.T) {
+	label := func(b *bench, name string) { b.touch(name) }
+	merge := func(body string) func(*bench, string) {
+		return func(b *bench, _ string) {
+			if err := b.do(call.Request{Verb: call.VerbPatch, PatchType: types.MergePatchType, Body: []byte(body)}); err != nil {
+				b.t.Error(err)
+			}
+		}
+	}
+	cancel := merge(`{"spec":{"cancelRequested":true}}`)
+	hold, remove := merge(`{"metadata":{"finalizers":["example.com/hold"]}}`), func(b *bench, name string) { b.delete(name) }
+	tests := map[string]struct {
+		reason string
+		does   []func(*bench, string)
+		crash  bool
+		want   string // the reason of the end
+		gone   bool
+	}{
+		"Label":        {reason: "A label moves nobody's place.", does: []func(*bench, string){label}, want: v1alpha1.ReasonSucceeded},
+		"Cancel":       {reason: "A cancellation comes to its end first.", does: []func(*bench, string){label, cancel}, want: v1alpha1.ReasonCanceled},
+		"Delete":       {reason: "What does not exist is not waited for.", does: []func(*bench, string){label, remove}, gone: true},
+		"DeleteHeld":   {reason: "A deletion is a cancellation.", does: []func(*bench, string){hold, remove}, want: v1alpha1.ReasonCanceled},
+		"Crash":        {reason: "A successor knows nothing of the call.", does: []func(*bench, string){label}, crash: true, want: v1alpha1.ReasonSucceeded},
+		"CrashCancel":  {reason: "Nor of what was to end it.", does: []func(*bench, string){label, cancel}, crash: true, want: v1alpha1.ReasonCanceled},
+		"CrashDeleted": {reason: "Nor that it was there.", does: []func(*bench, string){label, remove}, crash: true, gone: true},
+	}
+	for name, tc := range tests {
+		for _, when := range []string{"LockFirst", "LockLast"} {
+			t.Run(name+when, func(t *testing.T) {
+				b := setup(t)
+				b.webhook("work", nil)
+				b.webhook("next", nil)
+				asked, answer := make(chan string, 4), make(chan struct{})
+				var opened atomic.Bool
+				b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+					switch {
+					case path == "/work":
+						asked <- path
+						pause(r, answer)
+					case tc.want == v1alpha1.ReasonSucceeded && !opened.Load():
+						t.Errorf("%s A call is made under the lock while the other one is under way", tc.reason)
+					}
+				}
+				stop := b.start(func(o *executor.Options) { o.Now = newStopwatch().now })
+				b.proves()
+				op := b.schedule(operation.Request{Webhooks: []string{"work"}})
+				b.received(asked)
+				b.notRecorded()
+				if tc.crash {
+					stop()
+				}
+				var locking *v1alpha1.Operation
+				lock := func() {
+					locking = b.schedule(operation.Request{Resource: app("other"), Webhooks: []string{"next"}, Lock: []operation.Resource{shop}})
+				}
+				if when == "LockFirst" {
+					lock()
+				}
+				for _, do := range tc.does {
+					do(b, op.Name)
+				}
+				if when == "LockLast" {
+					lock()
+				}
+				if tc.crash {
+					b.start(func(o *executor.Options) { o.Now = newStopwatch().now })
+				}
+				if tc.want == v1alpha1.ReasonSucceeded {
+					if tc.crash {
+						b.received(asked)
+					}
+					b.waitingFor(app("other"), op)
+					last := b.schedule(operation.Request{Resource: app("last"), Webhooks: []string{"next"}, Lock: []operation.Resource{shop}})
+					b.waitingFor(app("last"), locking) // so all that has happened before is known
+					opened.Store(true)
+					close(answer)
+					defer b.end(last)
+				}
+				if v := operation.ViewOf(b.end(locking)); v.Status != operation.Succeeded {
+					t.Errorf("%s The lock became %+v", tc.reason, v)
+				}
+				most := 1
+				if tc.crash {
+					most = 2
+				}
+				if n := b.receiver.counts(op.EffectiveID())["work"]; n > most {
+					t.Errorf("%s %d calls", tc.reason, n)
+				}
+				if tc.gone {
+					return
+				}
+				ended := b.end(op)
+				if v := operation.ViewOf(ended); v.Reason != tc.want && tc.want != v1alpha1.ReasonSucceeded || tc.want == v1alpha1.ReasonSucceeded != (v.Status == operation.Succeeded) {
+					t.Errorf("%s It became %+v", tc.reason, v)
+				}
+				merge(`{"metadata":{"finalizers":null}}`)(b, op.Name)
+			})
+		}
+	}
+}
+
+// TestAcceptedAfterALock has an operation be accepted after a lock that waits, and be labelled, while nobody is there: who comes finds out that it
+// comes after the lock, although it might have been called.
+func TestAcceptedAfterALock(t *testing.T) {
+	b := setup(t)
+	b.webhook("hold", nil)
+	asked, open := b.gate("/hold")
+	stop := b.start(nil)
+	lock := []operation.Resource{shop}
+	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Lock: lock})
+	b.received(asked)
+	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
+	b.waitingFor(app(2), first)
+	stop()
+	third := b.schedule(operation.Request{Webhooks: []string{"hold"}})
+	b.touch(third.Name)
+	b.start(nil)
+	b.received(asked)
+	b.waitingFor(shop, second)
+	open()
+	var ends []time.Time
+	for _, op := range []*v1alpha1.Operation{first, second, third} {
+		if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess {
+			t.Errorf("%s became %+v", op.Name, got.Status)
+		} else {
+			ends = append(ends, got.Status.FinishedAt.Time)
+		}
+	}
+	if len(ends) == 3 && (ends[1].Before(ends[0]) || ends[2].Before(ends[1])) {
+		t.Errorf("they have ended at %v", ends)
+	}
+}
+
+// TestKilledDuringUnrecordedCall kills a process with SIGKILL during such a call: the next one makes the same attempt with the same key, and
+// there is one outcome.
+func TestKilledDuringUnrecordedCall(t *testing.T) {
+	b := setup(t)
+	b.webhook("work", nil)
+	asked := make(chan string, 4)
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, n int) {
+		asked <- r.Header.Get("Idempotency-Key")
+		if n == 1 {
+			<-r.Context().Done()
+		}
+	}
+	m := b.mortal("", "")
+	m.Frozen = true
+	ctx, kill := context.WithCancel(b.ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := m.live(ctx, t); ctx.Err() == nil {
+			t.Errorf("the first process: %v", err)
+		}
+	})
+	defer running.Wait()
+	defer kill()
+	b.proves()
+	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
+	first := b.received(asked)
+	b.notRecorded()
+	kill()
+	running.Wait()
+	b.notRecorded()
+	b.touch(op.Name)
+	counts, calls := b.tally()
+	b.start(func(o *executor.Options) { o.Calls = calls })
+	if second := b.received(asked); second != first {
+		t.Errorf("the key was %s, and is %s", first, second)
+	}
+	got := b.end(op).Status
+	if w := got.Webhooks[0]; got.Phase != v1alpha1.PhaseSuccess || w.AttemptID != executor.FirstAttempt(op) || w.RetriesCount != 0 || w.IdempotencyKey != first {
+		t.Errorf("it became %+v", got)
+	}
+	if n := counts.of(op); n < 1 || n > 2 {
+		t.Errorf("its status was written %d times", n)
+	}
+}
+
+// TestRecordedFirstAfterAFailure has a status not be written: until one is, calls of that namespace are recorded first, and those of others are not.
+func TestRecordedFirstAfterAFailure(t *testing.T) {
+	b := setup(t)
+	other := setupOn(t, b.config, env.Namespace(t))
+	b.others = []string{other.namespace}
+	b.webhook("work", nil)
+	counts, calls := b.tally()
+	b.start(func(o *executor.Options) {
+		o.Calls, o.Policy, o.Now = calls, call.Policy{Retries: -1}, newStopwatch().now
+	})
+	b.proves()
+	other.proves()
+	counts.fail(v1alpha1.OperationName(shop.Type, shop.ID))
+	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
+	b.eventually("not written", func() bool { return counts.failures() > 0 })
+	if other.recordedFirst(app(1)) {
+		t.Error("another namespace is affected")
+	}
+	if !b.recordedFirst(app(1)) {
+		t.Error("a call was made although it is not known whether it can be recorded")
+	}
+	counts.fail("")
+	if got := b.end(op); got.Status.Phase != v1alpha1.PhaseSuccess || b.receiver.counts(op.EffectiveID())["work"] != 1 {
+		t.Errorf("it became %+v after %v", got.Status, b.receiver.counts(op.EffectiveID()))
+	}
+	if b.recordedFirst(app(2)) {
+		t.Error("a call is recorded first although statuses are written again")
+	}
+}
+
+// TestCallbackOfUnrecordedCall has the receiver of a synchronous call use its callback before it answers.
+func TestCallbackOfUnrecordedCall(t *testing.T) {
+	b := setup(t)
+	asked, answer := make(chan string, 1), make(chan struct{})
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- callbackIn(r)
+		pause(r, answer)
+	}
+	b.webhook("work", func(s *v1alpha1.WebhookSpec) { s.Request.Body = new(`{"callback": "{{.CallbackURL}}"}`) })
+	var e *executor.Executor
+	b.startWith(func(o *executor.Options) {
+		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
+		o.Now = newStopwatch().now
+	}, func(got *executor.Executor) { e = got })
+	b.proves()
+	op := b.schedule(operation.Request{Webhooks: []string{"work"}})
+	tok := token(b.received(asked))
+	b.notRecorded()
+	taker := e.Taker()
+	if err := taker.Take(b.ctx, tok, false, "no room"); err != nil {
+		t.Fatal(err)
+	}
+	if err := taker.Take(b.ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
+		t.Errorf("a token used twice: %v", err)
+	}
+	close(answer)
+	got := b.end(op)
+	if v := operation.ViewOf(got); v.Status != operation.Failed || v.Error != "no room" || got.Status.Webhooks[0].AttemptID != executor.FirstAttempt(op) {
+		t.Errorf("it became %+v", got.Status)
+	}
+}
