@@ -267,7 +267,8 @@ func TestChangesOfSharedObjects(t *testing.T) {
 	})
 }
 
-// A reconciler that changes the spec and the status at once fails, with the key, before anything is written, or after the rest is.
+// A reconciler that changes the spec and the status at once fails, with the key, before anything is written, or after
+// the rest is.
 func TestSpecAndStatusAtOnce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		both := func(g *gateway) error { g.Spec.Size, g.Status.Count = 9, 9; return nil }

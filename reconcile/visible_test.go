@@ -44,7 +44,8 @@ type nilError struct{ err error }
 func (e *nilError) Error() string { return e.err.Error() }
 func (e *nilError) Unwrap() error { return e.err }
 
-// Whatever a reconciler fails with, the log of the host says it, with the stack of a panic, and a logger of its own beats that of the host.
+// Whatever a reconciler fails with, the log of the host says it, with the stack of a panic, and a logger of its own
+// beats that of the host.
 func TestFailuresAreLoggedByTheHost(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -152,7 +153,8 @@ func TestEnginesInheritTheLogger(t *testing.T) {
 	})
 }
 
-// The page names every object that fails, with its error, attempts and next try, sorted and bounded, as text and as JSON.
+// The page names every object that fails, with its error, attempts and next try, sorted and bounded, as text and as
+// JSON.
 func TestControllersPage(t *testing.T) {
 	bubble(t, func(b *bench) {
 		h := b.overseer(reconcile.Inherited{Cluster: "east"})

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,7 +65,7 @@ func (k *kept) cached() map[string]fairleadtest.State {
 
 func (k *kept) has(want map[string]fairleadtest.State) bool { return maps.Equal(k.cached(), want) }
 
-// settle waits, for so long at most, until the cache has what the server has in the namespaces.
+// settle waits, for so long at most, until the cache has what the server has in the namespaces, and no later version.
 func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {
 	t.Helper()
 	for begin := time.Now(); ; <-time.After(100 * time.Millisecond) {
@@ -73,7 +74,8 @@ func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.has(want) {
+		version, err := strconv.ParseUint(k.Version(), 10, 64)
+		if err == nil && version <= s.Revision() && k.has(want) {
 			return
 		}
 		if time.Since(begin) > limit {
