@@ -4,7 +4,7 @@
 //		return fmt.Errorf("cannot filter: panic: %w", p)
 //	}
 //
-// It is the only place of the product that recovers, besides what speaks net/http (http.ErrAbortHandler is passed on there).
+// What speaks net/http recovers by itself: http.ErrAbortHandler is passed on there.
 package protect
 
 import (
