@@ -15,8 +15,8 @@ import (
 // protobufMagic precedes every protobuf body of Kubernetes.
 var protobufMagic = []byte("k8s\x00")
 
-// encode returns the body of a request and its content type. The object is only read: typed objects seldom carry their own
-// kind, so it is written into the encoding instead of the object, which others may be reading too.
+// encode returns the body of a request and its content type. The object is only read: typed objects seldom carry their
+// own kind, so it is written into the encoding instead of the object, which others may be reading too.
 func encode(r *Request) (body []byte, contentType string, err error) {
 	contentType = r.ContentType
 	switch {

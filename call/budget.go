@@ -7,9 +7,9 @@ import (
 )
 
 // Budget bounds the retries towards one server: a token bucket from which every retry takes one. It fills by PerSecond,
-// and by Ratio for every call begun, so that a busy client may retry in proportion to its traffic. A retry that finds it
-// empty waits for its token; a call whose wait would be longer than MaxWait fails with ErrBudget instead. The zero value
-// works; a Budget must not be copied after first use.
+// and by Ratio for every call begun, so that a busy client may retry in proportion to its traffic. A retry that finds
+// it empty waits for its token; a call whose wait would be longer than MaxWait fails with ErrBudget instead. The zero
+// value works; a Budget must not be copied after first use.
 //
 // The shape is that of the retry budgets of Finagle and Linkerd, with a queue in front.
 type Budget struct {

@@ -32,15 +32,15 @@ const (
 	Protobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// Request is one request to the API server. It is a value: a Request is not changed by the calls made with it, and what it
-// points to (Object, Body, Query) is only read, until the call has returned.
+// Request is one request to the API server. It is a value: a Request is not changed by the calls made with it, and what
+// it points to (Object, Body, Query) is only read, until the call has returned.
 type Request struct {
 	// Verb and Resource are required.
 	Verb     Verb
 	Resource schema.GroupVersionResource
 
-	// Kind names the kind in errors and logs (default: the object's kind, else the resource) and is written into typed
-	// bodies that do not carry their own.
+	// Kind names the kind in errors and logs (default: the object's kind, or without one the resource) and is written
+	// into typed bodies that do not carry their own.
 	Kind string
 
 	Namespace, Name, Subresource string
@@ -56,34 +56,35 @@ type Request struct {
 	// Accept is the content type wanted for the answer, JSON by default.
 	Accept string
 
-	// Query holds parameters such as fieldManager, dryRun, labelSelector. The options of a delete stand either all in the query or all in
-	// a body of DeleteOptions: of one with a body the server takes nothing but selectors from the query, so that such a request is
-	// ErrInvalidRequest.
+	// Query holds parameters such as fieldManager, dryRun, labelSelector. The options of a delete stand either all in
+	// the query or all in a body of DeleteOptions: of one with a body the server takes nothing but selectors from the
+	// query, so that such a request is ErrInvalidRequest.
 	Query url.Values
 
-	// NotFoundOK makes the absence of the object a nil answer. It is the server's own word that counts: a resource that is
-	// not served, or a proxy that knows nothing of it, stays an error.
+	// NotFoundOK makes the absence of the object a nil answer. It is the server's own word that counts: a resource
+	// that is not served, or a proxy that knows nothing of it, stays an error.
 	NotFoundOK bool
 
 	// Idempotent says that executing this write twice is the same as executing it once, so that it may be repeated when
 	// the outcome of a try is unknown. Deletes, applies and merge patches are idempotent without saying so.
 	Idempotent bool
 
-	// OnConflict is asked for the next request after a 409 (and after a 422 for a JSON patch, whose paths may have moved).
-	// It runs after a back-off, on the goroutine of the call, at most Policy.Conflicts times; an error ends the call.
-	// Not for the 409 of a create: what exists does not conflict, it is there.
+	// OnConflict is asked for the next request after a 409 (and after a 422 for a JSON patch, whose paths may have
+	// moved). It runs after a back-off, on the goroutine of the call, at most Policy.Conflicts times; an error ends
+	// the call. Not for the 409 of a create: what exists does not conflict, it is there.
 	OnConflict func(ctx context.Context, c Conflict) (Request, error)
 
-	// ConflictsExpected says that the caller deals with conflicts, by another request: they are logged at Debug level, as those are that
-	// OnConflict answers.
+	// ConflictsExpected says that the caller deals with conflicts, by another request: they are logged at Debug level,
+	// as those are that OnConflict answers.
 	ConflictsExpected bool
 }
 
 // Conflict is what an OnConflict function is given.
 type Conflict struct {
 	Request Request // the one that was refused
-	Err     *Error  // with the server's message; OutcomeUnknown if the request may have been executed, and overwritten since
-	Count   int     // conflicts of this call so far, from 1
+	// with the server's message; OutcomeUnknown if the request may have been executed, and overwritten since
+	Err   *Error
+	Count int // conflicts of this call so far, from 1
 }
 
 // Answer is a successful answer of the server.
@@ -112,8 +113,8 @@ type Policy struct {
 	// Budget replaces the client's retry budget for this call.
 	Budget *Budget
 
-	// Fence is asked just before each try is sent, and an error of it ends the call, which matches that error: for one, that this process
-	// does not lead any more. It must be quick and safe for concurrent use. Nil: every try is sent.
+	// Fence is asked just before each try is sent, and an error of it ends the call, which matches that error: for one,
+	// that this process does not lead any more. It must be quick and safe for concurrent use. Nil: every try is sent.
 	Fence func() error
 }
 

@@ -21,12 +21,13 @@ type Options struct {
 	// only when RateLimiter or a positive QPS is set: servers have their own priority and fairness.
 	Config *rest.Config
 
-	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its Timeout is
-	// not used, for tries have their own, nor its CheckRedirect where a write is redirected: that is final.
+	// HTTPClient shares connections with others that talk to the same server; made from Config by default. Its
+	// Timeout is not used, for tries have their own, nor its CheckRedirect where a write is redirected: that is
+	// final.
 	HTTPClient *http.Client
 
-	// Reload makes the credentials new after a 401, once for all calls that were refused meanwhile. Token files are read again
-	// without it. An error or a panic of it ends the call.
+	// Reload makes the credentials new after a 401, once for all calls that were refused meanwhile. Token files are
+	// read again without it. An error or a panic of it ends the call.
 	Reload func(ctx context.Context) error
 
 	Budget  *Budget      // retry budget of this server; a new one with its defaults
@@ -92,8 +93,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// ours is an HTTP client with the same connections that has no timeout and sends no write to another place than it was sent to:
-// there it would be repeated, or become a read whose answer passes for that of the write.
+// ours is an HTTP client with the same connections that has no timeout and sends no write to another place than it was
+// sent to: there it would be repeated, or become a read whose answer passes for that of the write.
 func ours(shared *http.Client) *http.Client {
 	h := *shared
 	h.Timeout = 0

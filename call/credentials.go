@@ -49,9 +49,9 @@ func (r *renewal) protect(ctx context.Context) (err error) {
 	return err
 }
 
-// tokenFile is a token file that is read again after a 401. client-go reads it once a minute, which is too late for that
-// and right for everything else, so what is read here is used for the next minute only. Plug-ins and token sources of
-// client-go renew themselves when they see a 401.
+// tokenFile is a token file that is read again after a 401. client-go reads it once a minute, which is too late for
+// that and right for everything else, so what is read here is used for the next minute only. Plug-ins and token sources
+// of client-go renew themselves when they see a 401.
 type tokenFile struct {
 	path string
 

@@ -36,8 +36,8 @@ type outcome struct {
 	reload bool    // the credentials must be made new before the retry
 }
 
-// progress is what the tries so far have brought. decide is a function of it, the request, the policy and the newest answer;
-// it returns the next one and touches nothing.
+// progress is what the tries so far have brought. decide is a function of it, the request, the policy and the newest
+// answer; it returns the next one and touches nothing.
 type progress struct {
 	sent      int  // requests sent
 	retries   int  // of Policy.Retries
@@ -93,7 +93,8 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 		pr.reloaded = true
 		return outcome{action: retry, reason: reason, err: err, free: true, reload: true}, pr
 	case r.Verb.write() && tooLarge(a, err): // the store has refused it, so it has certainly not been executed
-		return outcome{action: fail, reason: string(metav1.StatusReasonRequestEntityTooLarge), err: fmt.Errorf("%w: %w", ErrTooLarge, err)}, pr
+		reason := string(metav1.StatusReasonRequestEntityTooLarge)
+		return outcome{action: fail, reason: reason, err: fmt.Errorf("%w: %w", ErrTooLarge, err)}, pr
 	case retryable(a):
 		pr = doubt(r, sent, pr, a)
 		if pr.inDoubt && !repeatable(r, sent) {
@@ -106,7 +107,8 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 
 func succeed(a answer, pr progress, recovered bool) outcome {
 	return outcome{action: done, answer: &Answer{
-		Raw: a.body, ContentType: mediaType(a.header.Get("Content-Type")), Code: a.code, Header: a.header, Tries: pr.sent, Recovered: recovered,
+		Raw: a.body, ContentType: mediaType(a.header.Get("Content-Type")), Code: a.code, Header: a.header, Tries: pr.sent,
+		Recovered: recovered,
 	}}
 }
 
@@ -119,8 +121,8 @@ func again(p Policy, pr progress, a answer, o outcome, rnd func() float64) (outc
 	o.action = retry
 	o.after = p.delay(pr.retries, rnd)
 	if told, ok := retryAfter(a); ok && told > 0 {
-		// The server's word wins; a little jitter on top keeps those who were told the same from coming together. "At once"
-		// is no word to take: it comes from proxies, and from clocks that differ.
+		// The server's word wins; a little jitter on top keeps those who were told the same from coming together. "At
+		// once" is no word to take: it comes from proxies, and from clocks that differ.
 		o.after = told + time.Duration(rnd()*float64(p.Base))
 	}
 	pr.retries++
@@ -173,7 +175,8 @@ func tooLarge(a answer, err error) bool {
 	if a.err != nil || a.code < 500 {
 		return a.err == nil && a.code == http.StatusRequestEntityTooLarge
 	}
-	return strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "trying to send message larger than max")
+	return strings.Contains(err.Error(), "etcdserver: request is too large") ||
+		strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 // conflicts says whether a refusal is one that OnConflict can mend.
@@ -234,7 +237,8 @@ func failure(a answer, s *metav1.Status) (error, string) {
 	return &apierrors.StatusError{ErrStatus: *s}, orString(string(s.Reason), http.StatusText(a.code))
 }
 
-// reasonOf gives an answer without a Status the reason that an API server gives with that code. Not for 404: see saysAbsent.
+// reasonOf gives an answer without a Status the reason that an API server gives with that code. Not for 404: see
+// saysAbsent.
 func reasonOf(code int) metav1.StatusReason {
 	switch code {
 	case http.StatusUnauthorized:

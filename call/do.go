@@ -20,9 +20,9 @@ import (
 
 // Do makes one request under a policy and returns the answer.
 //
-// It blocks for as long as it tries, and waits between tries; ctx ends both at once. The answer is nil, without an error,
-// when the object does not exist and the request says that absence is fine. Any error of a request that could be sent is
-// an [*Error].
+// It blocks for as long as it tries, and waits between tries; ctx ends both at once. The answer is nil, without an
+// error, when the object does not exist and the request says that absence is fine. Any error of a request that could be
+// sent is an [*Error].
 func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 	x, err := c.begin(r, p)
 	if err != nil {
@@ -64,7 +64,8 @@ type exchange struct {
 // begin validates and encodes a request. It sends nothing.
 func (c *Client) begin(r Request, p Policy) (*exchange, error) {
 	if c == nil || c.http == nil {
-		return nil, &Error{Verb: r.Verb, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace, Name: r.Name, errs: []error{ErrNotMade}}
+		return nil, &Error{Verb: r.Verb, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace, Name: r.Name,
+			errs: []error{ErrNotMade}}
 	}
 	x := &exchange{c: c, p: p.Resolved(), id: uuid.NewString(), begun: time.Now()}
 	if err := x.set(r); err != nil {
@@ -84,7 +85,8 @@ func (x *exchange) set(r Request) error {
 	w, err := r.wire(x.c)
 	if err != nil {
 		x.r = r
-		return &Error{Verb: r.Verb, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource, errs: []error{err}}
+		return &Error{Verb: r.Verb, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource,
+			errs: []error{err}}
 	}
 	x.r, x.w = r, w
 	x.pr.inDoubt = false // which the last request was, perhaps
@@ -115,7 +117,7 @@ func (x *exchange) cancelled(ctx context.Context, a answer) outcome {
 	x.pr.sent++
 	x.pr = doubt(&x.r, x.w.body, x.pr, a)
 	cause := context.Cause(ctx)
-	x.keep(Failure{At: a.at, Took: a.took, Reason: cancelled, Message: cause.Error(), ID: a.id})
+	x.addFailure(Failure{At: a.at, Took: a.took, Reason: cancelled, Message: cause.Error(), ID: a.id})
 	x.log(ctx, a, outcome{action: fail, reason: cancelled, err: cause})
 	return x.end(ctx, cause)
 }
@@ -195,11 +197,11 @@ func (x *exchange) note(a answer, o outcome) {
 			x.refused = &s.ErrStatus
 		}
 	}
-	x.keep(f)
+	x.addFailure(f)
 }
 
-// keep adds to the failures; of very many it keeps the first and the last ones.
-func (x *exchange) keep(f Failure) {
+// addFailure adds to the failures. Of very many the first and the last ones stay.
+func (x *exchange) addFailure(f Failure) {
 	if len(x.past) == maxFailures {
 		x.past = append(x.past[:maxFailures/2], x.past[maxFailures/2+1:]...)
 	}
@@ -223,7 +225,7 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	}
 	level := slog.LevelWarn
 	switch {
-	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // by who asked, who knows
+	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // the caller has cancelled it
 		level = slog.LevelInfo
 	case a.code == http.StatusNotFound && x.r.Verb == VerbGet, // an answer like any other
 		a.code == http.StatusConflict && (x.r.ConflictsExpected || x.r.OnConflict != nil && o.action != fail):

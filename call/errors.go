@@ -20,14 +20,15 @@ var (
 	// ErrBudget is matched when a call gave up because too many calls to this server are being retried.
 	ErrBudget = errors.New("retry budget exhausted")
 
-	// ErrTooLarge is matched when the server cannot take a write, or store what it would make of the object, because it is too large. Only
-	// another write, of less, can do better.
+	// ErrTooLarge is matched when the server cannot take a write, or store what it would make of the object, because it
+	// is too large. Only another write, of less, can do better.
 	ErrTooLarge = errors.New("too large for the API server")
 
 	// ErrProtocol is matched when the answer is not one of a Kubernetes API server: HTML, a cut body, another kind.
 	ErrProtocol = errors.New("not an answer of a Kubernetes API server")
 
-	// ErrNotMade is matched by all that is done with a nil Client, as that of a fairlead runtime is whose New has failed; Run says with what.
+	// ErrNotMade is matched by all that is done with a nil Client, as that of a fairlead runtime is whose New has
+	// failed; Run says with what.
 	ErrNotMade = errors.New("there is no client: what should have made it has failed")
 
 	// ErrInvalidRequest is matched when a request cannot be sent as it is.
@@ -36,10 +37,11 @@ var (
 
 // Failure is one try that failed.
 type Failure struct {
-	At      time.Time     // when it began
-	Took    time.Duration // until it had failed
-	Code    int           // HTTP status, 0 without an answer
-	Reason  string        // one word: timeout, refused, reset, no-answer, protocol, cancelled, or the server's own (TooManyRequests, …)
+	At   time.Time     // when it began
+	Took time.Duration // until it had failed
+	Code int           // HTTP status, 0 without an answer
+	// one word: timeout, refused, reset, no-answer, protocol, cancelled, or the server's own (TooManyRequests, …)
+	Reason  string
 	Message string
 	ID      string // sent as Audit-Id: the audit log of the server knows the request by it
 }

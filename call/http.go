@@ -77,7 +77,8 @@ func (r *Request) wire(c *Client) (wire, error) {
 	}
 	for _, option := range []string{"dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy"} {
 		if r.deletes() && len(body) > 0 && r.Query.Has(option) {
-			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", ErrInvalidRequest, r.Verb, option)
+			return wire{}, fmt.Errorf("%w: a %s with a body has its options there, and %s in the query", ErrInvalidRequest,
+				r.Verb, option)
 		}
 	}
 	return wire{url: u.String(), body: body, contentType: contentType}, nil
@@ -128,10 +129,12 @@ func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeou
 	return a
 }
 
-// open sends the request and returns the response before its body has been read. unsent is meaningful with an error only.
+// open sends the request and returns the response before its body has been read. unsent is meaningful with an error
+// only.
 func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *http.Response, unsent bool, err error) {
 	c.metrics.began()
-	// With the hooks of httptrace one can tell a request that never got a connection from one that may have been executed.
+	// With the hooks of httptrace one can tell a request that never got a connection from one that may have been
+	// executed.
 	var asked, written atomic.Bool
 	trace := &httptrace.ClientTrace{
 		GetConn:      func(string) { asked.Store(true) },
@@ -211,7 +214,8 @@ func transportReason(err error) string {
 		return "protocol"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "refused"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
 		return "reset"
 	case isTLS(err):
 		return "tls"

@@ -45,10 +45,10 @@ type Page struct {
 	next string // continue token
 }
 
-// Pages lists the objects of a resource page by page (Policy.PageSize). The request needs the resource, and where wanted
-// the namespace and a Query with selectors; the verb is implied. Each page is a call of its own under the policy. After
-// an error, which is yielded with a nil page, the sequence ends. The sequence may be ranged over again, which lists
-// again.
+// Pages lists the objects of a resource page by page (Policy.PageSize). The request needs the resource, and where
+// wanted the namespace and a Query with selectors; the verb is implied. Each page is a call of its own under the
+// policy. After an error, which is yielded with a nil page, the sequence ends. The sequence may be ranged over again,
+// which lists again.
 func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page, error] {
 	return func(yield func(*Page, error) bool) {
 		p := p.Resolved()
@@ -80,11 +80,12 @@ func Pages(ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[*Page,
 
 // List yields the objects of a resource one by one, fetching page after page:
 //
-//	for pod, err := range call.List[corev1.Pod](ctx, c, call.Request{Resource: pods, Namespace: "team-a"}, call.Policy{}) {
+//	request := call.Request{Resource: pods, Namespace: "team-a"}
+//	for pod, err := range call.List[corev1.Pod](ctx, c, request, call.Policy{}) {
 //
 // Each object is the caller's own. When the list had to start again because its continue token had expired, objects
-// that were yielded already are left out unless they have changed since; one that was deleted meanwhile has been yielded.
-// Who needs one consistent list uses [Pages]. After an error the sequence ends.
+// that were yielded already are left out unless they have changed since; one that was deleted meanwhile has been
+// yielded. Who needs one consistent list uses [Pages]. After an error the sequence ends.
 func List[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[PT, error] {
 	return func(yield func(PT, error) bool) {
 		var seen seen
@@ -135,7 +136,8 @@ func (at *pager) request(r Request, p Policy) Request {
 	return r
 }
 
-// advance goes to the page after the given one. A server that answers with the token that it was given would be asked for ever.
+// advance goes to the page after the given one. A server that answers with the token that it was given would be asked
+// for ever.
 func (at *pager) advance(page *Page) error {
 	if page.next == at.token {
 		return &protocolError{what: "the continue token does not move"}
@@ -165,9 +167,9 @@ func (at *pager) wrap(r Request, err error) error {
 type seen map[string]string
 
 // before notes an object and says whether it was yielded already. Nothing is kept of a list of one page.
-func (s *seen) before(obj metav1.Object, keep bool) bool {
+func (s *seen) before(obj metav1.Object, more bool) bool {
 	if *s == nil {
-		if !keep {
+		if !more {
 			return false
 		}
 		*s = make(seen)
@@ -231,8 +233,8 @@ func parsePage(a *Answer) (*Page, error) {
 	return page, nil
 }
 
-// parseProtobufPage splits a protobuf list without knowing its type: in every list of Kubernetes field 1 is the ListMeta and
-// field 2 are the items.
+// parseProtobufPage splits a protobuf list without knowing its type: in every list of Kubernetes field 1 is the
+// ListMeta and field 2 are the items.
 func parseProtobufPage(a *Answer, rest []byte) (*Page, error) {
 	var u runtime.Unknown
 	if err := u.Unmarshal(rest); err != nil {

@@ -17,9 +17,9 @@ type Metrics struct {
 	refused  prometheus.Counter
 }
 
-// NewMetrics returns the metrics fairlead_call_requests_total{verb,resource,code} (one per try; code is "none" without an
-// answer), fairlead_call_request_duration_seconds{verb}, fairlead_call_retries_total{verb,reason}, fairlead_call_in_flight
-// and fairlead_call_budget_refused_total.
+// NewMetrics returns the metrics fairlead_call_requests_total{verb,resource,code} (one per try; code is "none" without
+// an answer), fairlead_call_request_duration_seconds{verb}, fairlead_call_retries_total{verb,reason},
+// fairlead_call_in_flight and fairlead_call_budget_refused_total.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -10,12 +10,13 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// StepSpec says what a step requests and what follows from the answer. Only Request is required. The functions run on the
-// fiber like any step, and what they return is made by its methods.
+// StepSpec says what a step requests and what follows from the answer. Only Request is required. The functions run on
+// the fiber like any step, and what they return is made by its methods.
 type StepSpec[P any] struct {
 	Policy Policy
 
-	// Request makes the request from the packet: before the first try, and again each time OnConflict has been dealt with.
+	// Request makes the request from the packet: before the first try, and again each time OnConflict has been dealt
+	// with.
 	Request func(ctx context.Context, packet *P) (Request, error)
 
 	// OnSuccess gets the answer; the default goes on with the next step. The answer is nil where the request says that
@@ -25,31 +26,32 @@ type StepSpec[P any] struct {
 	// OnNotFound makes the absence of the object no failure.
 	OnNotFound func(ctx context.Context, f *flow.Fiber[P]) flow.Next
 
-	// OnConflict is called after a back-off when a write was refused with a conflict, at most Policy.Conflicts times. It
-	// usually goes to a flow.Detour that reads again, which then returns to this step; f.Retry(0) asks Request at once.
-	// Without it the OnConflict function of the request is used, if there is one.
+	// OnConflict is called after a back-off when a write was refused with a conflict, at most Policy.Conflicts times.
+	// It usually goes to a flow.Detour that reads again, which then returns to this step; f.Retry(0) asks Request at
+	// once. Without it the OnConflict function of the request is used, if there is one.
 	OnConflict func(ctx context.Context, f *flow.Fiber[P], c Conflict) flow.Next
 
 	// OnFailure gets the final error; the default fails the step with it. What was cancelled is not asked.
 	OnFailure func(ctx context.Context, f *flow.Fiber[P], err error) flow.Next
 }
 
-// Step is a request as a step of a flow. It decides as [Do] does, and parks the fiber while it waits between two tries: a
-// fiber in retry holds no goroutine and no worker. A try holds the worker until it is answered or has timed out, so that
-// no request is on the wire after the code of a preempted fiber has returned.
+// Step is a request as a step of a flow. It decides as [Do] does, and parks the fiber while it waits between two tries:
+// a fiber in retry holds no goroutine and no worker. A try holds the worker until it is answered or has timed out, so
+// that no request is on the wire after the code of a preempted fiber has returned.
 //
 //	call.Step("create-service", c, call.StepSpec[Domain]{
 //		Request: func(ctx context.Context, d *Domain) (call.Request, error) { return d.serviceRequest(), nil },
 //	})
 //
-// A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again. That does no harm to a
-// write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by uid, and in a durable fiber a create with a
-// fixed name: where the name is taken, an object that has all that was sent is the answer. So give objects names that follow from the packet;
-// where the server has to choose them, put the fiber's IdempotencyKey into a label, and have flow.Done look for it.
+// A process that crashes while the request is on the wire leaves no trace of it, and what comes back sends it again.
+// That does no harm to a write which may be repeated: an apply, an update or patch with a resourceVersion, a delete by
+// uid, and in a durable fiber a create with a fixed name: where the name is taken, an object that has all that was sent
+// is the answer. So give objects names that follow from the packet; where the server has to choose them, put the
+// fiber's IdempotencyKey into a label, and have flow.Done look for it.
 //
 // What earlier tries met is kept in memory only. A fiber that comes back to the step after a restart begins its tries
-// anew, but remembers that an earlier write may have been executed. A write that may have been executed, and must not be twice,
-// is not sent again when the step is retried: the retry fails as the first run did, with ErrOutcomeUnknown.
+// anew, but remembers that an earlier write may have been executed. A write that may have been executed, and must not
+// be twice, is not sent again when the step is retried: the retry fails as the first run did, with ErrOutcomeUnknown.
 func Step[P any](name string, c *Client, spec StepSpec[P], opts ...flow.Option) flow.Node[P] {
 	s := &stepper[P]{c: c, spec: spec}
 	return flow.Step(name, s.run, opts...)
@@ -58,8 +60,8 @@ func Step[P any](name string, c *Client, spec StepSpec[P], opts ...flow.Option) 
 type stepper[P any] struct {
 	c    *Client
 	spec StepSpec[P]
-	// calls holds the calls of parked fibers. The fiber is referred to weakly: a fiber that is cancelled while it is parked
-	// never comes back to the step, and its call goes when the fiber does.
+	// calls holds the calls of parked fibers. The fiber is referred to weakly: a fiber that is cancelled while it is
+	// parked never comes back to the step, and its call goes when the fiber does.
 	calls sync.Map // weak.Pointer[flow.Fiber[P]] → *stepCall
 }
 
@@ -74,7 +76,7 @@ var errNoRequest = errors.New("cannot call: the step has no Request function")
 
 func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	key := weak.Make(f)
-	call := s.kept(f, key)
+	call := s.remembered(f, key)
 	if call == nil || call.doubt != nil {
 		call, err := s.start(ctx, f, call)
 		if err != nil {
@@ -105,14 +107,14 @@ func (s *stepper[P]) run(ctx context.Context, f *flow.Fiber[P]) flow.Next {
 	return s.try(ctx, f, key, call)
 }
 
-// kept returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of the step that ended
-// the call before.
-func (s *stepper[P]) kept(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
-	kept, ok := s.calls.Load(key)
+// remembered returns the call that the fiber comes back to; nil if it enters the step anew, as after a deadline of
+// the step that ended the call before.
+func (s *stepper[P]) remembered(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]]) *stepCall {
+	known, ok := s.calls.Load(key)
 	if !ok {
 		return nil
 	}
-	call := kept.(*stepCall)
+	call := known.(*stepCall)
 	if f.Attempt() == 0 && call.refused == nil {
 		s.calls.Delete(key)
 		return nil
@@ -153,7 +155,8 @@ func (s *stepper[P]) request(ctx context.Context, f *flow.Fiber[P]) (Request, er
 	return r, err
 }
 
-func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) flow.Next {
+func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]],
+	call *stepCall) flow.Next {
 	call.last = call.x.try(ctx)
 	switch o := call.last; o.action {
 	case done:
@@ -168,17 +171,17 @@ func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer
 	case fail:
 		s.calls.Delete(key)
 		if call.x.pr.inDoubt {
-			s.keep(f, key, &stepCall{doubt: o.err})
+			s.remember(f, key, &stepCall{doubt: o.err})
 		}
 		return s.failed(ctx, f, o.err)
 	}
-	s.keep(f, key, call)
+	s.remember(f, key, call)
 	return f.Retry(call.last.after)
 }
 
-// keep remembers a call until the fiber comes back, or is no more.
-func (s *stepper[P]) keep(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) {
-	if _, kept := s.calls.Swap(key, call); !kept {
+// remember keeps a call until the fiber comes back or has ended.
+func (s *stepper[P]) remember(f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]], call *stepCall) {
+	if _, known := s.calls.Swap(key, call); !known {
 		runtime.AddCleanup(f, func(key weak.Pointer[flow.Fiber[P]]) { s.calls.Delete(key) }, key)
 	}
 }

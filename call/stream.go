@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// Stream yields the objects of a resource like [List], but decodes each one while the body arrives: memory does not grow
-// with the list. It asks for everything at once unless Policy.PageSize is set, and has no total deadline; Policy.Timeout
-// is how long it may make no progress. A body that breaks off is asked for again, under the policy, and objects that were
-// yielded already are left out unless they have changed since; for that it remembers their uids. Always JSON.
+// Stream yields the objects of a resource like [List], but decodes each one while the body arrives: memory does not
+// grow with the list. It asks for everything at once unless Policy.PageSize is set, and has no total deadline;
+// Policy.Timeout is how long it may make no progress. A body that breaks off is asked for again, under the policy, and
+// objects that were yielded already are left out unless they have changed since; for that it remembers their uids.
+// Always JSON.
 func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Policy) iter.Seq2[PT, error] {
 	if p.PageSize == 0 {
 		p.PageSize = -1
@@ -54,7 +55,8 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 }
 
 // stream makes one list request, with retries, and hands each item to the function until that says no.
-func (c *Client) stream(ctx context.Context, r Request, p Policy, item func(*Page, []byte) (bool, error)) (*Page, error) {
+func (c *Client) stream(ctx context.Context, r Request, p Policy,
+	item func(*Page, []byte) (bool, error)) (*Page, error) {
 	x, err := c.begin(r, p)
 	if err != nil {
 		return nil, err
@@ -156,7 +158,8 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decodeList reads a list item by item. broken is an error that no repetition mends: a wrong kind, or what item returned.
+// decodeList reads a list item by item. broken is an error that no repetition mends: a wrong kind, or what item
+// returned.
 func decodeList(body io.Reader, item func(*Page, []byte) (bool, error)) (page *Page, broken, err error) {
 	d := json.NewDecoder(body)
 	if err := expect(d, '{'); err != nil {
@@ -199,7 +202,8 @@ func decodeList(body io.Reader, item func(*Page, []byte) (bool, error)) (page *P
 	return page, broken, nil
 }
 
-func decodeItems(d *json.Decoder, meta *listMeta, item func(*Page, []byte) (bool, error)) (more bool, broken, err error) {
+func decodeItems(d *json.Decoder, meta *listMeta, item func(*Page, []byte) (bool, error)) (
+	more bool, broken, err error) {
 	token, err := d.Token()
 	if err != nil {
 		return false, nil, midway(err)
@@ -241,7 +245,7 @@ func expect(d *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// midway turns an end of the body within the list into what it is.
+// midway makes an end of the body within the list an unexpected one.
 func midway(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

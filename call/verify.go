@@ -47,23 +47,24 @@ func changes(r *Request, sent []byte) bool {
 	return r.Query.Get("dryRun") == ""
 }
 
-// readable says whether what a create was refused for can be read: an action leaves nothing of its name, and a body that we do
-// not understand has none.
+// readable says whether what a create was refused for can be read: an action leaves nothing of its name, and a body
+// that we do not understand has none.
 func readable(r *Request, sent []byte) bool {
 	return r.Subresource == "" && identity(r, sent).Name != ""
 }
 
-// verify judges the read of the live object that settles a refusal after a try of unknown outcome. Where the read fails, the
-// refusal stands, and the outcome stays unknown.
+// verify judges the read of the live object that settles a refusal after a try of unknown outcome. Where the read
+// fails, the refusal stands, and the outcome stays unknown.
 func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func() float64) (outcome, progress) {
 	refusal := pr.verifying
 	status := statusOf(a)
 	if a.err == nil && a.code < 300 && plausible(a) == nil {
 		pr.verifying = nil
-		if holds(r, sent, a.body) {
+		if shows(r, sent, a.body) {
 			return succeed(a, pr, true), pr
 		}
-		// It may have been executed all the same, and overwritten since. Of a create the object that is there tells more than that.
+		// It may have been executed all the same, and overwritten since. Of a create the object that is there tells
+		// more than that.
 		o := outcome{action: fail, reason: string(metav1.StatusReasonConflict), err: refusal.err}
 		if r.Verb == VerbCreate {
 			pr.inDoubt = false
@@ -86,7 +87,8 @@ func verify(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	if a.err == nil && a.code < 300 {
 		err, reason = plausible(a), "protocol"
 	}
-	o := outcome{action: fail, reason: reason, err: fmt.Errorf("%w (cannot compare with the live object: %w)", refusal.err, err)}
+	err = fmt.Errorf("%w (cannot compare with the live object: %w)", refusal.err, err)
+	o := outcome{action: fail, reason: reason, err: err}
 	switch {
 	case a.err == nil && a.code == http.StatusUnauthorized && !pr.reloaded:
 		pr.reloaded = true

@@ -41,7 +41,7 @@ func (e *Engine) fire(alarm uint64) {
 		case f.state == Parked:
 			e.poke(f, pokeTimer)
 		case f.state == Running: // the deadline of its step; under mu, so that it cannot hit the following one
-			if stop := f.look.cancelFunc(); stop != nil {
+			if stop := f.progress.cancelFunc(); stop != nil {
 				stop(ErrTimeout)
 			}
 		}

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// watch begins to watch the waits of an await, for f.park. After an error none is watched. A panic of a wait is a *PanicError.
+// watch begins to watch the waits of an await, for f.park. After an error none is watched. A panic of a wait is a
+// *PanicError.
 func (f *fiber) watch(waits []Wait, now int64) (err error) {
 	p := f.park
 	f.e.mu.Lock()
@@ -67,7 +68,7 @@ func (p *parking) limitBackstop(d time.Duration, wait Wait) {
 	}
 }
 
-// nextCheck is when the waits are to be looked at live: after the interval, or when the first Until comes.
+// nextCheck is when the waits are next looked at live: after the interval, or when the first Until comes.
 func (p *parking) nextCheck(e *Engine, now int64) int64 {
 	at := int64(0)
 	if p.backstop > 0 {
@@ -83,7 +84,8 @@ func (p *parking) nextCheck(e *Engine, now int64) int64 {
 	return at
 }
 
-// check looks at the waits, in order; done tells that the await is over, which drops them. A panic of a wait is a *PanicError.
+// check looks at the waits, in order; done tells that the await is over, which drops them. A panic of a wait is a
+// *PanicError.
 func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
 	p := f.park
 	for i := range p.waits {

@@ -11,12 +11,12 @@ func (c cancels) run() {
 
 // cancel asks f to end as cancelled, and says whether that came in time. Under mu.
 func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
-	if f.sealed || f.look.cancelled.Load() {
+	if f.sealed || f.progress.cancelled.Load() {
 		return false
 	}
 	f.ext().cause = cause
-	f.look.cancelled.Store(true)
-	if stop := f.look.cancelFunc(); stop != nil {
+	f.progress.cancelled.Store(true)
+	if stop := f.progress.cancelFunc(); stop != nil {
 		*calls = append(*calls, func() { stop(cause) })
 	}
 	if f.state == Parked {

@@ -179,7 +179,8 @@ func (c *compiler[P]) buildUndo() {
 		set := c.sets[i]
 		u.index[c.def.steps[i].path] = int32(len(u.steps))
 		u.undoes = append(u.undoes, int32(i))
-		u.steps = append(u.steps, step{path: c.def.steps[i].path, run: c.undos[i], retry: set.retry, next: none, onError: none})
+		path := c.def.steps[i].path
+		u.steps = append(u.steps, step{path: path, run: c.undos[i], retry: set.retry, next: none, onError: none})
 	}
 	for i := range u.steps {
 		if i+1 < len(u.steps) {

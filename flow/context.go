@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// carrier is a fiber as the root of its contexts: never cancelled itself, so that attaching to it costs nothing, and found
-// again by FromContext. It has the values that the fiber was given.
+// carrier is a fiber as the root of its contexts: never cancelled itself, so that attaching to it costs nothing, and
+// found again by FromContext. It has the values that the fiber was given.
 type carrier fiber
 
 type carrierKey struct{}
@@ -33,9 +33,9 @@ func FromContext(ctx context.Context) (Handle, bool) {
 	return Handle{f}, ok
 }
 
-// Fenced returns why the fiber of ctx must not write any more: the cause of its cancellation (ErrPreempted when a newer fiber
-// of its key has taken over) or ErrEnded; nil while it may, and for a context that is not of a fiber. Unlike ctx.Err it holds
-// for contexts without cancellation made from it, too. A client asks it before each request.
+// Fenced returns why the fiber of ctx must not write any more: the cause of its cancellation (ErrPreempted when a newer
+// fiber of its key has taken over) or ErrEnded; nil while it may, and for a context that is not of a fiber. Unlike
+// ctx.Err it holds for contexts without cancellation made from it, too. A client asks it before each request.
 func Fenced(ctx context.Context) error {
 	f, ok := ctx.Value(carrierKey{}).(*fiber)
 	if !ok {
@@ -43,7 +43,7 @@ func Fenced(ctx context.Context) error {
 	}
 	for ; f != nil; f = f.parent() {
 		f.e.mu.Lock()
-		cancelled, ended := f.look.cancelled.Load(), f.state.Ended()
+		cancelled, ended := f.progress.cancelled.Load(), f.state.Ended()
 		f.e.mu.Unlock()
 		switch {
 		case cancelled:
@@ -55,7 +55,8 @@ func Fenced(ctx context.Context) error {
 	return nil
 }
 
-// stepContext is the context of the steps that a fiber runs until it parks. It ends at the deadline of the running step.
+// stepContext is the context of the steps that a fiber runs until it parks. It ends at the deadline of the running
+// step.
 type stepContext struct {
 	f     *fiber
 	ctx   context.Context //nolint:containedctx // it lives exactly as long as the run
@@ -67,8 +68,8 @@ func (c *stepContext) open() {
 	f := c.f
 	f.stopContext()
 	ctx, cancel := context.WithCancelCause((*carrier)(f))
-	f.look.swapCancel(cancel)
-	if f.look.cancelled.Load() {
+	f.progress.swapCancel(cancel)
+	if f.progress.cancelled.Load() {
 		cancel(f.x.Load().cause)
 	}
 	c.ctx = ctx
@@ -106,9 +107,9 @@ func (c *stepContext) timedOut() bool {
 
 // stopContext ends the context of the last step, with the cause of the fiber's cancellation if there is one.
 func (f *fiber) stopContext() {
-	switch stop := f.look.swapCancel(nil); {
+	switch stop := f.progress.swapCancel(nil); {
 	case stop == nil:
-	case f.look.cancelled.Load():
+	case f.progress.cancelled.Load():
 		stop(f.x.Load().cause)
 	default:
 		stop(errParked)
@@ -118,7 +119,7 @@ func (f *fiber) stopContext() {
 // stepDeadline is when the time of the step is over, 0 if it has no limit.
 func (f *fiber) stepDeadline() int64 {
 	if d := f.step().deadline; d > 0 {
-		return plus(f.look.entered, d)
+		return plus(f.progress.entered, d)
 	}
 	return 0
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// DebugHandler serves pictures of the live fibers, for /debug/flows. Query parameters: format=json (or an Accept header of
-// application/json) for one JSON object per line; key, flow, status to pick; longer=5m for those longer at one place;
-// limit (default 1000, 0 for all). It shows keys and paths: serve it where only operators look.
+// DebugHandler serves pictures of the live fibers, for /debug/flows. Query parameters: format=json (or an Accept header
+// of application/json) for one JSON object per line; key, flow, status to pick; longer=5m for those longer at one
+// place; limit (default 1000, 0 for all). It shows keys and paths: serve it where only operators look.
 func (e *Engine) DebugHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

@@ -63,7 +63,8 @@ func (d *def) resolve(pc int32, name string) (int32, bool) {
 	}
 }
 
-// from is the step to begin with, given its path, or in an undo flow that of the last step begun; none if nothing is to be undone.
+// from is the step to begin with, given its path, or in an undo flow that of the last step begun; none if nothing is to
+// be undone.
 func (d *def) from(path string) (int32, bool) {
 	if d.forward == nil {
 		i, ok := d.index[path]

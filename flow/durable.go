@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// durable is what a fiber with Positions remembers. It belongs to the worker that runs the fiber; the gate writes fresh while the
-// fiber waits there.
+// durable is what a fiber with Positions remembers. It belongs to the worker that runs the fiber; the gate writes fresh
+// while the fiber waits there.
 type durable struct {
 	store      Positions
 	generation int64
@@ -22,7 +22,8 @@ type durable struct {
 	covered    int32 // the furthest step that what is stored says
 }
 
-// cutWait is a wait that a restart has cut short: the step that returned it runs again, and waits no longer than it would have.
+// cutWait is a wait that a restart has cut short: the step that returned it runs again, and waits no longer than it
+// would have.
 type cutWait struct {
 	pc       int32 // the step, none if there is no such wait
 	orElse   int32
@@ -39,8 +40,9 @@ func (d *durable) furthest(of *def, to int32) string {
 	return of.steps[d.reached].path
 }
 
-// reached is the furthest step with an Undo, or one after it, that the runs of a saved position have come to: it is saved before
-// each of those steps. What another flow or version has done cannot be told by steps of this one: then all of it is to be undone.
+// reached is the furthest step with an Undo, or one after it, that the runs of a saved position have come to: it is
+// saved before each of those steps. The steps of this one cannot tell what another flow or version has done: then all
+// of it is undone.
 func (d *def) reached(pos Position) int32 {
 	if pos.Flow != d.name || pos.Version != d.version {
 		return int32(len(d.steps) - 1)
@@ -59,7 +61,8 @@ func (d *def) reached(pos Position) int32 {
 	return furthest
 }
 
-// cameTo is the step of the line that the fiber had come to: the one that it left for a detour, or by a delay that is not over.
+// cameTo is the step of the line that the fiber had come to: the one that it left for a detour, or by a delay that is
+// not over.
 func (p *Position) cameTo() string {
 	switch {
 	case len(p.Back) > 0:

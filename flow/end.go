@@ -1,7 +1,7 @@
 package flow
 
-// end ends the fiber: callback first, then everything that waits for it. began is when what it has done last began. It is called
-// again, to no effect, if the callback ends its goroutine.
+// end ends the fiber: callback first, then everything that waits for it. began is when what it has done last began. It
+// is called again, to no effect, if the callback ends its goroutine.
 func (f *fiber) end(status Status, err error, began int64) {
 	e := f.e
 	f.stopContext()
@@ -14,11 +14,11 @@ func (f *fiber) end(status Status, err error, began int64) {
 	e.timers.remove(f)
 	f.seq++
 	e.mu.Unlock()
-	if f.look.cancelled.Load() {
+	if f.progress.cancelled.Load() {
 		status = Cancelled
 		err = &CancelError{Path: f.path(), Key: f.Key(), Cause: f.x.Load().cause}
 		if len(f.flow.steps) > 0 {
-			f.record(opCancel, began)
+			f.noteOutcome(opCancel, began)
 		}
 	}
 	if err != nil {

@@ -18,23 +18,23 @@ type EngineOptions struct {
 	Backstop time.Duration // between live checks of a wait that does not say; default 30 s, negative never
 	Grace    time.Duration // until a predecessor that does not stop is reported as stuck; default 30 s, negative never
 
-	Epoch     uint64       // fibers get epochs above it: with leader election, the term shifted left by 32, so that terms order too
+	Epoch     uint64       // fibers get higher ones; with leader election give the term shifted left by 32
 	Clock     Clock        // default the system's
-	Logger    *slog.Logger // default that of the host, see InheritLogger; else none
+	Logger    *slog.Logger // default that of the host, see InheritLogger, or none
 	Tracer    trace.Tracer // a span per step; default none
 	Labels    bool         // pprof labels flow, step and key on running steps; they cost about a microsecond
 	Providers []Provider   // found by Use in every fiber
 
-	// OnStuck, if set, is told of each predecessor that did not stop within the grace, and again after twice the time, and so
-	// on. It runs in a goroutine of the engine, several at a time if there are several to report.
+	// OnStuck, if set, is told of each predecessor that did not stop within the grace, and again after twice the time,
+	// and so on. It runs in a goroutine of the engine, several at a time if there are several to report.
 	OnStuck func(Stuck)
-	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A panic of it
-	// counts as one of the step. It is for tests, which stop or crash a fiber there.
+	// Hook, if set, is called on the worker right before and after the code of each step, with the fiber's path. A
+	// panic of it counts as one of the step. It is for tests, which stop or crash a fiber there.
 	Hook func(h Handle, path string, after bool)
 }
 
-// Engine runs fibers. Make it with NewEngine, end it with Close. It is safe for concurrent use. It holds no goroutine before
-// the first fiber is started; later it holds up to Workers of them.
+// Engine runs fibers. Make it with NewEngine, end it with Close. It is safe for concurrent use. It holds no goroutine
+// before the first fiber is started; later it holds up to Workers of them.
 type Engine struct {
 	opt   EngineOptions
 	clock Clock
@@ -43,8 +43,8 @@ type Engine struct {
 	slot  inherit.Slot   // of log
 	wg    sync.WaitGroup // workers, alarms, reports
 
-	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only lock
-	// taken within it is fiber.mu.
+	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only
+	// lock taken within it is fiber.mu.
 	mu      sync.Mutex
 	idle    *sync.Cond
 	ready   ready
@@ -90,15 +90,15 @@ func NewEngine(opt EngineOptions) *Engine {
 	return e
 }
 
-// InheritLogger has an engine that was made without a Logger log where its host does. The first one counts; nil changes nothing. The
-// fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
+// InheritLogger has an engine that was made without a Logger log where its host does. The first one counts; nil changes
+// nothing. The fairlead runtime calls it for the engines that it looks after, and for those of its controllers.
 func (e *Engine) InheritLogger(log *slog.Logger) {
 	if e.made() {
 		e.slot.Take(log)
 	}
 }
 
-// Closed says whether Drain or Close was called: the engine starts nothing any more.
+// Closed says whether Drain or Close was called. The engine then starts nothing.
 func (e *Engine) Closed() bool {
 	if !e.made() {
 		return true

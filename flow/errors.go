@@ -21,13 +21,13 @@ var (
 	ErrPreempted = errors.New("preempted by a newer fiber of the key")
 	// ErrCoalesced is the cause when a fiber that had not yet started is replaced by a newer one of its key.
 	ErrCoalesced = errors.New("replaced, before it started, by a newer fiber of the key")
-	// ErrInterrupted is for causes to cancel with after which the work goes on elsewhere or later: a durable fiber keeps its
-	// position, as it does with ErrClosed.
+	// ErrInterrupted is for causes to cancel with after which the work goes on elsewhere or later: a durable fiber
+	// keeps its position, as it does with ErrClosed.
 	ErrInterrupted = errors.New("interrupted, to be resumed")
 	// ErrFinal is matched by errors after which a step is not tried again, whatever its Retry says: wrap it.
 	ErrFinal = errors.New("not to be tried again")
-	// ErrOvertaken is returned by Positions.Save when somebody else has saved a position of the key since the fiber was started from
-	// an older one. The fiber then ends as cancelled, with this cause, and leaves what is saved as it is.
+	// ErrOvertaken is returned by Positions.Save when somebody else has saved a position of the key since the fiber was
+	// started from an older one. The fiber then ends as cancelled, with this cause, and leaves what is saved as it is.
 	ErrOvertaken = fmt.Errorf("another fiber of this key has saved a newer position: %w", ErrInterrupted)
 	// ErrNotNeeded is the cause for children that the mode of their fork no longer needs.
 	ErrNotNeeded = errors.New("no longer needed by its fork")
@@ -115,8 +115,8 @@ type CancelError struct {
 func (e *CancelError) Error() string   { return e.Path + ": cancelled: " + e.Cause.Error() }
 func (e *CancelError) Unwrap() []error { return []error{ErrCancelled, e.Cause} }
 
-// SavedError is what Fiber.Err returns after a restart: of the error that brought the fiber to its step only the text was saved, and whether
-// it was one of time, which errors.Is(err, ErrTimeout) tells.
+// SavedError is what Fiber.Err returns after a restart: of the error that brought the fiber to its step only the text
+// was saved, and whether it was one of time, which errors.Is(err, ErrTimeout) tells.
 type SavedError struct {
 	Text     string // at most about 1 KB
 	TimedOut bool

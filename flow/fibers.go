@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Fibers yields a picture of each live fiber, oldest first, without those that start meanwhile. It holds no lock while it
-// yields, so that a million fibers can be looked at while they run.
+// Fibers yields a picture of each live fiber, oldest first, without those that start meanwhile. It holds no lock while
+// it yields, so that a million fibers can be looked at while they run.
 func (e *Engine) Fibers() iter.Seq[Info] {
 	return func(yield func(Info) bool) {
 		// A cursor in the ring keeps the place while the lock is released.
@@ -95,7 +95,7 @@ func (e *Engine) info(f *fiber) Info {
 	root := f.root()
 	i := Info{
 		ID: f.id, Flow: f.flow.def.name, Key: root.key, Group: f.part.group.name, Subgroup: f.part.name, Epoch: root.epoch,
-		Status: f.state, Why: f.why.String(), Stopping: f.look.cancelled.Load() && !f.state.Ended(),
+		Status: f.state, Why: f.why.String(), Stopping: f.progress.cancelled.Load() && !f.state.Ended(),
 	}
 	if f.join != nil {
 		i.Parent = f.join.parent.id
@@ -106,11 +106,11 @@ func (e *Engine) info(f *fiber) Info {
 	if f.state == Parked && f.why == whyFork {
 		i.Children = f.park.fork.alive
 	}
-	l := &f.look
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i.Path, i.Attempt = f.path(), int(l.attempt)
-	i.Began, i.Entered, i.Since, i.For = e.wall(l.began), e.wall(l.entered), e.wall(l.since), time.Duration(now-l.since)
-	i.Trail, i.Dropped = l.trail.entries(f.flow.def), int(l.trail.dropped)
+	p := &f.progress
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i.Path, i.Attempt = f.path(), int(p.attempt)
+	i.Began, i.Entered, i.Since, i.For = e.wall(p.began), e.wall(p.entered), e.wall(p.since), time.Duration(now-p.since)
+	i.Trail, i.Dropped = p.trail.entries(f.flow.def), int(p.trail.dropped)
 	return i
 }

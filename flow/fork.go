@@ -62,7 +62,7 @@ func (j *join) start(e *Engine) {
 		f.e, f.join, f.part, f.flow = e, j, j.parent.part, e.flows.bind(c.def)
 		f.part.refs++
 		f.resume = c.def.first
-		f.look.start(e.now())
+		f.progress.start(e.now())
 		x := f.ext()
 		x.childName, x.childIndex = c.name, i
 		f.linkSpan(j.parent.spanContext())
@@ -74,7 +74,8 @@ func (j *join) start(e *Engine) {
 	}
 }
 
-// childEnded counts a child that has ended, decides what that means for the others, and wakes the parent after the last one.
+// childEnded counts a child that has ended, decides what that means for the others, and wakes the parent after the last
+// one.
 func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *cancels) {
 	x := f.x.Load()
 	j.kids[x.childIndex] = nil
@@ -99,8 +100,8 @@ func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *
 	}
 }
 
-// giveUp parks the fiber again if children of it are alive: it was picked up because of a deadline, or was cancelled, and gives
-// them up.
+// giveUp parks the fiber again if children of it are alive: it was picked up because of a deadline, or was cancelled,
+// and gives them up.
 func (j *join) giveUp() bool {
 	f, e := j.parent, j.parent.e
 	var calls cancels
@@ -111,7 +112,7 @@ func (j *join) giveUp() bool {
 		return false
 	}
 	cause := ErrTimeout
-	if x := f.x.Load(); f.look.cancelled.Load() {
+	if x := f.x.Load(); f.progress.cancelled.Load() {
 		cause = x.cause
 	} else {
 		j.late = true

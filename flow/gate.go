@@ -1,8 +1,8 @@
 package flow
 
-// The gate: gates maps each key to its newest live fiber, and fibers of a key stand in a chain: pred is the one before, succ
-// the one after. Only the first of the chain runs. A fiber in the middle that ends, having been cancelled while it waited,
-// leaves the chain; so A, B, C in quick succession becomes A, C, and C never starts beside A.
+// The gate: gates maps each key to its newest live fiber, and fibers of a key stand in a chain: pred is the one before,
+// succ the one after. Only the first of the chain runs. A fiber in the middle that ends, having been cancelled while it
+// waited, leaves the chain; so A, B, C in quick succession becomes A, C, and C never starts beside A.
 
 // passGate puts f into the chain of its key, or refuses it; wait tells that another one is before it. Under mu.
 func (e *Engine) passGate(f *fiber, opt StartOptions, calls *cancels) (wait bool, err error) {
@@ -51,8 +51,8 @@ func (e *Engine) passGate(f *fiber, opt StartOptions, calls *cancels) (wait bool
 	return true, nil
 }
 
-// leaveGate takes f, whose code has returned, out of the chain of its key, and wakes the successor if that is first now.
-// Under mu.
+// leaveGate takes f, whose code has returned, out of the chain of its key, and wakes the successor if that is first
+// now. Under mu.
 func (e *Engine) leaveGate(f *fiber) {
 	if f.key == "" || f.join != nil {
 		return

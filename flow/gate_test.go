@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -300,7 +299,7 @@ func TestDrainWaitsAndRefuses(t *testing.T) {
 // The race detector is what tells that the report of a panic does not read, without the lock, where a running fiber is.
 func TestOnStuckPanicsWhileTheFiberThatWaitedRuns(t *testing.T) {
 	t.Parallel()
-	release, spinning := make(chan struct{}), make(chan struct{})
+	holding, release, spinning := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var once, entered sync.Once
 	log := &panicLog{told: make(chan struct{})}
 	e := NewEngine(EngineOptions{
@@ -316,13 +315,12 @@ func TestOnStuckPanicsWhileTheFiberThatWaitedRuns(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	holder := start(t, e, New("holder", Step("a", func(_ context.Context, f *fib) Next {
+	start(t, e, New("holder", Step("a", func(_ context.Context, f *fib) Next {
+		close(holding)
 		<-release // whatever its context says
 		return f.Next()
 	})), &packet{}, StartOptions{Key: "k"})
-	for holder.Status() != Running {
-		runtime.Gosched()
-	}
+	<-holding
 	waiting := start(t, e, New("waiting", Step("a", func(_ context.Context, f *fib) Next {
 		entered.Do(func() { close(spinning) })
 		select {

@@ -24,8 +24,8 @@ func (f *fiber) inPath(err error) error {
 	return &StepError{Path: f.path(), Key: f.root().key, Err: f.printable(err)}
 }
 
-// printable returns err, or the panic of its Error method, such as that of a nil pointer in an error. Later, when the end of a
-// fiber is printed, such a panic would hit code that does not expect it.
+// printable returns err, or the panic of its Error method, such as that of a nil pointer in an error. Later, when the
+// end of a fiber is printed, such a panic would hit code that does not expect it.
 func (f *fiber) printable(err error) error {
 	if p := protect.Call(func() { _ = err.Error() }); p != nil {
 		value := fmt.Sprintf("Error method of a %T: %v", err, p.Value)

@@ -6,9 +6,9 @@ import "context"
 // comparable and safe for concurrent use.
 type Handle struct{ f *fiber }
 
-// Cancel asks the fiber to end as cancelled: a parked one ends at once, a running one finds its context cancelled and ends
-// when its step returns, a forked one when its children have ended. It says whether it came in time; if so, the fiber's error
-// matches ErrCancelled and cause. A nil cause is ErrCancelled.
+// Cancel asks the fiber to end as cancelled: a parked one ends at once, a running one finds its context cancelled and
+// ends when its step returns, a forked one when its children have ended. It says whether it came in time; if so, the
+// fiber's error matches ErrCancelled and cause. A nil cause is ErrCancelled.
 func (h Handle) Cancel(cause error) bool {
 	if h.f == nil {
 		return false
@@ -45,8 +45,8 @@ func (h Handle) Done() <-chan struct{} {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Wait waits for the end of the fiber and returns its error; the cause of ctx if that ends first. It must not be called from a
-// step: a step that waits for a fiber is a Fork.
+// Wait waits for the end of the fiber and returns its error; the cause of ctx if that ends first. It must not be called
+// from a step: a step that waits for a fiber is a Fork.
 func (h Handle) Wait(ctx context.Context) error {
 	select {
 	case <-h.Done():
@@ -82,7 +82,7 @@ func (h Handle) Step() string {
 	if h.f == nil || len(h.f.flow.def.steps) == 0 {
 		return ""
 	}
-	return h.f.flow.def.steps[h.f.look.at()].path
+	return h.f.flow.def.steps[h.f.progress.at()].path
 }
 
 // Key returns the key that the fiber was started with.

@@ -19,7 +19,7 @@ const (
 	moveStay                   // run the step at pc as it is
 	moveEnd                    // the fiber is completed
 	moveFailed                 // the fiber has failed
-	moveAway                   // the fiber is parked, queued or ended: not ours any more
+	moveAway                   // the fiber is parked, queued or ended: it is no longer ours
 	moveCancel                 // the fiber was cancelled while it was about to park
 )
 
@@ -32,7 +32,10 @@ func (f *fiber) follow(then int32) (move, error) {
 		x.lastErr = nil
 	}
 	if then == none {
-		return f.advance()
+		if st := f.step(); !st.detour {
+			return move{kind: moveEnter, to: st.next}, nil
+		}
+		return f.comeBack()
 	}
 	if !f.flow.def.steps[then].detour {
 		if x := f.x.Load(); x != nil {
@@ -42,7 +45,7 @@ func (f *fiber) follow(then int32) (move, error) {
 	}
 	x := f.ext()
 	for i := range x.back { // a detour of a detour that leads back: no deeper
-		if x.back[i].pc == f.look.pc {
+		if x.back[i].pc == f.progress.pc {
 			x.back = x.back[:i]
 			break
 		}
@@ -51,12 +54,8 @@ func (f *fiber) follow(then int32) (move, error) {
 	return move{kind: moveEnter, to: then}, nil
 }
 
-// advance goes to the following step, or back from a detour.
-func (f *fiber) advance() (move, error) {
-	st := f.step()
-	if !st.detour {
-		return move{kind: moveEnter, to: st.next}, nil
-	}
+// comeBack returns from a detour.
+func (f *fiber) comeBack() (move, error) {
 	x := f.x.Load()
 	if x == nil || len(x.back) == 0 {
 		return move{}, errNoWayBack
@@ -80,5 +79,5 @@ func (f *fiber) target(then int32) int32 {
 
 // leave is the step that the fiber is at, to be returned to.
 func (f *fiber) leave() back {
-	return back{pc: f.look.pc, attempt: f.look.attempt, entered: f.look.entered}
+	return back{pc: f.progress.pc, attempt: f.progress.attempt, entered: f.progress.entered}
 }

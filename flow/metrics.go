@@ -12,7 +12,9 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // describe lists the metrics. They are made anew each time, since there is no package state.
-func describe() (d struct{ live, ready, workers, started, ended, steps, seconds, preempted, stuck, lost *prometheus.Desc }) {
+func describe() (d struct {
+	live, ready, workers, started, ended, steps, seconds, preempted, stuck, lost *prometheus.Desc
+}) {
 	d.live = desc("fibers", "Live fibers by status.", "status")
 	d.ready = desc("fibers_ready", "Fibers that wait for a worker.")
 	d.workers = desc("workers_busy", "Workers that run a fiber.")
@@ -28,7 +30,8 @@ func describe() (d struct{ live, ready, workers, started, ended, steps, seconds,
 
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	d := describe()
-	for _, one := range []*prometheus.Desc{d.live, d.ready, d.workers, d.started, d.ended, d.steps, d.seconds, d.preempted, d.stuck, d.lost} {
+	for _, one := range []*prometheus.Desc{d.live, d.ready, d.workers, d.started, d.ended, d.steps, d.seconds,
+		d.preempted, d.stuck, d.lost} {
 		ch <- one
 	}
 }

@@ -21,8 +21,8 @@ type Next struct {
 // Then makes the fiber go on at another step than the following one, once the wait is over.
 func (n Next) Then(step string) Next { n.then = step; return n }
 
-// Else makes the fiber go on at step, instead of failing, when the step fails or its wait ends with an error (a timeout, a
-// failed child, Token.Fail). That step finds the error in Fiber.Err.
+// Else makes the fiber go on at step, instead of failing, when the step fails or its wait ends with an error (a
+// timeout, a failed child, Token.Fail). That step finds the error in Fiber.Err.
 func (n Next) Else(step string) Next { n.orElse = step; return n }
 
 type op uint8
@@ -45,6 +45,7 @@ const (
 	opSkip
 )
 
-var opNames = [...]string{"", "next", "goto", "delay", "retry", "suspend", "await", "fork", "end", "fail", "yield", "panic", "cancel", "skip"}
+var opNames = [...]string{"", "next", "goto", "delay", "retry", "suspend", "await", "fork", "end", "fail", "yield",
+	"panic", "cancel", "skip"}
 
 func (o op) String() string { return opNames[o] }

@@ -7,8 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// bound is a flow on an engine: its definition and where its numbers go. Flows of the same name share their numbers, so that
-// flows that are built again and again do not pile up.
+// bound is a flow on an engine: its definition and where its numbers go. Flows of the same name share their numbers, so
+// that flows that are built again and again do not pile up.
 type bound struct {
 	def   *def
 	steps []*stepNumbers

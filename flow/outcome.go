@@ -9,13 +9,17 @@ import (
 
 // apply does what a step has returned. An await that a restart has cut short goes on counting until its deadline.
 func (r *run) apply(n Next, deadline int64) move {
-	then, err := r.resolve(n.then)
-	if err != nil {
-		return r.fail(err, none)
+	then, orElse := none, none
+	var err error
+	if n.then != "" {
+		if then, err = r.resolve(n.then); err != nil {
+			return r.fail(err, none)
+		}
 	}
-	orElse, err := r.resolve(n.orElse)
-	if err != nil {
-		return r.fail(err, none)
+	if n.orElse != "" {
+		if orElse, err = r.resolve(n.orElse); err != nil {
+			return r.fail(err, none)
+		}
 	}
 	switch n.op {
 	case opNext:
@@ -50,12 +54,9 @@ func (r *run) apply(n Next, deadline int64) move {
 	return r.fail(ErrNoOutcome, none)
 }
 
-// resolve finds the step that Then, Goto or Else names; none without a name.
+// resolve finds the step that Then, Goto or Else names.
 func (r *run) resolve(name string) (int32, error) {
-	if name == "" {
-		return none, nil
-	}
-	to, ok := r.f.flow.def.resolve(r.f.look.pc, name)
+	to, ok := r.f.flow.def.resolve(r.f.progress.pc, name)
 	if !ok {
 		return none, fmt.Errorf("cannot go to %q: %w", name, ErrUnknownStep)
 	}
@@ -93,8 +94,8 @@ func (r *run) fail(err error, orElse int32) move {
 			err = fmt.Errorf("%w: %w", late, err)
 		}
 	}
-	runs := int(f.look.attempt) + 1
-	if st.retry != nil && !st.retry.exhausted(runs) && !f.look.cancelled.Load() && !f.is(err, ErrFinal) {
+	runs := int(f.progress.attempt) + 1
+	if st.retry != nil && !st.retry.exhausted(runs) && !f.progress.cancelled.Load() && !f.is(err, ErrFinal) {
 		at, d := f.deadlines(), st.retry.Delay(runs)
 		if at == 0 || plus(r.now, d) < at {
 			return r.sleep(whyRetry, none, orElse, d)
@@ -128,7 +129,7 @@ func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	}
 	switch {
 	case why == whyRetry:
-		f.saver().parked(r.step.ctx, why, f.look.attempt+1, 0, orElse)
+		f.saver().parked(r.step.ctx, why, f.progress.attempt+1, 0, orElse)
 	case d <= 0:
 		return r.follow(then)
 	default:
@@ -148,7 +149,7 @@ func (r *run) slept(why reason) move {
 		return r.fail(errDeadline, orElse)
 	}
 	if why == whyRetry {
-		return move{kind: moveRepeat, to: f.look.pc, attempt: f.look.attempt + 1, entered: f.look.entered}
+		return move{kind: moveRepeat, to: f.progress.pc, attempt: f.progress.attempt + 1, entered: f.progress.entered}
 	}
 	return r.follow(f.resume)
 }
@@ -163,7 +164,8 @@ func (r *run) coverLater(err error, orElse int32) move {
 		d.tries = 0
 		return r.fail(err, orElse)
 	}
-	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries, "error", err)
+	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries,
+		"error", err)
 	return r.park(whyLoad, f.untilDeadline(r.e.now()+int64(Backoff{}.Delay(d.tries))))
 }
 
@@ -177,7 +179,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 	}
 	f.park = &parking{then: then, orElse: orElse}
 	if !early {
-		f.saver().parked(r.step.ctx, whySuspend, f.look.attempt, 0, orElse)
+		f.saver().parked(r.step.ctx, whySuspend, f.progress.attempt, 0, orElse)
 	}
 	if n.action != nil {
 		if err := f.guard(func() error { return n.action(r.step.ctx) }); err != nil {
@@ -189,7 +191,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 	if r.tryPark(whySuspend, f.untilDeadline(0), pokeToken) {
 		return move{kind: moveAway}
 	}
-	if f.look.cancelled.Load() {
+	if f.progress.cancelled.Load() {
 		return move{kind: moveCancel}
 	}
 	return r.resumed(pokeToken)
@@ -218,7 +220,7 @@ func (r *run) await(n Next, then, orElse int32, deadline int64) move {
 	if m, done := r.check(false); done {
 		return m
 	}
-	f.saver().parked(r.step.ctx, whyAwait, f.look.attempt, p.timeoutAt, orElse)
+	f.saver().parked(r.step.ctx, whyAwait, f.progress.attempt, p.timeoutAt, orElse)
 	return r.parkAwait()
 }
 
@@ -244,8 +246,8 @@ func (r *run) awaited() move {
 	return r.parkAwait()
 }
 
-// parkAwait parks until an event, the next live check, or a time limit; an event that came while the waits were looked at has
-// them looked at again.
+// parkAwait parks until an event, the next live check, or a time limit; an event that came while the waits were looked
+// at has them looked at again.
 func (r *run) parkAwait() move {
 	f, p := r.f, r.f.park
 	for {
@@ -253,7 +255,7 @@ func (r *run) parkAwait() move {
 		if r.tryPark(whyAwait, at, pokeEvent) {
 			return move{kind: moveAway}
 		}
-		if f.look.cancelled.Load() {
+		if f.progress.cancelled.Load() {
 			return move{kind: moveCancel}
 		}
 		f.forgetEvents()
@@ -297,11 +299,11 @@ func (r *run) fork(spec *forkSpec, then, orElse int32) move {
 			return r.coverLater(err, orElse)
 		}
 	}
-	s.parked(r.step.ctx, whyFork, f.look.attempt, 0, orElse)
+	s.parked(r.step.ctx, whyFork, f.progress.attempt, 0, orElse)
 	f.stopContext()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.look.cancelled.Load() {
+	if f.progress.cancelled.Load() {
 		return move{kind: moveCancel}
 	}
 	f.park = &parking{then: then, orElse: orElse, fork: j}

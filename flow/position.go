@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Positions stores where durable fibers are. Implementations may merge a save with other writes to the same object. They are
-// called from workers, at most one call per key at a time.
+// Positions stores where durable fibers are. Implementations may merge a save with other writes to the same object.
+// They are called from workers, at most one call per key at a time.
 type Positions interface {
 	// Load returns the last position saved for key; false if there is none.
 	Load(ctx context.Context, key string) (Position, bool, error)
-	// Save replaces the position of key. An error that matches ErrOvertaken says that it has not, since what is there is newer than what
-	// the fiber has loaded.
+	// Save replaces the position of key. An error that matches ErrOvertaken says that it has not, since what is there
+	// is newer than what the fiber has loaded.
 	Save(ctx context.Context, key string, p Position) error
 	// Clear removes the position of key; an absent one is no error.
 	Clear(ctx context.Context, key string) error
 }
 
-// Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint) and has
-// a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it that keeps all of it. Positions
-// of versions without Left, Last, Returns, Back, Else and TimedOut can be read.
+// Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint)
+// and has a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it
+// that keeps all of it. Positions of versions without Left, Last, Returns, Back, Else and TimedOut can be read.
 type Position struct {
 	Flow       string `json:"flow"`
 	Version    int    `json:"version,omitempty"`
 	Generation int64  `json:"generation,omitempty"` // of the object worked on, as given to Start
 	Step       string `json:"step"`                 // the step to run next, its path within the flow
-	Reached    string `json:"reached,omitempty"`    // the furthest step, if further than Step, that a run has come to: where Undo begins
-	Reason     string `json:"reason,omitempty"`     // why it was saved: delay, retry, suspend, await, fork, save, failed, cancelled
+	Reached    string `json:"reached,omitempty"`    // the furthest step, beyond Step, that a run has come to: for Undo
+	Reason     string `json:"reason,omitempty"`     // why it was saved: a wait as in Info.Why, save, failed, cancelled
 	Attempt    int    `json:"attempt,omitempty"`    // runs of Step before this one
 
 	// begun is when the fiber was started first.
@@ -64,7 +64,7 @@ type Position struct {
 
 	Left *Place  `json:"left,omitempty"` // the step whose Delay leads to Step; until then its deadline counts
 	Last bool    `json:"last,omitempty"` // with Left: after the delay nothing is left to run, and Step is that of Left
-	Back []Place `json:"back,omitempty"` // in or before a detour: where it comes back to, the last one is returned to first
+	Back []Place `json:"back,omitempty"` // in or before a detour: where it returns to, to the last one first
 	Else string  `json:"else,omitempty"` // where the wait leads to if the deadline of the step passes before
 
 	Returns bool `json:"returns,omitempty"` // with Left: a detour, which leads back to Step when the delay is over

@@ -19,8 +19,8 @@ type part struct {
 	refs       int   // live fibers
 }
 
-// ready holds the fibers that wait for a worker: a queue for each part of a group, and the groups in a ring, so that a group with ten
-// thousand ready fibers, or as many parts, delays another one by a single turn. Guarded by Engine.mu.
+// ready holds the fibers that wait for a worker: a queue for each part of a group, and the groups in a ring, so that a
+// group with ten thousand ready fibers, or as many parts, delays another one by a single turn. Guarded by Engine.mu.
 type ready struct {
 	groups     map[string]*group
 	head, tail *group

@@ -9,28 +9,30 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// fiber is a Fiber without its packet type: what the engine keeps of it. A parked one is this record, its parking if it waits
-// for more than a time, and what refers to it.
+// fiber is a Fiber without its packet type: what the engine keeps of it. A parked one is this record, its parking if
+// it waits for more than a time, and what refers to it.
 //
-// Who may write a field is told by its group: look has a lock of its own; the last group is guarded by Engine.mu; what is marked
-// (owner) belongs to the worker that runs the fiber, and to nobody while it is parked. The rest is set before the fiber runs.
+// Who may write a field is told by its group: progress has a lock of its own; the last group is guarded by Engine.mu;
+// what is marked (owner) belongs to the worker that runs the fiber, and to nobody while it is parked. The rest is set
+// before the fiber runs.
 type fiber struct {
-	e      *Engine
-	flow   *bound
-	self   any // *Fiber[P]
-	key    string
-	part   *part
-	x      atomic.Pointer[extra]
-	join   *join // the fork that it is a child of
-	onEnd  func(Result)
-	park   *parking // (owner) what it waits for beyond a time
-	wake   int64    // (owner) when a delay or retry is over
-	look   look
-	resume int32 // (owner) the step to go on with after a delay
+	e        *Engine
+	flow     *bound
+	self     any // *Fiber[P]
+	key      string
+	part     *part
+	x        atomic.Pointer[extra]
+	join     *join // the fork that it is a child of
+	onEnd    func(Result)
+	park     *parking // (owner) what it waits for beyond a time
+	wake     int64    // (owner) when a delay or retry is over
+	progress progress
+	resume   int32 // (owner) the step to go on with after a delay
 
 	entering bool // (owner) the step is entered, not repeated
 
-	// Guarded by Engine.mu. The worker that runs the fiber may read begun and tokens without it, since nobody else writes them.
+	// Guarded by Engine.mu. The worker that runs the fiber may read begun and tokens without it, since nobody else
+	// writes them.
 	state      Status
 	why        reason // why it is parked
 	poke       pokes  // what has happened since it was last looked at
@@ -50,7 +52,7 @@ type fiber struct {
 type extra struct {
 	pred, succ *fiber // before and after it at the gate
 	grace      time.Duration
-	cause      error // of its cancellation; set before look.cancelled
+	cause      error // of its cancellation; set before progress.cancelled
 	err        error // how it ended
 	lastErr    error // (owner) what led to an Else or OnError step
 	value      any   // given by Token.Resume; guarded by Engine.mu
@@ -189,13 +191,13 @@ func (f *fiber) root() *fiber {
 }
 
 // step is the step that the fiber is at.
-func (f *fiber) step() *step { return &f.flow.def.steps[f.look.pc] }
+func (f *fiber) step() *step { return &f.flow.def.steps[f.progress.pc] }
 
 // path is where the fiber is, from the root flow on.
-func (f *fiber) path() string { return f.pathAt(f.look.pc) }
+func (f *fiber) path() string { return f.pathAt(f.progress.pc) }
 
 // whereabouts is path for others than the worker that runs the fiber.
-func (f *fiber) whereabouts() string { return f.pathAt(f.look.at()) }
+func (f *fiber) whereabouts() string { return f.pathAt(f.progress.at()) }
 
 func (f *fiber) pathAt(pc int32) string {
 	p := f.flow.def.name

@@ -39,7 +39,8 @@ func (s saver) begin(pos Position, now int64) (move, reason) {
 	same := known && pos.Flow == def.name && pos.Version == def.version
 	over := pos.Ended || s.fresh || pos.Generation != s.generation
 	if def.forward != nil && same && over {
-		// An undoing that failed, or was cancelled: what it has undone stays undone, and what was never done needs none.
+		// An undoing that failed, or was cancelled: what it has undone stays undone, and what was never done needs
+		// none.
 		s.adopt(pos)
 		start.to = i
 		return start, whyNone
@@ -85,9 +86,9 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	s.adopt(pos)
 	x := f.ext()
 	x.back = back
-	f.look.resume(here.pc, s.past(pos.Begun, now)) // where it is if it is cancelled before it goes on
+	f.progress.resume(here.pc, s.past(pos.Begun, now)) // where it is if it is cancelled before it goes on
 	if s.timeout > 0 {
-		x.deadline = plus(f.look.began, s.timeout)
+		x.deadline = plus(f.progress.began, s.timeout)
 	}
 	if pos.Err != "" {
 		x.lastErr = &SavedError{Text: pos.Err, TimedOut: pos.TimedOut}

@@ -3,8 +3,9 @@ package flow
 // quantum is how many steps a fiber runs in a row while others wait.
 const quantum = 64
 
-// run is a fiber in the hands of a worker, from when it is picked up until it parks, yields or ends: the interpreter of its flow.
-// This file picks the fiber up and runs its steps; outcome.go applies what they return. Both go on from move to move.
+// run is a fiber in the hands of a worker, from when it is picked up until it parks, yields or ends: the interpreter of
+// its flow. This file picks the fiber up and runs its steps; outcome.go applies what they return. Both go on from move
+// to move.
 type run struct {
 	e    *Engine
 	f    *fiber
@@ -12,12 +13,12 @@ type run struct {
 	now  int64
 }
 
-// slice runs f until it is not ours any more.
+// slice runs f until it is parked, queued or ended, and so no longer ours.
 func (e *Engine) slice(f *fiber, why reason, poke pokes) {
 	r := run{e: e, f: f, step: stepContext{f: f}, now: e.now()}
 	m := r.pickUp(why, poke)
 	for steps := 0; ; steps++ {
-		if f.look.cancelled.Load() && m.kind != moveAway {
+		if f.progress.cancelled.Load() && m.kind != moveAway {
 			m.kind = moveCancel
 		}
 		if m.to == none && (m.kind == moveEnter || m.kind == moveRepeat) {
@@ -53,7 +54,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	if why == whyFork && f.park.fork.giveUp() {
 		return move{kind: moveAway}
 	}
-	if f.look.cancelled.Load() {
+	if f.progress.cancelled.Load() {
 		return move{kind: moveCancel}
 	}
 	r.step.open()
@@ -127,7 +128,7 @@ func (r *run) enter(m move) {
 	if m.kind == moveRepeat {
 		entered = m.entered
 	}
-	r.f.look.enter(m.to, m.attempt, entered, r.now)
+	r.f.progress.enter(m.to, m.attempt, entered, r.now)
 	r.f.entering = true
 	r.f.saver().reach(m.to)
 }
@@ -135,9 +136,12 @@ func (r *run) enter(m move) {
 // runStep runs the step that the fiber is at, and applies what it returns.
 func (r *run) runStep() move {
 	f, st, s := r.f, r.f.step(), r.f.saver()
-	cut := s.cutShort()
+	cut := noWait
+	if s.durable != nil {
+		cut = s.cutShort()
+	}
 	if late := r.step.arm(r.now); late != nil {
-		if st.onError != none && f.flow.def.steps[st.onError].detour && f.look.attempt > 0 && cut.pc == none {
+		if st.onError != none && f.flow.def.steps[st.onError].detour && f.progress.attempt > 0 && cut.pc == none {
 			return move{kind: moveFailed, err: f.inPath(late)} // the detour has led back, and would do so for ever
 		}
 		return r.fail(late, cut.orElse)
@@ -152,7 +156,7 @@ func (r *run) runStep() move {
 			return r.failUser(err, none)
 		}
 		if done {
-			r.now = f.record(opSkip, r.now)
+			r.now = f.noteOutcome(opSkip, r.now)
 			return r.follow(none)
 		}
 	}
@@ -172,7 +176,7 @@ func (r *run) runStep() move {
 	if err != nil {
 		n.op = opPanic
 	}
-	r.now = f.record(n.op, r.now)
+	r.now = f.noteOutcome(n.op, r.now)
 	if f.tokens && n.op != opSuspend {
 		f.dropToken()
 	}
@@ -213,8 +217,8 @@ func (r *run) park(why reason, at int64) move {
 	return move{kind: moveCancel}
 }
 
-// tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled or
-// poked with one of wake meanwhile. After true the fiber is not ours any more.
+// tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled
+// or poked with one of wake meanwhile. After true the fiber is no longer ours.
 func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	e, f := r.e, r.f
 	if why != whySuspend {
@@ -222,7 +226,7 @@ func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.look.cancelled.Load() || f.poke&wake != 0 {
+	if f.progress.cancelled.Load() || f.poke&wake != 0 {
 		return false
 	}
 	e.park(f, why, at)

@@ -37,17 +37,17 @@ func (s saver) beforeStep(ctx context.Context) error {
 	return s.write(ctx, s.position(reasonSave))
 }
 
-// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun is then
-// known to be undone.
+// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun
+// is then known to be undone.
 func (s saver) cover(ctx context.Context, reason string) error {
-	if s.durable == nil || s.covered >= s.f.look.pc {
+	if s.durable == nil || s.covered >= s.f.progress.pc {
 		return nil
 	}
 	return s.writeIfNew(ctx, s.position(reason))
 }
 
-// parked saves that the fiber parks in its step, to run it again after a restart. attempt is that of the next run. It is a hint:
-// if it is lost, the fiber goes on.
+// parked saves that the fiber parks in its step, to run it again after a restart. attempt is that of the next run. It
+// is a hint: if it is lost, the fiber goes on.
 func (s saver) parked(ctx context.Context, why reason, attempt int32, deadline int64, orElse int32) {
 	s.hint(ctx, why, func(p *Position) {
 		p.Attempt = int(attempt)
@@ -77,7 +77,7 @@ func (s saver) delayed(ctx context.Context, then, orElse int32) {
 
 func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
 	f := s.f
-	if s.durable == nil || f.look.cancelled.Load() {
+	if s.durable == nil || f.progress.cancelled.Load() {
 		return
 	}
 	p := s.position(why.String())
@@ -88,8 +88,9 @@ func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
 	}
 }
 
-// ended clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends because
-// the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never began has none.
+// ended clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends
+// because the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never
+// began has none.
 func (s saver) ended(status Status, err error) {
 	f, x := s.f, s.f.x.Load()
 	if s.durable == nil || !f.begun {
@@ -125,7 +126,7 @@ func (s saver) ended(status Status, err error) {
 
 // cutShort returns the wait that the restart has cut short, if nothing has run since.
 func (s saver) cutShort() cutWait {
-	if s.durable != nil && s.cut.pc == s.f.look.pc {
+	if s.cut.pc == s.f.progress.pc {
 		return s.cut
 	}
 	return noWait
@@ -143,7 +144,7 @@ func (s saver) position(reason string) Position {
 	def := f.flow.def
 	p := Position{
 		Flow: def.name, Version: def.version, Generation: s.generation, Step: f.step().path, Reason: reason,
-		Attempt: int(f.look.attempt), Begun: s.wall(f.look.began), Started: s.wall(f.look.entered),
+		Attempt: int(f.progress.attempt), Begun: s.wall(f.progress.began), Started: s.wall(f.progress.entered),
 		Checkpoint: x.checkpoint, Token: f.runToken(),
 	}
 	for _, b := range x.back {

@@ -9,22 +9,24 @@ import (
 
 // StartOptions says how a fiber runs; the zero value runs it at once, beside all others.
 type StartOptions struct {
-	// Key names what the fiber works on, such as "namespace/name"; the gate lets one fiber per key run. "" passes no gate.
+	// Key names what the fiber works on, such as "namespace/name"; the gate lets one fiber per key run. "" passes no
+	// gate.
 	Key string
 	// Mode is what to do when a fiber of the key is alive.
 	Mode Mode
-	// IfCurrent, if set, starts only if that fiber (or the one it was forked from) is still the newest of the key; else
-	// Start returns ErrNotCurrent. It is how a fiber's callback chains failure steps after itself.
+	// IfCurrent, if set, starts only if that fiber (or the one it was forked from) is still the newest of the key;
+	// otherwise Start returns ErrNotCurrent. It is how a fiber's callback chains failure steps after itself.
 	IfCurrent Handle
 	// Group shares the workers fairly. Default: the key up to its first slash.
 	Group string
-	// Subgroup shares the turns of the group fairly: those of one group have them one after the other. Default: all are one.
+	// Subgroup shares the turns of the group fairly: those of one group have them one after the other. Default: all are
+	// one.
 	Subgroup string
-	// OnEnd is called once, when the fiber has ended, on a worker, before the next fiber of the key starts. It should be brief
-	// and must not wait for fibers.
+	// OnEnd is called once, when the fiber has ended, on a worker, before the next fiber of the key starts. It should
+	// be brief and must not wait for fibers.
 	OnEnd func(Result)
-	// From is the path of the step to begin with, as Flow.Steps names it; for Undo, the last step that was begun. A position
-	// that is resumed takes precedence. Default: the first step; for Undo, the last.
+	// From is the path of the step to begin with, as Flow.Steps names it; for Undo, the last step that was begun. A
+	// position that is resumed takes precedence. Default: the first step; for Undo, the last.
 	From string
 	// Timeout fails the fiber with ErrTimeout when it has lasted so long, restarts included; 0 is no limit.
 	Timeout time.Duration
@@ -32,19 +34,20 @@ type StartOptions struct {
 	Grace time.Duration
 	// Providers are found by Use before those of the flow and the engine.
 	Providers []Provider
-	// Values, if set, is where the contexts of the fiber's steps, those of its children and those given to Positions find values
-	// besides. Its end does not matter to them.
+	// Values, if set, is where the contexts of the fiber's steps, those of its children and those given to Positions
+	// find values besides. Its end does not matter to them.
 	Values context.Context //nolint:containedctx // only its values, which outlive the start
-	// Positions makes the fiber durable under its Key, which must not be empty. If a position is found and no other fiber of
-	// the key is alive in this engine, the fiber goes on there. Children of forks are not recorded: a fork that was under way
-	// runs again, so their steps should have a Done or use their IdempotencyKey, which is the same again.
+	// Positions makes the fiber durable under its Key, which must not be empty. If a position is found and no other
+	// fiber of the key is alive in this engine, the fiber goes on there. Children of forks are not recorded: a fork
+	// that was under way runs again, so their steps should have a Done or use their IdempotencyKey, which is the same
+	// again.
 	Positions Positions
 	// Generation is that of the object worked on; a position of another one is not resumed.
 	Generation int64
 }
 
-// Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it carries a
-// span, the spans of the fiber link to it. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent.
+// Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it
+// carries a span, the spans of the fiber link to it. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent.
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
 	h, err := e.start(ctx, d, newFiber(packet), opt)
@@ -54,10 +57,11 @@ func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOpt
 	return h, nil
 }
 
-// Undo starts a fiber that runs the Undo steps of the flow in reverse order, from the furthest step that was begun: that of the
-// saved position if opt has Positions and there is one, else opt.From, else the last of the flow. A position knows, for a step that has an
-// Undo is not begun before it says so. After an undoing that failed, was cancelled or was interrupted it goes on at the step that it had
-// come to. Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
+// Undo starts a fiber that runs the Undo steps of the flow in reverse order. It begins with the furthest step that
+// was begun: that of the saved position if opt has Positions and there is one, otherwise opt.From, or by default the
+// last of the flow. A position can be relied on, since it is saved before a step that has an Undo is begun. After an
+// undoing that failed, was cancelled or was interrupted, the fiber goes on at the step that the undoing had come to.
+// Its name is that of the flow with "/undo". A forked flow is undone by undoing its children.
 func (fl *Flow[P]) Undo(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
 	if d.err != nil {
@@ -105,12 +109,12 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	}
 	f.resume = first
 	f.e, f.key, f.onEnd = e, opt.Key, opt.OnEnd
-	f.look.start(e.now())
+	f.progress.start(e.now())
 	if len(opt.Providers) > 0 {
 		f.ext().providers = opt.Providers
 	}
 	if opt.Timeout > 0 {
-		f.ext().deadline = plus(f.look.began, opt.Timeout)
+		f.ext().deadline = plus(f.progress.began, opt.Timeout)
 	}
 	if opt.Values != nil {
 		f.ext().values = opt.Values
@@ -141,7 +145,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	if wait {
 		f.state, f.why = Parked, whyGate
 		if g := f.ext().grace; g > 0 {
-			e.setTimer(f, plus(f.look.began, g))
+			e.setTimer(f, plus(f.progress.began, g))
 		}
 	} else {
 		e.makeReady(f)

@@ -12,13 +12,13 @@ func (e *Engine) overdue(f *fiber, now int64) {
 	if x.pred == nil {
 		return
 	}
-	waited := time.Duration(now - f.look.began)
+	waited := time.Duration(now - f.progress.began)
 	e.setTimer(f, now+int64(waited))
 	holder := x.pred
 	for holder.pred() != nil {
 		holder = holder.pred()
 	}
-	if !holder.look.cancelled.Load() {
+	if !holder.progress.cancelled.Load() {
 		return // it is waited for, not asked to stop
 	}
 	e.stuck.Add(1)

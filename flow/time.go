@@ -8,8 +8,8 @@ import (
 // never is the end of the engine's time.
 const never = math.MaxInt64
 
-// plus is a time so much later, which does not run over; one that would be before the engine's time is its beginning, since 0
-// stands for none.
+// plus is a time so much later, which does not run over; one that would be before the engine's time is its beginning,
+// since 0 stands for none.
 func plus(t int64, d time.Duration) int64 {
 	if d > 0 && t > never-int64(d) {
 		return never
@@ -25,8 +25,8 @@ func earlier(a, b int64) int64 {
 	return a
 }
 
-// epochBefore is how long before its making the engine's time starts, so that every time it meets, also a saved one, is positive:
-// 0 stands for none.
+// epochBefore is how long before its making the engine's time starts, so that every time it meets, also a saved one, is
+// positive: 0 stands for none.
 const epochBefore = 50 * 365 * 24 * time.Hour
 
 type systemClock struct{}

@@ -2,8 +2,8 @@ package flow
 
 import "sync"
 
-// timers is a heap of the times at which parked fibers are due, each fiber in it at most once, and one alarm for the first of
-// them. Guarded by Engine.mu.
+// timers is a heap of the times at which parked fibers are due, each fiber in it at most once, and one alarm for the
+// first of them. Guarded by Engine.mu.
 type timers struct {
 	heap    []timer
 	alarmAt int64

@@ -8,8 +8,8 @@ type Token struct {
 	seq uint32
 }
 
-// Token makes the token of the suspension that this step is about to return. It may be given away, and resumed, before the step
-// returns. A step that does not suspend on it, and a later call, make it stale.
+// Token makes the token of the suspension that this step is about to return. It may be given away, and resumed, before
+// the step returns. A step that does not suspend on it, and a later call, make it stale.
 func (f *fiber) Token() Token {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
@@ -19,8 +19,8 @@ func (f *fiber) Token() Token {
 	return Token{f, f.seq}
 }
 
-// Resume ends the suspension; Value then finds value. It says whether it did: a second or late resume changes nothing and
-// returns false.
+// Resume ends the suspension; Value then finds value. It says whether it did: a second or late resume changes nothing
+// and returns false.
 func (t Token) Resume(value any) bool { return t.resume(value, nil) }
 
 // Fail ends the suspension with an error, which fails the step. It says whether it did.
@@ -38,7 +38,7 @@ func (t Token) resume(value any, err error) bool {
 	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.seq != t.seq || f.sealed || f.look.cancelled.Load() {
+	if f.seq != t.seq || f.sealed || f.progress.cancelled.Load() {
 		return false
 	}
 	f.seq++
@@ -70,8 +70,8 @@ func (f *fiber) useToken(t Token) (fresh, early bool) {
 	return fresh, early
 }
 
-// endSuspension returns how the suspension has ended: with what Token.Fail was given, nil after Token.Resume, or errDeadline if
-// neither was called in time. From here on it is too late for them.
+// endSuspension returns how the suspension has ended: with what Token.Fail was given, nil after Token.Resume, or
+// errDeadline if neither was called in time. From here on it is too late for them.
 func (f *fiber) endSuspension(poke pokes) error {
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // trailSize is how many bytes of trail a fiber keeps: 4 for each entry, 5 and more in flows of over 127 steps.
 const trailSize = 48
 
-// trail is what a fiber has done lately, packed: for each entry the step (a varint), the outcome, the time (see packTime) and a
-// count of repeats; the oldest are dropped when it is full.
+// trail is what a fiber has done lately, packed: for each entry the step (a varint), the outcome, the time (see
+// packTime) and a count of repeats; the oldest are dropped when it is full.
 type trail struct {
 	used    uint8
 	last    uint8 // where the last entry starts
@@ -19,7 +19,8 @@ type trail struct {
 	data    [trailSize]byte
 }
 
-// add notes an outcome. The same outcome of the same step again adds to the count of the last entry; its time is the longest.
+// add notes an outcome. The same outcome of the same step again adds to the count of the last entry; its time is the
+// longest.
 func (t *trail) add(pc int32, outcome op, took int64) {
 	var entry [8]byte
 	n := 0
@@ -65,8 +66,8 @@ func entryLen(b []byte) int {
 	return n + 4
 }
 
-// packTime keeps a duration in a byte to within an eighth: 5 bits of exponent over 256 ns, 3 bits of mantissa; an hour and a quarter is
-// the most.
+// packTime keeps a duration in a byte to within an eighth: 5 bits of exponent over 256 ns, 3 bits of mantissa; an hour
+// and a quarter is the most.
 func packTime(d int64) byte {
 	v := uint64(max(d, 0)) >> 8
 	if v < 8 {
@@ -90,7 +91,7 @@ func unpackTime(b byte) time.Duration {
 // TrailEntry is one thing that a fiber has done.
 type TrailEntry struct {
 	Step    string        `json:"step"`           // its path within the flow
-	Outcome string        `json:"outcome"`        // next, goto, delay, retry, suspend, await, fork, end, fail, yield, panic, cancel, skip
+	Outcome string        `json:"outcome"`        // what the step returned, in lower case; or panic, cancel, skip
 	Took    time.Duration `json:"took"`           // running, to within an eighth; of repeats the longest
 	Repeats int           `json:"times,omitzero"` // how often in a row; 255 is that or more
 }
@@ -124,7 +125,8 @@ func (t *trail) entries(d *def) Trail {
 				break
 			}
 		}
-		out = append(out, TrailEntry{Step: d.steps[pc].path, Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]), Repeats: int(b[n+3])})
+		out = append(out, TrailEntry{Step: d.steps[pc].path, Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]),
+			Repeats: int(b[n+3])})
 		b = b[n+4:]
 	}
 	return out

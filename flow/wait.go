@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Waker makes the engine look at the waits of one await again. It is comparable, so that a source can keep a set of them.
+// Waker makes the engine look at the waits of one await again. It is comparable, so that a source can keep a set of
+// them.
 type Waker struct {
 	f   *fiber
 	seq uint32
 }
 
-// Wake tells that the condition may have changed. It never blocks on user code and may be called at any time, from anywhere;
-// once the await is over it does nothing.
+// Wake tells that the condition may have changed. It never blocks on user code and may be called at any time, from
+// anywhere; once the await is over it does nothing.
 func (w Waker) Wake() {
 	if w.f == nil {
 		return
@@ -27,8 +28,8 @@ func (w Waker) Wake() {
 	e.poke(w.f, pokeEvent)
 }
 
-// Timeout ends an await with an error that matches ErrTimeout when d has passed. Conditions are looked at live one last time
-// before.
+// Timeout ends an await with an error that matches ErrTimeout when d has passed. Conditions are looked at live one last
+// time before.
 func Timeout(d time.Duration) Wait { return timeout(d) }
 
 type timeout time.Duration
@@ -44,9 +45,9 @@ type until time.Time
 func (until) Watch(Waker) func()                        { return nil }
 func (until) Check(context.Context, bool) (bool, error) { return false, nil }
 
-// Func is a condition without events: check is called once, then every interval, and when another wait of the same await wakes. With an
-// interval of zero or less it is called for no other reason: without another wait beside it, that fails the step with an error that
-// matches ErrInvalid. So does a nil check.
+// Func is a condition without events: check is called once, then every interval, and when another wait of the same
+// await wakes. With an interval of zero or less it is called for no other reason: without another wait beside it, that
+// fails the step with an error that matches ErrInvalid. So does a nil check.
 func Func(check func(ctx context.Context) (bool, error), interval time.Duration) Wait {
 	return polled{check, interval}
 }
@@ -60,8 +61,8 @@ func (polled) Watch(Waker) func()                                { return nil }
 func (p polled) Check(ctx context.Context, _ bool) (bool, error) { return p.check(ctx) }
 func (p polled) Backstop() time.Duration                         { return p.interval }
 
-// Signal is a condition in memory: false until Set, then true until Clear. The zero value is ready for use. It is safe for
-// concurrent use and must not be copied.
+// Signal is a condition in memory: false until Set, then true until Clear. The zero value is ready for use. It is safe
+// for concurrent use and must not be copied.
 type Signal struct {
 	mu     sync.Mutex
 	set    bool

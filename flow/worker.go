@@ -44,8 +44,8 @@ func (e *Engine) park(f *fiber, why reason, at int64) {
 	}
 }
 
-// work runs fibers until the engine halts. Should user code end the goroutine (runtime.Goexit, as a test's FailNow does), the
-// fiber fails and another goroutine takes the worker's place.
+// work runs fibers until the engine halts. Should user code end the goroutine (runtime.Goexit, as a test's FailNow
+// does), the fiber fails and another goroutine takes the worker's place.
 func (e *Engine) work(w *worker) {
 	w.goroutine = goroutine.Current()
 	var f *fiber

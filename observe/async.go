@@ -8,9 +8,9 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// async handles events of several keys at once, in order per key. At most limit keys are worked on; what happens to such a
-// key meanwhile is folded into at most two events, and everything else stays in the stream. So memory is bounded by
-// the limit, and a slow key takes one place and no more.
+// async handles events of several keys at once, in order per key. At most limit keys are worked on; what happens to
+// such a key meanwhile is folded into at most two events, and everything else stays in the stream. So memory is bounded
+// by the limit, and a slow key takes one place and no more.
 type async struct {
 	limit   int
 	execute func(func())
@@ -34,8 +34,8 @@ func newAsync(limit int, execute func(func()), handle func(*store.Event), closed
 	return a
 }
 
-// add has the event handled after all earlier ones of its key. It waits for a free place if the key needs one. Calls come
-// from one goroutine at a time; workers counts the goroutines.
+// add has the event handled after all earlier ones of its key. It waits for a free place if the key needs one. Calls
+// come from one goroutine at a time; workers counts the goroutines.
 func (a *async) add(e store.Event, workers *sync.WaitGroup) {
 	a.mu.Lock()
 	if queue, working := a.waiting[e.Key]; working {
@@ -124,8 +124,8 @@ func (a *async) backlog() int {
 	return n
 }
 
-// fold appends an event to those that wait for a key, of which there are at most a Deleted and one other. What the observer
-// was not given is as if it had not happened: the prior state of what remains is what it was given last.
+// fold appends an event to those that wait for a key, of which there are at most a Deleted and one other. What the
+// observer was not given counts as not happened. So the prior state of the next event is what it was given last.
 func fold(queue []store.Event, e store.Event) []store.Event {
 	last := len(queue) - 1
 	if last < 0 || queue[last].Type == store.Deleted {

@@ -12,30 +12,31 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Collection is the known state of a source: typed, read-only, shared with everybody. It includes the program's own writes
-// as soon as they are made. It is empty until the source has been started, and complete after Synced. It is safe for
-// concurrent use.
+// Collection is the known state of a source: typed, read-only, shared with everybody. It includes the program's own
+// writes as soon as they are made. It is empty until the source has been started, and complete after Synced. It is safe
+// for concurrent use.
 type Collection[T any] struct{ observer *Observer }
 
-// Known declares interest in the known state of a selector, as an observer does: its source is watched, and what is wrong
-// with the declaration is reported at start. T is as for [On].
+// Known declares interest in the known state of a selector, as an observer does: its source is watched, and what is
+// wrong with the declaration is reported at start. T is as for [On].
 func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
-	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(), opts: newOptions(nil)}
+	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
+		opts: newOptions(nil)}
 	o.opts.name, o.opts.mask, o.opts.passive = "collection at "+o.place, OnSynchronized, true
 	o.call = func(context.Context, *store.Event) error { return nil }
 	o.registry.declareObserver(o)
 	return &Collection[T]{observer: o}
 }
 
-// Get returns the object of a key, shared and read-only; store.ErrNotFound if there is none, ErrNotRunning before the source
-// has been started, or a *store.DecodeError.
+// Get returns the object of a key, shared and read-only; store.ErrNotFound if there is none, ErrNotRunning before the
+// source has been started, or a *store.DecodeError.
 func (c *Collection[T]) Get(key store.Key) (*T, error) {
 	f := c.observer.feed.Load()
 	if f == nil {
 		return nil, fmt.Errorf("cannot get %s: %w", key, ErrNotRunning)
 	}
 	r, ok := f.store.Get(key)
-	if !ok || !c.keeps(r) {
+	if !ok || !c.matches(r) {
 		return nil, store.ErrNotFound
 	}
 	return store.As[T](r)
@@ -67,12 +68,12 @@ func (c *Collection[T]) Len() int {
 	switch {
 	case f == nil:
 		return 0
-	case c.observer.keep == nil:
+	case c.observer.filter == nil:
 		return f.store.Len()
 	}
 	n := 0
 	for r := range f.store.Snapshot().All() {
-		if c.keeps(r) {
+		if c.matches(r) {
 			n++
 		}
 	}
@@ -100,7 +101,7 @@ func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*store.Record
 			return
 		}
 		for r := range records(f.store.Snapshot()) {
-			if !c.keeps(r) {
+			if !c.matches(r) {
 				continue
 			}
 			if o, err := store.As[T](r); err == nil && !yield(r.Key(), o) {
@@ -110,13 +111,14 @@ func (c *Collection[T]) each(records func(store.Snapshot) iter.Seq[*store.Record
 	}
 }
 
-// keeps asks the filters. One that panics leaves the object out.
-func (c *Collection[T]) keeps(r *store.Record) (ok bool) {
-	if c.observer.keep == nil {
+// matches asks the filters. One that panics leaves the object out.
+func (c *Collection[T]) matches(r *store.Record) (ok bool) {
+	if c.observer.filter == nil {
 		return true
 	}
-	if p := protect.Call(func() { ok = c.observer.keep(r) }); p != nil {
-		c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(), "key", r.Key().String(), "panic", p.Value)
+	if p := protect.Call(func() { ok = c.observer.filter(r) }); p != nil {
+		c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(),
+			"key", r.Key().String(), "panic", p.Value)
 		return false
 	}
 	return ok

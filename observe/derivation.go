@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// derivation fills the store of a derived source from its inputs. It is their observer, so the derived store has what every
-// store has: snapshots, a cursor per observer, priors, coalescing.
+// derivation fills the store of a derived source from its inputs. It is their observer, so the derived store has what
+// every store has: snapshots, a cursor per observer, priors, coalescing.
 type derivation struct {
 	origin *Origin
 	store  *store.Store
@@ -29,13 +29,13 @@ type derivation struct {
 	make   func(*store.Record) (client.Object, error) // nil object: nothing; the object may be changed
 	inputs []*Observer
 
-	mu      sync.Mutex // serializes the sink; no user code runs under it
-	closed  bool
-	version uint64
-	pending int // inputs that are not synced; while there are, the store stays empty
-	made    map[claim]store.Key
-	aside   map[claim]source.Quarantined // of which nothing could be made
-	claims  map[store.Key][]candidate    // sorted; the first one is what the store has, or will have
+	mu          sync.Mutex // serializes the sink; no user code runs under it
+	closed      bool
+	version     uint64
+	pending     int // inputs that are not synced; while there are, the store stays empty
+	made        map[claim]store.Key
+	quarantined map[claim]source.Quarantined // the objects from which nothing could be made
+	claims      map[store.Key][]candidate    // sorted; the first one is what the store has, or will have
 }
 
 // claim is an object of an input.
@@ -50,9 +50,11 @@ type candidate struct {
 	object client.Object // nil if the store has it
 }
 
-func derivedFrom[U any, Q Object[U]](convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
+func derivedFrom[U any, Q Object[U]](
+	convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
 	return func(ctx context.Context, o *Origin) (*feed, error) {
-		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{}, aside: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
+		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{},
+			quarantined: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
 		d.make = func(r *store.Record) (client.Object, error) {
 			object, err := convert(r)
 			if object == nil || err != nil {
@@ -73,7 +75,8 @@ func (d *derivation) open() *feed {
 	r := o.registry
 	kind, _ := r.kindOf(o.object) // a type of the program's own need not have one
 	d.store = store.New(store.Options{
-		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true, Scheme: r.opts.Scheme, Logger: r.log,
+		Resource: schema.GroupVersionResource{Resource: o.selector.String()}, Kind: kind, Namespaced: true,
+		Scheme: r.opts.Scheme, Logger: r.log,
 		DetectMutation: r.opts.DetectMutation,
 	})
 	d.sink = d.store.Sink("")
@@ -81,7 +84,8 @@ func (d *derivation) open() *feed {
 		d.sink.Replace().Commit(source.Commit{Version: "1", Reason: "there is no input"})
 	}
 	for i, in := range o.inputs {
-		by := &Observer{selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil), derived: o}
+		by := &Observer{selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil),
+			derived: o}
 		by.opts.name, by.opts.failure = fmt.Sprintf("derived source %q", o.selector), Skip
 		by.call = func(_ context.Context, e *store.Event) error { return d.event(i, e) }
 		d.inputs = append(d.inputs, by)
@@ -212,7 +216,8 @@ func (d *derivation) change(from claim, object client.Object) error {
 }
 
 func compare(a, b claim) int {
-	return cmp.Or(cmp.Compare(a.input, b.input), cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+	return cmp.Or(cmp.Compare(a.input, b.input), cmp.Compare(a.key.Namespace, b.key.Namespace),
+		cmp.Compare(a.key.Name, b.key.Name))
 }
 
 // withdraw takes back what was made of an object.

@@ -6,17 +6,18 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Filter declares a source that has the objects of another one for which keep is true. It costs no memory: the objects stay
-// where they are, and an observer is told Added and Deleted when one starts or ceases to match. keep must depend on
-// the object alone; one that panics leaves the object out. T is the type of the other source, or metadata of any.
-func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *Origin {
+// Filter declares a source that has the objects of another one for which matches is true. It costs no memory: the
+// objects stay where they are, and an observer is told Added and Deleted when one starts or ceases to match. matches
+// must depend on the object alone; one that panics leaves the object out. T is the type of the other source, or
+// metadata of any.
+func Filter[T any, P Object[T]](h Host, s, from Selector, matches func(*T) bool) *Origin {
 	o := &Origin{
-		registry: h.Observers(), selector: s, place: declared(), nilFunc: keep == nil,
+		registry: h.Observers(), selector: s, place: declared(), nilFunc: matches == nil,
 		inputs: []input{{from, reflect.TypeFor[T]()}},
 	}
-	o.keep = func(r *store.Record) bool {
+	o.filter = func(r *store.Record) bool {
 		object, err := store.As[T](r)
-		return err == nil && keep(object)
+		return err == nil && matches(object)
 	}
 	o.registry.declareOrigin(o)
 	return o
@@ -26,9 +27,9 @@ func Filter[T any, P Object[T]](h Host, s, from Selector, keep func(*T) bool) *O
 // namespace, name and uid is taken from the object that it was made from, and resourceVersion counts the changes of the
 // derived source. The same outcome again is no event.
 //
-// fn must depend on the object alone and must not change it; it is called once per change. If it panics, or makes what cannot be
-// encoded, the object is reported as quarantined and what was made of it before stays. If two objects are made into one of the same key, the
-// first one counts, and the other when the first has gone.
+// fn must depend on the object alone and must not change it; it is called once per change. If it panics, or makes what
+// cannot be encoded, the object is reported as quarantined and what was made of it before stays. If two objects are
+// made into one of the same key, the first one counts, and the other when the first has gone.
 func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*T) *U) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: declared(), nilFunc: fn == nil,
@@ -48,7 +49,8 @@ func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*
 // Join declares a source of the objects of several others of one type together. Of objects with the same key, that of
 // the source that is named first counts. It is synced when all of them are.
 func Join[T any, P Object[T]](h Host, s Selector, from ...Selector) *Origin {
-	o := &Origin{registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(), decode: decoder[T, P]}
+	o := &Origin{registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(),
+		decode: decoder[T, P]}
 	for _, f := range from {
 		o.inputs = append(o.inputs, input{f, o.object})
 	}

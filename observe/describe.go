@@ -46,7 +46,8 @@ type StatusDescription struct {
 	Message   string        `json:"message,omitempty"`
 	Since     time.Time     `json:"since"`
 	Synced    bool          `json:"synced"`
-	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing ever has.
+	// Staleness is for how long nothing has confirmed what is known, in nanoseconds; since it was started, if nothing
+	// ever has.
 	Staleness time.Duration   `json:"staleness"`
 	Counters  source.Counters `json:"counters"`
 }
@@ -92,7 +93,8 @@ func (r *Registry) Describe() Description {
 
 // description is called with the lock of the registry held.
 func (o *Origin) description(now time.Time) SourceDescription {
-	d := SourceDescription{Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place, Observers: []ObserverDescription{}}
+	d := SourceDescription{Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place,
+		Observers: []ObserverDescription{}}
 	if o.object != nil {
 		d.Type = o.object.String()
 	}
@@ -129,9 +131,9 @@ func statusOf(st source.Status, now time.Time) StatusDescription {
 	}
 }
 
-// DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as reconcilers and clients;
-// those of its sources are left out. A selector is the resource and what is selected of it, and the place is empty. What nothing has
-// ever confirmed is as stale as its phase is old.
+// DescribeOthers describes stores that are filled for somebody else than the sources of the registry, such as
+// reconcilers and clients; those of its sources are left out. A selector is the resource and what is selected of it,
+// and the place is empty. What nothing has ever confirmed is as stale as its phase is old.
 func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 	r.mu.Lock()
 	own := map[*store.Store]bool{}
@@ -148,10 +150,12 @@ func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 			continue
 		}
 		opt := st.Options()
-		words := []string{opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector, opt.Scope}
+		words := []string{opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector,
+			opt.Scope}
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 		d := SourceDescription{
-			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true, Objects: st.Len(),
+			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true,
+			Objects:   st.Len(),
 			Observers: []ObserverDescription{},
 		}
 		for _, s := range st.Statuses() {
@@ -174,7 +178,8 @@ func typeName(kind schema.GroupVersionKind) string {
 // description is called with the lock of the registry held.
 func (o *Observer) description() ObserverDescription {
 	d := ObserverDescription{
-		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any", Mask: o.opts.mask.String(),
+		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), Name: o.Name(), At: o.place, Type: "any",
+		Mask:     o.opts.mask.String(),
 		Delivery: "sync", Failure: o.opts.failure.String(),
 		Stats: Stats{
 			Handled: o.stats.handled.Load(), Failed: o.stats.failed.Load(), Retried: o.stats.retried.Load(),
@@ -202,7 +207,8 @@ func (d Description) String() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, s := range d.Sources {
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type, cmp.Or(s.At, "of reconcilers or clients"), s.state())
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", named(s.Cluster, s.Selector), s.Type,
+			cmp.Or(s.At, "of reconcilers or clients"), s.state())
 		for _, o := range s.Observers {
 			_, _ = fmt.Fprintf(w, "  %s\n", o.line())
 		}

@@ -17,18 +17,18 @@
 //
 // # Observers
 //
-// An observer is given everything, initial objects included, unless [Only] restricts it. It is called for one event at a
-// time, in the order of the changes; [Async] calls it for several keys at once, in order per key. An error or a panic
+// An observer is given everything, initial objects included, unless [Only] restricts it. It is called for one event at
+// a time, in the order of the changes; [Async] calls it for several keys at once, in order per key. An error or a panic
 // concerns that observer only, and [OnFailure] says what becomes of the event. Its type T is that of the source, or
 // metadata of any; [OnObject] takes what there is. [Observer.Remove] ends it, also from within.
 //
 // # Sources
 //
-// [Source] and [SourceFunc] watch; [SourceOfKind] watches what has no Go type. [Filter], [Map] and [Join] derive sources from
-// others, for observers like any other. [Known] gives the known state of a source as a typed collection. A source is opened with its first observer
-// and closed with its last, also while the host runs; [Origin.SetNamespaces] changes what it covers meanwhile. A watch goes on for 30 seconds
-// after its source was closed, so that one that is opened again soon needs no list: fairlead.WithLinger changes that, or Linger of
-// [store.CacheOptions].
+// [Source] and [SourceFunc] watch; [SourceOfKind] watches what has no Go type. [Filter], [Map] and [Join] derive
+// sources from others, for observers like any other. [Known] gives the known state of a source as a typed collection. A
+// source is opened with its first observer and closed with its last, also while the host runs; [Origin.SetNamespaces]
+// changes what it covers meanwhile. A watch goes on for 30 seconds after its source was closed, so that one that is
+// opened again soon needs no list: fairlead.WithLinger changes that, or Linger of [store.CacheOptions].
 //
 // # Guarantees
 //
@@ -45,4 +45,14 @@
 //
 // Objects are shared and read-only: every observer of an event is given the same pointer. Use DeepCopy before a
 // change.
+//
+// # Reading order
+//
+// Each file rests on those before it, with few exceptions:
+//
+//   - what a user writes and gets: selector.go, errors.go, event.go, option.go;
+//   - what is declared: registry.go, origin.go, observer.go, host.go;
+//   - how events reach an observer: latch.go, async.go, delivery.go, stats.go, lifecycle.go;
+//   - sources made of others: quarantine.go, derivation.go, derive.go, collection.go;
+//   - looking at it: describe.go, metrics.go.
 package observe

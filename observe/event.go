@@ -64,8 +64,8 @@ type Change struct {
 	record  *store.Record
 }
 
-// ResourceVersion returns the version of the object, for Deleted that of the deletion if it is known; without an object, that up to which
-// everything is known.
+// ResourceVersion returns the version of the object, for Deleted that of the deletion if it is known; without an
+// object, that up to which everything is known.
 func (c Change) ResourceVersion() string {
 	if c.record != nil {
 		return c.record.Version()
@@ -123,7 +123,8 @@ func (e ObjectEvent) Prior() client.Object {
 }
 
 func changeOf(e *store.Event, t Type) Change {
-	return Change{Type: t, Initial: e.Initial, Inferred: e.Inferred, Key: e.Key, Reason: e.Reason, version: e.Version, record: e.Object}
+	return Change{Type: t, Initial: e.Initial, Inferred: e.Inferred, Key: e.Key, Reason: e.Reason, version: e.Version,
+		record: e.Object}
 }
 
 // typeOf returns the type under which an observer is told of an event; 0 if it is not.

@@ -22,8 +22,8 @@ type Host interface {
 // Object is a pointer to T that is a Kubernetes object, such as *corev1.Pod.
 type Object[T any] = client.ObjectOf[T]
 
-// Source declares where the objects of a selector come from. T is their Go type, for example corev1.ConfigMap. The options
-// restrict what is watched; none means everything in all namespaces.
+// Source declares where the objects of a selector come from. T is their Go type, for example corev1.ConfigMap. The
+// options restrict what is watched; none means everything in all namespaces.
 func Source[T any, P Object[T]](h Host, s Selector, options ...source.Option) *Origin {
 	return watched[T, P](h, s, schema.GroupVersionKind{}, fixed(options))
 }
@@ -51,12 +51,15 @@ func fixed(options []source.Option) settings {
 
 // On declares an observer of a selector. T is the type of the source, or metav1.PartialObjectMetadata for the metadata
 // of any source, or unstructured.Unstructured. The observer can be declared before or after the source; while the host
-// runs it is started at once, in the background, and a mistake in its declaration is logged, and returned at the end: see [Registry.Mistakes].
+// runs it is started at once, in the background, and a mistake in its declaration is logged, and returned at the end:
+// see [Registry.Mistakes].
 //
 // fn is called as the options say, by default for one event at a time. Its context ends when the host stops. An error
 // or a panic concerns this observer only, see [OnFailure].
-func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error, opts ...Option) *Observer {
-	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(), opts: newOptions(opts)}
+func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error,
+	opts ...Option) *Observer {
+	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
+		opts: newOptions(opts)}
 	if fn != nil {
 		o.call = caller(o, fn)
 	}
@@ -74,7 +77,8 @@ func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) er
 	return o
 }
 
-// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not decoded.
+// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not
+// decoded.
 func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
@@ -95,8 +99,8 @@ func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(c
 	}
 }
 
-// verify returns what looks whether the observer has changed what it was given. What others had changed before is reported at once,
-// without its name.
+// verify returns what looks whether the observer has changed what it was given. What others had changed before is
+// reported at once, without its name.
 func (o *Observer) verify(e *store.Event) func() {
 	look := func(reader string) {
 		for _, r := range []*store.Record{e.Object, e.Prior} {

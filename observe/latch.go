@@ -2,8 +2,8 @@ package observe
 
 import "sync"
 
-// latch is something that happens once. Its channel is made only when somebody waits, since most of the many latches of idle
-// observers are never waited for.
+// latch is something that happens once. Its channel is made only when somebody waits, since most of the many latches of
+// idle observers are never waited for.
 type latch struct {
 	mu    sync.Mutex
 	c     chan struct{}

@@ -40,10 +40,10 @@ func (run *running) attempted() {
 	}
 }
 
-// Start checks the declarations and starts every source that is observed, all together, and its observers. It returns when
-// all of them have been started, not when they are synced: see WaitSynced. On an error nothing is left running, and the
-// error joins what is wrong with each source, in the order of declaration; it is the cause of ctx if nothing else is wrong. ctx
-// bounds the start only; Stop ends what was started.
+// Start checks the declarations and starts every source that is observed, all together, and its observers. It returns
+// when all of them have been started, not when they are synced: see WaitSynced. On an error nothing is left running,
+// and the error joins what is wrong with each source, in the order of declaration; it is the cause of ctx if nothing
+// else is wrong. ctx bounds the start only; Stop ends what was started.
 func (r *Registry) Start(ctx context.Context) error {
 	run, err := r.begin(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *Registry) Start(ctx context.Context) error {
 			errs, wrong = append(errs, o.err), true
 		}
 	}
-	if !wrong { // else it was not the only reason
+	if !wrong { // otherwise it was not the only reason
 		errs = append(errs, ended)
 	}
 	r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *Registry) used(o *Origin) bool {
 
 // attach connects an observer, which was checked, with its source, which is opened if it is not. The lock is held.
 func (r *Registry) attach(o *Observer) {
-	if o.root, o.keep = r.resolve(r.origin(o.selector)); o.root == nil || o.root.opening {
+	if o.root, o.filter = r.resolve(r.origin(o.selector)); o.root == nil || o.root.opening {
 		return
 	}
 	if o.root.feed != nil {
@@ -204,12 +204,12 @@ func (r *Registry) subscribe(o *Observer) {
 	}
 	o.delivery = d
 	o.feed.Store(o.root.feed)
-	d.start(o.root.feed.store, store.SubscribeOptions{Name: o.Name(), Filter: o.keep, Resync: o.opts.resync})
+	d.start(o.root.feed.store, store.SubscribeOptions{Name: o.Name(), Filter: o.filter, Resync: o.opts.resync})
 }
 
-// Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on until
-// they return or drain ends; then their context is cancelled, with ErrStopped as its cause, and they have the grace of the
-// options to return. Those that do not are named in the error. Of several calls the shortest drain counts.
+// Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on
+// until they return or drain ends; then their context is cancelled, with ErrStopped as its cause, and they have the
+// grace of the options to return. Those that do not are named in the error. Of several calls the shortest drain counts.
 func (r *Registry) Stop(drain context.Context) error {
 	r.mu.Lock()
 	r.end()

@@ -64,7 +64,8 @@ func (r *Registry) Collector() prometheus.Collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.handled, c.failed, c.retried, c.busy, c.lag, c.objects, c.running, c.healthy, c.staleness, c.lists, c.changes, c.faulty,
+		c.handled, c.failed, c.retried, c.busy, c.lag, c.objects, c.running, c.healthy, c.staleness, c.lists, c.changes,
+		c.faulty,
 	} {
 		ch <- d
 	}

@@ -25,9 +25,9 @@ type Observer struct {
 	feed   atomic.Pointer[feed] // while it is attached
 	stats  stats
 
-	// What follows is guarded by Registry.mu; root and keep do not change after the delivery was made.
+	// What follows is guarded by Registry.mu; root and filter do not change after the delivery was made.
 	root     *Origin // the source that it is attached to, filters resolved
-	keep     func(*store.Record) bool
+	filter   func(*store.Record) bool
 	delivery *delivery
 	removed  bool
 	late     bool  // declared while it ran
@@ -45,13 +45,13 @@ func (o *Observer) Name() string {
 // Synced returns a channel that is closed when the observer has handled its own initial objects.
 func (o *Observer) Synced() <-chan struct{} { return o.synced.done() }
 
-// Remove ends the observer. What it is handling is finished; it may be called from within, and again. The source goes when
-// its last observer has gone.
+// Remove ends the observer. What it is handling is finished; it may be called from within, and again. The source goes
+// when its last observer has gone.
 func (o *Observer) Remove() {
 	r := o.registry
 	r.mu.Lock()
 	r.observers = slices.DeleteFunc(r.observers, func(other *Observer) bool { return other == o })
-	o.failure = nil // of one that was stopped: nobody is told of it any more
+	o.failure = nil // a stopped observer reports no failure
 	if o.removed {
 		r.mu.Unlock()
 		return

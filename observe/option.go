@@ -68,9 +68,9 @@ func Name(name string) Option { return func(o *options) { o.name = name } }
 // Only restricts the observer to the events of the mask. Default: all events, initial objects included.
 func Only(mask Mask) Option { return func(o *options) { o.mask = mask } }
 
-// Async lets the observer be called for up to limit keys at once (default 16 if limit is not positive). Events of one key
-// stay in order, and Synchronized and Epoch come after everything before them has been handled. Changes of a key that is
-// being worked on are folded into one, so that a slow key delays no other.
+// Async lets the observer be called for up to limit keys at once (default 16 if limit is not positive). Events of one
+// key stay in order, and Synchronized and Epoch come after everything before them has been handled. Changes of a key
+// that is being worked on are folded into one, so that a slow key delays no other.
 func Async(limit int) Option {
 	return func(o *options) {
 		if limit <= 0 {
@@ -80,9 +80,9 @@ func Async(limit int) Option {
 	}
 }
 
-// Via is [Async] with the calls run by an executor, which several observers may share to be bounded together: it must run
-// every function that it is given, sooner or later, and may block until it can. If it panics, the function is run all the same.
-// Default: a new goroutine.
+// Via is [Async] with the calls run by an executor. Several observers may share it, to be bounded together. It must
+// run every function that it is given, sooner or later, and may block until it can. If it panics, the function is run
+// all the same. Default: a new goroutine.
 func Via(limit int, execute func(func())) Option {
 	return func(o *options) {
 		Async(limit)(o)
@@ -91,7 +91,8 @@ func Via(limit int, execute func(func())) Option {
 }
 
 // OnFailure sets the policy for errors and panics of the observer, and for Retry the number of calls for one event
-// (default 5 if not positive), at random 200 ms to 400 ms apart, then up to twice as long each time, at most 30 s. An object that cannot be decoded is not retried.
+// (default 5 if not positive), at random 200 ms to 400 ms apart, then up to twice as long each time, at most 30 s. An
+// object that cannot be decoded is not retried.
 func OnFailure(f Failure, attempts int) Option {
 	return func(o *options) { o.failure, o.attempts = f, attempts }
 }

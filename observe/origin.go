@@ -29,7 +29,7 @@ type Origin struct {
 
 	// One of these three is set.
 	settings settings // of a watch
-	keep     func(*store.Record) bool
+	filter   func(*store.Record) bool
 	derive   func(context.Context, *Origin) (*feed, error)
 
 	kind     schema.GroupVersionKind // of a watch; empty: found by type
@@ -81,12 +81,12 @@ func decoder[T any, P Object[T]](r *store.Record) (client.Object, error) {
 // Selector returns the selector that the source is declared for.
 func (o *Origin) Selector() Selector { return o.selector }
 
-// SetNamespaces changes what is watched, while the host runs or before: namespaces that are new are listed, those that are
-// missing are forgotten, which observers are told as inferred deletions, and the others go on untouched. None stands for
-// all. It must not be called by an observer of the source, whose changes it may wait for. Others that watch the very same
-// objects share the watch, and what it covers.
+// SetNamespaces changes what is watched, while the host runs or before: namespaces that are new are listed, those that
+// are missing are forgotten, which observers are told as inferred deletions, and the others go on untouched. None
+// stands for all. It must not be called by an observer of the source, whose changes it may wait for. Others that watch
+// the very same objects share the watch, and what it covers.
 func (o *Origin) SetNamespaces(namespaces ...string) error {
-	if o.derive != nil || o.keep != nil {
+	if o.derive != nil || o.filter != nil {
 		return fmt.Errorf("cannot set namespaces of %q: %w", o.selector, ErrFixed)
 	}
 	namespaces = slices.Clone(namespaces)
@@ -170,7 +170,8 @@ func (o *Origin) findFeed(ctx context.Context) (*feed, error) {
 			return nil, err
 		}
 	}
-	request := store.Request{Kind: kind, Options: *options, Unstructured: o.object == unstructuredType || r.wanted(o.selector, unstructuredType)}
+	unstructured := o.object == unstructuredType || r.wanted(o.selector, unstructuredType)
+	request := store.Request{Kind: kind, Options: *options, Unstructured: unstructured}
 	if assigned := o.assigned.Load(); assigned != nil {
 		request.Options = append(slices.Clone(request.Options), source.Namespaces(*assigned...))
 	}

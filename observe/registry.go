@@ -33,20 +33,21 @@ type RegistryOptions struct {
 	Stores Stores
 	// Logger gets a line for every event that was given up and every observer that was stopped. Default: discarded.
 	Logger *slog.Logger
-	// Degraded lets the other sources run when one cannot be started, which is tried again with back-off; otherwise Start
-	// fails and stops all of them.
+	// Degraded lets the other sources run when one cannot be started, which is tried again with back-off; otherwise
+	// Start fails and stops all of them.
 	Degraded bool
 	// Grace is how long Stop waits for handlers whose context has been cancelled. Default: 10 seconds.
 	Grace time.Duration
-	// DetectMutation has each object looked at again, and its prior state, when its observer returns: a store with the option of that name,
-	// as those of derived sources are given, reports at once that it was changed, with the name of the observer.
+	// DetectMutation has each object looked at again, and its prior state, when its observer returns: a store with the
+	// option of that name, as those of derived sources are given, reports at once that it was changed, with the name of
+	// the observer.
 	DetectMutation bool
 }
 
 const defaultGrace = 10 * time.Second
 
-// Registry holds what was declared and, between Start and Stop, runs it. It can be started once. It is safe for concurrent
-// use.
+// Registry holds what was declared and, between Start and Stop, runs it. It can be started once. It is safe for
+// concurrent use.
 type Registry struct {
 	opts RegistryOptions
 	log  *slog.Logger
@@ -125,8 +126,8 @@ func (r *Registry) attachLate(o *Observer) {
 	r.attach(o)
 }
 
-// Mistakes returns what is wrong with what was declared while it ran, joined: it was logged, and nothing of it runs. An observer that still
-// waits for its source is among them.
+// Mistakes returns what is wrong with what was declared while it ran, joined: it was logged, and nothing of it runs. An
+// observer that still waits for its source is among them.
 func (r *Registry) Mistakes() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,14 +259,14 @@ func (r *Registry) origin(s Selector) *Origin {
 	return nil
 }
 
-// resolve follows filters to the source that they filter, nil if there is none; keep is all of them together, nil without.
-// It is called with the lock held.
-func (r *Registry) resolve(o *Origin) (root *Origin, keep func(*store.Record) bool) {
+// resolve follows filters to the source that they filter, nil if there is none; filter is all of them together, nil
+// without. It is called with the lock held.
+func (r *Registry) resolve(o *Origin) (root *Origin, filter func(*store.Record) bool) {
 	for range r.origins { // a cycle has no more steps than there are sources
-		if o == nil || o.keep == nil {
-			return o, keep
+		if o == nil || o.filter == nil {
+			return o, filter
 		}
-		keep = both(o.keep, keep)
+		filter = both(o.filter, filter)
 		o = r.origin(o.inputs[0].selector)
 	}
 	return nil, nil

@@ -19,8 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// ledger is a Cleaner that keeps, for each object, an account outside: of the size that it asks for, and of what others have noted in
-// it. It writes what it has seen into the status, once or twice for each call, fails now and then, and wants to be called again.
+// ledger is a Cleaner that keeps, for each object, an account outside: of the size that it asks for, and of what
+// others have noted in it. It writes what it has seen into the status, once or twice for each call, fails now and
+// then, and wants to be called again.
 type ledger struct {
 	b *bench
 
@@ -58,7 +59,8 @@ func (l *ledger) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, e
 		return reconcile.Retry(err)
 	}
 	if g.Generation != given.Generation || g.Annotations["touched"] != given.Annotations["touched"] {
-		// Somebody else has written meanwhile. The status knows, the account has what was given: another call has to follow.
+		// Somebody else has written meanwhile. The status knows, the account has what was given: another call has to
+		// follow.
 		err = client.ModifyStatus(ctx, l.b.client(), g, func(g *gateway) error { g.Status.Count++; return nil })
 		if err != nil {
 			return reconcile.Retry(err)
@@ -84,8 +86,9 @@ func (l *ledger) Cleanup(_ context.Context, g *gateway) (reconcile.Result, error
 	return reconcile.Done, nil
 }
 
-// TestDisturbedReconciliations changes and deletes objects at random while a third of the requests of their controller go wrong. In the
-// end each was reconciled in its last state, which the status says, what is deleted is cleaned up and gone, and nothing more happens.
+// TestDisturbedReconciliations changes and deletes objects at random while a third of the requests of their
+// controller go wrong. In the end each was reconciled in its last state, which the status says, what is deleted is
+// cleaned up and gone, and nothing more happens.
 func TestDisturbedReconciliations(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 4, func(t *testing.T, seed uint64) {

@@ -27,30 +27,30 @@ type Controller struct {
 	set     settings
 	err     error     // of the declaration, returned when the host runs
 	place   string    // of the declaration
-	from    Inherited // what it has of the host
+	from    Inherited // what it takes from the host
 	object  work
 	main    *watch
 	metrics *metrics
 	log     *slog.Logger
 	events  *Recorder   // of failures; nil: none
-	unheard atomic.Bool // the last of them could not be written
+	unheard atomic.Bool // the last Event could not be written
 	wake    chan struct{}
 	now     func() time.Time
 
 	mu      sync.Mutex // guards everything below; never held while user code runs
 	q       *queue
-	life    context.Context //nolint:containedctx // the lifetime of Run; nil before and after
-	fail    func(error)     // ends it
-	ended   bool            // it is over
+	life    context.Context //nolint:containedctx // of run; nil before and after
+	fail    func(error)     // ends run with an error
+	ended   bool            // run has returned
 	kindOf  string          // what it reconciles, once that is known
 	problem error           // why it could not be started yet
-	broken  *time.Timer     // is about to end it, because it can do nothing any more
+	broken  *time.Timer     // ends run when it goes off; set when the controller can do nothing any more
 	term    context.Context //nolint:containedctx // of the leadership; nil while nothing may be started
 	terms   int
 	workers int
 	wg      sync.WaitGroup // workers
 	total   rate           // of all objects
-	paced   time.Time      // when the pump, as it knows, has to look again at what total holds back; may be zero
+	paced   time.Time      // when the pump looks again at what total holds back; zero: not known to it
 	primary *intake
 	intakes []*intake
 	follows map[Key]map[string]*follow
@@ -65,7 +65,8 @@ type work struct {
 	fresh  func() client.Object
 	do     func(ctx context.Context, obj client.Object) (Result, error)
 	clean  func(ctx context.Context, obj client.Object) (Result, error)
-	// gone is told of objects that do not exist any more; halt ends what is at work, when no reconciliation is. Both may be nil.
+	// gone is told of objects that do not exist any more. halt ends what still works when no reconciliation does. Both
+	// may be nil.
 	gone func(k Key)
 	halt func()
 	// hosted is told what the controller inherits; it may be nil.
@@ -74,10 +75,10 @@ type work struct {
 	finalize func(ctx context.Context, c *client.Client, obj client.Object, change func(client.Object) error) error
 }
 
-// New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the scheme of the
-// client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host. What is wrong with
-// the declaration is returned by the host's Run, with file and line; by that of the fairlead runtime before any request is made, together
-// with all that is wrong with others.
+// New declares a controller that reconciles the objects of type T and runs with the host. T is a Go type that the
+// scheme of the client knows, or unstructured.Unstructured with [Primary]([Kind](…)). Its name is unique on the host.
+// What is wrong with the declaration is returned by the host's Run, with file and line; by that of the fairlead runtime
+// before any request is made, together with all that is wrong with others.
 func New[T any, PT client.ObjectOf[T]](h Host, name string, r Reconciler[T], opts ...Option) *Controller {
 	var err error
 	if f, ok := r.(Func[T]); r == nil || ok && f == nil {
@@ -195,28 +196,29 @@ func (c *Controller) failure(err error) error {
 // Name returns the name of the controller.
 func (c *Controller) Name() string { return c.name }
 
-// Trigger has an object reconciled, for a reason that no watch knows of. An object that does not exist is not; one that is
-// in back-off is when that is over.
+// Trigger has an object reconciled, for a reason that no watch tells of. It does nothing for an object that does not
+// exist. One in back-off is reconciled when that is over.
 func (c *Controller) Trigger(k Key, source string) {
 	c.add(k, Reason{Type: Triggered, Source: source, Key: k}, high, nil)
 }
 
-// add notes a reason to reconcile an object. now is what is known of the object if the event is about itself.
+// add notes a reason to reconcile an object. now is what the event shows of the object, if it is about the object
+// itself.
 func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
-	var stop *run
+	var stop *reconciliation
 	c.mu.Lock()
 	it := c.q.item(k)
-	if now != nil && it.run != nil && *now == it.run.facts { // it works on this state already
+	if now != nil && it.current != nil && *now == it.current.facts { // that reconciliation works on this state already
 		c.mu.Unlock()
 		return
 	}
 	it.reasons.add(why)
 	switch {
-	case it.run != nil:
+	case it.current != nil:
 		if now != nil {
 			it.seen = now
-			if c.set.preempt && it.run.facts.uid != "" && it.run.facts.differs(*now) {
-				stop = it.run
+			if c.set.preempt && it.current.facts.uid != "" && it.current.facts.differs(*now) {
+				stop = it.current
 			}
 		}
 	case it.fail != nil && now != nil && it.fail.facts.differs(*now):
@@ -239,16 +241,16 @@ func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 
 // gone notes that an object does not exist any more.
 func (c *Controller) gone(k Key, why Reason) {
-	var stop *run
+	var stop *reconciliation
 	c.mu.Lock()
 	it := c.q.items[k]
 	switch {
 	case it == nil:
-	case it.run != nil:
+	case it.current != nil:
 		it.reasons.add(why)
 		it.seen = &facts{}
 		if c.set.preempt {
-			stop = it.run
+			stop = it.current
 		}
 	default:
 		c.q.forget(it)
@@ -270,16 +272,13 @@ func (c *Controller) vanished(k Key) {
 
 // admit makes an item ready, as soon as the rate limit allows it. Under mu.
 func (c *Controller) admit(it *item, p priority) {
-	if c.set.rate > 0 && len(it.starts) >= c.set.rate {
-		now, free := c.now(), it.starts[0].Add(c.set.ratePer)
-		if free.After(now) {
-			if it.state == waiting && it.dueFor == "" {
-				return
-			}
-			it.prio = p
-			c.waitUntil(it, free, "")
+	if free := it.rate.free(); !free.IsZero() && free.After(c.now()) {
+		if it.state == waiting && it.dueFor == "" {
 			return
 		}
+		it.prio = p
+		c.waitUntil(it, free, "")
+		return
 	}
 	c.q.makeReady(it, p)
 }

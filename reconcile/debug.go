@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// DebugHandler shows what controllers do and what they fail at, for /debug/controllers: list returns them. They are sorted by cluster and
-// name, their failures by age. Query parameters: format=json (or an Accept header of application/json) for one JSON object per line, a
-// [Description] each; controller, key and class to pick; limit, of failures on the page (default 1000, 0 for all). It shows keys and
-// the texts of errors: serve it where only operators look.
+// DebugHandler shows what controllers do and what they fail at, for /debug/controllers: list returns them. They are
+// sorted by cluster and name, their failures by age. Query parameters: format=json (or an Accept header of
+// application/json) for one JSON object per line, a [Description] each; controller, key and class to pick; limit, of
+// failures on the page (default 1000, 0 for all). It shows keys and the texts of errors: serve it where only operators
+// look.
 func DebugHandler(list func() []*Controller) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
@@ -77,11 +78,13 @@ func textOf(shown []Description) string {
 	failures := 0
 	for _, d := range shown {
 		failures += len(d.Failures)
-		_, _ = fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", d.title(), cmp.Or(d.Kind, "-"), d.State, d.Ready, d.Waiting, d.Running, d.Failed, d.At)
+		_, _ = fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s\n", d.title(), cmp.Or(d.Kind, "-"), d.State, d.Ready,
+			d.Waiting, d.Running, d.Failed, d.At)
 	}
 	_ = tab.Flush()
 	for _, d := range shown {
-		for _, why := range append(slices.DeleteFunc([]string{d.Error}, func(s string) bool { return s == "" }), d.WaitsFor...) {
+		for _, why := range append(slices.DeleteFunc([]string{d.Error}, func(s string) bool { return s == "" }),
+			d.WaitsFor...) {
 			_, _ = fmt.Fprintf(&b, "\n%s, %s: %s\n", d.title(), d.State, flat(why))
 		}
 	}
@@ -96,7 +99,8 @@ func textOf(shown []Description) string {
 			if f.Next != nil {
 				next = clock(*f.Next)
 			}
-			_, _ = fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.title(), f.Key, f.Class, f.Attempts, clock(f.Since), clock(f.At), next, flat(f.Error))
+			_, _ = fmt.Fprintf(tab, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", d.title(), f.Key, f.Class, f.Attempts, clock(f.Since),
+				clock(f.At), next, flat(f.Error))
 		}
 	}
 	_ = tab.Flush()

@@ -47,10 +47,12 @@ type FailureDescription struct {
 	Error    string `json:"error"`
 	Stack    string `json:"stack,omitempty"` // of a panic
 	Attempts int    `json:"attempts"`
-	// Since is the time of the first failure since the last success, or the last change of the spec; At that of the last attempt.
+	// Since is the time of the first failure since the last success, or the last change of the spec; At that of the
+	// last attempt.
 	Since time.Time `json:"since"`
 	At    time.Time `json:"at"`
-	// Next is the time of the next attempt; nil while there is none to come by itself, or one waits for a worker, or runs: Doing says so.
+	// Next is the time of the next attempt; nil while there is none to come by itself, or one waits for a worker, or
+	// runs: Doing says so.
 	Next  *time.Time `json:"next,omitempty"`
 	Doing string     `json:"doing"`
 }
@@ -61,7 +63,8 @@ const (
 	maxStackShown = 8 << 10
 )
 
-// Describe returns how the controller is doing now, with at most so many of its failures; negative: all of them. It is quick with none.
+// Describe returns how the controller is doing now, with at most so many of its failures; negative: all of them. It is
+// quick with none.
 func (c *Controller) Describe(failures int) Description {
 	return c.describe(failures, func(Key, Class) bool { return true })
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// disturber has a third of the requests that a process makes about single gateways go wrong: they are lost before they arrive, or
-// their answer is, or somebody else changes the object just before.
+// disturber has a third of the requests that a process makes about single gateways go wrong: they are lost before
+// they arrive, or their answer is, or somebody else changes the object just before.
 type disturber struct {
 	foreign *client.Client
 

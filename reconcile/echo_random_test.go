@@ -35,8 +35,8 @@ func steps(rt *rapid.T, name string, most int, kinds ...string) []step {
 	return out
 }
 
-// Whatever the reconciler writes, whatever others do meanwhile and the watch goes through: the last reconciliation saw the last foreign
-// change (C3), and it ends.
+// Whatever the reconciler writes, whatever others do meanwhile and the watch goes through: the last reconciliation
+// saw the last foreign change (C3), and it ends.
 func TestNoForeignChangeIsSwallowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

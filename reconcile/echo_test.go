@@ -25,8 +25,8 @@ func watchAgain(h *store.Handle) error {
 	return nil
 }
 
-// Each is one sentence of the page's "Own echoes": what the reconciler does in its first call, what else happens, and how
-// many reconciliations there are in the end.
+// Each is one sentence of the page's "Own echoes": what the reconciler does in its first call, what else happens, and
+// how many reconciliations there are in the end.
 func TestOwnEchoes(t *testing.T) {
 	t.Parallel()
 	noop := func(ctx context.Context, b *bench, g *gateway) error {

@@ -57,14 +57,15 @@ func classify(err error) Class {
 	switch {
 	case errors.Is(err, ErrTerminal):
 		return Stopped
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, client.ErrTooManyConflicts), errors.Is(err, client.ErrReplaced):
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), errors.Is(err, client.ErrTooManyConflicts),
+		errors.Is(err, client.ErrReplaced):
 		return Conflict
 	}
 	return Retryable
 }
 
-// MaxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method RetryAfter): the server of
-// which it came may be fine again long before, or be wrong. Who wants to wait longer returns [After].
+// MaxRetryAfter is the longest time that an object waits because an error said so (Retry-After, or a method
+// RetryAfter). The server that said so may be fine again long before, or be wrong. Return [After] to wait longer.
 const MaxRetryAfter = time.Hour
 
 // retryAfter returns how long the server, or anybody else with such a method, asked to wait.

@@ -19,9 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Recorder writes Kubernetes Events (events.k8s.io/v1) about objects: what kubectl describe shows. It does its best: an event
-// that cannot be written is logged by the caller's choice and is no failure of a reconciliation. It is safe for concurrent use and has
-// no goroutine: Event sends one request, with one try of at most two seconds.
+// Recorder writes Kubernetes Events (events.k8s.io/v1) about objects: what kubectl describe shows. It does its best: an
+// event that cannot be written is logged by the caller's choice and is no failure of a reconciliation. It is safe for
+// concurrent use and has no goroutine: Event sends one request, with one try of at most two seconds.
 //
 // Equal events (object, type, reason, note) are one Event, whose name follows from them, with a count. At most 25 are
 // written at once and one each second after that; the others are counted by Dropped.
@@ -49,8 +49,8 @@ func NewRecorder(c *client.Client, controller string) *Recorder {
 	return &Recorder{c: c, from: controller, now: time.Now, counts: map[string]int32{}, tokens: eventBurst}
 }
 
-// Event records that something happened to obj. kind is corev1.EventTypeNormal or EventTypeWarning, reason one word in camel
-// case, note a sentence. The error is for those who care.
+// Event records that something happened to obj. kind is corev1.EventTypeNormal or EventTypeWarning, reason one word in
+// camel case, note a sentence. The error is for those who care.
 func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, note string, args ...any) error {
 	gvk, err := kindOf(r.c, obj)
 	if err != nil {
@@ -73,8 +73,10 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	now := metav1.NewMicroTime(r.now())
 	e := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, EventTime: now,
-		ReportingController: cut("fairlead.io/"+r.from, 128), ReportingInstance: cut(r.from, 128), Action: "Reconcile", Type: kind, Reason: reason, Note: note,
-		Regarding: corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()},
+		ReportingController: cut("fairlead.io/"+r.from, 128), ReportingInstance: cut(r.from, 128), Action: "Reconcile",
+		Type: kind, Reason: reason, Note: note,
+		Regarding: corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()},
 	}
 	// What happened may be told although the context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
@@ -91,7 +93,8 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 	if err != nil {
 		return err
 	}
-	if err = r.c.Patch(ctx, e, client.RawPatch(types.MergePatchType, patch), once, client.Always()); apierrors.IsNotFound(err) { // expired meanwhile
+	err = r.c.Patch(ctx, e, client.RawPatch(types.MergePatchType, patch), once, client.Always())
+	if apierrors.IsNotFound(err) { // expired meanwhile
 		e.ResourceVersion = ""
 		return r.c.Create(ctx, e, once)
 	}

@@ -23,8 +23,9 @@ type Sites struct {
 
 func (r *Sites) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcile.Result, error) {
 	err := r.Up(ctx, gw)
-	// Users see the failure in the status. The condition changes only when what it says does: an error whose text differs each time, such
-	// as one with a request id, has to be put into other words, or the status is written on every attempt.
+	// Users see the failure in the status. The condition changes only when what it says does: an error whose text
+	// differs each time, such as one with a request id, has to be put into other words, or the status is written on
+	// every attempt.
 	status := client.ModifyStatus(ctx, r.Client, gw, func(gw *testbed.Gateway) error {
 		if err != nil {
 			reconcile.SetCondition(gw, &gw.Status.Conditions, "Ready", metav1.ConditionFalse, "Failed", err.Error())
@@ -33,8 +34,8 @@ func (r *Sites) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcile.R
 		}
 		return nil
 	})
-	// The error is returned all the same, with that of the write if there is one: it is logged and counted, and leads to another attempt after
-	// the back-off. The own write of the status leads to none.
+	// The error is returned all the same, with that of the write if there is one: it is logged and counted, and leads
+	// to another attempt after the back-off. The own write of the status leads to none.
 	return reconcile.Retry(errors.Join(err, status))
 }
 

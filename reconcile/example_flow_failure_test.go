@@ -15,9 +15,10 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A flow that puts its failure into the status, and still fails. Steps try again by their Retry; what is left goes to a detour that says it in
-// the status and fails with the same error, so that another fiber follows after the back-off of the controller, or, as it is terminal here,
-// when the spec has changed. A step that fails for a reason that no repetition helps returns AsTerminal: Retry does not repeat that.
+// A flow that puts its failure into the status, and still fails. Steps try again by their Retry; what is left goes to
+// a detour that says it in the status and fails with the same error, so that another fiber follows after the back-off
+// of the controller, or, as it is terminal here, when the spec has changed. A step that fails for a reason that no
+// repetition helps returns AsTerminal: Retry does not repeat that.
 func ExampleFlow_failure() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {

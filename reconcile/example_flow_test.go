@@ -12,7 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A flow for each object: its steps may take as long as they need, a restart goes on where it was, and deletion undoes it.
+// A flow for each object: its steps may take as long as they need, a restart goes on where it was, and deletion
+// undoes it.
 func ExampleFlow() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {

@@ -46,8 +46,8 @@ func (r *Accounts) Reconcile(ctx context.Context, gw *testbed.Gateway) (reconcil
 	return reconcile.Done, nil
 }
 
-// A reconciler that follows what its object names: nothing else of that kind is watched, and when the object names another one, that is
-// followed from then on.
+// A reconciler that follows what its object names: nothing else of that kind is watched, and when the object names
+// another one, that is followed from then on.
 func ExampleFollow() {
 	server, err := apiserver.New(apiserver.Options{Resources: testbed.Resources()})
 	if err != nil {

@@ -51,8 +51,9 @@ func (c *Controller) Failures() []Failure {
 	return out
 }
 
-// report logs how a run ended, if it is worth a line, and tells the user of a failure. failed is nil if there was none.
-func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
+// report logs how a reconciliation ended, if it is worth a line, and tells the user of a failure. failed is nil if
+// there was none.
+func (c *Controller) report(r *reconciliation, res Result, err error, failed *Failure) {
 	if res.requeue && res.after < 0 {
 		c.log.Error("a reconciler asked for another reconciliation after a negative time: it comes after the back-off",
 			"key", r.key.String(), "after", res.after)
@@ -62,8 +63,9 @@ func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
 		c.metrics.panics.Inc()
 	}
 	if failed == nil {
-		if panicked { // of a run that was stopped, which is tried again anyway
-			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err, "stack", string(stack))
+		if panicked { // the reconciliation was stopped, and is tried again anyway
+			c.log.Error("a reconciliation that was stopped panicked", "key", r.key.String(), "error", err,
+				"stack", string(stack))
 		}
 		return
 	}
@@ -71,7 +73,8 @@ func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
 	if failed.Class == Conflict {
 		level = slog.LevelInfo
 	}
-	args := []any{"key", r.key.String(), "class", failed.Class, "attempts", failed.Attempts, "next", failed.Next, "error", failed.Err}
+	args := []any{"key", r.key.String(), "class", failed.Class, "attempts", failed.Attempts, "next", failed.Next,
+		"error", failed.Err}
 	if panicked {
 		args = append(args, "stack", string(stack))
 	}
@@ -95,7 +98,7 @@ const (
 )
 
 // tell writes an Event if the object is at fault, while this process leads.
-func (c *Controller) tell(term context.Context, r *run, f *Failure) {
+func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
 	_, _, panicked := asPanic(f.Err)
 	reason := ""
 	switch {
@@ -106,10 +109,12 @@ func (c *Controller) tell(term context.Context, r *run, f *Failure) {
 	case f.Class == Stopped:
 		reason = reasonFailed
 	}
-	if l := c.set.leader; reason == "" || c.events == nil || term == nil || term.Err() != nil || l != nil && l.Fence(term) != nil {
+	if l := c.set.leader; reason == "" || c.events == nil || term == nil || term.Err() != nil ||
+		l != nil && l.Fence(term) != nil {
 		return
 	}
-	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name, UID: r.facts.uid}}
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name,
+		UID: r.facts.uid}}
 	obj.SetGroupVersionKind(c.kind())
 	err := c.events.Event(term, obj, corev1.EventTypeWarning, reason, errors.Unwrap(f.Err).Error())
 	if err == nil {
@@ -117,7 +122,7 @@ func (c *Controller) tell(term context.Context, r *run, f *Failure) {
 		return
 	}
 	level := slog.LevelDebug
-	if !c.unheard.Swap(true) { // once, until one is written again: it may be that there is no right to
+	if !c.unheard.Swap(true) { // once, until an Event is written again: the right to may be missing
 		level = slog.LevelWarn
 	}
 	c.log.Log(context.Background(), level, "cannot write an Event about a failure", "key", r.key.String(), "error", err)

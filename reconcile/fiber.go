@@ -24,8 +24,9 @@ type flows[T, P any, PT client.ObjectOf[T]] struct {
 
 	running sync.WaitGroup // fibers that have not ended, also those that others have taken the place of
 
-	mu   sync.Mutex     // guards live and the fields of fibers; never held while user code runs
-	live map[Key]*fiber // those alive, those whose end no reconciliation has dealt with, and what was undone until the object is gone
+	mu sync.Mutex // guards live and the fields of fibers; never held while user code runs
+	// those alive, those whose end no reconciliation has dealt with, and what was undone until the object is gone
+	live map[Key]*fiber
 }
 
 // fiber is one that a controller has started for an object.
@@ -110,12 +111,14 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 	case p != nil && p.Reason == reasonCompleted && p.Flow == undoName(r.how.Flow):
 		return Done, nil // undone before a restart
 	case p == nil && r.find(k, o.GetUID(), false) == nil && len(alloc.Held(live)) == 0:
-		return Done, nil // no step that has an Undo was begun: else there would be a position, or it is lost and a slot says so
+		// No step that has an Undo was begun. Otherwise there would be a position, or, if that is lost, a slot.
+		return Done, nil
 	}
 	return r.start(ctx, obj, r.how.Flow, true)
 }
 
-// stored reads an object from the server: what the cache shows may be older than what another process has saved, or recorded.
+// stored reads an object from the server: what the cache shows may be older than what another process has saved, or
+// recorded.
 func (r *flows[T, P, PT]) stored(ctx context.Context, o PT) (PT, error) {
 	live := PT(new(T))
 	live.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
@@ -140,8 +143,8 @@ func (r *flows[T, P, PT]) find(k Key, uid types.UID, undo bool) *fiber {
 	return &seen
 }
 
-// settle deals with a fiber that has ended: its error is that of the reconciliation, once, and a status that could not be
-// written at the end is written now.
+// settle deals with a fiber that has ended: its error is that of the reconciliation, once, and a status that could not
+// be written at the end is written now.
 func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 	if f.err == nil && f.unsaved != nil {
 		if err := f.unsaved(ctx); err != nil && !isGone(err) {
@@ -167,7 +170,8 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		return Done, AsTerminal(fmt.Errorf("cannot start a fiber of %s: %w", k, err))
 	}
 	steps := fl.Steps()
-	at := &statusAt[T, PT]{StatusPosition: client.NewStatusPosition(r.c.client, o, func(o PT) **flow.Position { return r.how.Position((*T)(o)) })}
+	at := &statusAt[T, PT]{StatusPosition: client.NewStatusPosition(r.c.client, o,
+		func(o PT) **flow.Position { return r.how.Position((*T)(o)) })}
 	if undo {
 		at.load = func(ctx context.Context) (*flow.Position, error) {
 			live, err := r.stored(ctx, o)
@@ -178,7 +182,8 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		}
 	}
 	at.end = flow.Position{
-		Flow: fl.Name(), Generation: o.GetGeneration(), Step: steps[len(steps)-1], Reason: reasonCompleted, Begun: time.Now().UTC(), Ended: true,
+		Flow: fl.Name(), Generation: o.GetGeneration(), Step: steps[len(steps)-1], Reason: reasonCompleted,
+		Begun: time.Now().UTC(), Ended: true,
 	}
 	task := &Task[T]{
 		Object: obj, Client: r.c.client, flush: at.Flush,
@@ -190,8 +195,9 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	}
 	f := &fiber{uid: o.GetUID(), generation: o.GetGeneration(), undo: undo}
 	opt := flow.StartOptions{
-		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout, Generation: o.GetGeneration(),
-		Positions: at, Values: r.c.fiberValues(ctx, k), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
+		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
+		Generation: o.GetGeneration(),
+		Positions:  at, Values: r.c.fiberValues(ctx, k), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
 	}
 	r.mu.Lock()
@@ -237,8 +243,10 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 		f.unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
-	left := res.Status == flow.Cancelled && errors.Is(res.Err, flow.ErrInterrupted) // to be gone on with later: errStopping, or who says so
-	overtaken := errors.Is(res.Err, flow.ErrOvertaken)                              // begun with what the cache showed: once more, with what there is
+	// The work goes on later: after errStopping, or another cause that says so.
+	left := res.Status == flow.Cancelled && errors.Is(res.Err, flow.ErrInterrupted)
+	// It began with what the cache showed, which was too old. It begins once more.
+	overtaken := errors.Is(res.Err, flow.ErrOvertaken)
 	stopped := closed || left || errors.Is(res.Err, errObjectGone)
 	if current && stopped {
 		delete(r.live, k)
@@ -284,8 +292,8 @@ func (r *flows[T, P, PT]) halt() {
 	r.running.Wait()
 }
 
-// fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and what
-// package alloc needs.
+// fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and
+// what package alloc needs.
 func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
 	term := c.termOf(k)
 	var fence func() error
@@ -321,7 +329,8 @@ type statusAt[T any, PT client.ObjectOf[T]] struct {
 	load func(context.Context) (*flow.Position, error) // of an undoing: what is saved, as the server has it
 }
 
-// Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides about what is undone.
+// Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides
+// about what is undone.
 func (s *statusAt[T, PT]) Load(ctx context.Context, key string) (flow.Position, bool, error) {
 	if s.load == nil {
 		return s.StatusPosition.Load(ctx, key)

@@ -24,8 +24,8 @@ func isGone(err error) bool {
 // errDeleting ends the addition of a finalizer to an object that is being deleted: the server would refuse it.
 var errDeleting = errors.New("it is being deleted")
 
-// addFinalizer puts the finalizer onto obj before the first effect outside can be made. gone says that there is nothing to
-// reconcile any more.
+// addFinalizer puts the finalizer onto obj before the first effect outside can be made. gone says that there is
+// nothing to reconcile any more.
 func (c *Controller) addFinalizer(ctx context.Context, own *client.Client, obj client.Object) (gone bool, err error) {
 	err = c.object.finalize(ctx, own, obj, func(o client.Object) error {
 		if o.GetDeletionTimestamp() != nil {
@@ -48,8 +48,9 @@ func (c *Controller) addFinalizer(ctx context.Context, own *client.Client, obj c
 // ErrAllocated is matched when a finalizer cannot be removed because slots of package alloc still hold something.
 var ErrAllocated = errors.New("slots are still allocated")
 
-// removeFinalizer takes the finalizer off obj. That it is gone already, or with the object, is a success. It is taken off the
-// freshest state only if nothing is allocated there, so that a value that another process has recorded meanwhile is not lost.
+// removeFinalizer takes the finalizer off obj. That it is gone already, or with the object, is a success. It is taken
+// off the freshest state only if nothing is allocated there, so that a value that another process has recorded
+// meanwhile is not lost.
 func (c *Controller) removeFinalizer(ctx context.Context, own *client.Client, obj client.Object) error {
 	err := c.object.finalize(ctx, own, obj, func(o client.Object) error {
 		if !hasFinalizer(o, c.set.finalizer) {
@@ -58,7 +59,8 @@ func (c *Controller) removeFinalizer(ctx context.Context, own *client.Client, ob
 		if held := alloc.Held(o); len(held) > 0 {
 			return fmt.Errorf("%w: %v; Cleanup has to Release them", ErrAllocated, held)
 		}
-		o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == c.set.finalizer }))
+		o.SetFinalizers(slices.DeleteFunc(slices.Clone(o.GetFinalizers()),
+			func(f string) bool { return f == c.set.finalizer }))
 		return nil
 	})
 	if err == nil || isGone(err) {

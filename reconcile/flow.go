@@ -10,24 +10,26 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Fibers says how a controller works on its objects with flows over a packet P: each object that has something to do is one
-// fiber. Flow and Position have to be given, and Packet unless P is T.
+// Fibers says how a controller works on its objects with flows over a packet P: each object that has something to do is
+// one fiber. Flow and Position have to be given, and Packet unless P is T.
 type Fibers[T, P any] struct {
-	// Flow brings an object to what it asks for. Its Undo steps, as far as their steps were begun, are run when the object is deleted.
+	// Flow brings an object to what it asks for. Its Undo steps, as far as their steps were begun, are run when the
+	// object is deleted.
 	Flow *flow.Flow[P]
-	// Choose picks another flow for the present state of an object; nil is Flow. It is asked again after a restart, and has to
-	// pick the same one for the position to be resumed. The Undo steps are those of Flow.
+	// Choose picks another flow for the present state of an object; nil is Flow. It is asked again after a restart, and
+	// has to pick the same one for the position to be resumed. The Undo steps are those of Flow.
 	Choose func(obj *T) *flow.Flow[P]
 	// Packet makes what the steps work on. It may use ctx and must be brief. Default: the object, if P is T.
 	Packet func(ctx context.Context, t *Task[T]) (*P, error)
-	// Position says where in the status the position of the fiber is kept, also that it has completed. The schema of the kind
-	// has to keep it, see [client.StatusPosition].
+	// Position says where in the status the position of the fiber is kept, also that it has completed. The schema of
+	// the kind has to keep it, see [client.StatusPosition].
 	Position func(obj *T) **flow.Position
-	// Needed is asked when the flow has completed for this generation of an object and something has happened that concerns it
-	// ([Owns], [Watches], the maximum interval): true runs the flow once more, from its first step. Default: never.
+	// Needed is asked when the flow has completed for this generation of an object and something has happened that
+	// concerns it ([Owns], [Watches], the maximum interval): true runs the flow once more, from its first step.
+	// Default: never.
 	Needed func(ctx context.Context, obj *T) (bool, error)
-	// Mode is what a newer generation does to the fiber of the one before: flow.Preempt, the default, cancels it, and starts
-	// when its code has returned; flow.Coalesce lets it finish. The deletion of the object always preempts.
+	// Mode is what a newer generation does to the fiber of the one before: flow.Preempt, the default, cancels it, and
+	// starts when its code has returned; flow.Coalesce lets it finish. The deletion of the object always preempts.
 	Mode flow.Mode
 	// Timeout fails a fiber with flow.ErrTimeout when it has lasted so long, restarts included; 0 is no limit.
 	Timeout time.Duration
@@ -43,34 +45,37 @@ type Task[T any] struct {
 	flush  func(context.Context) error
 }
 
-// SetStatus has fn change the status when the position is saved next: one write for both. Only changes of the status count, and
-// fn may run several times, on a fresh copy each.
+// SetStatus has fn change the status when the position is saved next: one write for both. Only changes of the status
+// count, and fn may run several times, on a fresh copy each.
 func (t *Task[T]) SetStatus(fn func(obj *T) error) { t.set(fn) }
 
 // FlushStatus writes what was set since the last save at once.
 func (t *Task[T]) FlushStatus(ctx context.Context) error { return t.flush(ctx) }
 
-// Flow declares a controller that runs a fiber for each object, on an engine that the caller closes after the host has stopped. One
-// that is closed before ends the controller, and so the host, with [ErrEngineClosed].
+// Flow declares a controller that runs a fiber for each object, on an engine that the caller closes after the host has
+// stopped. One that is closed before ends the controller, and so the host, with [ErrEngineClosed].
 //
-// A fiber starts when an object appears or its generation changes; see [Fibers] for what else does. While it is alive, further events
-// of that generation start nothing, and it holds no worker of the controller, nor of the engine while it is parked. Its end is that of
-// the reconciliation: an error leads to another fiber after the back-off, or with [AsTerminal] when the spec changes; [Controller.Failures],
-// MaxAttempts and the other options about failures count fibers. [Deadline] and [Stuck] bound the moments around a fiber only, not
-// the fiber; that has Timeout, and the engine's own reports.
+// A fiber starts when an object appears or its generation changes; see [Fibers] for what else does. While it is alive,
+// further events of that generation start nothing, and it holds no worker of the controller, nor of the engine while it
+// is parked. Its end is that of the reconciliation: an error leads to another fiber after the back-off, or with
+// [AsTerminal] when the spec changes; [Controller.Failures], MaxAttempts and the other options about failures count
+// fibers. [Deadline] and [Stuck] bound the moments around a fiber only, not the fiber; that has Timeout, and the
+// engine's own reports.
 //
-// The position is saved in the status, merged with what the steps say there, and leads to no reconciliation. After a restart, or when this
-// process leads again, a fiber goes on where it was saved. When leadership is lost or the host stops, fibers are cancelled
-// and waited for; none writes after that.
+// The position is saved in the status, merged with what the steps say there, and leads to no reconciliation. After a
+// restart, or when this process leads again, a fiber goes on where it was saved. When leadership is lost or the host
+// stops, fibers are cancelled and waited for; none writes after that.
 //
-// If Flow has Undo steps, the controller has a finalizer, added before the first step. On deletion the fiber is cancelled,
-// the Undo steps run in reverse from the furthest step that any fiber of the object had come to, and then the finalizer is
-// removed. Without Undo steps the fiber is just cancelled. How far they came is in the position, which is saved before a step that has an
-// Undo is begun, and is read from the server: also when the object was deleted while no process ran, only what was begun is undone.
-// Where the position is lost but package alloc holds something, all of it is.
+// If Flow has Undo steps, the controller has a finalizer, added before the first step. On deletion the fiber is
+// cancelled, the Undo steps run in reverse from the furthest step that any fiber of the object had come to, and then
+// the finalizer is removed. Without Undo steps the fiber is just cancelled. How far they came is in the position, which
+// is saved before a step that has an Undo is begun, and is read from the server: also when the object was deleted while
+// no process ran, only what was begun is undone. Where the position is lost but package alloc holds something, all of
+// it is.
 //
 // The key of the fiber is that of [FiberKey], its group the namespace. [T] must not be unstructured.
-func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, how Fibers[T, P], opts ...Option) *Controller {
+func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, how Fibers[T, P],
+	opts ...Option) *Controller {
 	r := &flows[T, P, PT]{engine: e, how: how, name: name, live: map[Key]*fiber{}}
 	err := r.complete()
 	w := workOf[T, PT](r)
@@ -91,8 +96,8 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 // FiberKey is the key of the fiber that a controller runs for an object, such as "domains/prod/orders".
 func FiberKey(controller string, k Key) string { return controller + "/" + k.String() }
 
-// AsTerminal makes an error one that a fiber, or a reconciliation, is not tried again after until the spec changes. It matches
-// ErrTerminal. nil is nil.
+// AsTerminal makes an error one that a fiber, or a reconciliation, is not tried again after until the spec changes. It
+// matches ErrTerminal. nil is nil.
 func AsTerminal(err error) error {
 	if err == nil {
 		return nil

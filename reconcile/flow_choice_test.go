@@ -88,7 +88,8 @@ func errIf(err error, is bool) error {
 	return nil
 }
 
-// Needed is asked with the state that the events have brought, after a restart as well, and not while a fiber is at work.
+// Needed is asked with the state that the events have brought, after a restart as well, and not while a fiber is at
+// work.
 func TestNeededIsAskedOnlyAtRest(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script

@@ -18,7 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// crash kills a process at one of the boundaries that it passes: before and after each step, and each write of the object.
+// crash kills a process at one of the boundaries that it passes: before and after each step, and each write of the
+// object.
 type crash struct {
 	mu     sync.Mutex
 	left   int // boundaries until then
@@ -110,8 +111,8 @@ func (o *outside) has(name string) bool {
 	return ok
 }
 
-// flow reserves an address, which only the idempotency key keeps from being reserved twice, waits, starts two servers, which can be
-// seen, and registers them.
+// flow reserves an address, which only the idempotency key keeps from being reserved twice, waits, starts two
+// servers, which can be seen, and registers them.
 func (o *outside) flow() *flow.Flow[gateway] {
 	undo := func(name string) flow.Option {
 		return flow.Undo(func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -148,8 +149,8 @@ func (o *outside) flow() *flow.Flow[gateway] {
 	)
 }
 
-// A process that dies at any boundary of a flow, or of its undoing, leaves it to the next one to go on: nothing is made twice,
-// nothing is forgotten, and nothing is left at the end.
+// A process that dies at any boundary of a flow, or of its undoing, leaves it to the next one to go on: nothing is
+// made twice, nothing is forgotten, and nothing is left at the end.
 func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 	t.Parallel()
 	crashEverywhere(t, false,
@@ -166,8 +167,8 @@ func TestAnObjectIsDeletedAfterACrash(t *testing.T) {
 // either of the servers, which are started side by side, may be the one at which a process dies.
 var either = strings.NewReplacer("[0]", "[]", "[1]", "[]")
 
-// crashEverywhere runs a flow once for each boundary, at which its process dies; it is deleted after it has completed, or while
-// no process runs. The crashes named have to be among them.
+// crashEverywhere runs a flow once for each boundary, at which its process dies; it is deleted after it has
+// completed, or while no process runs. The crashes named have to be among them.
 func crashEverywhere(t *testing.T, deleted bool, wants ...string) {
 	t.Helper()
 	places := map[string]bool{}

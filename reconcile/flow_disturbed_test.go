@@ -50,8 +50,8 @@ func (w *world) of(name string) []effect {
 
 var disturbedSteps = []string{"a", "b", "c", "d"}
 
-// flow has four steps with one effect each: one that is saved before, one that parks, one that neither is nor does, and one that
-// reports in the status. All but the last are undone.
+// flow has four steps with one effect each: one that is saved before, one that parks, one that neither is nor does,
+// and one that reports in the status. All but the last are undone.
 func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 	step := func(name string, opts ...flow.Option) flow.Node[gateway] {
 		return flow.Step(name, func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
@@ -91,8 +91,9 @@ func (w *world) flow(dead func() bool) *flow.Flow[gateway] {
 	)
 }
 
-// TestDisturbedFlows runs flows for objects that are made, changed and deleted at random while a third of the requests of their
-// controller go wrong, and, of every two seeds the second, while its process crashes and its leadership is lost.
+// TestDisturbedFlows runs flows for objects that are made, changed and deleted at random while a third of the
+// requests of their controller go wrong, and, of every two seeds the second, while its process crashes and its
+// leadership is lost.
 func TestDisturbedFlows(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 4, func(t *testing.T, seed uint64) {
@@ -245,8 +246,8 @@ func (b *bench) disturbedFlows(seed uint64) {
 	b.close(e)
 }
 
-// checkEffects says what is wrong with what was done for an object: in each run the steps are made in order, once each; the run of
-// the last generation, if it is not 0, has made them all, and no generation was run twice.
+// checkEffects says what is wrong with what was done for an object: in each run the steps are made in order, once
+// each; the run of the last generation, if it is not 0, has made them all, and no generation was run twice.
 func checkEffects(did []effect, last int64, crashes int) (problems []string) {
 	count := map[effect]int{}
 	runs := map[int64]map[string]bool{}
@@ -285,9 +286,9 @@ func checkEffects(did []effect, last int64, crashes int) (problems []string) {
 	return problems
 }
 
-// checkUndone says what is wrong with the undoing of an object: everything that was done is undone, in reverse order, once each, and
-// nothing else but what may have been begun. If it is not known how far the flow came, or that it has begun, all of it is; exact says
-// that every end was saved.
+// checkUndone says what is wrong with the undoing of an object: everything that was done is undone, in reverse order,
+// once each, and nothing else but what may have been begun. If it is not known how far the flow came, or that it has
+// begun, all of it is; exact says that every end was saved.
 func checkUndone(did []effect, crashes int, exact bool) (problems []string) {
 	count := map[string]int{}
 	made := map[string]bool{}

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A step that goes on after its fiber was told to end writes nothing more, whatever context it uses, and what comes after it waits
-// until it has returned.
+// A step that goes on after its fiber was told to end writes nothing more, whatever context it uses, and what comes
+// after it waits until it has returned.
 func TestAFiberThatWasToldToEndWritesNothing(t *testing.T) {
 	for reason, test := range map[string]struct {
 		tell  func(b *bench, l *turns)

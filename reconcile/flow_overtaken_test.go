@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// A process that takes over behind a cache that shows nothing of what the one before has done goes on where that was, and undoes on deletion
-// what that has begun.
+// A process that takes over behind a cache that shows nothing of what the one before has done goes on where that was,
+// and undoes on deletion what that has begun.
 func TestANewLeaderBehindItsCacheGoesOnWhereTheFormerOneWas(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script

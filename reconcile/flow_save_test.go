@@ -41,8 +41,8 @@ func TestTheEndOfAFlowIsSavedWhenTheServerIsBack(t *testing.T) {
 	})
 }
 
-// What steps say in the status is written with the position: one patch for each place where the fiber parks and one for its end;
-// what cannot wait is flushed.
+// What steps say in the status is written with the position: one patch for each place where the fiber parks and one
+// for its end; what cannot wait is flushed.
 func TestTheStatusGoesWithThePosition(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script

@@ -16,11 +16,12 @@ type follow struct {
 	watch   atomic.Pointer[watch] // as it was declared last
 }
 
-// Follow has an object reconciled when an object of another kind changes, from now until it is gone or [Controller.Unfollow] is
-// called: a source that only this object needs, such as a namespace, or a Secret, that it names. A reconciler calls it each
-// time, with what the object says now: name tells the sources of one object apart, and what is followed under a name takes the place of what
-// was before; where that is the same, nothing happens. What exists already leads to no reconciliation if the kind is watched by others, too;
-// read it after Follow. The controller is what [New] has returned, for which a reconciler needs a field that is set before the host runs.
+// Follow has an object reconciled when an object of another kind changes, from now until it is gone or
+// [Controller.Unfollow] is called: a source that only this object needs, such as a namespace, or a Secret, that it
+// names. A reconciler calls it each time, with what the object says now: name tells the sources of one object apart,
+// and what is followed under a name takes the place of what was before; where that is the same, nothing happens. What
+// exists already leads to no reconciliation if the kind is watched by others, too; read it after Follow. The controller
+// is what [New] has returned, for which a reconciler needs a field that is set before the host runs.
 func Follow[S any, PS client.ObjectOf[S]](c *Controller, primary Key, name string, opts ...WatchOption) error {
 	w := newWatch[S, PS](nil, append(opts[:len(opts):len(opts)], Named(name)))
 	if err := c.follow(primary, name, w); err != nil {
@@ -79,7 +80,8 @@ func (c *Controller) following(primary Key, name string) (f *follow, running boo
 	return c.follows[primary][name], c.life != nil
 }
 
-// continues says whether a source is the one that w declares, whose functions it then has from now on. One that is being opened is.
+// continues says whether a source is the one that w declares, whose functions it then has from now on. One that is
+// being opened is.
 func (c *Controller) continues(f *follow, w *watch) (bool, error) {
 	c.mu.Lock()
 	in := f.intake
@@ -124,7 +126,7 @@ func (c *Controller) unfollowAll(primary Key) {
 	}
 }
 
-// leave ends the source of what is followed no more. One that is being opened is ended by who opens it.
+// leave ends the source of what is followed no more. Who is opening it ends it, if it is not open yet.
 func (c *Controller) leave(f *follow) {
 	c.mu.Lock()
 	in := f.intake
@@ -142,7 +144,7 @@ func (c *Controller) drop(in *intake) {
 		c.intakes = slices.Delete(slices.Clone(c.intakes), i, i+1) // the pump may be reading it
 	}
 	c.mu.Unlock()
-	if i >= 0 { // else close does it
+	if i >= 0 { // otherwise close does it
 		in.drain.Close()
 		in.handle.Release()
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Host runs controllers. The fairlead runtime is one. One that is a [Checker], too, learns what is wrong with the declarations of its
-// controllers, all of it, before it begins; others when they run. One that is an [Overseer] has them log where it does.
+// Host runs controllers. The fairlead runtime is one. One that is a [Checker], too, learns what is wrong with the
+// declarations of its controllers, all of it, before it begins; others when they run. One that is an [Overseer] has
+// them log where it does.
 type Host interface {
 	// Add has fn run from the start of the host until it returns or the host stops, which cancels its context.
 	Add(name string, fn func(ctx context.Context) error)
@@ -22,7 +23,8 @@ type Host interface {
 	Registry() *prometheus.Registry
 }
 
-// Checker asks, before it begins, what is wrong with what was declared on it. fn sends nothing. What is declared later is not asked.
+// Checker asks, before it begins, what is wrong with what was declared on it. fn sends nothing. What is declared later
+// is not asked.
 type Checker interface {
 	Check(fn func() error)
 }
@@ -39,7 +41,7 @@ type Inherited struct {
 	Logger *slog.Logger
 	// Cluster is the name of the cluster, where there are several.
 	Cluster string
-	// Degraded lets the others run when something that a controller watches cannot be watched, such as a kind that does not exist yet: it
-	// is tried again with back-off. Otherwise the controller fails.
+	// Degraded lets the others run when something that a controller watches cannot be watched, such as a kind that does
+	// not exist yet: it is tried again with back-off. Otherwise the controller fails.
 	Degraded bool
 }

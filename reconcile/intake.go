@@ -62,7 +62,7 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 	}
 	if len(w.filters) > 0 || sub.follow != nil {
 		opt.Filter = func(r *store.Record) bool {
-			ok, err := s.rules().keep(r)
+			ok, err := s.rules().matches(r)
 			if err != nil {
 				c.complain("the filter of a watch failed", err, "watch", w.name, "key", r.Key().String())
 			}
@@ -96,7 +96,8 @@ func (c *Controller) primaryInfo() primary {
 	return p
 }
 
-// pump brings events into the queue, and what is due, until ctx ends. It is the only goroutine of a controller without work.
+// pump brings events into the queue, and what is due, until ctx ends. It is the only goroutine of a controller
+// without work.
 func (c *Controller) pump(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

@@ -31,7 +31,8 @@ func newMetrics(c *Controller) *metrics {
 			Name: "fairlead_reconcile_panics_total", Help: "Reconciliations that panicked.", ConstLabels: own,
 		}),
 		mapErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_reconcile_map_errors_total", Help: "Events that could not be mapped to those that they concern.", ConstLabels: own,
+			Name: "fairlead_reconcile_map_errors_total", Help: "Events that could not be mapped to those that they concern.",
+			ConstLabels: own,
 		}, []string{"watch"}),
 		queue: prometheus.NewDesc("fairlead_reconcile_objects", "Objects by what they wait for.", []string{"state"}, own),
 	}
@@ -55,7 +56,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.panics.Collect(ch)
 	m.mapErrors.Collect(ch)
 	s := m.c.Stats()
-	for state, n := range map[string]int{"ready": s.Ready, "waiting": s.Waiting, "running": s.Running, "failed": s.Failed} {
+	states := map[string]int{"ready": s.Ready, "waiting": s.Waiting, "running": s.Running, "failed": s.Failed}
+	for state, n := range states {
 		ch <- prometheus.MustNewConstMetric(m.queue, prometheus.GaugeValue, float64(n), state)
 	}
 }

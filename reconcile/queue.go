@@ -3,18 +3,14 @@ package reconcile
 import (
 	"container/heap"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/fairlead-io/fairlead/store"
 )
 
-// queue knows, for each key about which there is something to know, whether it waits for a worker, for a time, or for
-// nothing but a change. It has no lock, no clock and no goroutine: its owner has.
+// queue has an item for each key that waits, is worked on, or has a history that counts: a failure, recent starts, or
+// requests for another reconciliation. It has no lock, no clock and no goroutine; those are its owner's.
 //
 // A key is in one state at a time:
 //
-//	idle     known only for its failure, or not at all
+//	idle     waits for a change only; known for its history, or not at all
 //	ready    waits for a worker, in the line of its namespace
 //	waiting  for a time: back-off, After, rate limit
 //	running  a worker has it; what happens meanwhile is one more reconciliation, afterwards
@@ -27,74 +23,8 @@ type queue struct {
 	times   timeHeap
 }
 
-type itemState uint8
-
-const (
-	idle itemState = iota
-	ready
-	waiting
-	running
-)
-
-// priority of a ready key.
-type priority uint8
-
-const (
-	high priority = iota // something changed
-	low                  // initial objects, intervals: they can wait for live changes, but not for ever
-)
-
-// lowShare is how often a low key is picked though high ones are ready.
+// lowShare is after how many high keys a low one is picked, although more high ones are ready.
 const lowShare = 8
-
-type item struct {
-	key     Key
-	state   itemState
-	prio    priority
-	reasons reasons
-	due     time.Time  // while waiting
-	dueFor  ReasonType // Scheduled, Retried, or "" for the rate limit
-	heapAt  int
-	run     *run        // while running
-	fail    *failure    // the last attempt failed
-	starts  []time.Time // of the last reconciliations, for the rate limit
-	seen    *facts      // while running: what the last event about the object itself showed
-
-	requeues int   // results in a row that asked for another reconciliation, and for no time
-	requeued facts // what the last of them was about
-}
-
-// facts are what decides whether a failure is still one.
-type facts struct {
-	uid      types.UID
-	gen      int64
-	version  string
-	deleting bool
-}
-
-func factsOf(r *store.Record) facts {
-	return facts{r.UID(), r.Generation(), r.Version(), r.Deleting()}
-}
-
-// differs says whether there may be something new to do: another incarnation, a deletion that has begun, another spec. Kinds without a
-// generation differ with every version.
-func (f facts) differs(now facts) bool {
-	if f.uid != now.uid || f.deleting != now.deleting || f.gen != now.gen {
-		return true
-	}
-	return f.gen == 0 && f.version != now.version
-}
-
-// failure is why an object is not reconciled at once when something happens.
-type failure struct {
-	facts     facts
-	attempts  int
-	conflicts int
-	class     Class
-	err       error
-	since     time.Time
-	at        time.Time
-}
 
 func newQueue() *queue {
 	return &queue{items: map[Key]*item{}}
@@ -111,34 +41,23 @@ func (q *queue) item(k Key) *item {
 
 // makeReady puts an item that is not running into the line; one that is in it may only rise.
 func (q *queue) makeReady(it *item, p priority) {
-	switch {
-	case it.state == ready && it.prio <= p:
+	if it.state == ready && it.prio <= p {
 		return
-	case it.state == ready:
-		q.lines[it.prio].live--
-		q.ready--
-	case it.state == waiting:
-		heap.Remove(&q.times, it.heapAt)
 	}
+	q.rest(it)
 	it.state, it.prio = ready, p
 	q.lines[p].push(it)
 	q.ready++
 }
 
-// wait has an item that is not running wait for a time, for which it may leave the line.
+// wait has an item that is not running wait for a time. If it is in a line, it leaves that.
 func (q *queue) wait(it *item, until time.Time, why ReasonType) {
-	switch it.state {
-	case ready:
-		q.lines[it.prio].live--
-		q.ready--
-	case waiting:
-		heap.Remove(&q.times, it.heapAt)
-	}
+	q.rest(it)
 	it.state, it.due, it.dueFor = waiting, until, why
 	heap.Push(&q.times, it)
 }
 
-// rest has an item wait for nothing.
+// rest has an item wait for nothing but a change.
 func (q *queue) rest(it *item) {
 	switch it.state {
 	case ready:

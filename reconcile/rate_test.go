@@ -101,7 +101,8 @@ func TestWaitingForTheTotalRate(t *testing.T) {
 	})
 }
 
-// Whatever happens meanwhile, the next time that was scheduled stands: after a failure, and after one that followed After.
+// Whatever happens meanwhile, the next time that was scheduled stands: after a failure, and after one that followed
+// After.
 func TestTheScheduledTimeSurvives(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := b.controller(func(_ context.Context, n int, _ *gateway) (reconcile.Result, error) {
@@ -117,7 +118,8 @@ func TestTheScheduledTimeSurvives(t *testing.T) {
 		}, reconcile.Owns[corev1.ConfigMap](), reconcile.MaxInterval(7*time.Minute), reconcile.RateLimit(100, time.Minute))
 		owner := b.put("web")
 		b.start()
-		// What is no reason to reconcile leaves the time of After alone, too; the interval does reconcile, so that is off here.
+		// What is no reason to reconcile leaves the time of After alone, too; the interval does reconcile, so that is
+		// off here.
 		owned := configMap("owned")
 		owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, testbed.GroupVersion.WithKind("Gateway"))}
 		disturb := func(d time.Duration) {

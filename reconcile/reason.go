@@ -63,7 +63,7 @@ func InfoFrom(ctx context.Context) Info {
 // ReasonsFrom returns why the reconciliation that has this context is made.
 func ReasonsFrom(ctx context.Context) []Reason { return InfoFrom(ctx).Reasons }
 
-// maxReasons bounds what is kept of each object.
+// maxReasons bounds the reasons that are listed for each object.
 const maxReasons = 16
 
 // reasons are those of one object that were not handled yet.
@@ -74,7 +74,7 @@ type reasons struct {
 
 func (rs *reasons) empty() bool { return len(rs.list) == 0 }
 
-// add keeps a reason; a later one about the same object takes the place of the earlier.
+// add notes a reason. A later one about the same object replaces the earlier one.
 func (rs *reasons) add(r Reason) {
 	for i := range rs.list {
 		if o := &rs.list[i]; o.Type == r.Type && o.Source == r.Source && o.Key == r.Key {

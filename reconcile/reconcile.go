@@ -14,10 +14,11 @@ type Key = store.Key
 
 // Reconciler brings the world to what an object asks for.
 //
-// obj is the reconciler's own copy of the freshest state that is known, own writes included: it may be changed and kept.
-// What Reconcile returns says when it is to be called again, see [Result]; nothing has to be returned for changes, which
-// lead to another call by themselves. ctx ends at the deadline, when leadership is lost, when a newer event preempts the
-// call, and when the host stops; after that, and after Reconcile has returned, no request is sent with it any more.
+// obj is the reconciler's own copy of the freshest state that is known, own writes included: it may be changed and
+// kept. What Reconcile returns says when it is to be called again, see [Result]; nothing has to be returned for
+// changes, which lead to another call by themselves. ctx ends at the deadline, when leadership is lost, when a newer
+// event preempts the call, and when the host stops; after that, and after Reconcile has returned, no request is sent
+// with it any more.
 type Reconciler[T any] interface {
 	Reconcile(ctx context.Context, obj *T) (Result, error)
 }
@@ -36,8 +37,8 @@ type Cleaner[T any] interface {
 	Cleanup(ctx context.Context, obj *T) (Result, error)
 }
 
-// Result says when an object is reconciled again if nothing changes: Done or what After returns. The last result counts; it
-// replaces the time that an earlier one asked for. Beside an error the error decides: see [Retry].
+// Result says when an object is reconciled again if nothing changes: Done or what After returns. The last result
+// counts; it replaces the time that an earlier one asked for. Beside an error the error decides: see [Retry].
 type Result struct {
 	after   time.Duration
 	requeue bool // After was given nothing to wait for
@@ -49,9 +50,9 @@ var Done Result
 
 // After is the result that asks for another reconciliation after a while, at least a millisecond.
 //
-// Zero asks for one as soon as it is reasonable: after a back-off, that of failures (see [WithBackoff]), which grows with each such result
-// in a row and begins anew when the spec changes or another result is returned. An event does not wait for it. A negative duration, as
-// of a time that has passed, does the same and is logged as an error.
+// Zero asks for one as soon as it is reasonable: after a back-off, that of failures (see [WithBackoff]), which grows
+// with each such result in a row and begins anew when the spec changes or another result is returned. An event does not
+// wait for it. A negative duration, as of a time that has passed, does the same and is logged as an error.
 func After(d time.Duration) Result {
 	if d <= 0 {
 		return Result{after: d, requeue: true}
@@ -63,8 +64,8 @@ func After(d time.Duration) Result {
 const minAfter = time.Millisecond
 
 // Retry fails a reconciliation: it is made again after a back-off, or after what the server asked for (Retry-After).
-// Returning the error with any other result does the same; with [After] the next attempt comes, besides, no sooner than that. A nil
-// error is Done.
+// Returning the error with any other result does the same; with [After] the next attempt comes, besides, no sooner than
+// that. A nil error is Done.
 //
 //	if err != nil { return reconcile.Retry(err) }
 func Retry(err error) (Result, error) { return Done, err }
@@ -85,11 +86,11 @@ func (e *terminalError) Unwrap() []error { return []error{e.err, ErrTerminal, fl
 
 // Leadership says whether this process may act. Package lease has one.
 type Leadership interface {
-	// Lead waits until this process leads and returns a context that ends when it does no more; done is called when all work of
-	// that term has ended. An error if ctx ends first; any other error ends the host.
+	// Lead waits until this process leads and returns a context that ends when it does no more; done is called when all
+	// work of that term has ended. An error if ctx ends first; any other error ends the host.
 	Lead(ctx context.Context) (term context.Context, done func(), err error)
-	// Fence returns nil while it is certain that no other process leads, and that the term was not lost. It is asked before
-	// each request.
+	// Fence returns nil while it is certain that no other process leads, and that the term was not lost. It is asked
+	// before each request.
 	Fence(term context.Context) error
 }
 

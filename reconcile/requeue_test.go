@@ -11,7 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Nothing that After is given makes a busy loop: zero and less wait for the back-off, also from Cleanup and between failures.
+// Nothing that After is given makes a busy loop: zero and less wait for the back-off, also from Cleanup and between
+// failures.
 func TestAfterNothing(t *testing.T) {
 	t.Parallel()
 	back := reconcile.WithBackoff(reconcile.Backoff{Base: time.Second, Cap: time.Minute})
@@ -46,7 +47,8 @@ func TestAfterLittle(t *testing.T) {
 	})
 }
 
-// The back-off of After(0) grows, an event does not wait for it, and it begins anew with another result or another spec.
+// The back-off of After(0) grows, an event does not wait for it, and it begins anew with another result or another
+// spec.
 func TestRequeueBackoff(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -39,15 +38,14 @@ func (b *bench) overseer(from reconcile.Inherited) *overseer {
 	return &overseer{Host: b.host, from: from}
 }
 
-func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
 // nilError is an error whose methods panic, as those of a nil pointer in an error interface do.
 type nilError struct{ err error }
 
 func (e *nilError) Error() string { return e.err.Error() }
 func (e *nilError) Unwrap() error { return e.err }
 
-// Whatever a reconciler fails with, the log of the host says it, with the stack of a panic, and a logger of its own beats that of the host.
+// Whatever a reconciler fails with, the log of the host says it, with the stack of a panic, and a logger of its own
+// beats that of the host.
 func TestFailuresAreLoggedByTheHost(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -72,7 +70,7 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 			t.Run(fmt.Sprint(tc.reason, ", own logger ", own), func(t *testing.T) {
 				bubble(t, func(b *bench) {
 					var host, its logbook
-					h := b.overseer(reconcile.Inherited{Logger: host.logger()})
+					h := b.overseer(reconcile.Inherited{Logger: host.Logger()})
 					opts := []reconcile.Option{reconcile.MaxInterval(-1)}
 					told, silent := &host, &its
 					if own {
@@ -134,7 +132,7 @@ func TestOvertakenFailuresAreLogged(t *testing.T) {
 func TestEnginesInheritTheLogger(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var log logbook
-		h := b.overseer(reconcile.Inherited{Logger: log.logger()})
+		h := b.overseer(reconcile.Inherited{Logger: log.Logger()})
 		engine := flow.NewEngine(flow.EngineOptions{})
 		b.closers = append(b.closers, func() {
 			if err := engine.Close(b.ctx); err != nil {
@@ -155,7 +153,8 @@ func TestEnginesInheritTheLogger(t *testing.T) {
 	})
 }
 
-// The page names every object that fails, with its error, attempts and next try, sorted and bounded, as text and as JSON.
+// The page names every object that fails, with its error, attempts and next try, sorted and bounded, as text and as
+// JSON.
 func TestControllersPage(t *testing.T) {
 	bubble(t, func(b *bench) {
 		h := b.overseer(reconcile.Inherited{Cluster: "east"})

@@ -39,13 +39,15 @@ func (w *watch) function(option string, takes reflect.Type, isNil bool) {
 	w.takes = append(w.takes, takes)
 }
 
-// check returns the mistakes of the declaration. Functions take the objects of the watch, or what any object can be read as.
+// check returns the mistakes of the declaration. Functions take the objects of the watch, or what any object can be
+// read as.
 func (w *watch) check() error {
 	errs := w.errs
 	object := reflect.TypeOf(w.object).Elem()
 	for _, t := range w.takes {
 		if t != object && !readsAny(t) && !readsAny(object) {
-			errs = append(errs, fmt.Errorf("%w: a function takes %v, and the objects of the watch are %v", ErrInvalid, t, object))
+			errs = append(errs, fmt.Errorf("%w: a function takes %v, and the objects of the watch are %v", ErrInvalid, t,
+				object))
 		}
 	}
 	return errors.Join(errs...)
@@ -70,16 +72,17 @@ func Named(name string) WatchOption { return func(w *watch) { w.name = name } }
 // Kind says which kind is watched, for unstructured.Unstructured and metav1.PartialObjectMetadata.
 func Kind(gvk schema.GroupVersionKind) WatchOption { return func(w *watch) { w.kind = gvk } }
 
-// From restricts what is watched: source.Namespaces, source.Labels and the like. The client's reads of the kind are then answered by the cache
-// as far as it holds what they may find, and are requests otherwise: with source.Labels("app=web"), a Get of an object that has the label, and a
-// List with client.Labels("app=web") or more; in the namespaces of source.Namespaces, all. With source.Fields each read is a request, unless
-// another watch of the kind, of anybody in the program, holds more.
+// From restricts what is watched: source.Namespaces, source.Labels and the like. The client's reads of the kind are
+// then answered by the cache as far as it holds what they may find, and are requests otherwise: with
+// source.Labels("app=web"), a Get of an object that has the label, and a List with client.Labels("app=web") or more; in
+// the namespaces of source.Namespaces, all. With source.Fields each read is a request, unless another watch of the
+// kind, of anybody in the program, holds more.
 func From(opts ...source.Option) WatchOption {
 	return func(w *watch) { w.options = append(w.options, opts...) }
 }
 
-// If restricts a watch to the objects for which fn is true. An object that starts or ceases to be one counts as added or
-// deleted. fn must depend on the object alone, which is READ-ONLY.
+// If restricts a watch to the objects for which fn is true. An object that starts or ceases to be one counts as added
+// or deleted. fn must depend on the object alone, which is READ-ONLY.
 func If[S any](fn func(obj *S) bool) WatchOption {
 	return func(w *watch) {
 		w.function("If", reflect.TypeFor[S](), fn == nil)
@@ -93,8 +96,8 @@ func If[S any](fn func(obj *S) bool) WatchOption {
 	}
 }
 
-// IfChanged restricts the modifications of a watch to those for which fn is true. Both states are READ-ONLY; the old one is what
-// this controller was given last.
+// IfChanged restricts the modifications of a watch to those for which fn is true. Both states are READ-ONLY; the old
+// one is what this controller was given last.
 func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
 	return func(w *watch) {
 		w.function("IfChanged", reflect.TypeFor[S](), fn == nil)
@@ -112,8 +115,8 @@ func IfChanged[S any](fn func(old, now *S) bool) WatchOption {
 	}
 }
 
-// IfSpecChanged restricts the modifications of a watch to those of the spec (metadata.generation, where the kind has one),
-// the labels and owners, and to the beginning of a deletion and the replacement by another object of the name.
+// IfSpecChanged restricts the modifications of a watch to those of the spec (metadata.generation, where the kind has
+// one), the labels and owners, and to the beginning of a deletion and the replacement by another object of the name.
 func IfSpecChanged() WatchOption {
 	return func(w *watch) {
 		w.changes = append(w.changes, func(old, now *store.Record) (bool, error) {
@@ -123,17 +126,17 @@ func IfSpecChanged() WatchOption {
 	}
 }
 
-// Owns has a controller reconcile an object when one that it owns (a controller reference, see [Own]) changes. client.OwnedBy lists what an
-// object owns.
+// Owns has a controller reconcile an object when one that it owns (a controller reference, see [Own]) changes.
+// client.OwnedBy lists what an object owns.
 func Owns[S any, PS client.ObjectOf[S]](opts ...WatchOption) Option {
 	return func(s *settings) {
 		s.watches = append(s.watches, newWatch[S, PS](ownerOf, opts))
 	}
 }
 
-// Watches has a controller reconcile the objects that fn names when an object of another kind changes. fn is called with the
-// state before a change, too, so that an object that is referred to no more is reconciled as well; after a deletion it is
-// called with the last known state. It must depend on the object alone, which is READ-ONLY.
+// Watches has a controller reconcile the objects that fn names when an object of another kind changes. fn is called
+// with the state before a change, too, so that an object that is referred to no more is reconciled as well; after a
+// deletion it is called with the last known state. It must depend on the object alone, which is READ-ONLY.
 func Watches[S any, PS client.ObjectOf[S]](fn func(obj *S) []Key, opts ...WatchOption) Option {
 	return func(s *settings) {
 		w := newWatch[S, PS](mappedBy(fn), opts)
@@ -152,7 +155,8 @@ func mappedBy[S any](fn func(obj *S) []Key) func(*store.Record, primary) ([]Key,
 	}
 }
 
-func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error), opts []WatchOption) *watch {
+func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error),
+	opts []WatchOption) *watch {
 	w := &watch{object: PS(new(S)), mapped: mapped}
 	for _, o := range opts {
 		if o != nil {
@@ -202,8 +206,8 @@ func (w *watch) open(cache *store.Cache) (*store.Handle, error) {
 	return cache.Open(store.Request{Kind: w.kind, Unstructured: generic, Options: w.options})
 }
 
-// keep says whether an object is among those that are watched.
-func (w *watch) keep(r *store.Record) (ok bool, err error) {
+// matches says whether an object is among those that are watched.
+func (w *watch) matches(r *store.Record) (ok bool, err error) {
 	return guard(func() (bool, error) {
 		for _, f := range w.filters {
 			if ok, err := f(r); !ok || err != nil {

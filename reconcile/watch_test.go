@@ -185,7 +185,8 @@ func TestUnstructured(t *testing.T) {
 	})
 }
 
-// What an object names may be another one later: it is what is followed from then on, whether the server selects it or a function.
+// What an object names may be another one later: it is what is followed from then on, whether the server selects it
+// or a function.
 func TestFollowWhatTheSpecNamesNow(t *testing.T) {
 	for how, opts := range map[string]func(ref string) []reconcile.WatchOption{
 		"a function": func(ref string) []reconcile.WatchOption {

@@ -23,20 +23,20 @@ type World[P any] struct {
 	Check func(t testing.TB, err error)
 	// Positions defaults to memory.
 	Positions flow.Positions
-	// Crashes is how many crashes follow each other, each at every boundary of what those before have left to do; default 1.
-	// The number of plays is that of the boundaries to this power.
+	// Crashes is how many crashes follow each other, each at every boundary of what those before have left to do;
+	// default 1. The number of plays is that of the boundaries to this power.
 	Crashes int
 	// Down is how long nothing runs between a crash and the next start; default 0. Deadlines go on counting meanwhile.
 	Down time.Duration
-	// Trace, if set, has what the steps see compared with what they see without a crash. It is not with Down, when deadlines
-	// that pass change it.
+	// Trace, if set, has what the steps see compared with what they see without a crash. It is not with Down, when
+	// deadlines that pass change it.
 	Trace *Trace
 }
 
-// Crash runs the flow once without a crash, and then once for each boundary (before and after each step, each save and each clear of
-// a position), has the engine crash there, starts the flow again on a new engine and the positions saved so far, and checks the
-// world. Crash means: nothing that the first engine does from then on reaches the positions, and no further step of it begins.
-// opt.Key defaults to "key"; opt.Positions and opt.OnEnd are not used.
+// Crash runs the flow once without a crash, and then once for each boundary (before and after each step, each save and
+// each clear of a position), has the engine crash there, starts the flow again on a new engine and the positions saved
+// so far, and checks the world. Crash means: nothing that the first engine does from then on reaches the positions, and
+// no further step of it begins. opt.Key defaults to "key"; opt.Positions and opt.OnEnd are not used.
 func Crash[P any](t *testing.T, fl *flow.Flow[P], opt flow.StartOptions, world func(t testing.TB) World[P]) {
 	t.Helper()
 	if opt.Key == "" {
@@ -70,8 +70,8 @@ func (p *player[P]) crash(before []int) {
 	}
 }
 
-// play plays the flow with a crash at each of these boundaries, each counted from the start before it, and says whether it came to
-// the last of them.
+// play plays the flow with a crash at each of these boundaries, each counted from the start before it, and says whether
+// it came to the last of them.
 func (p *player[P]) play(boundaries []int) (came bool) {
 	synctest.Test(p.t, func(t *testing.T) {
 		w := p.world(t)
@@ -87,7 +87,8 @@ func (p *player[P]) play(boundaries []int) (came bool) {
 		}()
 		var told story
 		for i := 0; ; i++ {
-			c := &crasher{Positions: w.Positions, trace: w.Trace, left: math.MaxInt, began: time.Now(), dead: make(chan struct{})}
+			c := &crasher{Positions: w.Positions, trace: w.Trace, left: math.MaxInt, began: time.Now(),
+				dead: make(chan struct{})}
 			if i < len(boundaries) {
 				c.left = boundaries[i]
 			}

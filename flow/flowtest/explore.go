@@ -17,8 +17,8 @@ import (
 // SeedVariable is the environment variable that has Explore run a single seed, the one that a failure has printed.
 const SeedVariable = "FLOWTEST_SEED"
 
-// Explore runs body on schedules numbered from 1, each in a bubble of its own, and stops at the first that fails, printing its
-// seed and the order of its points. body sets up the world, then calls Schedule.Run.
+// Explore runs body on schedules numbered from 1, each in a bubble of its own, and stops at the first that fails,
+// printing its seed and the order of its points. body sets up the world, then calls Schedule.Run.
 func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 	t.Helper()
 	first, last := uint64(1), uint64(schedules)
@@ -35,7 +35,8 @@ func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 			defer func() {
 				s.free()
 				if t.Failed() { // the bubble ends the test
-					t.Logf("schedule with seed %d failed (repeat it with %s=%d); its points:\n%s", seed, SeedVariable, seed, s.history())
+					t.Logf("schedule with seed %d failed (repeat it with %s=%d); its points:\n%s", seed, SeedVariable, seed,
+						s.history())
 				}
 			}()
 			body(s)
@@ -43,8 +44,8 @@ func Explore(t *testing.T, schedules int, body func(s *Schedule)) {
 	}
 }
 
-// Schedule decides, by its seed, in which order the code under test passes its points: at most one goes on at a time, when all
-// others are blocked. Its methods may be called from any goroutine of the bubble, unless said otherwise.
+// Schedule decides, by its seed, in which order the code under test passes its points: at most one goes on at a time,
+// when all others are blocked. Its methods may be called from any goroutine of the bubble, unless said otherwise.
 type Schedule struct {
 	testing.TB
 	Seed uint64
@@ -110,8 +111,9 @@ func (s *Schedule) Go(name string, actor func(pass func())) {
 	}()
 }
 
-// Run runs the schedule until all actors have returned, no point is waiting, and idle, asked when nothing moves, says that all
-// is done; time goes on when nothing else can. It fails the test if that is not reached within limit of fake time.
+// Run runs the schedule until all actors have returned, no point is waiting, and idle, asked when nothing moves, says
+// that all is done; time goes on when nothing else can. It fails the test if that is not reached within limit of fake
+// time.
 func (s *Schedule) Run(limit time.Duration, idle func() bool) {
 	s.Helper()
 	for end := time.Now().Add(limit); ; {

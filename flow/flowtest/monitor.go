@@ -9,9 +9,9 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Monitor checks F1 (at most one fiber per key runs; a successor starts after its predecessor's code has returned) and F2 (a
-// fiber ends exactly once, and its callback always runs) on the steps and fibers that are put under it. The zero value needs
-// only TB.
+// Monitor checks F1 (at most one fiber per key runs; a successor starts after its predecessor's code has returned) and
+// F2 (a fiber ends exactly once, and its callback always runs) on the steps and fibers that are put under it. The zero
+// value needs only TB.
 type Monitor struct {
 	testing.TB
 
@@ -80,7 +80,8 @@ func (m *Monitor) OnEnd(name string, next func(flow.Result)) func(flow.Result) {
 		switch {
 		case l.ends > 1:
 			m.Errorf("F2: %s ended %d times", name, l.ends)
-		case !r.Status.Ended(), (r.Err == nil) != (r.Status == flow.Completed), errors.Is(r.Err, flow.ErrCancelled) != (r.Status == flow.Cancelled):
+		case !r.Status.Ended(), (r.Err == nil) != (r.Status == flow.Completed),
+			errors.Is(r.Err, flow.ErrCancelled) != (r.Status == flow.Cancelled):
 			m.Errorf("F2: %s ended %v with error %v", name, r.Status, r.Err)
 		}
 		m.mu.Unlock()
@@ -121,7 +122,8 @@ func (m *Monitor) Check() {
 		if l.handle == (flow.Handle{}) {
 			continue
 		}
-		if l.ends != 1 || l.handle.Status() != l.result.Status || l.handle.Err() != l.result.Err || l.handle != l.result.Handle {
+		if l.ends != 1 || l.handle.Status() != l.result.Status || l.handle.Err() != l.result.Err ||
+			l.handle != l.result.Handle {
 			m.Errorf("F2: %s: %d callbacks, the last with %v (%v), its handle says %v (%v)", name, l.ends, l.result.Status,
 				l.result.Err, l.handle.Status(), l.handle.Err())
 		}

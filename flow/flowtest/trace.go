@@ -10,15 +10,16 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// Trace is what the steps of a fiber see, run after run: where they are, at which attempt, and what they note. After a crash they
-// have to see the same, from where the position says: after a delay or the time before another try the step that follows, before a
-// step with Save that step, and in an await, a suspension or a fork the step that has returned it, once more, if its time is not over;
-// without a position, or after the end, all of it. And the fiber has to end with the same error. That holds for steps that decide by what a position
-// keeps, or by what they find outside whenever they run. The steps of children are not compared. The zero value is ready for use; it
-// is safe for concurrent use.
+// Trace is what the steps of a fiber see, run after run: where they are, at which attempt, and what they note. After a
+// crash they have to see the same, from where the position says: after a delay or the time before another try the step
+// that follows, before a step with Save that step, and in an await, a suspension or a fork the step that has returned
+// it, once more, if its time is not over; without a position, or after the end, all of it. And the fiber has to end
+// with the same error. That holds for steps that decide by what a position keeps, or by what they find outside whenever
+// they run. The steps of children are not compared. The zero value is ready for use; it is safe for concurrent use.
 type Trace struct {
-	// Times has the times compared, too: each step runs when it would have, or at the start after the crash if that is later, and
-	// deadlines count from the same time. Waits that are looked at from time to time, or retried with jitter, cannot promise that.
+	// Times has the times compared, too: each step runs when it would have, or at the start after the crash if that is
+	// later, and deadlines count from the same time. Waits that are looked at from time to time, or retried with
+	// jitter, cannot promise that.
 	Times bool
 
 	mu   sync.Mutex
@@ -33,7 +34,8 @@ type stepRun struct {
 }
 
 func (s stepRun) String() string {
-	return fmt.Sprintf("%s attempt %d at %s, entered at %s:%s", s.path, s.attempt, s.at.UTC().Format(clock), s.entered.UTC().Format(clock), s.notes)
+	return fmt.Sprintf("%s attempt %d at %s, entered at %s:%s", s.path, s.attempt, s.at.UTC().Format(clock),
+		s.entered.UTC().Format(clock), s.notes)
 }
 
 const clock = "15:04:05.999999999"
@@ -153,7 +155,8 @@ func (s *story) compare(t testing.TB, whole story, times bool) {
 		same = s.sameRun(i, want[i], times && !s.again)
 	}
 	if !same {
-		t.Errorf("the steps after the start at %s saw%s\nwithout a crash they would have seen%s", s.began.UTC().Format(clock), list(s.runs), list(want))
+		t.Errorf("the steps after the start at %s saw%s\nwithout a crash they would have seen%s",
+			s.began.UTC().Format(clock), list(s.runs), list(want))
 	}
 	if s.ended && fmt.Sprint(s.err) != fmt.Sprint(whole.err) {
 		t.Errorf("it ended with %v, without a crash with %v", s.err, whole.err)
@@ -180,8 +183,8 @@ func (s *story) sameRun(i int, want stepRun, times bool) bool {
 	return !times || got.at.Equal(s.notBefore(want.at)) && s.sameEntry(i, want)
 }
 
-// sameEntry says whether the deadline of run i counts from the right time: that which was saved, that of an earlier run of the step, or
-// that of the whole story, but for a step that is entered after the start.
+// sameEntry says whether the deadline of run i counts from the right time: that which was saved, that of an earlier run
+// of the step, or that of the whole story, but for a step that is entered after the start.
 func (s *story) sameEntry(i int, want stepRun) bool {
 	got := s.runs[i]
 	if i == 0 && !s.entered.IsZero() && got.path == s.at {

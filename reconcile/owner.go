@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
@@ -17,8 +16,8 @@ import (
 // ErrOwned is matched when an object has another controller already.
 var ErrOwned = errors.New("it has another controller")
 
-// Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then. An owner in
-// another namespace is refused, as the garbage collector would delete obj.
+// Own makes owner the controller of obj, for [Owns] and for the garbage collector. Only obj is changed; write it then.
+// An owner in another namespace is refused, as the garbage collector would delete obj.
 func Own(c *client.Client, owner, obj client.Object) error {
 	if isNil(obj) {
 		return fmt.Errorf("cannot own an object: %w", client.ErrNil)
@@ -42,8 +41,8 @@ func Own(c *client.Client, owner, obj client.Object) error {
 	return nil
 }
 
-// OwnerReference is what [Own] is for apply configurations: by it they make owner the controller of what they describe, which has to be in
-// the owner's namespace.
+// OwnerReference is what [Own] is for apply configurations: by it they make owner the controller of what they describe,
+// which has to be in the owner's namespace.
 //
 //	ref, err := reconcile.OwnerReference(c, gw)
 //	…
@@ -56,8 +55,8 @@ func OwnerReference(c *client.Client, owner client.Object) (*metav1ac.OwnerRefer
 	if owner.GetUID() == "" {
 		return nil, fmt.Errorf("cannot refer to the owner %s: %w", client.KeyOf(owner), client.ErrNoUID)
 	}
-	return metav1ac.OwnerReference().WithAPIVersion(gvk.GroupVersion().String()).WithKind(gvk.Kind).WithName(owner.GetName()).
-		WithUID(owner.GetUID()).WithController(true).WithBlockOwnerDeletion(true), nil
+	return metav1ac.OwnerReference().WithAPIVersion(gvk.GroupVersion().String()).WithKind(gvk.Kind).
+		WithName(owner.GetName()).WithUID(owner.GetUID()).WithController(true).WithBlockOwnerDeletion(true), nil
 }
 
 // isNil says whether obj is nil, or a nil pointer.
@@ -78,24 +77,4 @@ func kindOf(c *client.Client, obj client.Object) (schema.GroupVersionKind, error
 		return schema.GroupVersionKind{}, fmt.Errorf("cannot tell the kind of a %T: %w", obj, err)
 	}
 	return kinds[0], nil
-}
-
-// SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed anything. The
-// time of the last transition changes with the status only. Where there is no object it does nothing.
-func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, reason, message string) bool {
-	if isNil(obj) || conditions == nil {
-		return false
-	}
-	return meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
-	})
-}
-
-// IsReady says whether a condition is True for the present generation of obj.
-func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
-	if isNil(obj) {
-		return false
-	}
-	c := meta.FindStatusCondition(conditions, kind)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
 }

@@ -42,7 +42,7 @@ func (c *Controller) run(ctx context.Context) error {
 	return failed
 }
 
-// over notes that nothing is done any more.
+// over notes that run has returned.
 func (c *Controller) over() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,13 +100,15 @@ func (c *Controller) subscribeAll(ctx context.Context, fail func(error)) error {
 		_, err := c.subscribe(w, subscription{})
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...) // all of them: who installs what is missing wants to do so once
+	return errors.Join(errs...) // all errors, so that what is missing can be installed at once
 }
 
-// brokenGrace is how long a controller that can do nothing any more waits for its end: that of its host may be on the way.
+// brokenGrace is how long a controller that can do nothing any more waits before it ends itself. The end of its host,
+// which is no failure, may be on the way.
 const brokenGrace = time.Second
 
-// breaks ends a controller that can do nothing any more, with an error, unless it is ending anyway.
+// breaks ends a controller that can do nothing any more. The error is returned by run, unless the controller is ending
+// anyway.
 func (c *Controller) breaks(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,8 +141,8 @@ func (c *Controller) close() {
 	}
 }
 
-// lead lets the workers work while this process leads, from when everything was listed once, until ctx ends or leadership is not to be
-// had any more.
+// lead lets the workers work while this process leads. It waits first until everything was listed once. It returns
+// when ctx has ended, or with an error when leadership cannot be had.
 func (c *Controller) lead(ctx context.Context) error {
 	if !c.awaitSync(ctx) {
 		return nil
@@ -191,7 +193,7 @@ func (c *Controller) awaitSync(ctx context.Context) bool {
 	}
 }
 
-// unlisted returns what has to be listed before anything is reconciled, and was not. Under mu.
+// unlisted returns the watches that have yet to be listed before anything is reconciled. Under mu.
 func (c *Controller) unlisted() []*intake {
 	return slices.DeleteFunc(slices.Clone(c.intakes), func(s *intake) bool { return s.synced || s.sub.follow != nil })
 }
@@ -216,18 +218,19 @@ func (c *Controller) awaitTerm(ctx context.Context) (term context.Context, done 
 	return term, done, nil
 }
 
-// leaderOf asks a leadership that knows, as that of package lease does, who leads, or why that is not known.
+// leaderOf asks who leads. The error says why that is not known. A leadership that cannot be asked gives neither;
+// that of package lease can be asked.
 func leaderOf(l Leadership) (leader string, err error) {
-	if knows, ok := l.(interface {
+	if asked, ok := l.(interface {
 		Status() (leader string, err error)
 	}); ok {
-		return knows.Status()
+		return asked.Status()
 	}
 	return "", nil
 }
 
-// remind calls fn after d, and again after twice the time and so on, until stop, which waits for a call under way. fn is told how long that
-// is since the first.
+// remind calls fn after d, then after twice the time, and so on, until stop is called. stop waits for a call under
+// way. fn is told how long it is since remind was called.
 func remind(d time.Duration, fn func(waited time.Duration)) (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
@@ -259,7 +262,7 @@ func (c *Controller) beginTerm(ctx, term context.Context) {
 	again := c.terms > 1
 	st := c.primary
 	c.mu.Unlock()
-	if again && st != nil { // another one may have left work half done that no event tells of
+	if again && st != nil { // another leader may have left work half done, of which no event tells
 		for r := range st.handle.Snapshot().All() {
 			c.add(r.Key(), Reason{Type: Leading, Source: c.main.name, Key: r.Key(), Version: r.Version()}, low, nil)
 		}
@@ -275,7 +278,7 @@ func (c *Controller) beginTerm(ctx, term context.Context) {
 	}
 }
 
-// endTerm has the workers begin nothing more; the contexts of what they do have ended with that of the term, or of the host.
+// endTerm has the workers begin nothing more. The contexts of what they do end with that of the term, or of the host.
 func (c *Controller) endTerm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,36 +8,37 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// quarantine reports an object of which nothing could be made.
+// quarantine reports an object from which the user's function could make nothing.
 func (d *derivation) quarantine(from claim, r *store.Record, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return
 	}
-	d.aside[from] = source.Quarantined{
+	d.quarantined[from] = source.Quarantined{
 		Namespace: r.Namespace(), Name: r.Name(), UID: string(r.UID()), Version: r.Version(), Err: err, At: time.Now(),
 	}
-	if d.pending == 0 { // else with the commit
-		d.sink.Quarantine(d.aside[from])
+	if d.pending == 0 { // otherwise the commit tells of it
+		d.sink.Quarantine(d.quarantined[from])
 	}
 }
 
 // replace begins a replacement of everything. What is in quarantine stays there.
 func (d *derivation) replace() source.Replacement {
 	all := d.sink.Replace()
-	for _, q := range d.aside {
+	for _, q := range d.quarantined {
 		d.sink.Quarantine(q)
 	}
 	return all
 }
 
-// release ends the quarantine of an object that could be made, or is gone. If the store has an object of its key, that ends it.
+// release ends the quarantine of an object that could be made, or is gone. If the store has an object of its key, that
+// ends it.
 func (d *derivation) release(from claim) error {
-	if _, aside := d.aside[from]; !aside {
+	if _, there := d.quarantined[from]; !there {
 		return nil
 	}
-	delete(d.aside, from)
+	delete(d.quarantined, from)
 	if _, there := d.store.Get(from.key); there || d.pending > 0 {
 		return nil
 	}

@@ -3,8 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/alloc"
@@ -13,38 +11,11 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// run is one reconciliation of one object.
-type run struct {
-	store   *store.Store // of the primary; the controller may have ended when the run does
-	key     Key
-	term    context.Context //nolint:containedctx // of the leadership in which it is made
-	facts   facts
-	why     reasons
-	begun   time.Time
-	cancel  context.CancelCauseFunc
-	stopped atomic.Pointer[error] // why it must not send requests any more
-	attempt int
-	last    error
-}
-
-// stop ends the context of a run and refuses its further requests.
-func (r *run) stop(cause error) {
-	r.stopped.CompareAndSwap(nil, &cause)
-	r.cancel(cause)
-}
-
-func (r *run) fence() error {
-	if p := r.stopped.Load(); p != nil {
-		return *p
-	}
-	return nil
-}
-
 // work is a worker: it reconciles what is ready, and ends when there is nothing.
 func (c *Controller) work() {
-	whole := false
+	returned := false
 	defer func() {
-		if !whole { // a user's function has ended this goroutine: let another one go on
+		if !returned { // a user's function has ended this goroutine; another one takes its place
 			c.mu.Lock()
 			c.workers--
 			c.spawn()
@@ -53,7 +24,7 @@ func (c *Controller) work() {
 	}()
 	for c.next() {
 	}
-	whole = true
+	returned = true
 }
 
 // next reconciles one object; false if there is none, and the worker is to end.
@@ -71,8 +42,8 @@ func (c *Controller) next() bool {
 	c.total.take(c.now())
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
-	r := &run{key: it.key, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
-	it.reasons, it.seen, it.run = reasons{}, nil, r
+	r := &reconciliation{key: it.key, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
+	it.reasons, it.seen, it.current = reasons{}, nil, r
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
 	}
@@ -85,7 +56,7 @@ func (c *Controller) next() bool {
 	c.mu.Lock()
 	if exists {
 		r.facts = factsOf(rec)
-		it.started(r.begun, c.set.rate)
+		it.started(r.begun, c.set.each)
 	}
 	c.mu.Unlock()
 
@@ -110,41 +81,30 @@ func (c *Controller) next() bool {
 
 // wanted says whether an object is one of those that are watched; the store may hold more.
 func (c *Controller) wanted(rec *store.Record) bool {
-	ok, err := c.main.keep(rec)
+	ok, err := c.main.matches(rec)
 	return ok && err == nil
 }
 
-// started notes the begin of a reconciliation for the rate limit.
-func (it *item) started(at time.Time, limit int) {
-	if limit <= 0 {
-		return
-	}
-	it.starts = append(it.starts, at)
-	if len(it.starts) > limit {
-		it.starts = slices.Clone(it.starts[1:])
-	}
-}
-
-// abortError is what became of a run that we ended.
+// abortError is what became of a reconciliation that we ended.
 type abortError struct{ cause, err error }
 
 func (e *abortError) Error() string   { return e.err.Error() }
 func (e *abortError) Unwrap() []error { return []error{e.err, e.cause} }
 
-// context makes the context of a run; done has to be called after it.
-func (c *Controller) context(ctx context.Context, r *run) (_ context.Context, done func()) {
+// context makes the context of a reconciliation; done has to be called after it.
+func (c *Controller) context(ctx context.Context, r *reconciliation) (_ context.Context, done func()) {
 	stop := func() {}
 	if c.set.deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.set.deadline, ErrDeadline)
 		stop = cancel
 	}
-	watch := c.watchRun(r)
-	return ctx, func() { watch(); stop() }
+	stopReports := c.reportStuck(r)
+	return ctx, func() { stopReports(); stop() }
 }
 
-// rights are those of a run: to write in its term, until it is stopped.
-func (c *Controller) rights(r *run) client.Binding {
+// rights are those of a reconciliation: to write in its term, until it is stopped.
+func (c *Controller) rights(r *reconciliation) client.Binding {
 	fence := r.fence
 	if l := c.set.leader; l != nil {
 		fence = func() error {
@@ -161,8 +121,9 @@ func (c *Controller) rights(r *run) client.Binding {
 }
 
 // userContext is what the user's code is given: it has the client and this context.
-func (c *Controller) userContext(ctx context.Context, r *run, rights client.Binding) context.Context {
-	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt, LastError: r.last}
+func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights client.Binding) context.Context {
+	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
+		LastError: r.last}
 	if c.object.cleans {
 		info.Finalizer = c.set.finalizer
 		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
@@ -174,14 +135,15 @@ func (c *Controller) userContext(ctx context.Context, r *run, rights client.Bind
 func (c *Controller) termOf(k Key) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if it := c.q.items[k]; it != nil && it.run != nil {
-		return it.run.term
+	if it := c.q.items[k]; it != nil && it.current != nil {
+		return it.current.term
 	}
 	return nil
 }
 
-// watchRun reports a run that does not return. The returned function ends that and waits for a report under way.
-func (c *Controller) watchRun(r *run) (stop func()) {
+// reportStuck reports a reconciliation that does not return. The returned function ends that and waits for a report
+// under way.
+func (c *Controller) reportStuck(r *reconciliation) (stop func()) {
 	if c.set.stuck < 0 {
 		return func() {}
 	}
@@ -193,7 +155,7 @@ func (c *Controller) watchRun(r *run) (stop func()) {
 }
 
 // reconcile does what there is to do for one state of an object.
-func (c *Controller) reconcile(ctx context.Context, r *run, rec *store.Record) (Result, error) {
+func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *store.Record) (Result, error) {
 	rights := c.rights(r)
 	own := c.client.Bound(rights)
 	obj, err := c.load(ctx, own, r.store, rec)
@@ -224,7 +186,8 @@ func (c *Controller) reconcile(ctx context.Context, r *run, rec *store.Record) (
 }
 
 // load returns the reconciler's own copy of the freshest state; nil if there is none.
-func (c *Controller) load(ctx context.Context, own *client.Client, st *store.Store, rec *store.Record) (client.Object, error) {
+func (c *Controller) load(ctx context.Context, own *client.Client, st *store.Store, rec *store.Record) (client.Object,
+	error) {
 	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long
 		obj := c.object.fresh()
 		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)
@@ -253,15 +216,15 @@ func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) 
 	})
 }
 
-// finish decides what follows from a run.
-func (c *Controller) finish(it *item, r *run, res Result, err error, existed bool) {
+// finish decides what follows from a reconciliation.
+func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, existed bool) {
 	now := c.now()
 	rec, exists := r.store.Get(r.key)
-	if !exists || !c.wanted(rec) { // perhaps since it was read, but before something was set to work for it
+	if !exists || !c.wanted(rec) { // it may have gone after it was read, before work for it began
 		c.vanished(r.key)
 	}
 	c.mu.Lock()
-	it.run, it.state = nil, idle
+	it.current, it.state = nil, idle
 	c.q.running--
 	var failed *Failure
 	outcome := "success"
@@ -298,24 +261,24 @@ func isAbort(err error) bool {
 	return ok
 }
 
-// suspended leaves an object to the fiber that works on it, which tells when it has ended. What failed before is neither
-// forgotten nor tried again until then. Under mu.
+// suspended leaves an object to the fiber that works on it, which tells when it has ended. Until then an earlier
+// failure stays noted, and is not tried again. Under mu.
 func (c *Controller) suspended(it *item) {
 	switch {
 	case !it.reasons.empty():
 		c.admit(it, high)
-	case it.fail != nil || c.set.rate > 0:
+	case it.fail != nil || it.rate != nil:
 		c.q.rest(it)
 	default:
 		c.q.forget(it)
 	}
-	if it.fail != nil && it.fail.class == Stopped { // it is tried again
+	if it.fail != nil && it.fail.class == Stopped { // the fiber tries again
 		it.fail.class = Retryable
 	}
 }
 
 // succeeded schedules what follows a success. Under mu.
-func (c *Controller) succeeded(it *item, r *run, res Result, now time.Time, exists bool) {
+func (c *Controller) succeeded(it *item, r *reconciliation, res Result, now time.Time, exists bool) {
 	if !res.requeue || it.requeued.differs(r.facts) {
 		it.requeues = 0
 	}
@@ -330,7 +293,7 @@ func (c *Controller) succeeded(it *item, r *run, res Result, now time.Time, exis
 		c.admit(it, high)
 	case delay > 0 && exists:
 		c.waitUntil(it, now.Add(delay), Scheduled)
-	case len(it.starts) > 0 && exists && now.Sub(it.starts[len(it.starts)-1]) < c.set.ratePer:
+	case exists && it.rate.recent(now):
 		c.q.rest(it) // its recent starts count
 	default:
 		c.q.forget(it)
@@ -338,7 +301,7 @@ func (c *Controller) succeeded(it *item, r *run, res Result, now time.Time, exis
 }
 
 // failed schedules what follows a failure. Under mu.
-func (c *Controller) failed(it *item, r *run, res Result, err error, now time.Time) *failure {
+func (c *Controller) failed(it *item, r *reconciliation, res Result, err error, now time.Time) *failure {
 	f := it.fail
 	if f == nil || f.facts.differs(r.facts) {
 		f = &failure{since: now}
@@ -351,7 +314,7 @@ func (c *Controller) failed(it *item, r *run, res Result, err error, now time.Ti
 	for _, p := range pending.list {
 		it.reasons.add(p)
 	}
-	if it.seen != nil && r.facts.differs(*it.seen) { // the spec is another one: that is not a retry
+	if it.seen != nil && r.facts.differs(*it.seen) { // the spec has changed: that is no retry
 		it.fail = nil
 		c.admit(it, high)
 		return f

@@ -10,10 +10,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// holds says whether the live object shows that the write has been done: it has every field that was sent, and nothing that the
-// write would have removed. What cannot be compared counts as not held: the refusal of the server then stands, and its caller
-// looks again, whereas a success that was none would lose the write.
-func holds(r *Request, sent, liveRaw []byte) bool {
+// shows says whether the live object shows that the write was made: it has every field that was sent, and nothing
+// that the write would have removed. What cannot be compared counts as not held: the refusal of the server then stands,
+// and its caller looks again, whereas a success that was none would lose the write.
+func shows(r *Request, sent, liveRaw []byte) bool {
 	live, ok := asMap(r, liveRaw)
 	if !ok {
 		return false
@@ -45,14 +45,14 @@ func holds(r *Request, sent, liveRaw []byte) bool {
 		dropUnsent(meta(want), meta(live), "name", "namespace", "uid")
 		return tree.Equal(want, live)
 	case VerbPatch:
-		// One that removes something cannot be read off the result, nor one with a list, which may replace or merge, unless the live
-		// list is just that.
+		// One that removes something cannot be read off the result, nor one with a list, which may replace or merge,
+		// unless the live list is just that.
 		return !removes(want) && tree.Merged(want, live)
 	case VerbApply:
 		return fields != nil && tree.Includes(live, want) && ownsNoMore(fields, want, live)
 	}
 	if going {
-		return false // the name is not free yet, and what has it is not what was created or will soon be gone
+		return false // an object that is being deleted has the name: another one, or ours, which is as good as gone
 	}
 	if r.Subresource != "status" {
 		delete(want, "status") // where there is a status subresource, a create ignores it
@@ -92,7 +92,8 @@ func meta(obj map[string]any) map[string]any {
 // withoutServerFields drops what the server sets on its own.
 func withoutServerFields(obj map[string]any) {
 	for _, field := range []string{
-		"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds",
+		"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink", "deletionTimestamp",
+		"deletionGracePeriodSeconds",
 	} {
 		delete(meta(obj), field)
 	}

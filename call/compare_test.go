@@ -64,7 +64,7 @@ func TestHolds(t *testing.T) {
 		{"nothing is held by what is no object", create, "", "", `{"a":1}`, `<html>`, false},
 	} {
 		r := &Request{Verb: tc.verb, PatchType: tc.patch, Subresource: tc.sub}
-		if got := holds(r, []byte(tc.sent), []byte(tc.live)); got != tc.want {
+		if got := shows(r, []byte(tc.sent), []byte(tc.live)); got != tc.want {
 			t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestHoldsApply(t *testing.T) {
 		{"that removes what is owned", "us", "status", `{"metadata":{"name":"a"},"status":{"n":1}}`, false},
 	} {
 		r := &Request{Verb: VerbApply, Subresource: tc.sub, Query: map[string][]string{"fieldManager": {tc.manager}}}
-		if got := holds(r, []byte(tc.sent), []byte(live)); got != tc.want {
+		if got := shows(r, []byte(tc.sent), []byte(live)); got != tc.want {
 			t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 		}
 	}

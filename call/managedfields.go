@@ -8,7 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
-// fieldsOf returns what a manager owns by an operation, Apply or Update, in the form of FieldsV1 (KEP-555); nil where it owns nothing.
+// fieldsOf returns what a manager owns by an operation, Apply or Update, in the form of FieldsV1 (KEP-555); nil where
+// it owns nothing.
 func fieldsOf(live map[string]any, manager, subresource, operation string) map[string]any {
 	entries, _ := tree.At(live, "metadata", "managedFields").([]any)
 	for _, e := range entries {
@@ -22,9 +23,9 @@ func fieldsOf(live map[string]any, manager, subresource, operation string) map[s
 	return nil
 }
 
-// setByUs says whether a merge patch that the live object has all the values of may have set them: whoever changes a field owns it, so
-// that the same values of which another manager owns each are what that one wrote. Patches that only remove, and servers that keep no
-// managedFields, leave no trace to look for.
+// setByUs says whether a merge patch that the live object has all the values of may have set them: whoever changes a
+// field owns it, so that the same values of which another manager owns each are what that one wrote. Patches that only
+// remove, and servers that keep no managedFields, leave no trace to look for.
 func setByUs(r *Request, sent []byte, live map[string]any) bool {
 	manager := r.Query.Get("fieldManager")
 	entries, _ := tree.At(live, "metadata", "managedFields").([]any)
@@ -53,8 +54,8 @@ func ownsAny(fields any, patch map[string]any) (set, owned bool) {
 	return set, owned
 }
 
-// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now: if it does not, what it removes is
-// still there. A field that is owned as a whole must be the same in both.
+// ownsNoMore says whether an apply of want leaves its manager the fields that it owns now. If it does not, what it
+// removes is still there. A field that is owned as a whole must be the same in both.
 func ownsNoMore(fields, want, live any) bool {
 	owned, ok := fields.(map[string]any)
 	if !ok || len(owned) == 0 {
@@ -77,7 +78,8 @@ func ownsNoMore(fields, want, live any) bool {
 		case "v":
 			w, _ := want.([]any)
 			var value any
-			if json.Unmarshal([]byte(rest), &value) != nil || !slices.ContainsFunc(w, func(x any) bool { return tree.Same(x, value) }) {
+			if json.Unmarshal([]byte(rest), &value) != nil || !slices.ContainsFunc(w,
+				func(x any) bool { return tree.Same(x, value) }) {
 				return false
 			}
 		default: // an index, which nothing that is served uses

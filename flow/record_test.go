@@ -1,0 +1,78 @@
+package flow
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"testing"
+	"unsafe"
+)
+
+// A parked fiber is its record, and extra if it needs one: what they take is what a million fibers take.
+func TestTheRecordsOfAFiberDoNotGrow(t *testing.T) {
+	t.Parallel()
+	if unsafe.Sizeof(uintptr(0)) != 8 {
+		t.Fatal("the sizes below are those of 64 bits")
+	}
+	for _, tc := range []struct {
+		name      string
+		got, most uintptr
+	}{
+		{"fiber", unsafe.Sizeof(Fiber[packet]{}), 272},
+		{"extra", unsafe.Sizeof(extra{}), 272},
+		{"parking", unsafe.Sizeof(parking{}), 72},
+		{"trail", unsafe.Sizeof(trail{}), 52},
+	} {
+		if tc.got > tc.most {
+			t.Errorf("%s takes %d bytes, %d are allowed", tc.name, tc.got, tc.most)
+		}
+	}
+}
+
+// Others look at the progress of a fiber while it runs, so that every write of it takes its lock: only the methods of progress
+// write it.
+func TestProgressIsWrittenByItsMethodsOnly(t *testing.T) {
+	t.Parallel()
+	fset := token.NewFileSet()
+	paths, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inProgress := func(e ast.Expr) bool { // f.progress.x
+		field, ok := e.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		of, ok := field.X.(*ast.SelectorExpr)
+		return ok && of.Sel.Name == "progress"
+	}
+	writes := 0
+	for _, path := range paths {
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.AssignStmt:
+				for _, e := range n.Lhs {
+					if _, ok := e.(*ast.SelectorExpr); ok && path == "progress.go" {
+						writes++
+					}
+					if inProgress(e) {
+						t.Errorf("%v: a field of progress is assigned", fset.Position(e.Pos()))
+					}
+				}
+			case *ast.IncDecStmt:
+				if inProgress(n.X) {
+					t.Errorf("%v: a field of progress is counted", fset.Position(n.Pos()))
+				}
+			}
+			return true
+		})
+	}
+	if writes == 0 {
+		t.Error("no write was found in progress.go: what is this test looking at?")
+	}
+}

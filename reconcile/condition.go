@@ -1,0 +1,29 @@
+package reconcile
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed
+// anything. The time of the last transition changes with the status only. Where there is no object it does nothing.
+func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus,
+	reason, message string) bool {
+	if isNil(obj) || conditions == nil {
+		return false
+	}
+	return meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: obj.GetGeneration(),
+	})
+}
+
+// IsReady says whether a condition is True for the present generation of obj.
+func IsReady(obj client.Object, conditions []metav1.Condition, kind string) bool {
+	if isNil(obj) {
+		return false
+	}
+	c := meta.FindStatusCondition(conditions, kind)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == obj.GetGeneration()
+}
