@@ -109,7 +109,10 @@ func tokensSlow(a *tenant) {
 				return
 			}
 		}
-		<-r.Context().Done()
+		select {
+		case <-r.Context().Done():
+		case <-a.ctx.Done():
+		}
 	})
 	a.each(400, func(i int) {
 		name := fmt.Sprint("o", i)
