@@ -63,9 +63,9 @@ type DrainOptions struct {
 	Owner *sync.WaitGroup
 	// Inline has the goroutine drain that wakes, which is the one that fills the store. Consume must not block.
 	Inline bool
-	// Failed is called when the subscription has been closed because Consume has panicked (with value and stack as text), or
-	// Consume or a filter has ended the goroutine (with nil). Who ends the goroutine after Close is not told. Nil: it is
-	// logged.
+	// Failed is called when the subscription has been closed because Consume has panicked (with value and stack as
+	// text), or Consume or a filter has ended the goroutine (with nil). Who ends the goroutine after Close is not
+	// told. Nil: it is logged.
 	Failed func(panicked error)
 }
 
