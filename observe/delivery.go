@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -95,11 +94,13 @@ func (d *delivery) deliver(events []store.Event) (more bool) {
 	return !d.ended()
 }
 
-// broken ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does, or by a panic of what is not the observer.
-func (d *delivery) broken(reason any) {
+// broken ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does, or by a panic of what is not the
+// observer.
+func (d *delivery) broken(panicked error) {
 	err := errGoexit
-	if reason != nil {
-		err = &PanicError{Value: reason, Stack: debug.Stack()}
+	var p *protect.Panic
+	if errors.As(panicked, &p) {
+		err = (*PanicError)(p)
 	}
 	d.leave(&store.Event{}, err)
 }

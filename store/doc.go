@@ -49,7 +49,7 @@
 // writes laid over it, it is the merged state, which is read. Without own writes they are the same pointer. Writers,
 // of which there is one per scope, take turns.
 //
-// Reading order. A file uses what comes before it; where it uses what comes later, it is a field of a type.
+// Reading order. A file uses what comes before it, but for a few cases: mostly the types of fields of Store.
 //
 //   - The words: key, version, identity, shape, record, event, errors.
 //   - Records, without a store: intern (what they share), fastjson, codec (how they are made and kept small, with

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime/debug"
 	"sync"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // Drainer follows a store for one consumer: it takes the events of a subscriber in batches and hands each batch to a
@@ -28,7 +29,7 @@ import (
 type Drainer struct {
 	cursor  Cursor
 	consume func([]Event) bool
-	failed  func(any)
+	failed  func(error)
 	owner   *sync.WaitGroup
 	loop    func() // drain, made once so that a wake allocates nothing
 
@@ -62,10 +63,10 @@ type DrainOptions struct {
 	Owner *sync.WaitGroup
 	// Inline has the goroutine drain that wakes, which is the one that fills the store. Consume must not block.
 	Inline bool
-	// Failed is called when the subscription has been closed because Consume or a function of SubscribeOptions has
-	// panicked (with the value) or ended the goroutine (with nil). Who ends the goroutine after Close is not told.
-	// Nil: it is logged.
-	Failed func(reason any)
+	// Failed is called when the subscription has been closed because Consume has panicked (with value and stack as
+	// text), or Consume or a filter has ended the goroutine (with nil). Who ends the goroutine after Close is not
+	// told. Nil: it is logged.
+	Failed func(panicked error)
 }
 
 // Drain adds a subscriber whose events are handed to a function. Nothing is taken before Start, Run or Step. Close the
@@ -131,18 +132,18 @@ func (d *Drainer) rest() (over bool) {
 
 // drain hands on all there is.
 func (d *Drainer) drain() {
-	rested := false
-	defer func() {
-		if d.owner != nil {
-			defer d.owner.Done()
-		}
-		if !rested {
-			d.fail(recover())
-		}
-	}()
+	if d.owner != nil {
+		defer d.owner.Done()
+	}
+	if p := protect.CallOr(d.rounds, d.left); p != nil {
+		d.fail(p)
+	}
+}
+
+// rounds hands on batches until nothing comes.
+func (d *Drainer) rounds() {
 	for d.next() || !d.rest() {
 	}
-	rested = true
 }
 
 // next hands on one batch; more is false if there was none, or the consumer wants no more.
@@ -159,18 +160,27 @@ func (d *Drainer) next() (more bool) {
 	return true
 }
 
-// fail ends a drainer whose consumer did not return; a reason of nil stands for runtime.Goexit.
-func (d *Drainer) fail(reason any) {
-	if d.cursor.closed.Load() && reason == nil {
-		return // its consumer has seen to it
+// left ends a drainer whose goroutine was ended by its consumer.
+func (d *Drainer) left() {
+	if !d.cursor.closed.Load() { // otherwise the consumer has seen to it
+		d.fail(nil)
 	}
+}
+
+// fail ends a drainer whose consumer has panicked, or has ended the goroutine (nil).
+func (d *Drainer) fail(panicked *protect.Panic) {
 	d.Close()
-	if d.failed != nil {
-		d.failed(reason)
-		return
+	switch {
+	case d.failed != nil && panicked != nil:
+		d.failed(panicked)
+	case d.failed != nil:
+		d.failed(nil)
+	case panicked != nil:
+		d.cursor.s.logger.Error("a subscriber panicked", "subscriber", d.cursor.opt.Name,
+			"panic", panicked.Value, "stack", string(panicked.Stack))
+	default:
+		d.cursor.s.logger.Error("a subscriber ended its goroutine", "subscriber", d.cursor.opt.Name)
 	}
-	d.cursor.s.logger.Error("a subscriber ended with a panic, or with its goroutine", "subscriber", d.cursor.opt.Name,
-		"panic", reason, "stack", string(debug.Stack()))
 }
 
 // Step hands on one batch on the goroutine of the caller, and says whether there may be more: if not, Wake is called,

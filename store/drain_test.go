@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,11 +217,11 @@ func TestDrainOutlivesABrokenConsumer(t *testing.T) {
 	tests := []struct {
 		reason string
 		opt    store.DrainOptions
-		want   any
+		want   string // of the panic; empty: the end of the goroutine
 	}{
 		{"a panic", store.DrainOptions{Consume: func([]store.Event) bool { panic("broken") }}, "broken"},
-		{"the end of the goroutine", store.DrainOptions{Consume: func([]store.Event) bool { runtime.Goexit(); return true }}, nil},
-		{"the end of the goroutine in a filter", filter(runtime.Goexit), nil},
+		{"the end of the goroutine", store.DrainOptions{Consume: func([]store.Event) bool { runtime.Goexit(); return true }}, ""},
+		{"the end of the goroutine in a filter", filter(runtime.Goexit), ""},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -229,11 +230,11 @@ func TestDrainOutlivesABrokenConsumer(t *testing.T) {
 				s := newStore(t, store.Options{})
 				sink := s.Sink("")
 				list(t, sink, 9, obj("a", "u1", 5))
-				var reasons []any
-				tc.opt.Failed = func(reason any) { reasons = append(reasons, reason) }
+				var reasons []string
+				tc.opt.Failed = func(panicked error) { reasons = append(reasons, firstLine(panicked)) }
 				drainings[0].run(t, s, tc.opt)
 				synctest.Wait()
-				if d := cmp.Diff([]any{tc.want}, reasons); d != "" {
+				if d := cmp.Diff([]string{tc.want}, reasons); d != "" {
 					t.Error(d)
 				}
 				if n := s.Stats().Subscribers; n != 0 {
@@ -249,15 +250,24 @@ func TestDrainOutlivesABrokenConsumer(t *testing.T) {
 	}
 }
 
+// firstLine is the value of a panic without the stack; empty for no panic.
+func firstLine(panicked error) string {
+	if panicked == nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(panicked.Error(), "\n")
+	return line
+}
+
 // TestDrainBreaksInline: a panic of a consumer on the goroutine that fills the store does not reach that.
 func TestDrainBreaksInline(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
 	sink := s.Sink("")
 	list(t, sink, 9)
-	var reason any
+	var reason string
 	d := s.Drain(store.DrainOptions{
-		Inline: true, Failed: func(r any) { reason = r },
+		Inline: true, Failed: func(panicked error) { reason = firstLine(panicked) },
 		Consume: func(events []store.Event) bool {
 			if events[0].Object != nil {
 				panic("broken")
@@ -268,7 +278,7 @@ func TestDrainBreaksInline(t *testing.T) {
 	d.Start()
 	apply(t, sink, source.Added, obj("a", "u1", 10))
 	if n := s.Stats().Subscribers; reason != "broken" || n != 0 {
-		t.Errorf("reason %v and %d subscribers, want that of the panic and none", reason, n)
+		t.Errorf("reason %q and %d subscribers, want that of the panic and none", reason, n)
 	}
 	apply(t, sink, source.Added, obj("b", "u2", 11))
 	if s.Len() != 2 {

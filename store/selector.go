@@ -39,5 +39,8 @@ func (sel *watchSelector) selects(r *Record) (in, decided bool) {
 	case sel.undecided:
 		return false, false
 	}
-	return sel.fields.Empty() || sel.fields.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()}), true
+	if sel.fields.Empty() {
+		return true, true
+	}
+	return sel.fields.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()}), true
 }

@@ -55,7 +55,8 @@ func (s *shape) matches(h *source.Header) bool {
 	}
 	for i := range h.Owners {
 		a, b := &s.owners[i], &h.Owners[i]
-		if a.Controller != b.Controller || string(a.UID) != string(b.UID) || a.Name != string(b.Name) || a.Kind != string(b.Kind) || a.APIVersion != string(b.APIVersion) {
+		if a.Controller != b.Controller || string(a.UID) != string(b.UID) || a.Name != string(b.Name) ||
+			a.Kind != string(b.Kind) || a.APIVersion != string(b.APIVersion) {
 			return false
 		}
 	}

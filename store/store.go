@@ -64,7 +64,9 @@ func New(opt Options) *Store {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.logger = s.logger.With("resource", opt.Resource.GroupResource().String())
-	s.selected = parseSelectors(source.Selectors{Label: opt.LabelSelector, Field: opt.FieldSelector, Shard: opt.ShardSelector})
+	s.selected = parseSelectors(source.Selectors{
+		Label: opt.LabelSelector, Field: opt.FieldSelector, Shard: opt.ShardSelector,
+	})
 	s.hot.init(opt.HotBytes, opt.DetectMutation)
 	s.pack = pack.New(s.bodies)
 	s.buffers.New = func() any { return new(buffers) }

@@ -34,7 +34,8 @@ func TestFileIsReadAsItWasWritten(t *testing.T) {
 	}
 	var n uint64
 	var text string
-	if _, err := format.Read(path, func(d *Decoder) error { n, text = d.Number(), d.Text(); return d.Err() }); err != nil || n != 7 || text != "seven" {
+	_, err := format.Read(path, func(d *Decoder) error { n, text = d.Number(), d.Text(); return d.Err() })
+	if err != nil || n != 7 || text != "seven" {
 		t.Errorf("read %d, %q, %v", n, text, err)
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
@@ -71,6 +72,8 @@ func TestWrongFileIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wrong := bytes.Clone(whole)
+	wrong[9] ^= 1
 	tests := []struct {
 		reason string
 		by     Format
@@ -79,7 +82,7 @@ func TestWrongFileIsRefused(t *testing.T) {
 	}{
 		{"of another one", Format{Magic: format.Magic, Identity: "there"}, whole, nil},
 		{"of another format", Format{Magic: "test 2\n", Identity: "here"}, whole, nil},
-		{"one bit is wrong", format, append(bytes.Clone(whole[:9]), append([]byte{whole[9] ^ 1}, whole[10:]...)...), ErrDamaged},
+		{"one bit is wrong", format, wrong, ErrDamaged},
 		{"cut short", format, whole[:len(whole)-1], ErrDamaged},
 		{"empty", format, nil, ErrDamaged},
 	}
