@@ -1,14 +1,12 @@
 package fairlead_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,30 +16,11 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/operation/outbox"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 )
-
-// book is a log that tests can read.
-type book struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *book) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *book) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-func (l *book) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // broken is a database that does not answer.
 type broken struct{}
@@ -106,12 +85,12 @@ func TestOneLogger(t *testing.T) {
 				t.Parallel()
 				bubble(t, func(t *testing.T, s *apiserver.Server) {
 					put(t, s, "x")
-					var host, own book
+					var host, own testlog.Book
 					told, silent, log := &host, &own, (*slog.Logger)(nil)
 					if has {
-						told, silent, log = &own, &host, own.logger()
+						told, silent, log = &own, &host, own.Logger()
 					}
-					rt := fairlead.New(s.Config(), fairlead.WithLogger(host.logger()))
+					rt := fairlead.New(s.Config(), fairlead.WithLogger(host.Logger()))
 					tc.declare(t, rt, s, log)
 					r := run(rt)
 					synctest.Wait()

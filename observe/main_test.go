@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
@@ -80,26 +81,8 @@ type host struct {
 	t      testing.TB
 	server *apiserver.Server
 	cache  *store.Cache
-	log    *logs
+	log    *testlog.Book
 	end    func()
-}
-
-// logs keeps what is logged.
-type logs struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func testScheme() *runtime.Scheme {
@@ -129,7 +112,7 @@ func newHost(t testing.TB, o observe.RegistryOptions, server apiserver.Options) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, server: s, log: &logs{}}
+	h := &host{t: t, server: s, log: &testlog.Book{}}
 	log := slog.New(slog.NewTextHandler(h.log, nil))
 	h.cache, err = store.NewCache(store.CacheOptions{
 		Config: s.Config(), Scheme: testScheme(), Mapper: testMapper(), Logger: log, Linger: -1,

@@ -272,16 +272,13 @@ func (c *Controller) vanished(k Key) {
 
 // admit makes an item ready, as soon as the rate limit allows it. Under mu.
 func (c *Controller) admit(it *item, p priority) {
-	if c.set.rate > 0 && len(it.starts) >= c.set.rate {
-		now, free := c.now(), it.starts[0].Add(c.set.ratePer)
-		if free.After(now) {
-			if it.state == waiting && it.dueFor == "" {
-				return
-			}
-			it.prio = p
-			c.waitUntil(it, free, "")
+	if free := it.rate.free(); !free.IsZero() && free.After(c.now()) {
+		if it.state == waiting && it.dueFor == "" {
 			return
 		}
+		it.prio = p
+		c.waitUntil(it, free, "")
+		return
 	}
 	c.q.makeReady(it, p)
 }

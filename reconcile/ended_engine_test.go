@@ -105,7 +105,7 @@ func TestDegradedControllers(t *testing.T) {
 				defer server.Close()
 				b.host = testbed.NewHost(t, server.Config(), nil)
 				var log logbook
-				h := b.overseer(reconcile.Inherited{Degraded: degraded, Logger: log.logger()})
+				h := b.overseer(reconcile.Inherited{Degraded: degraded, Logger: log.Logger()})
 				ran := 0
 				c := reconcile.New[gateway](h, "gateways", reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
 					ran++

@@ -1,13 +1,10 @@
 package reconcile_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
@@ -34,25 +32,10 @@ func apiError(code, retryAfter int) error {
 }
 
 // logbook is a log that tests can read.
-type logbook struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logbook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logbook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
+type logbook struct{ testlog.Book }
 
 func (l *logbook) option() reconcile.Option {
-	return reconcile.Logger(slog.New(slog.NewTextHandler(l, nil)))
+	return reconcile.Logger(l.Logger())
 }
 
 // A reconciler that misbehaves is reported with its key, and the others go on.

@@ -2,7 +2,6 @@ package reconcile
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +38,7 @@ type item struct {
 	heapAt  int
 	current *reconciliation // while running
 	fail    *failure        // the last attempt failed
-	starts  []time.Time     // of the last reconciliations, for the rate limit
+	rate    *rate           // of its reconciliations; nil before the first one, or without a limit
 	seen    *facts          // while running: what the last event about the object itself showed
 
 	requeues int   // results in a row that asked for another reconciliation, and for no time
@@ -80,14 +79,15 @@ type failure struct {
 }
 
 // started notes the begin of a reconciliation for the rate limit.
-func (it *item) started(at time.Time, limit int) {
-	if limit <= 0 {
+func (it *item) started(at time.Time, limit rate) {
+	if !limit.limits() {
 		return
 	}
-	it.starts = append(it.starts, at)
-	if len(it.starts) > limit {
-		it.starts = slices.Clone(it.starts[1:])
+	if it.rate == nil {
+		own := limit // so that only this is allocated
+		it.rate = &own
 	}
+	it.rate.take(at)
 }
 
 // reconciliation is one call of the reconciler for one object.

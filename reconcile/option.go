@@ -23,8 +23,7 @@ type settings struct {
 	interval    time.Duration
 	retry       Backoff
 	attempts    int
-	rate        int
-	ratePer     time.Duration
+	each        rate // of one object
 	total       rate
 	preempt     bool
 	leader      Leadership
@@ -84,7 +83,7 @@ func MaxAttempts(n int) Option { return func(s *settings) { s.attempts = n } }
 // RateLimit lets each object be reconciled at most n times in any period of that length. No limit by default. What
 // happens meanwhile is one reconciliation when the limit allows it.
 func RateLimit(n int, per time.Duration) Option {
-	return func(s *settings) { s.rate, s.ratePer = n, per }
+	return func(s *settings) { s.each = rate{n: n, per: per} }
 }
 
 // TotalRateLimit lets the controller begin at most n reconciliations in any period of that length, of all its objects

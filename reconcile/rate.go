@@ -2,8 +2,8 @@ package reconcile
 
 import "time"
 
-// rate bounds how often something is begun: at most n times in any period. The zero value bounds nothing. It has no
-// lock and no clock.
+// rate bounds how often something is begun: at most n times in any period. The zero value bounds nothing, nor does
+// nil. It has no lock and no clock.
 type rate struct {
 	n      int
 	per    time.Duration
@@ -19,7 +19,16 @@ func (r *rate) free() time.Time {
 	return r.starts[r.oldest].Add(r.per)
 }
 
-func (r *rate) limits() bool { return r.n > 0 && r.per > 0 }
+func (r *rate) limits() bool { return r != nil && r.n > 0 && r.per > 0 }
+
+// recent says whether there was a start that still counts.
+func (r *rate) recent(now time.Time) bool {
+	if !r.limits() || len(r.starts) == 0 {
+		return false
+	}
+	last := r.starts[(r.oldest+len(r.starts)-1)%len(r.starts)]
+	return now.Sub(last) < r.per
+}
 
 // take notes a start.
 func (r *rate) take(now time.Time) {

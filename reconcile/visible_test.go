@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -39,8 +38,6 @@ func (b *bench) overseer(from reconcile.Inherited) *overseer {
 	return &overseer{Host: b.host, from: from}
 }
 
-func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
-
 // nilError is an error whose methods panic, as those of a nil pointer in an error interface do.
 type nilError struct{ err error }
 
@@ -73,7 +70,7 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 			t.Run(fmt.Sprint(tc.reason, ", own logger ", own), func(t *testing.T) {
 				bubble(t, func(b *bench) {
 					var host, its logbook
-					h := b.overseer(reconcile.Inherited{Logger: host.logger()})
+					h := b.overseer(reconcile.Inherited{Logger: host.Logger()})
 					opts := []reconcile.Option{reconcile.MaxInterval(-1)}
 					told, silent := &host, &its
 					if own {
@@ -135,7 +132,7 @@ func TestOvertakenFailuresAreLogged(t *testing.T) {
 func TestEnginesInheritTheLogger(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var log logbook
-		h := b.overseer(reconcile.Inherited{Logger: log.logger()})
+		h := b.overseer(reconcile.Inherited{Logger: log.Logger()})
 		engine := flow.NewEngine(flow.EngineOptions{})
 		b.closers = append(b.closers, func() {
 			if err := engine.Close(b.ctx); err != nil {

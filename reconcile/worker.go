@@ -56,7 +56,7 @@ func (c *Controller) next() bool {
 	c.mu.Lock()
 	if exists {
 		r.facts = factsOf(rec)
-		it.started(r.begun, c.set.rate)
+		it.started(r.begun, c.set.each)
 	}
 	c.mu.Unlock()
 
@@ -267,7 +267,7 @@ func (c *Controller) suspended(it *item) {
 	switch {
 	case !it.reasons.empty():
 		c.admit(it, high)
-	case it.fail != nil || c.set.rate > 0:
+	case it.fail != nil || it.rate != nil:
 		c.q.rest(it)
 	default:
 		c.q.forget(it)
@@ -293,7 +293,7 @@ func (c *Controller) succeeded(it *item, r *reconciliation, res Result, now time
 		c.admit(it, high)
 	case delay > 0 && exists:
 		c.waitUntil(it, now.Add(delay), Scheduled)
-	case len(it.starts) > 0 && exists && now.Sub(it.starts[len(it.starts)-1]) < c.set.ratePer:
+	case exists && it.rate.recent(now):
 		c.q.rest(it) // its recent starts count
 	default:
 		c.q.forget(it)

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,9 +12,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/source"
 )
-
-// ErrNoCache is matched by all that is done with a nil Cache, as that of a runtime is whose New has failed; its Run says with what.
-var ErrNoCache = errors.New("there is no cache: what should have made it has failed")
 
 // usable says why nothing can be done with a cache that NewCache has not made.
 func (c *Cache) usable() error {

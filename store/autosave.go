@@ -29,13 +29,13 @@ func clusterIdentity(cfg *rest.Config) (string, error) {
 	return fmt.Sprintf("%s%s %x", cfg.Host, cfg.APIPath, sha256.Sum256(authority)), nil
 }
 
-// claimFile gives an entry its file, unless a store whose namespaces were changed since has it; then the entry is not saved. The
-// caller holds c.mu.
+// claimFile gives an entry its file, unless a store whose namespaces were changed since has it; then the entry is not
+// saved. The caller holds c.mu.
 func (c *Cache) claimFile(e *cacheEntry) {
 	if c.opt.Dir == "" {
 		return
 	}
-	before := c.files[e.store.fileName()]
+	before := c.files[e.store.opt.fileName()]
 	if before != nil && !before.gone {
 		return
 	}
@@ -43,7 +43,7 @@ func (c *Cache) claimFile(e *cacheEntry) {
 		e.after = before.saved
 	}
 	e.saved = make(chan struct{})
-	c.files[e.store.fileName()] = e
+	c.files[e.store.opt.fileName()] = e
 }
 
 // fileIsFree waits until the predecessor has saved, and says whether it has before ctx ended.
@@ -67,12 +67,13 @@ func (c *Cache) leaveFile(e *cacheEntry) {
 
 func (c *Cache) leaveFileLocked(e *cacheEntry) {
 	close(e.saved)
-	if c.files[e.store.fileName()] == e {
-		delete(c.files, e.store.fileName())
+	if c.files[e.store.opt.fileName()] == e {
+		delete(c.files, e.store.opt.fileName())
 	}
 }
 
-// resume fills the store of an entry from disk before its source starts. Whatever is wrong with the file, a list makes good.
+// resume fills the store of an entry from disk before its source starts. Whatever is wrong with the file, a list
+// makes good.
 func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 	e.scopes.Lock()
 	defer e.scopes.Unlock()
@@ -89,8 +90,8 @@ func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 	}
 }
 
-// extent tells whether anything has changed. After history was rolled back the same version may come again, with another
-// content.
+// extent tells whether anything has changed. After history was rolled back the same version may come again, with
+// another content.
 type extent struct {
 	version          string
 	applied, commits int64
@@ -100,7 +101,8 @@ func (s *Store) extent() extent {
 	return extent{s.Version(), s.stats.applied.Load(), s.stats.commits.Load()}
 }
 
-// saveNowAndThen saves the store of an entry now and then; the returned function ends that and, if last is true, saves once more.
+// saveNowAndThen saves the store of an entry now and then; the returned function ends that and, if last is true,
+// saves once more.
 func (c *Cache) saveNowAndThen(ctx context.Context, e *cacheEntry) (end func(last bool)) {
 	saved := e.store.extent()
 	save := func() {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,7 +65,7 @@ func (k *kept) cached() map[string]fairleadtest.State {
 
 func (k *kept) has(want map[string]fairleadtest.State) bool { return maps.Equal(k.cached(), want) }
 
-// settle waits, for so long at most, until the cache has what the server has in the namespaces.
+// settle waits, for so long at most, until the cache has what the server has in the namespaces, and no later version.
 func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {
 	t.Helper()
 	for begin := time.Now(); ; <-time.After(100 * time.Millisecond) {
@@ -73,7 +74,8 @@ func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if k.has(want) {
+		version, err := strconv.ParseUint(k.Version(), 10, 64)
+		if err == nil && version <= s.Revision() && k.has(want) {
 			return
 		}
 		if time.Since(begin) > limit {
@@ -88,6 +90,22 @@ func putMap(t *testing.T, s *apiserver.Server, name, value string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// withSaved plays a test on the fake clock, with a server that has one object, and a directory to save in.
+func withSaved(t *testing.T, o apiserver.Options, test func(t *testing.T, s *apiserver.Server, dir string)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		o.Pipe = true
+		s, err := apiserver.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		putMap(t, s, "one", "1")
+		test(t, s, dir)
+	})
 }
 
 // TestRestart ends a program and starts it again with what it has saved.
@@ -282,14 +300,7 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				s, err := apiserver.New(apiserver.Options{Pipe: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				putMap(t, s, "one", "1")
+			withSaved(t, apiserver.Options{}, func(t *testing.T, s *apiserver.Server, dir string) {
 				first := startKept(t, s, dir)
 				first.settle(t, s, time.Minute)
 				first.stop()
@@ -342,14 +353,7 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 // TestSavedNow saves while it runs, so that a crash loses little; another cluster and other namespaces use nothing of it.
 func TestSavedNow(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		putMap(t, s, "one", "1")
+	withSaved(t, apiserver.Options{TLS: true}, func(t *testing.T, s *apiserver.Server, dir string) {
 		k := startKept(t, s, dir)
 		k.settle(t, s, time.Minute)
 		<-time.After(6 * time.Minute)
@@ -383,14 +387,7 @@ func TestSavedNow(t *testing.T) {
 // TestNotSavedAfterAPanic: what a panic has left half done is not what the next run goes on from.
 func TestNotSavedAfterAPanic(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := apiserver.New(apiserver.Options{Pipe: true, TLS: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		putMap(t, s, "one", "1")
+	withSaved(t, apiserver.Options{TLS: true}, func(t *testing.T, s *apiserver.Server, dir string) {
 		k := startKept(t, s, dir)
 		k.settle(t, s, time.Minute)
 		store.Break(k.Store)

@@ -37,9 +37,9 @@ type CacheOptions struct {
 	Source []source.Option
 	// Store is the pattern for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
 	Store Options
-	// Dir is a directory where stores are saved, and from which they go on at the next start without a list; "": none. It must be there,
-	// and belong to this program alone: what is saved is as secret as what is watched. At first such a store may be behind
-	// what an earlier run wrote; Store.Barrier waits until it is not.
+	// Dir is a directory where stores are saved, and from which they go on at the next start without a list; "":
+	// none. It must be there, and belong to this program alone: what is saved is as secret as what is watched. At
+	// first such a store may be behind what an earlier run wrote; Store.Barrier waits until it is not.
 	Dir string
 	// SaveEvery is how often a store that has changed is saved, besides when it stops; 0: 5 minutes.
 	SaveEvery time.Duration
@@ -48,8 +48,8 @@ type CacheOptions struct {
 
 const defaultLinger = 30 * time.Second
 
-// Cache is the stores of one cluster, made on demand: all that ask for the same objects share one store and one watch, which
-// stops when the last has let go of it. It is safe for concurrent use.
+// Cache is the stores of one cluster, made on demand: all that ask for the same objects share one store and one
+// watch, which stops when the last has let go of it. It is safe for concurrent use.
 type Cache struct {
 	opt    CacheOptions
 	client *source.Client
@@ -75,7 +75,7 @@ type cacheKey struct {
 	namespaces          string
 	label, field, shard string
 	json                bool
-	moved               int // 0; else it tells an entry whose namespaces were changed to those of another one
+	moved               int // not 0: it tells an entry whose namespaces were changed to those of another one
 }
 
 // scope tells apart the stores of one resource and selectors.
@@ -100,7 +100,7 @@ type cacheEntry struct {
 	stop   context.CancelFunc
 	gone   bool
 
-	// Of an entry that is saved; nil else.
+	// Of an entry that is saved; otherwise nil.
 	saved chan struct{}   // closed when it will not save any more
 	after <-chan struct{} // the same of its predecessor in the file; nil: there is none
 }
@@ -113,11 +113,12 @@ type Request struct {
 	Namespaced bool
 	// Unstructured asks for a store that unstructured readers can use without loss, which is one from JSON.
 	Unstructured bool
-	// Options choose namespaces, selectors and how it is watched; of two requests that share a store the first one's count.
+	// Options choose namespaces, selectors and how it is watched; of two requests that share a store the first one's
+	// count.
 	Options []source.Option
 }
 
-// Handle is a claim to a store. One that is made of a Store alone claims nothing: somebody else keeps that store.
+// Handle is a claim to a store. One that is made of a Store alone claims nothing: another owner closes that store.
 type Handle struct {
 	*Store
 	c        *Cache
@@ -163,8 +164,9 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	return c, nil
 }
 
-// Run watches what is asked for until ctx is done, and returns when all of it has stopped and every store is closed. It returns an
-// error, earlier, when a watch cannot go on because of a panic: what readers see would not change any more. It can be called once.
+// Run watches what is asked for until ctx is done, and returns when all of it has stopped and every store is closed.
+// It returns an error, earlier, when a watch cannot go on because of a panic: what readers see would not change any
+// more. It can be called once.
 func (c *Cache) Run(ctx context.Context) error {
 	if err := c.usable(); err != nil {
 		return fmt.Errorf("cannot run cache: %w", err)
@@ -225,11 +227,12 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 		defer c.mu.Unlock()
 		c.failed = errors.Join(c.failed, fmt.Errorf("cannot watch %s: %w", e.key.resource.GroupResource(), err))
 		c.fail()
-		c.retire(e) // nobody is to be served what does not change any more
+		c.retire(e) // its store changes no more, so nobody may be given it
 	}
 }
 
-// Acquire returns the store of a kind, shared with all that ask for the same. Release the handle when it is not needed any more.
+// Acquire returns the store of a kind, shared with all that ask for the same. Release the handle when it is not
+// needed any more.
 func (c *Cache) Acquire(kind schema.GroupVersionKind, options ...source.Option) (*Handle, error) {
 	return c.Open(Request{Kind: kind, Options: options})
 }
@@ -334,9 +337,9 @@ func (h *Handle) Release() {
 	}
 }
 
-// SetNamespaces changes what the store covers, for all that share it: namespaces that are new are listed, those that are missing are
-// dropped (see DropScope), the others go on untouched. None stands for all of them. It waits for the watches that end, so
-// no subscriber must call it.
+// SetNamespaces changes what the store covers, for all that share it: namespaces that are new are listed, those that
+// are missing are dropped (see DropScope), the others go on untouched. None stands for all of them. It waits for the
+// watches that end, so no subscriber must call it.
 func (h *Handle) SetNamespaces(namespaces ...string) error {
 	if h == nil || h.c == nil {
 		return fmt.Errorf("cannot set namespaces: %w", ErrNoCache)

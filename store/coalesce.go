@@ -1,6 +1,7 @@
 package store
 
-// delta is what happened to one key between what a subscriber was given last and now, folded from any number of changes.
+// delta is what happened to one key between what a subscriber was given last and now, folded from any number of
+// changes.
 type delta struct {
 	key      Key
 	given    *Record // what the subscriber has; nil: nothing
@@ -34,16 +35,16 @@ func (d *delta) fold(c *change) {
 
 // take returns the next event of the delta, and whether that was the last one. A delta is a deletion of what was given,
 // then an addition; or one modification; or, for an object that came and went, nothing.
-func (d *delta) take(keep func(*Record) bool) (e Event, some, last bool) {
+func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 	given, now := d.given, d.now
-	if given != nil && !keep(given) {
+	if given != nil && !wants(given) {
 		given = nil
 	}
-	if now != nil && !keep(now) {
+	if now != nil && !wants(now) {
 		now = nil
 	}
 	gone := given != nil && (d.dead != nil || now == nil || !now.SameUID(given))
-	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && keep(d.dead) // an overlaid object that never was
+	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && wants(d.dead) // an overlaid object that never was
 	switch {
 	case gone || ghost:
 		e = Event{Type: Deleted, Key: d.key, Object: given, Prior: given, Inferred: d.inferred}
@@ -67,8 +68,8 @@ func (d *delta) take(keep func(*Record) bool) (e Event, some, last bool) {
 	return Event{Type: Modified, Key: now.Key(), Object: now, Prior: given}, true, true
 }
 
-// then appends what happened later, across an epoch: final states from before it may have higher versions than what comes
-// after it, so a deletion is reported with what was given.
+// then appends what happened later, across an epoch: final states from before it may have higher versions than what
+// comes after it, so a deletion is reported with what was given.
 func (d *delta) then(later *delta) {
 	if d.given != nil && (d.dead != nil || later.dead != nil && later.dead.SameUID(d.given)) {
 		d.dead, d.inferred = d.given, true

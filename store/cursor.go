@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -14,9 +13,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
-
-// ErrClosed is returned when a cursor or a store is used after it was closed.
-var ErrClosed = errors.New("closed")
 
 // From says where a subscriber starts.
 type From uint8
@@ -32,22 +28,25 @@ const (
 type SubscribeOptions struct {
 	Name string // for logs, metrics and lag reports
 	From From
-	// Filter selects objects. It must depend on the record alone: an object that starts or ceases to match is given as Added
-	// or Deleted. It is called by Take, outside of any lock. One that panics is taken as false for that record.
+	// Filter selects objects. It must depend on the record alone: an object that starts or ceases to match is given
+	// as Added or Deleted. It is called by Take, outside of any lock. One that panics is taken as false for that
+	// record.
 	Filter func(*Record) bool
-	// Wake is called, outside of any lock, when there is something to take after a Take that returned nothing. It must not
-	// block; it may be called from several goroutines, and once too often.
+	// Wake is called, outside of any lock, when there is something to take after a Take that returned nothing. It
+	// must not block; it may be called from several goroutines, and once too often.
 	Wake func()
 	// Resync is the period in which every object is given again as Sync, spread evenly; 0: never.
 	Resync time.Duration
-	// HoldWrites is the name of the writer (WriteContext.Owner) whose own echoes this cursor does not want; see ledger.go.
+	// HoldWrites is the name of the writer (WriteContext.Owner) whose own echoes this cursor does not want; see
+	// ledger.go.
 	HoldWrites string
-	// PrimaryOf says to which WriteContext.Primary an object belongs; nil: to itself. ok false means to none or to several:
-	// such an object's events are never taken for an echo.
+	// PrimaryOf says to which WriteContext.Primary an object belongs; nil: to itself. ok false means to none or to
+	// several: such an object's events are never taken for an echo.
 	PrimaryOf func(*Record) (primary Key, ok bool)
 }
 
-// Cursor is one subscriber's place in the change log. It has no goroutine: the owner calls Take when it was woken, or Next.
+// Cursor is one subscriber's place in the change log. It has no goroutine: the owner calls Take when it was woken, or
+// Next.
 //
 // Events come in the order of the log, each key's in the order of its versions. By calling Take (or Next) again the
 // consumer says that it has handled what it was given before; Synced is given only after that. All but Close, Lag and
@@ -113,14 +112,14 @@ func (s *Store) subscribe(c *Cursor) {
 	c.settled.Store(c.pos.seq)
 	c.synced = s.synced
 	if c.opt.From == FromSnapshot {
-		c.initial = &initial{s.root.Load().base.objects.Iterate(), s.quarantined()}
+		c.initial = &initial{s.root.Load().base.objects.Iterate(), s.scopes.quarantined()}
 	}
 	if s.closed {
 		c.closed.Store(true)
 		return
 	}
 	s.cursors = append(s.cursors, c)
-	s.startResync(c)
+	s.resync.start(c.opt.Resync, s.tickResync)
 }
 
 // Name returns SubscribeOptions.Name.
@@ -201,8 +200,8 @@ func (c *Cursor) Next(ctx context.Context) (Event, error) {
 // defaultBatch is how many events are taken at once where nobody says how many.
 const defaultBatch = 64
 
-// Take returns up to max events without waiting; none if there are none now, or after Close. The slice is valid until the
-// next call. Call it until it returns nothing, then wait for Wake.
+// Take returns up to max events without waiting; none if there are none now, or after Close. The slice is valid until
+// the next call. Call it until it returns nothing, then wait for Wake.
 func (c *Cursor) Take(max int) []Event {
 	if c.buffers == nil {
 		c.buffers = c.s.buffers.Get().(*buffers)

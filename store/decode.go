@@ -16,27 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// As returns the object of a record as T: an API type, unstructured.Unstructured or metav1.PartialObjectMetadata. It is
-// decoded at most once while anybody uses it, shared, and READ-ONLY.
-func As[T any](r *Record) (*T, error) {
-	if r == nil {
-		return nil, &DecodeError{Type: reflect.TypeFor[T](), Err: errNoRecord}
-	}
-	for v := r.forms.Load(); v != nil; v = v.next {
-		if o, ok := v.obj.(*T); ok {
-			if !v.used.Load() {
-				v.used.Store(true)
-			}
-			if v.check != nil {
-				v.verify(r, "")
-			}
-			return o, nil
-		}
-	}
-	return asCold[T](r)
-}
-
-// errProtobuf: protobuf drops the fields that it does not know, so an unstructured reader would be given less than there is.
+// errProtobuf: protobuf drops the fields that it does not know, so an unstructured reader would be given less than
+// there is.
 var errProtobuf = errors.New("the store holds protobuf, which cannot be read without its Go type")
 
 var errNoRecord = errors.New("there is no record, or nothing to decode it into")
@@ -57,8 +38,8 @@ func decode[T any](r *Record, raw []byte) (*T, error) {
 	return o, nil
 }
 
-// DecodeInto decodes the object into one of the caller's own, a pointer to any type of it, whose former content is lost. A type
-// without protobuf of its own is given what the Go type of the Scheme says as JSON.
+// DecodeInto decodes the object into one of the caller's own, a pointer to any type of it, whose former content is
+// lost. A type without protobuf of its own is given what the Go type of the Scheme says as JSON.
 func (r *Record) DecodeInto(obj any) error {
 	v := reflect.ValueOf(obj)
 	if r == nil || v.Kind() != reflect.Pointer || v.IsNil() {
@@ -76,13 +57,13 @@ func (r *Record) DecodeInto(obj any) error {
 		if raw, err = r.AppendJSON(nil); err != nil {
 			return err
 		}
-		return r.st.decoders.unmarshal(raw, obj)
+		return r.codec.decoders.unmarshal(raw, obj)
 	}
 	return decodeInto(r, raw, obj)
 }
 
 func decodeInto(r *Record, raw []byte, into any) error {
-	if err := r.st.fits(into); err != nil {
+	if err := r.codec.fits(into); err != nil {
 		return err
 	}
 	if r.enc == source.Protobuf {
@@ -90,14 +71,14 @@ func decodeInto(r *Record, raw []byte, into any) error {
 		if !ok {
 			return errProtobuf
 		}
-		if err := r.st.decoders.protobuf.Unmarshal(raw, pb); err != nil {
+		if err := r.codec.decoders.protobuf.Unmarshal(raw, pb); err != nil {
 			return err
 		}
-	} else if err := r.st.decoders.unmarshal(raw, into); err != nil {
+	} else if err := r.codec.decoders.unmarshal(raw, into); err != nil {
 		return err
 	}
 	if o, ok := into.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {
-		o.GetObjectKind().SetGroupVersionKind(r.st.opt.Kind)
+		o.GetObjectKind().SetGroupVersionKind(r.codec.kind)
 	}
 	return nil
 }
@@ -106,11 +87,11 @@ func decodeUnstructured(r *Record, raw []byte, into *unstructured.Unstructured) 
 	var err error
 	if r.enc == source.Protobuf {
 		var typed runtime.Object
-		if typed, err = r.st.decodeByScheme(r, raw); err == nil {
+		if typed, err = r.codec.decodeByScheme(r, raw); err == nil {
 			into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 		}
 	} else {
-		into.Object, err = r.st.decoders.untyped.Unmarshal(raw)
+		into.Object, err = r.codec.decoders.untyped.Unmarshal(raw)
 	}
 	if err != nil {
 		return err
@@ -119,51 +100,52 @@ func decodeUnstructured(r *Record, raw []byte, into *unstructured.Unstructured) 
 		return errors.New("not an object")
 	}
 	if into.GroupVersionKind().Empty() {
-		into.SetGroupVersionKind(r.st.opt.Kind)
+		into.SetGroupVersionKind(r.codec.kind)
 	}
 	return nil
 }
 
-// fits refuses a Go type that the Scheme knows as another kind: it would be read, and be nearly empty. Versions of a kind are one.
-func (s *Store) fits(into any) error {
+// fits refuses a Go type that the Scheme knows as another kind: it would be read, and be nearly empty. Versions of a
+// kind are one.
+func (c *codec) fits(into any) error {
 	t := reflect.TypeOf(into)
-	if known, ok := s.decoders.fits.Load(t); ok {
+	if known, ok := c.decoders.fits.Load(t); ok {
 		err, _ := known.(error)
 		return err
 	}
 	var wrong error
-	if o, ok := into.(runtime.Object); ok && s.opt.Scheme != nil && !s.opt.Kind.Empty() {
-		kinds, _, err := s.opt.Scheme.ObjectKinds(o)
+	if o, ok := into.(runtime.Object); ok && c.scheme != nil && !c.kind.Empty() {
+		kinds, _, err := c.scheme.ObjectKinds(o)
 		same := func(k schema.GroupVersionKind) bool {
-			return k.GroupKind() == s.opt.Kind.GroupKind() || k.Group == metav1.GroupName // PartialObjectMetadata is of any kind
+			return k.GroupKind() == c.kind.GroupKind() || k.Group == metav1.GroupName // PartialObjectMetadata is of any kind
 		}
 		if err == nil && !slices.ContainsFunc(kinds, same) {
-			wrong = fmt.Errorf("the store holds objects of kind %s", s.opt.Kind.GroupKind())
+			wrong = fmt.Errorf("the store holds objects of kind %s", c.kind.GroupKind())
 		}
 	}
-	s.decoders.fits.Store(t, wrong)
+	c.decoders.fits.Store(t, wrong)
 	return wrong
 }
 
 // decodeByScheme decodes protobuf without a static type.
-func (s *Store) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
-	if s.opt.Scheme == nil {
+func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
+	if c.scheme == nil {
 		return nil, errProtobuf
 	}
-	o, err := s.opt.Scheme.New(s.opt.Kind)
+	o, err := c.scheme.New(c.kind)
 	if err != nil {
 		return nil, err
 	}
 	return o, decodeInto(r, raw, o)
 }
 
-// AppendJSON appends the object as JSON, without managedFields, to dst. An object that came as protobuf is decoded through
-// the Scheme and encoded again.
+// AppendJSON appends the object as JSON, without managedFields, to dst. An object that came as protobuf is decoded
+// through the Scheme and encoded again.
 func (r *Record) AppendJSON(dst []byte) ([]byte, error) {
 	if r.enc == source.JSON {
 		return r.AppendRaw(dst), nil
 	}
-	o, err := r.st.decodeByScheme(r, r.Raw())
+	o, err := r.codec.decodeByScheme(r, r.Raw())
 	if err == nil {
 		var out []byte
 		if out, err = json.Marshal(o); err == nil {

@@ -11,20 +11,20 @@ import (
 // Drainer follows a store for one consumer: it takes the events of a subscriber in batches and hands each batch to a
 // function. It owns what goes with that: to be woken, to take until nothing comes, and to close. The contract:
 //
-//   - Order: the batches are those of [Cursor.Take], one after the other. A batch is handled before the next one is taken, so
-//     Synced comes after the initial objects were handled.
+//   - Order: the batches are those of [Cursor.Take], one after the other. A batch is handled before the next one is
+//     taken, so Synced comes after the initial objects were handled.
 //   - One at a time: Consume is never called by two goroutines at once.
 //   - No event is missed: a wake during a drain makes it look once more before it ends.
 //   - Back-pressure: nothing is queued here. What a slow consumer has not taken the store folds, per key.
-//   - Goroutines: see DrainOptions.Owner and DrainOptions.Inline. With neither of them the consumer drains on a goroutine
-//     of its own, by Run or by Step.
-//   - The end: when Consume returns false, the subscription is closed. After Close has returned no goroutine is begun and no
-//     batch is taken; a call of Consume that is under way goes on.
+//   - Goroutines: see DrainOptions.Owner and DrainOptions.Inline. With neither of them the consumer drains on a
+//     goroutine of its own, by Run or by Step.
+//   - The end: when Consume returns false, the subscription is closed. After Close has returned no goroutine is begun
+//     and no batch is taken; a call of Consume that is under way goes on.
 //   - Failure: on a goroutine that is not the consumer's own, a panic and runtime.Goexit close the subscription; see
 //     DrainOptions.Failed. On one of its own they are the business of the caller of Run or Step.
 //
-// An idle drainer has no goroutine. Start, Close and Lag are safe for concurrent use; Run and Step are for one goroutine
-// at a time.
+// An idle drainer has no goroutine. Start, Close and Lag are safe for concurrent use; Run and Step are for one
+// goroutine at a time.
 type Drainer struct {
 	cursor  Cursor
 	consume func([]Event) bool
@@ -50,19 +50,21 @@ const (
 
 // DrainOptions configure a Drainer. Only Consume is needed.
 type DrainOptions struct {
-	// SubscribeOptions say what is given. Wake is called only when Owner and Inline are not set; it may be nil: see Woken.
+	// SubscribeOptions say what is given. Wake is called only when Owner and Inline are not set; it may be nil: see
+	// Woken.
 	SubscribeOptions
 	// Consume handles a batch and says whether it wants more. The slice is valid until it returns. It may call Close.
 	Consume func(events []Event) (more bool)
 	// Batch is how many events Consume is given at most; 0: 64.
 	Batch int
-	// Owner, if set, waits for a goroutine that drains. The drainer begins one when there is something to take, and it ends when
-	// all is taken.
+	// Owner, if set, waits for a goroutine that drains. The drainer begins one when there is something to take, and
+	// it ends when all is taken.
 	Owner *sync.WaitGroup
 	// Inline has the goroutine drain that wakes, which is the one that fills the store. Consume must not block.
 	Inline bool
-	// Failed is called when the subscription has been closed because Consume or a function of SubscribeOptions has panicked
-	// (with the value) or ended the goroutine (with nil). Who ends the goroutine after Close is not told. Nil: it is logged.
+	// Failed is called when the subscription has been closed because Consume or a function of SubscribeOptions has
+	// panicked (with the value) or ended the goroutine (with nil). Who ends the goroutine after Close is not told.
+	// Nil: it is logged.
 	Failed func(reason any)
 }
 
@@ -87,8 +89,8 @@ func (s *Store) Drain(opt DrainOptions) *Drainer {
 	return d
 }
 
-// Start has the drainer begin, if it has an owner or is inline, and look once more if it has begun. With an owner it does not
-// block; inline it drains.
+// Start has the drainer begin, if it has an owner or is inline, and look once more if it has begun. With an owner it
+// does not block; inline it drains.
 func (d *Drainer) Start() {
 	if d.begin() && d.owner == nil {
 		d.drain()
@@ -171,8 +173,8 @@ func (d *Drainer) fail(reason any) {
 		"panic", reason, "stack", string(debug.Stack()))
 }
 
-// Step hands on one batch on the goroutine of the caller, and says whether there may be more: if not, Wake is called, or
-// Woken tells, when there is.
+// Step hands on one batch on the goroutine of the caller, and says whether there may be more: if not, Wake is called,
+// or Woken tells, when there is.
 func (d *Drainer) Step() (more bool) {
 	if d.cursor.armed.Load() { // the last Take has found nothing, and nothing has come since
 		return false
@@ -180,12 +182,12 @@ func (d *Drainer) Step() (more bool) {
 	return d.next()
 }
 
-// Woken tells when there may be something for Step again. Of a drainer that has an owner, is inline or has a function Wake it
-// tells nothing.
+// Woken tells when there may be something for Step again. Of a drainer that has an owner, is inline or has a function
+// Wake it tells nothing.
 func (d *Drainer) Woken() <-chan struct{} { return d.cursor.waiting().woken }
 
-// Run hands on all there is and all that comes, on the goroutine of the caller, until Consume wants no more (nil), ctx is done
-// (its cause) or the subscription is closed (ErrClosed). The subscription is closed when it returns.
+// Run hands on all there is and all that comes, on the goroutine of the caller, until Consume wants no more (nil),
+// ctx is done (its cause) or the subscription is closed (ErrClosed). The subscription is closed when it returns.
 func (d *Drainer) Run(ctx context.Context) error {
 	defer d.Close()
 	for ctx.Err() == nil {

@@ -11,7 +11,8 @@ const (
 	Added EventType = iota + 1
 	// Modified: Prior became Object.
 	Modified
-	// Deleted: Object is the last known state. Inferred marks a deletion that the server did not report: a list omits it.
+	// Deleted: Object is the last known state. Inferred marks a deletion that the server did not report: a list omits
+	// it.
 	Deleted
 	// Synced: all initial objects have been given; Count says how many. Once for each subscriber.
 	Synced
@@ -19,7 +20,8 @@ const (
 	Sync
 	// Epoch: the history of the server went back (Reason); lower versions follow.
 	Epoch
-	// QuarantinedObject: an object could not be kept (Key, UID, Version, Err). Who subscribes later is told after the initial objects.
+	// QuarantinedObject: an object could not be kept (Key, UID, Version, Err). Who subscribes later is told after the
+	// initial objects.
 	QuarantinedObject
 )
 

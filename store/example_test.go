@@ -40,6 +40,30 @@ func Example() {
 	// SYNCED
 }
 
+// A drainer follows a store: what is there, then what changes, batch by batch. Run drains on the goroutine of the caller; with
+// an Owner the drainer begins a goroutine of its own when there is something to take.
+func ExampleStore_Drain() {
+	s := store.New(store.Options{})
+	defer s.Close()
+	sink := s.Sink("")
+	initial := sink.Replace()
+	_ = initial.Put(parse(`{"metadata":{"namespace":"ns","name":"web","uid":"1","resourceVersion":"5"}}`))
+	initial.Commit(source.Commit{Version: "9"})
+	_ = sink.Apply(source.Modified, parse(`{"metadata":{"namespace":"ns","name":"web","uid":"1","resourceVersion":"10"}}`))
+
+	changes := s.Drain(store.DrainOptions{Consume: func(events []store.Event) (more bool) {
+		for _, e := range events {
+			fmt.Printf("%s %q\n", e.Type, e.Key)
+		}
+		return events[len(events)-1].Type != store.Synced // a program would return true
+	}})
+	fmt.Println(changes.Run(context.Background()))
+	// Output:
+	// ADDED "ns/web"
+	// SYNCED ""
+	// <nil>
+}
+
 // An index of your own is added over the objects of a view, at any time.
 func ExampleIndexBy() {
 	s := store.New(store.Options{})

@@ -3,6 +3,7 @@ package store
 import (
 	"io"
 
+	"github.com/fairlead-io/fairlead/internal/savefile"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -31,7 +32,7 @@ func LedgerSize(s *Store) (n int) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	for _, w := range s.ledger.windows {
-		n += len(w.own) + len(w.flight)
+		n += len(w.own) + len(w.sent)
 	}
 	return n
 }
@@ -44,6 +45,24 @@ func Hot(s *Store) (entries int, bytes int64) {
 	s.hot.mu.Lock()
 	defer s.hot.mu.Unlock()
 	return len(s.hot.ring), s.hot.bytes
+}
+
+// Locked says whether somebody, such as the caller, has the writer's lock.
+func Locked(s *Store) bool {
+	if !s.mu.TryLock() {
+		return true
+	}
+	s.mu.Unlock()
+	return false
+}
+
+// HotLocked says whether somebody, such as the caller, has the lock of the hot set.
+func HotLocked(s *Store) bool {
+	if !s.hot.mu.TryLock() {
+		return true
+	}
+	s.hot.mu.Unlock()
+	return false
 }
 
 // IsHot says whether an object is in the hot set.
@@ -62,8 +81,10 @@ func IsHot(s *Store, k Key) bool {
 
 // ReadSaved decodes a saved state.
 func ReadSaved(r io.Reader, identity string) error {
-	return readSaved(r, identity, func(savedScope) func(*source.Object) error {
-		return func(*source.Object) error { return nil }
+	return saveFormat(identity).Decode(r, func(in *savefile.Decoder) error {
+		return decodeScopes(in, func(savedScope) func(*source.Object) error {
+			return func(*source.Object) error { return nil }
+		})
 	})
 }
 

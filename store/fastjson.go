@@ -17,9 +17,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/untyped"
 )
 
-// JSON is decoded by go-json-experiment, which is more than twice as fast as sigs.k8s.io/json on Kubernetes types, where both
-// give the same: into types without interfaces (whose numbers sigs.k8s.io/json keeps as integers). What it refuses, such as
-// duplicate names and invalid UTF-8, is decoded again by sigs.k8s.io/json, whose word counts.
+// JSON is decoded by go-json-experiment, which is more than twice as fast as sigs.k8s.io/json on Kubernetes types,
+// where both give the same: into types without interfaces (whose numbers sigs.k8s.io/json keeps as integers). What it
+// refuses, such as duplicate names and invalid UTF-8, is decoded again by sigs.k8s.io/json, whose word counts.
 type decoders struct {
 	byType   sync.Map // reflect.Type: *decoderOf
 	fits     sync.Map // reflect.Type: error, nil where the type is of the store's kind

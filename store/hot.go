@@ -31,16 +31,6 @@ func (w weakTo[T]) value() any {
 	return nil
 }
 
-// Shares says whether obj is the decoded object that all readers of the record have in common, and that nobody may change.
-func (r *Record) Shares(obj any) bool {
-	for v := r.forms.Load(); v != nil; v = v.next {
-		if v.obj == obj || v.obj == nil && v.weak.value() == obj {
-			return true
-		}
-	}
-	return false
-}
-
 // hotSet bounds the decoded objects that are held although nobody may use them: a clock with a second chance.
 type hotSet struct {
 	mu       sync.Mutex                  // also serializes changes of Record.forms
@@ -48,6 +38,7 @@ type hotSet struct {
 	limit    int64
 	bytes    int64
 	ring     []hotEntry
+	suspects []hotEntry // were let go, and are to be looked at for mutations when the lock is free
 	hand     int
 
 	detect    bool
@@ -72,8 +63,8 @@ const (
 	decodedFactor = 4
 )
 
-func (h *hotSet) init(opt Options) {
-	h.limit, h.detect = opt.HotBytes, opt.DetectMutation
+func (h *hotSet) init(limit int64, detect bool) {
+	h.limit, h.detect = limit, detect
 	if h.limit == 0 {
 		h.limit = defaultHotBytes
 	}
@@ -81,7 +72,7 @@ func (h *hotSet) init(opt Options) {
 
 // asCold finds an object that is held weakly, or decodes it. Of several readers at the same time one decodes.
 func asCold[T any](r *Record) (*T, error) {
-	h := &r.st.hot
+	h := &r.codec.hot
 	mine := decodeKey{r, reflect.TypeFor[T]()}
 	h.mu.Lock()
 	for {
@@ -108,12 +99,17 @@ func asCold[T any](r *Record) (*T, error) {
 	var size int
 	defer func() { // also if the decoder of a type of the user's panics
 		h.mu.Lock()
-		defer h.mu.Unlock()
 		if v != nil {
 			h.insert(r, v, int64(size)*decodedFactor)
 		}
 		delete(h.decoding, mine)
 		close(done)
+		suspects := h.suspects
+		h.suspects = nil
+		h.mu.Unlock()
+		for _, e := range suspects {
+			e.form.verify(e.rec, "") // calls code of the user's
+		}
 	}()
 	raw, err := r.load()
 	if err != nil {
@@ -184,7 +180,7 @@ func (h *hotSet) evict() {
 // looking at are never changed.
 func (h *hotSet) cool(r *Record, v *form) {
 	if v.check != nil {
-		v.verify(r, "")
+		h.suspects = append(h.suspects, hotEntry{rec: r, form: v})
 	}
 	rest := without(r.forms.Load(), v)
 	if v.weak.value() == nil {
@@ -226,8 +222,8 @@ func fingerprint(o any) uint64 {
 	return maphash.Bytes(mutationSeed, b)
 }
 
-// Verify looks whether a decoded form of the object was changed, if the store detects mutations, and reports it with the name of the
-// reader that has just had it; "": nobody in particular.
+// Verify looks whether a decoded form of the object was changed, if the store detects mutations, and reports it with
+// the name of the reader that has just had it; "": nobody in particular.
 func (r *Record) Verify(reader string) {
 	for v := r.forms.Load(); v != nil; v = v.next {
 		if v.check != nil {
@@ -245,22 +241,19 @@ func (v *form) verify(r *Record, reader string) {
 	if o == nil || fingerprint(o) == v.check.sum || v.check.bad.Swap(true) {
 		return
 	}
-	s := r.st
-	s.hot.mutations.Add(1)
-	if s.opt.OnMutation != nil {
+	c := r.codec
+	c.hot.mutations.Add(1)
+	if c.onMutation != nil {
 		by := ""
 		if reader != "" {
 			by = " when " + reader + " had it"
 		}
-		s.opt.OnMutation(r.Key(), fmt.Errorf("a shared object of type %T was changed%s: copy it first", o, by))
+		c.onMutation(r.Key(), fmt.Errorf("a shared object of type %T was changed%s: copy it first", o, by))
 		return
 	}
 	facts := []any{"key", r.Key(), "version", r.Version(), "type", fmt.Sprintf("%T", o)}
 	if reader != "" {
 		facts = append(facts, "reader", reader)
 	}
-	s.logger.Error("a shared object was changed by a reader", facts...)
+	c.logger.Error("a shared object was changed by a reader", facts...)
 }
-
-// Mutations returns how many shared objects were found changed (Options.DetectMutation).
-func (s *Store) Mutations() int64 { return s.hot.mutations.Load() }

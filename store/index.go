@@ -126,6 +126,15 @@ func (x *index) ids(value string) iter.Seq[*ident] {
 	return b.ids.All()
 }
 
+// staged is a record that is about to be published with what user code says about it, which is asked outside of any
+// lock.
+type staged struct {
+	rec    *Record
+	values []indexValues // for each index of defs
+	defs   []*indexDef
+	twin   bool // has uid and version of the known one, and other content: only an epoch makes such
+}
+
 // stage asks the index functions about a record, outside of any lock.
 func stage(r *Record, defs []*indexDef) staged {
 	st := staged{rec: r, defs: defs}
@@ -145,4 +154,8 @@ func (st *staged) valuesOf(d *indexDef) indexValues {
 		}
 	}
 	return indexValues{}
+}
+
+func sameDefs(a, b []*indexDef) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

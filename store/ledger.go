@@ -1,32 +1,36 @@
 package store
 
 import (
+	"slices"
 	"sync"
 )
 
-// The ledger of own writes. A controller's own write comes back as an event, which would only make it reconcile once more. A
-// cursor that asks for it (SubscribeOptions.HoldWrites) is not given such an echo; every other cursor is given everything.
+// The ledger of own writes. A controller's own write comes back as an event, which would only make it reconcile once
+// more. A cursor that asks for it (SubscribeOptions.HoldWrites) is not given such an echo; every other cursor is
+// given everything.
 //
-// While a write is in flight (BeginWrite until Done, Deleted or Fail), changes of that key are held back from the cursors of its
-// owner, for they may be its echo. Then each held change is judged. It is an echo, and dropped, only if all of this holds:
+// While a write is in flight (BeginWrite until Done, Deleted or Fail), changes of that key are held back from the
+// cursors of its owner, for they may be its echo. Then each held change is judged. It is an echo, and dropped, only
+// if all of this holds:
 //
 //   - its version is that of the answer to a write made by the same owner for the same primary (WriteContext);
-//   - it is a modification, or the addition of an object that this write created; a deletion never is an echo, and what is
-//     held before one is given with it;
+//   - it is a modification, or the addition of an object that this write created; a deletion never is an echo, and
+//     what is held before one is given with it;
 //   - the state before it, as delivered, is the base of that write, or another own version;
 //   - the answer differs from the base only in what was written (see pure);
 //   - it did not come by a list, whose changes may span several, and was not folded with others.
 //
-// Changes held together of which any is no echo are given as one modification from the oldest to the newest. An answer with
-// the version of the base (nothing was changed) is not recorded at all; one with a foreign version (nothing was changed, but
-// somebody else was faster) fails the test of its content.
+// Changes held together of which any is no echo are given as one modification from the oldest to the newest. An
+// answer with the version of the base (nothing was changed) is not recorded at all; one with a foreign version
+// (nothing was changed, but somebody else was faster) fails the test of its content.
 //
 // A dropped echo counts as given: it is the Prior of the next event.
 //
-// When the history of the server goes back, the same versions may come again with other content: what was written before is
-// forgotten, and what was under way is not recorded.
+// When the history of the server goes back, the same versions may come again with other content: what was written
+// before is forgotten, and what was under way is not recorded.
 //
-// What the ledger forgets too early, or judges too strictly, costs one more reconciliation; it never hides a foreign change.
+// What the ledger forgets too early, or judges too strictly, costs one more reconciliation; it never hides a foreign
+// change.
 type ledger struct {
 	mu      sync.Mutex // after Store.mu and Cursor.mu
 	windows map[Key]*window
@@ -35,8 +39,8 @@ type ledger struct {
 
 // window is what is known of own writes to one key.
 type window struct {
-	flight []*Write
-	own    []ownWrite
+	sent []*WriteContext // of writes that are not answered yet
+	own  []ownWrite
 }
 
 // ownWrite is one answered write.
@@ -63,46 +67,15 @@ type WriteContext struct {
 	Locked bool
 	// Subresource is "status" and the like; empty for the object itself.
 	Subresource string
-	// Sent is the body of a request that is not Locked: a merge patch or an apply, as JSON. Without it the echo is given.
+	// Sent is the body of a request that is not Locked: a merge patch or an apply, as JSON. Without it the echo is
+	// given.
 	Sent []byte
-}
-
-// Write is one write in flight. Exactly one of Done, Deleted and Fail ends it; further calls do nothing.
-type Write struct {
-	s   *Store
-	key Key
-	ctx WriteContext
-	end sync.Once
-
-	begun uint64 // by the clock of the overlay
 }
 
 // sweepEvery is after how many writes the ledger looks for what it can forget.
 const sweepEvery = 64
 
 func (l *ledger) init() { l.windows = map[Key]*window{} }
-
-// BeginWrite is called before a request that writes an object is sent. For a create with a generated name, call it with an
-// empty name: nothing is held, but the answer is recorded.
-func (s *Store) BeginWrite(k Key, ctx WriteContext) *Write {
-	s.mu.Lock()
-	w := &Write{s: s, key: k, ctx: ctx, begun: s.overlay.tick()}
-	s.mu.Unlock()
-	if ctx.Owner == "" {
-		return w
-	}
-	l := &s.ledger
-	l.mu.Lock()
-	win := l.window(k)
-	win.flight = append(win.flight, w)
-	l.begun++
-	sweep := l.begun >= sweepEvery
-	l.mu.Unlock()
-	if sweep {
-		s.sweepLedger()
-	}
-	return w
-}
 
 func (l *ledger) window(k Key) *window {
 	win := l.windows[k]
@@ -113,48 +86,42 @@ func (l *ledger) window(k Key) *window {
 	return win
 }
 
-// land ends the flight of w and wakes the cursors that hold something because of it.
-func (w *Write) land() {
-	s := w.s
-	if w.ctx.Owner == "" {
-		return
-	}
-	l := &s.ledger
-	l.mu.Lock()
-	if win := l.windows[w.key]; win != nil {
-		for i, o := range win.flight {
-			if o == w {
-				win.flight = append(win.flight[:i], win.flight[i+1:]...)
-				break
-			}
-		}
-		l.tidy(w.key, win)
-	}
-	l.mu.Unlock()
-	s.mu.Lock()
-	cursors := s.cursors
-	s.mu.Unlock()
-	for _, c := range cursors {
-		if c.opt.HoldWrites == w.ctx.Owner {
-			c.wake()
-		}
-	}
-}
-
 func (l *ledger) tidy(k Key, win *window) {
-	if len(win.flight) == 0 && len(win.own) == 0 {
+	if len(win.sent) == 0 && len(win.own) == 0 {
 		delete(l.windows, k)
 	}
 }
 
-// record notes the answer; the caller holds s.mu, so that no event of it is judged before.
-func (l *ledger) record(w *Write, rec *Record) {
+// begin notes a write that is about to be sent, and says whether it is time to sweep.
+func (l *ledger) begin(k Key, w *WriteContext) (sweep bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	win := l.window(k)
+	win.sent = append(win.sent, w)
+	l.begun++
+	return l.begun >= sweepEvery
+}
+
+// end notes that a write is not in flight any more.
+func (l *ledger) end(k Key, w *WriteContext) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if win := l.windows[k]; win != nil {
+		if i := slices.Index(win.sent, w); i >= 0 {
+			win.sent = slices.Delete(win.sent, i, i+1)
+		}
+		l.tidy(k, win)
+	}
+}
+
+// record notes the answer; the caller holds Store.mu, so that no event of it is judged before.
+func (l *ledger) record(w *WriteContext, rec *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	win := l.window(rec.Key())
-	o := ownWrite{owner: w.ctx.Owner, primary: w.ctx.Primary, ver: rec.ver, created: w.ctx.Create}
-	if w.ctx.Base != nil {
-		o.base = w.ctx.Base.ver
+	o := ownWrite{owner: w.Owner, primary: w.Primary, ver: rec.ver, created: w.Create}
+	if w.Base != nil {
+		o.base = w.Base.ver
 	}
 	win.own = append(win.own, o)
 }
@@ -167,8 +134,8 @@ func (l *ledger) inFlight(k Key, owner string) bool {
 	if win == nil {
 		return false
 	}
-	for _, w := range win.flight {
-		if w.ctx.Owner == owner {
+	for _, w := range win.sent {
+		if w.Owner == owner {
 			return true
 		}
 	}
@@ -207,34 +174,23 @@ func (win *window) find(ver version, owner string, primary Key) *ownWrite {
 	return nil
 }
 
-// sweepLedger forgets the writes whose echo every cursor of their owner has judged.
-func (s *Store) sweepLedger() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	judged := map[string]uint64{} // by owner, the least of its cursors
-	for _, c := range s.cursors {
-		if c.hold != nil {
-			if at, ok := judged[c.opt.HoldWrites]; !ok || c.settled.Load() < at {
-				judged[c.opt.HoldWrites] = c.settled.Load()
-			}
-		}
-	}
-	l := &s.ledger
+// sweep forgets the writes whose echo every cursor of their owner has judged: judged says, by owner, how far all of
+// them have come in the change log, of which next is the number that comes next. applied says whether the base has
+// seen a version of an object; what is not watched need not be remembered.
+func (l *ledger) sweep(judged map[string]uint64, next uint64, applied func(Key, version) (yes, watched bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.begun = 0
-	cur := s.root.Load()
 	for k, win := range l.windows {
-		sc := s.scopeOf(k.Namespace)
-		have, _ := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k)
 		kept := win.own[:0]
 		for _, o := range win.own {
 			at, listening := judged[o.owner]
-			if sc == nil || !listening {
+			seen, watched := applied(k, o.ver)
+			if !watched || !listening {
 				continue
 			}
-			if o.applied == 0 && s.isApplied(sc, o.ver, have) {
-				o.applied = s.changes.seq + 1
+			if o.applied == 0 && seen {
+				o.applied = next
 			}
 			if o.applied == 0 || at+1 < o.applied {
 				kept = append(kept, o)

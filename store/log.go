@@ -6,14 +6,15 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// The change log: a linked list of chunks that only grows at its end. One writer at a time appends (under Store.mu); cursors
-// read without a lock. A cursor holds the chunk that it reads, so chunks that all cursors have left are garbage; nobody
-// counts. What bounds the list is that a cursor that is too far behind is folded: see Cursor.fold.
+// The change log: a linked list of chunks that only grows at its end. One writer at a time appends (under Store.mu);
+// cursors read without a lock. A cursor holds the chunk that it reads, so chunks that all cursors have left are
+// garbage; nobody counts. What bounds the list is that a cursor that is too far behind is folded: see Cursor.fold.
 
 // chunkLen is how many single changes one chunk holds. A commit makes a chunk of its own size.
 const chunkLen = 64
 
-// maxLag is by how many entries of the log a cursor may be behind before they are folded into one pending change per key.
+// maxLag is by how many entries of the log a cursor may be behind before they are folded into one pending change per
+// key.
 const maxLag = 1024
 
 // change is one entry of the log. It is shared by all cursors and never modified.
@@ -32,6 +33,17 @@ type note struct {
 	version    string
 	reason     string
 	quarantine *source.Quarantined
+}
+
+// changesOf is what cursors are told; a changed uid is a deletion and an addition.
+func changesOf(prior, rec *Record, batch []change) []change {
+	switch {
+	case prior == nil:
+		return append(batch, change{typ: Added, obj: rec})
+	case prior.SameUID(rec):
+		return append(batch, change{typ: Modified, obj: rec, prior: prior})
+	}
+	return append(batch, change{typ: Deleted, inferred: true, obj: prior, prior: prior}, change{typ: Added, obj: rec})
 }
 
 type chunk struct {

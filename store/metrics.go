@@ -1,16 +1,10 @@
 package store
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
-
-// counters count since the store was made.
-type counters struct {
-	applied, suppressed, commits, quarantined atomic.Int64
-}
 
 // Stats are numbers about a store.
 type Stats struct {
@@ -24,6 +18,14 @@ type Stats struct {
 	Mutations   int64
 	Overlay     OverlayStats
 	Memory      MemoryStats
+}
+
+// MemoryStats say where the memory of a store is; the Go heap has the headers and indexes besides.
+type MemoryStats struct {
+	Live         int64 // bytes of encoded objects in the arena, which is not of the Go heap
+	Mapped       int64 // bytes of the arena, free slots included
+	Dictionaries int
+	Unpacked     int64 // bytes of new objects that wait to be packed
 }
 
 // Stats returns numbers about the store.
@@ -42,8 +44,14 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// Collector returns a collector of the metrics of the stores that list returns, such as those of Cache.Stores. Series of two
-// stores of one resource are told apart by the label "selector".
+// MemoryStats returns where the memory of the store is.
+func (s *Store) MemoryStats() MemoryStats { return MemoryStats(s.pack.Stats()) }
+
+// Mutations returns how many shared objects were found changed (Options.DetectMutation).
+func (s *Store) Mutations() int64 { return s.hot.mutations.Load() }
+
+// Collector returns a collector of the metrics of the stores that list returns, such as those of Cache.Stores. Series
+// of two stores of one resource are told apart by the label "selector".
 func Collector(list func() []*Store) prometheus.Collector { return &collector{list} }
 
 type collector struct{ list func() []*Store }
@@ -104,29 +112,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// label is what selector returns, with the scope as it is now.
+// label is the distinction of the options, with the scope as it is now.
 func (s *Store) label() string {
 	o := Options{LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector, ShardSelector: s.opt.ShardSelector, Scope: s.opt.Scope}
 	if scope := s.scope.Load(); scope != nil {
 		o.Scope = *scope
 	}
-	return o.selector()
+	return o.distinction()
 }
 
 // rename changes the scope that metrics tell.
 func (s *Store) rename(scope string) { s.scope.Store(&scope) }
-
-// selector tells the stores of one resource apart.
-func (o *Options) selector() string {
-	out := ""
-	for _, s := range []string{o.LabelSelector, o.FieldSelector, o.ShardSelector, o.Scope} {
-		if s == "" {
-			continue
-		}
-		if out != "" {
-			out += "; "
-		}
-		out += s
-	}
-	return out
-}

@@ -2,11 +2,9 @@ package store_test
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -26,25 +25,7 @@ type runningCache struct {
 	*store.Cache
 	t      *testing.T
 	server *apiserver.Server
-	log    *lockedText
-}
-
-// lockedText may be written to from several goroutines.
-type lockedText struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log    *testlog.Book
 }
 
 // withCache plays a test on the fake clock.
@@ -56,8 +37,8 @@ func withCache(t *testing.T, opt store.CacheOptions, test func(c *runningCache))
 			t.Fatal(err)
 		}
 		defer server.Close()
-		c := &runningCache{t: t, server: server, log: &lockedText{}}
-		opt.Config, opt.Logger = server.Config(), slog.New(slog.NewTextHandler(c.log, nil))
+		c := &runningCache{t: t, server: server, log: &testlog.Book{}}
+		opt.Config, opt.Logger = server.Config(), c.log.Logger()
 		if c.Cache, err = store.NewCache(opt); err != nil {
 			t.Fatal(err)
 		}

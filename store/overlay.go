@@ -1,24 +1,23 @@
 package store
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/trie"
-	"github.com/fairlead-io/fairlead/source"
 )
 
-// The overlay of own writes: the answer to a write is laid over the store until the watch has brought it or something newer.
-// It is kept as a second state, the merged one, which readers use; entries say where it differs from the base, and why.
-// Because both change in one step, with one pointer, there is no moment at which a read sees neither.
+// The overlay of own writes: the answer to a write is laid over the store until the watch has brought it or something
+// newer. It is kept as a second state, the merged one, which readers use; entries say where it differs from the base,
+// and why. Because both change in one step, with one pointer, there is no moment at which a read sees neither.
 type overlay struct {
 	entries map[Key]*overlaid
 	clock   uint64            // counts answers and lists, to tell which lists began after which answers
 	dropped map[string]uint64 // by scope: when its entries were dropped, last
 	past    graveyard
+	bound   time.Duration // Options.OverlayBound, or its default
 }
 
 // overlaid is one difference between the merged state and the base: an answer, incarnations that are gone, or both.
@@ -43,147 +42,77 @@ func (ent *overlaid) evict() {
 	ent.st, ent.left, ent.asked, ent.ver = staged{}, false, false, version{}
 }
 
-// PutResult says what became of the answer to a write.
-type PutResult uint8
-
-// What may become of an answer.
-const (
-	// Overlaid means: reads see it from now on.
-	Overlaid PutResult = iota + 1
-	// AlreadyKnown means: the store has it, or something newer.
-	AlreadyKnown
-	// OutOfScope means: the store does not hold such objects (namespace, selector); reads of it are not affected, or say NotFound.
-	OutOfScope
-	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the history of the server went back while the
-	// write was under way, so that the answer may be of one that is no more; see Store.Settle.
-	NeedsBarrier
-	// Unversioned means: the answer has no resource version.
-	Unversioned
-)
-
-// String returns the name of the result.
-func (r PutResult) String() string {
-	return [...]string{"", "Overlaid", "AlreadyKnown", "OutOfScope", "NeedsBarrier", "Unversioned"}[min(r, Unversioned)]
-}
-
-func (o *overlay) init() {
+func (o *overlay) init(bound time.Duration) {
+	if o.bound = bound; bound <= 0 {
+		o.bound = defaultOverlayBound
+	}
 	o.entries, o.dropped = map[Key]*overlaid{}, map[string]uint64{}
 }
 
 func (o *overlay) tick() uint64 { o.clock++; return o.clock }
 
-// Put lays the answer to a successful create, update, patch or apply over the store.
-func (s *Store) Put(enc source.Encoding, raw []byte) (PutResult, error) {
-	rec, err := s.parse(enc, raw)
-	if err != nil {
-		return 0, err
-	}
-	return s.put(rec, putting{}), nil
+// hides says that a record is of a dead incarnation, or from before one.
+func (ent *overlaid) hides(r *Record) bool {
+	return slices.ContainsFunc(ent.dead, func(d tomb) bool { return d.is(r) || !d.ver.isZero() && d.ver.newer(r.ver) })
 }
 
-// putting is how an answer is laid over the store.
-type putting struct {
-	w      *Write // that was answered, if it was announced
-	record func() // is called, under the lock, before any early return
-	sure   bool   // the watch selects the object
-}
-
-// parse makes a record of an answer.
-func (s *Store) parse(enc source.Encoding, raw []byte) (*Record, error) {
-	o := source.Object{Raw: raw, Encoding: enc}
-	if err := source.Scan(enc, raw, &o.Header); err != nil {
-		return nil, fmt.Errorf("cannot read the answer: %w", err)
-	}
-	if len(o.Header.Name) == 0 {
-		return nil, fmt.Errorf("cannot read the answer: %w", errNoName)
-	}
-	return s.newRecord(&o, parseVersion(o.Header.ResourceVersion), nil)
-}
-
-func (s *Store) put(rec *Record, how putting) PutResult {
-	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
-		if result, ok := s.tryPut(st, how); ok {
-			return result
+// outlived drops the dead that are past now that the base has gone from prior to rec, and notes that it has one of
+// them.
+func (ent *overlaid) outlived(s *Store, rec, prior *Record) {
+	ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool {
+		return !d.is(rec) && (prior != nil && d.is(prior) || !s.unordered && !d.ver.isZero() && rec.ver.newer(d.ver))
+	})
+	for i := range ent.dead {
+		if d := &ent.dead[i]; d.is(rec) {
+			d.see(!s.unordered, rec)
 		}
 	}
 }
 
-func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
-	rec := st.rec
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !sameDefs(st.defs, s.defs) {
-		return 0, false
-	}
-	sc := s.scopeOf(rec.Namespace())
-	lost := how.w != nil && sc != nil && s.overlay.dropped[sc.ns] > how.w.begun
-	if how.record != nil && !lost {
-		how.record()
-	}
-	if rec.ver.isZero() {
-		return Unversioned, true
-	}
-	if sc == nil {
-		return OutOfScope, true
-	}
-	if lost {
-		return NeedsBarrier, true
-	}
-	cur := s.root.Load()
-	prior, known := cur.base.objects.Find(rec)
-	if s.isApplied(sc, rec.ver, prior) {
-		return AlreadyKnown, true
-	}
-	k := rec.Key()
-	ent := s.overlay.entries[k]
-	if ent != nil && (ent.ver.atLeast(rec.ver) || ent.hides(rec)) {
-		return AlreadyKnown, true
-	}
-	in, decided := s.inScope(rec)
-	if how.sure {
-		in, decided = true, true
-	}
-	if !decided {
-		return NeedsBarrier, true
-	}
-	if !in && !known && (ent == nil || !ent.answered()) {
-		return OutOfScope, true
-	}
-	if seen, ok := cur.merged.objects.Find(rec); ok {
-		s.adopt(rec, seen)
-	}
-	if ent == nil {
-		ent = &overlaid{ns: k.Namespace}
-		s.overlay.entries[k] = ent
-	}
-	ent.evict()
-	ent.st, ent.ver, ent.clock, ent.since = st, rec.ver, s.overlay.tick(), time.Now()
-	next := root{base: cur.base, merged: cur.merged.copy()}
-	result := Overlaid
-	if in {
-		next.merged.set(nil, st)
-	} else {
-		result = OutOfScope
-		ent.st, ent.left = staged{}, true
-		next.merged.delete(nil, rec)
-	}
-	s.publish(next, nil)
-	return result, true
+// buried drops the dead of whose deletion the base was told, by that of rec.
+func (ent *overlaid) buried(s *Store, rec, prior *Record) {
+	ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool {
+		return d.is(rec) || prior != nil && d.is(prior) || !s.unordered && !d.ver.isZero() && rec.ver.newer(d.ver)
+	})
 }
 
-// isApplied says whether the base has seen a version; the caller holds s.mu.
-func (s *Store) isApplied(sc *scope, ver version, prior *Record) bool {
-	if s.unordered {
-		return prior != nil && prior.ver.equal(ver)
+// oldest returns since when reads have depended on an entry; not ok if nothing that they could see does.
+func (ent *overlaid) oldest() (since time.Time, ok bool) {
+	if ent.answered() {
+		since, ok = ent.since, true
 	}
-	return sc.version.atLeast(ver) || prior != nil && prior.ver.atLeast(ver)
+	for _, d := range ent.dead {
+		if d.seen && (!ok || d.since.Before(since)) {
+			since, ok = d.since, true
+		}
+	}
+	return since, ok
+}
+
+// doubt says that a write was made that cannot be read here.
+type doubt struct {
+	ver   version // the scope has it when it is here; zero: it is not known
+	since time.Time
+}
+
+// doubted says whether reads of an entry ask the server. sc is its scope, nil if it is not watched any more.
+func (ent *overlaid) doubted(sc *scope, bound time.Duration) bool {
+	d := ent.doubt
+	if d == nil {
+		return false
+	}
+	over := sc == nil || !d.ver.isZero() && sc.version.atLeast(d.ver) || d.ver.isZero() && time.Since(d.since) > bound
+	if over {
+		ent.doubt = nil
+	}
+	return !over
 }
 
 // applied returns the next merged state after the base has taken st in place of prior. The caller holds s.mu.
 func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Record) *state {
 	rec := st.rec
 	if prior != nil && !prior.SameUID(rec) {
-		o.past.add(s, prior.id)
+		o.past.add(s.intern.seed, prior.id)
 	}
 	if len(o.entries) == 0 {
 		return base
@@ -209,12 +138,12 @@ func (o *overlay) applied(s *Store, cur *root, base *state, st staged, prior *Re
 	return merged
 }
 
-// removed returns the next merged state after the base was told of a deletion, with the final state rec, and has lost prior, if it had
-// any. The caller holds s.mu.
+// removed returns the next merged state after the base was told of a deletion, with the final state rec, and has lost
+// prior, if it had any. The caller holds s.mu.
 func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) *state {
-	o.past.add(s, rec.id)
+	o.past.add(s.intern.seed, rec.id)
 	if prior != nil && !prior.SameUID(rec) {
-		o.past.add(s, prior.id)
+		o.past.add(s.intern.seed, prior.id)
 	}
 	if len(o.entries) == 0 {
 		return base
@@ -280,7 +209,7 @@ func (o *overlay) listed(s *Store, sc *scope, begun uint64, list version, before
 		if settled {
 			ent.evict()
 		}
-		s.doubted(ent)
+		ent.doubted(s.scopes.of(ent.ns), s.overlay.bound)
 		o.drop(k, ent)
 	}
 	slices.SortFunc(ghosts, func(a, b *Record) int { return strings.Compare(a.Key().String(), b.Key().String()) })
@@ -305,11 +234,30 @@ func (o *overlay) rebuild(s *Store, base *state) *state {
 	return merged
 }
 
-// dropScope forgets the entries of a namespace, or all for "": the history of the server went back, or it is not watched any more. The
-// answer to a write that is under way may be of what was.
+// dropScope forgets the entries of a namespace, or all for "": the history of the server went back, or it is not
+// watched any more. The answer to a write that is under way may be of what was.
 func (o *overlay) dropScope(ns string) {
 	o.dropped[ns] = o.tick()
 	maps.DeleteFunc(o.entries, func(_ Key, ent *overlaid) bool { return ns == "" || ent.ns == ns })
+}
+
+// expire forgets those of the dead that a scope was not told of for so long that its watch must have passed them, or
+// never selects them. Nothing that is read depends on them. It says whether nothing is left.
+func (o *overlay) expire(s *Store, ns string, before time.Time) (empty bool) {
+	if len(o.entries) == 0 {
+		return false
+	}
+	for k, ent := range o.entries {
+		if ns == "" || ns == ent.ns {
+			ent.doubted(s.scopes.of(ent.ns), s.overlay.bound)
+			if ent.left && s.scopes.of(ent.ns).applied(ent.ver, nil) { // what the base has is right, and newer
+				ent.evict()
+			}
+			ent.dead = slices.DeleteFunc(ent.dead, func(d tomb) bool { return !d.seen && d.since.Before(before) })
+			o.drop(k, ent)
+		}
+	}
+	return len(o.entries) == 0
 }
 
 // OverlayStats describe the overlay.
@@ -326,10 +274,10 @@ func (s *Store) OverlayStats() OverlayStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := OverlayStats{Entries: len(s.overlay.entries)}
-	now, bound := time.Now(), s.overlayBound()
+	now, bound := time.Now(), s.overlay.bound
 	for k, ent := range s.overlay.entries {
 		since, ok := ent.oldest()
-		doubted := s.doubted(ent)
+		doubted := ent.doubted(s.scopes.of(ent.ns), s.overlay.bound)
 		if !ok && !doubted {
 			continue
 		}
@@ -346,35 +294,27 @@ func (s *Store) OverlayStats() OverlayStats {
 	return out
 }
 
-func (s *Store) overlayBound() time.Duration {
-	if s.opt.OverlayBound > 0 {
-		return s.opt.OverlayBound
-	}
-	return defaultOverlayBound
-}
-
-// Overdue says that an own write of this key has been laid over for longer than Options.OverlayBound without the watch
-// bringing it, or could not be laid over: the reader should ask the server. It costs one atomic load while there is no own write.
+// Overdue says that an own write of this key has been laid over for longer than Options.OverlayBound without the
+// watch bringing it, or could not be laid over: the reader should ask the server. It costs one atomic load while
+// there is no own write.
 func (s *Store) Overdue(k Key) bool {
 	if r := s.root.Load(); r.base == r.merged {
 		return false
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	ent := s.overlay.entries[k]
 	if ent == nil {
+		s.mu.Unlock()
 		return false
 	}
-	if s.doubted(ent) {
-		return true
-	}
+	doubted := ent.doubted(s.scopes.of(ent.ns), s.overlay.bound)
 	since, ok := ent.oldest()
-	if !ok || time.Since(since) <= s.overlayBound() {
-		return false
+	late := !doubted && ok && time.Since(since) > s.overlay.bound
+	tell, version := late && !ent.told, ent.ver
+	ent.told = ent.told || late
+	s.mu.Unlock()
+	if tell {
+		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", version.String(), "age", time.Since(since))
 	}
-	if !ent.told {
-		ent.told = true
-		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", ent.ver.String(), "age", time.Since(since))
-	}
-	return true
+	return doubted || late
 }

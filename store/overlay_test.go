@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -369,6 +371,44 @@ func TestOverlaySelectors(t *testing.T) {
 	if r := put(t, n, obj("b", "u1", 10)); r != store.OutOfScope {
 		t.Errorf("a field selector on the name that does not match: %v", r)
 	}
+}
+
+// TestLateWriteIsToldOutsideOfLocks: a handler of the logger may read the store.
+func TestLateWriteIsToldOutsideOfLocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var s *store.Store
+		said := &sayings{say: func() {
+			if store.Locked(s) {
+				t.Error("the store is locked: to ask it would be to wait for oneself")
+			}
+		}}
+		s = newStore(t, store.Options{OverlayBound: time.Minute, Logger: slog.New(said)})
+		list(t, s.Sink(""), 9)
+		x := obj("a", "u1", 10)
+		put(t, s, x)
+		time.Sleep(61 * time.Second)
+		for range 2 {
+			if !s.Overdue(x.key()) || said.count != 1 {
+				t.Errorf("it was told %d times, want once", said.count)
+			}
+		}
+	})
+}
+
+// sayings is a handler of a logger that has something to do for each line.
+type sayings struct {
+	slog.Handler
+	say   func()
+	count int
+}
+
+func (h *sayings) Enabled(context.Context, slog.Level) bool { return true }
+func (h *sayings) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h *sayings) Handle(context.Context, slog.Record) error {
+	h.count++
+	h.say()
+	return nil
 }
 
 func TestOverlayBound(t *testing.T) {

@@ -12,32 +12,11 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// Key names one object of a store; Namespace is empty for a cluster-scoped one.
-type Key struct{ Namespace, Name string }
-
-// String returns "namespace/name", or "name".
-func (k Key) String() string {
-	if k.Namespace == "" {
-		return k.Name
-	}
-	return k.Namespace + "/" + k.Name
-}
-
-// Label is one label of an object.
-type Label struct{ Key, Value string }
-
-// Owner is one owner reference of an object.
-type Owner struct {
-	UID                    types.UID
-	APIVersion, Kind, Name string
-	Controller             bool
-}
-
 // Record is one stored version of one object: a fixed header, and the encoded object, which is decoded when a view asks
 // for it and shared by all readers of the record. A record never changes. It is safe for concurrent use and stays valid
 // for as long as somebody holds it.
 type Record struct {
-	st    *Store
+	codec *codec
 	id    *ident
 	shape *shape
 	ver   version
@@ -123,3 +102,40 @@ func (r *Record) Controller() (Owner, bool) {
 
 // Encoding says how the bytes of Raw are encoded.
 func (r *Record) Encoding() source.Encoding { return r.enc }
+
+// AppendRaw appends the encoded object, as it is kept (without managedFields; see Encoding), to dst.
+func (r *Record) AppendRaw(dst []byte) []byte {
+	if dst == nil {
+		dst = []byte{}
+	}
+	out, err := r.codec.pack.Append(dst, &r.body)
+	if err != nil { // our own bytes: memory is broken
+		r.codec.logger.Error("cannot unpack an object", "key", r.Key(), "error", err)
+		return dst
+	}
+	return out
+}
+
+// Raw returns the encoded object as it is kept. The caller may change the slice.
+func (r *Record) Raw() []byte { return r.AppendRaw(nil) }
+
+// load returns the encoded object for decoding, which does not change it.
+func (r *Record) load() ([]byte, error) { return r.codec.pack.Append(nil, &r.body) }
+
+// Shares says whether obj is the decoded object that all readers of the record have in common, and that nobody may
+// change.
+func (r *Record) Shares(obj any) bool {
+	for v := r.forms.Load(); v != nil; v = v.next {
+		if v.obj == obj || v.obj == nil && v.weak.value() == obj {
+			return true
+		}
+	}
+	return false
+}
+
+// adopt lets a new version of an object, which nobody sees yet, share the identity of the one before.
+func (r *Record) adopt(prior *Record) {
+	if prior != nil && r.id != prior.id && r.SameUID(prior) {
+		r.id = prior.id
+	}
+}

@@ -2,14 +2,13 @@ package store
 
 import (
 	"fmt"
-	"iter"
 
 	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// replacement stages the complete content of one scope. What is known already and has not changed costs a comparison and a
-// mark; only the rest is staged.
+// replacement stages the complete content of one scope. What is known already and has not changed costs a comparison
+// and a mark; only the rest is staged.
 type replacement struct {
 	sc        *scope
 	mark      uint32 // written to the ident of each known object that is listed
@@ -51,7 +50,7 @@ func (r *replacement) Put(o *source.Object) error {
 		return err
 	}
 	ver := parseVersion(o.Header.ResourceVersion)
-	prior, known := s.find(s.root.Load().base, o)
+	prior, known := s.root.Load().base.find(s.intern, &o.Header)
 	if r.isOutdated(o, ver, prior) {
 		s.stats.suppressed.Add(1)
 		return nil
@@ -86,8 +85,9 @@ func (r *replacement) Put(o *source.Object) error {
 	return nil
 }
 
-// isOutdated says that the key has been put in a newer version, or removed in this or a newer one: a list may hold it twice, and what comes
-// before the end of initial events may be a replay. prior is nil for an object that is not known.
+// isOutdated says that the key has been put in a newer version, or removed in this or a newer one: a list may hold it
+// twice, and what comes before the end of initial events may be a replay. prior is nil for an object that is not
+// known.
 func (r *replacement) isOutdated(o *source.Object, ver version, prior *Record) bool {
 	listed := prior != nil && prior.id.mark.Load() == r.mark
 	if r.unordered || !listed && len(r.byKey) == 0 && len(r.gone) == 0 {
@@ -130,7 +130,7 @@ func (r *replacement) unstage(k Key) {
 // Remove implements source.Replacement.
 func (r *replacement) Remove(o *source.Object) {
 	k, ver := keyOf(o), parseVersion(o.Header.ResourceVersion)
-	prior, _ := r.sc.s.find(r.sc.s.root.Load().base, o)
+	prior, _ := r.sc.s.root.Load().base.find(r.sc.s.intern, &o.Header)
 	if !r.unordered && (r.isNewer(k, prior, ver) || r.unread[k].newer(ver)) {
 		return // of an earlier incarnation
 	}
@@ -189,8 +189,8 @@ func (r *replacement) Commit(c source.Commit) {
 	}
 }
 
-// tryCommit builds the next state beside the current one: readers go on with that, and see all of the difference or nothing.
-// Only writers wait.
+// tryCommit builds the next state beside the current one: readers go on with that, and see all of the difference or
+// nothing. Only writers wait.
 func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	sc, s := r.sc, r.sc.s
 	s.mu.Lock()
@@ -217,7 +217,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			continue
 		}
 		next.base.delete(e, rec)
-		s.overlay.past.add(s, rec.id)
+		s.overlay.past.add(s.intern.seed, rec.id)
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: rec, prior: rec})
 	}
 	for i, st := range r.staged {
@@ -231,9 +231,9 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 			s.superseded(rec)
 			continue
 		}
-		s.adopt(rec, prior)
+		rec.adopt(prior)
 		if prior != nil && !prior.SameUID(rec) {
-			s.overlay.past.add(s, prior.id)
+			s.overlay.past.add(s.intern.seed, prior.id)
 		}
 		next.base.set(e, r.staged[i])
 		from := len(batch)
@@ -256,7 +256,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		s.overlay.dropScope(sc.ns)
 		s.ledger.dropScope(sc.ns)
 		sc.forget()
-		s.endWaits(fmt.Errorf("%w: %s", ErrEpoch, c.Reason), func(w *waiter) bool { return w.concerns(sc) })
+		s.waiters.end(fmt.Errorf("%w: %s", ErrEpoch, c.Reason), func(w *waiter) bool { return w.concerns(sc) })
 	}
 	sc.advance(listVer)
 	ghosts := s.overlay.listed(s, sc, r.begun, listVer, cur.base, next.base)
@@ -277,12 +277,4 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	sc.attend()
 	r.end()
 	return wake, true
-}
-
-// inScope yields the records of a namespace, or all for "".
-func (s *state) inScope(ns string) iter.Seq[*Record] {
-	if ns == "" {
-		return s.all()
-	}
-	return s.faceted(byNamespace, "", ns, func(sh *shape) bool { return sh.ns == ns })
 }

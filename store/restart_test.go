@@ -45,12 +45,15 @@ func (r *restarts) play(t *testing.T) {
 	defer s.Close()
 	r.server = s
 	r.change(t)
+	var seconds []*kept
+	restored := false
 	for run := range 6 {
 		r.fault()
 		k := startKept(t, s, r.dir, source.PageSize(1+r.rnd.IntN(5)))
 		if r.rnd.IntN(4) == 0 {
 			second := startKept(t, s, r.dir)
 			defer second.stop()
+			seconds = append(seconds, second)
 		}
 		select {
 		case <-k.Synced():
@@ -59,6 +62,11 @@ func (r *restarts) play(t *testing.T) {
 		}
 		if !k.has(r.state(t)) {
 			t.Errorf("run %d is said to be synced and has not what the server has", run)
+		}
+		for _, second := range seconds {
+			if restored { // what it saves is of the new history once it has noticed
+				second.settle(t, s, 2*time.Hour)
+			}
 		}
 		for range r.rnd.IntN(4) {
 			r.fault()
@@ -72,7 +80,7 @@ func (r *restarts) play(t *testing.T) {
 			}
 		}
 		s.ClearFaults()
-		restored := r.rnd.IntN(6) == 0
+		restored = r.rnd.IntN(6) == 0
 		if restored || r.rnd.IntN(2) == 0 {
 			k.settle(t, s, 2*time.Hour)
 			for _, v := range k.rec.Recording().CheckAtRest(r.state(t), k.cached()) {
@@ -164,14 +172,7 @@ func (r *restarts) fault() {
 // TestSavedAfterRollback: what is saved is of the history that the server has now, also when it comes to the same version again.
 func TestSavedAfterRollback(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := apiserver.New(apiserver.Options{Pipe: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		putMap(t, s, "one", "1")
+	withSaved(t, apiserver.Options{}, func(t *testing.T, s *apiserver.Server, dir string) {
 		before := s.Revision()
 		putMap(t, s, "two", "of the first history")
 		for run := range 3 {

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Resync: an object is due when the hand of the subscriber's clock passes the hash of its key. The hand goes round once per
-// period, in steps, so objects are spread evenly, each comes exactly once per period, and nothing is kept per object. A
-// Sync is given only when the subscriber has taken everything else, hence never a stale state after a newer one.
+// Resync: an object is due when the hand of the subscriber's clock passes the hash of its key. The hand goes round
+// once per period, in steps, so objects are spread evenly, each comes exactly once per period, and nothing is kept
+// per object. A Sync is given only when the subscriber has taken everything else, hence never a stale state after a
+// newer one.
 
 const resyncSteps = 64
 
@@ -92,40 +93,40 @@ type resyncTimer struct {
 	off   bool
 }
 
-// startResync arms the timer for a new cursor; the caller holds s.mu.
-func (s *Store) startResync(c *Cursor) {
-	if c.opt.Resync <= 0 || s.resync.off {
+// start arms the timer for a cursor with a period of resync, unless it is armed for as short a one.
+func (t *resyncTimer) start(period time.Duration, tick func(armed uint64)) {
+	if period <= 0 || t.off {
 		return
 	}
-	every := max(time.Millisecond, c.opt.Resync/resyncSteps)
-	t := &s.resync
+	every := max(time.Millisecond, period/resyncSteps)
 	if t.timer != nil && t.every <= every {
 		return
 	}
 	t.stop()
 	t.off = false
 	t.every = every
-	s.armResync()
+	t.arm(tick)
 }
 
-func (s *Store) armResync() {
-	t := &s.resync
+// arm has tick called once, with the number of this arming.
+func (t *resyncTimer) arm(tick func(armed uint64)) {
 	t.wg.Add(1)
 	t.armed++
 	mine := t.armed
 	t.timer = time.AfterFunc(t.every, func() {
 		defer t.wg.Done()
-		s.tickResync(mine)
+		tick(mine)
 	})
 }
 
-func (s *Store) tickResync(mine uint64) {
+// tickResync wakes the cursors that want a resync.
+func (s *Store) tickResync(armed uint64) {
 	s.mu.Lock()
 	cursors := s.cursors
-	if s.resync.armed == mine && !s.resync.off {
+	if s.resync.armed == armed && !s.resync.off {
 		s.resync.timer = nil
 		if slices.ContainsFunc(cursors, func(c *Cursor) bool { return c.opt.Resync > 0 }) {
-			s.armResync()
+			s.resync.arm(s.tickResync)
 		}
 	}
 	s.mu.Unlock()

@@ -7,50 +7,37 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// fieldSelector is the part of a field selector that can be evaluated on any object.
-type fieldSelector struct {
-	sel       fields.Selector
-	undecided bool
+// watchSelector says which objects a watch selects, as far as that can be told of an object alone.
+type watchSelector struct {
+	labels    labels.Selector
+	fields    fields.Selector // those that can be evaluated on any object
+	undecided bool            // there is more to it than labels and fields say
 }
 
-func parseSelectors(opt Options) (labels.Selector, fieldSelector) {
-	f := fieldSelector{undecided: opt.ShardSelector != ""}
-	sel, err := labels.Parse(opt.LabelSelector)
-	if err != nil {
-		sel, f.undecided = labels.Everything(), true
+func parseSelectors(by source.Selectors) watchSelector {
+	sel := watchSelector{undecided: by.Shard != ""}
+	var err error
+	if sel.labels, err = labels.Parse(by.Label); err != nil {
+		sel.labels, sel.undecided = labels.Everything(), true
 	}
-	if f.sel, err = fields.ParseSelector(opt.FieldSelector); err != nil {
-		f.sel, f.undecided = fields.Everything(), true
+	if sel.fields, err = fields.ParseSelector(by.Field); err != nil {
+		sel.fields, sel.undecided = fields.Everything(), true
 	}
-	for _, r := range f.sel.Requirements() {
+	for _, r := range sel.fields.Requirements() {
 		if r.Field != "metadata.name" && r.Field != "metadata.namespace" {
-			f.undecided = true
+			sel.undecided = true
 		}
 	}
-	return sel, f
+	return sel
 }
 
-// Complete says that the store was made without selectors: it holds all objects of its scopes.
-func (s *Store) Complete() bool {
-	return s.opt.LabelSelector == "" && s.opt.FieldSelector == "" && s.opt.ShardSelector == ""
-}
-
-// SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.
-func (s *Store) SetSelectors(sel source.Selectors) {
-	labels, fields := parseSelectors(Options{LabelSelector: sel.Label, FieldSelector: sel.Field, ShardSelector: sel.Shard})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.selector, s.fields = labels, fields
-}
-
-// inScope says whether the watch's selectors match; decided is false if that cannot be told here. The caller
-// holds s.mu.
-func (s *Store) inScope(r *Record) (in, decided bool) {
-	if s.selector != nil && !s.selector.Matches(r.Labels()) {
+// selects says whether the watch selects an object; decided is false if that cannot be told here.
+func (sel *watchSelector) selects(r *Record) (in, decided bool) {
+	switch {
+	case !sel.labels.Matches(r.Labels()):
 		return false, true
-	}
-	if s.fields.undecided {
+	case sel.undecided:
 		return false, false
 	}
-	return s.fields.sel.Empty() || s.fields.sel.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()}), true
+	return sel.fields.Empty() || sel.fields.Matches(fields.Set{"metadata.name": r.Name(), "metadata.namespace": r.Namespace()}), true
 }

@@ -10,14 +10,16 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// Settle makes reads of one object at least as new as a version that the server has answered, where the answer cannot be laid over the
-// store: see NeedsBarrier, and subresources whose answer is not the object. The watch has a tenth of a second for it; then the server
-// is asked for this object, as the watch selects it, and what it says is laid over. Without a version it is asked at once.
+// Settle makes reads of one object at least as new as a version that the server has answered, where the answer cannot
+// be laid over the store: see NeedsBarrier, and subresources whose answer is not the object. The watch has a tenth of
+// a second for it; then the server is asked for this object, as the watch selects it, and what it says is laid over.
+// Without a version it is asked at once.
 //
-// If that fails, too, the error says why, and readers are told to ask the server (Overdue) until the watch has come that far.
+// If that fails, too, the error says why, and readers are told to ask the server (Overdue) until the watch has come
+// that far.
 func (s *Store) Settle(ctx context.Context, k Key, version string) error {
 	s.mu.Lock()
-	sc := s.scopeOf(k.Namespace)
+	sc := s.scopes.of(k.Namespace)
 	if sc == nil {
 		s.mu.Unlock()
 		return nil
@@ -60,39 +62,8 @@ func (s *Store) ask(ctx context.Context, by *source.Surveyor, k Key) error {
 	return nil
 }
 
-// putAbsent makes reads say that the store does not have an object, because the server has said so at a version.
-func (s *Store) putAbsent(k Key, ver version) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sc := s.scopeOf(k.Namespace)
-	cur := s.root.Load()
-	have, ok := cur.base.get(s.intern.hashKey(k.Namespace, k.Name), k)
-	ent := s.overlay.entries[k]
-	switch {
-	case sc == nil, ver.isZero(), s.isApplied(sc, ver, have), ent != nil && ent.answered() && !ver.newer(ent.ver):
-		return // known, or something newer is
-	case ent == nil && !ok:
-		return
-	case ent == nil:
-		ent = &overlaid{ns: k.Namespace}
-		s.overlay.entries[k] = ent
-	}
-	ent.st, ent.left, ent.asked, ent.ver, ent.clock, ent.since = staged{}, true, true, ver, s.overlay.tick(), time.Now()
-	next := root{base: cur.base, merged: cur.merged.copy()}
-	if seen, visible := cur.merged.get(s.intern.hashKey(k.Namespace, k.Name), k); visible {
-		next.merged.delete(nil, seen)
-	}
-	if !ok { // there is nothing to hide
-		ent.evict()
-		if s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
-			next.merged = next.base
-		}
-	}
-	s.publish(next, nil)
-}
-
-// distrust has readers of an object ask the server until the scope has come to a version; without one, for as long as an own write may
-// be laid over.
+// distrust has readers of an object ask the server until the scope has come to a version; without one, for as long as
+// an own write may be laid over.
 func (s *Store) distrust(sc *scope, k Key, ver version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,24 +80,4 @@ func (s *Store) distrust(sc *scope, k Key, ver version) {
 	}
 	cur := s.root.Load()
 	s.publish(root{base: cur.base, merged: cur.merged.copy()}, nil)
-}
-
-// doubt says that a write was made that cannot be read here.
-type doubt struct {
-	ver   version // the scope has it when it is here; zero: it is not known
-	since time.Time
-}
-
-// doubted says whether reads of an entry ask the server; the caller holds s.mu.
-func (s *Store) doubted(ent *overlaid) bool {
-	d := ent.doubt
-	if d == nil {
-		return false
-	}
-	sc := s.scopeOf(ent.ns)
-	over := sc == nil || !d.ver.isZero() && sc.version.atLeast(d.ver) || d.ver.isZero() && time.Since(d.since) > s.overlayBound()
-	if over {
-		ent.doubt = nil
-	}
-	return !over
 }

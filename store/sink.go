@@ -1,29 +1,11 @@
 package store
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
-
-// scope implements source.Sink: one namespace, or all of them.
-type scope struct {
-	s  *Store
-	ns string
-
-	// All of it is guarded by Store.mu.
-	version    version
-	committed  bool
-	resuming   bool // what was loaded from disk is not known to be current yet
-	dropped    bool
-	status     source.Status
-	quarantine map[Key]source.Quarantined
-	listing    *replacement
-	surveys    surveys
-}
 
 var (
 	_ source.Sink     = (*scope)(nil)
@@ -37,43 +19,11 @@ func (sc *scope) Known() source.Known {
 	return source.Known{Version: sc.version.String(), Count: sc.count()}
 }
 
-// count is the number of objects that the server has told of; the caller holds s.mu.
-func (sc *scope) count() int {
-	base := sc.s.root.Load().base
-	if sc.ns == "" {
-		return base.objects.Len()
-	}
-	n := 0
-	for g := range base.groups.All() {
-		if g.shape.ns == sc.ns {
-			n += g.ids.Len()
-		}
-	}
-	return n
-}
-
-// refused says that the server does not let this scope be listed.
-func (sc *scope) refused() bool {
-	if sc.status.Phase != source.Degraded {
-		return false
-	}
-	switch sc.status.Reason {
-	case source.ReasonUnauthorized, source.ReasonForbidden, source.ReasonNotFound:
-		return true
-	}
-	return false
-}
-
-var (
-	errNoName    = errors.New("object has no name")
-	errForeignNS = errors.New("object is not in the namespace of its scope")
-)
-
 // Apply implements source.Sink: one change of the watch.
 //
-// A change is suppressed, and counted, when it is older than what is known: for a known object by its own version, for an
-// unknown one by the version of the scope, because an older change of an object that is not there is a replay from before
-// its deletion.
+// A change is suppressed, and counted, when it is older than what is known: for a known object by its own version,
+// for an unknown one by the version of the scope, because an older change of an object that is not there is a replay
+// from before its deletion.
 func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	s := sc.s
 	if err := sc.check(o); err != nil {
@@ -102,30 +52,13 @@ func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	}
 }
 
-func (sc *scope) check(o *source.Object) error {
-	switch {
-	case len(o.Header.Name) == 0 || len(o.Header.Name) > 1<<15:
-		return fmt.Errorf("cannot keep object %q: %w", o.Header.Name, errNoName)
-	case sc.ns != "" && sc.ns != string(o.Header.Namespace):
-		return fmt.Errorf("cannot keep object %s/%s in scope %q: %w", o.Header.Namespace, o.Header.Name, sc.ns, errForeignNS)
-	}
-	return nil
-}
-
-// find returns what the server has told of the object before.
-func (s *Store) find(base *state, o *source.Object) (*Record, bool) {
-	return base.objects.Get(s.intern.hashKeyBytes(o.Header.Namespace, o.Header.Name), func(r *Record) bool {
-		return r.id.name() == string(o.Header.Name) && r.id.ns == string(o.Header.Namespace)
-	})
-}
-
 // look is a first look at what is known, so that a replay costs little; tryApply decides.
 func (sc *scope) look(o *source.Object, ver version) (base *state, prior *Record, old bool) {
 	s := sc.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	base = s.root.Load().base
-	prior, _ = s.find(base, o)
+	prior, _ = base.find(s.intern, &o.Header)
 	if !sc.isOld(ver, prior, false) {
 		return base, prior, false
 	}
@@ -133,40 +66,8 @@ func (sc *scope) look(o *source.Object, ver version) (base *state, prior *Record
 	return base, prior, true
 }
 
-// isOld says whether a change is older than what is known, or the same; the caller holds s.mu.
-func (sc *scope) isOld(ver version, prior *Record, deleted bool) bool {
-	known := sc.version
-	if prior != nil {
-		known = prior.ver
-	}
-	if known.isZero() || ver.isZero() {
-		return false
-	}
-	order, ok := ver.compare(known)
-	if !ok || sc.s.unordered {
-		return prior != nil && !deleted && ver.equal(known)
-	}
-	if deleted {
-		return order < 0
-	}
-	return order < 0 || order == 0
-}
-
-// advance moves the version of the scope; the caller holds s.mu.
-func (sc *scope) advance(ver version) {
-	if ver.isZero() {
-		return
-	}
-	if ver.text != nil && len(*ver.text) <= 18 {
-		sc.s.unordered = true
-	}
-	if order, ok := ver.compare(sc.version); !ok || order > 0 {
-		sc.version = ver
-	}
-}
-
-// tryApply publishes a staged record, unless the indexes have changed since. What was prior to it in the state seen is what is
-// prior to it as long as that is the state.
+// tryApply publishes a staged record, unless the indexes have changed since. What was prior to it in the state seen
+// is what is prior to it as long as that is the state.
 func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), ok bool) {
 	s := sc.s
 	s.mu.Lock()
@@ -183,7 +84,7 @@ func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), o
 		s.stats.suppressed.Add(1)
 		return func() {}, true
 	}
-	s.adopt(rec, prior)
+	rec.adopt(prior)
 	next := root{base: cur.base.copy()}
 	next.base.set(nil, st)
 	batch := changesOf(prior, rec, nil)
@@ -197,27 +98,9 @@ func (sc *scope) tryApply(st staged, seen *state, prior *Record) (wake func(), o
 	return wake, true
 }
 
-// adopt lets a new version of an object share the identity of the one before.
-func (s *Store) adopt(rec, prior *Record) {
-	if prior != nil && rec.id != prior.id && rec.SameUID(prior) {
-		rec.id = prior.id
-	}
-}
-
-// changesOf is what cursors are told; a changed uid is a deletion and an addition.
-func changesOf(prior, rec *Record, batch []change) []change {
-	switch {
-	case prior == nil:
-		return append(batch, change{typ: Added, obj: rec})
-	case prior.SameUID(rec):
-		return append(batch, change{typ: Modified, obj: rec, prior: prior})
-	}
-	return append(batch, change{typ: Deleted, inferred: true, obj: prior, prior: prior}, change{typ: Added, obj: rec})
-}
-
 func (sc *scope) applyDeleted(o *source.Object, ver version) error {
 	s := sc.s
-	prior, _ := s.find(s.root.Load().base, o)
+	prior, _ := s.root.Load().base.find(s.intern, &o.Header)
 	unread := o.Raw == nil
 	rec, err := s.newRecord(o, ver, prior) // the final state, for the subscribers
 	if err != nil {                        // without which it is gone all the same
@@ -246,7 +129,7 @@ func (sc *scope) deleteLocked(rec *Record, unread bool) (wake func()) {
 	next := root{base: cur.base}
 	var batch []change
 	if known {
-		s.adopt(rec, prior)
+		rec.adopt(prior)
 		final := rec
 		if unread || !rec.SameUID(prior) {
 			final = prior // its last state cannot be read, or another incarnation came and went unseen
@@ -274,7 +157,7 @@ func (sc *scope) Bookmark(v string) {
 		return
 	}
 	sc.advance(parseVersion(v))
-	if s.overlay.expire(s, sc.ns, time.Now().Add(-s.overlayBound())) {
+	if s.overlay.expire(s, sc.ns, time.Now().Add(-s.overlay.bound)) {
 		base := s.root.Load().base
 		s.publish(root{base: base, merged: base}, nil)
 	}
@@ -308,32 +191,8 @@ func (sc *scope) Quarantine(q source.Quarantined) {
 	wake()
 }
 
-// unquarantine forgets what could not be read once it can; the caller holds s.mu.
-func (sc *scope) unquarantine(k Key) {
-	if len(sc.quarantine) > 0 {
-		delete(sc.quarantine, k)
-	}
-}
-
-// Quarantined returns the objects that could not be read and have not been replaced by ones that can.
-func (s *Store) Quarantined() []source.Quarantined {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.quarantined()
-}
-
-// quarantined is Quarantined; the caller holds s.mu.
-func (s *Store) quarantined() (out []source.Quarantined) {
-	for _, sc := range s.scopes {
-		for _, q := range sc.quarantine {
-			out = append(out, q)
-		}
-	}
-	return out
-}
-
-// DropScope ends a scope that is not watched any more: its objects, own writes and write windows go away, and subscribers are
-// told of inferred deletions. The namespace may be added again with Sink.
+// DropScope ends a scope that is not watched any more: its objects, own writes and write windows go away, and
+// subscribers are told of inferred deletions. The namespace may be added again with Sink.
 func (s *Store) DropScope(namespace string) {
 	s.mu.Lock()
 	sc := s.scopes[namespace]
@@ -361,14 +220,4 @@ func (s *Store) DropScope(namespace string) {
 	s.notifyWaiters()
 	s.mu.Unlock()
 	wake()
-}
-
-func sameDefs(a, b []*indexDef) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
-func (s *Store) indexDefs() []*indexDef {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.defs
 }

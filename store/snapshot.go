@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Snapshot is one version of the store, own writes included. It never changes, blocks no writer, costs nothing to take, and keeps the
-// versions that it shows in memory for as long as it is held. It is safe for concurrent use.
+// Snapshot is one version of the store, own writes included. It never changes, blocks no writer, costs nothing to
+// take, and keeps the versions that it shows in memory for as long as it is held. It is safe for concurrent use.
 type Snapshot struct {
 	s     *Store
 	state *state
@@ -36,8 +36,8 @@ func (v Snapshot) InNamespace(ns string) iter.Seq[*Record] {
 	return v.state.inScope(ns)
 }
 
-// Index yields the objects that an index has under a value: IndexNamespace, IndexLabel, IndexOwner, or one of AddIndex. An
-// index that does not exist yields nothing; see HasIndex.
+// Index yields the objects that an index has under a value: IndexNamespace, IndexLabel, IndexOwner, or one of
+// AddIndex. An index that does not exist yields nothing; see HasIndex.
 func (v Snapshot) Index(name, value string) iter.Seq[*Record] {
 	switch name {
 	case IndexNamespace:

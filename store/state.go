@@ -5,18 +5,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fairlead-io/fairlead/internal/trie"
-
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/fairlead-io/fairlead/internal/trie"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // state is one version of everything that is read: the objects and their indexes. It never changes after it was
 // published; the next one is a copy of it that was edited, and shares with it all but what is different.
 //
-// There are two of them at a time. The base is what the server's stream has told, and what cursors are fed from; the merged
-// one is the base with our own writes laid over it, and what is read. While there is nothing to lay over they are the same pointer,
-// so that an empty overlay costs a reader nothing.
+// There are two of them at a time. The base is what the server's stream has told, and what cursors are fed from; the
+// merged one is the base with our own writes laid over it, and what is read. While there is nothing to lay over they
+// are the same pointer, so that an empty overlay costs a reader nothing.
 type state struct {
 	objects trie.Map[*Record, recordKeys]
 	groups  trie.Map[*group, groupKeys] // one for each shape that is in use
@@ -36,17 +37,16 @@ type groupKeys struct{}
 func (groupKeys) Hash(g *group) uint64  { return g.shape.hash }
 func (groupKeys) Same(a, b *group) bool { return a.shape == b.shape }
 
-// staged is a record that is about to be published with what user code says about it, which is asked outside of any lock.
-type staged struct {
-	rec    *Record
-	values []indexValues // for each index of defs
-	defs   []*indexDef
-	twin   bool // has uid and version of the known one, and other content: only an epoch makes such
-}
-
 // get returns the record of key k with hash h.
 func (s *state) get(h uint64, k Key) (*Record, bool) {
 	return s.objects.Get(h, func(r *Record) bool { return r.id.is(k) })
+}
+
+// find returns the record of the key of a header.
+func (s *state) find(in *interner, h *source.Header) (*Record, bool) {
+	return s.objects.Get(in.hashKeyBytes(h.Namespace, h.Name), func(r *Record) bool {
+		return r.id.name() == string(h.Name) && r.id.ns == string(h.Namespace)
+	})
 }
 
 // lookup resolves an ident of one of the indexes of s.
@@ -117,7 +117,7 @@ func (s *state) leave(e *trie.Edit, r *Record) {
 func (s *state) use(e *trie.Edit, sh *shape, used bool) {
 	for kind, x := range s.facets {
 		if x != nil {
-			s.facets[kind] = x.with(e, facetKind(kind), sh, used)
+			s.facets[kind] = x.updated(e, facetKind(kind), sh, used)
 		}
 	}
 }
@@ -157,6 +157,14 @@ func (s *state) among(groups iter.Seq[*group], match func(*shape) bool) iter.Seq
 			}
 		}
 	}
+}
+
+// inScope yields the records of a namespace, or all for "".
+func (s *state) inScope(ns string) iter.Seq[*Record] {
+	if ns == "" {
+		return s.all()
+	}
+	return s.faceted(byNamespace, "", ns, func(sh *shape) bool { return sh.ns == ns })
 }
 
 // faceted is where, restricted to a facet if there are facets of that kind. The facet is implied by match.
@@ -228,6 +236,25 @@ func (s *state) selected(sel labels.Selector) iter.Seq[*Record] {
 	return s.where(match)
 }
 
+// having yields the groups of one facet; ok is false while there are no facets of that kind.
+func (s *state) having(kind facetKind, key, value string) (_ iter.Seq[*group], ok bool) {
+	x := s.facets[kind]
+	if x == nil || x.building {
+		return nil, false
+	}
+	return func(yield func(*group) bool) {
+		f, ok := x.sets.Find(x.facet(key, value))
+		if !ok {
+			return
+		}
+		for sh := range f.shapes.All() {
+			if g, ok := s.groups.Find(&group{shape: sh}); ok && !yield(g) {
+				return
+			}
+		}
+	}, true
+}
+
 // oneValue returns a label that every match of a selector has.
 func oneValue(sel labels.Selector) (key, value string, ok bool) {
 	reqs, selectable := sel.Requirements()
@@ -243,4 +270,10 @@ func oneValue(sel labels.Selector) (key, value string, ok bool) {
 		}
 	}
 	return "", "", false
+}
+
+// index returns the index of a definition.
+func (s *state) index(def *indexDef) *index {
+	i := slices.IndexFunc(s.indexes, func(x *index) bool { return x.def == def })
+	return s.indexes[i]
 }

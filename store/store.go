@@ -5,53 +5,15 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/internal/pack"
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// Options configure a Store. The zero value works for reads of records; typed views need a Scheme or fall back to JSON.
-type Options struct {
-	Resource   schema.GroupVersionResource
-	Kind       schema.GroupVersionKind
-	Namespaced bool
-	// Scheme decodes typed views of protobuf; JSON is decoded without it.
-	Scheme *runtime.Scheme
-	// LabelSelector and FieldSelector are those of the watch; own writes that do not match are not laid over the store.
-	LabelSelector string
-	FieldSelector string
-	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes are settled by asking the server.
-	ShardSelector string
-	// Scope tells this store from others of the same resource and selectors, in metrics: the namespaces, the encoding.
-	Scope string
-	// HotBytes bounds the decoded objects that survive garbage collection without being used; 0: 32 MiB, negative: none.
-	HotBytes int64
-	// DetectMutation checks, at a cost, that nobody changes a shared decoded object; see Store.Mutations.
-	DetectMutation bool
-	// OnMutation is called for each one that is found; nil: it is logged.
-	OnMutation func(Key, error)
-	// Probe returns the server's current version of the resource, for Barrier in a store that is not filled by a source.Source.
-	Probe Probe
-	// OverlayBound is for how long an own write may be laid over before that is reported; 0: one minute.
-	OverlayBound time.Duration
-	Logger       *slog.Logger
-}
-
 // Store is the last known state of one resource. It is safe for concurrent use. Reads take no lock.
 type Store struct {
-	opt      Options
-	selector labels.Selector
-	fields   fieldSelector
-	logger   *slog.Logger
-	intern   *interner
-	hot      hotSet
-	pack     *pack.Packer
-	decoders decoders
+	opt   Options
+	codec // of its records, with its logger
 
 	root    atomic.Pointer[root]
 	seq     atomic.Uint64                 // entries of the change log
@@ -64,20 +26,21 @@ type Store struct {
 	mu        sync.Mutex // the writer's lock: everything below; never held while user code runs
 	changes   changeLog
 	defs      []*indexDef // replaced, never changed
-	scopes    map[string]*scope
-	cursors   []*Cursor // grows at its end, else replaced: who has copied it under the lock may go through it without
+	scopes    scopes
+	cursors   []*Cursor // grows at its end or is replaced: a copy taken under the lock may be read without it
 	synced    bool
 	announced bool // isReady is closed
 	closed    bool
 	unordered bool // a version that is no number was seen: versions are only compared for equality
 	marks     uint32
 	overlay   overlay
-	waiters   []*waiter
+	waiters   waiters
 	surveyed  uint64         // surveys that have begun
 	surveying sync.WaitGroup // their goroutines
 	ledger    ledger
 	resync    resyncTimer
 	status    statusBoard
+	selected  watchSelector
 	stats     counters
 }
 
@@ -88,18 +51,24 @@ type root struct {
 	seq    uint64 // of the change log
 }
 
+// counters count since the store was made.
+type counters struct {
+	applied, suppressed, commits, quarantined atomic.Int64
+}
+
 // New returns an empty store. Close it when it is not needed any more.
 func New(opt Options) *Store {
-	s := &Store{opt: opt, intern: newInterner(), changes: newLog(), scopes: map[string]*scope{}, isReady: make(chan struct{}), logger: opt.Logger}
+	s := &Store{opt: opt, changes: newLog(), scopes: scopes{}, isReady: make(chan struct{})}
+	s.kind, s.scheme, s.onMutation, s.intern, s.logger = opt.Kind, opt.Scheme, opt.OnMutation, newInterner(), opt.Logger
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.logger = s.logger.With("resource", opt.Resource.GroupResource().String())
-	s.selector, s.fields = parseSelectors(opt)
-	s.hot.init(opt)
+	s.selected = parseSelectors(source.Selectors{Label: opt.LabelSelector, Field: opt.FieldSelector, Shard: opt.ShardSelector})
+	s.hot.init(opt.HotBytes, opt.DetectMutation)
 	s.pack = pack.New(s.bodies)
 	s.buffers.New = func() any { return new(buffers) }
-	s.overlay.init()
+	s.overlay.init(opt.OverlayBound)
 	s.ledger.init()
 	empty := &state{}
 	s.root.Store(&root{base: empty, merged: empty})
@@ -109,6 +78,19 @@ func New(opt Options) *Store {
 // Options returns what the store was made with.
 func (s *Store) Options() Options { return s.opt }
 
+// Complete says that the store was made without selectors: it holds all objects of its scopes.
+func (s *Store) Complete() bool {
+	return s.opt.LabelSelector == "" && s.opt.FieldSelector == "" && s.opt.ShardSelector == ""
+}
+
+// SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.
+func (s *Store) SetSelectors(sel source.Selectors) {
+	selected := parseSelectors(sel)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.selected = selected
+}
+
 // Get returns the object of a key, own writes included.
 func (s *Store) Get(k Key) (*Record, bool) {
 	return s.root.Load().merged.get(s.intern.hashKey(k.Namespace, k.Name), k)
@@ -117,7 +99,8 @@ func (s *Store) Get(k Key) (*Record, bool) {
 // Len returns the number of objects, own writes included.
 func (s *Store) Len() int { return s.root.Load().merged.objects.Len() }
 
-// Close ends the subscriptions and pending waits, and waits for what the store does in the background. Reads go on to work.
+// Close ends the subscriptions and pending waits, and waits for what the store does in the background. Reads go on to
+// work.
 func (s *Store) Close() {
 	s.mu.Lock()
 	if s.closed {
@@ -127,7 +110,7 @@ func (s *Store) Close() {
 	s.closed = true
 	cursors := s.cursors
 	s.cursors = nil
-	s.endWaits(ErrClosed, func(*waiter) bool { return true })
+	s.waiters.end(ErrClosed, func(*waiter) bool { return true })
 	for _, sc := range s.scopes {
 		sc.endSurveys()
 	}
@@ -151,112 +134,14 @@ func (s *Store) unsubscribe(c *Cursor) {
 	}
 }
 
-// publish makes next visible, then appends the changes that led to it to the log. The caller holds s.mu, and calls the
-// returned function after it has released it.
-func (s *Store) publish(next root, batch []change) (wake func()) {
-	next.seq = s.changes.seq + uint64(len(batch))
-	s.seq.Store(next.seq) // first: no reader is ever ahead of it
-	s.root.Store(&next)
-	if s.synced && !s.announced { // who waits for it finds what was listed
-		s.announced = true
-		close(s.isReady)
-	}
-	if len(batch) == 0 {
-		return func() {}
-	}
-	if len(s.cursors) == 0 {
-		s.changes.seq = next.seq // nobody reads it; who comes later starts at the end
-		return func() {}
-	}
-	before := s.changes.seq / chunkLen
-	s.changes.append(batch)
-	cursors := s.cursors
-	if s.changes.seq/chunkLen != before {
-		for _, c := range cursors {
-			if read := c.read.Load(); s.changes.seq-read > maxLag+uint64(len(batch)) {
-				c.fold(maxLag / 2)
-			}
+// Flush makes all objects compact now; otherwise that happens in the background, in rounds.
+func (s *Store) Flush() { s.pack.Flush() }
+
+// bodies yields the encoded objects that are current.
+func (s *Store) bodies(yield func(*pack.Item) bool) {
+	for r := range s.root.Load().base.all() {
+		if !yield(&r.body) {
+			return
 		}
 	}
-	return func() {
-		for _, c := range cursors {
-			c.wake()
-		}
-	}
-}
-
-// Sink returns what a source fills for one scope: a namespace, or "" for all. Calls for one scope come from one goroutine.
-func (s *Store) Sink(namespace string) source.Sink {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sc := s.scopes[namespace]
-	if sc == nil {
-		sc = &scope{s: s, ns: namespace}
-		sc.status.Namespace = namespace
-		s.scopes[namespace] = sc
-	}
-	return sc
-}
-
-// scopeOf returns the scope that a namespace belongs to; the caller holds s.mu.
-func (s *Store) scopeOf(namespace string) *scope {
-	if sc := s.scopes[namespace]; sc != nil {
-		return sc
-	}
-	return s.scopes[""]
-}
-
-// Version returns the resource version up to which the store knows everything: of several scopes the lowest, and "" until
-// each scope was listed once.
-func (s *Store) Version() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.versionLocked()
-}
-
-func (s *Store) versionLocked() string {
-	var low version
-	for _, sc := range s.scopes {
-		if sc.version.isZero() {
-			return ""
-		}
-		if low.isZero() || low.newer(sc.version) {
-			low = sc.version
-		}
-	}
-	return low.String()
-}
-
-// HasSynced says whether every scope that can be listed was listed once.
-func (s *Store) HasSynced() bool {
-	select {
-	case <-s.isReady:
-		return true
-	default:
-		return false
-	}
-}
-
-// Synced returns a channel that is closed when HasSynced becomes true.
-func (s *Store) Synced() <-chan struct{} { return s.isReady }
-
-// checkSynced returns the note for the subscribers when the store has just become synced; the caller holds s.mu and
-// publishes it.
-func (s *Store) checkSynced() (batch []change) {
-	if s.synced || len(s.scopes) == 0 {
-		return nil
-	}
-	some := false
-	for _, sc := range s.scopes {
-		complete := sc.committed && !sc.resuming
-		some = some || complete
-		if !complete && !sc.refused() {
-			return nil
-		}
-	}
-	if !some {
-		return nil
-	}
-	s.synced = true
-	return []change{{typ: Synced, note: &note{version: s.versionLocked()}}}
 }

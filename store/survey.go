@@ -11,21 +11,22 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// How waits end on a watch that is quiet. The version of the server moves with every write to it, to whatever resource, and a watch
-// tells its version only with an event of its own or a bookmark, about once a minute. So a wait that the watch does not end soon is
-// settled by a survey: one consistent list of the scope by metadata, at some version, is compared with what is here. The watch brings
-// changes in the order of their versions; therefore, when exactly the listed objects are here, with their versions, nothing is missing up
-// to the version of the list, and the scope is as far as that. If something is missing the watch has yet to bring it, and the comparison
-// is made again with each change until it has.
+// How waits end on a watch that is quiet. The version of the server moves with every write to it, to whatever
+// resource, and a watch tells its version only with an event of its own or a bookmark, about once a minute. So a wait
+// that the watch does not end soon is settled by a survey: one consistent list of the scope by metadata, at some
+// version, is compared with what is here. The watch brings changes in the order of their versions; therefore, when
+// exactly the listed objects are here, with their versions, nothing is missing up to the version of the list, and the
+// scope is as far as that. If something is missing the watch has yet to bring it, and the comparison is made again
+// with each change until it has.
 //
-// One survey at a time serves all who wait, and the next one begins no sooner than a second after it; none begins while the watch has yet
-// to bring what the last one saw.
+// One survey at a time serves all who wait, and the next one begins no sooner than a second after it; none begins
+// while the watch has yet to bring what the last one saw.
 
 const (
-	waitPatience = 100 * time.Millisecond // for the watch, before the server is asked
 	surveyEvery  = time.Second
 	surveyRarely = 8 * time.Second // when surveys fail, or what is waited for is not there yet
-	// maxMissing is up to how many differences are remembered. With more of them the watch is far behind, and another list is made later.
+	// maxMissing is up to how many differences are remembered. With more of them the watch is far behind, and another
+	// list is made later.
 	maxMissing = 10_000
 )
 
@@ -94,7 +95,8 @@ func (sc *scope) attend() {
 	})
 }
 
-// nextSurvey says in how long a survey is to begin; needed is false if nobody who waits is helped by one. The caller holds s.mu.
+// nextSurvey says in how long a survey is to begin; needed is false if nobody who waits is helped by one. The caller
+// holds s.mu.
 func (sc *scope) nextSurvey(now time.Time) (in time.Duration, needed bool) {
 	v := &sc.surveys
 	if v.by == nil || !sc.committed || sc.dropped || sc.s.closed || v.open != nil {
@@ -145,20 +147,23 @@ func (sc *scope) settle(ctx context.Context, poke <-chan struct{}) {
 		})
 		s.mu.Lock()
 		sc.endSurvey(y, err)
+		failed := v.err
 		s.mu.Unlock()
+		if failed != nil {
+			s.logger.DebugContext(ctx, "cannot ask the server what there is", "namespace", sc.ns, "error", failed)
+		}
 	}
 }
 
-// see takes one listed object. The state moves on meanwhile, but not back: what is here now will be, or something newer than the list.
+// see takes one listed object. The state moves on meanwhile, but not back: what is here now will be, or something
+// newer than the list.
 func (y *survey) see(s *Store, h *source.Header) {
 	y.listed++
 	if y.hopeless {
 		return
 	}
 	want := listed{ver: parseVersion(h.ResourceVersion), uid: types.UID(h.UID)}
-	have, ok := s.root.Load().base.objects.Get(s.intern.hashKeyBytes(h.Namespace, h.Name), func(r *Record) bool {
-		return r.id.name() == string(h.Name) && r.id.ns == string(h.Namespace)
-	})
+	have, ok := s.root.Load().base.find(s.intern, h)
 	if ok && want.is(have) {
 		return
 	}
@@ -234,9 +239,8 @@ func (sc *scope) endSurvey(y *survey, err error) {
 	if err == nil {
 		return
 	}
-	s.logger.Debug("cannot ask the server what there is", "namespace", sc.ns, "error", err)
 	if api, ok := errors.AsType[*source.APIError](err); ok && api.Code < 500 && api.Code != 410 && api.Code != 429 {
-		s.endWaits(err, func(w *waiter) bool { return w.barrier && w.concerns(sc) && w.since < y.number })
+		s.waiters.end(err, func(w *waiter) bool { return w.barrier && w.concerns(sc) && w.since < y.number })
 	}
 }
 
@@ -258,8 +262,8 @@ func (sc *scope) checkSurvey() {
 	sc.forget()
 }
 
-// settleOverlay drops own writes that the survey was newer than, as a list does: what was created by us and deleted since was never here,
-// and the watch will not be heard about it any more. The caller holds s.mu.
+// settleOverlay drops own writes that the survey was newer than, as a list does: what was created by us and deleted
+// since was never here, and the watch will not be heard about it any more. The caller holds s.mu.
 func (sc *scope) settleOverlay(y *survey) {
 	s := sc.s
 	if len(s.overlay.entries) == 0 {

@@ -11,8 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// View reads a store as objects of one Go type. All views share the one encoded copy; what they decode is shared too: it is
-// READ-ONLY. Copy it (DeepCopy) before changing it.
+// As returns the object of a record as T: an API type, unstructured.Unstructured or metav1.PartialObjectMetadata. It is
+// decoded at most once while anybody uses it, shared, and READ-ONLY.
+func As[T any](r *Record) (*T, error) {
+	if r == nil {
+		return nil, &DecodeError{Type: reflect.TypeFor[T](), Err: errNoRecord}
+	}
+	for v := r.forms.Load(); v != nil; v = v.next {
+		if o, ok := v.obj.(*T); ok {
+			if !v.used.Load() {
+				v.used.Store(true)
+			}
+			if v.check != nil {
+				v.verify(r, "")
+			}
+			return o, nil
+		}
+	}
+	return asCold[T](r)
+}
+
+// View reads a store as objects of one Go type. All views share the one encoded copy; what they decode is shared too:
+// it is READ-ONLY. Copy it (DeepCopy) before changing it.
 type View[T any] struct{ s *Store }
 
 // Of returns the view of a store as T, a Kubernetes API type: *T is a metav1.Object. A nil store has no objects.
@@ -33,23 +53,6 @@ func Unstructured(s *Store) View[unstructured.Unstructured] {
 func Metadata(s *Store) View[metav1.PartialObjectMetadata] {
 	return Of[metav1.PartialObjectMetadata](s)
 }
-
-// ErrNotFound is returned for a key that the store does not have.
-var ErrNotFound = errors.New("not found")
-
-// DecodeError is returned for an object that cannot be read as the type of the view.
-type DecodeError struct {
-	Key  Key
-	Type reflect.Type
-	Err  error
-}
-
-func (e *DecodeError) Error() string {
-	return fmt.Sprintf("cannot decode %s as %s: %v", e.Key, e.Type, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *DecodeError) Unwrap() error { return e.Err }
 
 // Store returns the store.
 func (v View[T]) Store() *Store { return v.s }
@@ -81,8 +84,8 @@ func (v View[T]) Select(sel labels.Selector) iter.Seq2[Key, *T] {
 	return decoded[T](v.s.Snapshot().Select(sel))
 }
 
-// List returns the objects of a sequence of a Snapshot. Those that cannot be decoded are left out and reported by the error, which joins
-// one *DecodeError for each.
+// List returns the objects of a sequence of a Snapshot. Those that cannot be decoded are left out and reported by the
+// error, which joins one *DecodeError for each.
 func (v View[T]) List(records iter.Seq[*Record]) ([]*T, error) {
 	var out []*T
 	var errs []error

@@ -185,6 +185,37 @@ func TestMutationIsDetected(t *testing.T) {
 	}
 }
 
+// TestMutationIsToldOutsideOfLocks: who is told of a changed object may read the store.
+func TestMutationIsToldOutsideOfLocks(t *testing.T) {
+	t.Parallel()
+	var s *store.Store
+	var want []*corev1.Pod
+	key := func(i int) store.Key { return store.Key{Namespace: want[i].Namespace, Name: want[i].Name} }
+	told := 0
+	s, want = pods(t, source.JSON, 2, store.Options{HotBytes: 1, DetectMutation: true, OnMutation: func(k store.Key, _ error) {
+		told++
+		if store.HotLocked(s) {
+			t.Error("the hot set is locked: to read would be to wait for oneself")
+			return
+		}
+		if _, err := store.Metadata(s).Get(key(1)); err != nil || k != key(0) {
+			t.Errorf("key %s, error %v", k, err)
+		}
+	}})
+	changed, err := store.Of[corev1.Pod](s).Get(key(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed.Labels["changed"] = "yes"
+	if _, err := store.Of[corev1.Pod](s).Get(key(1)); err != nil { // there is room for one: the other one is looked at, and let go
+		t.Fatal(err)
+	}
+	if told != 1 || s.Mutations() != 1 {
+		t.Errorf("told %d times, want once", told)
+	}
+	runtime.KeepAlive(changed)
+}
+
 func TestUndecodableObject(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Kind: podKind})

@@ -2,24 +2,13 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/fairlead-io/fairlead/source"
 )
 
-// ErrEpoch is the reason why a wait ends when the server's history went back: the version may never come.
-var ErrEpoch = errors.New("the server's history was rolled back")
-
-// ErrNotWatched is returned by waits for a namespace that no scope covers.
-var ErrNotWatched = errors.New("not watched")
-
-// Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
-type Probe func(context.Context) (version string, err error)
-
+// waiter is one wait, for a version or for a survey.
 type waiter struct {
 	ver     version
 	scope   string // "*": all scopes
@@ -30,14 +19,29 @@ type waiter struct {
 	patient time.Time // until then the watch alone is waited for
 }
 
-const allScopes = "*"
+// waiters are those of a store; guarded by Store.mu.
+type waiters []*waiter
 
 func (w *waiter) concerns(sc *scope) bool { return w.scope == allScopes || w.scope == sc.ns }
-func (w *waiter) asksOf(sc *scope) bool   { return !w.quiet && w.concerns(sc) }
+
+func (w *waiter) asksOf(sc *scope) bool { return !w.quiet && w.concerns(sc) }
+
+// String says what is waited for.
+func (w *waiter) String() string {
+	if w.barrier {
+		return "what the server has"
+	}
+	return "version " + w.ver.String()
+}
+
+const allScopes = "*"
+
+// waitPatience is for how long the watch alone is waited for, before the server is asked.
+const waitPatience = 100 * time.Millisecond
 
 // WaitFor returns when the store knows everything up to version in each of its scopes, or with the reason why not: the
-// context's, with the status of the scope that is behind; ErrEpoch; ErrClosed. A watch that is quiet is not waited for: what it does not
-// settle within a tenth of a second a consistent list of the metadata settles, one for all who wait, and at most once a second.
+// cause of the context, with the status of the scope that is behind; ErrEpoch; ErrClosed. When the watch is quiet for a
+// tenth of a second, a consistent list of the metadata answers instead: one for all who wait, at most once a second.
 func (s *Store) WaitFor(ctx context.Context, version string) error {
 	return s.wait(ctx, &waiter{scope: allScopes, ver: parseVersion(version)})
 }
@@ -47,18 +51,18 @@ func (s *Store) WaitForNamespace(ctx context.Context, namespace, version string)
 	return s.waitIn(ctx, namespace, &waiter{ver: parseVersion(version)})
 }
 
-// Covers says whether the store knows everything in a namespace up to a version, own writes aside: WaitForNamespace would return
-// at once. It does not block, and asks nobody. It is false for a namespace that is not watched.
+// Covers says whether the store knows everything in a namespace up to a version, own writes aside: WaitForNamespace
+// would return at once. It does not block, and asks nobody. It is false for a namespace that is not watched.
 func (s *Store) Covers(namespace, version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sc := s.scopeOf(namespace)
-	return sc != nil && s.caughtUp(&waiter{scope: sc.ns, ver: parseVersion(version)})
+	sc := s.scopes.of(namespace)
+	return sc != nil && s.scopes.have(&waiter{scope: sc.ns, ver: parseVersion(version)})
 }
 
 func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 	s.mu.Lock()
-	sc := s.scopeOf(namespace)
+	sc := s.scopes.of(namespace)
 	s.mu.Unlock()
 	if sc == nil {
 		return fmt.Errorf("cannot wait for %s in namespace %q: %w", w, namespace, ErrNotWatched)
@@ -67,9 +71,9 @@ func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 	return s.wait(ctx, w)
 }
 
-// Barrier waits until the store knows everything that the server had when it was called. It asks the server, once for all who wait and at
-// most once a second, by a consistent list of the metadata. It fails when the server refuses that, or a scope was never listed
-// because it does, and else as WaitFor does.
+// Barrier waits until the store knows everything that the server had when it was called. It asks the server, once for
+// all who wait and at most once a second, by a consistent list of the metadata. It fails when the server refuses that
+// list, or when a scope was never listed because the server refuses. Otherwise it fails as WaitFor does.
 func (s *Store) Barrier(ctx context.Context) error {
 	s.mu.Lock()
 	surveyed := s.live.Load() != nil
@@ -93,23 +97,15 @@ func (s *Store) Barrier(ctx context.Context) error {
 	return s.WaitFor(ctx, version)
 }
 
-// String says what is waited for.
-func (w *waiter) String() string {
-	if w.barrier {
-		return "what the server has"
-	}
-	return "version " + w.ver.String()
-}
-
 func (s *Store) wait(ctx context.Context, w *waiter) error {
 	s.mu.Lock()
-	if s.caughtUp(w) {
+	if s.scopes.have(w) {
 		s.mu.Unlock()
 		return nil
 	}
 	if err := s.vain(ctx, w); err != nil {
 		defer s.mu.Unlock()
-		return fmt.Errorf("cannot wait for %s: %w%s", w, err, s.behind(w))
+		return fmt.Errorf("cannot wait for %s: %w%s", w, err, s.scopes.behind(w))
 	}
 	w.done, w.since, w.patient = make(chan error, 1), s.surveyed, time.Now()
 	if !w.barrier {
@@ -133,10 +129,10 @@ func (s *Store) wait(ctx context.Context, w *waiter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiters = slices.DeleteFunc(s.waiters, func(o *waiter) bool { return o == w })
-	return fmt.Errorf("cannot wait for %s: %w%s", w, context.Cause(ctx), s.behind(w))
+	return fmt.Errorf("cannot wait for %s: %w%s", w, context.Cause(ctx), s.scopes.behind(w))
 }
 
-// vain says why a wait need not begin; the caller holds s.mu.
+// vain says why a wait cannot succeed, so that it does not begin; the caller holds s.mu.
 func (s *Store) vain(ctx context.Context, w *waiter) error {
 	switch {
 	case s.closed:
@@ -152,21 +148,10 @@ func (s *Store) vain(ctx context.Context, w *waiter) error {
 	return nil
 }
 
-// refusal says why a scope was never listed, if the server does not let it be; the caller holds s.mu.
-func (sc *scope) refusal() error {
-	if sc.committed || !sc.refused() {
-		return nil
-	}
-	if sc.status.Err != nil {
-		return sc.status.Err
-	}
-	return errors.New(string(sc.status.Reason))
-}
-
-// behind describes the scopes that w waits for; the caller holds s.mu.
-func (s *Store) behind(w *waiter) string {
+// behind describes the scopes that w waits for.
+func (all scopes) behind(w *waiter) string {
 	var out strings.Builder
-	for ns, sc := range s.scopes {
+	for ns, sc := range all {
 		if !w.concerns(sc) || sc.has(w) {
 			continue
 		}
@@ -181,13 +166,13 @@ func (s *Store) behind(w *waiter) string {
 	return strings.TrimRight(out.String(), " ")
 }
 
-// caughtUp says whether w is over; the caller holds s.mu. A version that cannot be ordered is waited for literally.
-func (s *Store) caughtUp(w *waiter) bool {
+// have says whether all that w waits for is here. A version that cannot be ordered is waited for literally.
+func (all scopes) have(w *waiter) bool {
 	if w.ver.isZero() && !w.barrier {
 		return true
 	}
 	some := false
-	for _, sc := range s.scopes {
+	for _, sc := range all {
 		if !w.concerns(sc) {
 			continue
 		}
@@ -199,8 +184,8 @@ func (s *Store) caughtUp(w *waiter) bool {
 	return some
 }
 
-// has says whether a scope is as far as w waits for; the caller holds s.mu. What was asked for a version that cannot be ordered is at
-// least as new as that.
+// has says whether a scope is as far as w waits for; the caller holds s.mu. What was asked for a version that cannot
+// be ordered is at least as new as that.
 func (sc *scope) has(w *waiter) bool {
 	asked := w.done != nil && sc.surveys.reached > w.since
 	if w.barrier {
@@ -218,186 +203,17 @@ func (s *Store) notifyWaiters() {
 		sc.checkSurvey()
 	}
 	if len(s.waiters) > 0 {
-		s.endWaits(nil, s.caughtUp)
+		s.waiters.end(nil, s.scopes.have)
 	}
 }
 
-// endWaits ends those of the waits that over selects; the caller holds s.mu.
-func (s *Store) endWaits(err error, over func(*waiter) bool) {
-	s.waiters = slices.DeleteFunc(s.waiters, func(w *waiter) bool {
+// end ends those of the waits that over selects.
+func (ws *waiters) end(err error, over func(*waiter) bool) {
+	*ws = slices.DeleteFunc(*ws, func(w *waiter) bool {
 		if !over(w) {
 			return false
 		}
 		w.done <- err
 		return true
 	})
-}
-
-// Statuses returns the condition of each scope, in the order of the namespaces. Of a store of a Cache, time of contact, version
-// and counters are those of now; of any other, those of the last change of condition.
-func (s *Store) Statuses() []source.Status {
-	live := map[string]source.Status{}
-	if from := s.live.Load(); from != nil {
-		for _, st := range (*from).Status() {
-			live[st.Namespace] = st
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]source.Status, 0, len(s.scopes))
-	for ns, sc := range s.scopes {
-		st := sc.status
-		st.Namespace = ns
-		if now, ok := live[ns]; ok {
-			st.LastContact, st.Version, st.Counters = now.LastContact, now.Version, now.Counters
-		}
-		out = append(out, st)
-	}
-	slices.SortFunc(out, func(a, b source.Status) int { return strings.Compare(a.Namespace, b.Namespace) })
-	return out
-}
-
-// Report implements source.Sink.
-func (sc *scope) Report(st source.Status) {
-	s := sc.s
-	s.mu.Lock()
-	st.Namespace = sc.ns
-	sc.status = st
-	sc.resuming = sc.resuming && !st.Synced
-	if err := sc.refusal(); err != nil {
-		s.endWaits(err, func(w *waiter) bool { return w.barrier && w.concerns(sc) })
-	}
-	wake := func() {}
-	if !sc.dropped {
-		s.status.send(st)
-		if batch := s.checkSynced(); batch != nil {
-			wake = s.publish(*s.root.Load(), batch)
-		}
-	}
-	s.mu.Unlock()
-	wake()
-}
-
-// statusBoard hands changes of status to those who watch them; all of it is guarded by Store.mu.
-type statusBoard struct {
-	watchers []*StatusWatch
-	closed   bool
-}
-
-// StatusWatch receives every change of the status of a scope.
-type StatusWatch struct {
-	// C receives the changes. One that is not read loses the oldest of them. It is closed by Close and with the store.
-	C      <-chan source.Status
-	c      chan source.Status
-	s      *Store
-	closed bool
-}
-
-const statusBuffer = 64
-
-// WatchStatus returns a watch of the statuses, which begins with the present ones. Close it after use.
-func (s *Store) WatchStatus() *StatusWatch {
-	c := make(chan source.Status, statusBuffer)
-	w := &StatusWatch{C: c, c: c, s: s}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.status.closed {
-		w.close()
-		return w
-	}
-	for _, sc := range s.scopes {
-		if sc.status.Phase != "" {
-			w.send(sc.status)
-		}
-	}
-	s.status.watchers = append(s.status.watchers, w)
-	return w
-}
-
-// Close ends the watch.
-func (w *StatusWatch) Close() {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	w.close()
-	w.s.status.watchers = slices.DeleteFunc(w.s.status.watchers, func(o *StatusWatch) bool { return o == w })
-}
-
-func (w *StatusWatch) close() {
-	if !w.closed {
-		w.closed = true
-		close(w.c)
-	}
-}
-
-func (w *StatusWatch) send(st source.Status) {
-	for {
-		select {
-		case w.c <- st:
-			return
-		default:
-		}
-		select {
-		case <-w.c:
-		default:
-		}
-	}
-}
-
-func (b *statusBoard) send(st source.Status) {
-	for _, w := range b.watchers {
-		w.send(st)
-	}
-}
-
-func (b *statusBoard) close() {
-	b.closed = true
-	for _, w := range b.watchers {
-		w.close()
-	}
-	b.watchers = nil
-}
-
-// with says which objects of the resource are watched; "" if it is all of them.
-func (o *Options) with() string {
-	var with []string
-	for _, sel := range []struct{ what, selector string }{{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector}} {
-		if sel.selector != "" {
-			with = append(with, sel.what+" "+sel.selector)
-		}
-	}
-	return strings.Join(with, ", ")
-}
-
-// Unlisted says of each scope that has not been listed completely what keeps it, as far as that is known, in the words of the server:
-// "configmaps in team-a with labels app=web: not listed yet: Forbidden: …". It is empty once HasSynced is true.
-func (s *Store) Unlisted() []string {
-	if s.HasSynced() {
-		return nil
-	}
-	var out []string
-	for _, st := range s.Statuses() {
-		if st.Synced {
-			continue
-		}
-		where := s.opt.Resource.GroupResource().String()
-		if st.Namespace != "" {
-			where += " in " + st.Namespace
-		}
-		if with := s.opt.with(); with != "" {
-			where += " with " + with
-		}
-		why := "not listed yet"
-		if st.Phase == source.Degraded {
-			why += ": " + string(st.Reason)
-		}
-		if st.Message != "" {
-			why += ": " + st.Message
-		}
-		out = append(out, where+": "+why)
-	}
-	if len(out) == 0 {
-		out = append(out, s.opt.Resource.GroupResource().String()+": not listed yet")
-	}
-	slices.Sort(out)
-	return out
 }

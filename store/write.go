@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -10,11 +11,36 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
+// Write is one write in flight. Exactly one of Done, Deleted and Fail ends it; further calls do nothing.
+type Write struct {
+	s   *Store
+	key Key
+	ctx WriteContext
+	end sync.Once
+
+	begun uint64 // by the clock of the overlay
+}
+
+// BeginWrite is called before a request that writes an object is sent. For a create with a generated name, call it
+// with an empty name: nothing is held, but the answer is recorded.
+func (s *Store) BeginWrite(k Key, ctx WriteContext) *Write {
+	s.mu.Lock()
+	w := &Write{s: s, key: k, ctx: ctx, begun: s.overlay.tick()}
+	s.mu.Unlock()
+	if ctx.Owner == "" {
+		return w
+	}
+	if s.ledger.begin(k, &w.ctx) {
+		s.sweepLedger()
+	}
+	return w
+}
+
 // Created says, before Done, that the server has created the object with this request, as it may with an apply.
 func (w *Write) Created() { w.ctx.Create = true }
 
-// Done ends the write with the answer to a create, update, patch or apply: it is laid over the store, and recorded, so that
-// its event is known as an echo. An answer that cannot be read ends the write like Fail.
+// Done ends the write with the answer to a create, update, patch or apply: it is laid over the store, and recorded,
+// so that its event is known as an echo. An answer that cannot be read ends the write like Fail.
 func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err error) {
 	w.end.Do(func() {
 		defer w.land()
@@ -24,7 +50,7 @@ func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err 
 		}
 		var record func()
 		if w.ctx.Owner != "" && !rec.ver.isZero() && pure(&w.ctx, rec) {
-			record = func() { w.s.ledger.record(w, rec) }
+			record = func() { w.s.ledger.record(&w.ctx, rec) }
 		}
 		result = w.s.put(rec, putting{w: w, record: record})
 	})
@@ -44,20 +70,62 @@ func (w *Write) Deleted(uid types.UID) (result PutResult) {
 	return result
 }
 
-// lost says whether the history of the server went back since the write began. If it does a moment later, all entries are dropped.
+// lost says whether the history of the server went back since the write began. If it does a moment later, all entries
+// are dropped.
 func (w *Write) lost() bool {
 	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sc := s.scopeOf(w.key.Namespace)
+	sc := s.scopes.of(w.key.Namespace)
 	return sc != nil && s.overlay.dropped[sc.ns] > w.begun
 }
 
 // Fail ends a write that was refused, or whose answer is not known: what was held because of it is given.
 func (w *Write) Fail() { w.end.Do(w.land) }
 
-// ParseDeletion reads the answer to a delete, a Status or the object as JSON, and says whether the object is gone, and which
-// incarnation it was. One that still has finalizers or a grace period is not gone: it is an answer for Done.
+// land ends the flight of w and wakes the cursors that hold something because of it.
+func (w *Write) land() {
+	s := w.s
+	if w.ctx.Owner == "" {
+		return
+	}
+	s.ledger.end(w.key, &w.ctx)
+	s.mu.Lock()
+	cursors := s.cursors
+	s.mu.Unlock()
+	for _, c := range cursors {
+		if c.opt.HoldWrites == w.ctx.Owner {
+			c.wake()
+		}
+	}
+}
+
+// sweepLedger forgets the writes whose echo every cursor of their owner has judged.
+func (s *Store) sweepLedger() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	judged := map[string]uint64{} // by owner, the least of its cursors
+	for _, c := range s.cursors {
+		if c.hold != nil {
+			if at, ok := judged[c.opt.HoldWrites]; !ok || c.settled.Load() < at {
+				judged[c.opt.HoldWrites] = c.settled.Load()
+			}
+		}
+	}
+	base := s.root.Load().base
+	s.ledger.sweep(judged, s.changes.seq+1, func(k Key, ver version) (yes, watched bool) {
+		sc := s.scopes.of(k.Namespace)
+		if sc == nil {
+			return false, false
+		}
+		have, _ := base.get(s.intern.hashKey(k.Namespace, k.Name), k)
+		return sc.applied(ver, have), true
+	})
+}
+
+// ParseDeletion reads the answer to a delete, a Status or the object as JSON, and says whether the object is gone,
+// and which incarnation it was. One that still has finalizers or a grace period is not gone: it is an answer for
+// Done.
 func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 	var a struct {
 		Kind     string
@@ -78,8 +146,8 @@ func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 	return len(a.Metadata.Finalizers) == 0 && (grace == nil || *grace == 0), a.Metadata.UID, nil
 }
 
-// pure says whether the answer differs from the base only in what was written, so that a change from the base to the answer
-// contains nothing foreign.
+// pure says whether the answer differs from the base only in what was written, so that a change from the base to the
+// answer contains nothing foreign.
 func pure(w *WriteContext, answer *Record) bool {
 	base := w.Base
 	switch {
@@ -108,7 +176,7 @@ func pure(w *WriteContext, answer *Record) bool {
 	if err != nil {
 		return false
 	}
-	sent, err := base.st.decoders.untyped.Unmarshal(w.Sent)
+	sent, err := base.codec.decoders.untyped.Unmarshal(w.Sent)
 	if err != nil {
 		return false
 	}
@@ -130,7 +198,7 @@ func parse(r *Record) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.st.decoders.untyped.Unmarshal(raw)
+	return r.codec.decoders.untyped.Unmarshal(raw)
 }
 
 // parseTyped reads a record as its Go type is encoded.
@@ -139,12 +207,12 @@ func parseTyped(r *Record) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := r.st.decodeByScheme(r, raw)
+	o, err := r.codec.decodeByScheme(r, raw)
 	if err != nil {
 		return nil, err
 	}
 	if raw, err = json.Marshal(o); err != nil {
 		return nil, err
 	}
-	return r.st.decoders.untyped.Unmarshal(raw)
+	return r.codec.decoders.untyped.Unmarshal(raw)
 }

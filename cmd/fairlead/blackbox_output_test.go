@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
 // TestBlackboxLines holds every kind of line to the members that the page shows, and to no other.
@@ -79,10 +81,10 @@ func TestBlackboxStopped(t *testing.T) {
 		s.put(fmt.Sprint("a/o", i), "first")
 	}
 	for i := range 20 {
-		var out lockedBuffer
+		var out testlog.Book
 		ctx, interrupt := context.WithCancel(t.Context())
 		first := &firstWrite{w: &out, then: interrupt, writes: i % 4}
-		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil, first, &lockedBuffer{}); code != exitOK {
+		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil, first, &testlog.Book{}); code != exitOK {
 			t.Fatalf("exit code %d", code)
 		}
 		interrupt()
@@ -222,7 +224,7 @@ func TestBlackboxFormats(t *testing.T) {
 			s.put("a/one", "first")
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			var out, errs lockedBuffer
+			var out, errs testlog.Book
 			ended := make(chan int, 1)
 			go func() {
 				ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", tc.format}, nil, &out, &errs)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,9 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
 // program is fairlead watch -o json while it runs. Every line is held to the rules of the stream as it is read.
@@ -23,7 +23,7 @@ type program struct {
 	state map[string]printed // what the events add up to
 	stop  context.CancelFunc
 	ended chan int
-	errs  *lockedBuffer
+	errs  *testlog.Book
 	limit context.Context
 }
 
@@ -66,23 +66,6 @@ func (l printed) String() string {
 	return b.String()
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // startProgram runs fairlead watch of all config maps with short waits; later flags win.
 func startProgram(t *testing.T, server string, flags ...string) *program {
 	t.Helper()
@@ -96,7 +79,7 @@ func startProgram(t *testing.T, server string, flags ...string) *program {
 	reader, writer := io.Pipe()
 	p := &program{
 		t: t, lines: make(chan printed, 4096), state: map[string]printed{}, stop: stop, ended: make(chan int, 1),
-		errs: &lockedBuffer{}, limit: limit,
+		errs: &testlog.Book{}, limit: limit,
 	}
 	go func() {
 		code := run(ctx, args, strings.NewReader(""), writer, p.errs)

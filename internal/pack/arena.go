@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// arena keeps encoded objects outside of the Go heap, where the garbage collector neither scans nor doubles them. Blocks are of one slot
-// size each; a block without a live slot is given back, and sparse ones are emptied (compact.go).
+// arena keeps encoded objects outside of the Go heap, where the garbage collector neither scans nor doubles them.
+// Blocks are of one slot size each; a block without a live slot is given back, and sparse ones are emptied
+// (compact.go).
 //
 // The mutex is held for a copy of a slot at most, and shared by readers while they decode one.
 type arena struct {

@@ -76,8 +76,9 @@ func (p *Packer) newDict(data []byte) *dict {
 	return d
 }
 
-// encoder returns a form of the dictionary that has tables for encoding, of 32 KB each, which take as long to make as an object takes
-// to be packed. They are held while there is something to pack, and after that until the garbage collector wants them.
+// encoder returns a form of the dictionary that has tables for encoding, of 32 KB each, which take as long to make as
+// an object takes to be packed. They are held while there is something to pack, and after that until the garbage
+// collector wants them.
 func (p *Packer) encoder(d *dict) *s2.Dict {
 	if e := p.held[d]; e != nil {
 		return e

@@ -7,8 +7,8 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Item is one encoded object, on the heap or, once it is packed, in the arena. It is a part of what its owner knows about the object,
-// stays where it is, and belongs to one Packer. The zero value holds nothing.
+// Item is one encoded object, on the heap or, once it is packed, in the arena. It is a part of what its owner knows
+// about the object, stays where it is, and belongs to one Packer. The zero value holds nothing.
 type Item struct {
 	heap atomic.Pointer[loose]
 	at   atomic.Uint64 // slotRef; 0: on the heap; retired: on the heap, to stay there. Changed under arena.mu
@@ -30,8 +30,8 @@ func (it *Item) Set(data []byte) { it.heap.Store(&loose{data: data}) }
 // Retired says whether the item was superseded.
 func (it *Item) Retired() bool { return it.at.Load() == retired }
 
-// Append appends the bytes of an item to dst; without dst it may return shared bytes, which must not be changed. An error means that memory
-// is broken.
+// Append appends the bytes of an item to dst; without dst it may return shared bytes, which must not be changed. An
+// error means that memory is broken.
 func (p *Packer) Append(dst []byte, it *Item) ([]byte, error) {
 	for {
 		if h := it.heap.Load(); h != nil {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// What a watch brings is often replaced soon: a pod that starts, a status that is written every second. So the bytes of a
-// changed object stay as they are while it is young, which costs nothing, and only what has survived for a while, or is the
-// oldest of too much, is packed. What is replaced before that never is.
+// What a watch brings is often replaced soon: a pod that starts, a status that is written every second. So the bytes
+// of a changed object stay as they are while it is young, which costs nothing, and only what has survived for a
+// while, or is the oldest of too much, is packed. What is replaced before that never is.
 type nursery struct {
 	list  []infant // the oldest first
 	bytes int      // of those in list, the superseded ones included
@@ -100,7 +100,8 @@ func (y *nursery) take() []infant {
 	return list
 }
 
-// grow packs what has been young for long enough. It is called by a timer, which runs only while there is something young.
+// grow packs what has been young for long enough. It is called by a timer, which runs only while there is something
+// young.
 func (p *Packer) grow() {
 	y := &p.young
 	p.mu.Lock()

@@ -1,13 +1,14 @@
 // Package pack keeps many encoded objects in little memory.
 //
-// Encoded objects of one kind resemble each other, and those of one workload differ in a few identifiers only. They are therefore
-// compressed with dictionaries that are learnt from what is seen: one of a sample of everything, and one for each group of siblings,
-// which is one of them. (s2 with such a dictionary takes a pod of 4.9 KB to about 0.5 KB in 6 µs, and back in 0.5 µs.)
+// Encoded objects of one kind resemble each other, and those of one workload differ in a few identifiers only. They
+// are therefore compressed with dictionaries that are learnt from what is seen: one of a sample of everything, and
+// one for each group of siblings, which is one of them. (s2 with such a dictionary takes a pod of 4.9 KB to about 0.5
+// KB in 6 µs, and back in 0.5 µs.)
 //
-// A new [Item] keeps its bytes on the heap. When enough of them have come together they are packed into the arena, which is memory outside of
-// the Go heap, in the background; those that a watch brought wait longer (nursery.go). An item that is superseded moves back to the heap, where it
-// goes away with the last one who holds it. So the arena holds current objects only, and needs no collector: sparse blocks of it are
-// emptied (compact.go).
+// A new [Item] keeps its bytes on the heap. When enough of them have come together they are packed into the arena,
+// which is memory outside of the Go heap, in the background; those that a watch brought wait longer (nursery.go). An
+// item that is superseded moves back to the heap, where it goes away with the last one who holds it. So the arena
+// holds current objects only, and needs no collector: sparse blocks of it are emptied (compact.go).
 //
 // Reading order: item.go, pack.go, nursery.go, dict.go, arena.go with memory_unix.go, compact.go.
 //
@@ -36,8 +37,8 @@ const (
 	maxGroups    = 1 << 16
 )
 
-// Packer compresses items in the background. It has no goroutine while there is nothing to do. It is safe for concurrent use; close it when it
-// is not needed any more, which leaves its items readable.
+// Packer compresses items in the background. It has no goroutine while there is nothing to do. It is safe for
+// concurrent use; close it when it is not needed any more, which leaves its items readable.
 type Packer struct {
 	items iter.Seq[*Item]
 	arena *arena

@@ -1,13 +1,10 @@
 package serve
 
 import (
-	"bytes"
 	"context"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,27 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 )
-
-// journal is a log that can be read while it is written.
-type journal struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.all.Write(p)
-}
-
-// take returns what was written since it was called last.
-func (j *journal) take() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	defer j.all.Reset()
-	return j.all.String()
-}
 
 // TestCertificateChanges plays what happens to the files of a mounted Secret and of others.
 func TestCertificateChanges(t *testing.T) {
@@ -46,8 +24,8 @@ func TestCertificateChanges(t *testing.T) {
 		cert, key := servetest.Certificate(t, "first", time.Time{}, time.Time{})
 		mount("one", cert, key)
 		data := filepath.Join(dir, "..data")
-		var log journal
-		c, err := LoadCertificate(filepath.Join(data, "tls.crt"), filepath.Join(data, "tls.key"), slog.New(slog.NewTextHandler(&log, nil)))
+		var log testlog.Book
+		c, err := LoadCertificate(filepath.Join(data, "tls.crt"), filepath.Join(data, "tls.key"), log.Logger())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +35,7 @@ func TestCertificateChanges(t *testing.T) {
 		refused := 0
 		served := func(reason, want string, refusal string) {
 			t.Helper()
-			log.take()
+			log.Take()
 			time.Sleep(2 * lookEvery)
 			synctest.Wait()
 			pair, err := c.Config().GetCertificate(nil)
@@ -67,7 +45,7 @@ func TestCertificateChanges(t *testing.T) {
 			if refusal != "" {
 				refused++
 			}
-			said := log.take()
+			said := log.Take()
 			if n := strings.Count(said, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") || !strings.Contains(said, refusal) {
 				t.Errorf("%s It says: %s", reason, said)
 			}

@@ -96,7 +96,12 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	var err error
 	bounded := &gate{Listener: listener, table: s.table}
 	if s.TLS != nil {
-		server.TLSConfig = s.TLS
+		turns := newHandshakes()
+		server.TLSConfig = turns.config(s.TLS)
+		server.ConnState = func(c net.Conn, state http.ConnState) {
+			s.table.changed(c, state)
+			turns.changed(c, state)
+		}
 		err = server.ServeTLS(bounded, "", "")
 	} else {
 		err = server.Serve(bounded)

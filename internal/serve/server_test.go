@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -24,6 +23,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 )
 
 // hall is a listener in memory.
@@ -71,7 +71,7 @@ func TestSlowCallers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall()
-		var log journal
+		var log testlog.Book
 		s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch r.URL.Path {
 			case "/body":
@@ -88,7 +88,7 @@ func TestSlowCallers(t *testing.T) {
 			case "/panic":
 				panic("at the page")
 			}
-		}), Options{WriteTimeout: time.Minute, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		}), Options{WriteTimeout: time.Minute, Logger: log.Logger()})
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx, h) }()
@@ -129,7 +129,7 @@ func TestSlowCallers(t *testing.T) {
 		if _, said := lasts(h.dial(t, "GET /panic HTTP/1.1\r\nHost: x\r\n\r\n")); said != "" {
 			t.Errorf("a panic says %q", said)
 		}
-		if said := log.take(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "at the page") {
+		if said := log.Take(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, "at the page") {
 			t.Errorf("the log of a panic: %s", said)
 		}
 		end()
@@ -205,9 +205,9 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestTLS serves by HTTP/2 and by HTTP/1.1, and nothing that is older than TLS 1.2.
-func TestTLS(t *testing.T) {
-	t.Parallel()
+// serveTLS runs a server with a certificate for localhost until end is called, which checks how it ended.
+func serveTLS(t *testing.T, o Options, answer http.HandlerFunc) (s *Server, address string, roots *x509.CertPool, end func()) {
+	t.Helper()
 	dir := t.TempDir()
 	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
 	servetest.Write(t, dir, cert, key)
@@ -219,18 +219,32 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }), Options{TLS: c.Config()})
-	ctx, end := context.WithCancel(t.Context())
+	o.TLS = c.Config()
+	s = New(answer, o)
+	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, listener) }()
-	roots := x509.NewCertPool()
+	roots = x509.NewCertPool()
 	roots.AppendCertsFromPEM(cert)
+	return s, listener.Addr().String(), roots, func() {
+		t.Helper()
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTLS serves by HTTP/2 and by HTTP/1.1, and nothing that is older than TLS 1.2.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	s, address, roots, end := serveTLS(t, Options{}, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
 	for proto, config := range map[string]*tls.Config{
 		"HTTP/2.0": {RootCAs: roots, ServerName: "localhost"},
 		"HTTP/1.1": {RootCAs: roots, ServerName: "localhost", NextProtos: []string{"http/1.1"}, MaxVersion: tls.VersionTLS12},
 	} {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: proto == "HTTP/2.0"}}
-		resp, err := client.Get("https://" + listener.Addr().String())
+		resp, err := client.Get("https://" + address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,38 +258,19 @@ func TestTLS(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 	}
-	old, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	old, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 	if err == nil {
 		old.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
 	end()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 // TestAnswersThatNobodyReads has one connection of HTTP/2 ask a hundred times and make no place for the answers.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
-	servetest.Write(t, dir, cert, key)
-	c, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := New(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "words") }), Options{TLS: c.Config(), MaxConnections: 4})
-	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, listener) }()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cert)
-	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"}})
+	s, address, roots, end := serveTLS(t, Options{MaxConnections: 4}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "words") })
+	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,9 +311,6 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 	}
 	conn.Close()
 	end()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 }
 
 var (

@@ -123,9 +123,7 @@ func (t *table) makePlace(newcomer string) bool {
 
 // changed is told of the states of connections by the server.
 func (t *table) changed(c net.Conn, state http.ConnState) {
-	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = secured.NetConn()
-	}
+	c = plain(c)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.open[c]
@@ -138,6 +136,14 @@ func (t *table) changed(c net.Conn, state http.ConnState) {
 	case http.StateClosed, http.StateHijacked:
 		t.remove(v)
 	}
+}
+
+// plain is a connection without TLS.
+func plain(c net.Conn) net.Conn {
+	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return secured.NetConn()
+	}
+	return c
 }
 
 func (t *table) move(v *visit, active bool) {

@@ -1,6 +1,7 @@
 // Package trie is a persistent map: a hash array mapped trie with the values beside the child pointers of each node
-// (Bagwell, "Ideal Hash Trees", 2001; Steindorfer and Vinju, OOPSLA 2015). A [Map] never changes, so that
-// readers need no lock and a snapshot is a copy of it. A batch of changes passes one [Edit]: nodes made under it are changed in place.
+// (Bagwell, "Ideal Hash Trees", 2001; Steindorfer and Vinju, OOPSLA 2015). A [Map] never changes, so that readers
+// need no lock and a snapshot is a copy of it. A batch of changes passes one [Edit]: nodes made under it are changed
+// in place.
 //
 // The bits of the hash are used from the top, therefore iteration is in the order of the hashes.
 package trie
@@ -10,7 +11,8 @@ import (
 	"math/bits"
 )
 
-// Keys says what the key of an element is. It has no state: the zero value of the type is used. Two elements of the same key have the same hash.
+// Keys says what the key of an element is. It has no state: the zero value of the type is used. Two elements of the
+// same key have the same hash.
 type Keys[T any] interface {
 	Hash(T) uint64
 	Same(a, b T) bool
@@ -26,7 +28,8 @@ func same[T any, K Keys[T]](a, b T) bool {
 	return k.Same(a, b)
 }
 
-// Edit is the identity of one batch of changes, made by one goroutine before anybody else sees the maps. No Edit (nil): each change copies.
+// Edit is the identity of one batch of changes, made by one goroutine before anybody else sees the maps. No Edit
+// (nil): each change copies.
 type Edit struct{ _ byte }
 
 // Map is one version of a set of elements, each of another key. The zero value is empty.
@@ -357,8 +360,9 @@ type Place struct {
 	set  bool
 }
 
-// After returns some n elements behind a place, the place behind them, and whether there are more. So one can go through a map that
-// changes meanwhile, always in its newest version, and meets each element that was there all the time once.
+// After returns some n elements behind a place, the place behind them, and whether there are more. So one can go
+// through a map that changes meanwhile, always in its newest version, and meets each element that was there all the
+// time once.
 func (t Map[T, K]) After(p Place, n int) (some []T, next Place, more bool) {
 	for w := t.Seek(p.hash); ; {
 		v, ok := w.Next()

@@ -116,7 +116,7 @@ func (e *Executor) placeOf(op *v1alpha1.Operation) string {
 }
 
 // goesFirst tells whether other, of which the store tells and which excludes op and has not ended, goes first. recorded says that op was picked
-// up, and not only in memory. A doubt without a place cannot be settled yet: the run of other has not looked at it.
+// up, and not only in memory. A doubt without a place cannot be settled: the run of the operation has not looked at it yet.
 func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *doubt) {
 	switch {
 	case entered(other):
@@ -132,8 +132,8 @@ func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool
 		return false, &doubt{op: other, lock: op, at: place(op)}
 	case !recorded && ordinary(op):
 		a, ok := e.accepted(op)
-		if !ok {
-			a = acceptance{by: place(op)}
+		if !ok { // its run is over
+			return false, &doubt{op: op}
 		}
 		if is, known := a.before(place(other)); known {
 			return !is, nil

@@ -21,18 +21,23 @@ func untilPositive(has, rate float64) float64 { return max(0, -has/rate) }
 // has anything left may spend more than that, and others of the namespace wait until it is paid back; so the largest costs what it costs, and
 // none is too large. What is under way at a time is bounded likewise. Those of a namespace that wait take turns by tenant, those that are urgent first.
 // No namespace waits for another one's. But those that have less than half of what a rest brings, tired ones, share what all of them together may
-// have per second, so that nobody gets more by having many namespaces; who uses little notices nothing of that. It is safe for concurrent use and
-// calls nobody under its lock.
+// have per second, so that nobody gets more by having many namespaces; who uses little notices nothing of that. Large ones are bounded over all
+// namespaces, too, and go by turns. It is safe for concurrent use and calls nobody under its lock.
 type budget struct {
 	rate, most price                  // per second, and after a rest
 	total      price                  // per second of all tired namespaces together; zero: no bound
 	abreast    float64                // bytes under way with which a namespace may begin no more; 0: no bound
+	large      float64                // what one has to have of bytes to be large; while large ones have abreast under way none of them begins
 	short      func(namespace string) // is told, now and then, of a namespace that has to wait
 
 	mu       sync.Mutex
 	accounts map[string]*account
-	tired    int       // of the accounts
-	counted  time.Time // when all of them were last refilled, so that tired is right
+	open     float64 // bytes of large ones under way
+	spent    float64 // for large ones, and not paid back at spentAt
+	spentAt  time.Time
+	crowd    []*account // of those that wait for the end of large ones only, the next one first
+	tired    int        // of the accounts
+	counted  time.Time  // when all of them were last refilled, so that tired is right
 	sweepAt  int
 	waiting  map[any]*waiter
 	granted  map[any]price
@@ -45,7 +50,7 @@ type account struct {
 	left          price
 	open          float64   // bytes under way
 	at            time.Time // of left
-	tired         bool
+	tired, crowds bool      // the latter: it is in the crowd
 	urgent, queue rota
 	timer         *time.Timer // nil while nobody waits
 	told          time.Time
@@ -89,7 +94,7 @@ func (b *budget) acquire(who party, key any, cost price, urgent bool, wake func(
 	if w != nil {
 		w.lane.rota.remove(w)
 		delete(b.waiting, key)
-	} else if a.urgent.empty() && (urgent || a.queue.empty()) && b.may(a) {
+	} else if a.urgent.empty() && (urgent || a.queue.empty()) && b.may(a, cost) {
 		b.begin(a, cost)
 		b.mu.Unlock()
 		return cost, true
@@ -111,13 +116,44 @@ func (b *budget) acquire(who party, key any, cost price, urgent bool, wake func(
 }
 
 // may tells whether a namespace may begin something.
-func (b *budget) may(a *account) bool {
+func (b *budget) may(a *account, cost price) bool {
+	return b.mayOf(a) && (b.abreast == 0 || cost.bytes < b.large || b.mayLarge() && (len(b.crowd) == 0 || b.crowd[0] == a))
+}
+
+// mayLarge tells whether a large one may begin as far as all of them together go: they have a rest, and a rate, as one namespace has the former and
+// the tired have the latter.
+func (b *budget) mayLarge() bool {
+	if b.open >= b.abreast {
+		return false
+	}
+	if b.total == (price{}) {
+		return true
+	}
+	now := time.Now()
+	b.spent = max(0, b.spent-b.total.bytes*now.Sub(b.spentAt).Seconds())
+	b.spentAt = now
+	return b.spent < b.most.bytes
+}
+
+// mayOf tells whether a namespace may begin something as far as its own share goes.
+func (b *budget) mayOf(a *account) bool {
 	return a.left.positive() && (b.abreast == 0 || a.open < b.abreast)
 }
 
 func (b *budget) begin(a *account, cost price) {
 	a.left, a.open = a.left.plus(cost.times(-1)), a.open+cost.bytes
+	if cost.bytes >= b.large {
+		b.open, b.spent = b.open+cost.bytes, b.spent+cost.bytes
+	}
 	b.note(a)
+}
+
+// over is begin's end.
+func (b *budget) over(a *account, paid price) {
+	a.open -= paid.bytes
+	if paid.bytes >= b.large {
+		b.open -= paid.bytes
+	}
 }
 
 // note finds out whether a namespace is tired.
@@ -149,7 +185,7 @@ func (b *budget) take(namespace string, cost price) {
 // end is told when that for which paid was spent is over, and what it has cost in the end.
 func (b *budget) end(namespace string, paid, cost price) {
 	b.change(namespace, func(a *account) {
-		a.open -= paid.bytes
+		b.over(a, paid)
 		a.left = a.left.plus(paid).plus(cost.times(-1)).atMost(b.most)
 	})
 }
@@ -164,7 +200,7 @@ func (b *budget) change(namespace string, change func(*account)) {
 	a := b.account(namespace)
 	change(a)
 	b.note(a)
-	wakes := b.serve(a)
+	wakes := append(b.serve(a), b.serveCrowd()...)
 	b.mu.Unlock()
 	for _, wake := range wakes {
 		wake()
@@ -176,7 +212,8 @@ func (b *budget) withdraw(who party, key any) {
 	b.change(who.namespace, func(a *account) {
 		if paid, ok := b.granted[key]; ok {
 			delete(b.granted, key)
-			a.left, a.open = a.left.plus(paid).atMost(b.most), a.open-paid.bytes
+			b.over(a, paid)
+			a.left = a.left.plus(paid).atMost(b.most)
 		}
 		if w := b.waiting[key]; w != nil {
 			delete(b.waiting, key)
@@ -199,7 +236,7 @@ func (b *budget) account(namespace string) *account {
 		if len(b.accounts) >= b.sweepAt {
 			maps.DeleteFunc(b.accounts, func(_ string, a *account) bool {
 				b.refill(a, now)
-				return a.timer == nil && a.open == 0 && a.left.covers(b.most)
+				return a.timer == nil && !a.crowds && a.open == 0 && a.left.covers(b.most)
 			})
 			b.sweepAt = max(minSweep, 2*len(b.accounts))
 		}
@@ -218,13 +255,15 @@ func (b *budget) refill(a *account, now time.Time) {
 
 // serve lets those go on whose turn it is.
 func (b *budget) serve(a *account) (wakes []func()) {
-	for b.may(a) {
-		w := a.urgent.next(anybody)
-		if w == nil {
-			w = a.queue.next(anybody)
-		}
-		if w == nil {
+	for {
+		queue := a.turn()
+		w := queue.first()
+		if w == nil || !b.may(a, w.cost) {
 			break
+		}
+		queue.next(anybody)
+		if a.crowds && w.cost.bytes >= b.large { // it was the first there, and has had its turn
+			b.crowd, a.crowds = b.crowd[1:], false
 		}
 		b.begin(a, w.cost)
 		delete(b.waiting, w.key)
@@ -232,6 +271,27 @@ func (b *budget) serve(a *account) (wakes []func()) {
 		wakes = append(wakes, w.wake)
 	}
 	b.arm(a)
+	return wakes
+}
+
+// turn is the queue that is served next.
+func (a *account) turn() *rota {
+	if !a.urgent.empty() {
+		return &a.urgent
+	}
+	return &a.queue
+}
+
+// serveCrowd lets those of all namespaces go on that wait for the end of large ones.
+func (b *budget) serveCrowd() (wakes []func()) {
+	for len(b.crowd) > 0 && b.mayLarge() {
+		a := b.crowd[0]
+		served := b.serve(a)
+		if len(served) == 0 { // it waits for something else, or not at all
+			b.crowd, a.crowds = b.crowd[1:], false
+		}
+		wakes = append(wakes, served...)
+	}
 	return wakes
 }
 
@@ -245,6 +305,9 @@ func (b *budget) arm(a *account) {
 			a.timer = nil
 		}
 		return
+	}
+	if w := a.turn().first(); !a.crowds && b.abreast > 0 && w.cost.bytes >= b.large && b.mayOf(a) {
+		b.crowd, a.crowds = append(b.crowd, a), true
 	}
 	wait := lookAtShare
 	if !a.left.positive() { // else it waits for the end of what is under way, which serves it

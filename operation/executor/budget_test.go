@@ -109,6 +109,74 @@ func TestBudgetForgets(t *testing.T) {
 	})
 }
 
+// TestBudgetOfLargeOnes: large ones of all namespaces together are under way one or two at a time, and each namespace has its turn; small ones of others
+// do not notice.
+func TestBudgetOfLargeOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBudget(price{1e6, 1e9}, price{1e6, 1e9}, func(string) {})
+		b.abreast, b.large = 1000, 500
+		large, small := price{1, 900}, price{1, 10}
+		var hands sync.WaitGroup
+		var most, abreast atomic.Int64
+		served := map[string]*atomic.Int64{}
+		for i := range 10 {
+			name, n := fmt.Sprint("n", i), &atomic.Int64{}
+			served[name] = n
+			for range 3 {
+				hands.Go(func() {
+					for range 20 {
+						if b.wait(t.Context(), party{namespace: name}, large, false) != nil {
+							return
+						}
+						now := abreast.Add(1)
+						most.Store(max(most.Load(), now))
+						time.Sleep(10 * time.Millisecond)
+						abreast.Add(-1)
+						n.Add(1)
+						b.end(name, large, large)
+					}
+				})
+			}
+		}
+		time.Sleep(time.Second)
+		for i := range 100 {
+			if _, ok := b.acquire(party{namespace: "victim"}, i, small, false, nil); !ok {
+				t.Fatal("a small one waits")
+			}
+			b.end("victim", small, small)
+		}
+		for name, n := range served {
+			if n.Load() < 5 { // of twenty in the mean
+				t.Errorf("%s had its turn %d times", name, n.Load())
+			}
+		}
+		hands.Wait()
+		if most.Load() != 2 {
+			t.Errorf("%d large ones at a time", most.Load())
+		}
+		if b.open != 0 {
+			t.Errorf("%v bytes are left under way", b.open)
+		}
+		// As many as one namespace has after a rest, and then so many per second, whoever has them.
+		b = newBudget(price{1e6, 1e9}, price{1e6, 9_000}, func(string) {})
+		b.abreast, b.large, b.total = 1000, 500, price{1e6, 900}
+		begun := time.Now()
+		for i := range 40 {
+			hands.Go(func() {
+				name := fmt.Sprint("n", i)
+				if b.wait(t.Context(), party{namespace: name}, large, false) == nil {
+					b.end(name, large, large)
+				}
+			})
+		}
+		hands.Wait()
+		if took := time.Since(begun).Round(time.Second); took < 29*time.Second || took > 35*time.Second {
+			t.Errorf("forty of them, of which ten at once, took %v", took)
+		}
+	})
+}
+
 // TestBudgetOfAll: who has many namespaces gets no more in all of them together than some of them may have; who uses little, in a namespace of its
 // own, does not notice; and who is left over gets what one may have.
 func TestBudgetOfAll(t *testing.T) {
@@ -226,7 +294,7 @@ func TestBudgetAbreast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBudget(price{1000, 1e6}, price{1000, 1e9}, func(string) {})
-		b.abreast = 1000
+		b.abreast, b.large = 1000, 1e6
 		s := &spending{b: b, begun: time.Now()}
 		a, other := party{"a", ""}, party{"b", ""}
 		large, small := price{1, 900}, price{1, 10}

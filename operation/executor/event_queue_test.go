@@ -39,7 +39,7 @@ func TestEventQueue(t *testing.T) {
 	if want := []string{"h0", "v0", "h1", "v1", "h2", "h3", "h4", "h5", "h6", "h7"}; !slices.Equal(order, want) {
 		t.Errorf("order %v, want %v", order, want)
 	}
-	if len(q.spaces)+q.turns.Len() != 0 {
+	if len(q.queue.lanes)+q.queue.turns.Len() != 0 {
 		t.Errorf("left over: %+v", q)
 	}
 }

@@ -152,6 +152,7 @@ func TestPlan(t *testing.T) {
 
 // TestAnyCourseEnds lets operations of any shape run through any answers, lost answers, conflicts, cancellation and the passing of time, by plan and the
 // changes alone. It ends exactly once and with a reason (O1), every call is recorded before it is made (O2), and no change of the past has an effect.
+// The first call of an ordinary operation need not be recorded: a crash makes the status forget it, and whoever goes on makes the same attempt.
 func TestAnyCourseEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -176,7 +177,8 @@ func TestAnyCourseEnds(t *testing.T) {
 			flying: map[target]*flight{},
 			find:   func(name string) (webhookFacts, bool) { return webhookFacts{timeout: timeout}, name != missing },
 		}
-		now, tries := epoch, 0
+		now, tries, first := epoch, 0, ""
+		stored, unrecorded := op.DeepCopy(), false
 		var past []change
 		why := "" // the first reason of a failure, which stays
 		do := func(c change) {
@@ -232,7 +234,15 @@ func TestAnyCourseEnds(t *testing.T) {
 						do(judged(op, of, verdict{state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonTimedOut, message: "late"}, now))
 						continue
 					}
-					if e == nil || e.NextAttemptAt != nil {
+					switch {
+					case firstTry(op, of):
+						id := newAttempt(op, of)
+						if first != "" && id != first {
+							t.Fatalf("the first attempt was %s, and is %s", first, id)
+						}
+						first, unrecorded = id, ordinary(op) && rapid.Bool().Draw(t, "unrecorded")
+						do(attempt(op, of, id, now))
+					case e == nil || e.NextAttemptAt != nil:
 						tries++
 						do(attempt(op, of, fmt.Sprint("try", tries), now))
 					}
@@ -248,8 +258,13 @@ func TestAnyCourseEnds(t *testing.T) {
 					case 2:
 						answer = verdict{code: 202, state: v1alpha1.PhaseInProgress} // the callback never comes
 					case 3:
+						if unrecorded { // and all that was only in memory
+							unrecorded, why = false, ""
+							op.Status = *stored.Status.DeepCopy()
+						}
 						continue // the answer is lost in a crash
 					}
+					unrecorded = false
 					do(judged(op, of, answer, now))
 				}
 			}

@@ -64,4 +64,12 @@ func (r *rota) next(may func(tenant string) bool) *waiter {
 	return nil
 }
 
+// first is who would be next if everybody may be served; nil if there is nobody.
+func (r *rota) first() *waiter {
+	if r.empty() {
+		return nil
+	}
+	return r.turns.Front().Value.(*lane).queue.Front().Value.(*waiter)
+}
+
 func (r *rota) empty() bool { return r.turns.Len() == 0 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
@@ -97,22 +97,7 @@ func (b *bench) hidden(where, text, secret string, others ...string) {
 }
 
 // syncBuffer collects a log.
-type syncBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type syncBuffer struct{ testlog.Book }
 
 func (b *syncBuffer) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))

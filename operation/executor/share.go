@@ -20,7 +20,8 @@ type Budget struct {
 	Writes int
 	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd keeps every version
 	// for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as longer than it is, as it takes the API server
-	// longer. Large ones are written one or two at a time. Default: 1 MiB.
+	// longer. Large ones, of 32 KiB, are written one or two at a time of all namespaces together, and no faster than TotalWriteBytes.
+	// Default: 1 MiB.
 	WriteBytes int
 	// TotalWrites and TotalWriteBytes are those of all namespaces together that have used up half of what a rest brings, in equal parts, so that who
 	// has many namespaces fills etcd no faster. Default: the writes of four namespaces, and the bytes of two.
@@ -37,8 +38,9 @@ const (
 	restWrites, restBytes, restCalls = 10, 16, 4
 	// repetition is the price of a write that only repeats: nobody has asked for it by a write of his own.
 	repetition = 5
-	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size never are.
-	writesAbreast = 256 << 10
+	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size never are. While those of
+	// objects of at least largeObject are that many, of all namespaces, none of them is written.
+	writesAbreast, largeObject = 256 << 10, 32 << 10
 	// smallObject is what one is taken to have more, in bytes, than before it was written first.
 	smallObject = 2 << 10
 	// totalWrites and totalBytes are how many namespaces may use all of theirs at a time.
@@ -67,7 +69,7 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
 	w := price{rate(b.Writes, defaultWrites), rate(b.WriteBytes, defaultWriteBytes)}
 	c := price{rate(b.Calls, defaultCallRate), unbounded}
 	writes = newBudget(w, price{w.count * restWrites, w.bytes * restBytes}, short(shareWrites))
-	writes.abreast = writesAbreast
+	writes.abreast, writes.large = writesAbreast, largeObject
 	writes.total = price{rate(b.TotalWrites, totalWrites*w.count), rate(b.TotalWriteBytes, totalBytes*w.bytes)}
 	calls = newBudget(c, price{c.count * restCalls, c.bytes}, short(shareCalls))
 	return writes, calls

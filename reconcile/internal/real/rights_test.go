@@ -1,14 +1,12 @@
 package real_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +18,7 @@ import (
 
 	"github.com/fairlead-io/fairlead" //nolint:depguard // seen through the front door
 	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/internal/testlog"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/source"
@@ -30,26 +29,8 @@ type limited struct {
 	*bench
 	cfg    *rest.Config
 	admin  *kubernetes.Clientset
-	log    book
+	log    testlog.Book
 	grants int
-}
-
-// book is a log that tests can read.
-type book struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *book) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *book) says(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.buf.String(), text)
 }
 
 func newLimited(t *testing.T) *limited {
@@ -147,7 +128,7 @@ func TestForbiddenLeaseIsNamed(t *testing.T) {
 	case <-l.ctx.Done():
 		t.Fatal("nobody leads")
 	}
-	if !l.log.says("lease=" + l.namespace + "/gateways") {
+	if !strings.Contains(l.log.String(), "lease="+l.namespace+"/gateways") {
 		t.Error("the election does not log where the runtime does")
 	}
 }
@@ -166,7 +147,7 @@ func TestForbiddenLeaseOfAController(t *testing.T) {
 	l.ready(503, "controller gateways: standby", "cannot read the lease", `cannot get resource "leases"`)
 	l.grant("coordination.k8s.io", "leases", "get", "create", "update")
 	l.ready(200, "ready")
-	if !l.log.says("lease=" + l.namespace + "/gateways") {
+	if !strings.Contains(l.log.String(), "lease="+l.namespace+"/gateways") {
 		t.Error("the election does not log where the runtime does")
 	}
 }
@@ -186,7 +167,7 @@ func TestEventsOfFailures(t *testing.T) {
 		return reconcile.Retry(errors.New("unreachable"))
 	})
 	l.create("first")
-	await(l.ctx, t, func() bool { return l.log.says("cannot write an Event about a failure") })
+	await(l.ctx, t, func() bool { return strings.Contains(l.log.String(), "cannot write an Event about a failure") })
 	l.grant("events.k8s.io", "events", "create", "patch")
 	l.create("second")
 	l.create("third")

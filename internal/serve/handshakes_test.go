@@ -1,0 +1,173 @@
+package serve
+
+import (
+	"crypto"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/internal/serve/servetest"
+)
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+	addr string
+}
+
+func (f from) RemoteAddr() net.Addr {
+	addr, err := net.ResolveTCPAddr("tcp", f.addr)
+	if err != nil {
+		panic(err)
+	}
+	return addr
+}
+
+// TestHandshakesTakeTurns: those of one client wait for each other, another client's comes next, and who has waited for too long goes.
+func TestHandshakesTakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHandshakes()
+		h.free = 1
+		var mu sync.Mutex
+		var order []string
+		conns := map[string]net.Conn{}
+		begin := func(name, addr string) {
+			conn := &from{addr: addr}
+			conns[name] = conn
+			go func() {
+				err := h.begin(conn)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					name += " " + err.Error()
+				}
+				order = append(order, name)
+			}()
+			synctest.Wait()
+		}
+		for i := range 4 {
+			begin(fmt.Sprint("flood", i), "10.0.0.1:1")
+		}
+		begin("other", "10.0.0.2:1")
+		begin("also", "10.0.0.3:1")
+		for _, ended := range []string{"flood0", "flood0", "flood1", "other"} { // the second time it has none
+			h.end(conns[ended])
+			synctest.Wait()
+		}
+		time.Sleep(handshakePatience + time.Second) // flood2 and flood3 give up, in whatever order
+		synctest.Wait()
+		begin("late", "10.0.0.1:1")
+		h.end(conns["also"])
+		synctest.Wait()
+		h.end(conns["late"])
+		want := []string{"flood0", "flood1", "other", "also", "flood2 " + errCrowded.Error(), "flood3 " + errCrowded.Error(), "late"}
+		if len(order) == len(want) && order[4] > order[5] {
+			order[4], order[5] = order[5], order[4]
+		}
+		if diff := cmp.Diff(want, order); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if h.free != 1 || len(h.held)+len(h.queues)+len(h.clients) != 0 {
+			t.Errorf("left over: %+v", h)
+		}
+	})
+}
+
+// TestHandshakesHoldNothing: who takes part in no more of a handshake than costs the server, whether at its beginning or in the middle of it,
+// and whichever version or session it uses, keeps nobody else from one.
+func TestHandshakesHoldNothing(t *testing.T) {
+	t.Parallel()
+	cert, key := servetest.Certificate(t, "loopback", time.Time{}, time.Time{})
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	signed := make(chan struct{}, 1000)
+	pair.PrivateKey = &ender{pair.PrivateKey.(crypto.Signer), func() { signed <- struct{}{} }}
+	h := newHandshakes()
+	h.free = 1
+	config := h.config(&tls.Config{Certificates: []tls.Certificate{pair}})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{TLSConfig: config, ConnState: h.changed, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	stopped := make(chan error, 1)
+	go func() { stopped <- server.ServeTLS(listener, "", "") }()
+	defer func() {
+		server.Close()
+		if err := <-stopped; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
+	sessions := tls.NewLRUClientSessionCache(8)
+	get := func(version uint16) {
+		t.Helper()
+		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MaxVersion: version, ClientSessionCache: sessions}}
+		defer transport.CloseIdleConnections()
+		resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Get("https://" + listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body) // it is empty
+		resp.Body.Close()
+	}
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		get(version)
+		get(version) // with the session of the one before
+		for range 3 {
+			conn, err := net.Dial("tcp", listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			for len(signed) > 0 {
+				<-signed
+			}
+			client := tls.Client(&mute{Conn: conn, writes: 1}, &tls.Config{RootCAs: roots, ServerName: "localhost", MaxVersion: version})
+			refused := make(chan error, 1)
+			go func() { refused <- client.Handshake() }() // it ends with the connection
+			select {
+			case <-signed:
+			case err := <-refused:
+				t.Fatal(err)
+			}
+		}
+		get(version)
+	}
+	stray, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stray.Close()
+	if _, err := stray.Write([]byte("GET / HTTP/1.0\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	get(tls.VersionTLS13)
+}
+
+// mute says no more after so many writes.
+type mute struct {
+	net.Conn
+	writes int
+}
+
+func (m *mute) Write(p []byte) (int, error) {
+	if m.writes--; m.writes < 0 {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
+}

@@ -1,0 +1,109 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"log/slog"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/internal/pack"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// codec makes records of objects, keeps their bytes compact, and decodes them. Those of one store share it.
+type codec struct {
+	kind       schema.GroupVersionKind
+	scheme     *runtime.Scheme // nil: protobuf is not decoded without a static type
+	logger     *slog.Logger
+	intern     *interner
+	pack       *pack.Packer
+	decoders   decoders
+	hot        hotSet
+	onMutation func(Key, error) // nil: it is logged
+}
+
+// newRecord copies what is kept of an object: all but its managedFields. What it has in common with a prior version
+// of the same key, if there is one, it shares.
+func (c *codec) newRecord(o *source.Object, ver version, prior *Record) (*Record, error) {
+	h := &o.Header
+	r := &Record{codec: c, ver: ver, gen: h.Generation, enc: o.Encoding, fin: uint16(min(h.Finalizers, math.MaxUint16))}
+	if len(h.DeletionTimestamp) > 0 {
+		t, err := time.Parse(time.RFC3339Nano, string(h.DeletionTimestamp))
+		if err != nil {
+			return nil, fmt.Errorf("cannot keep object %s/%s: deletion timestamp: %w", h.Namespace, h.Name, err)
+		}
+		r.del = t.Unix()
+	}
+	if prior != nil && prior.shape.matches(h) {
+		r.shape = prior.shape
+	} else {
+		r.shape = c.intern.shape(h)
+	}
+	if prior != nil && prior.id.hasUID(h.UID) {
+		r.id = prior.id
+	} else {
+		r.id = c.intern.ident(h, r.shape.ns)
+	}
+	n := len(o.Raw) - (h.ManagedFields.End - h.ManagedFields.Start)
+	r.body.Set(o.AppendPruned(make([]byte, 0, n)))
+	return r, nil
+}
+
+// contentSum is a hash of what matters in an object without managedFields, the same whether it came from a list
+// (whose items lack kind and apiVersion) or from a watch. It is never 0.
+func (c *codec) contentSum(enc source.Encoding, pruned []byte) uint64 {
+	if enc == source.JSON {
+		pruned = pruned[max(0, bytes.Index(pruned, metadataMember)):]
+	}
+	return max(1, maphash.Bytes(c.intern.seed, pruned))
+}
+
+// contentSum returns that of the record. Most are replaced before anybody asks. The buffer is for unpacking, and grows.
+func (r *Record) contentSum(buf *[]byte) uint64 {
+	if sum := r.sum.Load(); sum != 0 {
+		return sum
+	}
+	if *buf == nil {
+		*buf = []byte{} // without one, Append may return bytes that others read
+	}
+	raw, err := r.codec.pack.Append((*buf)[:0], &r.body)
+	if err != nil {
+		return 0
+	}
+	*buf = raw
+	sum := r.codec.contentSum(r.enc, raw)
+	r.sum.Store(sum)
+	return sum
+}
+
+var metadataMember = []byte(`"metadata"`)
+
+// packSoon is told of each record that a list has staged, so that it becomes compact.
+func (c *codec) packSoon(r *Record) { c.pack.Keep(&r.body, r.shape.siblings) }
+
+// packLater is told of each record that a watch has brought.
+func (c *codec) packLater(r *Record) { c.pack.KeepYoung(&r.body, r.shape.siblings) }
+
+// superseded is told of each record that is not the latest any more.
+func (c *codec) superseded(r *Record) {
+	if r != nil {
+		c.pack.Retire(&r.body)
+	}
+}
+
+// parse makes a record of an answer.
+func (c *codec) parse(enc source.Encoding, raw []byte) (*Record, error) {
+	o := source.Object{Raw: raw, Encoding: enc}
+	if err := source.Scan(enc, raw, &o.Header); err != nil {
+		return nil, fmt.Errorf("cannot read the answer: %w", err)
+	}
+	if len(o.Header.Name) == 0 {
+		return nil, fmt.Errorf("cannot read the answer: %w", errNoName)
+	}
+	return c.newRecord(&o, parseVersion(o.Header.ResourceVersion), nil)
+}

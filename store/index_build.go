@@ -1,0 +1,173 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/fairlead-io/fairlead/internal/trie"
+)
+
+// addAtOnce is how many objects are put into a new index at once: what a writer may have to wait for.
+const addAtOnce = 256
+
+// AddIndex adds an index over all objects, at any time. Adding one of a name that exists, or is being added, fails.
+// The function is called for each version of each object, outside of any lock.
+//
+// It returns when the index is complete, which reads do not see before. Other writers go on meanwhile, and how much
+// they change makes no difference: from the beginning whoever changes an object puts it into the index, so that each
+// object is visited once.
+func (s *Store) AddIndex(name string, fn IndexFunc) error {
+	def := &indexDef{name: name, fn: fn, seed: s.intern.seed}
+	b := indexBuild{s, def}
+	overlaid, err := b.begin()
+	if err != nil {
+		return fmt.Errorf("cannot add index %q to the store of %s: %w", name, s.opt.Resource.GroupResource(), err)
+	}
+	some := make([]staged, 0, addAtOnce)
+	for _, r := range overlaid {
+		some = append(some, stage(r, []*indexDef{def}))
+		if len(some) == addAtOnce {
+			b.add(some)
+			some = some[:0]
+		}
+	}
+	b.add(some)
+	for at, more := (trie.Place{}), true; more; {
+		var records []*Record
+		records, at, more = s.root.Load().base.objects.After(at, addAtOnce) // of the newest state: no old one is held meanwhile
+		some = some[:0]
+		for _, r := range records {
+			some = append(some, stage(r, []*indexDef{def}))
+		}
+		b.add(some)
+	}
+	b.end()
+	return nil
+}
+
+var errIndexExists = errors.New("there is one of that name")
+
+// indexBuild adds one index while the store runs.
+type indexBuild struct {
+	s   *Store
+	def *indexDef
+}
+
+// begin has writers keep the index from now on. It returns the own writes that are laid over, which nobody else puts
+// into it.
+func (b indexBuild) begin() (overlaid []*Record, err error) {
+	s, def := b.s, b.def
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	cur := s.root.Load()
+	if _, exists := cur.merged.byIndex(def.name, ""); exists || slices.ContainsFunc(s.defs, func(d *indexDef) bool { return d.name == def.name }) {
+		return nil, errIndexExists
+	}
+	s.defs = append(slices.Clone(s.defs), def)
+	s.editBoth(func(st *state) {
+		st.indexes = append(st.indexes, &index{def: def, building: true})
+	})
+	for _, ent := range s.overlay.entries {
+		if ent.st.rec != nil {
+			overlaid = append(overlaid, ent.st.rec)
+		}
+	}
+	return overlaid, nil
+}
+
+// add puts objects into a new index, but for those that have been replaced meanwhile: who did that has put them there.
+func (b indexBuild) add(some []staged) {
+	s, def := b.s, b.def
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.editBoth(func(st *state) {
+		e := &trie.Edit{}
+		x := st.index(def)
+		for _, one := range some {
+			if now, ok := st.objects.Find(one.rec); ok && now == one.rec {
+				x.set(e, now.id, one.valuesOf(def))
+			}
+		}
+	})
+	for _, one := range some {
+		// It has been laid over before the index was added: the next merged state is to have it in the index, too.
+		if ent := s.overlay.entries[one.rec.Key()]; ent != nil && ent.st.rec == one.rec && !slices.Contains(ent.st.defs, def) {
+			ent.st = staged{rec: one.rec, defs: append(slices.Clone(ent.st.defs), def), values: append(slices.Clone(ent.st.values), one.valuesOf(def))}
+		}
+	}
+}
+
+// end makes the index visible.
+func (b indexBuild) end() {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	b.s.editBoth(func(st *state) { st.index(b.def).building = false })
+}
+
+// needFacets makes the facets of a kind if there are many shapes and none yet. Writers keep them from the beginning,
+// so that it ends however many shapes come and go. Whoever asks meanwhile looks through all of them.
+func (s *Store) needFacets(st *state, kind facetKind) {
+	if st.facets[kind] != nil || st.groups.Len() <= manyShapes {
+		return
+	}
+	b := facetBuild{s, kind}
+	some, begun := b.begin()
+	if !begun {
+		return
+	}
+	b.add(some, false)
+	for at, more := (trie.Place{}), true; more; {
+		var groups []*group
+		groups, at, more = s.root.Load().base.groups.After(at, addAtOnce)
+		some = some[:0]
+		for _, g := range groups {
+			some = append(some, g.shape)
+		}
+		b.add(some, !more)
+	}
+}
+
+// facetBuild makes the facets of one kind while the store runs.
+type facetBuild struct {
+	s    *Store
+	kind facetKind
+}
+
+// begin has writers keep facets from now on, unless they do already. It returns the shapes of own writes that are
+// laid over.
+func (b facetBuild) begin() (some []*shape, begun bool) {
+	s, kind := b.s, b.kind
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.root.Load().base.facets[kind] != nil {
+		return nil, false
+	}
+	s.editBoth(func(st *state) { st.facets[kind] = &facets{seed: s.intern.seed, building: true} })
+	for _, ent := range s.overlay.entries {
+		if ent.st.rec != nil {
+			some = append(some, ent.st.rec.shape)
+		}
+	}
+	return some, true
+}
+
+// add adds shapes that are in use still; who has stopped using one meanwhile has taken it out.
+func (b facetBuild) add(some []*shape, last bool) {
+	s, kind := b.s, b.kind
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.editBoth(func(st *state) {
+		e := &trie.Edit{}
+		for _, sh := range some {
+			if _, used := st.groups.Find(&group{shape: sh}); used {
+				st.facets[kind] = st.facets[kind].updated(e, kind, sh, true)
+			}
+		}
+		if last {
+			done := *st.facets[kind]
+			done.building = false
+			st.facets[kind] = &done
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package store
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Options configure a Store. The zero value works for reads of records; typed views need a Scheme or fall back to JSON.
+type Options struct {
+	Resource   schema.GroupVersionResource
+	Kind       schema.GroupVersionKind
+	Namespaced bool
+	// Scheme decodes typed views of protobuf; JSON is decoded without it.
+	Scheme *runtime.Scheme
+	// LabelSelector and FieldSelector are those of the watch; own writes that do not match are not laid over the store.
+	LabelSelector string
+	FieldSelector string
+	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes are settled by asking the server.
+	ShardSelector string
+	// Scope tells this store from others of the same resource and selectors, in metrics: the namespaces, the encoding.
+	Scope string
+	// HotBytes bounds the decoded objects that survive garbage collection without being used; 0: 32 MiB, negative:
+	// none.
+	HotBytes int64
+	// DetectMutation checks, at a cost, that nobody changes a shared decoded object; see Store.Mutations.
+	DetectMutation bool
+	// OnMutation is called for each one that is found; nil: it is logged.
+	OnMutation func(Key, error)
+	// Probe returns the server's current version of the resource, for Barrier in a store that is not filled by a
+	// source.Source.
+	Probe Probe
+	// OverlayBound is for how long an own write may be laid over before that is reported; 0: one minute.
+	OverlayBound time.Duration
+	Logger       *slog.Logger
+}
+
+// Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
+type Probe func(context.Context) (version string, err error)
+
+// distinction tells the stores of one resource apart: their selectors and their scope.
+func (o *Options) distinction() string {
+	out := ""
+	for _, s := range []string{o.LabelSelector, o.FieldSelector, o.ShardSelector, o.Scope} {
+		if s == "" {
+			continue
+		}
+		if out != "" {
+			out += "; "
+		}
+		out += s
+	}
+	return out
+}
+
+// selectors names the selectors of the watch for messages: "labels app=web, fields …"; "" if there are none.
+func (o *Options) selectors() string {
+	var with []string
+	for _, sel := range []struct{ what, selector string }{{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector}} {
+		if sel.selector != "" {
+			with = append(with, sel.what+" "+sel.selector)
+		}
+	}
+	return strings.Join(with, ", ")
+}
