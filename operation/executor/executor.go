@@ -127,7 +127,6 @@ type Executor struct {
 	mu    sync.Mutex
 	drain drain
 	live  map[string]map[string]*run // by namespace and name
-	floor map[store.Key]string       // versions that runs which have ended wrote and the store has not seen yet
 	lines map[store.Key]*line        // runs that wait for the end of another operation, by its key
 }
 
@@ -146,7 +145,7 @@ func New(o Options) (*Executor, error) {
 		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[string]map[string]*run), stirs: newStirs(), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
+		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey

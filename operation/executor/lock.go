@@ -105,13 +105,7 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 		return turn{}
 	}
 	if r.place = op.Status.AcceptedVersion; !e.knows(op.Namespace, r.place) {
-		// What is missing may be our own write, whose event is no news else.
-		e.mu.Lock()
-		r.wrote = ""
-		e.mu.Unlock()
-		if !e.knows(op.Namespace, r.place) {
-			return turn{unknown: true}
-		}
+		return turn{unknown: true} // what is missing is an event that the run is told of, be it of a write of its own (writer)
 	}
 	now := e.store.Snapshot()
 	if r.alone = e.isAlone(r, op, now); r.alone {
