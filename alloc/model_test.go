@@ -194,6 +194,8 @@ func play(t *testing.T, schedule []step, how setting) []string {
 		h.Release()
 	}
 	w.server.ClearFaults()
+	w.cloud.fails.Store(0) // a provider that goes on failing would outlast the minute
+	w.cloud.slow.Store(0)
 	w.quiet.Store(true)
 	<-time.After(time.Minute)
 	synctest.Wait()
