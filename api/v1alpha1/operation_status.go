@@ -86,7 +86,7 @@ const MaxHistory = 10
 
 // OperationStatus is what has become of a request.
 type OperationStatus struct {
-	// phase is In Progress, Success or Failed; empty before the executor has seen the Operation.
+	// phase is In Progress, Success or Failed; empty before the executor has written a status. The first webhook may be called before that.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
@@ -122,8 +122,8 @@ type OperationStatus struct {
 	// +optional
 	Notification *WebhookCallStatus `json:"notification,omitempty"`
 
-	// acceptedVersion is the metadata.resourceVersion at which the executor picked the request up: the place of the operation among
-	// those that exclude each other by locks.
+	// acceptedVersion is the metadata.resourceVersion at which the request was accepted, or for an operation that locks, compensates or is
+	// Parallel at which the executor picked it up: the place of the operation among those that exclude each other by locks.
 	// +optional
 	AcceptedVersion string `json:"acceptedVersion,omitempty"`
 
@@ -169,12 +169,13 @@ type WebhookCallStatus struct {
 	// +optional
 	LastPollTimestamp *metav1.MicroTime `json:"lastPollTimestamp,omitempty"`
 
-	// attemptID is the id of the present or last try. It is stored before the call is made, so after a crash the same try is repeated.
+	// attemptID is the id of the present or last try. It is stored before the call is made, or that of a first try is derived from the object, so
+	// after a crash the same try is repeated.
 	// +optional
 	AttemptID string `json:"attemptID,omitempty"`
 
 	// idempotencyKey is sent with every try: <namespace>.<operationID>.<webhookID>, with .compensate or .notify added for those calls. It is
-	// stored before the first call is made. A call without it was begun by an older version, with a key that has no namespace, which stays.
+	// stored with the attempt. A call without it was begun by an older version, with a key that has no namespace, which stays.
 	// +optional
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 

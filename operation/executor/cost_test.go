@@ -3,6 +3,8 @@ package executor_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,15 +16,17 @@ import (
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
-// TestWrites is bar P2.
+// TestWrites is bar P2: two requests for an operation, its creation included, and three where its first call has to be recorded.
 func TestWrites(t *testing.T) {
 	b := setup(t)
-	var requests atomic.Int64
-	var all atomic.Value
-	all.Store("")
+	var mu sync.Mutex
+	requests := make(map[string][]string) // by operation; empty: others
 	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-		requests.Add(1)
-		all.Store(all.Load().(string) + "\n" + r.Method + " " + r.URL.Path)
+		_, path, _ := strings.Cut(r.URL.Path, "/operations")
+		name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+		mu.Lock()
+		requests[name] = append(requests[name], r.Method+" "+path)
+		mu.Unlock()
 		return next.RoundTrip(r)
 	})
 	scheduler, err := operation.NewScheduler(operation.Options{Config: b.config, Calls: calls, Namespace: b.namespace})
@@ -33,28 +37,54 @@ func TestWrites(t *testing.T) {
 	b.webhook("cleanup", nil)
 	b.start(func(o *executor.Options) { o.Calls = calls })
 	b.eventually("status of the webhook written", func() bool { return b.hook("cleanup").Status.ObservedGeneration > 0 })
-	const n = 20
-	requests.Store(0)
-	all.Store("")
-	for i := range n {
-		request := operation.Request{
-			Type: operation.Delete, Webhooks: []string{"cleanup"},
-			Resource: operation.Resource{Type: "app", ID: fmt.Sprint(i)},
-		}
-		if i%2 == 1 { // a lock that nobody holds costs nothing
-			request.Lock = []operation.Resource{{Type: "db", ID: "7"}}
-		}
-		op, err := scheduler.Schedule(b.ctx, request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.end(op) // reads through other connections
-		if got := b.receiver.counts(op.EffectiveID())["cleanup"]; got != 1 {
-			t.Errorf("%d calls", got)
-		}
+	b.proves()
+	b.eventually("status of the other webhook written", func() bool { return b.hook("peek").Status.ObservedGeneration > 0 })
+	tests := []struct {
+		kind   string
+		writes int // by the executor
+		change func(*operation.Request)
+	}{
+		{"ordinary", 1, func(*operation.Request) {}},
+		{"parallel", 2, func(r *operation.Request) { r.Execution = operation.Parallel }},
+		{"locking", 2, func(r *operation.Request) { r.Lock = []operation.Resource{{Type: "db", ID: "7"}} }}, // last: until its end is heard of
 	}
-	if got := requests.Load(); got > 3*n {
-		t.Errorf("%d requests for %d operations, more than 3 each:%s", got, n, all.Load())
+	for _, tc := range tests {
+		mu.Lock()
+		clear(requests)
+		mu.Unlock()
+		const n = 20
+		want := 0
+		for i := range n {
+			request := operation.Request{Type: operation.Delete, Webhooks: []string{"cleanup"}, Resource: operation.Resource{Type: tc.kind, ID: fmt.Sprint(i)}}
+			tc.change(&request)
+			op, err := scheduler.Schedule(b.ctx, request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended := b.end(op) // reads through other connections
+			if got := b.receiver.counts(op.EffectiveID())["cleanup"]; got != 1 {
+				t.Errorf("%s: %d calls", tc.kind, got)
+			}
+			writes := tc.writes
+			mu.Lock()
+			got := requests[op.Name]
+			mu.Unlock()
+			if call := ended.Status.Webhooks[0]; len(got) == 2 && call.FinishedAt.Sub(call.StartedAt.Time) >= 500*time.Millisecond {
+				writes = 2 // the machine was busy
+			}
+			if want += 1 + writes; len(got) != writes {
+				t.Errorf("%s: %d requests of the executor, not %d: %q", tc.kind, len(got), writes, got)
+			}
+		}
+		mu.Lock()
+		all := 0
+		for _, some := range requests {
+			all += len(some)
+		}
+		if all != want {
+			t.Errorf("%s: %d requests for %d operations, not %d: %q", tc.kind, all, n, want, requests[""])
+		}
+		mu.Unlock()
 	}
 }
 

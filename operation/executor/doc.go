@@ -19,15 +19,18 @@
 //
 // # Order of writes
 //
-// The status is written before a call (it then names the attempt, invariant O2), before the flow parks, and at the
-// end; what happened in between is part of the next write. An operation with one synchronous webhook costs two
-// writes here, and its creation is the third.
+// Before a call a durable record says that it is about to be made (invariant O2). For the first try of an ordinary operation that is the object
+// that the API server has accepted; what is ordinary, and on what conditions, stands in unrecorded.go. Every other call is recorded in the status
+// first, which then names the attempt. The status is written before the flow parks, too, unless its only news is an unrecorded call of less than half a
+// second, and at the end; what happened in between is part of the next write. An operation with one synchronous webhook costs one write here, and
+// its creation is the second. It costs another one where the call is recorded first.
 //
 // # Locks
 //
-// Operations that exclude each other by locked resources take turns in the order of the resource versions at which they were picked up
-// (O4, lock.go). Before its first call an operation waits until the store has heard of all that came before it and none of those excludes
-// it; the write that records the first attempt holds only if it has kept its place. Nothing else is written for it.
+// Operations that exclude each other by locked resources take turns in the order in which they were accepted (O4, lock.go, acceptance.go). Before
+// its first call an operation waits until the store has heard of all that came before it and none of those excludes it. A write that records the
+// first attempt holds only if the operation has kept its place; one whose call is not recorded keeps it whatever is written to it. Nothing else is
+// written for it.
 //
 // # Fencing
 //
@@ -40,9 +43,10 @@
 // # Taking over
 //
 // An executor begins at once, whatever its cache knows: what it writes holds for the version that it was computed from, so a state that is not
-// the newest one is found out by the write that precedes every new attempt. Only what is done without a write, a poll or the repetition of an
-// attempt that is recorded, could have been done by a predecessor already; before that, an operation that the executor has not written itself is
-// read from the API server, once, unless the store is known to have caught up since.
+// the newest one is found out by the write that precedes a new attempt. Only what is done without a write could have been done by a
+// predecessor already: a poll, the repetition of an attempt that is recorded, a call that is not recorded. Before the first two, an operation that
+// the executor has not written itself is read from the API server, once, unless the store is known to have caught up since. Until it has, every
+// call is recorded first. An operation of which nothing is recorded may have been called: its first attempt has the same id and key whoever makes it.
 //
 // # What is too large, and what kills
 //

@@ -19,13 +19,14 @@ import (
 //
 // Nobody writes a lock down: that an operation wants it stands in its spec, and the order in which operations were accepted is that of
 // their resource versions, which the API server gives out one by one. An operation that is about to make its first call has a place in
-// that order, the version at which it was picked up; it goes on when the store knows everything up to that place and no unfinished operation
-// before it excludes it. The write that records its first attempt holds for that version only. So
+// that order; it goes on when the store knows everything up to that place and no unfinished operation before it excludes it. The place is the
+// version at which it was picked up, and the write that records its first attempt holds for that version only. An ordinary operation, whose call
+// need not be recorded first, has the version at which it was accepted (acceptance.go). So
 //
 //   - of two that exclude each other the later one knows of the earlier one, whichever replicas run them;
 //   - everybody waits only for those before it, all of its locks at once, so there is no deadlock and nobody starves;
 //   - a lock ends with its operation, and there is nothing to clean up after a crash;
-//   - it costs no request.
+//   - it costs no request, but where the order is in doubt (acceptance.go).
 
 // indexLocks finds the unfinished operations that lock a resource, by lockName.
 const indexLocks = "fairlead.io/locks"
@@ -139,13 +140,21 @@ func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) b
 
 // lastBefore returns the operation that another one comes right after, nil if it is the first. A doubt that is left has to be settled before.
 func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) (last *predecessor, left *doubt) {
+	at := "" // the place of last
 	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
 		other, doubts := e.excluding(r, op, known)
 		if doubts != nil && (left == nil || older(left.at, doubts.at)) { // the answer for the newest lock is that for those before it, too, perhaps
 			left = doubts
 		}
-		if other != nil && (last == nil || comesBefore(last.op, other)) {
-			last = &predecessor{known.Key(), other, resource}
+		if other == nil {
+			return
+		}
+		where := place(other)
+		if !other.PickedUp() {
+			where = e.placeOf(other)
+		}
+		if last == nil || inOrder(last.op, at, other, where) {
+			last, at = &predecessor{known.Key(), other, resource}, where
 		}
 	}
 	lockers := func(resource v1alpha1.ResourceReference) {
@@ -190,7 +199,8 @@ func (e *Executor) knows(namespace, version string) bool {
 // entered tells whether the first call of an operation was recorded.
 func entered(op *v1alpha1.Operation) bool { return op.PickedUp() && len(op.Status.Webhooks) > 0 }
 
-// place is that of an operation among those that exclude each other. Until it is picked up, any write moves it back.
+// place is that of an operation among those that exclude each other. Until it is picked up any write moves it back, unless it is ordinary: see
+// Executor.placeOf.
 func place(op *v1alpha1.Operation) string {
 	if op.PickedUp() {
 		return op.Status.AcceptedVersion
@@ -199,8 +209,10 @@ func place(op *v1alpha1.Operation) string {
 }
 
 // comesBefore tells which of two operations was accepted first. One without a place was picked up before there were places.
-func comesBefore(a, b *v1alpha1.Operation) bool {
-	p, q := place(a), place(b)
+func comesBefore(a, b *v1alpha1.Operation) bool { return inOrder(a, place(a), b, place(b)) }
+
+// inOrder is comesBefore for the places p and q.
+func inOrder(a *v1alpha1.Operation, p string, b *v1alpha1.Operation, q string) bool {
 	if p == "" || q == "" {
 		return p == "" && (q != "" || a.Name < b.Name)
 	}
