@@ -95,8 +95,8 @@ type Recorder interface {
 type Executor struct {
 	calls     *call.Client
 	policy    call.Policy    // whose Fence is that of the Executor
-	unfenced  call.Policy    // what any replica may do
-	client    *client.Client // that writes while the Fence allows it
+	anyone    *client.Client // does what any replica may do
+	client    *client.Client // does what the Fence allows
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *hooks
@@ -142,7 +142,7 @@ func New(o Options) (*Executor, error) {
 		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
 	}
 	e := &Executor{
-		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
+		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
@@ -173,7 +173,7 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
-	e.client = anyone.Bound(client.Binding{Fence: fence(o.Fence)})
+	e.anyone, e.client = anyone, anyone.Bound(client.Binding{Fence: fence(o.Fence)})
 	if e.webhooks, err = webhook.New(webhook.Options{
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/store"
@@ -299,15 +298,4 @@ func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
 	r.adopt(op)
 	r.confirmed = true
 	e.moveLine(r.key)
-}
-
-func operationRequest(verb call.Verb, key store.Key, more func(*call.Request)) call.Request {
-	q := call.Request{
-		Verb: verb, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
-		Namespace: key.Namespace, Name: key.Name,
-	}
-	if more != nil {
-		more(&q)
-	}
-	return q
 }

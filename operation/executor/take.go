@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
@@ -19,8 +20,7 @@ import (
 // Taker records what receivers report by callback. Any replica can: the flow that waits for it, wherever it runs,
 // learns of it from the Operation. It is safe for concurrent use.
 type Taker struct {
-	calls     *call.Client
-	policy    call.Policy
+	client    *client.Client
 	callbacks *Callbacks
 	placeOf   func(*v1alpha1.Operation) string
 	mask      func(ctx context.Context, namespace, webhookID, message string, more ...string) string
@@ -30,7 +30,7 @@ type Taker struct {
 // Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It works whether or not
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
-	return &Taker{calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, placeOf: e.placeOf, mask: e.masked, now: e.now}
+	return &Taker{client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, mask: e.masked, now: e.now}
 }
 
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
@@ -85,9 +85,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		v.code = int(e.LastStatusCode)
 		judged(op, of, v, now)(op)
 		thin.apply(op)
-		_, err = call.Do(ctx, t.calls, operationRequest(call.VerbUpdate, key, func(q *call.Request) {
-			q.Subresource, q.Object = "status", op
-		}), t.policy)
+		err = t.client.Status().Replace(ctx, op)
 		switch {
 		case apierrors.IsNotFound(err):
 			return operation.ErrUnknownCallback
@@ -117,15 +115,12 @@ func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
 
 // read returns the Operation of a callback as the API server has it.
 func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, error) {
-	answer, err := call.Do(ctx, t.calls, operationRequest(call.VerbGet, key, func(q *call.Request) { q.NotFoundOK = true }), t.policy)
-	switch {
-	case err != nil:
-		return nil, err
-	case answer == nil:
-		return nil, operation.ErrUnknownCallback
-	}
 	op := &v1alpha1.Operation{}
-	if err := answer.Into(op); err != nil {
+	err := t.client.Live().Get(ctx, key, op)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, operation.ErrUnknownCallback
+	case err != nil:
 		return nil, err
 	}
 	if op.EffectiveID() != cb.OperationID {
