@@ -207,8 +207,8 @@ func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK 
 // package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
 
-// AnswerSize has the write say how many bytes the server has answered, which is what the object takes up there. It stays as it is where there
-// was no answer.
+// AnswerSize has the write say how many bytes the server has answered, which is what the object takes up there. It
+// stays as it is where there was no answer.
 func AnswerSize(n *int) WriteOption { return func(o *writeOptions) { o.size = n } }
 
 // FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the function then finds

@@ -78,7 +78,8 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 		return errShort
 	}
 	size := 0
-	err := e.writer(r).Delete(ctx, e.named(r), client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.AnswerSize(&size))
+	err := e.writer(r).Delete(ctx, e.named(r),
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.AnswerSize(&size))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed, and its event starts a new look

@@ -46,7 +46,8 @@ func (e *Executor) rolledBack() {
 	}
 }
 
-// changed tells the run of an operation that there is news, or starts one. The object is decoded only when one may have to start.
+// changed tells the run of an operation that there is news, or starts one. The object is decoded only when one may
+// have to start.
 func (e *Executor) changed(ctx context.Context, known *store.Record) {
 	key := known.Key()
 	for !e.told(key) {

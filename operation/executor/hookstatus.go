@@ -152,7 +152,8 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	}
 	size := 0
 	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = h.e.client.Status().Patch(ctx, own, client.RawPatch(types.MergePatchType, body), client.Always(), client.AnswerSize(&size))
+	merge := client.RawPatch(types.MergePatchType, body)
+	err = h.e.client.Status().Patch(ctx, own, merge, client.Always(), client.AnswerSize(&size))
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -16,8 +16,9 @@ import (
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
-// TestCancelledBehindALostAnswer: an operation is cancelled after its first attempt was recorded, and before the executor knows that, since the
-// answer to the write is lost. What the executor finds to be recorded then has the cancellation, too.
+// TestCancelledBehindALostAnswer: an operation is cancelled after its first attempt was recorded, and before the
+// executor knows that, since the answer to the write is lost. What the executor finds to be recorded then has the
+// cancellation, too.
 func TestCancelledBehindALostAnswer(t *testing.T) {
 	b := setup(t)
 	answer := make(chan struct{})

@@ -52,8 +52,8 @@ type run struct {
 	// about is the request that op is about, recorded whether it was picked up, and not only in memory.
 	about    request
 	recorded bool
-	// entered says that the first call was begun. Before, it has to be the turn of the operation: place is the one that this was found for, and
-	// alone says that nobody in the namespace locked anything then.
+	// entered says that the first call was begun. Before, it has to be the turn of the operation: place is the one
+	// that this was found for, and alone says that nobody in the namespace locked anything then.
 	entered bool
 	place   string
 	alone   bool
@@ -139,7 +139,8 @@ func (r *run) apply(c change) {
 	r.unsaved = append(r.unsaved, c)
 }
 
-// adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not ended.
+// adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not
+// ended.
 func (r *run) adopt(op *v1alpha1.Operation) {
 	if about := requestOf(op); about != r.about {
 		if r.about != (request{}) {
@@ -246,7 +247,8 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
 	op := e.named(r)
 	err := e.submit(ctx, r, func(own *client.Client, size client.WriteOption) error {
-		return own.Patch(ctx, op, client.RawPatch(types.MergePatchType, patch), client.SameVersion(), client.Always(), size)
+		merge := client.RawPatch(types.MergePatchType, patch)
+		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), size)
 	})
 	if err == nil {
 		e.wrote(r, op)
@@ -262,7 +264,9 @@ func (e *Executor) named(r *run) *v1alpha1.Operation {
 }
 
 // submit makes a write that holds only for the version that the run knows.
-func (e *Executor) submit(ctx context.Context, r *run, write func(own *client.Client, size client.WriteOption) error) error {
+func (e *Executor) submit(
+	ctx context.Context, r *run, write func(own *client.Client, size client.WriteOption) error,
+) error {
 	if !e.pay(r) {
 		return errShort
 	}
@@ -284,8 +288,8 @@ func (e *Executor) submit(ctx context.Context, r *run, write func(own *client.Cl
 // owner is whose writes those are whose events are no news to runs.
 const owner = "fairlead executor"
 
-// writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may be what it waits for to
-// know its turn.
+// writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may
+// be what it waits for to know its turn.
 func (e *Executor) writer(r *run) *client.Client {
 	if !entered(r.op) {
 		return e.client
