@@ -67,7 +67,7 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 .PHONY: soak
 soak: setup-tests build ## Play random fault schedules for an hour, then hostile tenants, then fuzz targets, then every test over and over (SOAK=1h each)
 	@echo "==> soak for $(SOAK)"
-	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -v -count 1 -run '^TestRandom$$' -timeout 0 ./fairleadtest/scenario
+	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -race -v -count 1 -run '^TestRandom$$' -timeout 0 ./internal/scenario
 	@FAIRLEAD_SOAK=$(SOAK) $(GO) test -v -count 1 -run '^TestHostileTenants$$' -timeout 0 ./operation/internal/hostile
 	@./hack/fuzz.sh $(SOAK)
 	@$(BIN)/fairlead up --temporary -- ./hack/soak.sh $(SOAK)

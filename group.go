@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // task is something that runs with the runtime.
@@ -93,27 +94,18 @@ func (g *group) stop(bound time.Duration) error {
 // protect runs a task and reports its error, with its name. A panic is an error, and so is runtime.Goexit, after which nothing but what
 // is deferred runs; to end because one was told to is none.
 func (t task) protect(ctx context.Context, report func(error)) {
-	returned := false
 	var err error
-	defer func() {
-		if !returned {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("%s panicked: %v\n%s", t.name, v, debug.Stack())
-			} else {
-				err = fmt.Errorf("%s: %w", t.name, errGoexit)
-			}
-		}
-		report(err)
-	}()
-	err = t.run(ctx)
-	returned = true
+	p := protect.CallOr(func() { err = t.run(ctx) }, func() { report(fmt.Errorf("%s: %w", t.name, errGoexit)) })
 	switch {
+	case p != nil:
+		err = fmt.Errorf("%s panicked: %w", t.name, p)
 	case err == nil:
 	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
 		err = nil
 	default:
 		err = fmt.Errorf("%s: %w", t.name, err)
 	}
+	report(err)
 }
 
 var errGoexit = errors.New("it ended its goroutine")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
@@ -46,12 +47,10 @@ func (rt *Runtime) Handler() http.Handler { return rt.mux }
 // Handle adds a page. The pattern is that of http.ServeMux; one that is malformed or taken is an error of Run. Pages below
 // /debug/ are listed there.
 func (rt *Runtime) Handle(pattern string, page http.Handler) {
-	defer func() {
-		if v := recover(); v != nil {
-			rt.mistake(fmt.Errorf("cannot serve %q: %v", pattern, v))
-		}
-	}()
-	rt.mux.Handle(pattern, page)
+	if p := protect.Call(func() { rt.mux.Handle(pattern, page) }); p != nil {
+		rt.mistake(fmt.Errorf("cannot serve %q: %v", pattern, p.Value))
+		return
+	}
 	if _, path, ok := strings.Cut(pattern, "/debug/"); ok && path != "" {
 		rt.mu.Lock()
 		defer rt.mu.Unlock()

@@ -90,7 +90,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"alloc.WithFinalizer": func() error { return ok(alloc.WithFinalizer(ctx, "")) },
 
 		"client.Always":                func() error { return writes(client.Always()) },
-		"client.AnswerSize":            func() error { return writes(client.AnswerSize(nil)) },
+		"client.Answered":              func() error { return writes(client.Answered(nil)) },
 		"client.Bind":                  func() error { return ok(client.Bind(ctx, client.Binding{})) },
 		"client.Body":                  func() error { return writes(client.Body(nil)) },
 		"client.Condition":             func() error { return wait(client.Condition[pod](c, client.Key{}, "")) },

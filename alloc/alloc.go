@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // Option tunes Once and Release. What they are told must be the same for both.
@@ -228,7 +228,11 @@ func Once[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, o
 	if s.Value != "" { // somebody was faster
 		return s.Value, nil
 	}
-	value, err := a.create(ctx, s.Key, create)
+	var value string
+	err = guard(func() (err error) {
+		value, err = a.create(ctx, s.Key, create)
+		return err
+	})
 	if err != nil {
 		return "", a.fail(err)
 	}
@@ -296,7 +300,6 @@ func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
 
 // create asks the provider for a resource.
 func (a *allocation[T, PT]) create(ctx context.Context, key string, fn func(context.Context, string) (string, error)) (value string, err error) {
-	defer recovered(&err)
 	if a.find != nil {
 		value, found, err := a.find(ctx, key)
 		if err != nil {
@@ -315,13 +318,10 @@ func (a *allocation[T, PT]) create(ctx context.Context, key string, fn func(cont
 	return value, err
 }
 
-func protect(fn func() error) (err error) {
-	defer recovered(&err)
-	return fn()
-}
-
-func recovered(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
+// guard calls a user's function, whose panic becomes an error.
+func guard(fn func() error) (err error) {
+	if p := protect.Call(func() { err = fn() }); p != nil {
+		return (*PanicError)(p)
 	}
+	return err
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

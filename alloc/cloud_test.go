@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
 // cloud is a provider that honours keys and remembers them.

@@ -23,7 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
+	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
 // The proof that the page asks for: two or three processes, without any leader between them or with one that changes, each with a watch that

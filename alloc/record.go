@@ -58,7 +58,7 @@ func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value strin
 		return fmt.Errorf("cannot record the value: %w", err)
 	}
 	if a.discard != nil {
-		if e := protect(func() error { return a.discard(ctx, intent.Key, value) }); e != nil {
+		if e := guard(func() error { return a.discard(ctx, intent.Key, value) }); e != nil {
 			orphan.Err = errors.Join(orphan.Err, fmt.Errorf("cannot give it back: %w", e))
 		} else {
 			orphan.Discarded = true

@@ -71,7 +71,7 @@ func (a *allocation[T, PT]) giveBack(ctx context.Context, release func(ctx conte
 
 // release calls the user's function, and returns the value that it was given.
 func (a *allocation[T, PT]) release(ctx context.Context, s Slot, fn func(ctx context.Context, key, value string) error) (string, error) {
-	err := protect(func() error {
+	err := guard(func() error {
 		if s.Value == "" && a.find != nil {
 			value, found, err := a.find(ctx, s.Key)
 			if err != nil || !found {

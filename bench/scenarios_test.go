@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/fairlead-io/fairlead/fairleadtest/scenario"
+	"github.com/fairlead-io/fairlead/internal/scenario"
 )
 
 // TestScenarios plays every scenario against Fairlead and against client-go's informers, and writes what became of them as a

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // renewal makes the credentials new, by one call for all that were refused meanwhile.
@@ -42,12 +43,10 @@ func (r *renewal) protect(ctx context.Context) (err error) {
 	if r.reload == nil {
 		return nil
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in the reload function: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return r.reload(ctx)
+	if p := protect.Call(func() { err = r.reload(ctx) }); p != nil {
+		return fmt.Errorf("panic in the reload function: %w", p)
+	}
+	return err
 }
 
 // tokenFile is a token file that is read again after a 401. client-go reads it once a minute, which is too late for that

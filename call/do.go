@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -14,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // Do makes one request under a policy and returns the answer.
@@ -239,15 +241,11 @@ func (x *exchange) pause(ctx context.Context, o outcome) error {
 		x.giveUp(o)
 		return x.end(ctx, fmt.Errorf("the next try would come too late: %w", context.DeadlineExceeded)).err
 	}
-	t := time.NewTimer(o.after)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if err := backoff.Pause(ctx, o.after); err != nil {
 		x.giveUp(o)
-		return x.end(ctx, context.Cause(ctx)).err
+		return x.end(ctx, err).err
 	}
+	return nil
 }
 
 // giveUp leaves to others what the budget had given for the next try.
@@ -282,12 +280,11 @@ func (x *exchange) resume(ctx context.Context, o outcome) error {
 
 // onConflict calls the caller's function, whose panic becomes an error.
 func (x *exchange) onConflict(ctx context.Context) (next Request, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in the on-conflict function: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return x.r.OnConflict(ctx, Conflict{Request: x.r, Err: x.error(nil), Count: x.pr.conflicts})
+	c := Conflict{Request: x.r, Err: x.error(nil), Count: x.pr.conflicts}
+	if p := protect.Call(func() { next, err = x.r.OnConflict(ctx, c) }); p != nil {
+		return Request{}, fmt.Errorf("panic in the on-conflict function: %w", p)
+	}
+	return next, err
 }
 
 // end makes the final outcome; why is what ended the call besides the failure of its last try.

@@ -2,19 +2,20 @@ package call
 
 import (
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
 // fieldsOf returns what a manager owns by an operation, Apply or Update, in the form of FieldsV1 (KEP-555); nil where it owns nothing.
 func fieldsOf(live map[string]any, manager, subresource, operation string) map[string]any {
-	entries, _ := at(live, "metadata", "managedFields").([]any)
+	entries, _ := tree.At(live, "metadata", "managedFields").([]any)
 	for _, e := range entries {
-		by, _ := at(e, "manager").(string)
-		of, _ := at(e, "subresource").(string)
-		if by == manager && of == subresource && at(e, "operation") == operation {
-			fields, _ := at(e, "fieldsV1").(map[string]any)
+		by, _ := tree.At(e, "manager").(string)
+		of, _ := tree.At(e, "subresource").(string)
+		if by == manager && of == subresource && tree.At(e, "operation") == operation {
+			fields, _ := tree.At(e, "fieldsV1").(map[string]any)
 			return fields
 		}
 	}
@@ -26,7 +27,7 @@ func fieldsOf(live map[string]any, manager, subresource, operation string) map[s
 // managedFields, leave no trace to look for.
 func setByUs(r *Request, sent []byte, live map[string]any) bool {
 	manager := r.Query.Get("fieldManager")
-	entries, _ := at(live, "metadata", "managedFields").([]any)
+	entries, _ := tree.At(live, "metadata", "managedFields").([]any)
 	var patch map[string]any
 	if manager == "" || len(entries) == 0 || json.Unmarshal(sent, &patch) != nil {
 		return true
@@ -39,7 +40,7 @@ func setByUs(r *Request, sent []byte, live map[string]any) bool {
 // ownsAny says whether a patch sets any field, and whether one of those is owned.
 func ownsAny(fields any, patch map[string]any) (set, owned bool) {
 	for name, value := range patch {
-		below := at(fields, "f:"+name)
+		below := tree.At(fields, "f:"+name)
 		switch v := value.(type) {
 		case nil:
 		case map[string]any:
@@ -57,7 +58,7 @@ func ownsAny(fields any, patch map[string]any) (set, owned bool) {
 func ownsNoMore(fields, want, live any) bool {
 	owned, ok := fields.(map[string]any)
 	if !ok || len(owned) == 0 {
-		return reflect.DeepEqual(want, live)
+		return tree.Same(want, live)
 	}
 	for name, below := range owned {
 		kind, rest, _ := strings.Cut(name, ":")
@@ -65,7 +66,7 @@ func ownsNoMore(fields, want, live any) bool {
 		case ".": // the thing itself
 		case "f":
 			w, ok := want.(map[string]any)
-			if _, sent := w[rest]; !ok || !sent || !ownsNoMore(below, w[rest], at(live, rest)) {
+			if _, sent := w[rest]; !ok || !sent || !ownsNoMore(below, w[rest], tree.At(live, rest)) {
 				return false
 			}
 		case "k":
@@ -76,7 +77,7 @@ func ownsNoMore(fields, want, live any) bool {
 		case "v":
 			w, _ := want.([]any)
 			var value any
-			if json.Unmarshal([]byte(rest), &value) != nil || !slices.ContainsFunc(w, func(x any) bool { return reflect.DeepEqual(x, value) }) {
+			if json.Unmarshal([]byte(rest), &value) != nil || !slices.ContainsFunc(w, func(x any) bool { return tree.Same(x, value) }) {
 				return false
 			}
 		default: // an index, which nothing that is served uses
@@ -99,7 +100,7 @@ func element(list any, key string) map[string]any {
 		for k, v := range keys {
 			if x, there := m[k]; !there {
 				continue
-			} else if !reflect.DeepEqual(x, v) {
+			} else if !tree.Same(x, v) {
 				same = -1
 				break
 			}

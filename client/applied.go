@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/tree"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -62,7 +63,7 @@ func (a *applied) holds(m applyMemo, r *store.Record, want map[string]any) bool 
 	}
 	// List items of built-in kinds do not say their kind.
 	have["kind"], have["apiVersion"] = want["kind"], want["apiVersion"]
-	return contains(have, want)
+	return tree.Contains(have, want)
 }
 
 // note remembers an apply that succeeded.

@@ -2,7 +2,6 @@ package client
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/store"
@@ -16,9 +15,8 @@ type hubs struct {
 
 // hub is the waits on one store.
 type hub struct {
-	st      *store.Store
-	cursor  *store.Cursor
-	pending atomic.Int64 // wakes since drain last began; whoever makes it 1 drains
+	st    *store.Store
+	drain *store.Drainer
 
 	mu    sync.Mutex // after hubs.mu
 	waits map[Key]map[*flow.Waker]struct{}
@@ -36,9 +34,12 @@ func (hs *hubs) join(st *store.Store, key Key, w flow.Waker) (leave func()) {
 		h = &hub{st: st, waits: map[Key]map[*flow.Waker]struct{}{}}
 		hs.byStore[st] = h
 	}
-	fresh := h.cursor == nil
+	fresh := h.drain == nil
 	if fresh {
-		h.cursor = st.Subscribe(store.SubscribeOptions{Name: "client waits", From: store.FromNow, Wake: h.wake})
+		h.drain = st.Drain(store.DrainOptions{
+			SubscribeOptions: store.SubscribeOptions{Name: "client waits", From: store.FromNow},
+			Batch:            takeAtOnce, Inline: true, Consume: h.events,
+		})
 	}
 	own := &w
 	h.mu.Lock()
@@ -50,7 +51,7 @@ func (hs *hubs) join(st *store.Store, key Key, w flow.Waker) (leave func()) {
 	h.mu.Unlock()
 	hs.mu.Unlock()
 	if fresh {
-		h.wake() // a cursor wakes only after a Take that found nothing
+		h.drain.Start()
 	}
 	return sync.OnceFunc(func() { hs.leave(h, key, own) })
 }
@@ -68,7 +69,7 @@ func (hs *hubs) leave(h *hub, key Key, own *flow.Waker) {
 	h.mu.Unlock()
 	if last && hs.byStore[h.st] == h {
 		delete(hs.byStore, h.st)
-		h.cursor.Close()
+		h.drain.Close()
 	}
 }
 
@@ -76,33 +77,19 @@ func (hs *hubs) close() {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	for _, h := range hs.byStore {
-		h.cursor.Close()
+		h.drain.Close()
 	}
 	clear(hs.byStore)
 }
 
 const takeAtOnce = 256
 
-// wake is called by the store, from several goroutines, once too often at times. One of them drains.
-func (h *hub) wake() {
-	if h.pending.Add(1) > 1 {
-		return
+// events wakes the waits on what has changed. It runs on the goroutine that fills the store.
+func (h *hub) events(events []store.Event) (more bool) {
+	for i := range events {
+		h.event(&events[i])
 	}
-	for {
-		seen := h.pending.Load()
-		for {
-			events := h.cursor.Take(takeAtOnce)
-			if len(events) == 0 {
-				break
-			}
-			for i := range events {
-				h.event(&events[i])
-			}
-		}
-		if h.pending.CompareAndSwap(seen, 0) {
-			return
-		}
-	}
+	return true
 }
 
 // poke wakes the waits on a key because a write of this client was laid over the store, which is no event.

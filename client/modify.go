@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"reflect"
-	"runtime/debug"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/tree"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -128,7 +128,7 @@ func (m *modification) known(ctx context.Context, tries int) (Object, error) {
 // try applies fn to a copy of base and sends the difference.
 func (m *modification) try(ctx context.Context, base Object, fn func(Object) error) error {
 	changed := base.DeepCopyObject().(Object)
-	if err := protect(fn, changed); err != nil {
+	if err := guard(fn, changed); err != nil {
 		return m.w.fail(err)
 	}
 	before, err := content(base)
@@ -139,7 +139,7 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	if err != nil {
 		return m.w.fail(err)
 	}
-	d := difference(before, after)
+	d := tree.Difference(before, after)
 	dropServerFields(d)
 	if m.w.sub != "" {
 		for field := range d {
@@ -182,7 +182,7 @@ func (m *modification) taken(before, patch map[string]any) error {
 	if err != nil {
 		return m.w.fail(err)
 	}
-	if reflect.DeepEqual(answer["status"], before["status"]) {
+	if tree.Same(answer["status"], before["status"]) {
 		return m.w.fail(fmt.Errorf("%w: the server has dropped the change of the status; use ModifyStatus for it", ErrStatusApart))
 	}
 	return nil
@@ -192,11 +192,11 @@ func (m *modification) taken(before, patch map[string]any) error {
 // about its own result.
 func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 	once := base.DeepCopyObject().(Object)
-	if protect(fn, once) != nil {
+	if guard(fn, once) != nil {
 		return false
 	}
 	twice := once.DeepCopyObject().(Object)
-	if protect(fn, twice) != nil {
+	if guard(fn, twice) != nil {
 		return false
 	}
 	before, err := content(once)
@@ -204,17 +204,15 @@ func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 		return false
 	}
 	after, err := content(twice)
-	return err == nil && len(difference(before, after)) == 0
+	return err == nil && len(tree.Difference(before, after)) == 0
 }
 
-// protect calls the caller's function, whose panic becomes an error.
-func protect(fn func(Object) error, obj Object) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in the function that modifies the object: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return fn(obj)
+// guard calls the caller's function, whose panic becomes an error.
+func guard(fn func(Object) error, obj Object) (err error) {
+	if p := protect.Call(func() { err = fn(obj) }); p != nil {
+		return fmt.Errorf("panic in the function that modifies the object: %w", p)
+	}
+	return err
 }
 
 // settle waits after a conflict until a newer state than the one that conflicted can be read, from the cache or else from the
@@ -224,14 +222,14 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 	if st != nil && unordered(st) {
 		return m.poll(ctx, st, stale)
 	}
-	if err := sleep(ctx, delay); err != nil {
+	if err := backoff.Pause(ctx, delay); err != nil {
 		return errors.Join(m.w.fail(err), m.last)
 	}
 	m.live = true
 	if st != nil && !m.w.o.live {
 		if r, ok := st.Get(m.w.key); ok {
-			order, err := resourceversion.CompareResourceVersion(r.Version(), stale)
-			m.live = err != nil || order <= 0
+			order, ok := resourceversion.Compare(r.Version(), stale)
+			m.live = !ok || order <= 0
 		}
 	}
 	return nil
@@ -248,23 +246,12 @@ func (m *modification) poll(ctx context.Context, st *store.Store, stale string) 
 		if ok && r.Version() != stale {
 			return nil
 		}
-		if err := sleep(ctx, p.PollInterval); err != nil {
+		if err := backoff.Pause(ctx, p.PollInterval); err != nil {
 			return m.w.fail(fmt.Errorf("%w: %w", ErrCacheBehind, errors.Join(err, m.last)))
 		}
 		if !ok { // the server says what there is
 			return nil
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -154,7 +154,7 @@ type writeOptions struct {
 	live        bool
 	body        Object
 	kept        func(answer []byte) bool
-	size        *int
+	answered    func(raw []byte)
 }
 
 func (c *Client) resolveWrite(opts []WriteOption) writeOptions {
@@ -207,9 +207,9 @@ func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK 
 // package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
 
-// AnswerSize has the write say how many bytes the server has answered, which is what the object takes up there. It
-// stays as it is where there was no answer.
-func AnswerSize(n *int) WriteOption { return func(o *writeOptions) { o.size = n } }
+// Answered has a write show fn what the server has answered: JSON, in general the object as it is now. fn is not called where
+// there was no answer, and must not keep the bytes.
+func Answered(fn func(raw []byte)) WriteOption { return func(o *writeOptions) { o.answered = fn } }
 
 // FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the function then finds
 // missing is missing.

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"github.com/fairlead-io/fairlead/internal/tree"
 )
 
 // Patch is a change of an object.
@@ -41,7 +43,7 @@ func (p Patch) bytes(obj Object) (data []byte, version string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	d := difference(before, after)
+	d := tree.Difference(before, after)
 	dropServerFields(d)
 	data, err = json.Marshal(d)
 	return data, p.from.GetResourceVersion(), err

@@ -22,7 +22,7 @@ func TestStores(t *testing.T) {
 		defer own.Close()
 		size := 0
 		cm := configMap("web", "n", "1")
-		if err := own.Create(c.ctx, cm, client.AnswerSize(&size)); err != nil {
+		if err := own.Create(c.ctx, cm, client.Answered(func(raw []byte) { size = len(raw) })); err != nil {
 			t.Fatal(err)
 		}
 		if size == 0 {

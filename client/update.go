@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/protobuf"
+	"github.com/fairlead-io/fairlead/internal/tree"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -62,11 +63,11 @@ func sameVersion(version string, r *store.Record) bool {
 func (w *writing) unchanged(is, want map[string]any) bool {
 	switch w.sub {
 	case "":
-		d := difference(is, want)
+		d := tree.Difference(is, want)
 		dropServerFields(d)
 		return len(d) == 0
 	case "status":
-		return reflect.DeepEqual(is["status"], want["status"])
+		return tree.Same(is["status"], want["status"])
 	}
 	return false // what of it the server takes is not known here
 }
@@ -156,7 +157,7 @@ func lacking(a, b any, at string) string {
 // sameValue says whether two values mean the same, written in two ways perhaps, as Go types write numbers, times,
 // durations and quantities.
 func sameValue(a, b any) bool {
-	if reflect.DeepEqual(a, b) {
+	if tree.Same(a, b) {
 		return true
 	}
 	switch a := a.(type) {

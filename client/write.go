@@ -9,9 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -127,8 +127,8 @@ func outdated(r *store.Record, uid types.UID, version string) bool {
 	if version == r.Version() {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(r.Version(), version)
-	return err != nil || order < 0
+	order, ok := resourceversion.Compare(r.Version(), version)
+	return !ok || order < 0
 }
 
 // lock says which version the write must carry: the one that it was computed from, where it is known.
@@ -308,8 +308,8 @@ func (w *writing) send(ctx context.Context) error {
 		flight.fail()
 		return err
 	}
-	if w.o.size != nil && len(a.Raw) > 0 {
-		*w.o.size = len(a.Raw)
+	if w.o.answered != nil && len(a.Raw) > 0 {
+		w.o.answered(a.Raw)
 	}
 	flight.land(ctx, a)
 	if len(a.Raw) > 0 && !w.header(a) && !w.answeredByStatus(a) {

@@ -3,6 +3,8 @@ package flow
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
 // Backoff says how long to wait before attempt n: Base, doubled for each attempt up to Max, with jitter between half of it and
@@ -15,28 +17,15 @@ type Backoff struct {
 
 // Delay returns the wait after attempt runs have failed; attempt starts at 1. It does not overflow, whatever attempt is.
 func (b Backoff) Delay(attempt int) time.Duration {
-	base, limit := b.Base, b.Max
-	if base <= 0 {
-		base = 400 * time.Millisecond
+	p := backoff.Policy{Base: b.Base, Cap: b.Max, Factor: 2, Equal: true}
+	if p.Base <= 0 {
+		p.Base = 400 * time.Millisecond
 	}
-	if limit <= 0 {
-		limit = 10 * time.Second
+	if p.Cap <= 0 {
+		p.Cap = 10 * time.Second
 	}
-	if limit <= base {
-		return base
-	}
-	d := base
-	for i := 1; i < attempt && d < limit; i++ {
-		if d > limit/2 {
-			d = limit
-			break
-		}
-		d *= 2
-	}
-	if half := d / 2; half > 0 {
-		d = half + rand.N(half+1)
-	}
-	return max(base, d)
+	p.Floor, p.Cap = p.Base, max(p.Base, p.Cap)
+	return p.Delay(max(attempt, 1)-1, rand.Float64)
 }
 
 // exhausted says whether no further attempt is due after attempt runs.

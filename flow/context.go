@@ -43,7 +43,7 @@ func Fenced(ctx context.Context) error {
 	}
 	for ; f != nil; f = f.parent() {
 		f.e.mu.Lock()
-		cancelled, ended := f.cancelled.Load(), f.state.Ended()
+		cancelled, ended := f.look.cancelled.Load(), f.state.Ended()
 		f.e.mu.Unlock()
 		switch {
 		case cancelled:
@@ -55,40 +55,88 @@ func Fenced(ctx context.Context) error {
 	return nil
 }
 
-func (f *fiber) parent() *fiber {
-	if f.join == nil {
-		return nil
-	}
-	return f.join.parent
+// stepContext is the context of the steps that a fiber runs until it parks. It ends at the deadline of the running step.
+type stepContext struct {
+	f     *fiber
+	ctx   context.Context //nolint:containedctx // it lives exactly as long as the run
+	timed bool            // a timer ends it at a deadline of the step or the fiber
 }
 
-// openContext makes the context of the steps that run until the fiber parks. Whoever cancels the fiber either finds it, or is
-// found here.
-func (r *run) openContext() {
-	f := r.f
-	r.stopContext()
+// open makes the context. Whoever cancels the fiber either finds it, or is found here.
+func (c *stepContext) open() {
+	f := c.f
+	f.stopContext()
 	ctx, cancel := context.WithCancelCause((*carrier)(f))
-	f.mu.Lock()
-	f.cancel = cancel
-	f.mu.Unlock()
-	if f.cancelled.Load() {
+	f.look.swapCancel(cancel)
+	if f.look.cancelled.Load() {
 		cancel(f.x.Load().cause)
 	}
-	r.ctx = ctx
+	c.ctx = ctx
+}
+
+// arm has the context end at the deadline of the step, or that of the fiber; it returns an error if that has passed.
+func (c *stepContext) arm(now int64) error {
+	f := c.f
+	at := f.deadlines()
+	switch {
+	case at == 0 && !c.timed:
+		return nil
+	case f.late(now):
+		return errFiberLate
+	case at > 0 && now >= at:
+		return errDeadline
+	}
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	if c.ctx.Err() != nil { // the deadline was that of the step before
+		c.open()
+	}
+	if c.timed = at > 0; c.timed {
+		f.e.setTimer(f, at)
+	} else {
+		f.e.timers.remove(f)
+	}
+	return nil
+}
+
+// timedOut says whether the context has ended because a deadline has passed.
+func (c *stepContext) timedOut() bool {
+	return c.ctx.Err() != nil && context.Cause(c.ctx) == ErrTimeout
 }
 
 // stopContext ends the context of the last step, with the cause of the fiber's cancellation if there is one.
-func (r *run) stopContext() {
-	f := r.f
-	f.mu.Lock()
-	stop := f.cancel
-	f.cancel = nil
-	f.mu.Unlock()
-	switch {
+func (f *fiber) stopContext() {
+	switch stop := f.look.swapCancel(nil); {
 	case stop == nil:
-	case f.cancelled.Load():
+	case f.look.cancelled.Load():
 		stop(f.x.Load().cause)
 	default:
 		stop(errParked)
 	}
+}
+
+// stepDeadline is when the time of the step is over, 0 if it has no limit.
+func (f *fiber) stepDeadline() int64 {
+	if d := f.step().deadline; d > 0 {
+		return plus(f.look.entered, d)
+	}
+	return 0
+}
+
+// deadlines is when the time of the step or of the fiber is over, 0 if neither has a limit.
+func (f *fiber) deadlines() int64 {
+	at := f.stepDeadline()
+	if x := f.x.Load(); x != nil && x.deadline > 0 {
+		at = earlier(at, x.deadline)
+	}
+	return at
+}
+
+// untilDeadline is the given time, or the deadline if that comes before.
+func (f *fiber) untilDeadline(at int64) int64 { return earlier(at, f.deadlines()) }
+
+// late says whether the time of the fiber is over.
+func (f *fiber) late(now int64) bool {
+	x := f.x.Load()
+	return x != nil && x.deadline > 0 && now >= x.deadline
 }

@@ -69,4 +69,19 @@
 //
 // Besides: no lock is held while user code runs; a panic of user code fails the fiber, with its stack, and nothing else;
 // after Close no goroutine and no timer is left.
+//
+// # Reading order
+//
+// Each file rests on those before it, with few exceptions:
+//
+//   - what users implement or give: contract.go, errors.go, backoff.go, position.go, memory.go, provider.go;
+//   - a flow as the engine knows it: time.go, next.go, def.go, child.go;
+//   - a fiber as the engine keeps it: trail.go, look.go, durable.go, numbers.go, record.go, guard.go;
+//   - the engine: ready.go, timer.go, info.go, engine.go, worker.go, alarm.go, cancel.go, gate.go, fibers.go, stuck.go;
+//   - what steps and others see of a fiber: handle.go, fiber.go, token.go, wait.go, context.go;
+//   - building a flow: option.go, flow.go, compile.go;
+//   - what the interpreter uses: log.go, trace.go, await.go, fork.go, line.go, save.go, resume.go, end.go;
+//   - the interpreter, which runs a fiber step by step: run.go, outcome.go;
+//   - the beginning and the end of it all: start.go, close.go;
+//   - looking at it: debug.go, metrics.go.
 package flow

@@ -1,51 +1,49 @@
 package flow
 
-// end ends the fiber: callback first, then everything that waits for it. It is called again, to no effect, if the callback ends
-// its goroutine.
-func (r *run) end(status Status, err error) {
-	e, f := r.e, r.f
-	r.stopContext()
+// end ends the fiber: callback first, then everything that waits for it. began is when what it has done last began. It is called
+// again, to no effect, if the callback ends its goroutine.
+func (f *fiber) end(status Status, err error, began int64) {
+	e := f.e
+	f.stopContext()
 	e.mu.Lock()
 	if f.sealed {
 		e.mu.Unlock()
 		return
 	}
 	f.sealed = true
-	if f.cancelled.Load() {
-		status = Cancelled
-	}
 	e.timers.remove(f)
 	f.seq++
 	e.mu.Unlock()
-	if status == Cancelled {
+	if f.look.cancelled.Load() {
+		status = Cancelled
 		err = &CancelError{Path: f.path(), Key: f.Key(), Cause: f.x.Load().cause}
 		if len(f.flow.steps) > 0 {
-			r.record(opCancel)
+			f.record(opCancel, began)
 		}
 	}
 	if err != nil {
 		f.ext().err = err
 	}
-	defer r.settle(status, err)
-	r.dropWaits()
-	r.saveEnd(status, err)
-	r.logEnd(status, err)
-	r.endTrace(status, err)
-	r.callBack(Result{Handle: Handle{f}, Status: status, Err: err, Begun: f.begun})
+	defer f.settle(status, err)
+	f.dropWaits()
+	f.saver().ended(status, err)
+	f.logEnd(status, err)
+	f.endTrace(status, err)
+	f.callBack(Result{Handle: Handle{f}, Status: status, Err: err, Begun: f.begun})
 }
 
-func (r *run) callBack(res Result) {
-	if r.f.onEnd == nil {
+func (f *fiber) callBack(res Result) {
+	if f.onEnd == nil {
 		return
 	}
-	if err := r.f.guard(func() error { r.f.onEnd(res); return nil }); err != nil {
-		r.logPanic(err)
+	if err := f.guard(func() error { f.onEnd(res); return nil }); err != nil {
+		f.logPanic(err)
 	}
 }
 
 // settle makes the end known: to the key's successor, the parent, and those who wait.
-func (r *run) settle(status Status, err error) {
-	e, f := r.e, r.f
+func (f *fiber) settle(status Status, err error) {
+	e := f.e
 	var calls cancels
 	e.mu.Lock()
 	f.state, f.why, f.worker = status, whyNone, 0

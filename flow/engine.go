@@ -1,8 +1,6 @@
 package flow
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -113,17 +111,6 @@ func (e *Engine) Closed() bool {
 // made says whether NewEngine has made the engine. One that it has not made runs nothing, and is closed.
 func (e *Engine) made() bool { return e != nil && e.live != nil }
 
-// epochBefore is how long before its making the engine's time starts, so that every time it meets, also a saved one, is positive:
-// 0 stands for none.
-const epochBefore = 50 * 365 * 24 * time.Hour
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-func (systemClock) AfterFunc(d time.Duration, f func()) func() bool {
-	return time.AfterFunc(d, f).Stop
-}
-
 // now is the engine's time, in nanoseconds.
 func (e *Engine) now() int64 {
 	if e.clock == (systemClock{}) {
@@ -136,78 +123,6 @@ func (e *Engine) now() int64 {
 func (e *Engine) wall(t int64) time.Time { return e.zero.Add(time.Duration(t)) }
 
 func (e *Engine) since(t time.Time) int64 { return max(1, int64(t.Sub(e.zero))) }
-
-// Drain refuses new fibers and waits until the live ones have ended by themselves. It returns the cause of ctx if that ends
-// first.
-func (e *Engine) Drain(ctx context.Context) error {
-	if !e.made() {
-		return nil
-	}
-	e.mu.Lock()
-	e.closed = true
-	e.mu.Unlock()
-	return e.waitEmpty(ctx)
-}
-
-// Close refuses new fibers, cancels the live ones with cause ErrClosed, and waits until their callbacks have run and nothing
-// of the engine is left. If ctx ends first, it returns an error that matches ErrStuck and the cause of ctx, and names the
-// fibers that did not stop; Close may be called again. It must not be called from a step or a callback.
-func (e *Engine) Close(ctx context.Context) error {
-	if !e.made() {
-		return nil
-	}
-	var calls cancels
-	e.mu.Lock()
-	e.closed = true
-	for f := e.live.next; f != e.live; f = f.next {
-		if !f.isCursor() {
-			e.cancel(f, ErrClosed, &calls)
-		}
-	}
-	e.mu.Unlock()
-	calls.run()
-	if err := e.waitEmpty(ctx); err != nil {
-		return fmt.Errorf("cannot close engine: %w: %v: %w", ErrStuck, e.names(5), err)
-	}
-	e.mu.Lock()
-	e.halted = true
-	e.nidle, e.workers = 0, nil
-	e.timers.stop(&e.wg)
-	e.idle.Broadcast()
-	e.mu.Unlock()
-	e.wg.Wait()
-	return nil
-}
-
-func (e *Engine) waitEmpty(ctx context.Context) error {
-	e.mu.Lock()
-	if e.nlive == 0 {
-		e.mu.Unlock()
-		return nil
-	}
-	if e.empty == nil {
-		e.empty = make(chan struct{})
-	}
-	empty := e.empty
-	e.mu.Unlock()
-	select {
-	case <-empty:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (e *Engine) names(limit int) []string {
-	var names []string
-	for info := range e.Fibers() {
-		if len(names) == limit {
-			return append(names, "…")
-		}
-		names = append(names, info.Path+ofKey(info.Key))
-	}
-	return names
-}
 
 // add makes f live. Under mu.
 func (e *Engine) add(f *fiber) {
@@ -226,35 +141,4 @@ func (e *Engine) remove(f *fiber) {
 		close(e.empty)
 		e.empty = nil
 	}
-}
-
-// cancels are cancel functions to be called once the lock is released: they may wake user code.
-type cancels []func()
-
-func (c cancels) run() {
-	for _, call := range c {
-		call()
-	}
-}
-
-// cancel asks f to end as cancelled, and says whether that came in time. Under mu.
-func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
-	if f.sealed || f.cancelled.Load() {
-		return false
-	}
-	f.ext().cause = cause
-	f.cancelled.Store(true)
-	f.mu.Lock()
-	stop := f.cancel
-	f.mu.Unlock()
-	if stop != nil {
-		*calls = append(*calls, func() { stop(cause) })
-	}
-	if f.state == Parked {
-		if f.why == whyFork && f.park.fork.abandon(e, cause, calls) {
-			return true // the last child wakes it
-		}
-		e.makeReady(f)
-	}
-	return true
 }

@@ -3,7 +3,6 @@ package flow
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 )
 
@@ -115,33 +114,6 @@ type CancelError struct {
 
 func (e *CancelError) Error() string   { return e.Path + ": cancelled: " + e.Cause.Error() }
 func (e *CancelError) Unwrap() []error { return []error{ErrCancelled, e.Cause} }
-
-// inPath adds the path to err once: errors of children and cancellations carry theirs.
-func (f *fiber) inPath(err error) error {
-	switch err.(type) {
-	case *StepError, *ForkError, *CancelError:
-		return err
-	}
-	return &StepError{Path: f.path(), Key: f.Key(), Err: f.printable(err)}
-}
-
-// printable returns err, or the panic of its Error method: that of a nil pointer in an error, say. What becomes of a fiber is
-// printed where nobody is ready for that.
-func (f *fiber) printable(err error) (out error) {
-	defer func() {
-		if v := recover(); v != nil {
-			out = &PanicError{Path: f.whereabouts(), Key: f.Key(), Value: fmt.Sprintf("Error method of a %T: %v", err, v), Stack: debug.Stack()}
-		}
-	}()
-	_ = err.Error()
-	return err
-}
-
-// is is errors.Is, which calls methods of err: one that panics says no.
-func (f *fiber) is(err, target error) (yes bool) {
-	_ = f.guard(func() error { yes = errors.Is(err, target); return nil })
-	return yes
-}
 
 // SavedError is what Fiber.Err returns after a restart: of the error that brought the fiber to its step only the text was saved, and whether
 // it was one of time, which errors.Is(err, ErrTimeout) tells.

@@ -2,10 +2,9 @@ package flow
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,148 +23,6 @@ func newFiber[P any](packet *P) *fiber {
 	return &t.fiber
 }
 
-// fiber is a Fiber without its packet type. A parked one is this record, its park if it has waits, and what refers to it.
-//
-// state, why, poke, seq, links and timers are guarded by Engine.mu; what is marked (owner) belongs to the worker that runs the
-// fiber and to nobody while it is parked; what is marked (mu) is shared with those who look.
-type fiber struct {
-	e    *Engine
-	flow *bound
-	self any // *Fiber[P]
-	key  string
-	part *part
-	x    atomic.Pointer[extra]
-	park *parking // (owner) what it waits for beyond a time
-
-	prev, next *fiber // live fibers
-	qnext      *fiber // ready fibers of the part
-	join       *join  // of the fork that it is a child of
-	onEnd      func(Result)
-	cancel     context.CancelCauseFunc // (mu) of the context of the running step
-	epoch      uint64
-	id         uint64
-	began      int64 // when it was started first, on the engine's time
-	entered    int64 // (mu) when its step was entered first
-	since      int64 // (mu) when its state changed last
-	wake       int64 // (owner) when a delay or retry is over
-
-	mu      sync.Mutex // leaf lock
-	heapAt  int32
-	pc      int32 // (mu) the step it is at
-	resume  int32 // (owner) the step to go on with after a delay
-	attempt int32 // (mu) runs of the step before this one
-	seq     uint32
-	worker  int32 // the worker that runs it, plus one
-
-	cancelled atomic.Bool
-	state     Status
-	why       reason // why it is parked
-	poke      pokes  // what has happened since it was last looked at
-	sealed    bool   // its end is decided
-	begun     bool   // it has passed the gate
-	entering  bool   // (owner) the step is entered, not repeated
-	tokens    bool   // (owner) the step has made a token
-	trail     trail  // (mu)
-}
-
-// extra is what most parked fibers do without.
-type extra struct {
-	pred, succ *fiber // before and after it at the gate
-	grace      time.Duration
-	cause      error // of its cancellation
-	err        error // how it ended
-	lastErr    error // what led to an Else or OnError step
-	value      any   // given by Token.Resume
-	resumeErr  error // given by Token.Fail
-	tokenSeq   uint32
-	done       chan struct{}
-	providers  []Provider
-	durable    *durable
-	trace      *tracing // with a tracer only
-	back       []back   // where detours return to
-	deadline   int64    // of the fiber
-	token      string
-	checkpoint json.RawMessage
-	values     context.Context //nolint:containedctx // only its values
-	childName  string
-	childIndex int
-}
-
-type back struct {
-	pc, attempt int32
-	entered     int64
-}
-
-// reason is why a fiber is parked.
-type reason uint8
-
-const (
-	whyNone reason = iota
-	whyGate
-	whyDelay
-	whyRetry
-	whySuspend
-	whyAwait
-	whyFork
-	whyLoad
-)
-
-var reasonNames = [...]string{"", "gate", "delay", "retry", "suspend", "await", "fork", "load"}
-
-func (r reason) String() string { return reasonNames[r] }
-
-// pokes are reasons to look at a parked fiber.
-type pokes uint8
-
-const (
-	pokeTimer pokes = 1 << iota
-	pokeEvent
-	pokeToken
-	pokeJoin
-	pokeGate
-)
-
-// ext returns the extra record, making it if need be.
-func (f *fiber) ext() *extra {
-	for {
-		if x := f.x.Load(); x != nil {
-			return x
-		}
-		f.x.CompareAndSwap(nil, &extra{})
-	}
-}
-
-func (f *fiber) root() *fiber {
-	for f.join != nil {
-		f = f.join.parent
-	}
-	return f
-}
-
-func (f *fiber) step() *step { return &f.flow.def.steps[f.pc] }
-
-// path is where the fiber is, from the root flow on.
-func (f *fiber) path() string { return f.pathAt(f.pc) }
-
-// whereabouts is path for others than the worker that runs the fiber.
-func (f *fiber) whereabouts() string {
-	f.mu.Lock()
-	pc := f.pc
-	f.mu.Unlock()
-	return f.pathAt(pc)
-}
-
-func (f *fiber) pathAt(pc int32) string {
-	p := f.flow.def.name
-	if f.join != nil {
-		p = f.join.path + "[" + f.x.Load().childName + "]"
-	}
-	if pc < 0 || int(pc) >= len(f.flow.def.steps) {
-		return p
-	}
-	return p + "/" + f.flow.def.steps[pc].path
-}
-
 // Key returns the key that the fiber, or the fiber that forked it, was started with.
 func (f *fiber) Key() string { return f.root().key }
 
@@ -173,22 +30,19 @@ func (f *fiber) Key() string { return f.root().key }
 func (f *fiber) Epoch() uint64 { return f.root().epoch }
 
 // Attempt returns how often this step has run before in a row: 0 the first time, more after Retry, a failed try or a detour.
-func (f *fiber) Attempt() int { return int(f.attempt) }
+func (f *fiber) Attempt() int { return int(f.look.attempt) }
 
 // Durable says whether the fiber, or the one that it was forked from, has Positions: after a crash its steps may run again.
-func (f *fiber) Durable() bool {
-	x := f.root().x.Load()
-	return x != nil && x.durable != nil
-}
+func (f *fiber) Durable() bool { return f.root().durable() != nil }
 
 // Path returns the path of the step, as in "bring-up/managed-servers[3]/wait-ready".
 func (f *fiber) Path() string { return f.path() }
 
 // Entered returns when the step was entered first, also before a restart.
-func (f *fiber) Entered() time.Time { return f.e.wall(f.entered) }
+func (f *fiber) Entered() time.Time { return f.e.wall(f.look.entered) }
 
 // Began returns when the fiber was started first, also before a restart.
-func (f *fiber) Began() time.Time { return f.e.wall(f.began) }
+func (f *fiber) Began() time.Time { return f.e.wall(f.look.began) }
 
 // Now returns the engine's time.
 func (f *fiber) Now() time.Time { return f.e.clock.Now() }
@@ -207,13 +61,31 @@ func (f *fiber) Err() error {
 // Value returns what the last resume of the fiber was given, if it is a T. It is not kept over a restart: what later steps need belongs into
 // the checkpoint.
 func Value[T, P any](f *Fiber[P]) (T, bool) {
-	var zero T
 	x := f.x.Load()
 	if x == nil {
+		var zero T
 		return zero, false
 	}
-	v, ok := x.value.(T)
+	f.e.mu.Lock() // a token of the running step may be resumed at any time
+	given := x.value
+	f.e.mu.Unlock()
+	v, ok := given.(T)
 	return v, ok
+}
+
+// Use returns the nearest T: of the fiber, of its flow, of the fibers it was forked from and their flows, of the engine.
+func Use[T, P any](f *Fiber[P]) (T, bool) {
+	for c := &f.fiber; c != nil; c = c.parent() {
+		if x := c.x.Load(); x != nil {
+			if v, ok := find[T](x.providers); ok {
+				return v, true
+			}
+		}
+		if v, ok := find[T](c.flow.def.providers); ok {
+			return v, true
+		}
+	}
+	return find[T](f.e.opt.Providers)
 }
 
 // SetCheckpoint keeps v, as JSON, in the position of the fiber. It is written with the next save.
@@ -296,3 +168,18 @@ func (f *fiber) Suspend(t Token, action ...func(ctx context.Context) error) Next
 	}
 	return n
 }
+
+// runToken identifies the run, across restarts if it is durable.
+func (f *fiber) runToken() string {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	x := f.ext()
+	if x.token == "" {
+		x.token = rand.Text()
+	}
+	return x.token
+}
+
+// IdempotencyKey returns a key for requests outside that this step makes: the same on each attempt and, for a durable fiber,
+// after a restart; another one for each step, child and run.
+func (f *fiber) IdempotencyKey() string { return f.root().runToken() + "/" + f.path() }

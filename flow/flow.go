@@ -59,18 +59,8 @@ func (fl *Flow[P]) Provide(values ...Provider) *Flow[P] {
 // Child makes a child of a fork that runs this flow over packet. The name is unique among the children of the fork; "" is the
 // index. The packet belongs to the child until the fork is over.
 func (fl *Flow[P]) Child(name string, packet *P) Child {
-	return Child{name: name, def: fl.compiled(), make: func(*def) *fiber { return newFiber(packet) }}
+	return Child{name: name, def: fl.compiled(), make: func() *fiber { return newFiber(packet) }}
 }
-
-// Child is one named branch of a fork. Flow.Child makes it.
-type Child struct {
-	name string
-	def  *def
-	make func(*def) *fiber
-}
-
-// undoes says whether the branch has something to undo.
-func (c Child) undoes() bool { return c.def != nil && c.def.undo != nil && len(c.def.undo.steps) > 0 }
 
 // Node is a part of a flow: a step, a group, a detour, a fork or another flow over the same packet.
 type Node[P any] struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -294,4 +295,60 @@ func TestDrainWaitsAndRefuses(t *testing.T) {
 			t.Error(err, h.Status())
 		}
 	})
+}
+
+// The race detector is what tells that the report of a panic does not read, without the lock, where a running fiber is.
+func TestOnStuckPanicsWhileTheFiberThatWaitedRuns(t *testing.T) {
+	t.Parallel()
+	release, spinning := make(chan struct{}), make(chan struct{})
+	var once, entered sync.Once
+	log := &panicLog{told: make(chan struct{})}
+	e := NewEngine(EngineOptions{
+		Grace: time.Millisecond, Logger: slog.New(log),
+		OnStuck: func(Stuck) {
+			once.Do(func() { close(release) })
+			<-spinning
+			panic("oops")
+		},
+	})
+	defer func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	holder := start(t, e, New("holder", Step("a", func(_ context.Context, f *fib) Next {
+		<-release // whatever its context says
+		return f.Next()
+	})), &packet{}, StartOptions{Key: "k"})
+	for holder.Status() != Running {
+		runtime.Gosched()
+	}
+	waiting := start(t, e, New("waiting", Step("a", func(_ context.Context, f *fib) Next {
+		entered.Do(func() { close(spinning) })
+		select {
+		case <-log.told:
+			return f.End()
+		default:
+			return f.Goto("a")
+		}
+	})), &packet{}, StartOptions{Key: "k"})
+	if err := waiting.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// panicLog closes told when it is told of a panic.
+type panicLog struct {
+	once sync.Once
+	told chan struct{}
+}
+
+func (*panicLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l *panicLog) WithAttrs([]slog.Attr) slog.Handler     { return l }
+func (l *panicLog) WithGroup(string) slog.Handler          { return l }
+func (l *panicLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "OnStuck panicked" {
+		l.once.Do(func() { close(l.told) })
+	}
+	return nil
 }

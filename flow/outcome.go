@@ -3,41 +3,39 @@ package flow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // apply does what a step has returned. An await that a restart has cut short goes on counting until its deadline.
 func (r *run) apply(n Next, deadline int64) move {
-	f := r.f
-	if f.tokens && n.op != opSuspend {
-		r.dropToken()
+	then, err := r.resolve(n.then)
+	if err != nil {
+		return r.fail(err, none)
 	}
-	then, orElse := none, none
-	var ok bool
-	if n.then != "" {
-		if then, ok = f.flow.def.resolve(f.pc, n.then); !ok {
-			return r.fail(fmt.Errorf("cannot go to %q: %w", n.then, ErrUnknownStep), none)
-		}
-	}
-	if n.orElse != "" {
-		if orElse, ok = f.flow.def.resolve(f.pc, n.orElse); !ok {
-			return r.fail(fmt.Errorf("cannot go to %q: %w", n.orElse, ErrUnknownStep), none)
-		}
+	orElse, err := r.resolve(n.orElse)
+	if err != nil {
+		return r.fail(err, none)
 	}
 	switch n.op {
 	case opNext:
-		return r.after(then)
+		return r.follow(then)
 	case opGoto:
 		if n.then == "" {
 			return r.fail(fmt.Errorf("cannot go to %q: %w", "", ErrUnknownStep), orElse)
 		}
-		return r.after(then)
+		return r.follow(then)
 	case opEnd:
 		return move{kind: moveEnd}
 	case opFail:
 		return r.fail(n.err, orElse)
 	case opYield:
-		return r.yieldTo(r.after(then))
+		m := r.follow(then)
+		if m.kind != moveEnter && m.kind != moveRepeat || m.to == none {
+			return m
+		}
+		r.enter(m)
+		return r.yield()
 	case opDelay:
 		return r.sleep(whyDelay, then, orElse, n.d)
 	case opRetry:
@@ -47,63 +45,46 @@ func (r *run) apply(n Next, deadline int64) move {
 	case opAwait:
 		return r.await(n, then, orElse, deadline)
 	case opFork:
-		return r.fork(n, then, orElse)
+		return r.fork(n.forked, then, orElse)
 	}
 	return r.fail(ErrNoOutcome, none)
 }
 
-// after is where the fiber goes on once a step is done: the given step, or the following one.
-func (r *run) after(then int32) move {
-	f := r.f
-	r.forgetError()
-	if then == none {
-		return r.advance()
+// resolve finds the step that Then, Goto or Else names; none without a name.
+func (r *run) resolve(name string) (int32, error) {
+	if name == "" {
+		return none, nil
 	}
-	d := f.flow.def
-	if !d.steps[then].detour {
-		if x := f.x.Load(); x != nil {
-			x.back = x.back[:0]
-		}
-		return move{kind: moveEnter, to: then}
+	to, ok := r.f.flow.def.resolve(r.f.look.pc, name)
+	if !ok {
+		return none, fmt.Errorf("cannot go to %q: %w", name, ErrUnknownStep)
 	}
-	x := f.ext()
-	for i := range x.back { // a detour of a detour that leads back: no deeper
-		if x.back[i].pc == f.pc {
-			x.back = x.back[:i]
-			break
-		}
-	}
-	x.back = append(x.back, back{pc: f.pc, attempt: f.attempt, entered: f.entered})
-	return move{kind: moveEnter, to: then}
+	return to, nil
 }
 
-// advance goes to the following step, or back from a detour.
-func (r *run) advance() move {
-	f, st := r.f, r.f.step()
-	if !st.detour {
-		return move{kind: moveEnter, to: st.next}
+// follow goes on once a step is done: to the given step, or the following one.
+func (r *run) follow(then int32) move {
+	m, err := r.f.follow(then)
+	if err != nil {
+		return r.fail(err, none)
 	}
-	x := f.x.Load()
-	if x == nil || len(x.back) == 0 {
-		return r.fail(fmt.Errorf("cannot return from a detour that nothing went to: %w", ErrUnknownStep), none)
-	}
-	b := x.back[len(x.back)-1]
-	x.back = x.back[:len(x.back)-1]
-	return move{kind: moveRepeat, to: b.pc, attempt: b.attempt + 1, entered: b.entered}
+	return m
 }
 
-func (r *run) forgetError() {
-	if x := r.f.x.Load(); x != nil {
-		x.lastErr = nil
+// failUser is fail for an error of guarded user code: a panic is not tried again, and only OnError follows it.
+func (r *run) failUser(err error, orElse int32) move {
+	if _, panicked := err.(*PanicError); panicked {
+		return r.failed(err, none)
 	}
+	return r.fail(err, orElse)
 }
 
 // fail is a step that failed with an error; a retry may follow.
 func (r *run) fail(err error, orElse int32) move {
 	f, st := r.f, r.f.step()
-	if r.ctx.Err() != nil && context.Cause(r.ctx) == ErrTimeout && err != errDeadline && err != errFiberLate {
+	if r.step.timedOut() && err != errDeadline && err != errFiberLate {
 		late := errDeadline
-		if r.fiberLate() {
+		if f.late(r.now) {
 			late = errFiberLate
 		}
 		if err == ErrTimeout || err == context.Canceled { // what the context says; it adds nothing
@@ -112,8 +93,9 @@ func (r *run) fail(err error, orElse int32) move {
 			err = fmt.Errorf("%w: %w", late, err)
 		}
 	}
-	if st.retry != nil && !st.retry.exhausted(int(f.attempt)+1) && !f.cancelled.Load() && !f.is(err, ErrFinal) {
-		at, d := r.deadlines(), st.retry.Delay(int(f.attempt)+1)
+	runs := int(f.look.attempt) + 1
+	if st.retry != nil && !st.retry.exhausted(runs) && !f.look.cancelled.Load() && !f.is(err, ErrFinal) {
+		at, d := f.deadlines(), st.retry.Delay(runs)
 		if at == 0 || plus(r.now, d) < at {
 			return r.sleep(whyRetry, none, orElse, d)
 		}
@@ -128,10 +110,10 @@ func (r *run) failed(err error, orElse int32) move {
 	if orElse == none {
 		orElse = f.step().onError
 	}
-	if orElse == none || r.fiberLate() {
+	if orElse == none || f.late(r.now) {
 		return move{kind: moveFailed, err: err}
 	}
-	m := r.after(orElse)
+	m := r.follow(orElse)
 	f.ext().lastErr = err
 	return m
 }
@@ -146,87 +128,194 @@ func (r *run) sleep(why reason, then, orElse int32, d time.Duration) move {
 	}
 	switch {
 	case why == whyRetry:
-		r.savePark(f.attempt+1, why, 0, orElse)
+		f.saver().parked(r.step.ctx, why, f.look.attempt+1, 0, orElse)
 	case d <= 0:
-		return r.after(then)
+		return r.follow(then)
 	default:
-		r.saveDelay(then, orElse)
+		f.saver().delayed(r.step.ctx, then, orElse)
 	}
-	if r.tryPark(why, r.earliest(f.wake), 0) {
-		return move{kind: moveAway}
-	}
-	return move{kind: moveCancel}
+	return r.park(why, f.untilDeadline(f.wake))
 }
 
 // slept goes on after a delay or the wait for a retry, unless the deadline of the step came first.
 func (r *run) slept(why reason) move {
-	f := r.f
-	orElse := r.orElse()
+	f, orElse := r.f, none
+	if f.park != nil {
+		orElse = f.park.orElse
+	}
 	f.park = nil
-	if at := r.deadline(); at > 0 && r.now >= at && (why == whyRetry || at < f.wake) {
+	if at := f.stepDeadline(); at > 0 && r.now >= at && (why == whyRetry || at < f.wake) {
 		return r.fail(errDeadline, orElse)
 	}
 	if why == whyRetry {
-		return move{kind: moveRepeat, to: f.pc, attempt: f.attempt + 1, entered: f.entered}
+		return move{kind: moveRepeat, to: f.look.pc, attempt: f.look.attempt + 1, entered: f.look.entered}
 	}
-	return r.after(f.resume)
+	return r.follow(f.resume)
 }
 
-// target is where after(then) would lead.
-func (r *run) target(then int32) int32 {
-	st := r.f.step()
-	switch x := r.f.x.Load(); {
-	case then != none:
-		return then
-	case st.detour && x != nil && len(x.back) > 0:
-		return x.back[len(x.back)-1].pc
+// maxCover is how many times it is tried to save a position before a step that has an Undo.
+const maxCover = 8
+
+// coverLater runs the step again after a while, up to where it could not be saved, and fails it in the end.
+func (r *run) coverLater(err error, orElse int32) move {
+	f, d := r.f, r.f.durable()
+	if d.tries++; d.tries >= maxCover {
+		d.tries = 0
+		return r.fail(err, orElse)
 	}
-	return st.next
+	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries, "error", err)
+	return r.park(whyLoad, f.untilDeadline(r.e.now()+int64(Backoff{}.Delay(d.tries))))
 }
 
-func (r *run) orElse() int32 {
-	if p := r.f.park; p != nil {
-		return p.orElse
+// suspend runs the action and parks, unless the token has been resumed already.
+func (r *run) suspend(n Next, then, orElse int32) move {
+	f := r.f
+	fresh, early := f.useToken(n.token)
+	if !fresh {
+		f.dropToken()
+		return r.fail(fmt.Errorf("cannot suspend: %w", ErrStaleToken), orElse)
 	}
-	return none
+	f.park = &parking{then: then, orElse: orElse}
+	if !early {
+		f.saver().parked(r.step.ctx, whySuspend, f.look.attempt, 0, orElse)
+	}
+	if n.action != nil {
+		if err := f.guard(func() error { return n.action(r.step.ctx) }); err != nil {
+			f.dropToken()
+			f.park = nil
+			return r.failUser(err, orElse)
+		}
+	}
+	if r.tryPark(whySuspend, f.untilDeadline(0), pokeToken) {
+		return move{kind: moveAway}
+	}
+	if f.look.cancelled.Load() {
+		return move{kind: moveCancel}
+	}
+	return r.resumed(pokeToken)
 }
 
-// tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled or
-// poked with one of wake meanwhile. After true the fiber is not ours any more.
-func (r *run) tryPark(why reason, at int64, wake pokes) bool {
-	e, f := r.e, r.f
-	if why != whySuspend {
-		r.stopContext()
+// resumed goes on after a suspension: its token was used, or its time is over.
+func (r *run) resumed(poke pokes) move {
+	p := r.f.park
+	r.f.park = nil
+	if err := r.f.endSuspension(poke); err != nil {
+		return r.fail(err, p.orElse)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if f.cancelled.Load() || f.poke&wake != 0 {
-		return false
-	}
-	f.state, f.why, f.poke, f.worker = Parked, why, 0, 0
-	if at > 0 {
-		e.setTimer(f, at)
-	} else {
-		e.timers.remove(f)
-	}
-	return true
+	return r.follow(p.then)
 }
 
-// yieldTo enters the step of m and queues the fiber.
-func (r *run) yieldTo(m move) move {
-	if m.kind != moveEnter && m.kind != moveRepeat || m.to == none {
+// await registers the waits, looks at them once, and parks.
+func (r *run) await(n Next, then, orElse int32, deadline int64) move {
+	f, p := r.f, &parking{then: then, orElse: orElse}
+	f.park = p
+	if err := f.watch(n.waits, r.now); err != nil {
+		return r.failUser(err, orElse)
+	}
+	if deadline > 0 && p.timeoutAt > 0 {
+		p.timeoutAt = deadline // of before the restart: it goes on counting
+	}
+	if m, done := r.check(false); done {
 		return m
 	}
-	r.enter(m)
-	return r.yield()
+	f.saver().parked(r.step.ctx, whyAwait, f.look.attempt, p.timeoutAt, orElse)
+	return r.parkAwait()
 }
 
-func (r *run) yield() move {
-	r.stopContext()
-	e := r.e
+// awaited looks at the waits because something has happened, or it is time to.
+func (r *run) awaited() move {
+	f, p := r.f, r.f.park
+	late := p.timeoutAt > 0 && r.now >= p.timeoutAt
+	due := p.checkAt > 0 && r.now >= p.checkAt
+	if m, done := r.check(due || late); done {
+		return m
+	}
+	if late {
+		f.dropWaits()
+		return r.fail(fmt.Errorf("await: %w", ErrTimeout), p.orElse)
+	}
+	if at := f.stepDeadline(); at > 0 && r.now >= at {
+		f.dropWaits()
+		return r.fail(errDeadline, p.orElse)
+	}
+	if due {
+		p.checkAt = p.nextCheck(r.e, r.now)
+	}
+	return r.parkAwait()
+}
+
+// parkAwait parks until an event, the next live check, or a time limit; an event that came while the waits were looked at has
+// them looked at again.
+func (r *run) parkAwait() move {
+	f, p := r.f, r.f.park
+	for {
+		at := earlier(f.untilDeadline(p.timeoutAt), p.checkAt)
+		if r.tryPark(whyAwait, at, pokeEvent) {
+			return move{kind: moveAway}
+		}
+		if f.look.cancelled.Load() {
+			return move{kind: moveCancel}
+		}
+		f.forgetEvents()
+		r.step.open()
+		if m, done := r.check(false); done {
+			return m
+		}
+	}
+}
+
+// check looks at the waits; done tells that the await is over.
+func (r *run) check(live bool) (m move, done bool) {
+	p := r.f.park
+	done, err := r.f.check(r.step.ctx, live)
+	if !done {
+		return move{}, false
+	}
+	r.now = r.e.now()
+	if err != nil {
+		return r.failUser(err, p.orElse), true
+	}
+	return r.follow(p.then), true
+}
+
+// fork parks until the children have ended.
+func (r *run) fork(spec *forkSpec, then, orElse int32) move {
+	f, e := r.f, r.e
+	if spec.fault != "" {
+		return r.fail(fmt.Errorf("%w: cannot fork: the fork %s", ErrInvalid, spec.fault), orElse)
+	}
+	if len(spec.children) == 0 {
+		return r.follow(then)
+	}
+	j, err := newJoin(f, spec)
+	if err != nil {
+		return r.fail(err, orElse)
+	}
+	s := f.saver()
+	if slices.ContainsFunc(j.todo, Child.undoes) {
+		if err := s.cover(r.step.ctx, whyFork.String()); err != nil {
+			return r.coverLater(err, orElse)
+		}
+	}
+	s.parked(r.step.ctx, whyFork, f.look.attempt, 0, orElse)
+	f.stopContext()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.f.worker = 0
-	e.makeReady(r.f)
+	if f.look.cancelled.Load() {
+		return move{kind: moveCancel}
+	}
+	f.park = &parking{then: then, orElse: orElse, fork: j}
+	e.park(f, whyFork, f.untilDeadline(0))
+	j.start(e)
 	return move{kind: moveAway}
+}
+
+// joined goes on after the last child.
+func (r *run) joined() move {
+	p := r.f.park
+	r.f.park = nil
+	if err := p.fork.err(); err != nil {
+		return r.fail(err, p.orElse)
+	}
+	return r.follow(p.then)
 }

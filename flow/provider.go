@@ -9,21 +9,6 @@ type box[T any] struct{ value T }
 // Provide makes value available to Use, as a T, on an engine, a flow or a fiber.
 func Provide[T any](value T) Provider { return Provider{box[T]{value}} }
 
-// Use returns the nearest T: of the fiber, of its flow, of the fibers it was forked from and their flows, of the engine.
-func Use[T, P any](f *Fiber[P]) (T, bool) {
-	for c := &f.fiber; c != nil; c = c.parent() {
-		if x := c.x.Load(); x != nil {
-			if v, ok := find[T](x.providers); ok {
-				return v, true
-			}
-		}
-		if v, ok := find[T](c.flow.def.providers); ok {
-			return v, true
-		}
-	}
-	return find[T](f.e.opt.Providers)
-}
-
 func find[T any](providers []Provider) (T, bool) {
 	for _, p := range providers {
 		if b, ok := p.value.(box[T]); ok {

@@ -1,92 +1,64 @@
 package flow
 
-import (
-	"context"
-	"runtime/debug"
-)
-
 // quantum is how many steps a fiber runs in a row while others wait.
 const quantum = 64
 
-// run is a fiber in the hands of a worker, from when it is picked up until it parks, yields or ends.
+// run is a fiber in the hands of a worker, from when it is picked up until it parks, yields or ends: the interpreter of its flow.
+// This file picks the fiber up and runs its steps; outcome.go applies what they return. Both go on from move to move.
 type run struct {
-	e   *Engine
-	f   *fiber
-	ctx context.Context //nolint:containedctx // it lives exactly as long as the run
-	now int64
-	// timed tells that a timer ends the context at a deadline of the step or the fiber.
-	timed bool
+	e    *Engine
+	f    *fiber
+	step stepContext
+	now  int64
 }
-
-// move is what comes next.
-type move struct {
-	to      int32 // the step to enter, none at the end of the line
-	attempt int32
-	entered int64 // when it was entered first, if repeated
-	err     error // why the fiber has failed
-	kind    moveKind
-}
-
-type moveKind uint8
-
-const (
-	moveEnter  moveKind = iota // enter the step at to
-	moveRepeat                 // run it again
-	moveStay                   // run the step at pc as it is
-	moveEnd                    // the fiber is completed
-	moveFailed                 // the fiber has failed
-	moveAway                   // the fiber is parked, queued or ended: not ours any more
-	moveCancel                 // the fiber was cancelled while it was about to park
-)
 
 // slice runs f until it is not ours any more.
 func (e *Engine) slice(f *fiber, why reason, poke pokes) {
-	r := run{e: e, f: f, now: e.now()}
+	r := run{e: e, f: f, step: stepContext{f: f}, now: e.now()}
 	m := r.pickUp(why, poke)
 	for steps := 0; ; steps++ {
-		if f.cancelled.Load() && m.kind != moveAway {
+		if f.look.cancelled.Load() && m.kind != moveAway {
 			m.kind = moveCancel
+		}
+		if m.to == none && (m.kind == moveEnter || m.kind == moveRepeat) {
+			m.kind = moveEnd
 		}
 		switch m.kind {
 		case moveAway:
 			return
 		case moveCancel:
-			r.end(Cancelled, nil)
+			f.end(Cancelled, nil, r.now)
 			return
 		case moveFailed:
-			r.end(Failed, m.err)
+			f.end(Failed, m.err, r.now)
+			return
+		case moveEnd:
+			f.end(Completed, nil, r.now)
 			return
 		case moveEnter, moveRepeat:
-			if m.to == none {
-				r.end(Completed, nil)
-				return
-			}
 			r.enter(m)
-		case moveEnd:
-			r.end(Completed, nil)
-			return
 		}
 		if steps >= quantum && e.queued.Load() > 0 {
 			m = r.yield()
 			continue
 		}
-		m = r.step()
+		m = r.runStep()
 	}
 }
 
 // pickUp turns what the fiber waited for into a move.
 func (r *run) pickUp(why reason, poke pokes) move {
 	f := r.f
-	r.stopContext() // of a suspension
-	if why == whyFork && r.childrenLeft() {
+	f.stopContext() // of a suspension
+	if why == whyFork && f.park.fork.giveUp() {
 		return move{kind: moveAway}
 	}
-	if f.cancelled.Load() {
+	if f.look.cancelled.Load() {
 		return move{kind: moveCancel}
 	}
-	r.openContext()
-	if r.fiberLate() {
-		return move{kind: moveFailed, err: f.inPath(errFiberLate)}
+	r.step.open()
+	if f.late(r.now) {
+		return r.fiberLate()
 	}
 	switch why {
 	case whyDelay, whyRetry:
@@ -107,41 +79,65 @@ func (r *run) pickUp(why reason, poke pokes) move {
 // begin passes the gate: from here on the fiber counts as running.
 func (r *run) begin() move {
 	f := r.f
-	r.e.mu.Lock()
-	f.begun = true
-	r.e.mu.Unlock()
-	r.startTrace()
-	if x := f.x.Load(); x != nil && x.durable != nil {
-		return r.load()
+	r.setBegun(true)
+	f.startTrace()
+	s := f.saver()
+	if s.durable == nil {
+		return move{kind: moveEnter, to: f.resume}
 	}
-	return move{kind: moveEnter, to: f.resume}
+	pos, found, err := s.load(r.step.ctx)
+	if err != nil {
+		return r.loadLater(err)
+	}
+	if !found {
+		return move{kind: moveEnter, to: f.resume}
+	}
+	m, why := s.begin(pos, r.now)
+	if why == whyNone {
+		return m
+	}
+	r.enter(m)
+	at := f.untilDeadline(f.wake)
+	switch {
+	case f.late(r.now):
+		return r.fiberLate()
+	case at <= r.now:
+		return r.slept(why)
+	}
+	return r.park(why, at)
+}
+
+// loadLater tries to load again after a while: to begin without the position might make an effect outside twice.
+func (r *run) loadLater(err error) move {
+	f, d := r.f, r.f.durable()
+	d.tries++
+	r.e.log.Warn("cannot load position", "key", f.key, "flow", f.flow.def.name, "try", d.tries, "error", err)
+	r.setBegun(false)
+	return r.park(whyLoad, r.e.now()+int64(Backoff{}.Delay(d.tries)))
+}
+
+func (r *run) setBegun(begun bool) {
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	r.f.begun = begun
 }
 
 func (r *run) enter(m move) {
-	f := r.f
-	f.mu.Lock()
-	f.pc, f.attempt = m.to, m.attempt
-	f.entered = r.now
+	entered := r.now
 	if m.kind == moveRepeat {
-		f.entered = m.entered
+		entered = m.entered
 	}
-	f.since = r.now
-	f.mu.Unlock()
-	f.entering = true
-	if x := f.x.Load(); x != nil && x.durable != nil {
-		if !f.flow.def.steps[m.to].detour { // they stand beside the line, wherever they are written
-			x.durable.reached = max(x.durable.reached, m.to)
-		}
-	}
+	r.f.look.enter(m.to, m.attempt, entered, r.now)
+	r.f.entering = true
+	r.f.saver().reach(m.to)
 }
 
-// step runs the step that the fiber is at.
-func (r *run) step() move {
-	f, st := r.f, r.f.step()
-	x := f.x.Load()
-	cut := r.cut()
-	if late := r.arm(); late != nil {
-		if st.onError != none && f.flow.def.steps[st.onError].detour && f.attempt > 0 && cut.pc == none {
+// runStep runs the step that the fiber is at, and applies what it returns.
+func (r *run) runStep() move {
+	f, st, s := r.f, r.f.step(), r.f.saver()
+	cut := s.cutShort()
+	if late := r.step.arm(r.now); late != nil {
+		if st.onError != none && f.flow.def.steps[st.onError].detour && f.look.attempt > 0 && cut.pc == none {
 			return move{kind: moveFailed, err: f.inPath(late)} // the detour has led back, and would do so for ever
 		}
 		return r.fail(late, cut.orElse)
@@ -149,82 +145,96 @@ func (r *run) step() move {
 	if st.done != nil && f.entering {
 		var done bool
 		err := f.guard(func() (err error) {
-			done, err = st.done(r.ctx, f)
+			done, err = st.done(r.step.ctx, f.self)
 			return err
 		})
-		if _, panicked := err.(*PanicError); panicked {
-			return r.failed(err, none)
-		}
 		if err != nil {
-			return r.fail(err, none)
+			return r.failUser(err, none)
 		}
 		if done {
-			r.record(opSkip)
-			return r.after(none)
+			r.now = f.record(opSkip, r.now)
+			return r.follow(none)
 		}
 	}
 	f.entering = false
-	if st.save && x != nil && x.durable != nil {
-		if err := r.save(r.position(reasonSave), true); err != nil {
+	if st.save {
+		if err := s.beforeStep(r.step.ctx); err != nil {
 			return r.fail(err, none)
 		}
 	}
 	if st.undoes {
-		if err := r.cover(reasonSave); err != nil {
+		if err := s.cover(r.step.ctx, reasonSave); err != nil {
 			return r.coverLater(err, none)
 		}
 	}
 	n, err := r.call(st)
-	r.forgetCut()
+	s.forgetCut()
 	if err != nil {
-		r.record(opPanic)
-		if f.tokens {
-			r.dropToken()
-		}
+		n.op = opPanic
+	}
+	r.now = f.record(n.op, r.now)
+	if f.tokens && n.op != opSuspend {
+		f.dropToken()
+	}
+	if err != nil {
 		return r.failed(err, none)
 	}
-	r.record(n.op)
 	return r.apply(n, cut.deadline)
 }
 
 // call runs user code; a panic of it is an error.
 func (r *run) call(st *step) (n Next, err error) {
-	defer r.f.caught(&err)
-	opt := &r.e.opt
-	if opt.Hook != nil {
-		opt.Hook(Handle{r.f}, r.f.path(), false)
-	}
-	if opt.Tracer == nil && !opt.Labels {
-		n = st.run(r.ctx, r.f)
-	} else {
-		n = r.traced(st)
-	}
-	if opt.Hook != nil {
-		opt.Hook(Handle{r.f}, r.f.path(), true)
-	}
-	return n, nil
+	f, opt := r.f, &r.e.opt
+	err = f.guard(func() error {
+		if opt.Hook != nil {
+			opt.Hook(Handle{f}, f.path(), false)
+		}
+		if opt.Tracer == nil && !opt.Labels {
+			n = st.run(r.step.ctx, f.self)
+		} else {
+			n = f.traced(r.step.ctx, st)
+		}
+		if opt.Hook != nil {
+			opt.Hook(Handle{f}, f.path(), true)
+		}
+		return nil
+	})
+	return n, err
 }
 
-// caught turns a panic into an error. It is deferred.
-func (f *fiber) caught(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Path: f.path(), Key: f.Key(), Value: v, Stack: debug.Stack()}
+// fiberLate fails the fiber since its time is over.
+func (r *run) fiberLate() move { return move{kind: moveFailed, err: r.f.inPath(errFiberLate)} }
+
+// park parks the fiber until the given time.
+func (r *run) park(why reason, at int64) move {
+	if r.tryPark(why, at, 0) {
+		return move{kind: moveAway}
 	}
+	return move{kind: moveCancel}
 }
 
-func (f *fiber) guard(fn func() error) (err error) {
-	defer f.caught(&err)
-	return fn()
+// tryPark parks the fiber, to be looked at when it is poked or at the given time (0: never); false if it was cancelled or
+// poked with one of wake meanwhile. After true the fiber is not ours any more.
+func (r *run) tryPark(why reason, at int64, wake pokes) bool {
+	e, f := r.e, r.f
+	if why != whySuspend {
+		f.stopContext()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if f.look.cancelled.Load() || f.poke&wake != 0 {
+		return false
+	}
+	e.park(f, why, at)
+	return true
 }
 
-// record notes the outcome of a step that has just run.
-func (r *run) record(outcome op) {
-	f, end := r.f, r.e.now()
-	took := end - r.now
-	f.mu.Lock()
-	f.trail.add(f.pc, outcome, took)
-	f.since = end
-	f.mu.Unlock()
-	f.flow.steps[f.pc].observe(outcome, took)
-	r.now = end
+// yield queues the fiber.
+func (r *run) yield() move {
+	r.f.stopContext()
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	r.f.worker = 0
+	r.e.makeReady(r.f)
+	return move{kind: moveAway}
 }

@@ -105,13 +105,12 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	}
 	f.resume = first
 	f.e, f.key, f.onEnd = e, opt.Key, opt.OnEnd
-	f.began = e.now()
-	f.entered, f.since = f.began, f.began
+	f.look.start(e.now())
 	if len(opt.Providers) > 0 {
 		f.ext().providers = opt.Providers
 	}
 	if opt.Timeout > 0 {
-		f.ext().deadline = plus(f.began, opt.Timeout)
+		f.ext().deadline = plus(f.look.began, opt.Timeout)
 	}
 	if opt.Values != nil {
 		f.ext().values = opt.Values
@@ -142,111 +141,10 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	if wait {
 		f.state, f.why = Parked, whyGate
 		if g := f.ext().grace; g > 0 {
-			e.setTimer(f, plus(f.began, g))
+			e.setTimer(f, plus(f.look.began, g))
 		}
 	} else {
 		e.makeReady(f)
 	}
 	return Handle{f}, nil
-}
-
-// Handle is what others than its steps may hold of a fiber. The zero Handle is of no fiber: it has ended. Handles are
-// comparable and safe for concurrent use.
-type Handle struct{ f *fiber }
-
-// Cancel asks the fiber to end as cancelled: a parked one ends at once, a running one finds its context cancelled and ends
-// when its step returns, a forked one when its children have ended. It says whether it came in time; if so, the fiber's error
-// matches ErrCancelled and cause. A nil cause is ErrCancelled.
-func (h Handle) Cancel(cause error) bool {
-	if h.f == nil {
-		return false
-	}
-	if cause == nil {
-		cause = ErrCancelled
-	}
-	cause = h.f.printable(cause)
-	var calls cancels
-	e := h.f.e
-	e.mu.Lock()
-	ok := e.cancel(h.f, cause, &calls)
-	e.mu.Unlock()
-	calls.run()
-	return ok
-}
-
-// Done returns a channel that is closed when the fiber has ended and its callback has returned.
-func (h Handle) Done() <-chan struct{} {
-	if h.f == nil {
-		return closed
-	}
-	h.f.e.mu.Lock()
-	defer h.f.e.mu.Unlock()
-	if h.f.state.Ended() {
-		return closed
-	}
-	x := h.f.ext()
-	if x.done == nil {
-		x.done = make(chan struct{})
-	}
-	return x.done
-}
-
-var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
-// Wait waits for the end of the fiber and returns its error; the cause of ctx if that ends first. It must not be called from a
-// step: a step that waits for a fiber is a Fork.
-func (h Handle) Wait(ctx context.Context) error {
-	select {
-	case <-h.Done():
-		return h.Err()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Status returns where the fiber is.
-func (h Handle) Status() Status {
-	if h.f == nil {
-		return Completed
-	}
-	h.f.e.mu.Lock()
-	defer h.f.e.mu.Unlock()
-	return h.f.state
-}
-
-// Err returns how a fiber that has ended failed; nil before, and if it completed.
-func (h Handle) Err() error {
-	if h.f == nil || !h.Status().Ended() {
-		return nil
-	}
-	if x := h.f.x.Load(); x != nil {
-		return x.err
-	}
-	return nil
-}
-
-// Step returns the path, within its flow, of the step that the fiber is at or ended at: what Undo takes as From.
-func (h Handle) Step() string {
-	if h.f == nil || len(h.f.flow.def.steps) == 0 {
-		return ""
-	}
-	h.f.mu.Lock()
-	defer h.f.mu.Unlock()
-	return h.f.step().path
-}
-
-// Key returns the key that the fiber was started with.
-func (h Handle) Key() string {
-	if h.f == nil {
-		return ""
-	}
-	return h.f.Key()
-}
-
-// Epoch returns the number of the fiber at the gate: higher than that of any fiber started before it.
-func (h Handle) Epoch() uint64 {
-	if h.f == nil {
-		return 0
-	}
-	return h.f.Epoch()
 }

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -173,5 +174,30 @@ func TestATokenOfAStepThatDidNotSuspendIsStale(t *testing.T) {
 				t.Errorf("%s: %v", c.reason, err)
 			}
 		})
+	}
+}
+
+// The race detector is what tells that Value and the resumption of the token of the running step are of one lock.
+func TestValueIsReadWhileTheTokenIsResumed(t *testing.T) {
+	t.Parallel()
+	e := NewEngine(EngineOptions{})
+	defer func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	}()
+	h := start(t, e, New("f", Step("a", func(_ context.Context, f *fib) Next {
+		token := f.Token()
+		go token.Resume("early")
+		for {
+			if got, ok := Value[string](f); ok {
+				f.Packet.note(got)
+				return f.Suspend(token)
+			}
+			runtime.Gosched()
+		}
+	})), &packet{}, StartOptions{})
+	if err := h.Wait(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }

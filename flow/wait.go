@@ -24,7 +24,7 @@ func (w Waker) Wake() {
 	if w.f.seq != w.seq || w.f.sealed || w.f.poke&pokeEvent != 0 {
 		return
 	}
-	e.pokeLocked(w.f, pokeEvent)
+	e.poke(w.f, pokeEvent)
 }
 
 // Timeout ends an await with an error that matches ErrTimeout when d has passed. Conditions are looked at live one last time

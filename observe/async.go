@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -72,13 +73,10 @@ func (a *async) launch(fn func()) {
 			fn()
 		}
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			a.panicked(v)
-			go once() // owned like any other
-		}
-	}()
-	a.execute(once)
+	if p := protect.Call(func() { a.execute(once) }); p != nil {
+		a.panicked(p.Value)
+		go once() // owned like any other
+	}
 }
 
 // next takes the next event of the key; false when there is none left.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -114,11 +115,9 @@ func (c *Collection[T]) keeps(r *store.Record) (ok bool) {
 	if c.observer.keep == nil {
 		return true
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(), "key", r.Key().String(), "panic", v)
-			ok = false
-		}
-	}()
-	return c.observer.keep(r)
+	if p := protect.Call(func() { ok = c.observer.keep(r) }); p != nil {
+		c.observer.registry.log.Error("filter panicked", "selector", c.observer.selector.String(), "key", r.Key().String(), "panic", p.Value)
+		return false
+	}
+	return ok
 }

@@ -10,40 +10,27 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/store"
 )
 
 // batch is how many events a delivery takes at once.
 const batch = 64
 
-// stream is what a delivery takes events from. A *store.Cursor is one.
-type stream interface {
-	// Take returns up to limit events that are due.
-	Take(limit int) []store.Event
-	// Lag returns how much is due.
-	Lag() int
-	// Close ends the stream; it may be called at any time.
-	Close()
-}
-
-// delivery brings the events of one stream to one observer. It has a goroutine only while there is something to
-// deliver: wake starts it, and it ends when the stream is drained. An async observer has workers besides.
+// delivery brings the events of one subscriber to one observer. Its drainer has a goroutine only while there is something
+// to deliver. An async observer has workers besides.
 type delivery struct {
 	opts   *options
 	call   func(context.Context, *store.Event) error
 	report func(outcome)
-	stream stream
-	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the stream belong
+	drain  *store.Drainer
+	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the store belong
 	owner  *sync.WaitGroup // waits for all goroutines of the delivery
-	loop   func()          // drain, made once so that a wake allocates nothing
 	async  *async          // nil: sync
 	closed atomic.Bool
 	over   latch // with it: ends the pauses between retries
 
 	working atomic.Int32 // calls that have not returned
-
-	mu    sync.Mutex
-	state state
 }
 
 // outcome is what became of one call for an event.
@@ -56,63 +43,31 @@ type outcome struct {
 	took    time.Duration
 }
 
-// state of a delivery: idle has no draining goroutine, busy has one, again has one that must look once more.
-type state uint8
-
-const (
-	idle state = iota
-	busy
-	again
-)
-
 func newDelivery(ctx context.Context, owner *sync.WaitGroup, o *options,
 	call func(context.Context, *store.Event) error, report func(outcome),
 ) *delivery {
 	d := &delivery{opts: o, call: call, report: report, ctx: ctx, owner: owner}
-	d.loop = d.drain
 	if o.limit > 0 {
 		d.async = newAsync(o.limit, o.execute, d.handle, d.closed.Load)
 	}
 	return d
 }
 
-// wake makes sure that what is due will be delivered. It never blocks and may be called from anywhere.
-func (d *delivery) wake() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.closed.Load():
-	case d.state == idle:
-		d.state = busy
-		d.owner.Add(1) // under the lock: never after close has returned
-		go d.loop()
-	default:
-		d.state = again
-	}
-}
-
-// rest ends the busy state, unless there was a wake meanwhile.
-func (d *delivery) rest() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.state == again {
-		d.state = busy
-		return false
-	}
-	d.state = idle
-	return true
+// start subscribes to a store and begins to deliver.
+func (d *delivery) start(st *store.Store, sub store.SubscribeOptions) {
+	d.drain = st.Drain(store.DrainOptions{
+		SubscribeOptions: sub, Batch: batch, Owner: d.owner, Consume: d.deliver, Failed: d.broken,
+	})
+	d.drain.Start()
 }
 
 // close ends the delivery: what is being handled is finished, nothing more is taken, and no goroutine is started any more.
 // It may be called from within the observer, and again.
 func (d *delivery) close() {
-	d.mu.Lock()
-	ended := d.closed.Swap(true)
-	d.mu.Unlock()
-	if !ended {
+	if !d.closed.Swap(true) {
 		d.over.fire()
-		d.stream.Close()
 	}
+	d.drain.Close()
 }
 
 // lag is how many events, or keys, have not been given to the observer yet.
@@ -120,7 +75,7 @@ func (d *delivery) lag() int {
 	if d.closed.Load() {
 		return 0
 	}
-	lag := d.stream.Lag()
+	lag := d.drain.Lag()
 	if d.async != nil {
 		lag += d.async.backlog()
 	}
@@ -129,32 +84,24 @@ func (d *delivery) lag() int {
 
 func (d *delivery) ended() bool { return d.closed.Load() || d.ctx.Err() != nil }
 
-func (d *delivery) drain() {
-	defer d.owner.Done()
-	taking := false
-	defer func() {
-		if taking { // a filter has ended this goroutine
-			d.close()
-			d.report(outcome{event: &store.Event{}, err: errGoexit, attempt: 1, final: true, stopped: true})
+// deliver hands a batch on, and says whether to go on.
+func (d *delivery) deliver(events []store.Event) (more bool) {
+	for i := range events {
+		if d.ended() {
+			return false
 		}
-	}()
-	for !d.ended() {
-		taking = true
-		events := d.stream.Take(batch)
-		taking = false
-		if len(events) == 0 {
-			if d.rest() {
-				return
-			}
-			continue
-		}
-		for i := range events {
-			if d.ended() {
-				return
-			}
-			d.dispatch(&events[i])
-		}
+		d.dispatch(&events[i])
 	}
+	return !d.ended()
+}
+
+// broken ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does, or by a panic of what is not the observer.
+func (d *delivery) broken(reason any) {
+	err := errGoexit
+	if reason != nil {
+		err = &PanicError{Value: reason, Stack: debug.Stack()}
+	}
+	d.leave(&store.Event{}, err)
 }
 
 func (d *delivery) dispatch(e *store.Event) {
@@ -201,23 +148,22 @@ func (d *delivery) handle(e *store.Event) {
 
 // protect calls the observer. A panic is an error; runtime.Goexit, which cannot be caught, ends the observer.
 func (d *delivery) protect(e *store.Event) (err error) {
-	returned := false
 	d.working.Add(1)
-	defer func() {
+	p := protect.CallOr(func() { err = d.call(d.ctx, e) }, func() {
 		d.working.Add(-1)
-		if returned {
-			return
-		}
-		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
-			return
-		}
-		d.close()
-		d.report(outcome{event: e, err: errGoexit, attempt: 1, final: true, stopped: true})
-	}()
-	err = d.call(d.ctx, e)
-	returned = true
+		d.leave(e, errGoexit)
+	})
+	d.working.Add(-1)
+	if p != nil {
+		return (*PanicError)(p)
+	}
 	return err
+}
+
+// leave ends the observer, whose goroutine has ended without returning.
+func (d *delivery) leave(e *store.Event, err error) {
+	d.close()
+	d.report(outcome{event: e, err: err, attempt: 1, final: true, stopped: true})
 }
 
 // pause waits between two calls and says whether to go on.

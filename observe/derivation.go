@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -136,12 +136,15 @@ func (d *derivation) event(input int, e *store.Event) error {
 
 // protect calls the user's function, and sees that what it made can be kept.
 func (d *derivation) protect(r *store.Record) (object client.Object, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			object, err = nil, &PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	if object, err = d.make(r); object == nil || err != nil {
+	if p := protect.Call(func() { object, err = d.makeFor(r) }); p != nil {
+		return nil, (*PanicError)(p)
+	}
+	return object, err
+}
+
+func (d *derivation) makeFor(r *store.Record) (client.Object, error) {
+	object, err := d.make(r)
+	if object == nil || err != nil {
 		return nil, err
 	}
 	inherit(object, r)

@@ -144,7 +144,7 @@ func (r *Registry) open(run *running, root *Origin, attempt int) {
 	defer func() {
 		if asking && r.opened(run, root, nil, root.cannotStart(errGoexit)) { // the user's function has ended this goroutine
 			run.work.Go(func() {
-				if wait(run.ctx, reopening.Delay(attempt, rand.Float64)) {
+				if backoff.Pause(run.ctx, reopening.Delay(attempt, rand.Float64)) == nil {
 					r.open(run, root, attempt+1)
 				}
 			})
@@ -154,7 +154,7 @@ func (r *Registry) open(run *running, root *Origin, attempt int) {
 		asking = true
 		f, err := root.openFeed(run.ctx)
 		asking = false
-		if !r.opened(run, root, f, err) || !wait(run.ctx, reopening.Delay(attempt, rand.Float64)) {
+		if !r.opened(run, root, f, err) || backoff.Pause(run.ctx, reopening.Delay(attempt, rand.Float64)) != nil {
 			return
 		}
 	}
@@ -202,24 +202,9 @@ func (r *Registry) subscribe(o *Observer) {
 			r.log.ErrorContext(run.ctx, "executor panicked", "observer", o.Name(), "selector", o.selector.String(), "panic", v)
 		}
 	}
-	d.stream = o.root.feed.store.Subscribe(store.SubscribeOptions{
-		Name: o.Name(), Filter: o.keep, Wake: d.wake, Resync: o.opts.resync,
-	})
 	o.delivery = d
 	o.feed.Store(o.root.feed)
-	d.wake()
-}
-
-// wait pauses unless the context ends, and says whether it did not.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	d.start(o.root.feed.store, store.SubscribeOptions{Name: o.Name(), Filter: o.keep, Resync: o.opts.resync})
 }
 
 // Stop ends all observers and sources and returns when nothing of them runs any more. Handlers that are running go on until

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -136,14 +137,16 @@ func (o *Origin) cannotStart(err error) error {
 
 // openFeed opens the source. It calls the user's function, so no lock is held.
 func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			f, err = nil, fmt.Errorf("the function of the source panicked: %v", v)
-		}
-		if err != nil {
-			err = o.cannotStart(err)
-		}
-	}()
+	if p := protect.Call(func() { f, err = o.findFeed(ctx) }); p != nil {
+		f, err = nil, fmt.Errorf("the function of the source panicked: %v", p.Value)
+	}
+	if err != nil {
+		err = o.cannotStart(err)
+	}
+	return f, err
+}
+
+func (o *Origin) findFeed(ctx context.Context) (*feed, error) {
 	if o.derive != nil {
 		return o.derive(ctx, o)
 	}
@@ -162,6 +165,7 @@ func (o *Origin) openFeed(ctx context.Context) (f *feed, err error) {
 	}
 	kind := o.kind
 	if kind.Empty() {
+		var err error
 		if kind, err = r.kindOf(o.object); err != nil {
 			return nil, err
 		}

@@ -32,15 +32,11 @@ func (c *contest) next(ctx context.Context) bool {
 	if time.Since(c.began)+wait > patience {
 		return false
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		c.lost = fmt.Errorf("%w; %w", c.lost, context.Cause(ctx))
+	if err := backoff.Pause(ctx, wait); err != nil {
+		c.lost = fmt.Errorf("%w; %w", c.lost, err)
 		return false
 	}
+	return true
 }
 
 // err says why there is no further round.

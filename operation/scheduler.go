@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -442,16 +441,10 @@ func (s *Scheduler) cancel(ctx context.Context, r Resource, id string) (*v1alpha
 		if op.Spec.CancelRequested {
 			return op, nil
 		}
-		// The version keeps the request from reaching an operation that has taken the place of this one.
-		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"spec":{"cancelRequested":true}}`, op.ResourceVersion)
-		answer, err := call.Do(ctx, s.calls, call.Request{
-			Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: operations, Kind: "Operation",
-			Namespace: s.namespace, Name: name, Body: []byte(patch),
-		}, s.policy)
+		canceled, err := s.requestCancel(ctx, op)
 		switch {
 		case err == nil:
-			op = &v1alpha1.Operation{}
-			return op, answer.Into(op)
+			return canceled, nil
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			race.lost = err
 		default:

@@ -13,8 +13,8 @@ import (
 
 	requests "github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
-	"github.com/fairlead-io/fairlead/fairleadtest/testbed"
 	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/internal/testbed"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 

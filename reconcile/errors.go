@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
@@ -18,6 +19,14 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
+}
+
+// guard calls a user's function, whose panic becomes an error.
+func guard[T any](fn func() (T, error)) (result T, err error) {
+	if p := protect.Call(func() { result, err = fn() }); p != nil {
+		return *new(T), (*PanicError)(p)
+	}
+	return result, err
 }
 
 // Error is a reconciliation that failed, as it is logged and listed.

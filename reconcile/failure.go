@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // Failure is an object whose last reconciliation failed.
@@ -80,13 +82,8 @@ func (c *Controller) report(r *run, res Result, err error, failed *Failure) {
 	if c.set.onFailure == nil {
 		return
 	}
-	func() {
-		defer recovered(&err)
-		err = nil
-		c.set.onFailure(*failed)
-	}()
-	if err != nil {
-		c.complain("OnFailure panicked", err, "key", r.key.String())
+	if p := protect.Call(func() { c.set.onFailure(*failed) }); p != nil {
+		c.complain("OnFailure panicked", (*PanicError)(p), "key", r.key.String())
 	}
 }
 

@@ -143,8 +143,7 @@ func (c *Controller) drop(in *intake) {
 	}
 	c.mu.Unlock()
 	if i >= 0 { // else close does it
-		in.closed.Store(true)
-		in.cursor.Close()
+		in.drain.Close()
 		in.handle.Release()
 	}
 }

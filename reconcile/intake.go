@@ -3,7 +3,6 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/store"
@@ -13,11 +12,9 @@ import (
 type intake struct {
 	watch  *watch
 	handle *store.Handle
-	cursor *store.Cursor
+	drain  *store.Drainer
 	sub    subscription
-	synced bool        // guarded by Controller.mu
-	woken  atomic.Bool // there may be something to take
-	closed atomic.Bool
+	synced bool // guarded by Controller.mu
 }
 
 // rules are what the user's functions say about the objects of the watch.
@@ -44,10 +41,7 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 		return nil, fmt.Errorf("cannot watch %s: %w", w.name, err)
 	}
 	s := &intake{watch: w, handle: h, sub: sub}
-	opt := store.SubscribeOptions{
-		Name: c.name + "/" + w.name, HoldWrites: c.owner,
-		Wake: func() { s.woken.Store(true); c.poke() },
-	}
+	opt := store.SubscribeOptions{Name: c.name + "/" + w.name, HoldWrites: c.owner, Wake: c.poke}
 	switch {
 	case sub.main:
 		opt.Resync = max(c.set.interval, 0)
@@ -75,14 +69,17 @@ func (c *Controller) subscribe(w *watch, sub subscription) (*intake, error) {
 			return ok
 		}
 	}
-	s.woken.Store(true)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life == nil || c.life.Err() != nil {
 		h.Release()
 		return nil, fmt.Errorf("cannot watch %s: %w", w.name, ErrNotRunning)
 	}
-	s.cursor = h.Subscribe(opt)
+	ctx := c.life
+	s.drain = h.Drain(store.DrainOptions{
+		SubscribeOptions: opt, Batch: takeAtOnce,
+		Consume: func(events []store.Event) (more bool) { return c.take(ctx, s, events) },
+	})
 	c.intakes = append(c.intakes[:len(c.intakes):len(c.intakes)], s)
 	c.poke()
 	return s, nil
@@ -109,9 +106,7 @@ func (c *Controller) pump(ctx context.Context) {
 		c.mu.Unlock()
 		more := false
 		for _, s := range intakes {
-			if s.woken.Load() {
-				more = c.take(ctx, s) || more
-			}
+			more = s.drain.Step() || more
 		}
 		next := c.expire()
 		if more {
@@ -130,23 +125,15 @@ func (c *Controller) pump(ctx context.Context) {
 	}
 }
 
-// take handles a batch of events and says whether there may be more.
-func (c *Controller) take(ctx context.Context, s *intake) bool {
-	s.woken.Store(false)
-	if s.closed.Load() {
-		return false
-	}
-	events := s.cursor.Take(takeAtOnce)
+// take handles a batch of events, and says whether the controller goes on.
+func (c *Controller) take(ctx context.Context, s *intake, events []store.Event) (more bool) {
 	for i := range events {
 		if ctx.Err() != nil {
 			return false
 		}
 		c.event(ctx, s, &events[i])
 	}
-	if len(events) > 0 {
-		s.woken.Store(true)
-	}
-	return len(events) > 0
+	return true
 }
 
 // event handles one event.

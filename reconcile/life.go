@@ -131,7 +131,7 @@ func (c *Controller) close() {
 	clear(c.follows)
 	c.mu.Unlock()
 	for _, s := range intakes {
-		s.cursor.Close()
+		s.drain.Close()
 	}
 	c.wg.Wait()
 	for _, s := range intakes {

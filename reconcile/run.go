@@ -3,15 +3,13 @@ package reconcile
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"runtime/debug"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/goroutine"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -187,31 +185,11 @@ func (c *Controller) watchRun(r *run) (stop func()) {
 	if c.set.stuck < 0 {
 		return func() {}
 	}
-	header := goroutineHeader()
+	id := goroutine.Current()
 	return remind(c.set.deadline+c.set.stuck, func(waited time.Duration) {
 		c.metrics.stuck.Inc()
-		c.log.Error("a reconciliation does not return", "key", r.key.String(), "for", waited, "stack", stackOf(header))
+		c.log.Error("a reconciliation does not return", "key", r.key.String(), "for", waited, "stack", goroutine.Stacks(id))
 	})
-}
-
-// goroutineHeader returns how stack traces name this goroutine: "goroutine 12 ".
-func goroutineHeader() string {
-	var buf [40]byte
-	s := string(buf[:runtime.Stack(buf[:], false)])
-	head, _, _ := strings.Cut(s, "[")
-	return head
-}
-
-// stackOf returns the stack of the goroutine with this header.
-func stackOf(header string) string {
-	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	for one := range strings.SplitSeq(string(buf), "\n\n") {
-		if strings.HasPrefix(one, header) {
-			return one
-		}
-	}
-	return ""
 }
 
 // reconcile does what there is to do for one state of an object.
@@ -266,15 +244,13 @@ func (c *Controller) load(ctx context.Context, own *client.Client, st *store.Sto
 
 // protect calls the user's code. A panic is an error, also one of a method of the error that it returns.
 func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			res, err = Done, &PanicError{Value: v, Stack: debug.Stack()}
+	return guard(func() (Result, error) {
+		res, err := fn()
+		if err != nil {
+			_, _, _ = err.Error(), classify(err), retryAfter(err)
 		}
-	}()
-	if res, err = fn(); err != nil {
-		_, _, _ = err.Error(), classify(err), retryAfter(err)
-	}
-	return res, err
+		return res, err
+	})
 }
 
 // finish decides what follows from a run.

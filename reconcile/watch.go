@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"runtime/debug"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -205,24 +204,26 @@ func (w *watch) open(cache *store.Cache) (*store.Handle, error) {
 
 // keep says whether an object is among those that are watched.
 func (w *watch) keep(r *store.Record) (ok bool, err error) {
-	defer recovered(&err)
-	for _, f := range w.filters {
-		if ok, err := f(r); !ok || err != nil {
-			return false, err
+	return guard(func() (bool, error) {
+		for _, f := range w.filters {
+			if ok, err := f(r); !ok || err != nil {
+				return false, err
+			}
 		}
-	}
-	return true, nil
+		return true, nil
+	})
 }
 
 // concerns says whether a change matters.
 func (w *watch) concerns(old, now *store.Record) (ok bool, err error) {
-	defer recovered(&err)
-	for _, f := range w.changes {
-		if ok, err := f(old, now); !ok || err != nil {
-			return false, err
+	return guard(func() (bool, error) {
+		for _, f := range w.changes {
+			if ok, err := f(old, now); !ok || err != nil {
+				return false, err
+			}
 		}
-	}
-	return true, nil
+		return true, nil
+	})
 }
 
 // keys returns the primaries that an object concerns.
@@ -230,13 +231,5 @@ func (w *watch) keys(r *store.Record, p primary) (keys []Key, err error) {
 	if w.mapped == nil {
 		return []Key{r.Key()}, nil
 	}
-	defer recovered(&err)
-	return w.mapped(r, p)
-}
-
-// recovered makes an error of a panic.
-func recovered(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
-	}
+	return guard(func() ([]Key, error) { return w.mapped(r, p) })
 }

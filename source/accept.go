@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // listing is a replacement under way and what has been learnt about it.
@@ -45,7 +47,7 @@ func (c *confirmation) Unwrap() error { return ErrImplausible }
 // accept applies a complete list, if it is to be believed.
 func (s *scope) accept(ctx context.Context, l *listing) error {
 	epoch := false
-	if older(l.version, s.seen) {
+	if resourceversion.Older(l.version, s.seen) {
 		if !l.consistent {
 			return fmt.Errorf("list at version %s, known is %s: %w", l.version, s.seen, ErrStale)
 		}
@@ -54,7 +56,7 @@ func (s *scope) accept(ctx context.Context, l *listing) error {
 		if err != nil {
 			return err
 		}
-		if !older(second, s.seen) || older(second, l.version) {
+		if !resourceversion.Older(second, s.seen) || resourceversion.Older(second, l.version) {
 			return fmt.Errorf("list at version %s, known is %s, then %s: %w", l.version, s.seen, second, ErrStale)
 		}
 		epoch = true

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
 // restarts is how often a list starts again because its continue token expired: with pages once more, then as a whole.
@@ -125,7 +127,7 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		s.log.InfoContext(ctx, "page of a list failed, trying it again", "error", err, "wait", wait)
 		s.count.Retries++
 		s.report(Degraded, reasonFor(err), err)
-		sleep(ctx, wait)
+		_ = backoff.Pause(ctx, wait) // the next try says why not
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // probe asks for the version of the server: a consistent list of one object. anew takes a new connection, perhaps to
@@ -90,7 +92,7 @@ func (s *scope) silent(ctx context.Context, w *watching) error {
 	if len(w.out) > 0 {
 		return nil // it has spoken meanwhile
 	}
-	order, comparable := compareVersions(version, s.seen)
+	order, comparable := resourceversion.Compare(version, s.seen)
 	switch {
 	case version == string(s.seen):
 		return nil
@@ -115,7 +117,7 @@ func (s *scope) suspect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if older(version, s.seen) {
+	if resourceversion.Older(version, s.seen) {
 		return errRolledBack
 	}
 	return nil

@@ -3,6 +3,8 @@ package source
 import (
 	"bytes"
 	"hash/maphash"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // recent remembers the last changes that were handed over. A server sends changes in the order of their versions; one that
@@ -51,7 +53,7 @@ func (r *recent) add(t ChangeType, o *Object) {
 		r.next = len(r.changes) - 1
 	} else {
 		r.next = (r.next + 1) % recentSize
-		if old := r.changes[r.next].version; older(r.base, old) {
+		if old := r.changes[r.next].version; resourceversion.Older(r.base, old) {
 			r.base = append(r.base[:0], old...)
 		}
 	}
@@ -88,12 +90,12 @@ func (r *recent) buried(o *Object) bool {
 // object.
 func (r *recent) missed(o *Object) bool {
 	version := o.Header.ResourceVersion
-	if order, ok := compareVersions(version, r.base); !ok || order <= 0 {
+	if order, ok := resourceversion.Compare(version, r.base); !ok || order <= 0 {
 		return false
 	}
 	key := r.key(o)
 	for _, c := range r.changes {
-		if bytes.Equal(c.version, version) || c.key == key && !older(c.version, version) {
+		if bytes.Equal(c.version, version) || c.key == key && !resourceversion.Older(c.version, version) {
 			return false
 		}
 	}

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // history counts the troubles since a watch last stayed open for a while.
@@ -224,7 +227,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 	case r.reason != "":
 		s.tell(r.reason, err)
 	}
-	sleep(ctx, wait)
+	_ = backoff.Pause(ctx, wait) // who calls looks at ctx
 }
 
 // tell reports what is being repaired. It is no condition by itself, and ends none.
@@ -260,7 +263,7 @@ func (s *scope) stuck(ctx context.Context, err error) error {
 	version, failed := s.probe(ctx, false)
 	switch {
 	case failed != nil:
-	case older(version, s.seen):
+	case resourceversion.Older(version, s.seen):
 		return errRolledBack
 	default:
 		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version", string(s.seen), "error", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // resumption is what a scope that goes on from an earlier run has still to learn: what it holds is old until the watch has
@@ -44,7 +46,7 @@ func (s *scope) askHowFar(ctx context.Context) error {
 		s.log.InfoContext(ctx, "cannot ask how far to catch up", "error", err)
 		return nil
 	}
-	if older(version, s.seen) {
+	if resourceversion.Older(version, s.seen) {
 		return errRolledBack
 	}
 	s.resume.version = version
@@ -54,7 +56,7 @@ func (s *scope) askHowFar(ctx context.Context) error {
 
 // checkResumed ends the resumption when the watch has brought everything up to the server's version.
 func (s *scope) checkResumed() {
-	if !s.resume.due || s.resume.version == "" || !reached(s.seen, s.resume.version) {
+	if !s.resume.due || s.resume.version == "" || !resourceversion.AtLeast(s.seen, s.resume.version) {
 		return
 	}
 	s.synced()

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // scope lists and watches one namespace, or all of them, in one goroutine.
@@ -83,11 +83,12 @@ var errReselected = errors.New("selectors have changed")
 
 // run goes on until ctx is done: attempt, repair, attempt …
 func (s *scope) run(ctx context.Context) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.src.fail(fmt.Errorf("cannot go on with %s: panic: %v\n%s", s.src.cfg.Resource, p, debug.Stack()))
-		}
-	}()
+	if p := protect.Call(func() { s.work(ctx) }); p != nil {
+		s.src.fail(fmt.Errorf("cannot go on with %s: panic: %w", s.src.cfg.Resource, p))
+	}
+}
+
+func (s *scope) work(ctx context.Context) {
 	s.sink = s.src.newSink(s.namespace)
 	known := s.sink.Known()
 	s.see(known.Version)
@@ -241,17 +242,4 @@ func message(err error) string {
 		return api.ErrStatus.Message
 	}
 	return err.Error()
-}
-
-// sleep waits for d or until ctx is done.
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

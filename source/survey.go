@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // Surveyed is what a Sink may implement besides, if it wants to ask what the server has beside the watch: a watch that has nothing
@@ -173,7 +175,7 @@ func (s *scope) caughtUp() {
 	if _, ok := s.sink.(Surveyed); !ok || len(s.seen) == 0 {
 		return
 	}
-	if known := s.sink.Known().Version; older(string(s.seen), known) {
+	if known := s.sink.Known().Version; resourceversion.Older(string(s.seen), known) {
 		s.see(known)
 		s.recent.reset(known)
 	}

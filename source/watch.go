@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // How a watch ends when nothing is wrong.
@@ -190,7 +192,7 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	}
 	e.deletionNeedsNoContent()
 	version := e.obj.Header.ResourceVersion
-	order, comparable := compareVersions(version, s.seen)
+	order, comparable := resourceversion.Compare(version, s.seen)
 	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
 	// A deletion may come with a version that the object had before: only who holds the object can tell that from a replay.
 	if replay && e.change == Deleted && e.err == nil && comparable && !s.recent.buried(&e.obj) {
@@ -239,7 +241,7 @@ func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 	if noVersion(version) || foreign(version, s.seen) {
 		return nil
 	}
-	if older(version, s.seen) {
+	if resourceversion.Older(version, s.seen) {
 		s.count.Suppressed++
 		return s.suspect(ctx)
 	}
@@ -250,10 +252,10 @@ func (s *scope) bookmark(ctx context.Context, w *watching, e *event) error {
 }
 
 func (s *scope) advance(w *watching, version []byte) {
-	if !noVersion(version) && !older(version, s.seen) && !foreign(version, s.seen) {
+	if !noVersion(version) && !resourceversion.Older(version, s.seen) && !foreign(version, s.seen) {
 		s.seen = append(s.seen[:0], version...)
 	}
-	if s.pending != "" && reached(s.seen, s.pending) {
+	if s.pending != "" && resourceversion.AtLeast(s.seen, s.pending) {
 		s.pending = ""
 	}
 	s.silentRelistGap = 0

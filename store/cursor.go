@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/trie"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -63,16 +64,26 @@ type Cursor struct {
 	settled  atomic.Uint64 // up to here it has been judged what is an echo
 	closed   atomic.Bool
 	armed    atomic.Bool
-	ready    atomic.Pointer[chan struct{}] // for Next, made when it is called
-	initial  *trie.Walk[*Record, recordKeys]
-	unread   []source.Quarantined // what the initial objects lack
-	synced   bool                 // the store was synced at the start: Synced follows the initial objects
-	done     bool                 // Synced has been given
-	count    int                  // initial objects given
-	*buffers                      // nil while there is nothing to take
-	over     []Event              // for the next Take
-	queue    []Event              // for Next
+	pull     atomic.Pointer[puller] // of a consumer that waits, made when it does first
+	initial  *initial               // nil when all of it was given, or nothing is
+	synced   bool                   // the store was synced at the start: Synced follows the initial objects
+	done     bool                   // Synced has been given
+	count    int                    // initial objects given
+	*buffers                        // nil while there is nothing to take
+	over     []Event                // for the next Take
 	resync   resyncer
+}
+
+// initial is what is there when a subscriber comes.
+type initial struct {
+	objects trie.Walk[*Record, recordKeys]
+	unread  []source.Quarantined // what could not be read
+}
+
+// puller is what a consumer needs that waits for events on a goroutine of its own.
+type puller struct {
+	woken chan struct{}
+	queue []Event // taken, and not given by Next yet
 }
 
 // buffers are what a Take fills. The cursors of a store share them, since most cursors are idle most of the time.
@@ -84,8 +95,15 @@ type buffers struct {
 // Subscribe adds a subscriber. It can be called at any time, and there is no gap and no duplicate between the initial
 // objects, with the objects that could not be read, and the changes. Close the cursor when it is not needed any more.
 func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
-	c := &Cursor{s: s, opt: opt}
-	if opt.HoldWrites != "" {
+	c := &Cursor{opt: opt}
+	s.subscribe(c)
+	return c
+}
+
+// subscribe adds a cursor of which only the options are set.
+func (s *Store) subscribe(c *Cursor) {
+	c.s = s
+	if c.opt.HoldWrites != "" {
 		c.hold = &holding{keys: map[Key]*held{}}
 	}
 	s.mu.Lock()
@@ -94,17 +112,15 @@ func (s *Store) Subscribe(opt SubscribeOptions) *Cursor {
 	c.read.Store(c.pos.seq)
 	c.settled.Store(c.pos.seq)
 	c.synced = s.synced
-	if opt.From == FromSnapshot {
-		w := s.root.Load().base.objects.Iterate()
-		c.initial, c.unread = &w, s.quarantined()
+	if c.opt.From == FromSnapshot {
+		c.initial = &initial{s.root.Load().base.objects.Iterate(), s.quarantined()}
 	}
 	if s.closed {
 		c.closed.Store(true)
-		return c
+		return
 	}
 	s.cursors = append(s.cursors, c)
 	s.startResync(c)
-	return c
 }
 
 // Name returns SubscribeOptions.Name.
@@ -126,15 +142,22 @@ func (c *Cursor) Close() {
 	c.signal()
 }
 
-// signal wakes a blocked Next.
-func (c *Cursor) signal() {
-	ready := c.ready.Load()
-	if ready == nil {
-		return
+// waiting returns what a consumer that waits needs.
+func (c *Cursor) waiting() *puller {
+	if p := c.pull.Load(); p != nil {
+		return p
 	}
-	select {
-	case *ready <- struct{}{}:
-	default:
+	c.pull.CompareAndSwap(nil, &puller{woken: make(chan struct{}, 1)})
+	return c.pull.Load()
+}
+
+// signal wakes a consumer that waits.
+func (c *Cursor) signal() {
+	if p := c.pull.Load(); p != nil {
+		select {
+		case p.woken <- struct{}{}:
+		default: // it will look anyway
+		}
 	}
 }
 
@@ -147,41 +170,36 @@ func (c *Cursor) wake() {
 	if c.opt.Wake == nil {
 		return
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.s.logger.Error("a subscriber's wake function panicked", "subscriber", c.opt.Name, "panic", p)
-		}
-	}()
-	c.opt.Wake()
+	if p := protect.Call(c.opt.Wake); p != nil {
+		c.s.logger.Error("a subscriber's wake function panicked", "subscriber", c.opt.Name, "panic", p.Value)
+	}
 }
 
 // Next returns the next event, and waits for it.
 func (c *Cursor) Next(ctx context.Context) (Event, error) {
-	if c.ready.Load() == nil {
-		ready := make(chan struct{}, 1)
-		c.ready.Store(&ready)
-	}
+	p := c.waiting()
 	for {
-		if len(c.queue) > 0 {
-			e := c.queue[0]
-			c.queue = c.queue[1:]
+		if len(p.queue) > 0 {
+			e := p.queue[0]
+			p.queue = p.queue[1:]
 			return e, nil
 		}
 		if c.closed.Load() {
 			return Event{}, fmt.Errorf("cannot read from subscriber %q: %w", c.opt.Name, ErrClosed)
 		}
-		if c.queue = c.Take(nextBatch); len(c.queue) > 0 {
+		if p.queue = c.Take(defaultBatch); len(p.queue) > 0 {
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return Event{}, context.Cause(ctx)
-		case <-*c.ready.Load():
+		case <-p.woken:
 		}
 	}
 }
 
-const nextBatch = 64
+// defaultBatch is how many events are taken at once where nobody says how many.
+const defaultBatch = 64
 
 // Take returns up to max events without waiting; none if there are none now, or after Close. The slice is valid until the
 // next call. Call it until it returns nothing, then wait for Wake.
@@ -276,13 +294,12 @@ func (c *Cursor) fill(max int) {
 
 func (c *Cursor) fillInitial(max int) {
 	for len(c.out) < max {
-		r, ok := c.initial.Next()
+		r, ok := c.initial.objects.Next()
 		if !ok {
-			c.initial = nil
-			for i := range c.unread {
-				c.out = append(c.out, quarantinedEvent(&c.unread[i]))
+			for i := range c.initial.unread {
+				c.out = append(c.out, quarantinedEvent(&c.initial.unread[i]))
 			}
-			c.unread = nil
+			c.initial = nil
 			return
 		}
 		if c.wants(r) {
@@ -421,11 +438,9 @@ func (c *Cursor) wants(r *Record) (ok bool) {
 	if c.opt.Filter == nil {
 		return true
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.s.logger.Error("a subscriber's filter panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p)
-			ok = false
-		}
-	}()
-	return c.opt.Filter(r)
+	if p := protect.Call(func() { ok = c.opt.Filter(r) }); p != nil {
+		c.s.logger.Error("a subscriber's filter panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p.Value)
+		return false
+	}
+	return ok
 }

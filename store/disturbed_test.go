@@ -17,7 +17,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/fairleadtest"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
-	"github.com/fairlead-io/fairlead/fairleadtest/scenario"
+	"github.com/fairlead-io/fairlead/internal/scenario"
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"

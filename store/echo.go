@@ -1,5 +1,7 @@
 package store
 
+import "github.com/fairlead-io/fairlead/internal/protect"
+
 // holding is what a cursor that does not want its own echoes (see ledger) holds back. Only Take touches it.
 type holding struct {
 	keys map[Key]*held
@@ -102,11 +104,9 @@ func (c *Cursor) primaryOf(r *Record) (k Key, ok bool) {
 	if c.opt.PrimaryOf == nil {
 		return r.Key(), true
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.s.logger.Error("a subscriber's function for primaries panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p)
-			ok = false
-		}
-	}()
-	return c.opt.PrimaryOf(r)
+	if p := protect.Call(func() { k, ok = c.opt.PrimaryOf(r) }); p != nil {
+		c.s.logger.Error("a subscriber's function for primaries panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p.Value)
+		return Key{}, false
+	}
+	return k, ok
 }

@@ -23,6 +23,9 @@ func Backlog(c *Cursor) (entries, folded int) {
 	return n, c.late.len()
 }
 
+// Begin is what a wake does to a drainer with an owner. It says whether that has begun a goroutine.
+func Begin(d *Drainer) bool { return d.begin() }
+
 // LedgerSize returns how many own writes are remembered.
 func LedgerSize(s *Store) (n int) {
 	s.ledger.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/internal/trie"
 )
 
@@ -28,15 +29,12 @@ type indexValues struct {
 
 // eval calls user code; no lock of ours may be held.
 func (d *indexDef) eval(r *Record) (v indexValues) {
-	defer func() {
-		if p := recover(); p != nil {
-			v.err = fmt.Errorf("index function panicked: %v", p)
-		}
-		if v.err != nil {
-			v = indexValues{err: fmt.Errorf("cannot index %s by %s: %w", r.Key(), d.name, v.err)}
-		}
-	}()
-	v.values, v.err = d.fn(r)
+	if p := protect.Call(func() { v.values, v.err = d.fn(r) }); p != nil {
+		v.err = fmt.Errorf("index function panicked: %v", p.Value)
+	}
+	if v.err != nil {
+		return indexValues{err: fmt.Errorf("cannot index %s by %s: %w", r.Key(), d.name, v.err)}
+	}
 	if len(v.values) > 1 {
 		v.values = slices.Clone(v.values)
 		slices.Sort(v.values)

@@ -3,7 +3,7 @@ package store
 import (
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
 // version is a resource version: a number where it is a well-formed one of at most 18 digits (KEP-5504), else its text.
@@ -68,8 +68,7 @@ func (v version) compare(w version) (order int, ok bool) {
 	if v.equal(w) {
 		return 0, true
 	}
-	order, err := resourceversion.CompareResourceVersion(v.String(), w.String())
-	return order, err == nil
+	return resourceversion.Compare(v.String(), w.String())
 }
 
 // atLeast says whether v is known to be w or newer.

@@ -47,6 +47,15 @@ func (s *Store) WaitForNamespace(ctx context.Context, namespace, version string)
 	return s.waitIn(ctx, namespace, &waiter{ver: parseVersion(version)})
 }
 
+// Covers says whether the store knows everything in a namespace up to a version, own writes aside: WaitForNamespace would return
+// at once. It does not block, and asks nobody. It is false for a namespace that is not watched.
+func (s *Store) Covers(namespace, version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc := s.scopeOf(namespace)
+	return sc != nil && s.caughtUp(&waiter{scope: sc.ns, ver: parseVersion(version)})
+}
+
 func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 	s.mu.Lock()
 	sc := s.scopeOf(namespace)

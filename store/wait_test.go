@@ -56,6 +56,41 @@ func TestWaitFor(t *testing.T) {
 	}
 }
 
+func TestCovers(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, store.Options{})
+	one, two := s.Sink("one"), s.Sink("two")
+	list(t, one, 50)
+	tests := []struct {
+		reason, namespace, version string
+		want                       bool
+	}{
+		{"the version of the list", "one", "50", true},
+		{"an older one", "one", "49", true},
+		{"a newer one", "one", "51", false},
+		{"no version at all", "two", "", true},
+		{"a namespace that was not listed yet", "two", "1", false},
+		{"a namespace that is not watched", "three", "1", false},
+		{"a namespace that is not watched, and no version", "three", "", false},
+	}
+	for _, tc := range tests {
+		if got := s.Covers(tc.namespace, tc.version); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.reason, got, tc.want)
+		}
+	}
+	one.Bookmark("51")
+	two.Bookmark("60")
+	if !s.Covers("one", "51") || s.Covers("one", "60") {
+		t.Error("a bookmark counts for its own scope")
+	}
+	if _, err := s.Put(source.JSON, thing{ns: "one", name: "a", uid: "u1", version: 70}.json()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Covers("one", "70") {
+		t.Error("an own write says nothing about what others have written before it")
+	}
+}
+
 func TestWaitForSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

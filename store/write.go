@@ -3,10 +3,10 @@ package store
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/tree"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -121,7 +121,7 @@ func pure(w *WriteContext, answer *Record) bool {
 		delete(o, "kind")
 		delete(o, "apiVersion")
 	}
-	return covered(before, after, sent)
+	return tree.Accounts(before, after, sent)
 }
 
 // parse reads a record that came as JSON.
@@ -147,38 +147,4 @@ func parseTyped(r *Record) (map[string]any, error) {
 		return nil, err
 	}
 	return r.st.decoders.untyped.Unmarshal(raw)
-}
-
-// covered says whether every difference between before and after is one that sent asked for. Lists have to be as sent.
-func covered(before, after, sent any) bool {
-	if reflect.DeepEqual(before, after) {
-		return true
-	}
-	b, isB := before.(map[string]any)
-	a, isA := after.(map[string]any)
-	m, isM := sent.(map[string]any)
-	if !isM || !isA || !isB && before != nil {
-		return reflect.DeepEqual(after, sent)
-	}
-	for k, v := range a {
-		want, asked := m[k]
-		if !asked {
-			if old, had := b[k]; !had || !reflect.DeepEqual(old, v) {
-				return false
-			}
-			continue
-		}
-		if !covered(b[k], v, want) {
-			return false
-		}
-	}
-	for k := range b {
-		if _, still := a[k]; still {
-			continue
-		}
-		if want, asked := m[k]; !asked || want != nil {
-			return false
-		}
-	}
-	return true
 }

@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"net/url"
 	"runtime"
-	"runtime/debug"
 	"sync"
 
+	"github.com/fairlead-io/fairlead/internal/protect"
 	"github.com/fairlead-io/fairlead/webhook/guard"
 )
 
@@ -221,13 +221,8 @@ func (c *Client) announce(w *Compiled, g *gate, before BreakerStatus) {
 // notify runs callbacks of the user, each on its own.
 func (c *Client) notify(callbacks ...func()) {
 	for _, callback := range callbacks {
-		func() {
-			defer func() {
-				if p := recover(); p != nil {
-					c.logger.Error("panic in a callback of the webhook client", "panic", p, "stack", string(debug.Stack()))
-				}
-			}()
-			callback()
-		}()
+		if p := protect.Call(callback); p != nil {
+			c.logger.Error("panic in a callback of the webhook client", "panic", p.Value, "stack", string(p.Stack))
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // Permit is the leave to send one request. Call, Poll or Release must be called, exactly one of them; after that the permit is used up
@@ -131,11 +132,7 @@ func (p *Permit) try(ctx context.Context, body func(context.Context, *try) Resul
 	defer cancel()
 	t := &try{permit: p, outer: ctx}
 	counts := outcomeNone
-	defer func() { // a Resolver is code of the user
-		if r := recover(); r != nil {
-			res = Result{Verdict: Retry, RetryAfter: -1, Err: fmt.Errorf("cannot make the call: panic: %v", r)}
-			res.Message, counts = res.Err.Error(), outcomeNone
-		}
+	defer func() {
 		res = t.clean(res)
 		res.Duration = time.Since(started)
 		if t.left != nil {
@@ -143,7 +140,11 @@ func (p *Permit) try(ctx context.Context, body func(context.Context, *try) Resul
 		}
 		p.finish(counts)
 	}()
-	res = body(limited, t)
+	if p := protect.Call(func() { res = body(limited, t) }); p != nil { // a Resolver is code of the user
+		res = Result{Verdict: Retry, RetryAfter: -1, Err: fmt.Errorf("cannot make the call: panic: %v", p.Value)}
+		res.Message = res.Err.Error()
+		return res
+	}
 	if ctx.Err() != nil && res.StatusCode == 0 && res.Verdict != Invalid {
 		res.Verdict, res.Err = Canceled, fmt.Errorf("%w: %w", ErrCanceled, context.Cause(ctx))
 		res.Message = res.Err.Error()

@@ -10,6 +10,8 @@ import (
 	"text/template"
 	"text/template/parse"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // kind says where the output of a template goes, and so how values are escaped.
@@ -110,13 +112,11 @@ func (t *text) render(root map[string]any, jsonBody bool, spent *effort) (out st
 	if !ok {
 		return "", errors.New("cannot render template: it cannot be copied")
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			out, err = "", fmt.Errorf("cannot render template: panic: %v", p)
-		}
-	}()
 	r.reset(jsonBody, spent)
-	if err := r.template.Execute(r, root); err != nil {
+	if p := protect.Call(func() { err = r.template.Execute(r, root) }); p != nil {
+		return "", fmt.Errorf("cannot render template: panic: %v", p.Value)
+	}
+	if err != nil {
 		for _, bound := range []error{errTooMuch, errTooDeep} {
 			if errors.Is(err, bound) {
 				return "", fmt.Errorf("cannot render template: %w", bound)

@@ -61,6 +61,8 @@ func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
 	f.IntVar(&o.budget.Writes, "namespace-writes", 0, "`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
 	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0, "`bytes` per second of the objects that one namespace writes (default 1048576; -1: no bound)")
+	f.IntVar(&o.budget.TotalWrites, "writes", 0, "`writes` per second of all namespaces together that use up theirs (default four times --namespace-writes; -1: no bound)")
+	f.IntVar(&o.budget.TotalWriteBytes, "write-bytes", 0, "`bytes` per second of the objects that those write (default twice --namespace-write-bytes; -1: no bound)")
 	f.IntVar(&o.budget.Calls, "namespace-calls", 0, "`calls` of webhooks per second of one namespace (default 500; -1: no bound)")
 	f.StringVar(&o.crashDir, "crash-dir", "", "`directory` that outlives the process, where it notes which Webhooks it dies of, to quarantine them (default: none are)")
 	f.DurationVar(&o.drain, "drain", defaultDrain, "`time` that calls under way get to come back in when the controller is told to end")

@@ -15,11 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
@@ -132,8 +132,11 @@ func (m *move) before(ctx context.Context, version string) (bool, error) {
 	if err != nil || at == "" || version == "" { // a leader of before is still at work; or of a time when that was not recorded
 		return err == nil, err
 	}
-	order, err := resourceversion.CompareResourceVersion(version, at)
-	return order <= 0, err
+	order, ok := resourceversion.Compare(version, at)
+	if !ok {
+		return false, fmt.Errorf("cannot compare the resource versions %q and %q", version, at)
+	}
+	return order <= 0, nil
 }
 
 func (m *move) known(ctx context.Context) (string, error) {

@@ -187,35 +187,25 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 			}
 		}
 	})
-	woken := make(chan struct{}, 1)
-	cursor := st.Subscribe(store.SubscribeOptions{Name: "watch", Resync: o.resync, Wake: func() {
-		select {
-		case woken <- struct{}{}:
-		default: // it will look anyway
-		}
-	}})
+	changes := st.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "watch", Resync: o.resync},
+		Batch:            watchBatch,
+		Consume: func(batch []store.Event) (more bool) {
+			err = p.print(batch)
+			return err == nil
+		},
+	})
 	var sourcing sync.WaitGroup
 	sourcing.Go(func() {
 		if err := src.Run(ctx); err != nil {
 			cancel(err)
 		}
 	})
-	for err == nil && ctx.Err() == nil {
-		if batch := cursor.Take(watchBatch); len(batch) > 0 {
-			err = p.print(batch)
-			continue
-		}
-		select {
-		case <-woken:
-		case <-ctx.Done():
-		}
-	}
-	if err == nil {
-		err = context.Cause(ctx)
+	if ended := changes.Run(ctx); err == nil {
+		err = ended
 	}
 	cancel(nil)
 	sourcing.Wait() // it reports that it has stopped
-	cursor.Close()
 	statuses.Close()
 	running.Wait()
 	closed := p.close(ends)

@@ -1,11 +1,11 @@
-// Package backoff computes how long to wait before the next try: exponential growth with full jitter
+// Package backoff computes how long to wait before the next try: exponential growth with full or equal jitter
 // (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015), and the Retry-After header of HTTP.
 //
 //	p := backoff.Policy{Base: time.Second, Cap: 5 * time.Minute}
-//	time.Sleep(p.Delay(0, rand.Float64)) // after the first failure: at most 1s
-//	time.Sleep(p.Delay(3, rand.Float64)) // after the fourth: at most 8s
+//	err := backoff.Pause(ctx, p.Delay(0, rand.Float64)) // after the first failure: at most 1s
+//	err = backoff.Pause(ctx, p.Delay(3, rand.Float64))  // after the fourth: at most 8s
 //
-// Everything here is a pure function: no clock, no global source of randomness, no allocation.
+// Everything here but Pause is a pure function: no clock, no global source of randomness, no allocation.
 package backoff
 
 import (
@@ -29,6 +29,8 @@ type Policy struct {
 	// Floor is what no delay goes below, so that full jitter cannot produce a busy loop. The default is a tenth of
 	// Base. A Floor over the upper bound of a delay is lowered to it.
 	Floor time.Duration
+	// Equal draws from the upper half of what Ceiling bounds ("equal jitter"): no delay is below half its upper bound.
+	Equal bool
 }
 
 // Ceiling is the upper bound of the delay after the given attempt: min(Cap, Base × Factor^attempt). Attempt 0 is the
@@ -42,7 +44,7 @@ func (p Policy) Ceiling(attempt int) time.Duration {
 	return time.Duration(grown)
 }
 
-// Delay is a duration drawn uniformly from [Floor, Ceiling(attempt)]. rnd returns a number in [0,1), for example
+// Delay is a duration drawn uniformly from [Floor, Ceiling(attempt)], or from the upper half of that bound if Equal is set. rnd returns a number in [0,1), for example
 // rand.Float64; nil stands for a source that always says 1, which gives the ceiling itself.
 func (p Policy) Delay(attempt int, rnd func() float64) time.Duration {
 	ceiling := p.Ceiling(attempt)
@@ -51,6 +53,9 @@ func (p Policy) Delay(attempt int, rnd func() float64) time.Duration {
 	}
 	p = p.withDefaults()
 	floor := min(p.Floor, ceiling)
+	if p.Equal {
+		floor = max(floor, ceiling/2)
+	}
 	share := rnd()
 	if share >= 1 { // beyond the promise of rnd; also keeps the product below from rounding over an int64
 		return ceiling

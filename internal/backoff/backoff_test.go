@@ -65,6 +65,7 @@ func TestDelayProperties(t *testing.T) {
 			Cap:    time.Duration(rapid.Int64().Draw(t, "cap")),
 			Factor: rapid.Float64().Draw(t, "factor"),
 			Floor:  time.Duration(rapid.Int64().Draw(t, "floor")),
+			Equal:  rapid.Bool().Draw(t, "equal"),
 		}
 		attempt := rapid.Int().Draw(t, "attempt")
 		got, ceiling := p.Delay(attempt, rand.Float64), p.Ceiling(attempt)
@@ -76,6 +77,9 @@ func TestDelayProperties(t *testing.T) {
 		}
 		if p.Floor > 0 && got < min(p.Floor, ceiling) {
 			t.Fatalf("Delay = %v is below the floor %v", got, p.Floor)
+		}
+		if p.Equal && got < ceiling/2 {
+			t.Fatalf("Delay = %v is in the lower half of %v", got, ceiling)
 		}
 		if attempt < math.MaxInt && p.Ceiling(attempt+1) < ceiling {
 			t.Fatalf("Ceiling shrinks after attempt %d", attempt)

@@ -9,10 +9,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -50,14 +50,14 @@ func (a *acceptance) before(version string) (is, known bool) {
 	if version == "" {
 		return false, true
 	}
-	if order, err := resourceversion.CompareResourceVersion(a.by, version); err != nil || order <= 0 {
-		return err == nil, true // an error: no API server of ours
+	if order, ok := resourceversion.Compare(a.by, version); !ok || order <= 0 {
+		return ok, true // not ordered: no API server of ours
 	}
 	if a.since == "" {
 		return false, false
 	}
-	order, err := resourceversion.CompareResourceVersion(a.since, version)
-	return false, err == nil && order >= 0
+	order, ok := resourceversion.Compare(a.since, version)
+	return false, ok && order >= 0
 }
 
 // doubt is the question whether an operation was accepted before a lock.

@@ -19,15 +19,20 @@ func untilPositive(has, rate float64) float64 { return max(0, -has/rate) }
 
 // budget bounds what each namespace has done over time: so much per second, and so much at once after a time of rest (token buckets). Who
 // has anything left may spend more than that, and others of the namespace wait until it is paid back; so the largest costs what it costs, and
-// none is too large. What is under way at a time is bounded likewise. Those of a namespace that wait take turns by tenant, those that are urgent first. No namespace waits for another one's. It
-// is safe for concurrent use and calls nobody under its lock.
+// none is too large. What is under way at a time is bounded likewise. Those of a namespace that wait take turns by tenant, those that are urgent first.
+// No namespace waits for another one's. But those that have less than half of what a rest brings, tired ones, share what all of them together may
+// have per second, so that nobody gets more by having many namespaces; who uses little notices nothing of that. It is safe for concurrent use and
+// calls nobody under its lock.
 type budget struct {
 	rate, most price                  // per second, and after a rest
+	total      price                  // per second of all tired namespaces together; zero: no bound
 	abreast    float64                // bytes under way with which a namespace may begin no more; 0: no bound
 	short      func(namespace string) // is told, now and then, of a namespace that has to wait
 
 	mu       sync.Mutex
 	accounts map[string]*account
+	tired    int       // of the accounts
+	counted  time.Time // when all of them were last refilled, so that tired is right
 	sweepAt  int
 	waiting  map[any]*waiter
 	granted  map[any]price
@@ -40,6 +45,7 @@ type account struct {
 	left          price
 	open          float64   // bytes under way
 	at            time.Time // of left
+	tired         bool
 	urgent, queue rota
 	timer         *time.Timer // nil while nobody waits
 	told          time.Time
@@ -50,6 +56,8 @@ type account struct {
 const (
 	minSweep   = 1024
 	shortEvery = time.Minute
+	// lookAtShare is how often those that wait are looked at, since what they share with others changes, and how often the tired are counted.
+	lookAtShare = time.Second
 )
 
 func newBudget(rate, most price, short func(namespace string)) *budget {
@@ -82,7 +90,7 @@ func (b *budget) acquire(who party, key any, cost price, urgent bool, wake func(
 		w.lane.rota.remove(w)
 		delete(b.waiting, key)
 	} else if a.urgent.empty() && (urgent || a.queue.empty()) && b.may(a) {
-		a.begin(cost)
+		b.begin(a, cost)
 		b.mu.Unlock()
 		return cost, true
 	}
@@ -107,15 +115,35 @@ func (b *budget) may(a *account) bool {
 	return a.left.positive() && (b.abreast == 0 || a.open < b.abreast)
 }
 
-func (a *account) begin(cost price) {
+func (b *budget) begin(a *account, cost price) {
 	a.left, a.open = a.left.plus(cost.times(-1)), a.open+cost.bytes
+	b.note(a)
+}
+
+// note finds out whether a namespace is tired.
+func (b *budget) note(a *account) {
+	if tired := !a.left.covers(b.most.times(0.5)); tired != a.tired {
+		if a.tired = tired; tired {
+			b.tired++
+		} else {
+			b.tired--
+		}
+	}
+}
+
+// rateOf is what a namespace gets per second.
+func (b *budget) rateOf(a *account) price {
+	if !a.tired || b.total == (price{}) {
+		return b.rate
+	}
+	return b.rate.atMost(b.total.times(1 / float64(b.tired)))
 }
 
 // take spends without asking.
 func (b *budget) take(namespace string, cost price) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.account(namespace).begin(cost)
+	b.begin(b.account(namespace), cost)
 }
 
 // end is told when that for which paid was spent is over, and what it has cost in the end.
@@ -135,6 +163,7 @@ func (b *budget) change(namespace string, change func(*account)) {
 	b.mu.Lock()
 	a := b.account(namespace)
 	change(a)
+	b.note(a)
 	wakes := b.serve(a)
 	b.mu.Unlock()
 	for _, wake := range wakes {
@@ -159,6 +188,12 @@ func (b *budget) withdraw(who party, key any) {
 // account returns that of a namespace, with what it has now.
 func (b *budget) account(namespace string) *account {
 	now := time.Now()
+	if b.tired > 1 && now.Sub(b.counted) >= lookAtShare {
+		b.counted = now
+		for _, a := range b.accounts {
+			b.refill(a, now)
+		}
+	}
 	a := b.accounts[namespace]
 	if a == nil {
 		if len(b.accounts) >= b.sweepAt {
@@ -176,8 +211,9 @@ func (b *budget) account(namespace string) *account {
 }
 
 func (b *budget) refill(a *account, now time.Time) {
-	a.left = a.left.plus(b.rate.times(now.Sub(a.at).Seconds())).atMost(b.most)
+	a.left = a.left.plus(b.rateOf(a).times(now.Sub(a.at).Seconds())).atMost(b.most)
 	a.at = now
+	b.note(a)
 }
 
 // serve lets those go on whose turn it is.
@@ -190,7 +226,7 @@ func (b *budget) serve(a *account) (wakes []func()) {
 		if w == nil {
 			break
 		}
-		a.begin(w.cost)
+		b.begin(a, w.cost)
 		delete(b.waiting, w.key)
 		b.granted[w.key] = w.cost
 		wakes = append(wakes, w.wake)
@@ -210,14 +246,12 @@ func (b *budget) arm(a *account) {
 		}
 		return
 	}
-	if a.left.positive() { // it waits for the end of what is under way, which serves it
-		if a.timer == nil {
-			a.timer = time.AfterFunc(time.Second, func() { b.charge(a.namespace, price{}) })
-		}
-		return
+	wait := lookAtShare
+	if !a.left.positive() { // else it waits for the end of what is under way, which serves it
+		rate := b.rateOf(a)
+		seconds := max(untilPositive(a.left.count, rate.count), untilPositive(a.left.bytes, rate.bytes))
+		wait = min(wait, time.Duration(min(seconds, 1)*float64(time.Second))+time.Millisecond)
 	}
-	seconds := max(untilPositive(a.left.count, b.rate.count), untilPositive(a.left.bytes, b.rate.bytes))
-	wait := time.Duration(seconds*float64(time.Second)) + time.Millisecond
 	if a.timer == nil {
 		a.timer = time.AfterFunc(wait, func() { b.charge(a.namespace, price{}) })
 		return
@@ -225,18 +259,15 @@ func (b *budget) arm(a *account) {
 	a.timer.Reset(wait)
 }
 
-// wait is acquire for those who have the time to wait, and whose cost is small: it does not count as under way. It fails with the cause of ctx if that ends before.
-func (b *budget) wait(ctx context.Context, namespace string, cost price) error {
+// wait is acquire for those who have the time to wait; it has to be followed by end. It fails with the cause of ctx if that ends before.
+func (b *budget) wait(ctx context.Context, who party, cost price, urgent bool) error {
 	turn := make(chan struct{}, 1)
-	who := party{namespace: namespace}
-	if _, ok := b.acquire(who, turn, cost, false, func() { turn <- struct{}{} }); ok {
-		b.end(namespace, cost, cost)
+	if _, ok := b.acquire(who, turn, cost, urgent, func() { turn <- struct{}{} }); ok {
 		return nil
 	}
 	select {
 	case <-turn:
-		_, _ = b.acquire(who, turn, cost, false, nil) // it is granted
-		b.end(namespace, cost, cost)
+		_, _ = b.acquire(who, turn, cost, urgent, nil) // it is granted
 		return nil
 	case <-ctx.Done():
 		b.withdraw(who, turn)

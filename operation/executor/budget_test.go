@@ -1,9 +1,11 @@
 package executor
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +105,74 @@ func TestBudgetForgets(t *testing.T) {
 		}
 		if n := len(b.accounts); n > 2*minSweep {
 			t.Errorf("%d are remembered", n)
+		}
+	})
+}
+
+// TestBudgetOfAll: who has many namespaces gets no more in all of them together than some of them may have; who uses little, in a namespace of its
+// own, does not notice; and who is left over gets what one may have.
+func TestBudgetOfAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const rest, all, attack = 10, 20, 100 // the latter in seconds
+		one := price{1, 1}
+		b := newBudget(price{1, 1e6}, price{rest, 1e7}, func(string) {})
+		b.total = price{2, 1e7}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var hands sync.WaitGroup
+		flood := func(namespace string, until time.Duration) *atomic.Int64 {
+			var got atomic.Int64
+			bounded, stop := context.WithTimeout(ctx, until)
+			hands.Go(func() {
+				defer stop()
+				for b.wait(bounded, party{namespace: namespace}, one, false) == nil {
+					b.end(namespace, one, one)
+					got.Add(1)
+				}
+			})
+			return &got
+		}
+		var floods []*atomic.Int64
+		for i := range all {
+			floods = append(floods, flood(fmt.Sprint("many", i), attack*time.Second))
+		}
+		left := flood("left", 4*attack*time.Second)
+		for i := range attack / 2 {
+			if _, ok := b.acquire(party{namespace: "victim"}, i, one, false, nil); !ok {
+				t.Fatalf("the victim waits the %d. time it asks", i)
+			}
+			b.end("victim", one, one)
+			time.Sleep(2 * time.Second)
+		}
+		total := int64(0)
+		for _, got := range floods {
+			n := got.Load()
+			if fair := int64(rest + 2*attack/(all+1)); n < fair-5 || n > fair+5 {
+				t.Errorf("one of many got %d, not %d", n, fair)
+			}
+			total += n
+		}
+		if most := int64(all*rest + 2*attack + all); total > most {
+			t.Errorf("all together got %d, more than %d", total, most)
+		}
+		time.Sleep(attack * time.Second) // the others have a rest now, which is a share, too
+		before := left.Load()
+		time.Sleep(attack * time.Second)
+		if got := left.Load() - before; got < attack-10 || got > attack+1 {
+			t.Errorf("who was left over got %d in %d seconds", got, attack)
+		}
+		cancel()
+		hands.Wait()
+		time.Sleep(time.Minute)
+		b.charge("victim", price{})
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, a := range b.accounts {
+			b.refill(a, time.Now())
+		}
+		if b.tired != 0 {
+			t.Errorf("%d are tired after a rest", b.tired)
 		}
 	})
 }

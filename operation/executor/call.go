@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -229,14 +228,4 @@ func specFields(operationID string, spec v1alpha1.OperationSpec) webhook.Fields 
 		panic(fmt.Sprintf("cannot encode the spec of an operation: %v", err)) // it came from JSON
 	}
 	return fields
-}
-
-// older tells whether a version comes before another one. Versions that cannot be compared are taken as newer when they
-// differ, since what is read then is checked again when it is written.
-func older(version, than string) bool {
-	if version == than || than == "" {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return err == nil && order < 0
 }

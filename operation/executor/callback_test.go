@@ -1,11 +1,14 @@
 package executor_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
@@ -100,5 +103,54 @@ func TestCallbackBeforeTheAnswer(t *testing.T) {
 	close(answer)
 	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded || v.Progress.Completed != 2 {
 		t.Errorf("outcome: %+v", v)
+	}
+}
+
+// TestCallbacksArePaidFor: what callbacks write counts as what operations do: while the namespace has used up its share, they wait.
+func TestCallbacksArePaidFor(t *testing.T) {
+	b := setup(t)
+	asked := make(chan string, 4)
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- callbackIn(r)
+		w.WriteHeader(http.StatusAccepted)
+	}
+	b.webhook("slow", callbackHook)
+	var e *executor.Executor
+	registry := prometheus.NewRegistry()
+	b.startWith(func(o *executor.Options) {
+		o.PublicURL, o.CallbackKey, o.Registerer = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef"), registry
+	}, func(got *executor.Executor) { e = got })
+	op := b.schedule(operation.Request{Webhooks: []string{"slow"}})
+	tok := token(b.received(asked))
+	b.eventually("recorded", func() bool {
+		w := b.get().Status.Webhooks
+		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted && len(b.get().Finalizers) > 0
+	})
+	const much = 1e9
+	e.Spend(b.namespace, much)
+	take := func(ctx context.Context) chan error {
+		taken := make(chan error, 1)
+		go func() { taken <- e.Taker().Take(ctx, tok, true, "") }()
+		b.eventually("waiting", func() bool {
+			if len(taken) > 0 {
+				t.Fatal("it does not wait")
+			}
+			return share(t, registry, "fairlead_share_waiting", "writes") == 1
+		})
+		return taken
+	}
+	impatient, cancel := context.WithCancelCause(b.ctx)
+	why := errors.New("the receiver has gone")
+	taken := take(impatient)
+	if cancel(why); !errors.Is(<-taken, why) {
+		t.Error("who is gone is waited for")
+	}
+	taken = take(b.ctx)
+	e.Spend(b.namespace, -much)
+	if err := <-taken; err != nil {
+		t.Fatal(err)
+	}
+	if v := operation.ViewOf(b.end(op)); v.Status != operation.Succeeded {
+		t.Errorf("outcome %+v", v)
 	}
 }

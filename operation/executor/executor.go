@@ -95,6 +95,7 @@ type Recorder interface {
 type Executor struct {
 	calls     *call.Client
 	policy    call.Policy    // whose Fence is that of the Executor
+	unfenced  call.Policy    // of what any replica may do
 	anyone    *client.Client // does what any replica may do
 	client    *client.Client // does what the Fence allows
 	store     *store.Store
@@ -142,7 +143,7 @@ func New(o Options) (*Executor, error) {
 		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
 	}
 	e := &Executor{
-		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), store: o.Operations, hookStore: o.Webhooks,
+		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),

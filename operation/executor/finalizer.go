@@ -79,7 +79,7 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 	}
 	size := 0
 	err := e.writer(r).Delete(ctx, e.named(r),
-		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.AnswerSize(&size))
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.Answered(func(raw []byte) { size = effort(raw) }))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed, and its event starts a new look

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -102,7 +103,7 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 				}
 			}
 		}
-		if pauseFor(ctx, statusPause) != nil {
+		if backoff.Pause(ctx, statusPause) != nil {
 			return
 		}
 	}
@@ -141,19 +142,21 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	if err != nil {
 		return err
 	}
-	if err := h.e.writes.wait(ctx, key.Namespace, price{1, smallObject}); err != nil {
+	paid := price{1, smallObject}
+	cost := paid
+	if err := h.e.writes.wait(ctx, party{namespace: key.Namespace}, paid, false); err != nil {
 		return err
 	}
+	defer func() { h.e.writes.end(key.Namespace, paid, cost) }()
 	select {
 	case h.writing <- struct{}{}:
 		defer func() { <-h.writing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	size := 0
 	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	merge := client.RawPatch(types.MergePatchType, body)
-	err = h.e.client.Status().Patch(ctx, own, merge, client.Always(), client.AnswerSize(&size))
+	err = h.e.client.Status().Patch(ctx, own, client.RawPatch(types.MergePatchType, body), client.Always(),
+		client.Answered(func(raw []byte) { cost.bytes = float64(effort(raw)) }))
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -161,7 +164,6 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 		return err
 	}
 	h.e.tellWitness(ctx, w)
-	h.e.writes.charge(key.Namespace, price{bytes: float64(size) - smallObject})
 	return nil
 }
 

@@ -2,15 +2,13 @@ package executor
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -106,7 +104,7 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	if r.alone = false; r.entered {
 		return turn{}
 	}
-	if r.place = op.Status.AcceptedVersion; !e.knows(op.Namespace, r.place) {
+	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
 		return turn{unknown: true} // the run is told of the event that is missing, be it of a write of its own (writer)
 	}
 	now := e.store.Snapshot()
@@ -116,15 +114,15 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
 		return turn{still: true}
 	}
-	last, doubts := e.lastBefore(r, op, now)
+	s := e.lastBefore(r, op, now)
 	switch {
-	case doubts == nil:
-		return turn{behind: last}
-	case doubts.at == "":
-		e.queue(r, store.Key{Namespace: doubts.op.Namespace, Name: doubts.op.Name})
+	case s.left == nil || s.enough():
+		return turn{behind: s.last}
+	case s.left.at == "":
+		e.queue(r, store.Key{Namespace: s.left.op.Namespace, Name: s.left.op.Name})
 		return turn{unknown: true}
 	default:
-		return turn{doubt: doubts}
+		return turn{doubt: s.left}
 	}
 }
 
@@ -140,40 +138,69 @@ func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) b
 	return true
 }
 
-// lastBefore returns the operation that another one comes right after, nil if it is the first. A doubt that is left
-// has to be settled before.
-func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) (last *predecessor, left *doubt) {
-	at := "" // the place of last
-	consider := func(known *store.Record, resource v1alpha1.ResourceReference) {
-		other, doubts := e.excluding(r, op, known)
-		if doubts != nil && (left == nil || older(left.at, doubts.at)) { // the answer for the newest lock is that for those before it, too, perhaps
-			left = doubts
-		}
-		if other == nil {
-			return
-		}
-		where := place(other)
-		if !other.PickedUp() {
-			where = e.placeOf(other)
-		}
-		if last == nil || inOrder(last.op, at, other, where) {
-			last, at = &predecessor{known.Key(), other, resource}, where
-		}
-	}
-	lockers := func(resource v1alpha1.ResourceReference) {
-		for known := range now.Index(indexLocks, lockName(op.Namespace, resource)) {
-			consider(known, resource)
-		}
-	}
-	lockers(op.Spec.ResourceReference)
+// searchEnough is after how many others, each of which may have to be decoded, a search is content with the last one
+// that it has found.
+const searchEnough = 256
+
+// search looks for the operation that another one comes right after.
+type search struct {
+	e      *Executor
+	r      *run
+	op     *v1alpha1.Operation
+	last   *predecessor
+	at     string                     // the place of last
+	left   *doubt                     // that has to be settled before; of several the one about the newest lock
+	looked map[*store.Record]struct{} // those that were looked at
+}
+
+// lastBefore finds the operation that another one comes right after, nil if it is the first. Where very many lock the same, it
+// is one of those before: when that one ends, it is looked for again.
+func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) *search {
+	s := &search{e: e, r: r, op: op, looked: make(map[*store.Record]struct{})}
+	s.among(op.Spec.ResourceReference, now)
 	for locked := range op.Locks() {
-		lockers(locked)
 		about := store.Key{Namespace: op.Namespace, Name: v1alpha1.OperationName(locked.ResourceType, locked.ResourceID)}
 		if known, ok := now.Get(about); ok {
-			consider(known, locked)
+			s.consider(known, locked)
+		}
+		s.among(locked, now)
+		if s.enough() {
+			break
 		}
 	}
-	return last, left
+	return s
+}
+
+// among looks at those that lock a resource.
+func (s *search) among(resource v1alpha1.ResourceReference, now store.Snapshot) {
+	for known := range now.Index(indexLocks, lockName(s.op.Namespace, resource)) {
+		if s.consider(known, resource); s.enough() {
+			return
+		}
+	}
+}
+
+func (s *search) enough() bool { return s.last != nil && len(s.looked) >= searchEnough }
+
+func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReference) {
+	if _, again := s.looked[known]; again {
+		return
+	}
+	s.looked[known] = struct{}{}
+	other, left := s.e.excluding(s.r, s.op, known)
+	if left != nil && (s.left == nil || resourceversion.Older(s.left.at, left.at)) {
+		s.left = left // the answer for the newest lock may be that for those before it, too
+	}
+	if other == nil {
+		return
+	}
+	where := place(other)
+	if !other.PickedUp() {
+		where = s.e.placeOf(other)
+	}
+	if s.last == nil || inOrder(s.last.op, s.at, other, where) {
+		s.last, s.at = &predecessor{known.Key(), other, resource}, where
+	}
 }
 
 // excluding returns the operation of a record, nil if it is over or comes after op, or is op itself, or if that is in
@@ -191,13 +218,6 @@ func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record
 		return nil, doubts
 	}
 	return other, nil
-}
-
-// knows tells whether the store knows everything in a namespace up to a version, as the API server has told it, own writes aside.
-func (e *Executor) knows(namespace, version string) bool {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // so it does not wait
-	return e.store.WaitForNamespace(ctx, namespace, version) == nil
 }
 
 // entered tells whether the first call of an operation was recorded.
@@ -220,10 +240,7 @@ func inOrder(a *v1alpha1.Operation, p string, b *v1alpha1.Operation, q string) b
 	if p == "" || q == "" {
 		return p == "" && (q != "" || a.Name < b.Name)
 	}
-	order, err := resourceversion.CompareResourceVersion(p, q)
-	if err != nil {
-		order = 0 // no API server of ours
-	}
+	order, _ := resourceversion.Compare(p, q) // of no API server of ours: 0
 	return order < 0 || order == 0 && strings.Compare(a.Name, b.Name) < 0
 }
 

@@ -23,9 +23,10 @@ type metrics struct {
 
 	mu         sync.Mutex
 	categories map[string]struct{} // those that have series
+	coined     map[string]int      // by namespace: how many of them it was the first to use
 }
 
-// maxCategories bounds the series: callers make categories up.
+// maxCategories bounds the series: callers make categories up. A namespace adds at most as many as are free then, that is half if it is alone.
 const maxCategories = 200
 
 // kind returns the labels type and category of an operation. What is one category too many is counted as "other".
@@ -34,10 +35,11 @@ func (m *metrics) kind(op *v1alpha1.Operation) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, known := m.categories[category]; !known {
-		if len(m.categories) >= maxCategories {
+		if m.coined[op.Namespace] >= maxCategories-len(m.categories) {
 			category = "other"
 		} else {
 			m.categories[category] = struct{}{}
+			m.coined[op.Namespace]++
 		}
 	}
 	return []string{string(op.Spec.OperationType), category}
@@ -55,7 +57,7 @@ func newMetrics(count func() census, queued func() int) *metrics {
 	}
 	kind := []string{"type", "category"}
 	return &metrics{
-		categories: make(map[string]struct{}),
+		categories: make(map[string]struct{}), coined: make(map[string]int),
 		started: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_operations_started_total", Help: "Operations that were picked up.",
 		}, kind),

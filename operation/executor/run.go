@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -170,7 +171,7 @@ var (
 // written itself, else the API server's.
 func (e *Executor) refresh(ctx context.Context, r *run) error {
 	fresh := e.fresh.Load()
-	if known, ok := e.store.Get(r.key); ok && !older(known.Version(), r.version) {
+	if known, ok := e.store.Get(r.key); ok && !resourceversion.Older(known.Version(), r.version) {
 		r.confirmed = r.confirmed || fresh
 		if r.op != nil && known.Version() == r.version {
 			return nil
@@ -223,8 +224,8 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	}
 	r.thin.apply(r.op)
 	n, kept := keys(&r.op.Status), false
-	err := e.submit(ctx, r, func(own *client.Client, size client.WriteOption) error {
-		return own.Status().Replace(ctx, r.op, size, client.Kept(func(answer []byte) bool {
+	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
+		return own.Status().Replace(ctx, r.op, cost, client.Kept(func(answer []byte) bool {
 			kept = keptKeys(answer, n) // unless a field that the API server does not know is gone
 			return kept
 		}))
@@ -246,9 +247,9 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 // patch changes what is not the status.
 func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
 	op := e.named(r)
-	err := e.submit(ctx, r, func(own *client.Client, size client.WriteOption) error {
+	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
 		merge := client.RawPatch(types.MergePatchType, patch)
-		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), size)
+		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), cost)
 	})
 	if err == nil {
 		e.wrote(r, op)
@@ -265,13 +266,13 @@ func (e *Executor) named(r *run) *v1alpha1.Operation {
 
 // submit makes a write that holds only for the version that the run knows.
 func (e *Executor) submit(
-	ctx context.Context, r *run, write func(own *client.Client, size client.WriteOption) error,
+	ctx context.Context, r *run, write func(own *client.Client, cost client.WriteOption) error,
 ) error {
 	if !e.pay(r) {
 		return errShort
 	}
 	size := 0
-	err := write(e.writer(r), client.AnswerSize(&size))
+	err := write(e.writer(r), client.Answered(func(raw []byte) { size = effort(raw) }))
 	e.settlePaid(r, size, err)
 	switch {
 	case apierrors.IsConflict(err):

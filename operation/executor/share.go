@@ -18,8 +18,12 @@ type Budget struct {
 	// Default: 500.
 	Writes int
 	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd keeps every version
-	// for five to ten minutes. Large ones are written one or two at a time. Default: 1 MiB.
+	// for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as longer than it is, as it takes the API server
+	// longer. Large ones are written one or two at a time. Default: 1 MiB.
 	WriteBytes int
+	// TotalWrites and TotalWriteBytes are those of all namespaces together that have used up half of what a rest brings, in equal parts, so that who
+	// has many namespaces fills etcd no faster. Default: the writes of four namespaces, and the bytes of two.
+	TotalWrites, TotalWriteBytes int
 	// Calls that are started per second, tries and polls together; after a rest four seconds' worth at once. Default: 500.
 	Calls int
 }
@@ -34,18 +38,20 @@ const (
 	repetition = 5
 	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size never are.
 	writesAbreast = 256 << 10
-	// smallObject is what one is taken to have, in bytes, besides its request object, until it was written.
+	// smallObject is what one is taken to have more, in bytes, than before it was written first.
 	smallObject = 2 << 10
+	// totalWrites and totalBytes are how many namespaces may use all of theirs at a time.
+	totalWrites, totalBytes = 4, 2
 	// unbounded is more than anybody can use.
 	unbounded = 1e15
 )
 
 // newBudgets returns those of writes and of calls.
 func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
-	rate := func(n, otherwise int) float64 {
+	rate := func(n int, otherwise float64) float64 {
 		switch {
 		case n == 0:
-			return float64(otherwise)
+			return otherwise
 		case n < 0:
 			return unbounded
 		}
@@ -61,6 +67,7 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
 	c := price{rate(b.Calls, defaultCallRate), unbounded}
 	writes = newBudget(w, price{w.count * restWrites, w.bytes * restBytes}, short(shareWrites))
 	writes.abreast = writesAbreast
+	writes.total = price{rate(b.TotalWrites, totalWrites*w.count), rate(b.TotalWriteBytes, totalBytes*w.bytes)}
 	calls = newBudget(c, price{c.count * restCalls, c.bytes}, short(shareCalls))
 	return writes, calls
 }
@@ -74,14 +81,7 @@ func (e *Executor) pay(r *run) bool {
 	if r.paid.count > 0 {
 		return true
 	}
-	size := float64(r.size)
-	if size == 0 {
-		size = smallObject
-		if o := r.op.Spec.RequestObject; o != nil && o.Resource != nil {
-			size += float64(len(o.Resource.Raw))
-		}
-	}
-	cost, urgent := price{1, size}, r.op.Terminal() || r.op.DeletionTimestamp != nil
+	cost, urgent := price{1, e.size(r)}, r.op.Terminal() || r.op.DeletionTimestamp != nil
 	if !urgent && repeats(&r.op.Status) {
 		cost.count = repetition
 	}
@@ -94,6 +94,17 @@ func (e *Executor) pay(r *run) bool {
 	paid, ok := e.writes.acquire(r.party(), r, cost, urgent, r.news.Set)
 	r.paid, r.short = paid, r.short || !ok
 	return ok
+}
+
+// size is what the next write of a run is taken to cost, in bytes: what the last one did, or what the store has.
+func (e *Executor) size(r *run) float64 {
+	if r.size > 0 {
+		return float64(r.size)
+	}
+	if known, ok := e.store.Get(r.key); ok {
+		return float64(smallObject + effort(known.AppendRaw(nil)))
+	}
+	return smallObject
 }
 
 // repeats tells whether a call of an operation is being repeated.
@@ -114,7 +125,7 @@ func repeats(s *v1alpha1.OperationStatus) bool {
 	return s.Notification != nil && again(s.Notification)
 }
 
-// settlePaid corrects what was paid for a write by what was written, in bytes; 0: there was no answer.
+// settlePaid corrects what was paid for a write by what the answer costs, in bytes; 0: there was none.
 func (e *Executor) settlePaid(r *run, size int, err error) {
 	bytes := r.paid.bytes
 	switch {

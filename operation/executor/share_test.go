@@ -130,17 +130,21 @@ func TestWritesOfOneNamespace(t *testing.T) {
 	const n = 6
 	tests := map[string]struct {
 		reason string
-		object int // bytes
+		object any
 		budget executor.Budget
 		most   func(seconds float64) (number, bytes float64)
 	}{
 		"Number": {
-			reason: "A try that repeats counts as five.", object: 10, budget: executor.Budget{Writes: 10},
+			reason: "A try that repeats counts as five.", object: "small", budget: executor.Budget{Writes: 10},
 			most: func(s float64) (float64, float64) { return 3*n + (100+10*s)/5 + n, 1e9 },
 		},
 		"Bytes": {
-			reason: "Large objects cost what they have.", object: 100 << 10, budget: executor.Budget{WriteBytes: 200 << 10},
+			reason: "Large objects cost what they have.", object: strings.Repeat("x", 100<<10), budget: executor.Budget{WriteBytes: 200 << 10},
 			most: func(s float64) (float64, float64) { return 1e9, (16+s)*200*1024 + 3*n*110*1024 },
+		},
+		"Values": {
+			reason: "Objects of many values cost more.", object: make([]int, 5_000), budget: executor.Budget{WriteBytes: 1 << 20},
+			most: func(s float64) (float64, float64) { return 1e9, (16+s)*(1<<20)/20 + 3*n*12*1024 },
 		},
 	}
 	for name, tc := range tests {
@@ -167,7 +171,7 @@ func TestWritesOfOneNamespace(t *testing.T) {
 			for i := range n {
 				b.schedule(operation.Request{
 					Webhooks: []string{"busy"}, Resource: app(fmt.Sprint(i)), TenantID: fmt.Sprint(i % 2),
-					Object: map[string]string{"x": strings.Repeat("x", tc.object)},
+					Object: map[string]any{"x": tc.object},
 				})
 			}
 			b.eventually("waiting", func() bool { return share(t, registry, "fairlead_share_waits_total", "writes") > 2*n })

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -20,9 +21,12 @@ import (
 // Taker records what receivers report by callback. Any replica can: the flow that waits for it, wherever it runs,
 // learns of it from the Operation. It is safe for concurrent use.
 type Taker struct {
-	client    *client.Client
+	calls     *call.Client // reads
+	policy    call.Policy
+	client    *client.Client // writes
 	callbacks *Callbacks
 	placeOf   func(*v1alpha1.Operation) string
+	writes    *budget
 	mask      func(ctx context.Context, namespace, webhookID, message string, more ...string) string
 	now       func() time.Time
 }
@@ -30,7 +34,9 @@ type Taker struct {
 // Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It works whether or not
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
-	return &Taker{client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, mask: e.masked, now: e.now}
+	return &Taker{
+		calls: e.calls, policy: e.unfenced, client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
+	}
 }
 
 // Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
@@ -45,7 +51,7 @@ const takeRounds = 40
 var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.Millisecond, Factor: 2}
 
 // Take records the outcome of a call and returns when it is written. A callback that comes before the answer to its
-// call counts too. Errors: [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
+// call counts too. It waits for the share of writes of its namespace, before those of operations that go on. Errors: [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
 func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message string) error {
 	cb, former, err := t.callbacks.parseAny(token)
 	if err != nil {
@@ -55,7 +61,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 	now := t.now() // one for all rounds: it tells what this callback has written
 	thin := whole
 	for round := 0; ; round++ {
-		op, err := t.read(ctx, key, cb)
+		op, size, err := t.read(ctx, key, cb)
 		if err == nil && former {
 			err = t.began(ctx, op)
 		}
@@ -85,7 +91,12 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		v.code = int(e.LastStatusCode)
 		judged(op, of, v, now)(op)
 		thin.apply(op)
+		paid := price{1, size}
+		if err := t.writes.wait(ctx, party{key.Namespace, tenant(op)}, paid, true); err != nil {
+			return fmt.Errorf("%w: %w", errShort, err)
+		}
 		err = t.client.Status().Replace(ctx, op)
+		t.writes.end(key.Namespace, paid, paid)
 		switch {
 		case apierrors.IsNotFound(err):
 			return operation.ErrUnknownCallback
@@ -95,7 +106,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		case !apierrors.IsConflict(err) || round == takeRounds:
 			return err
 		}
-		if err := pauseFor(ctx, betweenRounds.Delay(round, rand.Float64)); err != nil {
+		if err := backoff.Pause(ctx, betweenRounds.Delay(round, rand.Float64)); err != nil {
 			return err
 		}
 	}
@@ -113,32 +124,27 @@ func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
 	return err
 }
 
-// read returns the Operation of a callback as the API server has it.
-func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, error) {
-	op := &v1alpha1.Operation{}
-	err := t.client.Live().Get(ctx, key, op)
+// read returns the Operation of a callback as the API server has it, and what a write of it costs, in bytes.
+func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, float64, error) {
+	answer, err := call.Do(ctx, t.calls, call.Request{
+		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
+		Namespace: key.Namespace, Name: key.Name, NotFoundOK: true,
+	}, t.policy)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, operation.ErrUnknownCallback
 	case err != nil:
-		return nil, err
+		return nil, 0, err
+	case answer == nil:
+		return nil, 0, operation.ErrUnknownCallback
+	}
+	op := &v1alpha1.Operation{}
+	if err := answer.Into(op); err != nil {
+		return nil, 0, err
 	}
 	if op.EffectiveID() != cb.OperationID {
-		return nil, operation.ErrCallbackUsed // it was good once: others have followed
+		return nil, 0, operation.ErrCallbackUsed // it was good once: others have followed
 	}
 	if !op.PickedUp() && !(ordinary(op) && cb.Purpose == webhook.Main && cb.WebhookID == op.Spec.WebhookIDs[0]) {
-		return nil, operation.ErrUnknownCallback // such a call is recorded first
+		return nil, 0, operation.ErrUnknownCallback // such a call is recorded first
 	}
-	return op, nil
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return op, float64(effort(answer.Raw)), nil
 }

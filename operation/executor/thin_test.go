@@ -280,3 +280,38 @@ func TestOutgrownCallback(t *testing.T) {
 	b.delete(op.Name)
 	b.eventually("gone", func() bool { _, err := b.scheduler.Get(b.ctx, shop); return errors.Is(err, operation.ErrNotFound) })
 }
+
+// TestFullIsCanceled cancels operations that wait and are full up to the last byte, of whatever: it works, they are compensated for as far as
+// that can be recorded, and end as cancelled.
+func TestFullIsCanceled(t *testing.T) {
+	config := smallStore(t)
+	for name, fill := range map[string]func(*bench){
+		"Annotations": (*bench).fullOfAnnotations,
+		"Labels":      (*bench).fullOfLabels,
+		"Object": func(b *bench) { // which leaves less than it takes to cancel
+			b.fullOfAnnotations()
+			if err := b.merge(map[string]any{"annotations": map[string]any{"example.com/a": nil}}); err != nil {
+				b.t.Fatal(err)
+			}
+			b.full(func(n int) error {
+				return b.merge(map[string]any{"annotations": map[string]any{v1alpha1.GroupVersion.Group + "/a": strings.Repeat("x", n)}})
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := setupOn(t, config, clustertest.Namespace(t, config))
+			op := b.schedule(operation.Request{Webhooks: []string{"missing"}, Object: strings.Repeat("x", 40<<10)})
+			stop := b.start(nil)
+			b.eventually("waiting", func() bool { return operation.ViewOf(b.get()).Waiting != "" })
+			stop() // so that nothing else makes room
+			fill(b)
+			if _, err := b.scheduler.Cancel(b.ctx, shop, op.EffectiveID()); err != nil {
+				t.Fatal(err)
+			}
+			b.start(nil)
+			if got := b.end(op); b.reason(got) != v1alpha1.ReasonCanceled {
+				t.Errorf("it became %+v", got.Status)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -168,7 +169,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 		// work is what a replica does for one operation: step, in short.
 		work := func(r *replica, name string) {
 			known, ok := r.store.Get(store.Key{Namespace: "ns", Name: name})
-			if !ok || older(known.Version(), r.wrote[name]) {
+			if !ok || resourceversion.Older(known.Version(), r.wrote[name]) {
 				return
 			}
 			shared, err := store.As[v1alpha1.Operation](known)
@@ -369,5 +370,33 @@ func TestTurn(t *testing.T) {
 				t.Errorf("%s got %+v, want %+v", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestLongLine: of very many that lock the same, however much each of them locks, a few are looked at to find one that goes before, and each once
+// by the first one, which finds none.
+func TestLongLine(t *testing.T) {
+	t.Parallel()
+	const all = 1_000
+	w := &world{now: make(map[string]*v1alpha1.Operation)}
+	r := newReplica(t.Fatal)
+	for i := range all {
+		op := locking(i, all+1, all+2, all+3, all+4)
+		begin(time.Unix(0, 0), version)(op)
+		op.Status.AcceptedVersion = strconv.Itoa(i + 1)
+		w.write(op, "")
+		r.see(w, t.Fatal)
+	}
+	now := r.store.Snapshot()
+	for _, i := range []int{0, all / 2, all - 1} {
+		op := &w.log[i]
+		s := r.lastBefore(r.run(op), op, now)
+		most := 2 * searchEnough
+		if i == 0 {
+			most = all
+		}
+		if len(s.looked) > most || (s.last == nil) != (i == 0) || s.last != nil && !comesBefore(s.last.op, op) {
+			t.Errorf("operation %d: %d were looked at, and found %v", i, len(s.looked), s.last)
+		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -39,19 +39,15 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	changed := make(chan struct{}, 1)
-	key := store.Key{Namespace: op.Namespace, Name: op.Name}
-	cursor := h.Operations.Subscribe(store.SubscribeOptions{
-		Name: "events", Filter: func(record *store.Record) bool { return record.Key() == key },
-		Wake: func() {
-			select {
-			case changed <- struct{}{}:
-			default: // it will look anyway
-			}
-		},
-	})
-	defer cursor.Close()
 	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout, id: op.EffectiveID(), uid: op.UID}
+	key := store.Key{Namespace: op.Namespace, Name: op.Name}
+	changes := h.Operations.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{
+			Name: "events", Filter: func(record *store.Record) bool { return record.Key() == key },
+		},
+		Batch: 16, Consume: s.heardAll,
+	})
+	defer changes.Close()
 	if id, version, ok := strings.Cut(r.Header.Get("Last-Event-ID"), "."); ok {
 		s.id = id
 		s.last = operation.View{OperationID: id, ResourceType: op.Spec.ResourceType, ResourceID: op.Spec.ResourceID, Status: operation.InProgress}
@@ -65,7 +61,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 		err := h.Authorizer.Authorize(ctx, a.token, "get", a.namespace)
 		return !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized && refused.Status != http.StatusForbidden
 	}
-	s.run(r.Context(), h.Stop, r.Method == http.MethodHead, op, cursor, changed)
+	s.run(r.Context(), h.Stop, r.Method == http.MethodHead, op, changes)
 	return nil
 }
 
@@ -104,10 +100,11 @@ type stream struct {
 	uid     types.UID
 	version string // of the Operation that was looked at last
 	last    operation.View
+	over    bool // there is nothing more to send
 }
 
 // run sends until the operation has ended, the caller is gone, or the server stops. head is for who wants no body.
-func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v1alpha1.Operation, cursor *store.Cursor, changed <-chan struct{}) {
+func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v1alpha1.Operation, changes *store.Drainer) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusOK)
@@ -120,15 +117,13 @@ func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for beats := 1; ; {
-		for events := cursor.Take(16); len(events) > 0; events = cursor.Take(16) { // only after nothing it is woken again
-			for _, e := range events {
-				if !s.heard(e) {
-					return
-				}
-			}
+		for changes.Step() {
+		}
+		if s.over {
+			return
 		}
 		select {
-		case <-changed:
+		case <-changes.Woken():
 		case <-beat.C:
 			if beats++; beats%beatsAllowed == 0 && !s.stillAllowed(ctx) || !s.write(": still there\n\n") {
 				return
@@ -148,8 +143,19 @@ func (s *stream) stillAllowed(ctx context.Context) bool {
 	return s.allowed(ctx)
 }
 
+// heardAll sends what changes tell, and reports whether there is more to come.
+func (s *stream) heardAll(events []store.Event) (more bool) {
+	for i := range events {
+		if !s.heard(&events[i]) {
+			s.over = true
+			return false
+		}
+	}
+	return true
+}
+
 // heard sends what a change tells, and reports whether there is more to come.
-func (s *stream) heard(e store.Event) (more bool) {
+func (s *stream) heard(e *store.Event) (more bool) {
 	if e.Object == nil {
 		return true
 	}
@@ -211,6 +217,6 @@ func eventName(v operation.View) string {
 
 // newer tells whether a version comes after another one; of versions that cannot be compared, every other one does.
 func newer(version, than string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, than)
-	return order > 0 || err != nil && version != than
+	order, ok := resourceversion.Compare(version, than)
+	return order > 0 || !ok && version != than
 }

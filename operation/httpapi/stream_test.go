@@ -19,16 +19,16 @@ func TestStreamOfLostRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
 		defer st.Close()
-		cursor := st.Subscribe(store.SubscribeOptions{Name: "test", Wake: func() {}})
-		defer cursor.Close()
 		w := httptest.NewRecorder()
 		asked := 0
 		s := &stream{w: w, control: http.NewResponseController(w), timeout: time.Second, id: "one"}
+		changes := st.Drain(store.DrainOptions{SubscribeOptions: store.SubscribeOptions{Name: "test"}, Consume: s.heardAll})
+		defer changes.Close()
 		s.allowed = func(context.Context) bool { asked++; return asked < 3 }
 		op := &v1alpha1.Operation{}
 		op.Spec.OperationID = "one"
 		began := time.Now()
-		s.run(t.Context(), nil, false, op, cursor, nil)
+		s.run(t.Context(), nil, false, op, changes)
 		if took := time.Since(began); asked != 3 || took > 3*time.Minute {
 			t.Errorf("it was asked %d times in %v", asked, took)
 		}

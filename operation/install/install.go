@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
 const (
@@ -66,10 +67,8 @@ func established(ctx context.Context, calls *call.Client, name string) error {
 				return fmt.Errorf("the names are taken: %s", c.Message)
 			}
 		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
-			return fmt.Errorf("it is not served: %w", context.Cause(ctx))
+		if err := backoff.Pause(ctx, pollInterval); err != nil {
+			return fmt.Errorf("it is not served: %w", err)
 		}
 	}
 }

@@ -7,11 +7,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"math"
 	mathrand "math/rand/v2"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
 // What becomes of an entry. The first three are states of its row; released is pending with the attempt not counted.
@@ -163,9 +164,7 @@ func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// backoff is the wait after the given attempt, from 1: it doubles from initial up to limit, and is drawn from the upper half of that.
-func backoff(initial, limit time.Duration, attempt int) time.Duration {
-	wait := float64(initial) * math.Pow(2, float64(min(max(attempt, 1)-1, 62)))
-	bound := time.Duration(min(wait, float64(limit)))
-	return bound/2 + mathrand.N(bound/2+1)
+// retryDelay is the wait after the given attempt, from 1: it doubles from initial up to limit, and is drawn from the upper half of that.
+func retryDelay(initial, limit time.Duration, attempt int) time.Duration {
+	return backoff.Policy{Base: initial, Cap: limit, Factor: 2, Equal: true}.Delay(max(attempt, 1)-1, mathrand.Float64)
 }

@@ -114,7 +114,7 @@ func TestBackoff(t *testing.T) {
 		initial := time.Duration(rapid.Int64Range(1, int64(time.Hour)).Draw(t, "initial"))
 		limit := initial + time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "more"))
 		attempt := rapid.IntRange(-1, 1<<30).Draw(t, "attempt")
-		wait := backoff(initial, limit, attempt)
+		wait := retryDelay(initial, limit, attempt)
 		if wait < initial/2 || wait > limit {
 			t.Fatalf("attempt %d: %v, want between half of %v and %v", attempt, wait, initial, limit)
 		}

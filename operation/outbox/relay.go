@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
 // LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome.
@@ -112,7 +112,7 @@ func (r *run) step(ctx context.Context) {
 		if r.failures++; r.failures == 1 {
 			r.Log.WarnContext(ctx, "cannot use outbox, trying again", "error", err)
 		}
-		wait = backoff(r.InitialBackoff, min(r.MaxBackoff, 30*time.Second), r.failures)
+		wait = retryDelay(r.InitialBackoff, min(r.MaxBackoff, 30*time.Second), r.failures)
 		changed = nil // a database that does not answer is not asked more often because there is more to do
 	} else if r.failures > 0 {
 		r.Log.InfoContext(ctx, "outbox can be used again", "failures", r.failures)
@@ -215,7 +215,7 @@ func (r *run) deliver(ctx context.Context, l lease) outcome {
 		log.InfoContext(ctx, "outbox entry postponed", "after", postponed.after, "error", postponed.cause)
 		return outcome{lease: l, state: statePending, after: postponed.after, reason: postponed.cause.Error()}
 	default:
-		after := backoff(r.InitialBackoff, r.MaxBackoff, l.Attempt)
+		after := retryDelay(r.InitialBackoff, r.MaxBackoff, l.Attempt)
 		log.WarnContext(ctx, "outbox entry not delivered", "after", after, "error", err)
 		return outcome{lease: l, state: statePending, after: after, reason: err.Error()}
 	}
@@ -225,13 +225,11 @@ func (r *run) deliver(ctx context.Context, l lease) outcome {
 func (r *run) call(ctx context.Context, e Entry) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic in Deliver: %v", p)
-			r.Log.ErrorContext(ctx, "panic in Deliver", "id", e.ID, "panic", p, "stack", string(debug.Stack()))
-		}
-	}()
-	return r.Deliver(ctx, e)
+	if p := protect.Call(func() { err = r.Deliver(ctx, e) }); p != nil {
+		r.Log.ErrorContext(ctx, "panic in Deliver", "id", e.ID, "panic", p.Value, "stack", string(p.Stack))
+		return fmt.Errorf("panic in Deliver: %v", p.Value)
+	}
+	return err
 }
 
 // clean deletes a bounded number of old delivered entries, about once a minute.

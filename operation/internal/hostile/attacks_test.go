@@ -40,8 +40,8 @@ func attacks() []attack {
 		{name: "templates-many", play: templatesOfManyWebhooks},
 		{name: "requests-deep", play: requestsDeep},
 		// What is done often.
-		{name: "retries", row: 3, play: retriesAtTheFloor},
-		{name: "polls", row: 3, play: pollsAtTheFloor},
+		{name: "retries", row: 3, group: groupHang, play: retriesAtTheFloor},
+		{name: "polls", row: 3, group: groupIdentity, play: pollsAtTheFloor},
 		{name: "polls-retry-after", play: pollsRetryAfter},
 		{name: "hang-tenants", row: 4, group: groupHang, play: hangWithManyTenants},
 		{name: "webhooks-edited", group: groupObjects, play: webhooksEdited},
@@ -76,6 +76,6 @@ func attacks() []attack {
 		{name: "api-streams", row: 16, group: groupAPI, play: apiStreams},
 		{name: "api-callbacks", group: groupAPI, play: apiCallbacks},
 		{name: "api-pages", play: apiPages},
-		{name: "api-paths", play: apiLongPaths},
+		{name: "api-paths", group: groupAPI, play: apiLongPaths},
 	}
 }

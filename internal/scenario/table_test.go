@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/fairlead-io/fairlead/fairleadtest/scenario"
+	"github.com/fairlead-io/fairlead/internal/scenario"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

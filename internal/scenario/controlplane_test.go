@@ -20,7 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/fairleadtest"
-	"github.com/fairlead-io/fairlead/fairleadtest/scenario"
+	"github.com/fairlead-io/fairlead/internal/scenario"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fairlead-io/fairlead/fairleadtest/scenario"
+	"github.com/fairlead-io/fairlead/internal/scenario"
 )
 
 const (

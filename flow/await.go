@@ -1,0 +1,147 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// watch begins to watch the waits of an await, for f.park. After an error none is watched. A panic of a wait is a *PanicError.
+func (f *fiber) watch(waits []Wait, now int64) (err error) {
+	p := f.park
+	f.e.mu.Lock()
+	f.seq++
+	f.poke &^= pokeEvent
+	w := Waker{f, f.seq}
+	f.e.mu.Unlock()
+	p.waits = make([]waiting, 0, len(waits))
+	defer func() {
+		if err != nil {
+			f.dropWaits()
+		}
+	}()
+	blind := 0 // waits that are looked at only beside others
+	for _, wait := range waits {
+		switch t := wait.(type) {
+		case nil:
+			return fmt.Errorf("%w: cannot await: wait is nil", ErrInvalid)
+		case timeout:
+			p.timeoutAt = earlier(p.timeoutAt, plus(now, time.Duration(t)))
+			continue
+		case until:
+		case polled:
+			if t.check == nil {
+				return fmt.Errorf("%w: cannot await: Func has no function", ErrInvalid)
+			}
+			if p.limitBackstop(f.e.opt.Backstop, wait); t.interval <= 0 {
+				blind++
+			}
+		default:
+			p.limitBackstop(f.e.opt.Backstop, wait)
+		}
+		var stop func()
+		if err := f.guard(func() error { stop = wait.Watch(w); return nil }); err != nil {
+			return err
+		}
+		p.waits = append(p.waits, waiting{wait, stop})
+	}
+	if blind > 0 && blind == len(waits) {
+		return fmt.Errorf("%w: cannot await: Func has no interval, nor a wait beside it", ErrInvalid)
+	}
+	p.checkAt = p.nextCheck(f.e, now)
+	if spread := int64(p.backstop) / 2; p.events && spread > 0 && p.checkAt == plus(now, p.backstop) {
+		p.checkAt -= rand.Int64N(spread) // fibers that began to wait together shall not look together
+	}
+	return nil
+}
+
+// limitBackstop makes the interval of p at most that of wait.
+func (p *parking) limitBackstop(d time.Duration, wait Wait) {
+	if b, ok := wait.(Backstopped); ok {
+		d = b.Backstop()
+	}
+	if d > 0 && (p.backstop == 0 || d < p.backstop) {
+		_, only := wait.(polled)
+		p.backstop, p.events = d, !only
+	}
+}
+
+// nextCheck is when the waits are to be looked at live: after the interval, or when the first Until comes.
+func (p *parking) nextCheck(e *Engine, now int64) int64 {
+	at := int64(0)
+	if p.backstop > 0 {
+		at = plus(now, p.backstop)
+	}
+	for _, w := range p.waits {
+		if t, ok := w.wait.(until); ok {
+			if u := e.since(time.Time(t)); u > now {
+				at = earlier(at, u)
+			}
+		}
+	}
+	return at
+}
+
+// check looks at the waits, in order; done tells that the await is over, which drops them. A panic of a wait is a *PanicError.
+func (f *fiber) check(ctx context.Context, live bool) (done bool, err error) {
+	p := f.park
+	for i := range p.waits {
+		w := p.waits[i].wait
+		var ok bool
+		err := f.guard(func() (err error) {
+			if t, is := w.(until); is {
+				ok = f.e.now() >= f.e.since(time.Time(t))
+				return nil
+			}
+			ok, err = w.Check(ctx, live)
+			return err
+		})
+		if err == nil && !ok {
+			continue
+		}
+		many := len(p.waits) > 1
+		f.dropWaits()
+		if err == nil && many {
+			f.setValue(w)
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+// setValue makes Value find v.
+func (f *fiber) setValue(v any) {
+	x := f.ext()
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	x.value = v
+}
+
+// forgetEvents forgets the events so far: the waits are about to be looked at.
+func (f *fiber) forgetEvents() {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	f.poke &^= pokeEvent
+}
+
+// dropWaits ends the watches of an await.
+func (f *fiber) dropWaits() {
+	p := f.park
+	if p == nil || p.waits == nil {
+		return
+	}
+	f.park = nil
+	f.e.mu.Lock()
+	f.seq++ // later wakes are of the past
+	f.poke &^= pokeEvent
+	f.e.mu.Unlock()
+	for _, w := range p.waits {
+		if w.stop == nil {
+			continue
+		}
+		if err := f.guard(func() error { w.stop(); return nil }); err != nil {
+			f.logPanic(err)
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// saver saves the positions of a fiber. The methods of one whose fiber has no Positions do nothing.
+type saver struct {
+	f *fiber
+	*durable
+}
+
+func (f *fiber) saver() saver { return saver{f, f.durable()} }
+
+// reasonSave marks a save before a step marked Save.
+const reasonSave = "save"
+
+// saveTimeout bounds one call of Positions.
+const saveTimeout = 10 * time.Second
+
+// reach notes that the fiber comes to a step.
+func (s saver) reach(to int32) {
+	if s.durable != nil && !s.f.flow.def.steps[to].detour { // detours stand beside the line, wherever they are written
+		s.reached = max(s.reached, to)
+	}
+}
+
+// beforeStep saves a step marked Save before it runs.
+func (s saver) beforeStep(ctx context.Context) error {
+	if s.durable == nil {
+		return nil
+	}
+	return s.write(ctx, s.position(reasonSave))
+}
+
+// cover saves the step that the fiber is at unless what is stored says already that it has come so far: what is begun is then
+// known to be undone.
+func (s saver) cover(ctx context.Context, reason string) error {
+	if s.durable == nil || s.covered >= s.f.look.pc {
+		return nil
+	}
+	return s.writeIfNew(ctx, s.position(reason))
+}
+
+// parked saves that the fiber parks in its step, to run it again after a restart. attempt is that of the next run. It is a hint:
+// if it is lost, the fiber goes on.
+func (s saver) parked(ctx context.Context, why reason, attempt int32, deadline int64, orElse int32) {
+	s.hint(ctx, why, func(p *Position) {
+		p.Attempt = int(attempt)
+		if deadline > 0 {
+			p.Deadline = s.wall(deadline)
+		}
+		if why == whyRetry {
+			p.Wake = s.wall(s.f.wake)
+		}
+		p.Else = s.pathOf(orElse)
+	})
+}
+
+// delayed saves, as a hint, where the fiber goes on when the delay is over.
+func (s saver) delayed(ctx context.Context, then, orElse int32) {
+	f := s.f
+	s.hint(ctx, whyDelay, func(p *Position) {
+		left, to := s.place(f.leave()), f.target(then)
+		p.Left, p.Attempt, p.Wake, p.Started, p.Else = &left, 0, s.wall(f.wake), s.wall(f.wake), s.pathOf(orElse)
+		p.Returns = then == none && f.step().detour
+		p.Err, p.TimedOut = "", false
+		if p.Last = to == none; !p.Last {
+			p.Step = s.pathOf(to)
+		}
+	})
+}
+
+func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
+	f := s.f
+	if s.durable == nil || f.look.cancelled.Load() {
+		return
+	}
+	p := s.position(why.String())
+	change(&p)
+	if err := s.writeIfNew(ctx, p); err != nil {
+		f.e.lost.Add(1)
+		f.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", why.String(), "error", err)
+	}
+}
+
+// ended clears the position of a completed fiber, and marks that of another one as ended, for Undo. A fiber that ends because
+// the engine is closed, or with cause ErrInterrupted, keeps it, to go on after the restart, and one that never began has none.
+func (s saver) ended(status Status, err error) {
+	f, x := s.f, s.f.x.Load()
+	if s.durable == nil || !f.begun {
+		return
+	}
+	if status == Cancelled && (f.is(x.cause, ErrClosed) || f.is(x.cause, ErrInterrupted)) {
+		s.left = true
+		return
+	}
+	var failed error
+	if status == Completed {
+		if !s.dirty {
+			return
+		}
+		failed = f.guard(func() error {
+			ctx, cancel := context.WithTimeout((*carrier)(f), saveTimeout)
+			defer cancel()
+			return s.store.Clear(ctx, f.key)
+		})
+	} else if len(f.flow.def.steps) > 0 {
+		p := s.position(status.String())
+		p.Ended, p.Err, p.TimedOut, p.Back = true, brief(err.Error()), f.is(err, ErrTimeout), nil
+		if f.step().detour && len(x.back) > 0 { // Undo knows the line only
+			p.Step = s.pathOf(x.back[0].pc)
+		}
+		failed = s.write((*carrier)(f), p)
+	}
+	if failed != nil {
+		f.e.lost.Add(1)
+		f.e.log.Warn("cannot save end of fiber", "key", f.key, "path", f.path(), "error", failed)
+	}
+}
+
+// cutShort returns the wait that the restart has cut short, if nothing has run since.
+func (s saver) cutShort() cutWait {
+	if s.durable != nil && s.cut.pc == s.f.look.pc {
+		return s.cut
+	}
+	return noWait
+}
+
+func (s saver) forgetCut() {
+	if s.durable != nil {
+		s.cut = noWait
+	}
+}
+
+// position is where the fiber is: in its step.
+func (s saver) position(reason string) Position {
+	f, x := s.f, s.f.x.Load()
+	def := f.flow.def
+	p := Position{
+		Flow: def.name, Version: def.version, Generation: s.generation, Step: f.step().path, Reason: reason,
+		Attempt: int(f.look.attempt), Begun: s.wall(f.look.began), Started: s.wall(f.look.entered),
+		Checkpoint: x.checkpoint, Token: f.runToken(),
+	}
+	for _, b := range x.back {
+		p.Back = append(p.Back, s.place(b))
+	}
+	cut := s.cutShort() // still waited for
+	if p.Else = s.pathOf(cut.orElse); cut.deadline > 0 {
+		p.Deadline = s.wall(cut.deadline)
+	}
+	p.Reached = s.furthest(def, def.index[p.cameTo()])
+	if x.lastErr != nil {
+		p.Err, p.TimedOut = brief(x.lastErr.Error()), f.is(x.lastErr, ErrTimeout)
+	}
+	return p
+}
+
+// place is a step under way, as positions keep it.
+func (s saver) place(b back) Place {
+	return Place{Step: s.pathOf(b.pc), Attempt: int(b.attempt), Started: s.wall(b.entered)}
+}
+
+// pathOf is the path of a step, as positions keep it.
+func (s saver) pathOf(pc int32) string {
+	if pc == none {
+		return ""
+	}
+	return s.f.flow.def.steps[pc].path
+}
+
+// wall is a time as positions keep it.
+func (s saver) wall(t int64) time.Time { return s.f.e.wall(t).Round(0).UTC() }
+
+// writeIfNew records a position unless it is what was recorded last.
+func (s saver) writeIfNew(ctx context.Context, p Position) error {
+	if s.saved && reflect.DeepEqual(p, s.last) {
+		return nil
+	}
+	return s.write(ctx, p)
+}
+
+func (s saver) write(ctx context.Context, p Position) error {
+	f := s.f
+	s.dirty = true
+	err := f.guard(func() error {
+		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+		defer cancel()
+		return s.store.Save(ctx, f.key, p)
+	})
+	if errors.Is(err, ErrOvertaken) {
+		f.Handle().Cancel(ErrOvertaken)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot save position: %w", err)
+	}
+	s.last, s.saved, s.tries = p, true, 0
+	s.covered = max(s.covered, f.flow.def.reached(p))
+	return nil
+}

@@ -1,0 +1,53 @@
+package flow
+
+import (
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/goroutine"
+)
+
+// overdue arranges for f, whose predecessor has not stopped within the grace, to be reported. Under mu.
+func (e *Engine) overdue(f *fiber, now int64) {
+	x := f.x.Load()
+	if x.pred == nil {
+		return
+	}
+	waited := time.Duration(now - f.look.began)
+	e.setTimer(f, now+int64(waited))
+	holder := x.pred
+	for holder.pred() != nil {
+		holder = holder.pred()
+	}
+	if !holder.look.cancelled.Load() {
+		return // it is waited for, not asked to stop
+	}
+	e.stuck.Add(1)
+	s := Stuck{Waiting: e.info(f), Holder: e.info(holder), For: waited}
+	var workers []goroutine.ID
+	e.goroutines(holder, &workers)
+	e.wg.Go(func() {
+		s.Stack = goroutine.Stacks(workers...)
+		e.log.Error("predecessor does not stop", "key", s.Holder.Key, "path", s.Holder.Path, "epoch", s.Holder.Epoch,
+			"waiting", s.Waiting.Path, "for", s.For, "stack", s.Stack)
+		if e.opt.OnStuck == nil {
+			return
+		}
+		if err := f.guard(func() error { e.opt.OnStuck(s); return nil }); err != nil {
+			e.log.Error("OnStuck panicked", "error", err)
+		}
+	})
+}
+
+// goroutines collects the workers that run f or its children. Under mu.
+func (e *Engine) goroutines(f *fiber, to *[]goroutine.ID) {
+	if f.worker > 0 {
+		*to = append(*to, e.workers[f.worker-1].goroutine)
+	}
+	if f.state == Parked && f.why == whyFork {
+		for _, c := range f.park.fork.kids {
+			if c != nil {
+				e.goroutines(c, to)
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package flow
+
+import "fmt"
+
+// Token resumes one suspension. It is comparable and safe for concurrent use; the zero Token resumes nothing.
+type Token struct {
+	f   *fiber
+	seq uint32
+}
+
+// Token makes the token of the suspension that this step is about to return. It may be given away, and resumed, before the step
+// returns. A step that does not suspend on it, and a later call, make it stale.
+func (f *fiber) Token() Token {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	f.seq++
+	f.poke &^= pokeToken
+	f.tokens = true
+	return Token{f, f.seq}
+}
+
+// Resume ends the suspension; Value then finds value. It says whether it did: a second or late resume changes nothing and
+// returns false.
+func (t Token) Resume(value any) bool { return t.resume(value, nil) }
+
+// Fail ends the suspension with an error, which fails the step. It says whether it did.
+func (t Token) Fail(err error) bool {
+	if err == nil {
+		err = fmt.Errorf("suspension failed without an error")
+	}
+	return t.resume(nil, err)
+}
+
+func (t Token) resume(value any, err error) bool {
+	f := t.f
+	if f == nil {
+		return false
+	}
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	if f.seq != t.seq || f.sealed || f.look.cancelled.Load() {
+		return false
+	}
+	f.seq++
+	x := f.ext()
+	x.value, x.resumeErr, x.tokenSeq = value, err, t.seq
+	f.poke |= pokeToken
+	if f.state == Parked && f.why == whySuspend {
+		f.e.makeReady(f)
+	}
+	return true
+}
+
+// dropToken makes a token stale that the step did not suspend on.
+func (f *fiber) dropToken() {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	f.seq++
+	f.poke &^= pokeToken
+	f.tokens = false
+}
+
+// useToken says whether the step that has just run may suspend on t, and whether t has been resumed already.
+func (f *fiber) useToken(t Token) (fresh, early bool) {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	early = f.poke&pokeToken != 0 && f.x.Load().tokenSeq == t.seq
+	fresh = t.f == f && f.tokens && (t.seq == f.seq || early)
+	f.tokens = false
+	return fresh, early
+}
+
+// endSuspension returns how the suspension has ended: with what Token.Fail was given, nil after Token.Resume, or errDeadline if
+// neither was called in time. From here on it is too late for them.
+func (f *fiber) endSuspension(poke pokes) error {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	resumed := (poke|f.poke)&pokeToken != 0
+	f.poke &^= pokeToken
+	if !resumed {
+		f.seq++
+		return errDeadline
+	}
+	return f.x.Load().resumeErr
+}

@@ -1,0 +1,91 @@
+package flow
+
+import "github.com/fairlead-io/fairlead/internal/goroutine"
+
+// worker is a goroutine that runs fibers.
+type worker struct {
+	index     int32
+	goroutine goroutine.ID // as stack traces name it
+}
+
+// makeReady queues f for a worker. Under mu; f is new, parked or yielding.
+func (e *Engine) makeReady(f *fiber) {
+	f.state = Ready
+	e.timers.remove(f)
+	e.ready.push(f)
+	e.queued.Add(1)
+	if e.nidle > 0 {
+		e.nidle-- // on behalf of the one that is woken, so that the next call wakes another
+		e.idle.Signal()
+		return
+	}
+	if len(e.workers) < e.opt.Workers {
+		w := &worker{index: int32(len(e.workers))}
+		e.workers = append(e.workers, w)
+		e.wg.Go(func() { e.work(w) })
+	}
+}
+
+// poke notes why f is to be looked at, and queues it if it is parked. Under mu.
+func (e *Engine) poke(f *fiber, p pokes) {
+	f.poke |= p
+	if f.state == Parked {
+		e.makeReady(f)
+	}
+}
+
+// park parks f, to be looked at when it is poked or at the given time (0: never). Under mu.
+func (e *Engine) park(f *fiber, why reason, at int64) {
+	f.state, f.why, f.poke, f.worker = Parked, why, 0, 0
+	if at > 0 {
+		e.setTimer(f, at)
+	} else {
+		e.timers.remove(f)
+	}
+}
+
+// work runs fibers until the engine halts. Should user code end the goroutine (runtime.Goexit, as a test's FailNow does), the
+// fiber fails and another goroutine takes the worker's place.
+func (e *Engine) work(w *worker) {
+	w.goroutine = goroutine.Current()
+	var f *fiber
+	var g *group
+	left := false
+	defer func() {
+		if left {
+			return
+		}
+		e.mu.Lock()
+		e.release(g)
+		e.mu.Unlock()
+		e.wg.Go(func() { e.work(w) })
+	}()
+	defer func() {
+		if !left {
+			f.end(Failed, f.inPath(ErrGoexit), e.now())
+		}
+	}()
+	e.mu.Lock()
+	for !e.halted {
+		if f = e.ready.pop(); f == nil {
+			e.nidle++
+			e.idle.Wait()
+			continue
+		}
+		e.queued.Add(-1)
+		g = f.part.group
+		why, poke := f.why, f.poke
+		f.state, f.why, f.poke, f.worker = Running, whyNone, 0, w.index+1
+		e.mu.Unlock()
+		e.slice(f, why, poke)
+		e.mu.Lock()
+		e.release(g)
+	}
+	e.mu.Unlock()
+	left = true
+}
+
+func (e *Engine) release(g *group) {
+	g.running--
+	e.ready.turn(g)
+}

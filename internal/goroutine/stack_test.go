@@ -1,0 +1,40 @@
+package goroutine_test
+
+import (
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-io/fairlead/internal/goroutine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func waiting(id chan<- goroutine.ID, until <-chan struct{}) {
+	id <- goroutine.Current()
+	<-until
+}
+
+func TestStacks(t *testing.T) {
+	t.Parallel()
+	ids, until, left := make(chan goroutine.ID), make(chan struct{}), make(chan struct{})
+	go func() { defer close(left); waiting(ids, until) }()
+	own, other := goroutine.Current(), <-ids
+	if got := goroutine.Stacks(); got != "" {
+		t.Errorf("of no goroutine: %s", got)
+	}
+	one := goroutine.Stacks(other)
+	if !strings.HasPrefix(one, string(other)) || !strings.Contains(one, "goroutine_test.waiting") || strings.Contains(one, "TestStacks(") {
+		t.Errorf("of the one that waits:\n%s", one)
+	}
+	both := goroutine.Stacks(own, other)
+	if strings.Count(both, "\n\n") != 1 || !strings.Contains(both, "goroutine_test.waiting") || !strings.Contains(both, "TestStacks(") {
+		t.Errorf("of both:\n%s", both)
+	}
+	close(until)
+	<-left
+	if got := goroutine.Stacks(own); strings.Contains(got, "\n\n") || !strings.Contains(got, "TestStacks(") {
+		t.Errorf("of the test:\n%s", got)
+	}
+}

@@ -1,0 +1,251 @@
+// Package tree compares objects as JSON values: map[string]any, []any, string, bool, numbers and nil, as a decoder makes them.
+//
+//	Same(a, b)                   they are the same, to the last null
+//	Equal(a, b)                  they are, where a null member says as much as none
+//	Difference(from, to)         the merge patch (RFC 7396) that makes one of the other
+//	Merged(patch, have)          a merge patch would change nothing
+//	Contains(have, want)         a server that defaults fields has stored this
+//	Includes(have, want)         one that also drops empty fields and whose admission adds list elements has
+//	Accounts(before, after, asked)  nothing has changed that was not asked for
+//
+// The functions change nothing and keep nothing of what they are given, but for Difference, whose result shares values with it. They are safe
+// for concurrent use on values that nobody changes.
+package tree
+
+import (
+	"reflect"
+	"slices"
+)
+
+// At returns what is at a path of members, nil where there is nothing.
+func At(v any, path ...string) any {
+	for _, name := range path {
+		m, _ := v.(map[string]any)
+		v = m[name]
+	}
+	return v
+}
+
+// Same says whether two values are the same: reflect.DeepEqual, at a fraction of its cost.
+func Same(a, b any) bool {
+	switch a := a.(type) {
+	case nil:
+		return b == nil
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok || len(a) != len(b) || (a == nil) != (b == nil) {
+			return false
+		}
+		for name, v := range a {
+			w, ok := b[name]
+			if !ok || !Same(v, w) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && (a == nil) == (b == nil) && slices.EqualFunc(a, b, Same)
+	case string:
+		b, ok := b.(string)
+		return ok && a == b
+	case bool:
+		b, ok := b.(bool)
+		return ok && a == b
+	case int64:
+		b, ok := b.(int64)
+		return ok && a == b
+	case float64:
+		b, ok := b.(float64)
+		return ok && a == b
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// Equal says whether two values are the same apart from members that are null.
+func Equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		if !ok {
+			return false
+		}
+		for name, v := range b {
+			if _, both := a[name]; !both && v != nil {
+				return false
+			}
+		}
+		for name, v := range a {
+			if !Equal(v, b[name]) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		b, ok := b.([]any)
+		return ok && slices.EqualFunc(a, b, Equal)
+	}
+	return Same(a, b)
+}
+
+// Difference is the JSON merge patch (RFC 7396) that makes to of from; empty when they are Equal. Lists are replaced as a whole.
+func Difference(from, to map[string]any) map[string]any {
+	patch := map[string]any{}
+	for name := range from {
+		if _, ok := to[name]; !ok {
+			patch[name] = nil
+		}
+	}
+	for name, v := range to {
+		old, had := from[name]
+		if v == nil {
+			if old != nil {
+				patch[name] = nil
+			}
+			continue
+		}
+		before, wasMap := old.(map[string]any)
+		after, isMap := v.(map[string]any)
+		switch {
+		case wasMap && isMap:
+			if d := Difference(before, after); len(d) > 0 {
+				patch[name] = d
+			}
+		case isMap:
+			// In a merge patch null means removal, so a new map is spelled out against an empty one; an empty one stays.
+			patch[name] = Difference(map[string]any{}, after)
+		case !had || !Same(old, v):
+			patch[name] = v
+		}
+	}
+	return patch
+}
+
+// Merged says whether a merge patch (RFC 7396) would change nothing of what there is.
+func Merged(patch, have any) bool {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return Equal(patch, have)
+	}
+	h, ok := have.(map[string]any)
+	if !ok {
+		return false
+	}
+	for name, v := range p {
+		if !Merged(v, h[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Contains says whether have has every member of want, that may have more of them. Lists have the same length, and contain each other's
+// elements in order.
+func Contains(have, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return false
+		}
+		for name, v := range w {
+			there, ok := h[name]
+			if !ok || !Contains(there, v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		h, ok := have.([]any)
+		return ok && slices.EqualFunc(h, w, Contains)
+	}
+	return Same(have, want)
+}
+
+// Includes says whether have has every member of want that says something, in lists too, which may have more elements between those that are
+// wanted. Values that are Empty in want are not asked for where there is nothing: encoders write them where nobody set anything, and servers
+// drop them.
+func Includes(have, want any) bool {
+	switch w := want.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		h, ok := have.(map[string]any)
+		if !ok {
+			return have == nil && Empty(want)
+		}
+		for name, v := range w {
+			if !Includes(h[name], v) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		h, _ := have.([]any)
+		for _, v := range w {
+			i := slices.IndexFunc(h, func(x any) bool { return Includes(x, v) })
+			if i < 0 {
+				return false
+			}
+			h = h[i+1:]
+		}
+		return true
+	case string:
+		return want == have || w == "" && have == nil
+	}
+	return Same(have, want)
+}
+
+// Empty says whether a value says nothing: null, an empty string or list, and a map of such. Of numbers and booleans, none is empty.
+func Empty(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, x := range v {
+			if !Empty(x) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return len(v) == 0
+	case string:
+		return v == ""
+	}
+	return false
+}
+
+// Accounts says whether every difference between before and after is one that was asked for, as a merge patch asks. Lists have to be as asked.
+func Accounts(before, after, asked any) bool {
+	if Same(before, after) {
+		return true
+	}
+	b, isB := before.(map[string]any)
+	a, isA := after.(map[string]any)
+	m, isM := asked.(map[string]any)
+	if !isM || !isA || !isB && before != nil {
+		return Same(after, asked)
+	}
+	for name, v := range a {
+		want, ok := m[name]
+		if !ok {
+			if old, had := b[name]; !had || !Same(old, v) {
+				return false
+			}
+			continue
+		}
+		if !Accounts(b[name], v, want) {
+			return false
+		}
+	}
+	for name := range b {
+		if _, still := a[name]; still {
+			continue
+		}
+		if want, ok := m[name]; !ok || want != nil {
+			return false
+		}
+	}
+	return true
+}

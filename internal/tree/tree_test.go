@@ -1,0 +1,249 @@
+package tree_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-io/fairlead/internal/tree"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What has to hold of any two objects.
+func check(t interface{ Fatalf(string, ...any) }, a, b map[string]any) {
+	if got, want := tree.Same(a, b), reflect.DeepEqual(a, b); got != want {
+		t.Fatalf("Same(%v, %v) = %v, reflect.DeepEqual says %v", a, b, got, want)
+	}
+	if got, want := tree.Equal(a, b), reflect.DeepEqual(withoutNulls(a), withoutNulls(b)); got != want || got != tree.Equal(b, a) {
+		t.Fatalf("Equal(%v, %v) = %v, without nulls reflect.DeepEqual says %v", a, b, got, want)
+	}
+	patch := tree.Difference(a, b)
+	if patched := merge(t, a, patch); !tree.Equal(patched, b) {
+		t.Fatalf("%v patched with the difference %v is %v, want %v", a, patch, patched, b)
+	}
+	if len(patch) == 0 && !tree.Equal(a, b) {
+		t.Fatalf("no difference of %v and %v", a, b)
+	}
+	if got, want := tree.Merged(b, a), tree.Equal(a, merge(t, a, b)); got != want {
+		t.Fatalf("Merged(%v, %v) = %v, but the patch makes it %v", b, a, got, merge(t, a, b))
+	}
+	if !tree.Contains(a, a) || !tree.Includes(a, a) || !tree.Accounts(a, a, b) {
+		t.Fatalf("%v is not what it is", a)
+	}
+	if tree.Contains(a, b) && !tree.Includes(a, b) {
+		t.Fatalf("%v contains %v and does not include it", a, b)
+	}
+	if empty := map[string]any{}; tree.Empty(b) && !tree.Includes(empty, b) {
+		t.Fatalf("nothing does not include %v, which is empty", b)
+	}
+	if clean := withoutNulls(b).(map[string]any); !tree.Accounts(a, clean, tree.Difference(a, clean)) {
+		t.Fatalf("the difference of %v and %v does not account for itself", a, clean)
+	}
+	if tree.Accounts(a, b, map[string]any{}) != tree.Same(a, b) {
+		t.Fatalf("nothing was asked for, and accounts for the difference of %v and %v", a, b)
+	}
+}
+
+// merge is what the API server makes of a merge patch.
+func merge(t interface{ Fatalf(string, ...any) }, a, patch map[string]any) (merged map[string]any) {
+	doc, _ := json.Marshal(a)
+	raw, _ := json.Marshal(patch)
+	out, err := jsonpatch.MergePatch(doc, raw)
+	if err == nil {
+		err = json.Unmarshal(out, &merged)
+	}
+	if err != nil {
+		t.Fatalf("%s patched with %s: %v", doc, raw, err)
+	}
+	return merged
+}
+
+func withoutNulls(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := map[string]any{}
+		for name, x := range v {
+			if x != nil {
+				m[name] = withoutNulls(x)
+			}
+		}
+		return m
+	case []any:
+		l := []any{}
+		for _, x := range v {
+			l = append(l, withoutNulls(x))
+		}
+		return l
+	}
+	return v
+}
+
+func TestProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) { check(t, object(t, 3), object(t, 3)) })
+}
+
+func FuzzCompare(f *testing.F) {
+	f.Add(`{"a":{"b":null,"c":[1,{"d":null}]}}`, `{"a":{"c":[1,{}]},"e":""}`)
+	f.Add(`{"a":{"b":1}}`, `{"a":{"b":{}}}`)
+	f.Add(`{"a":[]}`, `{"a":{"a":[{}]}}`)
+	f.Fuzz(func(t *testing.T, one, other string) {
+		var a, b map[string]any
+		if json.Unmarshal([]byte(one), &a) != nil || json.Unmarshal([]byte(other), &b) != nil || a == nil || b == nil {
+			return
+		}
+		check(t, a, b)
+	})
+}
+
+func TestSameKnowsOtherTypes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		a, b any
+		want bool
+	}{
+		{json.Number("1"), json.Number("1"), true},
+		{json.Number("1"), "1", false},
+		{int64(1), float64(1), false},
+		{int64(1), int64(1), true},
+		{[]string{"a"}, []string{"a"}, true},
+		{[]any(nil), []any{}, false},
+		{map[string]any(nil), map[string]any{}, false},
+		{nil, map[string]any(nil), false},
+		{true, true, true},
+		{"", nil, false},
+	} {
+		if got := tree.Same(tc.a, tc.b); got != tc.want || got != reflect.DeepEqual(tc.a, tc.b) {
+			t.Errorf("Same(%#v, %#v) = %v", tc.a, tc.b, got)
+		}
+	}
+}
+
+func TestAllocations(t *testing.T) {
+	a := map[string]any{"a": []any{"x", 1.5, true, nil}, "b": map[string]any{"c": int64(7)}}
+	b := map[string]any{"a": []any{"x", 1.5, true, nil}, "b": map[string]any{"c": int64(8)}}
+	if n := testing.AllocsPerRun(100, func() { _ = tree.Same(a, b) || tree.Accounts(a, b, b) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// Three ways to find an object in another one. They agree unless the case says otherwise.
+func TestFindIn(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, have, want         string
+		merged, contains, includes bool
+	}{
+		{"all of it", `{"a":1,"b":{"c":"x"}}`, `{"a":1,"b":{"c":"x"}}`, true, true, true},
+		{"more members", `{"a":1,"b":{"c":"x","d":2}}`, `{"b":{"c":"x"}}`, true, true, true},
+		{"another value", `{"a":1}`, `{"a":2}`, false, false, false},
+		{"a missing one", `{}`, `{"a":false}`, false, false, false},
+		{"null asks a patch for absence", `{"a":1}`, `{"a":null}`, false, false, true},
+		{"which there is", `{}`, `{"a":null}`, true, false, true},
+		{"an empty string is dropped by servers", `{}`, `{"a":""}`, false, false, true},
+		{"an empty map too, whose members are null", `{}`, `{"a":{"b":null}}`, false, false, true},
+		{"but not where there is something else", `{"a":"y"}`, `{"a":""}`, false, false, false},
+		{"a list element with more members", `{"l":[{"a":1,"b":2}]}`, `{"l":[{"a":1}]}`, false, true, true},
+		{"a list with more elements", `{"l":["a","x","b"]}`, `{"l":["a","b"]}`, false, false, true},
+		{"in another order", `{"l":["b","a"]}`, `{"l":["a","b"]}`, false, false, false},
+		{"with one less", `{"l":["a"]}`, `{"l":["a","b"]}`, false, false, false},
+		{"an empty list where there is none", `{}`, `{"l":[]}`, false, false, true},
+		{"a map where there is a value", `{"a":1}`, `{"a":{}}`, false, false, false},
+	} {
+		have, want := parse(t, tc.have), parse(t, tc.want)
+		if got := tree.Merged(want, have); got != tc.merged {
+			t.Errorf("%s: Merged is %v", tc.reason, got)
+		}
+		if got := tree.Contains(have, want); got != tc.contains {
+			t.Errorf("%s: Contains is %v", tc.reason, got)
+		}
+		if got := tree.Includes(have, want); got != tc.includes {
+			t.Errorf("%s: Includes is %v", tc.reason, got)
+		}
+	}
+}
+
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason, before, after, asked string
+		want                         bool
+	}{
+		{"what was asked for", `{"a":1,"b":2}`, `{"a":2,"b":2}`, `{"a":2}`, true},
+		{"another value", `{"a":1}`, `{"a":3}`, `{"a":2}`, false},
+		{"a change beside it", `{"a":1,"b":1}`, `{"a":2,"b":2}`, `{"a":2}`, false},
+		{"an addition beside it", `{"a":{"x":1}}`, `{"a":{"x":2,"y":1}}`, `{"a":{"x":2}}`, false},
+		{"a removal that was asked for", `{"a":1,"b":2}`, `{"b":2}`, `{"a":null}`, true},
+		{"one that was not", `{"a":1,"b":2}`, `{"b":2}`, `{"a":1}`, false},
+		{"a new map", `{}`, `{"a":{"b":{"c":1}}}`, `{"a":{"b":{"c":1}}}`, true},
+		{"a list as asked", `{"l":[1]}`, `{"l":[1,2]}`, `{"l":[1,2]}`, true},
+		{"a list with more", `{"l":[1]}`, `{"l":[1,2,3]}`, `{"l":[1,2]}`, false},
+		{"asked for, and not done", `{"a":1}`, `{"a":1}`, `{"a":2}`, true},
+	} {
+		if got := tree.Accounts(parse(t, tc.before), parse(t, tc.after), parse(t, tc.asked)); got != tc.want {
+			t.Errorf("%s: %v", tc.reason, got)
+		}
+	}
+}
+
+func parse(t *testing.T, raw string) (m map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(raw), &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// object draws an object of JSON values.
+func object(t *rapid.T, depth int) map[string]any {
+	m := map[string]any{}
+	for _, k := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 3).Draw(t, "keys") {
+		m[k] = value(t, depth-1)
+	}
+	return m
+}
+
+func value(t *rapid.T, depth int) any {
+	kinds := 4
+	if depth <= 0 {
+		kinds = 2
+	}
+	switch rapid.IntRange(0, kinds).Draw(t, "kind") {
+	case 3:
+		return object(t, depth)
+	case 4:
+		var list []any
+		for range rapid.IntRange(0, 3).Draw(t, "length") {
+			list = append(list, value(t, depth-1))
+		}
+		return append([]any{}, list...)
+	case 2:
+		return nil
+	case 1:
+		return rapid.Bool().Draw(t, "bool")
+	}
+	return rapid.SampledFrom([]string{"x", "y", ""}).Draw(t, "string")
+}
+
+func TestDifference(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ reason, a, b, want string }{
+		{"nothing", `{"a":1}`, `{"a":1}`, `{}`},
+		{"a change", `{"a":1,"b":{"c":2,"d":3}}`, `{"a":1,"b":{"c":4,"d":3}}`, `{"b":{"c":4}}`},
+		{"a removal", `{"a":1,"b":{"c":2}}`, `{"b":{}}`, `{"a":null,"b":{"c":null}}`},
+		{"a list as a whole", `{"l":[1,2]}`, `{"l":[1]}`, `{"l":[1]}`},
+		{"an empty map", `{}`, `{"m":{}}`, `{"m":{}}`},
+		{"null says nothing", `{"a":null}`, `{"a":null,"b":null}`, `{}`},
+	} {
+		a, b, want := parse(t, tc.a), parse(t, tc.b), parse(t, tc.want)
+		if diff := cmp.Diff(want, tree.Difference(a, b)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
