@@ -50,7 +50,8 @@
 //
 //	pages → leadership → caches → observers → controllers and what else was added
 //
-// What was added with [Cluster.AddAlways], such as an HTTP API that every replica serves, runs with the caches before and beside leadership.
+// What was added with [Cluster.AddAlways], such as an HTTP API that every replica serves, runs with the caches before
+// and beside leadership.
 //
 // It returns when its context ends, a signal comes ([WithSignals]), leadership is lost ([WithLeaderElection]) or
 // something fails, after everything has stopped; whoever does not stop in time is named in the error. At the end no new

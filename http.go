@@ -136,7 +136,8 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 	health(w, append(problems, lacking...), string(now))
 }
 
-// readyToServe answers for a process that serves whether or not it leads. Who becomes the leader begins to watch more, and is ready meanwhile.
+// readyToServe answers for a process that serves whether or not it leads. Who becomes the leader begins to watch
+// more, and is ready meanwhile.
 func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase) {
 	if !rt.heard.Load() {
 		unlisted := rt.unlisted()
@@ -214,8 +215,8 @@ func health(w http.ResponseWriter, problems []string, fine string) {
 	text(w, http.StatusOK, fine)
 }
 
-// watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead watches nothing, unless it
-// serves.
+// watched calls fn for everything that is watched, by observers, reconcilers or others. A process that does not lead
+// watches nothing, unless it serves.
 func (rt *Runtime) watched(fn func(name string, st *store.Store)) {
 	if now := rt.phase.Load().(phase); now == phaseNew || now == phaseStandby && !rt.serves() {
 		return

@@ -191,12 +191,13 @@ func (rt *Runtime) add(t task) {
 	rt.waiting = append(rt.waiting, t)
 }
 
-// Run checks the declarations of sources, observers and controllers, all of them before any request is made, then starts: the pages of WithListen, the
-// election, the caches, the observers, and what was added, controllers among it. It returns when the context ends, a signal comes, leadership is lost or
-// something fails, after all of it has stopped in the reverse order. What was added with AddAlways runs from before the election until all other
-// work has stopped. The error is nil if the end of the context, or a
-// signal, was the only reason; otherwise it joins what failed, the first failure first, and last the mistakes in what was declared
-// while it ran, such as a late Join or an observer of a selector that still has no source. Run can be called once.
+// Run checks the declarations of sources, observers and controllers, all of them before any request is made, then
+// starts: the pages of WithListen, the election, the caches, the observers, and what was added, controllers among it.
+// It returns when the context ends, a signal comes, leadership is lost or something fails, after all of it has
+// stopped in the reverse order. What was added with AddAlways runs from before the election until all other work has
+// stopped. The error is nil if the end of the context, or a signal, was the only reason; otherwise it joins what
+// failed, the first failure first, and last the mistakes in what was declared while it ran, such as a late Join or an
+// observer of a selector that still has no source. Run can be called once.
 func (rt *Runtime) Run(ctx context.Context) error {
 	if err := rt.begin(); err != nil {
 		return err

@@ -42,8 +42,8 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkWriteStatus writes the status of a pod that is watched: by the request alone, which leaves the reader behind, by Replace and by
-// Update. The answers are made here, so that it is not the server that is measured.
+// BenchmarkWriteStatus writes the status of a pod that is watched: by the request alone, which leaves the reader
+// behind, by Replace and by Update. The answers are made here, so that it is not the server that is measured.
 func BenchmarkWriteStatus(b *testing.B) {
 	ctx, c, calls := watchedPod(b)
 	var p corev1.Pod

@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Binding is what requests are bound to: a reconciliation, a leadership, or both. It says what right there is to make them.
+// Binding is what requests are bound to: a reconciliation, a leadership, or both. It says what right there is to make
+// them.
 type Binding struct {
 	// Fence is asked before each request, reads included, and before each further try of a write. An error refuses it; it becomes an error that matches ErrFenced
 	// and it. It must be quick and safe for concurrent use.
@@ -23,9 +24,10 @@ type Binding struct {
 	Write store.WriteContext
 }
 
-// Bound returns a client whose requests are bound, whatever their context: the binding is where the client is. Those of c, of the returned client
-// and of a context (see [Bind]) add up: all fences are asked, a version is required if one of them does, and writes are those of the innermost
-// that names an Owner; the client's are further in than the context's. The two are one client otherwise, so that closing one closes the other.
+// Bound returns a client whose requests are bound, whatever their context: the binding is where the client is. Those
+// of c, of the returned client and of a context (see [Bind]) add up: all fences are asked, a version is required if
+// one of them does, and writes are those of the innermost that names an Owner; the client's are further in than the
+// context's. The two are one client otherwise, so that closing one closes the other.
 func (c *Client) Bound(b Binding) *Client {
 	if c.usable() != nil {
 		return c
@@ -61,8 +63,9 @@ func both(outer, inner func() error) func() error {
 
 type bindingKey struct{}
 
-// Bind returns a context whose requests are bound: for code that is given a context and a client, as that of reconcilers and observers is.
-// Where the client is one's own, use [Client.Bound]. A binding replaces the one of the parent, except that fences add up.
+// Bind returns a context whose requests are bound: for code that is given a context and a client, as that of
+// reconcilers and observers is. Where the client is one's own, use [Client.Bound]. A binding replaces the one of the
+// parent, except that fences add up.
 func Bind(ctx context.Context, b Binding) context.Context {
 	b.Fence = both(bound(ctx).Fence, b.Fence)
 	return context.WithValue(ctx, bindingKey{}, b)
@@ -116,8 +119,9 @@ func (c *Client) owner(ctx context.Context) store.WriteContext {
 	return bound(ctx).Write
 }
 
-// afterEnd returns what the end of a fiber is recorded by: its context and the client without the fiber, which may have been cancelled and
-// therefore is fenced. It is recorded before its key is free, so nobody else can be writing. The write still holds for one version only.
+// afterEnd returns what the end of a fiber is recorded by: its context and the client without the fiber, which may
+// have been cancelled and therefore is fenced. It is recorded before its key is free, so nobody else can be writing.
+// The write still holds for one version only.
 func (c *Client) afterEnd(ctx context.Context) (context.Context, *Client) {
 	b := bound(ctx)
 	b.RequireVersion = true

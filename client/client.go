@@ -93,8 +93,8 @@ type Options struct {
 
 	// Cache holds the stores to read from; none by default, so that every read is live.
 	Cache *store.Cache
-	// Stores are read from, too, those that hold more first: for those who run sources of their own. Of a resource that is among them those
-	// of Cache are not asked.
+	// Stores are read from, too, those that hold more first: for those who run sources of their own. Of a resource
+	// that is among them those of Cache are not asked.
 	Stores []*store.Store
 	// Scheme knows the Go types; that of client-go by default.
 	Scheme *runtime.Scheme

@@ -72,6 +72,9 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 			a, err = call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
 		}
 	}
+	if w.o.answered != nil && err == nil && a != nil && len(a.Raw) > 0 {
+		w.o.answered(a.Raw)
+	}
 	switch {
 	case err == nil && a == nil:
 		f.gone("", shown)

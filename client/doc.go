@@ -41,18 +41,19 @@
 // resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole object: what the Go type does
 // not know is removed, which is refused where the cache shows it ([ErrPruned]), and with a conflict nothing is tried again.
 //
-// [Client.Replace] is the lean one, for those who hold the object in exactly the version that they change: one request, no look at the cache,
-// and nothing of the answer is read but its header.
+// [Client.Replace] is the lean one, for those who hold the object in exactly the version that they change: one
+// request, no look at the cache, and nothing of the answer is read but its header.
 //
 // Apply takes objects and apply configurations ([Applicable]) that say what is wanted and nothing else. One that was read holds
 // what users and other managers set, and is refused ([ErrWasRead]).
 //
 // # Who may write
 //
-// A client that is bound ([Client.Bound]) asks its fence before each request; the error of one that may not be sent matches [ErrFenced]. The
-// code of users, which is given a client and a context, has the binding in the context ([Bind]); that of a fiber of package flow that was
-// preempted may not send anything either. Updates, patches and applies of a fiber, or with Binding.RequireVersion, carry the resourceVersion
-// that they were computed from, so that one on the wire can only conflict.
+// A client that is bound ([Client.Bound]) asks its fence before each request; the error of one that may not be sent
+// matches [ErrFenced]. The code of users, which is given a client and a context, has the binding in the context
+// ([Bind]); that of a fiber of package flow that was preempted may not send anything either. Updates, patches and
+// applies of a fiber, or with Binding.RequireVersion, carry the resourceVersion that they were computed from, so that
+// one on the wire can only conflict.
 //
 // # Waiting
 //

@@ -7,30 +7,34 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Replace writes obj, whole, in the place of exactly the version that it carries. It is the write for those who make many: it costs one
-// request and no look at what the cache shows, nothing is compared, and of the answer only the header is read. Reads show the answer at once.
+// Replace writes obj, whole, in the place of exactly the version that it carries. It is the write for those who make
+// many: it costs one request and no look at what the cache shows, nothing is compared, and of the answer only the
+// header is read. Reads show the answer at once.
 //
-// obj has to be the caller's own and, but for what is to be changed, what the server has in that version: it was read or written before, in a
-// Go type that knows all of its fields, which is not checked here as [Client.Update] does. It is sent though it would change nothing.
+// obj has to be the caller's own and, but for what is to be changed, what the server has in that version: it was read
+// or written before, in a Go type that knows all of its fields, which is not checked here as [Client.Update] does. It
+// is sent though it would change nothing.
 //
-// Afterwards obj has the resourceVersion and the generation of the answer, and no managedFields: the next write without any leaves those of
-// the server as they are. All else stays as it was sent. Where the server may have made something else of it, by defaults or by dropping
-// fields that it does not know, [Kept] says whether it has; obj is then what was answered, as after an Update. So it is where the answer was
-// lost and a read has shown that the write was made: others may have written since.
+// Afterwards obj has the resourceVersion and the generation of the answer, and no managedFields: the next write
+// without any leaves those of the server as they are. All else stays as it was sent. Where the server may have made
+// something else of it, by defaults or by dropping fields that it does not know, [Kept] says whether it has; obj is
+// then what was answered, as after an Update. So it is where the answer was lost and a read has shown that the write
+// was made: others may have written since.
 //
-// After an error obj is as it was. Errors: ErrNoVersion; a conflict (apierrors.IsConflict), after which nothing is tried again;
-// call.ErrOutcomeUnknown where the write may have been made; call.ErrTooLarge; ErrFenced.
+// After an error obj is as it was. Errors: ErrNoVersion; a conflict (apierrors.IsConflict), after which nothing is
+// tried again; call.ErrOutcomeUnknown where the write may have been made; call.ErrTooLarge; ErrFenced.
 func (c *Client) Replace(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.replace(ctx, "", obj, opts)
 }
 
-// Replace is [Client.Replace] for the subresource. Of a status nothing else in obj may have been changed: the server does not take it.
+// Replace is [Client.Replace] for the subresource. Of a status nothing else in obj may have been changed: the server
+// does not take it.
 func (s *SubResource) Replace(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return s.c.replace(ctx, s.name, obj, opts)
 }
 
-// Kept has a Replace ask fn whether the object that the server has answered, as JSON, is the one that was sent, as far as that matters. If not,
-// all of the answer is read into the object. fn must not keep the bytes.
+// Kept has a Replace ask fn whether the object that the server has answered, as JSON, is the one that was sent, as
+// far as that matters. If not, all of the answer is read into the object. fn must not keep the bytes.
 func Kept(fn func(answer []byte) bool) WriteOption { return func(o *writeOptions) { o.kept = fn } }
 
 func (c *Client) replace(ctx context.Context, subresource string, obj Object, opts []WriteOption) error {
@@ -48,13 +52,15 @@ func (c *Client) replace(ctx context.Context, subresource string, obj Object, op
 	return w.send(ctx)
 }
 
-// header takes of an answer what the server has added to what was sent. It returns false where that is not all that it may have changed.
+// header takes of an answer what the server has added to what was sent. It returns false where that is not all that
+// it may have changed.
 func (w *writing) header(a *call.Answer) bool {
 	if !w.byHeader || a.Recovered || w.o.dryRun {
 		return false
 	}
 	h := w.scan(a)
-	if h == nil || len(h.ResourceVersion) == 0 || string(h.UID) != string(w.answer.GetUID()) || w.o.kept != nil && !w.o.kept(a.Raw) {
+	if h == nil || len(h.ResourceVersion) == 0 || string(h.UID) != string(w.answer.GetUID()) ||
+		w.o.kept != nil && !w.o.kept(a.Raw) {
 		return false
 	}
 	w.answer.SetResourceVersion(string(h.ResourceVersion))

@@ -19,7 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// A Replace is one request; what it wrote is read at once, is known as an own echo, and can be written again by what it left in the object.
+// A Replace is one request; what it wrote is read at once, is known as an own echo, and can be written again by what
+// it left in the object.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,8 +166,8 @@ func TestReplaceAnswer(t *testing.T) {
 	}
 }
 
-// The answer is lost, and others have written something else before it is found out that the write was made: that is in the object, which
-// has their version.
+// The answer is lost, and others have written something else before it is found out that the write was made: that is
+// in the object, which has their version.
 func TestReplaceLostAnswerAndForeignWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -228,7 +229,8 @@ func TestReplaceRefuses(t *testing.T) {
 	})
 }
 
-// The real server, whose answer has defaults, managedFields and a generation: a Replace of what was read writes that and nothing else.
+// The real server, whose answer has defaults, managedFields and a generation: a Replace of what was read writes that
+// and nothing else.
 func TestReplaceReal(t *testing.T) {
 	t.Parallel()
 	config, namespace := env.Config(t), env.Namespace(t)

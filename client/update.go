@@ -19,9 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// replacing looks at an update before it is sent, in the light of what the cache shows: it is done if it would change nothing, and is
-// refused if it would remove what the Go type of obj does not know. (managedFields, which the cache does not keep, the server does: an update
-// without any leaves them as they are, but for what it changes.)
+// replacing looks at an update before it is sent, in the light of what the cache shows: it is done if it would change
+// nothing, and is refused if it would remove what the Go type of obj does not know. (managedFields, which the cache
+// does not keep, the server does: an update without any leaves them as they are, but for what it changes.)
 func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error) {
 	if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
 		return false, w.fail(fmt.Errorf("%w: it is the metadata alone, and an update would remove the rest; use Patch or Modify", ErrPruned))
@@ -72,7 +72,8 @@ func (w *writing) unchanged(is, want map[string]any) bool {
 	return false // what of it the server takes is not known here
 }
 
-// unknown names something of a record that is not in what its Go type makes of it. Of an update of the status only that counts.
+// unknown names something of a record that is not in what its Go type makes of it. Of an update of the status only
+// that counts.
 func (w *writing) unknown(r *store.Record, is map[string]any) (string, error) {
 	if r.Encoding() == source.Protobuf {
 		known, err := w.knowsMessage(r)
@@ -94,7 +95,8 @@ func (w *writing) unknown(r *store.Record, is map[string]any) (string, error) {
 	return lacking(stored, is, ""), nil
 }
 
-// knowsMessage says whether the Go type of the Scheme has all fields of a record that came as protobuf. Decoders skip those that it has not.
+// knowsMessage says whether the Go type of the Scheme has all fields of a record that came as protobuf. Decoders skip
+// those that it has not.
 func (w *writing) knowsMessage(r *store.Record) (bool, error) {
 	typed, err := w.c.kinds.scheme.New(w.k.gvk)
 	if err != nil {
@@ -152,7 +154,8 @@ func lacking(a, b any, at string) string {
 	return ""
 }
 
-// sameValue says whether two values mean the same, written in two ways perhaps, as Go types write numbers, times, durations and quantities.
+// sameValue says whether two values mean the same, written in two ways perhaps, as Go types write numbers, times,
+// durations and quantities.
 func sameValue(a, b any) bool {
 	if tree.Same(a, b) {
 		return true

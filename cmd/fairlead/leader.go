@@ -18,8 +18,8 @@ const leaseName = "fairlead-controller"
 
 var errDeposed = errors.New("lost the Lease " + leaseName + ": another replica leads now")
 
-// election makes the runtime lead while this process holds the Lease of the operations controller and, while that is elsewhere than before, the
-// one in the place of before, too.
+// election makes the runtime lead while this process holds the Lease of the operations controller and, while that is
+// elsewhere than before, the one in the place of before, too.
 type election struct {
 	c      *controller
 	system *lease.Lease
@@ -90,9 +90,9 @@ func (e *election) Lead(ctx context.Context) (context.Context, func(), error) {
 	return both, func() { doneFormer(); done() }, nil
 }
 
-// leadFormer waits until the Lease in the place of before is held, too, which is that of replicas that have not moved yet, or nobody else
-// can hold it; term is that by the other Lease. All take them in this order. The term that is returned ends with the first of both; with it come
-// what is to be called at its end, and the fence of that Lease.
+// leadFormer waits until the Lease in the place of before is held, too, which is that of replicas that have not moved
+// yet, or nobody else can hold it; term is that by the other Lease. All take them in this order. The term that is
+// returned ends with the first of both; with it come what is to be called at its end, and the fence of that Lease.
 func (e *election) leadFormer(ctx, term context.Context) (context.Context, func(), func() error, error) {
 	held, end := context.WithCancelCause(ctx)
 	defer end(nil)

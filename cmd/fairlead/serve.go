@@ -138,8 +138,8 @@ const answerTime = time.Minute
 // maxMetricsConnections bounds who may look at metrics at a time: probes and some scrapers.
 const maxMetricsConnections = 128
 
-// serve has the runtime serve what there is, whether or not this process leads, and until the calls under way have come back: who is to be called
-// back, or is asked about operations, cannot know that this process is about to end.
+// serve has the runtime serve what there is, whether or not this process leads, and until the calls under way have
+// come back: who is to be called back, or is asked about operations, cannot know that this process is about to end.
 func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 	var authorizer httpapi.Authorizer = httpapi.Anonymous{}
 	if !c.noAuth {

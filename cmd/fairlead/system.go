@@ -199,8 +199,8 @@ func (m *move) record(ctx context.Context) error {
 	}
 }
 
-// awaitFormer waits until nobody can lead by the Lease in the place of before, which this account may not hold: no replica can that runs as it, and
-// what is held of it has to expire before the first leader in the new place begins.
+// awaitFormer waits until nobody can lead by the Lease in the place of before, which this account may not hold: no
+// replica can that runs as it, and what is held of it has to expire before the first leader in the new place begins.
 func (c *controller) awaitFormer(ctx context.Context) error {
 	if c.moving != nil {
 		if at, err := c.moving.known(ctx); err == nil && at != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// newClient returns a client that reads from stores and writes what this package writes: Operations, Webhooks and Events. To know their
-// resources it asks nobody.
+// newClient returns a client that reads from stores and writes what this package writes: Operations, Webhooks and
+// Events. To know their resources it asks nobody.
 func newClient(calls *call.Client, policy call.Policy, log *slog.Logger, stores ...*store.Store) (*client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {

@@ -95,8 +95,9 @@ type Recorder interface {
 type Executor struct {
 	calls     *call.Client
 	policy    call.Policy    // whose Fence is that of the Executor
-	unfenced  call.Policy    // what any replica may do
-	client    *client.Client // that writes while the Fence allows it
+	unfenced  call.Policy    // of what any replica may do
+	anyone    *client.Client // does what any replica may do
+	client    *client.Client // does what the Fence allows
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *hooks
@@ -127,7 +128,6 @@ type Executor struct {
 	mu    sync.Mutex
 	drain drain
 	live  map[string]map[string]*run // by namespace and name
-	floor map[store.Key]string       // versions that runs which have ended wrote and the store has not seen yet
 	lines map[store.Key]*line        // runs that wait for the end of another operation, by its key
 }
 
@@ -146,7 +146,7 @@ func New(o Options) (*Executor, error) {
 		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), unfenced: o.Policy, store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[string]map[string]*run), stirs: newStirs(), floor: make(map[store.Key]string), lines: make(map[store.Key]*line),
+		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey
@@ -174,7 +174,7 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
-	e.client = anyone.Bound(client.Binding{Fence: fence(o.Fence)})
+	e.anyone, e.client = anyone, anyone.Bound(client.Binding{Fence: fence(o.Fence)})
 	if e.webhooks, err = webhook.New(webhook.Options{
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,

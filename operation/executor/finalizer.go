@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 )
 
 // An Operation that is deleted while it is in progress is cancelled first. A finalizer holds it for that, but only once
@@ -51,7 +51,7 @@ func (e *Executor) release(ctx context.Context, r *run) error {
 
 // setFinalizers replaces the finalizers of exactly the version that the run knows.
 func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []string) error {
-	metadata := map[string]any{"resourceVersion": r.op.ResourceVersion, "finalizers": finalizers}
+	metadata := map[string]any{"finalizers": finalizers}
 	for {
 		if r.thin >= unowned {
 			metadata["managedFields"] = json.RawMessage(reset)
@@ -60,9 +60,7 @@ func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []strin
 		if err != nil {
 			return err
 		}
-		op, err := e.send(ctx, r, operationRequest(call.VerbPatch, r.key, func(q *call.Request) {
-			q.PatchType, q.Body = types.MergePatchType, patch
-		}))
+		err = e.patch(ctx, r, patch)
 		switch {
 		case errors.Is(err, call.ErrTooLarge) && r.thin < unowned:
 			r.thin = unowned
@@ -70,7 +68,6 @@ func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []strin
 		case err != nil:
 			return fmt.Errorf("cannot set the finalizer: %w", err)
 		}
-		e.wrote(r, op)
 		return nil
 	}
 }
@@ -80,12 +77,10 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 	if !e.pay(r) {
 		return errShort
 	}
-	body := fmt.Sprintf(`{"kind":"DeleteOptions","apiVersion":"v1","preconditions":{"uid":%q,"resourceVersion":%q}}`,
-		r.op.UID, r.op.ResourceVersion)
-	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbDelete, r.key, func(q *call.Request) {
-		q.Body, q.NotFoundOK = []byte(body), true
-	}), e.policy)
-	e.settlePaid(r, answer, err)
+	size := 0
+	err := e.writer(r).Delete(ctx, e.named(r),
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.Answered(func(raw []byte) { size = effort(raw) }))
+	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed, and its event starts a new look
 	}

@@ -6,13 +6,12 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
 // followOperations starts a run for every operation that wants one, until the context ends.
 func (e *Executor) followOperations(ctx context.Context) {
-	cursor := e.store.Subscribe(store.SubscribeOptions{Name: "executor"})
+	cursor := e.store.Subscribe(store.SubscribeOptions{Name: "executor", HoldWrites: owner})
 	defer cursor.Close()
 	for {
 		event, err := cursor.Next(ctx)
@@ -40,7 +39,6 @@ func (e *Executor) followOperations(ctx context.Context) {
 func (e *Executor) rolledBack() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	clear(e.floor)
 	for _, space := range e.live {
 		for _, r := range space {
 			r.accepted = acceptance{}
@@ -48,11 +46,11 @@ func (e *Executor) rolledBack() {
 	}
 }
 
-// changed tells the run of an operation that there is news, or starts one. Most events are the echo of what a run has written, so that the
-// object is decoded only when a run may have to start.
+// changed tells the run of an operation that there is news, or starts one. The object is decoded only when one may
+// have to start.
 func (e *Executor) changed(ctx context.Context, known *store.Record) {
-	key, version := known.Key(), known.Version()
-	for !e.told(key, version) {
+	key := known.Key()
+	for !e.told(key) {
 		op, err := store.As[v1alpha1.Operation](known)
 		if err != nil || !wantsRun(op) {
 			return
@@ -62,7 +60,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 			e.accept(r, op)
 		}
 		e.mu.Lock()
-		started := e.live[key.Namespace][key.Name] == nil && !resourceversion.Older(version, e.floor[key])
+		started := e.live[key.Namespace][key.Name] == nil
 		if started {
 			if e.live[key.Namespace] == nil {
 				e.live[key.Namespace] = make(map[string]*run)
@@ -78,25 +76,18 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 	}
 }
 
-// told tells the run of an operation about a version of it. It returns false if there is no run and one may have to start.
-func (e *Executor) told(key store.Key, version string) bool {
+// told tells the run of an operation that there is news. It returns false if there is no run and one may have to start.
+func (e *Executor) told(key store.Key) bool {
 	e.mu.Lock()
 	r := e.live[key.Namespace][key.Name]
-	switch {
-	case r != nil && r.wrote == version:
-		e.mu.Unlock()
-	case r != nil:
+	if r != nil {
 		r.missed = true
-		e.mu.Unlock()
-		r.news.Set()
-	case resourceversion.Older(version, e.floor[key]):
-		e.mu.Unlock() // the store has not seen yet what the last run has written
-	default:
-		delete(e.floor, key)
-		e.mu.Unlock()
-		return false
 	}
-	return true
+	e.mu.Unlock()
+	if r != nil {
+		r.news.Set()
+	}
+	return r != nil
 }
 
 // begin starts the flow of a run.
@@ -138,9 +129,6 @@ func (e *Executor) forget(r *run) (missed bool) {
 		return false
 	}
 	e.dead(r.key)
-	if known, ok := e.store.Get(r.key); ok && resourceversion.Older(known.Version(), r.wrote) {
-		e.floor[r.key] = r.wrote // or else what the run has done would be done again, on the state before
-	}
 	return r.missed
 }
 
@@ -205,7 +193,6 @@ func (e *Executor) gone(key store.Key) {
 	e.mu.Lock()
 	_, live := e.live[key.Namespace][key.Name]
 	e.dead(key)
-	delete(e.floor, key)
 	e.mu.Unlock()
 	if live {
 		if fiber, ok := e.engine.Find(key.String()); ok {

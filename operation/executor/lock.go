@@ -15,11 +15,12 @@ import (
 // Locks. Two operations of a namespace exclude each other when one of them locks a resource that the other one locks or is about. Of those,
 // the one that was accepted first goes first.
 //
-// Nobody writes a lock down: that an operation wants it stands in its spec, and the order in which operations were accepted is that of
-// their resource versions, which the API server gives out one by one. An operation that is about to make its first call has a place in
-// that order; it goes on when the store knows everything up to that place and no unfinished operation before it excludes it. The place is the
-// version at which it was picked up, and the write that records its first attempt holds for that version only. An ordinary operation, whose call
-// need not be recorded first, has the version at which it was accepted (acceptance.go). So
+// Nobody writes a lock down: that an operation wants it stands in its spec, and the order in which operations were
+// accepted is that of their resource versions, which the API server gives out one by one. An operation that is about
+// to make its first call has a place in that order; it goes on when the store knows everything up to that place and
+// no unfinished operation before it excludes it. The place is the version at which it was picked up, and the write
+// that records its first attempt holds for that version only. An ordinary operation, whose call need not be recorded
+// first, has the version at which it was accepted (acceptance.go). So
 //
 //   - of two that exclude each other the later one knows of the earlier one, whichever replicas run them;
 //   - everybody waits only for those before it, all of its locks at once, so there is no deadlock and nobody starves;
@@ -104,13 +105,7 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 		return turn{}
 	}
 	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
-		// What is missing may be our own write, whose event is no news else.
-		e.mu.Lock()
-		r.wrote = ""
-		e.mu.Unlock()
-		if !e.store.Covers(op.Namespace, r.place) {
-			return turn{unknown: true}
-		}
+		return turn{unknown: true} // the run is told of the event that is missing, be it of a write of its own (writer)
 	}
 	now := e.store.Snapshot()
 	if r.alone = e.isAlone(r, op, now); r.alone {
@@ -131,7 +126,8 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	}
 }
 
-// isAlone tells whether nobody in the namespace of an operation locks anything, the operation itself included. Who comes to do so comes after it.
+// isAlone tells whether nobody in the namespace of an operation locks anything, the operation itself included. Who
+// comes to do so comes after it.
 func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
 	if !ordinary(op) || !nobodyLocks(op.Namespace, now) {
 		return false
@@ -207,7 +203,8 @@ func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReferen
 	}
 }
 
-// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself, or if that is in doubt.
+// excluding returns the operation of a record, nil if it is over or comes after op, or is op itself, or if that is in
+// doubt.
 func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record) (*v1alpha1.Operation, *doubt) {
 	if known.Name() == op.Name {
 		return nil, nil
@@ -226,8 +223,8 @@ func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record
 // entered tells whether the first call of an operation was recorded.
 func entered(op *v1alpha1.Operation) bool { return op.PickedUp() && len(op.Status.Webhooks) > 0 }
 
-// place is that of an operation among those that exclude each other. Until it is picked up any write moves it back, unless it is ordinary: see
-// Executor.placeOf.
+// place is that of an operation among those that exclude each other. Until it is picked up any write moves it back,
+// unless it is ordinary: see Executor.placeOf.
 func place(op *v1alpha1.Operation) string {
 	if op.PickedUp() {
 		return op.Status.AcceptedVersion

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
-	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -26,7 +27,6 @@ type run struct {
 
 	// What follows is shared with those who follow the stores and with the calls, and guarded by Executor.mu.
 
-	wrote   string    // the version of the run's own last write, whose event is no news
 	back    []landing // calls that have come back
 	missed  bool      // something happened since the run looked last
 	running bool      // the operation has not ended
@@ -53,8 +53,8 @@ type run struct {
 	// about is the request that op is about, recorded whether it was picked up, and not only in memory.
 	about    request
 	recorded bool
-	// entered says that the first call was begun. Before, it has to be the turn of the operation: place is the one that this was found for, and
-	// alone says that nobody in the namespace locked anything then.
+	// entered says that the first call was begun. Before, it has to be the turn of the operation: place is the one
+	// that this was found for, and alone says that nobody in the namespace locked anything then.
 	entered bool
 	place   string
 	alone   bool
@@ -140,7 +140,8 @@ func (r *run) apply(c change) {
 	r.unsaved = append(r.unsaved, c)
 }
 
-// adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not ended.
+// adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not
+// ended.
 func (r *run) adopt(op *v1alpha1.Operation) {
 	if about := requestOf(op); about != r.about {
 		if r.about != (request{}) {
@@ -188,12 +189,12 @@ func (e *Executor) refresh(ctx context.Context, r *run) error {
 
 // get reads an operation from the API server. It returns nil if there is none.
 func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
-	answer, err := call.Do(ctx, e.calls, operationRequest(call.VerbGet, key, func(q *call.Request) { q.NotFoundOK = true }), e.policy)
-	if err != nil || answer == nil {
-		return nil, err
-	}
 	op := &v1alpha1.Operation{}
-	return op, answer.Into(op)
+	err := e.client.Live().Get(ctx, key, op)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return op, err
 }
 
 // reload takes the state from the API server. It returns errGone if there is none.
@@ -222,9 +223,13 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 		return nil
 	}
 	r.thin.apply(r.op)
-	answer, err := e.submit(ctx, r, operationRequest(call.VerbUpdate, r.key, func(q *call.Request) {
-		q.Subresource, q.Object = "status", r.op
-	}))
+	n, kept := keys(&r.op.Status), false
+	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
+		return own.Status().Replace(ctx, r.op, cost, client.Kept(func(answer []byte) bool {
+			kept = keptKeys(answer, n) // unless a field that the API server does not know is gone
+			return kept
+		}))
+	})
 	switch {
 	case err == nil:
 	case errors.Is(err, errShort), errors.Is(err, errOutdated):
@@ -234,70 +239,68 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 		return fmt.Errorf("cannot record the status: %w", err)
 	}
 	r.unsaved, r.unrecorded = nil, time.Time{}
-	n := keys(&r.op.Status)
-	kept := keptKeys(answer.Raw, n)
-	e.trust.written(r.key.Namespace, n, kept)
-	// The write held for one version only, so the answer is what was sent under a new version: that is all there is to read. The managed
-	// fields, which only the answer has, would make the next write twice as long.
-	var h source.Header
-	if err := source.Scan(source.JSON, answer.Raw, &h); err != nil || len(h.ResourceVersion) == 0 || !kept {
-		op := &v1alpha1.Operation{} // unless a field that the API server does not know is gone
-		if err := answer.Into(op); err != nil {
-			return fmt.Errorf("cannot record the status: %w", err)
-		}
-		e.wrote(r, op)
-		return nil
-	}
-	r.op.ResourceVersion, r.op.ManagedFields = string(h.ResourceVersion), nil
+	e.trust.written(r.key.Namespace, n, kept || keys(&r.op.Status) == n)
 	e.wrote(r, r.op)
 	return nil
 }
 
-// send is submit for writes whose answer holds more than was sent.
-func (e *Executor) send(ctx context.Context, r *run, q call.Request) (*v1alpha1.Operation, error) {
-	answer, err := e.submit(ctx, r, q)
-	if err != nil {
-		return nil, err
+// patch changes what is not the status.
+func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
+	op := e.named(r)
+	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
+		merge := client.RawPatch(types.MergePatchType, patch)
+		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), cost)
+	})
+	if err == nil {
+		e.wrote(r, op)
 	}
-	op := &v1alpha1.Operation{}
-	return op, answer.Into(op)
+	return err
+}
+
+// named returns an object that names the operation of a run in the version that the run knows.
+func (e *Executor) named(r *run) *v1alpha1.Operation {
+	return &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.op.UID, ResourceVersion: r.op.ResourceVersion,
+	}}
 }
 
 // submit makes a write that holds only for the version that the run knows.
-func (e *Executor) submit(ctx context.Context, r *run, q call.Request) (*call.Answer, error) {
+func (e *Executor) submit(
+	ctx context.Context, r *run, write func(own *client.Client, cost client.WriteOption) error,
+) error {
 	if !e.pay(r) {
-		return nil, errShort
+		return errShort
 	}
-	answer, err := call.Do(ctx, e.calls, q, e.policy)
-	e.settlePaid(r, answer, err)
+	size := 0
+	err := write(e.writer(r), client.Answered(func(raw []byte) { size = effort(raw) }))
+	e.settlePaid(r, size, err)
 	switch {
 	case apierrors.IsConflict(err):
 		if err := e.reload(ctx, r); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, errOutdated
+		return errOutdated
 	case apierrors.IsNotFound(err):
-		return nil, errGone
+		return errGone
 	}
-	return answer, err
+	return err
 }
 
-// wrote adopts the answer to a write, whose event is no news.
+// owner is whose writes those are whose events are no news to runs.
+const owner = "fairlead executor"
+
+// writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may
+// be what it waits for to know its turn.
+func (e *Executor) writer(r *run) *client.Client {
+	if !entered(r.op) {
+		return e.client
+	}
+	return e.client.Bound(client.Binding{Write: store.WriteContext{Owner: owner, Primary: r.key}})
+}
+
+// wrote adopts the answer to a write, which others look at in the store from now on.
 func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
 	r.adopt(op)
 	r.confirmed = true
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	r.wrote = op.ResourceVersion
-}
-
-func operationRequest(verb call.Verb, key store.Key, more func(*call.Request)) call.Request {
-	q := call.Request{
-		Verb: verb, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
-		Namespace: key.Namespace, Name: key.Name,
-	}
-	if more != nil {
-		more(&q)
-	}
-	return q
+	e.moveLine(r.key)
 }

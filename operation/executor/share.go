@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/call"
 )
 
 // Budget is what the operations of each namespace may use over time, so that none of them fills etcd or keeps the API server, the network or the
@@ -128,12 +127,12 @@ func repeats(s *v1alpha1.OperationStatus) bool {
 	return s.Notification != nil && again(s.Notification)
 }
 
-// settlePaid corrects what was paid for a write by what was written.
-func (e *Executor) settlePaid(r *run, answer *call.Answer, err error) {
+// settlePaid corrects what was paid for a write by what the answer costs, in bytes; 0: there was none.
+func (e *Executor) settlePaid(r *run, size int, err error) {
 	bytes := r.paid.bytes
 	switch {
-	case answer != nil && len(answer.Raw) > 0:
-		r.size = int32(min(effort(answer.Raw), 1<<30))
+	case size > 0:
+		r.size = int32(min(size, 1<<30))
 		bytes = float64(r.size)
 	case apierrors.IsConflict(err):
 		bytes = 0

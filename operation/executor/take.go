@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/store"
@@ -20,8 +21,9 @@ import (
 // Taker records what receivers report by callback. Any replica can: the flow that waits for it, wherever it runs,
 // learns of it from the Operation. It is safe for concurrent use.
 type Taker struct {
-	calls     *call.Client
+	calls     *call.Client // reads
 	policy    call.Policy
+	client    *client.Client // writes
 	callbacks *Callbacks
 	placeOf   func(*v1alpha1.Operation) string
 	writes    *budget
@@ -33,7 +35,7 @@ type Taker struct {
 // the Executor runs.
 func (e *Executor) Taker() *Taker {
 	return &Taker{
-		calls: e.calls, policy: e.unfenced, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
+		calls: e.calls, policy: e.unfenced, client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
 	}
 }
 
@@ -93,9 +95,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err := t.writes.wait(ctx, party{key.Namespace, tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
-		_, err = call.Do(ctx, t.calls, operationRequest(call.VerbUpdate, key, func(q *call.Request) {
-			q.Subresource, q.Object = "status", op
-		}), t.policy)
+		err = t.client.Status().Replace(ctx, op)
 		t.writes.end(key.Namespace, paid, paid)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -126,7 +126,10 @@ func (t *Taker) began(ctx context.Context, op *v1alpha1.Operation) error {
 
 // read returns the Operation of a callback as the API server has it, and what a write of it costs, in bytes.
 func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1.Operation, float64, error) {
-	answer, err := call.Do(ctx, t.calls, operationRequest(call.VerbGet, key, func(q *call.Request) { q.NotFoundOK = true }), t.policy)
+	answer, err := call.Do(ctx, t.calls, call.Request{
+		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
+		Namespace: key.Namespace, Name: key.Name, NotFoundOK: true,
+	}, t.policy)
 	switch {
 	case err != nil:
 		return nil, 0, err

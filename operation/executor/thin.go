@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
@@ -111,12 +110,8 @@ func (e *Executor) strip(ctx context.Context, r *run) error {
 		if patch == nil {
 			continue
 		}
-		op, err := e.send(ctx, r, operationRequest(call.VerbPatch, r.key, func(q *call.Request) {
-			q.PatchType, q.Body = types.MergePatchType, patch
-		}))
-		switch {
+		switch err := e.patch(ctx, r, patch); {
 		case err == nil:
-			e.wrote(r, op)
 		case errors.Is(err, call.ErrTooLarge), apierrors.IsInvalid(err), apierrors.IsForbidden(err): // it may not give way
 		default:
 			return fmt.Errorf("cannot make the operation smaller: %w", err)
@@ -127,7 +122,7 @@ func (e *Executor) strip(ctx context.Context, r *run) error {
 
 // patch is the request that takes away what is not part of the status; nil if there is nothing.
 func (t thinness) patch(op *v1alpha1.Operation) []byte {
-	metadata := map[string]any{"resourceVersion": op.ResourceVersion, "managedFields": json.RawMessage(reset)}
+	metadata := map[string]any{"managedFields": json.RawMessage(reset)}
 	body := map[string]any{"metadata": metadata}
 	switch {
 	case t == stripped && op.Spec.RequestObject != nil:

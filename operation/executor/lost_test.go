@@ -1,0 +1,52 @@
+package executor_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+)
+
+// TestCancelledBehindALostAnswer: an operation is cancelled after its first attempt was recorded, and before the
+// executor knows that, since the answer to the write is lost. What the executor finds to be recorded then has the
+// cancellation, too.
+func TestCancelledBehindALostAnswer(t *testing.T) {
+	b := setup(t)
+	answer := make(chan struct{})
+	defer close(answer)
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { pause(r, answer) }
+	b.webhook("cleanup", func(s *v1alpha1.WebhookSpec) { // who notices only when the call has come back notices too late
+		s.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute}
+	})
+	var lost atomic.Bool
+	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err != nil || r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/operations/") || !lost.CompareAndSwap(false, true) {
+			return resp, err
+		}
+		resp.Body.Close()
+		if _, err := b.scheduler.Cancel(b.ctx, shop, ""); err != nil {
+			t.Error(err)
+		}
+		return nil, errors.New("the answer is lost")
+	})
+	b.start(func(o *executor.Options) { o.Calls = calls })
+	// It locks something, so that its attempt is recorded before the call.
+	op := b.schedule(operation.Request{Resource: shop, Webhooks: []string{"cleanup"}, Lock: []operation.Resource{{Type: "db", ID: "7"}}})
+	got := b.end(op)
+	if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionError); c == nil || c.Reason != v1alpha1.ReasonCanceled {
+		t.Errorf("it became %+v", got.Status)
+	}
+	if !lost.Load() {
+		t.Error("no answer was lost")
+	}
+}
