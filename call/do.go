@@ -64,8 +64,10 @@ type exchange struct {
 // begin validates and encodes a request. It sends nothing.
 func (c *Client) begin(r Request, p Policy) (*exchange, error) {
 	if c == nil || c.http == nil {
-		return nil, &Error{Verb: r.Verb, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace, Name: r.Name,
-			errs: []error{ErrNotMade}}
+		return nil, &Error{
+			Verb: r.Verb, Kind: orString(r.Kind, r.Resource.Resource), Namespace: r.Namespace, Name: r.Name,
+			errs: []error{ErrNotMade},
+		}
 	}
 	x := &exchange{c: c, p: p.Resolved(), id: uuid.NewString(), begun: time.Now()}
 	if err := x.set(r); err != nil {
@@ -85,8 +87,10 @@ func (x *exchange) set(r Request) error {
 	w, err := r.wire(x.c)
 	if err != nil {
 		x.r = r
-		return &Error{Verb: r.Verb, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource,
-			errs: []error{err}}
+		return &Error{
+			Verb: r.Verb, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, Subresource: r.Subresource,
+			errs: []error{err},
+		}
 	}
 	x.r, x.w = r, w
 	x.pr.inDoubt = false // which the last request was, perhaps

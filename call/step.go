@@ -156,7 +156,8 @@ func (s *stepper[P]) request(ctx context.Context, f *flow.Fiber[P]) (Request, er
 }
 
 func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer[flow.Fiber[P]],
-	call *stepCall) flow.Next {
+	call *stepCall,
+) flow.Next {
 	call.last = call.x.try(ctx)
 	switch o := call.last; o.action {
 	case done:

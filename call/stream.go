@@ -56,7 +56,8 @@ func Stream[T any, PT Object[T]](ctx context.Context, c *Client, r Request, p Po
 
 // stream makes one list request, with retries, and hands each item to the function until that says no.
 func (c *Client) stream(ctx context.Context, r Request, p Policy,
-	item func(*Page, []byte) (bool, error)) (*Page, error) {
+	item func(*Page, []byte) (bool, error),
+) (*Page, error) {
 	x, err := c.begin(r, p)
 	if err != nil {
 		return nil, err
@@ -203,7 +204,8 @@ func decodeList(body io.Reader, item func(*Page, []byte) (bool, error)) (page *P
 }
 
 func decodeItems(d *json.Decoder, meta *listMeta, item func(*Page, []byte) (bool, error)) (
-	more bool, broken, err error) {
+	more bool, broken, err error,
+) {
 	token, err := d.Token()
 	if err != nil {
 		return false, nil, midway(err)

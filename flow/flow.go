@@ -113,6 +113,7 @@ func Inline[P any](fl *Flow[P]) Node[P] {
 // see FailFast, Quorum, First, Limit). children may return none. An error of a child fails the step with a *ForkError.
 // Undoing a fork undoes its children, found by calling children again.
 func Fork[P any](name string, children func(ctx context.Context, f *Fiber[P]) ([]Child, error),
-	opts ...Option) Node[P] {
+	opts ...Option,
+) Node[P] {
 	return Node[P]{kind: nodeFork, name: name, kids: children, set: settle(opts)}
 }

@@ -14,7 +14,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 // describe lists the metrics. They are made anew each time, since there is no package state.
 func describe() (d struct {
 	live, ready, workers, started, ended, steps, seconds, preempted, stuck, lost *prometheus.Desc
-}) {
+},
+) {
 	d.live = desc("fibers", "Live fibers by status.", "status")
 	d.ready = desc("fibers_ready", "Fibers that wait for a worker.")
 	d.workers = desc("workers_busy", "Workers that run a fiber.")
@@ -30,8 +31,10 @@ func describe() (d struct {
 
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	d := describe()
-	for _, one := range []*prometheus.Desc{d.live, d.ready, d.workers, d.started, d.ended, d.steps, d.seconds,
-		d.preempted, d.stuck, d.lost} {
+	for _, one := range []*prometheus.Desc{
+		d.live, d.ready, d.workers, d.started, d.ended, d.steps, d.seconds,
+		d.preempted, d.stuck, d.lost,
+	} {
 		ch <- one
 	}
 }

@@ -45,7 +45,9 @@ const (
 	opSkip
 )
 
-var opNames = [...]string{"", "next", "goto", "delay", "retry", "suspend", "await", "fork", "end", "fail", "yield",
-	"panic", "cancel", "skip"}
+var opNames = [...]string{
+	"", "next", "goto", "delay", "retry", "suspend", "await", "fork", "end", "fail", "yield",
+	"panic", "cancel", "skip",
+}
 
 func (o op) String() string { return opNames[o] }

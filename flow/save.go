@@ -84,7 +84,7 @@ func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
 	change(&p)
 	if err := s.writeIfNew(ctx, p); err != nil {
 		f.e.lost.Add(1)
-		f.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", why.String(), "error", err)
+		f.e.log.WarnContext(ctx, "cannot save position", "key", f.key, "path", f.path(), "reason", why.String(), "error", err)
 	}
 }
 

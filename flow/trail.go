@@ -125,8 +125,10 @@ func (t *trail) entries(d *def) Trail {
 				break
 			}
 		}
-		out = append(out, TrailEntry{Step: d.steps[pc].path, Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]),
-			Repeats: int(b[n+3])})
+		out = append(out, TrailEntry{
+			Step: d.steps[pc].path, Outcome: op(b[n+1]).String(), Took: unpackTime(b[n+2]),
+			Repeats: int(b[n+3]),
+		})
 		b = b[n+4:]
 	}
 	return out

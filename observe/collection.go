@@ -20,8 +20,10 @@ type Collection[T any] struct{ observer *Observer }
 // Known declares interest in the known state of a selector, as an observer does: its source is watched, and what is
 // wrong with the declaration is reported at start. T is as for [On].
 func Known[T any, P Object[T]](h Host, s Selector) *Collection[T] {
-	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
-		opts: newOptions(nil)}
+	o := &Observer{
+		selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
+		opts: newOptions(nil),
+	}
 	o.opts.name, o.opts.mask, o.opts.passive = "collection at "+o.place, OnSynchronized, true
 	o.call = func(context.Context, *store.Event) error { return nil }
 	o.registry.declareObserver(o)

@@ -51,10 +51,13 @@ type candidate struct {
 }
 
 func derivedFrom[U any, Q Object[U]](
-	convert func(*store.Record) (*U, error)) func(context.Context, *Origin) (*feed, error) {
+	convert func(*store.Record) (*U, error),
+) func(context.Context, *Origin) (*feed, error) {
 	return func(ctx context.Context, o *Origin) (*feed, error) {
-		d := &derivation{origin: o, pending: len(o.inputs), made: map[claim]store.Key{},
-			quarantined: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{}}
+		d := &derivation{
+			origin: o, pending: len(o.inputs), made: map[claim]store.Key{},
+			quarantined: map[claim]source.Quarantined{}, claims: map[store.Key][]candidate{},
+		}
 		d.make = func(r *store.Record) (client.Object, error) {
 			object, err := convert(r)
 			if object == nil || err != nil {
@@ -84,8 +87,10 @@ func (d *derivation) open() *feed {
 		d.sink.Replace().Commit(source.Commit{Version: "1", Reason: "there is no input"})
 	}
 	for i, in := range o.inputs {
-		by := &Observer{selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil),
-			derived: o}
+		by := &Observer{
+			selector: in.selector, object: in.takes, place: o.place, registry: r, opts: newOptions(nil),
+			derived: o,
+		}
 		by.opts.name, by.opts.failure = fmt.Sprintf("derived source %q", o.selector), Skip
 		by.call = func(_ context.Context, e *store.Event) error { return d.event(i, e) }
 		d.inputs = append(d.inputs, by)

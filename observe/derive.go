@@ -49,8 +49,10 @@ func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*
 // Join declares a source of the objects of several others of one type together. Of objects with the same key, that of
 // the source that is named first counts. It is synced when all of them are.
 func Join[T any, P Object[T]](h Host, s Selector, from ...Selector) *Origin {
-	o := &Origin{registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(),
-		decode: decoder[T, P]}
+	o := &Origin{
+		registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(),
+		decode: decoder[T, P],
+	}
 	for _, f := range from {
 		o.inputs = append(o.inputs, input{f, o.object})
 	}

@@ -93,8 +93,10 @@ func (r *Registry) Describe() Description {
 
 // description is called with the lock of the registry held.
 func (o *Origin) description(now time.Time) SourceDescription {
-	d := SourceDescription{Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place,
-		Observers: []ObserverDescription{}}
+	d := SourceDescription{
+		Cluster: o.registry.opts.Cluster, Selector: o.selector.Names(), At: o.place,
+		Observers: []ObserverDescription{},
+	}
 	if o.object != nil {
 		d.Type = o.object.String()
 	}
@@ -150,8 +152,10 @@ func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 			continue
 		}
 		opt := st.Options()
-		words := []string{opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector,
-			opt.Scope}
+		words := []string{
+			opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector,
+			opt.Scope,
+		}
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 		d := SourceDescription{
 			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true,

@@ -123,8 +123,10 @@ func (e ObjectEvent) Prior() client.Object {
 }
 
 func changeOf(e *store.Event, t Type) Change {
-	return Change{Type: t, Initial: e.Initial, Inferred: e.Inferred, Key: e.Key, Reason: e.Reason, version: e.Version,
-		record: e.Object}
+	return Change{
+		Type: t, Initial: e.Initial, Inferred: e.Inferred, Key: e.Key, Reason: e.Reason, version: e.Version,
+		record: e.Object,
+	}
 }
 
 // typeOf returns the type under which an observer is told of an event; 0 if it is not.

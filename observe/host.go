@@ -57,9 +57,12 @@ func fixed(options []source.Option) settings {
 // fn is called as the options say, by default for one event at a time. Its context ends when the host stops. An error
 // or a panic concerns this observer only, see [OnFailure].
 func On[T any, P Object[T]](h Host, s Selector, fn func(ctx context.Context, e Event[T]) error,
-	opts ...Option) *Observer {
-	o := &Observer{selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
-		opts: newOptions(opts)}
+	opts ...Option,
+) *Observer {
+	o := &Observer{
+		selector: s, object: reflect.TypeFor[T](), place: declared(), registry: h.Observers(),
+		opts: newOptions(opts),
+	}
 	if fn != nil {
 		o.call = caller(o, fn)
 	}

@@ -10,7 +10,8 @@ import (
 // SetCondition sets a condition of obj, with its generation as the observed one, and says whether that changed
 // anything. The time of the last transition changes with the status only. Where there is no object it does nothing.
 func SetCondition(obj client.Object, conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus,
-	reason, message string) bool {
+	reason, message string,
+) bool {
 	if isNil(obj) || conditions == nil {
 		return false
 	}

@@ -75,8 +75,10 @@ func (r *Recorder) Event(ctx context.Context, obj client.Object, kind, reason, n
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, EventTime: now,
 		ReportingController: cut("fairlead.io/"+r.from, 128), ReportingInstance: cut(r.from, 128), Action: "Reconcile",
 		Type: kind, Reason: reason, Note: note,
-		Regarding: corev1.ObjectReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
-			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID()},
+		Regarding: corev1.ObjectReference{
+			APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind,
+			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		},
 	}
 	// What happened may be told although the context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)

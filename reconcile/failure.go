@@ -73,8 +73,10 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 	if failed.Class == Conflict {
 		level = slog.LevelInfo
 	}
-	args := []any{"key", r.key.String(), "class", failed.Class, "attempts", failed.Attempts, "next", failed.Next,
-		"error", failed.Err}
+	args := []any{
+		"key", r.key.String(), "class", failed.Class, "attempts", failed.Attempts, "next", failed.Next,
+		"error", failed.Err,
+	}
 	if panicked {
 		args = append(args, "stack", string(stack))
 	}
@@ -113,8 +115,10 @@ func (c *Controller) tell(term context.Context, r *reconciliation, f *Failure) {
 		l != nil && l.Fence(term) != nil {
 		return
 	}
-	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.key.Namespace, Name: r.key.Name,
-		UID: r.facts.uid}}
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: r.key.Namespace, Name: r.key.Name,
+		UID: r.facts.uid,
+	}}
 	obj.SetGroupVersionKind(c.kind())
 	err := c.events.Event(term, obj, corev1.EventTypeWarning, reason, errors.Unwrap(f.Err).Error())
 	if err == nil {

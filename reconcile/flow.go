@@ -75,7 +75,8 @@ func (t *Task[T]) FlushStatus(ctx context.Context) error { return t.flush(ctx) }
 //
 // The key of the fiber is that of [FiberKey], its group the namespace. [T] must not be unstructured.
 func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, how Fibers[T, P],
-	opts ...Option) *Controller {
+	opts ...Option,
+) *Controller {
 	r := &flows[T, P, PT]{engine: e, how: how, name: name, live: map[Key]*fiber{}}
 	err := r.complete()
 	w := workOf[T, PT](r)

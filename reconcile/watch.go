@@ -156,7 +156,8 @@ func mappedBy[S any](fn func(obj *S) []Key) func(*store.Record, primary) ([]Key,
 }
 
 func newWatch[S any, PS client.ObjectOf[S]](mapped func(*store.Record, primary) ([]Key, error),
-	opts []WatchOption) *watch {
+	opts []WatchOption,
+) *watch {
 	w := &watch{object: PS(new(S)), mapped: mapped}
 	for _, o := range opts {
 		if o != nil {

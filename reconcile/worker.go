@@ -122,8 +122,10 @@ func (c *Controller) rights(r *reconciliation) client.Binding {
 
 // userContext is what the user's code is given: it has the client and this context.
 func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights client.Binding) context.Context {
-	info := Info{Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
-		LastError: r.last}
+	info := Info{
+		Controller: c.name, Key: r.key, Reasons: r.why.list, Dropped: r.why.dropped, Attempt: r.attempt,
+		LastError: r.last,
+	}
 	if c.object.cleans {
 		info.Finalizer = c.set.finalizer
 		ctx = alloc.WithFinalizer(ctx, c.set.finalizer)
@@ -187,7 +189,8 @@ func (c *Controller) reconcile(ctx context.Context, r *reconciliation, rec *stor
 
 // load returns the reconciler's own copy of the freshest state; nil if there is none.
 func (c *Controller) load(ctx context.Context, own *client.Client, st *store.Store, rec *store.Record) (client.Object,
-	error) {
+	error,
+) {
 	if st.Overdue(rec.Key()) { // the watch has not brought our last write for too long
 		obj := c.object.fresh()
 		obj.GetObjectKind().SetGroupVersionKind(c.main.kind)

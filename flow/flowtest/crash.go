@@ -87,8 +87,10 @@ func (p *player[P]) play(boundaries []int) (came bool) {
 		}()
 		var told story
 		for i := 0; ; i++ {
-			c := &crasher{Positions: w.Positions, trace: w.Trace, left: math.MaxInt, began: time.Now(),
-				dead: make(chan struct{})}
+			c := &crasher{
+				Positions: w.Positions, trace: w.Trace, left: math.MaxInt, began: time.Now(),
+				dead: make(chan struct{}),
+			}
 			if i < len(boundaries) {
 				c.left = boundaries[i]
 			}
