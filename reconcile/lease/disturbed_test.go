@@ -206,3 +206,63 @@ func disturbedElections(t *testing.T, seed uint64) {
 	}
 	t.Logf("%d terms", terms)
 }
+
+// TestATermEndsBeforeAnother: a leader whose requests are not answered any more, neither those that renew the lease nor those that give it back,
+// leads no longer than others respect its lease.
+func TestATermEndsBeforeAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := testbed.Server(t, apiserver.Options{})
+		defer server.Close()
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		defer all.Wait()
+		defer stop()
+		var hang sync.Map // the names of those whose requests are not answered
+		var voters []*voter
+		for _, name := range []string{"one", "two"} {
+			cfg := disturb.Config(server.Config(), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+				if _, hangs := hang.Load(name); hangs {
+					<-r.Context().Done()
+					return nil, context.Cause(r.Context())
+				}
+				return next.RoundTrip(r)
+			})
+			v := &voter{name: name}
+			var err error
+			if v.lease, err = lease.New(cfg, lease.Options{Namespace: "a", Name: "gateways", Identity: name}); err != nil {
+				t.Fatal(err)
+			}
+			all.Go(func() {
+				if err := v.lease.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			all.Go(func() { v.work(ctx) })
+			voters = append(voters, v)
+		}
+		for range 3 {
+			testbed.Settle(30 * time.Second)
+			for i, v := range voters {
+				if leads, _ := v.leads(); !leads {
+					continue
+				}
+				other := voters[1-i]
+				hang.Store(v.name, true)
+				for range 600 {
+					testbed.Settle(100 * time.Millisecond)
+					first, _ := v.leads()
+					second, _ := other.leads()
+					if first && second {
+						t.Fatalf("%s and %s lead", v.name, other.name)
+					}
+				}
+				if leads, _ := other.leads(); !leads {
+					t.Fatalf("%s does not follow %s", other.name, v.name)
+				}
+				hang.Delete(v.name)
+				break
+			}
+		}
+	})
+}

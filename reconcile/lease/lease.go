@@ -7,7 +7,7 @@
 //
 // # What holds
 //
-// Work is done in a term: its context ends when the lease is lost, and when the process stops. A lease is given back only when all work of
+// Work is done in a term: its context ends when the lease is lost, before another process can have it, and when the process stops. A lease is given back only when all work of
 // the term has said that it is done, so that a successor never works beside it.
 //
 // Besides, [Lease.Fence] says, by the clock and without waiting for anybody, whether the lease was renewed recently enough that
@@ -110,7 +110,7 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 		begins: make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
 	}
 	close(l.idle)
-	l.lock = &lock{renew: o.Renew, Interface: &resourcelock.LeaseLock{
+	l.lock = &lock{renew: o.Renew, keep: (o.Renew + o.Duration) / 2, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: c,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}}
@@ -153,6 +153,7 @@ func (l *Lease) Run(ctx context.Context) error {
 		case <-election.Done():
 		}
 	}()
+	l.lock.won, l.lock.leave, l.lock.taken = func() { l.beginTerm(ctx) }, l.leave, func() { l.endTerm(ErrLost) }
 	for election.Err() == nil {
 		e, err := l.elector()
 		if err != nil {
@@ -160,7 +161,6 @@ func (l *Lease) Run(ctx context.Context) error {
 			<-drained
 			return fmt.Errorf("cannot take part in the election: %w", err)
 		}
-		l.lock.won, l.lock.leave, l.lock.taken = func() { l.beginTerm(ctx) }, l.leave, func() { l.endTerm(ErrLost) }
 		e.Run(election)
 		l.lock.lose()
 		l.endTerm(ErrLost)
@@ -196,25 +196,29 @@ func (l *Lease) leave() error {
 
 func (l *Lease) beginTerm(ctx context.Context) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ctx.Err() != nil || l.term != nil {
-		return
+	begins := ctx.Err() == nil && l.term == nil
+	if begins {
+		term, end := context.WithCancelCause(ctx)
+		l.term = &termContext{term, end}
+		close(l.begins)
 	}
-	term, end := context.WithCancelCause(ctx)
-	l.term = &termContext{term, end}
-	close(l.begins)
-	l.log.InfoContext(ctx, "leads")
+	l.mu.Unlock()
+	if begins {
+		l.log.InfoContext(ctx, "leads")
+	}
 }
 
 func (l *Lease) endTerm(cause error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.term == nil {
-		return
+	term, leads := l.term.(*termContext)
+	if leads {
+		l.term, l.begins = nil, make(chan struct{})
 	}
-	l.term.(*termContext).end(cause)
-	l.term, l.begins = nil, make(chan struct{})
-	l.log.Info("leads no more", "cause", cause)
+	l.mu.Unlock()
+	if leads {
+		term.end(cause)
+		l.log.Info("leads no more", "cause", cause)
+	}
 }
 
 // termContext is a context that knows how to end.

@@ -15,16 +15,20 @@ import (
 // to count.
 type lock struct {
 	resourcelock.Interface
-	won   func()       // the lease was acquired
+	won   func()       // the lease was acquired, or renewed
 	leave func() error // it is about to be given back; an error if it must not be
-	taken func()       // somebody else has had it, though nobody here has noticed
+	taken func()       // somebody else has had it, or may have it from now on, though nobody here has noticed
 	renew time.Duration
+	// keep is how long after the last renewal the lease counts as held: less than others respect it. The elector may notice later, since
+	// it waits for the requests by which it wants to give it back.
+	keep time.Duration
 
 	mu      sync.Mutex
 	renewed time.Time // zero: it is not held
-	asked   bool      // somebody takes part in the election
-	holder  string    // as the server said last
-	failed  error     // why the last request has not said who leads; nil if it did
+	expiry  *time.Timer
+	asked   bool   // somebody takes part in the election
+	holder  string // as the server said last
+	failed  error  // why the last request has not said who leads; nil if it did
 }
 
 // Get implements resourcelock.Interface.
@@ -116,19 +120,32 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 		return nil
 	}
 	l.mu.Lock()
-	first := l.renewed.IsZero()
 	l.renewed = begun
-	l.mu.Unlock()
-	if first {
-		l.won()
+	if l.expiry != nil {
+		l.expiry.Stop()
 	}
+	l.expiry = time.AfterFunc(time.Until(begun.Add(l.keep)), l.expire)
+	l.mu.Unlock()
+	l.won()
 	return nil
+}
+
+// expire ends the term of a lease that was not renewed for so long that another one may soon have it. One that is renewed at this very moment
+// may lose its term, too: the next renewal begins another.
+func (l *lock) expire() {
+	if age, held := l.age(); held && age >= l.keep {
+		l.lose()
+		l.taken()
+	}
 }
 
 func (l *lock) lose() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.renewed = time.Time{}
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
 }
 
 // age returns how long ago the last renewal was begun, by whichever clock says more: the monotonic one may stand still while a machine

@@ -53,10 +53,15 @@ func TestTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			terms, taken := 0, 0
+			terms, taken, term := 0, 0, true
 			l := &lock{
-				Interface: &tc.found, renew: 10 * time.Second, renewed: time.Now().Add(-tc.age),
-				won: func() { terms++ }, taken: func() { taken++ }, leave: func() error { return errors.New("not to be given back") },
+				Interface: &tc.found, renew: 10 * time.Second, keep: time.Hour, renewed: time.Now().Add(-tc.age),
+				won: func() {
+					if !term {
+						terms, term = terms+1, true
+					}
+				},
+				taken: func() { taken, term = taken+1, false }, leave: func() error { return errors.New("not to be given back") },
 			}
 			if _, _, err := l.Get(t.Context()); err != nil && !apierrors.IsNotFound(err) {
 				t.Fatal(err)
