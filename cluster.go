@@ -25,8 +25,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Cluster is one API server that a Runtime works with: what is declared on it, and how to read and write there. It is safe
-// for concurrent use.
+// Cluster is one API server that a Runtime works with: what is declared on it, and how to read and write there. It is
+// safe for concurrent use.
 type Cluster struct {
 	name      string
 	rt        *Runtime
@@ -208,8 +208,8 @@ func (c *Cluster) Oversee(ctl *reconcile.Controller) {
 	c.rt.controllers = append(c.rt.controllers, ctl)
 }
 
-// Check has Run ask fn what is wrong with a declaration, before it begins. It is for packages whose declarations end in Add: Run returns
-// all mistakes together. If the runtime has begun, fn is not asked.
+// Check has Run ask fn what is wrong with a declaration, before it begins. It is for packages whose declarations end in
+// Add: Run returns all mistakes together. If the runtime has begun, fn is not asked.
 func (c *Cluster) Check(fn func() error) {
 	if fn == nil {
 		return
@@ -220,8 +220,9 @@ func (c *Cluster) Check(fn func() error) {
 }
 
 // Add has fn run from when the observers of all clusters have been started until it returns or the runtime stops, which
-// cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at once. A lease, an
-// executor or a relay without a logger of its own, that fn runs with this context, uses the runtime's.
+// cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at
+// once. A lease, an executor or a relay without a logger of its own, that fn runs with this context, uses the
+// runtime's.
 func (c *Cluster) Add(name string, fn func(ctx context.Context) error) {
 	if c.name != "" {
 		name = c.name + "/" + name

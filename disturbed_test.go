@@ -21,9 +21,9 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// TestDisturbedRun runs runtimes of random parts, of which some fail, panic, end their goroutine or do not stop, and ends them at any moment
-// by the context, by a lost leadership, or not at all. Run returns in time with everything that has failed, names what goes on, and
-// leaves nothing behind.
+// TestDisturbedRun runs runtimes of random parts, of which some fail, panic, end their goroutine or do not stop, and
+// ends them at any moment by the context, by a lost leadership, or not at all. Run returns in time with everything that
+// has failed, names what goes on, and leaves nothing behind.
 func TestDisturbedRun(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, disturbedRuns, func(t *testing.T, seed uint64) {
@@ -135,7 +135,8 @@ func (d *disturbedRun) play() {
 	}
 }
 
-// longest is how long Run may take to return: sources that are found out, tasks, observers with drain and grace, caches.
+// longest is how long Run may take to return: sources that are found out, tasks, observers with drain and grace,
+// caches.
 const longest = 3*time.Second + fairlead.DefaultStopTimeout + fairlead.DefaultDrain + 5*time.Second + 5*time.Second + 10*time.Second
 
 func (d *disturbedRun) check(err error, lost, broken bool) {

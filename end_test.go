@@ -218,7 +218,8 @@ func TestClusterNames(t *testing.T) {
 	})
 }
 
-// A cluster that comes too late does not run: that is said with its place, at once and at the end, and harms nothing else.
+// A cluster that comes too late does not run: that is said with its place, at once and at the end, and harms nothing
+// else.
 func TestLateJoin(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {

@@ -91,8 +91,8 @@ func (g *group) stop(bound time.Duration) error {
 	return errors.Join(append(slices.Clone(g.errs), late)...)
 }
 
-// protect runs a task and reports its error, with its name. A panic is an error, and so is runtime.Goexit, after which nothing but what
-// is deferred runs; to end because one was told to is none.
+// protect runs a task and reports its error, with its name. A panic is an error, and so is runtime.Goexit, after which
+// nothing but what is deferred runs; to end because one was told to is none.
 func (t task) protect(ctx context.Context, report func(error)) {
 	var err error
 	p := protect.CallOr(func() { err = t.run(ctx) }, func() { report(fmt.Errorf("%s: %w", t.name, errGoexit)) })

@@ -44,8 +44,8 @@ const maxScrapes = 8
 // and those of Handle. The debug pages are text, or JSON with ?format=json.
 func (rt *Runtime) Handler() http.Handler { return rt.mux }
 
-// Handle adds a page. The pattern is that of http.ServeMux; one that is malformed or taken is an error of Run. Pages below
-// /debug/ are listed there.
+// Handle adds a page. The pattern is that of http.ServeMux; one that is malformed or taken is an error of Run. Pages
+// below /debug/ are listed there.
 func (rt *Runtime) Handle(pattern string, page http.Handler) {
 	if p := protect.Call(func() { rt.mux.Handle(pattern, page) }); p != nil {
 		rt.mistake(fmt.Errorf("cannot serve %q: %v", pattern, p.Value))
@@ -228,8 +228,8 @@ func (rt *Runtime) watched(fn func(name string, st *store.Store)) {
 	}
 }
 
-// stale names the scopes whose state is older than the bound. What was never heard of is as old as the source, as its observers know it,
-// or else as the first look at it here.
+// stale names the scopes whose state is older than the bound. What was never heard of is as old as the source, as its
+// observers know it, or else as the first look at it here.
 func (rt *Runtime) stale() []string {
 	var problems []string
 	check := func(name, namespace string, age time.Duration, reason source.Reason, message string) {
@@ -307,9 +307,9 @@ func (rt *Runtime) listen(ctx context.Context) error {
 }
 
 // Serve answers requests until the context ends, then lets those under way finish for up to five seconds. It closes the
-// listener. Connections are bounded: 2,048, shared between the addresses that they come from, those that wait for a request are closed first. A
-// header may take 10 seconds, a body 30 unless the handler says something else (http.ResponseController), and a connection waits two minutes for
-// the next request.
+// listener. Connections are bounded: 2,048, shared between the addresses that they come from, those that wait for a
+// request are closed first. A header may take 10 seconds, a body 30 unless the handler says something else
+// (http.ResponseController), and a connection waits two minutes for the next request.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	if listener == nil || handler == nil {
 		return errors.New("cannot serve: no listener, or nothing to serve")

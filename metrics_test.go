@@ -34,7 +34,8 @@ import (
 
 var descriptor = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
-// exportedMetrics are the metrics of a registry, by name, with their labels, and with their type where they have a value now.
+// exportedMetrics are the metrics of a registry, by name, with their labels, and with their type where they have a
+// value now.
 func exportedMetrics(t *testing.T, r *prometheus.Registry) (labels, types map[string]string) {
 	t.Helper()
 	labels, types = map[string]string{}, map[string]string{}

@@ -13,7 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// Who has forgotten to install definitions is told of all of them, those of every controller and of each of its watches.
+// Who has forgotten to install definitions is told of all of them, those of every controller and of each of its
+// watches.
 func TestAllKindsThatAreMissingAreTold(t *testing.T) {
 	t.Parallel()
 	s, err := apiserver.New(apiserver.Options{})

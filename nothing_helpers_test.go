@@ -132,7 +132,8 @@ func protected(fn func() error) (err error) {
 	return fn()
 }
 
-// TestNothing gives every constructor and function nothing: none panics, and where there is an error to return it is returned.
+// TestNothing gives every constructor and function nothing: none panics, and where there is an error to return it is
+// returned.
 func TestNothing(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -183,7 +184,8 @@ func callAll(ctx context.Context, t *testing.T, what string, v any, without ...s
 	}
 }
 
-// TestMethodsOfNothing calls every method of what a failed New leaves behind, of what has ended, and of what was not begun: none panics.
+// TestMethodsOfNothing calls every method of what a failed New leaves behind, of what has ended, and of what was not
+// begun: none panics.
 func TestMethodsOfNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -275,7 +277,8 @@ func TestMethodsOfNothing(t *testing.T) {
 	callAll(ctx, t, "zero", observe.NewRegistry(observe.RegistryOptions{}))
 }
 
-// promoted are the methods that a handle has of its store: there is none where Acquire has failed, and they panic like those of any nil.
+// promoted are the methods that a handle has of its store: there is none where Acquire has failed, and they panic like
+// those of any nil.
 var promoted = methods(reflect.TypeFor[*store.Store]())
 
 func methods(t reflect.Type) []string {

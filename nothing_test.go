@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// nothing is every constructor and function of the packages that a program uses, given nothing: nil, zero values, and the clients of a
-// runtime whose New has failed. Those that return an error have to return one.
+// nothing is every constructor and function of the packages that a program uses, given nothing: nil, zero values, and
+// the clients of a runtime whose New has failed. Those that return an error have to return one.
 func nothing(ctx context.Context) map[string]func() error {
 	rt := fairlead.New(nil) // whose clients are nil, and which is the host of the declarations
 	c, cache, calls := rt.Client(), rt.Cache(), rt.Calls()

@@ -79,8 +79,9 @@ func WithScheme(scheme *runtime.Scheme) Option { return func(o *options) { o.sch
 // WithMapper sets how kinds and resources are matched. Default: the API server is asked, when it is needed first.
 func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.mapper = mapper } }
 
-// WithLogger sets the logger of the runtime and of all that it hosts: caches, clients, observers, controllers, the engines of Flows and of
-// reconcile.Flow, elections, and what package operation has that is added. A logger given to one of them beats it. Default: nothing is logged.
+// WithLogger sets the logger of the runtime and of all that it hosts: caches, clients, observers, controllers, the
+// engines of Flows and of reconcile.Flow, elections, and what package operation has that is added. A logger given to
+// one of them beats it. Default: nothing is logged.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
 // WithRegistry sets where metrics are registered. Default: a new registry, with the metrics of Go and of the process.
@@ -88,12 +89,13 @@ func WithRegistry(registry *prometheus.Registry) Option {
 	return func(o *options) { o.registry = registry }
 }
 
-// WithListen has Run serve the Handler on this address, such as ":9090". Default: it is not served. The pages show names
-// of objects and are not protected: serve them where only operators look.
+// WithListen has Run serve the Handler on this address, such as ":9090". Default: it is not served. The pages show
+// names of objects and are not protected: serve them where only operators look.
 func WithListen(address string) Option { return func(o *options) { o.listen = address } }
 
-// WithDegraded lets the runtime run when some sources, or controllers, cannot be started, as when a kind does not exist yet; they are reported,
-// by /readyz too, and tried again with back-off. Default: Run fails. A mistake in a declaration is another thing, and makes Run fail.
+// WithDegraded lets the runtime run when some sources, or controllers, cannot be started, as when a kind does not exist
+// yet; they are reported, by /readyz too, and tried again with back-off. Default: Run fails. A mistake in a declaration
+// is another thing, and makes Run fail.
 func WithDegraded() Option { return func(o *options) { o.degraded = true } }
 
 // WithStaleness sets how old the state of a source may be before the runtime is unhealthy. Default: 5 minutes.
@@ -102,8 +104,8 @@ func WithStaleness(bound time.Duration) Option { return func(o *options) { o.sta
 // WithStopTimeout bounds how long Run waits at the end for what was added with Add. Default: 20 seconds.
 func WithStopTimeout(d time.Duration) Option { return func(o *options) { o.stopTimeout = d } }
 
-// WithDrain sets for how long observers that are running at the end may go on before their context is cancelled, as a part of
-// the stop timeout. Default: 5 seconds; negative: they are cancelled at once.
+// WithDrain sets for how long observers that are running at the end may go on before their context is cancelled, as a
+// part of the stop timeout. Default: 5 seconds; negative: they are cancelled at once.
 func WithDrain(d time.Duration) Option { return func(o *options) { o.drain = d } }
 
 // WithSource sets options of every source, before its own.
@@ -114,8 +116,8 @@ func WithSource(opts ...source.Option) Option {
 // WithFieldOwner sets the field manager of all writes. Default: fairlead.
 func WithFieldOwner(name string) Option { return func(o *options) { o.fieldOwner = name } }
 
-// WithSignals has Run stop at the first of these signals as at the end of its context; the second one ends the process as
-// if Fairlead were not there. None stands for SIGINT and SIGTERM. Default: signals are the program's.
+// WithSignals has Run stop at the first of these signals as at the end of its context; the second one ends the process
+// as if Fairlead were not there. None stands for SIGINT and SIGTERM. Default: signals are the program's.
 func WithSignals(signals ...os.Signal) Option {
 	if len(signals) == 0 {
 		signals = []os.Signal{os.Interrupt, syscall.SIGTERM}
@@ -123,10 +125,11 @@ func WithSignals(signals ...os.Signal) Option {
 	return func(o *options) { o.signals = signals }
 }
 
-// WithLeaderElection has only one process of several work at a time, elected by the Lease namespace/name: the others wait,
-// ready to take over within seconds of its end, and after a kill when the Lease has run out: 15 to 24 s. When leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let
-// the process end then, and be started again. Without a namespace or a name Run fails. /readyz of a process that waits says who leads, or
-// why this one cannot take the Lease, which is not ready.
+// WithLeaderElection has only one process of several work at a time, elected by the Lease namespace/name: the others
+// wait, ready to take over within seconds of its end, and after a kill when the Lease has run out: 15 to 24 s. When
+// leadership is lost nothing is sent any more, and Run returns ErrNotLeading; let the process end then, and be started
+// again. Without a namespace or a name Run fails. /readyz of a process that waits says who leads, or why this one
+// cannot take the Lease, which is not ready.
 func WithLeaderElection(namespace, name string) Option {
 	return func(o *options) { o.lease = &[2]string{namespace, name} }
 }
@@ -134,25 +137,28 @@ func WithLeaderElection(namespace, name string) Option {
 // Leadership says whether this process may work. Package reconcile/lease has one.
 type Leadership = reconcile.Leadership
 
-// WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from the
-// start until all the work has ended; if it has a method Status() (leader string, err error), /readyz tells what that says.
+// WithLeadership is WithLeaderElection by other means. If it has a method Run(context.Context) error, that runs from
+// the start until all the work has ended; if it has a method Status() (leader string, err error), /readyz tells what
+// that says.
 func WithLeadership(l Leadership) Option { return func(o *options) { o.leadership = l } }
 
-// WithLinger sets for how long a source that nobody uses any more (its last observer was removed, its controller has ended) goes on being
-// watched: who comes back within that time needs no list. Default, and 0: 30 seconds; negative: its watch ends at once.
+// WithLinger sets for how long a source that nobody uses any more (its last observer was removed, its controller has
+// ended) goes on being watched: who comes back within that time needs no list. Default, and 0: 30 seconds; negative:
+// its watch ends at once.
 func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d } }
 
-// WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none. It suits programs that
-// look at most objects rarely, such as controllers whose objects wait.
+// WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none.
+// It suits programs that look at most objects rarely, such as controllers whose objects wait.
 func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
 
-// WithPersistence has what is watched saved in a directory, every five minutes and at the end, from where the next run goes on without
-// a list. Default: nothing is saved. The directory is made if it is not there; it must be this program's alone, and what is
-// saved is as secret as what is watched. After a restart everything counts as synced when the watch has caught up with the
-// server, usually within three seconds.
+// WithPersistence has what is watched saved in a directory, every five minutes and at the end, from where the next run
+// goes on without a list. Default: nothing is saved. The directory is made if it is not there; it must be this
+// program's alone, and what is saved is as secret as what is watched. After a restart everything counts as synced when
+// the watch has caught up with the server, usually within three seconds.
 func WithPersistence(dir string) Option { return func(o *options) { o.dir = dir } }
 
-// WithDetectMutation reports who changes an object that is shared, with its key: an error in the log, once for each version, and
-// fairlead_store_mutations_total. What an observer is given, prior states among it, is looked at when it returns, and reported with its name;
-// anything else when it is read again or leaves the memory of decoded objects. It is for tests: every read encodes the object as JSON. Default: nobody looks.
+// WithDetectMutation reports who changes an object that is shared, with its key: an error in the log, once for each
+// version, and fairlead_store_mutations_total. What an observer is given, prior states among it, is looked at when it
+// returns, and reported with its name; anything else when it is read again or leaves the memory of decoded objects. It
+// is for tests: every read encodes the object as JSON. Default: nobody looks.
 func WithDetectMutation() Option { return func(o *options) { o.detect = true } }

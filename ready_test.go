@@ -73,7 +73,8 @@ func TestReadinessSaysWhy(t *testing.T) {
 	}
 }
 
-// A runtime that is degraded runs without a controller whose kind does not exist, says so, and begins it when the kind has come.
+// A runtime that is degraded runs without a controller whose kind does not exist, says so, and begins it when the kind
+// has come.
 func TestDegradedController(t *testing.T) {
 	t.Parallel()
 	for _, degraded := range []bool{false, true} {

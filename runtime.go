@@ -99,10 +99,11 @@ func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (Leadership, 
 	return lease.New(cfg, lease.Options{Namespace: namespace, Name: name, Logger: rt.log})
 }
 
-// Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are apart, so
-// the same declarations can be made on several clusters. Options add to those of New; those that concern the runtime as a
-// whole have no effect. Join must be called before Run, and a name can be used once: else Run returns the mistake, with file and
-// line. If Run has begun, the mistake is logged at once, Run returns it at the end, and the Cluster is closed: nothing of it runs.
+// Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are
+// apart, so the same declarations can be made on several clusters. Options add to those of New; those that concern the
+// runtime as a whole have no effect. Join must be called before Run, and a name can be used once: else Run returns the
+// mistake, with file and line. If Run has begun, the mistake is logged at once, Run returns it at the end, and the
+// Cluster is closed: nothing of it runs.
 func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster {
 	o := rt.opts
 	o.mapper = nil
@@ -132,8 +133,9 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	return c
 }
 
-// Flows has the runtime look after an engine: it logs where the runtime does, unless it has a logger of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the
-// end they may finish during the drain before they are cancelled. A runtime has one engine.
+// Flows has the runtime look after an engine: it logs where the runtime does, unless it has a logger of its own, its
+// metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish during the drain before
+// they are cancelled. A runtime has one engine.
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
 		rt.mistake(errors.New("cannot look after an engine: it is nil"))
@@ -162,7 +164,8 @@ func (rt *Runtime) mistake(err error) {
 	rt.mistakeLocked(err)
 }
 
-// mistakeLocked has Run return a mistake: before it begins, or at its end one that is made meanwhile, which is logged besides.
+// mistakeLocked has Run return a mistake: before it begins, or at its end one that is made meanwhile, which is logged
+// besides.
 func (rt *Runtime) mistakeLocked(err error) {
 	if rt.ran {
 		rt.log.Error("mistake in a declaration", "error", err)
@@ -382,8 +385,8 @@ func (rt *Runtime) awaitSync(ctx context.Context) error {
 	return nil
 }
 
-// WaitSynced returns when every observer of every cluster has handled its initial objects, or at the end of the context, with the names
-// of those that have not, and why.
+// WaitSynced returns when every observer of every cluster has handled its initial objects, or at the end of the
+// context, with the names of those that have not, and why.
 func (rt *Runtime) WaitSynced(ctx context.Context) error {
 	return rt.each(func(c *Cluster) error { return c.observers.WaitSynced(ctx) })
 }

@@ -27,14 +27,14 @@ type options struct {
 	discard   func(ctx context.Context, key, value string) error
 }
 
-// Find gives a function that looks for a resource by its idempotency key, for providers that do not honour keys but can keep them,
-// as a tag for example. It is asked before something is created.
+// Find gives a function that looks for a resource by its idempotency key, for providers that do not honour keys but can
+// keep them, as a tag for example. It is asked before something is created.
 func Find(fn func(ctx context.Context, key string) (value string, found bool, err error)) Option {
 	return func(o *options) { o.find = fn }
 }
 
-// Discard gives a function that gives back a value that cannot be recorded any more; see OrphanError. It may be called for
-// a value that was given back before.
+// Discard gives a function that gives back a value that cannot be recorded any more; see OrphanError. It may be called
+// for a value that was given back before.
 func Discard(fn func(ctx context.Context, key, value string) error) Option {
 	return func(o *options) { o.discard = fn }
 }
@@ -52,8 +52,8 @@ func WithFinalizer(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, finalizerKey{}, name)
 }
 
-// Live has Once believe nothing that it has not heard from the server itself: also a value that the cache shows is confirmed by a read. It
-// is for those who neither lead nor hold the object.
+// Live has Once believe nothing that it has not heard from the server itself: also a value that the cache shows is
+// confirmed by a read. It is for those who neither lead nor hold the object.
 func Live() Option { return func(o *options) { o.live = true } }
 
 // allocation is one call of Once or Release.
@@ -124,8 +124,9 @@ func (a *allocation[T, PT]) marks() bool {
 // errUnconfirmed ends a change that fails on what the cache shows.
 var errUnconfirmed = errors.New("the cache does not say enough")
 
-// change has fn change the slot, with optimistic locking, and writes it to a place. That fn fails, that there is nothing to write, or
-// that the object is not there, is believed only of what the server has: obj is its answer afterwards, or was read from it.
+// change has fn change the slot, with optimistic locking, and writes it to a place. That fn fails, that there is
+// nothing to write, or that the object is not there, is believed only of what the server has: obj is its answer
+// afterwards, or was read from it.
 func (a *allocation[T, PT]) change(ctx context.Context, at place, fn func(PT, *Slot) error) error {
 	if !a.behind {
 		wrote, err := a.modify(ctx, at, fn)
@@ -170,7 +171,8 @@ func (a *allocation[T, PT]) modify(ctx context.Context, at place, fn func(PT, *S
 	return wrote, err
 }
 
-// gone says that the object, or the incarnation of it that is meant, does not exist; and not just its kind, or a subresource.
+// gone says that the object, or the incarnation of it that is meant, does not exist; and not just its kind, or a
+// subresource.
 func (a *allocation[T, PT]) gone(err error) bool {
 	if errors.Is(err, client.ErrReplaced) {
 		return true
@@ -199,15 +201,15 @@ func (a *allocation[T, PT]) guarded(o PT) error {
 }
 
 // Once returns the value of a slot of obj; it is created, by create, if there is none yet. create is given an
-// idempotency key and may be called again with the same key after a crash, an error, or a lost answer: it has to return the
-// resource of the first call then, or Find has to. What it returns is seen by the next read of the client.
+// idempotency key and may be called again with the same key after a crash, an error, or a lost answer: it has to return
+// the resource of the first call then, or Find has to. What it returns is seen by the next read of the client.
 //
-// A value that the client shows is returned without asking the server: it is as old as what the client reads, which is enough for whoever
-// leads, or holds the object; see [Live]. Everything else is decided by what the server has.
+// A value that the client shows is returned without asking the server: it is as old as what the client reads, which is
+// enough for whoever leads, or holds the object; see [Live]. Everything else is decided by what the server has.
 //
-// Once fails before create is called if the server does not keep the intent (ErrDropped), the controller's finalizer is not on
-// the object (ErrNoFinalizer), or the object is being deleted (ErrDeleting). obj is brought up to date when something is
-// written. It is safe for concurrent use with different objs.
+// Once fails before create is called if the server does not keep the intent (ErrDropped), the controller's finalizer is
+// not on the object (ErrNoFinalizer), or the object is being deleted (ErrDeleting). obj is brought up to date when
+// something is written. It is safe for concurrent use with different objs.
 func Once[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, create func(ctx context.Context, key string) (string, error), opts ...Option) (string, error) {
 	a := begin(ctx, "allocate", c, obj, slot, opts)
 	if err := a.check(create == nil); err != nil {

@@ -6,8 +6,8 @@ import (
 )
 
 var (
-	// ErrNoFinalizer is matched when the controller's finalizer is not on the object, or not known: what would be allocated
-	// could be lost with the object.
+	// ErrNoFinalizer is matched when the controller's finalizer is not on the object, or not known: what would be
+	// allocated could be lost with the object.
 	ErrNoFinalizer = errors.New("the finalizer of the controller is not there")
 	// ErrDropped is matched when the server does not keep the intent: its schema lacks the field, which it prunes.
 	ErrDropped = errors.New("the server does not keep the intent: is the field part of the schema?")
@@ -42,9 +42,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// OrphanError is a value that was allocated and is not recorded: somebody has to give it back. [Discard] is called where its key can never
-// be used again, for the object is another one, or the slot has a higher number. It is not where another value is recorded under
-// that key (ErrTwoValues): a provider that goes by keys would take that one.
+// OrphanError is a value that was allocated and is not recorded: somebody has to give it back. [Discard] is called
+// where its key can never be used again, for the object is another one, or the slot has a higher number. It is not
+// where another value is recorded under that key (ErrTwoValues): a provider that goes by keys would take that one.
 type OrphanError struct {
 	IdempotencyKey string
 	Value          string

@@ -9,9 +9,10 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// The mark of a slot is the slot without its value, in the annotation of objects that keep slots in their status. It outlives a status that
-// somebody has wiped, and says what must not be forgotten: that a resource may exist under a key, that it is being given back, and
-// which keys have been given back for ever. What the two say together is the slot; the higher number wins.
+// The mark of a slot is the slot without its value, in the annotation of objects that keep slots in their status. It
+// outlives a status that somebody has wiped, and says what must not be forgotten: that a resource may exist under a
+// key, that it is being given back, and which keys have been given back for ever. What the two say together is the
+// slot; the higher number wins.
 
 // markOf returns the mark of a slot.
 func markOf(s Slot) Slot { return Slot{Key: s.Key, Releasing: s.Releasing, Released: s.Released} }

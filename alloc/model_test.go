@@ -26,12 +26,12 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// The proof that the page asks for: two or three processes, without any leader between them or with one that changes, each with a watch that
-// lags by its own time, allocate and release slots of a few objects while they crash at any point, watches are dropped, lists are
-// repeated, answers are lost, and others change the same objects, wipe their status, delete them and create them again. At each write and
-// each time that something is given back it is checked that nothing is recorded that was given back, and that no slot gets a second
-// value; the history of what was returned is checked for linearizability; and in the end every resource of the provider is in a slot of
-// an object that exists.
+// The proof that the page asks for: two or three processes, without any leader between them or with one that changes,
+// each with a watch that lags by its own time, allocate and release slots of a few objects while they crash at any
+// point, watches are dropped, lists are repeated, answers are lost, and others change the same objects, wipe their
+// status, delete them and create them again. At each write and each time that something is given back it is checked
+// that nothing is recorded that was given back, and that no slot gets a second value; the history of what was returned
+// is checked for linearizability; and in the end every resource of the provider is in a slot of an object that exists.
 
 // step is one thing that happens, drawn in advance.
 type step struct {

@@ -14,9 +14,9 @@ const recordTimeout = 15 * time.Second
 // errLost is matched when an object goes without anybody who would release what is recorded in it.
 var errLost = fmt.Errorf("%w, and %w", ErrDeleting, ErrNoFinalizer)
 
-// record puts the value of an intent into its slot, although ctx may have ended meanwhile: what was made should be known. A slot that lacks
-// the intent, because somebody has wiped the status, is given it again. A value that can never be recorded, as the server has shown, is
-// given back.
+// record puts the value of an intent into its slot, although ctx may have ended meanwhile: what was made should be
+// known. A slot that lacks the intent, because somebody has wiped the status, is given it again. A value that can never
+// be recorded, as the server has shown, is given back.
 func (a *allocation[T, PT]) record(ctx context.Context, intent Slot, value string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

@@ -6,13 +6,13 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Release gives back the value of a slot: it is marked as being released, release is called, and the slot is emptied. release
-// is given the idempotency key, and the value, which is empty if it is not known: then a resource may have been created with
-// the key, or not. It may be called again for what it has released, also by another process at the same time, and has to take absence
-// for a success.
+// Release gives back the value of a slot: it is marked as being released, release is called, and the slot is emptied.
+// release is given the idempotency key, and the value, which is empty if it is not known: then a resource may have been
+// created with the key, or not. It may be called again for what it has released, also by another process at the same
+// time, and has to take absence for a success.
 //
-// Release does nothing for a slot in which nothing is recorded, nor for an object that does not exist; that it is so, the server has
-// said.
+// Release does nothing for a slot in which nothing is recorded, nor for an object that does not exist; that it is so,
+// the server has said.
 func Release[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, release func(ctx context.Context, key, value string) error, opts ...Option) error {
 	a := begin(ctx, "release", c, obj, slot, opts)
 	if err := a.check(release == nil); err != nil {
@@ -24,8 +24,8 @@ func Release[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client
 	return nil
 }
 
-// giveBack takes the key out of use first, by the mark: whoever is about to record its value cannot from then on, even if the status
-// is wiped in between.
+// giveBack takes the key out of use first, by the mark: whoever is about to record its value cannot from then on, even
+// if the status is wiped in between.
 func (a *allocation[T, PT]) giveBack(ctx context.Context, release func(ctx context.Context, key, value string) error) error {
 	releasing := func(_ PT, s *Slot) error {
 		s.Releasing = s.Key != ""

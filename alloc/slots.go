@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// Annotation holds the slots, as JSON, of objects whose status has no field of type Slots. Of the others it holds what must outlive a
-// status that somebody wipes: the slots without their values.
+// Annotation holds the slots, as JSON, of objects whose status has no field of type Slots. Of the others it holds what
+// must outlive a status that somebody wipes: the slots without their values.
 const Annotation = "alloc.fairlead.io/slots"
 
 // Slots are the allocated values of an object by the names of their slots.
@@ -73,8 +73,8 @@ func (in Slot) equal(s Slot) bool {
 	return in.Since.Equal(s.Since) && in.Value == s.Value && markOf(in) == markOf(s)
 }
 
-// Held returns the names of the slots of an object that hold a value, or may: the controller must Release them before the
-// object goes.
+// Held returns the names of the slots of an object that hold a value, or may: the controller must Release them before
+// the object goes.
 func Held(obj client.Object) []string {
 	slots, err := slotsOf(obj)
 	if err != nil {
@@ -109,8 +109,8 @@ func keyOf(uid types.UID, slot string, n int64) string {
 
 var slotsType = reflect.TypeFor[Slots]()
 
-// statusField returns the field for slots in the status of a Go type. A status that is a nil pointer is made, or else stands for
-// a zero field.
+// statusField returns the field for slots in the status of a Go type. A status that is a nil pointer is made, or else
+// stands for a zero field.
 func statusField(obj client.Object, fill bool) (reflect.Value, bool) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {

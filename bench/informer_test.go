@@ -22,8 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// informerSubject is client-go's SharedIndexInformer, as a subject of the scenarios: with typed objects from protobuf, or with
-// dynamic ones from JSON.
+// informerSubject is client-go's SharedIndexInformer, as a subject of the scenarios: with typed objects from protobuf,
+// or with dynamic ones from JSON.
 type informerSubject struct{ dynamic bool }
 
 func (s informerSubject) Name() string {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/scenario"
 )
 
-// TestScenarios plays every scenario against Fairlead and against client-go's informers, and writes what became of them as a
-// table to the file that BENCH_SCENARIOS names, else to the log. It fails only if Fairlead does.
+// TestScenarios plays every scenario against Fairlead and against client-go's informers, and writes what became of them
+// as a table to the file that BENCH_SCENARIOS names, else to the log. It fails only if Fairlead does.
 func TestScenarios(t *testing.T) {
 	subjects := []scenario.Subject{scenario.Fairlead{}, informerSubject{}, informerSubject{dynamic: true}}
 	var out strings.Builder
@@ -75,7 +75,8 @@ const (
 	notOffered = "not held: asks for what it does not offer"
 )
 
-// kindOf sorts a result. What client-go offers no place for are conditions, names of unreadable objects, scopes that change, and waits.
+// kindOf sorts a result. What client-go offers no place for are conditions, names of unreadable objects, scopes that
+// change, and waits.
 func kindOf(r scenario.Result) string {
 	if r.OK() {
 		return held

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Whether a live object shows that a write was done. Where it cannot be told, it was not: a refusal that stands makes the caller
-// look again, a success that was none loses the write.
+// Whether a live object shows that a write was done. Where it cannot be told, it was not: a refusal that stands makes
+// the caller look again, a success that was none loses the write.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	const (

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever a server answers, a call ends; it sends no more than it may; and a write that must not be executed twice is never sent
-// again after a try that may have been executed.
+// Whatever a server answers, a call ends; it sends no more than it may; and a write that must not be executed twice is
+// never sent again after a try that may have been executed.
 func TestDecideProperties(t *testing.T) {
 	t.Parallel()
 	verbs := []Verb{VerbGet, VerbList, VerbCreate, VerbUpdate, VerbPatch, VerbApply, VerbDelete, VerbDeleteCollection}

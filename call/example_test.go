@@ -26,7 +26,8 @@ func Example() {
 	defer client.Close()
 	ctx := context.Background()
 
-	// The answer to the first try is lost. The name is fixed, so that it is tried again, and what exists is recognised as ours.
+	// The answer to the first try is lost. The name is fixed, so that it is tried again, and what exists is recognised as
+	// ours.
 	server.On(apiserver.Match{Verb: "create", Times: 1}, apiserver.DropAfter())
 	answer, err := call.Do(ctx, client, call.Request{
 		Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "team-a",

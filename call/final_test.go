@@ -84,7 +84,8 @@ func TestTrustIsFinal(t *testing.T) {
 	}
 }
 
-// The rate limit of a configuration is kept to, before each try and outside of its timeout; who is cancelled does not wait.
+// The rate limit of a configuration is kept to, before each try and outside of its timeout; who is cancelled does not
+// wait.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

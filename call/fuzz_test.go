@@ -50,8 +50,8 @@ func FuzzDecodeList(f *testing.F) {
 		if (page == nil) == (broken == nil && err == nil) {
 			t.Fatalf("page %v, errors %v, %v", page, broken, err)
 		}
-		// What streams as a whole list is a list for the other reader, too, with as many items. (Members that come twice, or in
-		// another case, are read differently; no server sends them.)
+		// What streams as a whole list is a list for the other reader, too, with as many items. (Members that come twice, or
+		// in another case, are read differently; no server sends them.)
 		whole, werr := parsePage(&Answer{Raw: raw})
 		if page != nil && werr == nil && bytes.Count(bytes.ToLower(raw), []byte(`"items"`)) == 1 && !bytes.Contains(raw, []byte(`\`)) && len(whole.Items) != streamed {
 			t.Fatalf("%d items streamed, %d in the page", streamed, len(whole.Items))

@@ -232,7 +232,8 @@ func TestBudgetOfThoseWhoGiveUp(t *testing.T) {
 	})
 }
 
-// Many calls that are refused together have the credentials made new once; a call that is refused afterwards, once more.
+// Many calls that are refused together have the credentials made new once; a call that is refused afterwards, once
+// more.
 func TestCredentialsAreReloadedOnceForAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

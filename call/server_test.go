@@ -34,7 +34,8 @@ func newServer(t fataler) (*apiserver.Server, *call.Client, func()) {
 
 type fataler interface{ Fatal(...any) }
 
-// Whatever happens to the tries of a write, its effect is there once when the call says so, and not at all when it says that it is not.
+// Whatever happens to the tries of a write, its effect is there once when the call says so, and not at all when it says
+// that it is not.
 func TestWritesAreExactAgainstAServer(t *testing.T) {
 	t.Parallel()
 	verbs := []call.Verb{call.VerbCreate, call.VerbUpdate, call.VerbPatch, call.VerbApply, call.VerbDelete}
@@ -156,8 +157,8 @@ func TestListAgainstAServer(t *testing.T) {
 	})
 }
 
-// A write that was lost is not taken for done because the object, which somebody else changed meanwhile, has the fields that
-// were sent: it also has those that the write was to remove.
+// A write that was lost is not taken for done because the object, which somebody else changed meanwhile, has the fields
+// that were sent: it also has those that the write was to remove.
 func TestLostRemovals(t *testing.T) {
 	t.Parallel()
 	for _, verb := range []call.Verb{call.VerbUpdate, call.VerbPatch, call.VerbApply} {

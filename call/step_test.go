@@ -144,7 +144,8 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// A fiber in back-off holds neither a worker nor a goroutine. It counts the goroutines of the process, so that no test runs beside it.
+// A fiber in back-off holds neither a worker nor a goroutine. It counts the goroutines of the process, so that no test
+// runs beside it.
 func TestStepsInRetryAreParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fibers = 500
@@ -302,7 +303,8 @@ func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
 	}
 }
 
-// A call that its step was taken from, by the deadline of the step, does not go on when the flow comes to the step anew.
+// A call that its step was taken from, by the deadline of the step, does not go on when the flow comes to the step
+// anew.
 func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -336,7 +338,8 @@ func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 	})
 }
 
-// A fiber that was parked between two tries goes on after a restart: at the same step, when its back-off is over, and in doubt.
+// A fiber that was parked between two tries goes on after a restart: at the same step, when its back-off is over, and
+// in doubt.
 func TestStepGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -387,7 +390,8 @@ func TestStepGoesOnAfterARestart(t *testing.T) {
 	})
 }
 
-// A process dies when its create has arrived, before it has parked anywhere: the next one finds the name taken, by what it wanted.
+// A process dies when its create has arrived, before it has parked anywhere: the next one finds the name taken, by what
+// it wanted.
 func TestACreateOnTheWireDuringACrash(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -93,8 +93,8 @@ func TestTheStatusTakenAwayByModify(t *testing.T) {
 	})
 }
 
-// A JSON patch that is bound to a version is refused with 422 when somebody else was faster: that is a conflict. One that does not fit is
-// none.
+// A JSON patch that is bound to a version is refused with 422 when somebody else was faster: that is a conflict. One
+// that does not fit is none.
 func TestConflictsOfJSONPatches(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// applied remembers the applies made, so that one equal to the last one need not be sent while the cache shows its effect. Which
-// fields an owner holds is written in managedFields, which the cache does not keep; that an equal apply was answered by
-// this very incarnation says as much.
+// applied remembers the applies made, so that one equal to the last one need not be sent while the cache shows its
+// effect. Which fields an owner holds is written in managedFields, which the cache does not keep; that an equal apply
+// was answered by this very incarnation says as much.
 type applied struct {
 	mu   sync.Mutex
 	max  int

@@ -13,17 +13,20 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Applicable is what can be applied: an [Object] that was built for it, or an apply configuration, as client-go has them for its own types
-// (k8s.io/client-go/applyconfigurations) and applyconfiguration-gen and controller-gen generate them for others. A configuration says
-// exactly what is wanted, also a zero, where a Go type encodes every field that is not omitted when empty. Anything else is an error.
+// Applicable is what can be applied: an [Object] that was built for it, or an apply configuration, as client-go has
+// them for its own types (k8s.io/client-go/applyconfigurations) and applyconfiguration-gen and controller-gen generate
+// them for others. A configuration says exactly what is wanted, also a zero, where a Go type encodes every field that
+// is not omitted when empty. Anything else is an error.
 type Applicable any
 
-// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that obj does not have
-// are removed. An apply equal to the last one is not sent while the cache still shows what it applied.
+// Apply is a server-side apply of the fields of obj by the client's field owner: fields that it applied before and that
+// obj does not have are removed. An apply equal to the last one is not sent while the cache still shows what it
+// applied.
 //
-// An Object is what the server answered afterwards; a configuration stays as it is, and the next read shows the answer. Build it anew each
-// time: one that was read, or that an Apply has filled, holds what users and other managers set, and the operator would own that with them
-// from then on. It is refused with ErrWasRead. A resourceVersion makes the apply hold for that version, a uid for that incarnation.
+// An Object is what the server answered afterwards; a configuration stays as it is, and the next read shows the answer.
+// Build it anew each time: one that was read, or that an Apply has filled, holds what users and other managers set, and
+// the operator would own that with them from then on. It is refused with ErrWasRead. A resourceVersion makes the apply
+// hold for that version, a uid for that incarnation.
 func (c *Client) Apply(ctx context.Context, obj Applicable, opts ...WriteOption) error {
 	return c.apply(ctx, "", obj, opts)
 }
@@ -81,7 +84,8 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	return w.send(ctx)
 }
 
-// applicable returns the object to apply: obj itself, or what a configuration says, which need not be of a kind that the Scheme knows.
+// applicable returns the object to apply: obj itself, or what a configuration says, which need not be of a kind that
+// the Scheme knows.
 func applicable(what Applicable) (Object, error) {
 	if obj, ok := what.(Object); ok {
 		return obj, nil
@@ -105,8 +109,8 @@ func applicable(what Applicable) (Object, error) {
 	return u, nil
 }
 
-// readMark says by what an object can be told to have been read. Who applies may say a uid or a version, as a condition; the others only the
-// server sets, and both together nobody needs.
+// readMark says by what an object can be told to have been read. Who applies may say a uid or a version, as a
+// condition; the others only the server sets, and both together nobody needs.
 func readMark(obj metav1.Object) string {
 	created := obj.GetCreationTimestamp()
 	switch {

@@ -11,13 +11,14 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// WaitForCache returns when the cache shows everything that the server had when it was called: of the kinds of the given
-// objects, of which nothing else is used, or of all that are watched. It is for those who want to see the writes of
-// others; one's own are seen without it.
+// WaitForCache returns when the cache shows everything that the server had when it was called: of the kinds of the
+// given objects, of which nothing else is used, or of all that are watched. It is for those who want to see the writes
+// of others; one's own are seen without it.
 //
-// The server is asked once for all who wait, at most once a second, by a list of the metadata of each kind: see [store.Store.Barrier].
-// It waits for at most Options.CacheTimeout, or the deadline of ctx if that is earlier. Its error matches ErrCacheBehind and
-// says which kind is behind, and why; a kind that is not watched is an error that matches ErrNotWatched.
+// The server is asked once for all who wait, at most once a second, by a list of the metadata of each kind: see
+// [store.Store.Barrier]. It waits for at most Options.CacheTimeout, or the deadline of ctx if that is earlier. Its
+// error matches ErrCacheBehind and says which kind is behind, and why; a kind that is not watched is an error that
+// matches ErrNotWatched.
 func (c *Client) WaitForCache(ctx context.Context, kinds ...Object) error {
 	if err := c.usable(); err != nil {
 		return err

@@ -46,8 +46,8 @@ func behind(t *testing.T, old, live *corev1.ConfigMap, replaced bool, fn func(c 
 	})
 }
 
-// A cache that is older than what the caller has read is believed neither when it says that there is no such object, or another one, nor
-// when it says that a write would change nothing.
+// A cache that is older than what the caller has read is believed neither when it says that there is no such object, or
+// another one, nor when it says that a write would change nothing.
 func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	caches := map[string]struct {
@@ -139,7 +139,8 @@ func TestAnApplyThatWasUndone(t *testing.T) {
 	})
 }
 
-// A write that has to carry the version that it was computed from carries that of an object that the cache does not know yet.
+// A write that has to carry the version that it was computed from carries that of an object that the cache does not
+// know yet.
 func TestAnApplyThatIsBoundToAVersion(t *testing.T) {
 	t.Parallel()
 	for _, there := range []bool{true, false} {

@@ -12,8 +12,8 @@ import (
 // Binding is what requests are bound to: a reconciliation, a leadership, or both. It says what right there is to make
 // them.
 type Binding struct {
-	// Fence is asked before each request, reads included, and before each further try of a write. An error refuses it; it becomes an error that matches ErrFenced
-	// and it. It must be quick and safe for concurrent use.
+	// Fence is asked before each request, reads included, and before each further try of a write. An error refuses it; it
+	// becomes an error that matches ErrFenced and it. It must be quick and safe for concurrent use.
 	Fence func() error
 
 	// RequireVersion makes updates, patches and applies carry the resourceVersion that they were computed from, so that

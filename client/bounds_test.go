@@ -20,8 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// An own write that the watch does not bring within the bound is not believed any longer: reads of that object, and lists, ask the
-// server, until the watch has caught up.
+// An own write that the watch does not bring within the bound is not believed any longer: reads of that object, and
+// lists, ask the server, until the watch has caught up.
 func TestAnOverdueWriteIsReadLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,8 +72,8 @@ func TestAnOverdueWriteIsReadLive(t *testing.T) {
 	})
 }
 
-// Where a field selector cannot be evaluated on the answer, the server is asked for this one object when the watch does not bring it soon,
-// and what it says is read, also when the object has left the selector.
+// Where a field selector cannot be evaluated on the answer, the server is asked for this one object when the watch does
+// not bring it soon, and what it says is read, also when the object has left the selector.
 func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,8 @@ func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 	})
 }
 
-// A write that was made is no failure, though the cache cannot be brought to show it: reads ask the server until it does.
+// A write that was made is no failure, though the cache cannot be brought to show it: reads ask the server until it
+// does.
 func TestAWriteThatTheCacheCannotShow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

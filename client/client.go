@@ -102,14 +102,15 @@ type Options struct {
 	Mapper meta.RESTMapper
 	Logger *slog.Logger
 
-	// FieldOwner is the field manager of all writes; "fairlead" by default. Programs that write to the same objects need one each: it tells
-	// after a lost answer whose change it is that is there.
+	// FieldOwner is the field manager of all writes; "fairlead" by default. Programs that write to the same objects need
+	// one each: it tells after a lost answer whose change it is that is there.
 	FieldOwner string
 
 	// Conflicts bounds how Modify deals with conflicts.
 	Conflicts Conflicts
 
-	// CacheTimeout bounds what it takes to have the cache show a write that cannot be laid over it, and WaitForCache; 10 s.
+	// CacheTimeout bounds what it takes to have the cache show a write that cannot be laid over it, and WaitForCache; 10
+	// s.
 	CacheTimeout time.Duration
 	// Backstop is how often waits look at the server; 30 s.
 	Backstop time.Duration
@@ -163,7 +164,8 @@ type shared struct {
 	hubs    hubs
 }
 
-// New returns a client. It sends nothing: without a Mapper, the server is asked for its resources when they are needed first.
+// New returns a client. It sends nothing: without a Mapper, the server is asked for its resources when they are needed
+// first.
 func New(o Options) (*Client, error) {
 	if o.Config == nil && (o.Call == nil || o.Mapper == nil) {
 		return nil, errors.New("cannot make a client: no configuration")

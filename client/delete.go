@@ -88,7 +88,8 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 	return err
 }
 
-// deleteOptions are the options of a delete, all in one body: kube-apiserver does not look at the query of one that has a body.
+// deleteOptions are the options of a delete, all in one body: kube-apiserver does not look at the query of one that has
+// a body.
 func (o *writeOptions) deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOptions {
 	d := &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, GracePeriodSeconds: o.grace}
 	if pre != nil && *pre != (metav1.Preconditions{}) {
@@ -103,8 +104,8 @@ func (o *writeOptions) deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOp
 	return d
 }
 
-// incarnation returns the uid of the object that a delete is about, as far as it is known: a repetition must not delete another one that
-// has been created meanwhile.
+// incarnation returns the uid of the object that a delete is about, as far as it is known: a repetition must not delete
+// another one that has been created meanwhile.
 func (w *writing) incarnation(obj Object) types.UID {
 	if r := w.known(); r != nil {
 		return r.UID()
@@ -158,9 +159,9 @@ func (f *flight) gone(uid types.UID, shown []types.UID) {
 	}
 }
 
-// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names. What
-// the server answers does not say what is left, so where the kind is watched one list of the namespace follows, and its
-// result is laid over the store.
+// DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names.
+// What the server answers does not say what is left, so where the kind is watched one list of the namespace follows,
+// and its result is laid over the store.
 func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection, opts ...WriteOption) error {
 	k, err := c.kindOf(obj)
 	if err != nil {
@@ -193,8 +194,8 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 	return nil
 }
 
-// relist reads a namespace from the server and lays what has changed over the stores. An object that a store showed before
-// the list began, or that the answer to the delete names, and that the list does not have, is gone.
+// relist reads a namespace from the server and lays what has changed over the stores. An object that a store showed
+// before the list began, or that the answer to the delete names, and that the list does not have, is gone.
 func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer []byte) error {
 	stores := c.stores(k)
 	if len(stores) == 0 {

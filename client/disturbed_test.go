@@ -22,8 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// disturber has a third of the requests of a client about single config maps go wrong: they are lost before they arrive, or their
-// answer is, or somebody else changes the object just before.
+// disturber has a third of the requests of a client about single config maps go wrong: they are lost before they
+// arrive, or their answer is, or somebody else changes the object just before.
 type disturber struct {
 	seed    uint64
 	name    string
@@ -73,8 +73,9 @@ func increment(cm *corev1.ConfigMap) error {
 	return nil
 }
 
-// TestDisturbedCounters has three clients count up the same number while a third of their requests go wrong. Each Modify that returned
-// nil has counted once, and one that failed at most once, and then it says that it does not know. What was written is read.
+// TestDisturbedCounters has three clients count up the same number while a third of their requests go wrong. Each
+// Modify that returned nil has counted once, and one that failed at most once, and then it says that it does not know.
+// What was written is read.
 func TestDisturbedCounters(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 5, func(t *testing.T, seed uint64) {

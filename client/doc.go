@@ -1,5 +1,5 @@
-// Package client reads and writes objects of a cluster: typed reads from the store, where a kind is watched, and writes whose
-// answers the next read sees at once.
+// Package client reads and writes objects of a cluster: typed reads from the store, where a kind is watched, and writes
+// whose answers the next read sees at once.
 //
 //	c, err := client.New(client.Options{Config: cfg, Cache: cache, Scheme: scheme})
 //
@@ -13,15 +13,16 @@
 //
 // # Reads
 //
-// A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the same
-// pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not watched, or
-// not listed yet, is a request to the server, as is one through [Client.Live], and one of an object whose last write the
-// watch has not brought for too long. A watch of some labels answers a Get of what has them, and a List that selects them, or
-// them and more. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The methods fill an object of the
-// caller's own.
+// A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the
+// same pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not
+// watched, or not listed yet, is a request to the server, as is one through [Client.Live], and one of an object whose
+// last write the watch has not brought for too long. A watch of some labels answers a Get of what has them, and a List
+// that selects them, or them and more. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The
+// methods fill an object of the caller's own.
 //
-// A cache that is behind is not believed against the caller: that an object is absent, is another one, or has already what is to be written
-// is confirmed by the server when the caller has read something newer, or would be refused because of it.
+// A cache that is behind is not believed against the caller: that an object is absent, is another one, or has already
+// what is to be written is confirmed by the server when the caller has read something newer, or would be refused
+// because of it.
 //
 // [OwnedBy] lists what an object owns, [Index] by any index of the store.
 //
@@ -29,23 +30,24 @@
 //
 // # Writes
 //
-// Create, Update, Patch, Apply, Delete and DeleteCollection, and all but the last for subresources, go through package call
-// and its retry rules. The answer is put over the store before the method returns, and into the object that was given. A
-// write that would change nothing of what the cache shows is not sent, unless it is told [Always].
+// Create, Update, Patch, Apply, Delete and DeleteCollection, and all but the last for subresources, go through package
+// call and its retry rules. The answer is put over the store before the method returns, and into the object that was
+// given. A write that would change nothing of what the cache shows is not sent, unless it is told [Always].
 //
-// A write that was made is never an error because the cache is late. Where the answer cannot be laid over the store (a field selector that only
-// the server can evaluate; subresources that are answered without the object) the watch has a tenth of a second to bring it, and then the
-// server is asked for this one object.
+// A write that was made is never an error because the cache is late. Where the answer cannot be laid over the store (a
+// field selector that only the server can evaluate; subresources that are answered without the object) the watch has a
+// tenth of a second to bring it, and then the server is asked for this one object.
 //
-// Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with the
-// resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole object: what the Go type does
-// not know is removed, which is refused where the cache shows it ([ErrPruned]), and with a conflict nothing is tried again.
+// Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with
+// the resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole
+// object: what the Go type does not know is removed, which is refused where the cache shows it ([ErrPruned]), and with
+// a conflict nothing is tried again.
 //
 // [Client.Replace] is the lean one, for those who hold the object in exactly the version that they change: one
 // request, no look at the cache, and nothing of the answer is read but its header.
 //
-// Apply takes objects and apply configurations ([Applicable]) that say what is wanted and nothing else. One that was read holds
-// what users and other managers set, and is refused ([ErrWasRead]).
+// Apply takes objects and apply configurations ([Applicable]) that say what is wanted and nothing else. One that was
+// read holds what users and other managers set, and is refused ([ErrWasRead]).
 //
 // # Who may write
 //

@@ -88,8 +88,8 @@ func (r *real) arrived(t *testing.T, gvr schema.GroupVersionResource, version st
 	}
 }
 
-// A dry run changes nothing: not the object, nor what the cache shows of it, nor who is told of the next change. Every way to write is
-// tried, with every option that has a part in it.
+// A dry run changes nothing: not the object, nor what the cache shows of it, nor who is told of the next change. Every
+// way to write is tried, with every option that has a part in it.
 func TestDryRunsLeaveNoTrace(t *testing.T) {
 	t.Parallel()
 	uid := func(cm *corev1.ConfigMap) *corev1.ConfigMap { return cm }
@@ -176,8 +176,8 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 	}
 }
 
-// unchanged checks that a ConfigMap is the only one, and as it was, on the server and for readers; and that whoever watches it is told
-// of the next change.
+// unchanged checks that a ConfigMap is the only one, and as it was, on the server and for readers; and that whoever
+// watches it is told of the next change.
 func (r *real) unchanged(t *testing.T, before *corev1.ConfigMap) {
 	t.Helper()
 	live, err := r.user.CoreV1().ConfigMaps(r.namespace).List(r.ctx, metav1.ListOptions{})
@@ -221,7 +221,8 @@ func (r *real) unchanged(t *testing.T, before *corev1.ConfigMap) {
 	}
 }
 
-// What a dry run was answered with is in the object afterwards, at the version of the live one: it is not taken for what the server has.
+// What a dry run was answered with is in the object afterwards, at the version of the live one: it is not taken for
+// what the server has.
 func TestDryRunThenForReal(t *testing.T) {
 	t.Parallel()
 	for name, watched := range map[string]bool{"watched": true, "not watched": false} {
@@ -277,7 +278,8 @@ func TestDryRunThenForReal(t *testing.T) {
 	}
 }
 
-// The dry run of a write that would take the last finalizer of a deleted object away is answered with what would be its last state.
+// The dry run of a write that would take the last finalizer of a deleted object away is answered with what would be its
+// last state.
 func TestDryRunOfTheLastFinalizer(t *testing.T) {
 	t.Parallel()
 	r := startReal(t, true)

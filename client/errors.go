@@ -18,7 +18,8 @@ var (
 	// ErrNoName is matched when an object has no name, or no namespace though its kind is namespaced.
 	ErrNoName = errors.New("the object has no name or no namespace")
 
-	// ErrNotMade is matched by all that is done with a nil client, as that of a runtime is whose New has failed; Run says with what.
+	// ErrNotMade is matched by all that is done with a nil client, as that of a runtime is whose New has failed; Run says
+	// with what.
 	ErrNotMade = call.ErrNotMade
 
 	// ErrNil is matched when an object or a function that is needed is nil.
@@ -30,12 +31,13 @@ var (
 	// ErrNoUID is matched when a write is asked to hold for one incarnation of an object that has no uid.
 	ErrNoUID = errors.New("the object has no uid")
 
-	// ErrPruned is matched when an object was to be sent whole that lacks fields of the one that it replaces, so that the server would
-	// remove them: its Go type does not know them, or it is the metadata alone. Modify and Patch send the difference.
+	// ErrPruned is matched when an object was to be sent whole that lacks fields of the one that it replaces, so that the
+	// server would remove them: its Go type does not know them, or it is the metadata alone. Modify and Patch send the
+	// difference.
 	ErrPruned = errors.New("the object lacks fields of the one that it replaces")
 
-	// ErrWasRead is matched when an object was to be applied that was read, or is the answer to a write: it holds what users and other
-	// managers set, and whoever applies that owns it with them from then on.
+	// ErrWasRead is matched when an object was to be applied that was read, or is the answer to a write: it holds what
+	// users and other managers set, and whoever applies that owns it with them from then on.
 	ErrWasRead = errors.New("the object was read, and to apply it would take over what others have set in it: " +
 		"apply a new one that has only the fields you want, or change this one with Modify")
 
@@ -46,8 +48,9 @@ var (
 	// lost.
 	ErrFenced = errors.New("no request may be sent any more")
 
-	// ErrCacheBehind is matched when the cache did not come as far as it was waited for: by WaitForCache, by DeleteCollection when what is left
-	// could not be listed, and by Modify after a conflict where versions cannot be ordered.
+	// ErrCacheBehind is matched when the cache did not come as far as it was waited for: by WaitForCache, by
+	// DeleteCollection when what is left could not be listed, and by Modify after a conflict where versions cannot be
+	// ordered.
 	ErrCacheBehind = errors.New("the cache does not show it yet")
 
 	// ErrTooManyConflicts is matched when Modify gave up; the error also unwraps to the last conflict.
@@ -57,8 +60,8 @@ var (
 	// subresource: the server takes only one of the two. ModifyStatus then has sent nothing; Modify has written the rest.
 	ErrStatusApart = errors.New("the status is written apart from the rest")
 
-	// ErrShared is matched when a write was given an object that all readers of the cache share, and that the answer would have been
-	// written into. Use a DeepCopy.
+	// ErrShared is matched when a write was given an object that all readers of the cache share, and that the answer would
+	// have been written into. Use a DeepCopy.
 	ErrShared = errors.New("the object is shared with all readers of the cache: use a copy of it")
 
 	// ErrNoIndex is matched when a list asks for an index that the store does not have.

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Listing again after one's own writes: the list that follows shows them, and nothing has to be waited for or counted, though
-// the watch has brought none of them.
+// Listing again after one's own writes: the list that follows shows them, and nothing has to be waited for or counted,
+// though the watch has brought none of them.
 func ExampleList() {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// exampleServer is a server in memory, a cache that watches the config maps of all namespaces there, and a client of both.
+// exampleServer is a server in memory, a cache that watches the config maps of all namespaces there, and a client of
+// both.
 func exampleServer(ctx context.Context) (server *apiserver.Server, c *client.Client, stop func()) {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {

@@ -29,8 +29,9 @@ type op struct {
 	n    int
 }
 
-// Own and foreign writes, a watch that lags by any number of events, breaks, and has to list again: whatever the order, reads through the
-// client hold C1 and C2, show only states that the server had, never go back, and end at the server's state.
+// Own and foreign writes, a watch that lags by any number of events, breaks, and has to list again: whatever the order,
+// reads through the client hold C1 and C2, show only states that the server had, never go back, and end at the server's
+// state.
 func TestOverlaidReadsAgainstAModel(t *testing.T) {
 	t.Parallel()
 	kinds := []string{

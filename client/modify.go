@@ -23,23 +23,26 @@ import (
 // with the resourceVersion of that state, so that nothing that fn has not seen is overwritten. After a conflict fn is
 // applied again to what is there then, a bounded number of times (Options.Conflicts); the final error matches
 // ErrTooManyConflicts and the last conflict. fn may therefore run several times, each time on a fresh copy; its error
-// ends the call. Nothing is sent when fn changes nothing; of a kind that is not watched the object is read then, since obj itself may say
-// what nobody has written.
+// ends the call. Nothing is sent when fn changes nothing; of a kind that is not watched the object is read then, since
+// obj itself may say what nobody has written.
 //
-// A change is not made twice. If the answer to a write is lost, and the object has another version by then, it is looked whether the change
-// is there and was made by the client's FieldOwner, which therefore has to be its own. If it is not, it may have been overwritten since: fn is
-// applied again if it changes nothing about its own result, which is tried, as fn that sets something does; one that counts up or adds to a
-// list ends the call with an error that matches call.ErrOutcomeUnknown.
+// A change is not made twice. If the answer to a write is lost, and the object has another version by then, it is
+// looked whether the change is there and was made by the client's FieldOwner, which therefore has to be its own. If it
+// is not, it may have been overwritten since: fn is applied again if it changes nothing about its own result, which is
+// tried, as fn that sets something does; one that counts up or adds to a list ends the call with an error that matches
+// call.ErrOutcomeUnknown.
 //
-// Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands out, which is
-// refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is changed: else ErrReplaced.
-// What the cache does not keep (managedFields) is neither seen nor lost. If fn changes the status, too, and the server does not take
-// that because it is a subresource, the error matches ErrStatusApart; the rest is written then.
+// Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands
+// out, which is refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is
+// changed: else ErrReplaced. What the cache does not keep (managedFields) is neither seen nor lost. If fn changes the
+// status, too, and the server does not take that because it is a subresource, the error matches ErrStatusApart; the
+// rest is written then.
 func Modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
 	return modify(ctx, c, "", obj, fn, opts)
 }
 
-// ModifyStatus is Modify for the status. If fn changes anything else, nothing is sent, and the error matches ErrStatusApart.
+// ModifyStatus is Modify for the status. If fn changes anything else, nothing is sent, and the error matches
+// ErrStatusApart.
 func ModifyStatus[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
 	return modify(ctx, c, "status", obj, fn, opts)
 }
@@ -106,8 +109,9 @@ func (m *modification) freshest(ctx context.Context, tries int) (Object, error) 
 	return base, err
 }
 
-// known is what the cache shows, or the server's answer; at first also what the caller has, if that is a whole object and nothing better
-// is known. That the object is not there, or is another one, only the server can say: the cache may not know yet of the one that is meant.
+// known is what the cache shows, or the server's answer; at first also what the caller has, if that is a whole object
+// and nothing better is known. That the object is not there, or is another one, only the server can say: the cache may
+// not know yet of the one that is meant.
 func (m *modification) known(ctx context.Context, tries int) (Object, error) {
 	m.own = false
 	base := m.obj.DeepCopyObject().(Object)
@@ -172,8 +176,8 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 	return m.taken(before, d)
 }
 
-// taken checks that the server has not dropped a change of the status, as it does where that is a subresource. The write was bound to
-// one version, so nobody else can have changed it back.
+// taken checks that the server has not dropped a change of the status, as it does where that is a subresource. The
+// write was bound to one version, so nobody else can have changed it back.
 func (m *modification) taken(before, patch map[string]any) error {
 	if _, changed := patch["status"]; !changed || m.w.sub != "" || m.w.o.dryRun {
 		return nil
@@ -188,8 +192,8 @@ func (m *modification) taken(before, patch map[string]any) error {
 	return nil
 }
 
-// repeatable says whether fn may be applied to an object once more that it has perhaps been applied to already: whether it changes nothing
-// about its own result.
+// repeatable says whether fn may be applied to an object once more that it has perhaps been applied to already: whether
+// it changes nothing about its own result.
 func (m *modification) repeatable(base Object, fn func(Object) error) bool {
 	once := base.DeepCopyObject().(Object)
 	if guard(fn, once) != nil {
@@ -215,8 +219,8 @@ func guard(fn func(Object) error, obj Object) (err error) {
 	return err
 }
 
-// settle waits after a conflict until a newer state than the one that conflicted can be read, from the cache or else from the
-// server.
+// settle waits after a conflict until a newer state than the one that conflicted can be read, from the cache or else
+// from the server.
 func (m *modification) settle(ctx context.Context, stale string, delay time.Duration) error {
 	st := m.w.c.watched(m.w.k)
 	if st != nil && unordered(st) {
@@ -235,8 +239,8 @@ func (m *modification) settle(ctx context.Context, stale string, delay time.Dura
 	return nil
 }
 
-// poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state read
-// from the server might be ahead of the cache, and could not be told from one that is behind it.
+// poll looks at the cache until the version has changed. Versions that cannot be ordered leave no other way: a state
+// read from the server might be ahead of the cache, and could not be told from one that is behind it.
 func (m *modification) poll(ctx context.Context, st *store.Store, stale string) error {
 	p := m.w.c.opt.Conflicts
 	ctx, cancel := context.WithTimeout(ctx, p.PollTimeout)

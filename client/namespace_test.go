@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// A namespace that is being deleted has no finalizers in its metadata, but is there until its spec has none either: reads
-// say so, and who waits for its end waits.
+// A namespace that is being deleted has no finalizers in its metadata, but is there until its spec has none either:
+// reads say so, and who waits for its end waits.
 func TestNamespacesThatAreTerminating(t *testing.T) {
 	t.Parallel()
 	relabel := func(ns *corev1.Namespace) error { ns.Labels = map[string]string{"seen": "true"}; return nil }

@@ -76,17 +76,18 @@ func Fields(selector string) ReadOption {
 	}
 }
 
-// Index lists the objects that an index of the store has under a value: one of those that every store has (store.IndexOwner, store.IndexLabel,
-// store.IndexNamespace), or one that was added with store.IndexBy; the error of another one matches ErrNoIndex and says which there are. What is
-// listed must be watched, and listed before, else the error matches ErrNotWatched, as it does with Live and with Fields that the store
-// cannot evaluate: the server has no such index.
+// Index lists the objects that an index of the store has under a value: one of those that every store has
+// (store.IndexOwner, store.IndexLabel, store.IndexNamespace), or one that was added with store.IndexBy; the error of
+// another one matches ErrNoIndex and says which there are. What is listed must be watched, and listed before, else the
+// error matches ErrNotWatched, as it does with Live and with Fields that the store cannot evaluate: the server has no
+// such index.
 func Index(name, value string) ReadOption {
 	return func(o *readOptions) { o.index, o.indexValue = name, value }
 }
 
-// OwnedBy lists the objects that have an owner reference to owner, as controller or otherwise: the children that reconcile.Owns
-// watches, for example. They are found by an [Index], without looking at others, in the namespace of owner, if it has one. An owner without a
-// uid fails the list with ErrNoUID.
+// OwnedBy lists the objects that have an owner reference to owner, as controller or otherwise: the children that
+// reconcile.Owns watches, for example. They are found by an [Index], without looking at others, in the namespace of
+// owner, if it has one. An owner without a uid fails the list with ErrNoUID.
 //
 //	for pod, err := range client.List[corev1.Pod](ctx, c, client.OwnedBy(domain)) { … }
 func OwnedBy(owner metav1.Object) ReadOption {
@@ -188,8 +189,9 @@ func WithPolicy(p call.Policy) WriteOption { return func(o *writeOptions) { o.po
 // SameUID makes a delete hold for the incarnation that has the uid of the object; without one it fails with ErrNoUID.
 func SameUID() WriteOption { return func(o *writeOptions) { o.uid = true } }
 
-// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails with ErrNoVersion. Then nothing foreign can be
-// in its answer, so that its event is known as an own echo whatever kind of patch it was; see [RawPatch].
+// SameVersion makes a write hold for the resourceVersion of the object only; without one it fails with ErrNoVersion.
+// Then nothing foreign can be in its answer, so that its event is known as an own echo whatever kind of patch it was;
+// see [RawPatch].
 func SameVersion() WriteOption { return func(o *writeOptions) { o.version = true } }
 
 // Grace is the grace period of a delete, in seconds.
@@ -203,16 +205,16 @@ func Propagation(p metav1.DeletionPropagation) WriteOption {
 // IgnoreNotFound makes a delete of what does not exist a success.
 func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK = true } }
 
-// Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown. See
-// package call.
+// Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown.
+// See package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
 
-// Answered has a write show fn what the server has answered: JSON, in general the object as it is now. fn is not called where
-// there was no answer, and must not keep the bytes.
+// Answered has a write show fn what the server has answered: JSON, in general the object as it is now. fn is not called
+// where there was no answer, and must not keep the bytes.
 func Answered(fn func(raw []byte)) WriteOption { return func(o *writeOptions) { o.answered = fn } }
 
-// FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the function then finds
-// missing is missing.
+// FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the
+// function then finds missing is missing.
 func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
 
 // query holds the options of a write, which are read-only; those of a delete are in its body.

@@ -21,7 +21,8 @@ type flight struct {
 	writes []*store.Write
 }
 
-// takeOff announces the write to every store of the kind, those with a selector too: each decides whether it concerns it.
+// takeOff announces the write to every store of the kind, those with a selector too: each decides whether it concerns
+// it.
 func (w *writing) takeOff(ctx context.Context) *flight {
 	f := &flight{w: w}
 	if w.o.dryRun {
@@ -47,8 +48,8 @@ func (f *flight) fail() {
 	}
 }
 
-// land makes reads see what was answered: it puts the answer over the stores, and where that is not possible it brings the object up to
-// date there. The write was made, whatever comes of that, so there is no error.
+// land makes reads see what was answered: it puts the answer over the stores, and where that is not possible it brings
+// the object up to date there. The write was made, whatever comes of that, so there is no error.
 func (f *flight) land(ctx context.Context, a *call.Answer) {
 	if len(f.writes) == 0 {
 		return
@@ -73,8 +74,8 @@ func (f *flight) land(ctx context.Context, a *call.Answer) {
 	f.done(ctx, a, version)
 }
 
-// done lays the answered object over the stores, and settles those that cannot tell whether they hold it. All writes have ended before:
-// else the events of the key would be held back meanwhile.
+// done lays the answered object over the stores, and settles those that cannot tell whether they hold it. All writes
+// have ended before: else the events of the key would be held back meanwhile.
 func (f *flight) done(ctx context.Context, a *call.Answer, version string) {
 	w := f.w
 	var unsettled []*store.Store
@@ -91,8 +92,8 @@ func (f *flight) done(ctx context.Context, a *call.Answer, version string) {
 	f.settle(ctx, unsettled, version)
 }
 
-// settle brings the object up to date in stores over which the answer could not be laid, all at once. Where that fails, readers ask the
-// server until it is.
+// settle brings the object up to date in stores over which the answer could not be laid, all at once. Where that fails,
+// readers ask the server until it is.
 func (f *flight) settle(ctx context.Context, stores []*store.Store, version string) {
 	if len(stores) == 0 {
 		return
@@ -144,8 +145,8 @@ func (f *flight) whole(a *call.Answer) (whole bool, version string, gone types.U
 	return head.Kind == f.w.k.gvk.Kind, m.ResourceVersion, gone
 }
 
-// keptBySpec says whether the answered object is kept by the finalizers of its spec, as a namespace that is being deleted is until it
-// is empty.
+// keptBySpec says whether the answered object is kept by the finalizers of its spec, as a namespace that is being
+// deleted is until it is empty.
 func keptBySpec(k *kind, a *call.Answer) bool {
 	if k.gvk != corev1.SchemeGroupVersion.WithKind("Namespace") {
 		return false

@@ -19,7 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// readers are all the ways to read pods; each returns "label/phase" by name, of objects that are being deleted with a "-".
+// readers are all the ways to read pods; each returns "label/phase" by name, of objects that are being deleted with a
+// "-".
 func readers(c *client.Client) map[string]func(ctx context.Context, name string) (map[string]string, error) {
 	word := func(label string, phase corev1.PodPhase, deleting bool) string {
 		s := label + "/" + string(phase)

@@ -19,15 +19,16 @@ type Patch struct {
 	from Object
 }
 
-// RawPatch is a patch that is encoded already: a JSON patch (RFC 6902), a merge patch (RFC 7396) or a strategic merge patch.
+// RawPatch is a patch that is encoded already: a JSON patch (RFC 6902), a merge patch (RFC 7396) or a strategic merge
+// patch.
 //
-// What a JSON or a strategic merge patch has changed cannot be told from what it says. Within a reconciliation its event is therefore not known
-// as an own echo, and has the object reconciled once more, unless the patch holds for one version: [SameVersion]. Merge patches and applies
-// need no lock for that.
+// What a JSON or a strategic merge patch has changed cannot be told from what it says. Within a reconciliation its
+// event is therefore not known as an own echo, and has the object reconciled once more, unless the patch holds for one
+// version: [SameVersion]. Merge patches and applies need no lock for that.
 func RawPatch(t types.PatchType, data []byte) Patch { return Patch{typ: t, data: data} }
 
-// MergeFrom is the merge patch that makes the patched object of base, which is only read. Lists are replaced as a whole; with
-// [SameVersion] nobody else's change to them can be lost.
+// MergeFrom is the merge patch that makes the patched object of base, which is only read. Lists are replaced as a
+// whole; with [SameVersion] nobody else's change to them can be lost.
 func MergeFrom(base Object) Patch { return Patch{typ: types.MergePatchType, from: base} }
 
 // bytes returns the patch for an object, and the resourceVersion that it was computed from, if it is known.

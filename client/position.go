@@ -15,19 +15,19 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// ErrNotKept is matched when the server dropped a position from the status it was saved in: the schema of the kind lacks the
-// field, and the server prunes what the schema does not name.
+// ErrNotKept is matched when the server dropped a position from the status it was saved in: the schema of the kind
+// lacks the field, and the server prunes what the schema does not name.
 var ErrNotKept = errors.New("the server does not keep the position: is its field part of the schema?")
 
-// StatusPosition keeps the position of one durable fiber in the status of the object that the fiber works on, so that the
-// operator that starts next finds it there. It is a [flow.Positions] of one key: make one for each fiber.
+// StatusPosition keeps the position of one durable fiber in the status of the object that the fiber works on, so that
+// the operator that starts next finds it there. It is a [flow.Positions] of one key: make one for each fiber.
 //
 //	pos := client.NewStatusPosition(c, domain, func(d *v1.Domain) **flow.Position { return &d.Status.Flow })
 //	bringUp.Start(ctx, engine, packet, flow.StartOptions{Key: key, Positions: pos, Generation: domain.Generation})
 //
-// What else the steps have to say in the status goes with it ([StatusPosition.Set]): a save is one patch of the status, with
-// optimistic locking, which the next read sees at once. In the schema of the kind, the field is an object that preserves
-// unknown fields, or what controller-gen makes of [flow.Position].
+// What else the steps have to say in the status goes with it ([StatusPosition.Set]): a save is one patch of the status,
+// with optimistic locking, which the next read sees at once. In the schema of the kind, the field is an object that
+// preserves unknown fields, or what controller-gen makes of [flow.Position].
 //
 // The end of a fiber that failed or was cancelled is saved although the fiber may not write any more; its key's
 // successor begins only after that. It is safe for concurrent use.
@@ -43,9 +43,9 @@ type StatusPosition[T any, PT ObjectOf[T]] struct {
 	known []*flow.Position // what the fiber has loaded, nil among it, and tried to save since; none when it has saved
 }
 
-// NewStatusPosition returns the position of a fiber that works on obj, of which the name and, if they are known, uid and version are
-// used: another object of that name is never written to, and a cache that is older than obj is not believed. at says where in the status
-// the position is.
+// NewStatusPosition returns the position of a fiber that works on obj, of which the name and, if they are known, uid
+// and version are used: another object of that name is never written to, and a cache that is older than obj is not
+// believed. at says where in the status the position is.
 func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **flow.Position) *StatusPosition[T, PT] {
 	base := PT(new(T))
 	if obj == nil {
@@ -58,8 +58,8 @@ func NewStatusPosition[T any, PT ObjectOf[T]](c *Client, obj PT, at func(PT) **f
 	return &StatusPosition[T, PT]{c: c, base: base, version: obj.GetResourceVersion(), at: at}
 }
 
-// Set has fn change the status in the next save, after earlier ones. Only changes of the status count, and fn may run several
-// times, on a fresh copy each. A fiber that completes without having parked saves nothing: it calls Flush.
+// Set has fn change the status in the next save, after earlier ones. Only changes of the status count, and fn may run
+// several times, on a fresh copy each. A fiber that completes without having parked saves nothing: it calls Flush.
 func (s *StatusPosition[T, PT]) Set(fn func(obj PT) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,8 +72,8 @@ func (s *StatusPosition[T, PT]) Flush(ctx context.Context) error {
 	return err
 }
 
-// Load implements [flow.Positions]. The position of another object of this name does not count. That there is no such object only the
-// server can say.
+// Load implements [flow.Positions]. The position of another object of this name does not count. That there is no such
+// object only the server can say.
 func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Position, bool, error) {
 	obj := s.object()
 	err := s.c.getFresh(ctx, KeyOf(s.base), obj, s.base.GetUID(), s.version)
@@ -98,9 +98,9 @@ func (s *StatusPosition[T, PT]) Load(ctx context.Context, _ string) (flow.Positi
 
 // Save implements [flow.Positions]. Errors: those of [ModifyStatus], ErrNotKept, [flow.ErrOvertaken].
 //
-// The cache that the position was loaded from may have been behind what another process has saved. The first save finds that out, at
-// no cost: it holds for the version of the object that it changes, and does not replace a position that the fiber does not know of, unless the
-// fiber has completed.
+// The cache that the position was loaded from may have been behind what another process has saved. The first save finds
+// that out, at no cost: it holds for the version of the object that it changes, and does not replace a position that
+// the fiber does not know of, unless the fiber has completed.
 func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Position) error {
 	c := s.c
 	if p.Ended {
@@ -131,8 +131,8 @@ func (s *StatusPosition[T, PT]) Save(ctx context.Context, _ string, p flow.Posit
 	return nil
 }
 
-// knows says whether a position that is stored is one of this fiber, or what it has begun with. When it has saved, the cache shows all that
-// the fibers before it have.
+// knows says whether a position that is stored is one of this fiber, or what it has begun with. When it has saved, the
+// cache shows all that the fibers before it have.
 func (s *StatusPosition[T, PT]) knows(there *flow.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,8 @@ func missing(p, kept *flow.Position) []string {
 	return names
 }
 
-// stored is a position as it is stored, in whatever way its checkpoint is written: a merge patch says of a member that is null that it is absent.
+// stored is a position as it is stored, in whatever way its checkpoint is written: a merge patch says of a member that
+// is null that it is absent.
 func stored(p *flow.Position) map[string]any {
 	var out map[string]any
 	if raw, err := json.Marshal(p); err == nil {

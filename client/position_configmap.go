@@ -13,13 +13,14 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// ConfigMapPositions keeps the positions of durable fibers in one ConfigMap, which it creates: for flows that work on no object with
-// a status. It is a [flow.Positions] of any number of keys.
+// ConfigMapPositions keeps the positions of durable fibers in one ConfigMap, which it creates: for flows that work on
+// no object with a status. It is a [flow.Positions] of any number of keys.
 //
 //	opt := flow.StartOptions{Key: "prod/orders", Positions: client.NewConfigMapPositions(c, client.Key{Namespace: "ops", Name: "migrations"})}
 //
-// Each save is one patch with optimistic locking, one at a time in this process, and all positions together have to fit a ConfigMap, 1 MiB:
-// it is made for hundreds of fibers rather than thousands, for which [StatusPosition] is. It is safe for concurrent use.
+// Each save is one patch with optimistic locking, one at a time in this process, and all positions together have to fit
+// a ConfigMap, 1 MiB: it is made for hundreds of fibers rather than thousands, for which [StatusPosition] is. It is
+// safe for concurrent use.
 type ConfigMapPositions struct {
 	c    *Client
 	at   Key
@@ -122,8 +123,9 @@ func (s *ConfigMapPositions) object() *corev1.ConfigMap {
 	}
 }
 
-// dataKey makes of the key of a fiber one that a ConfigMap takes: what it does not take, and _ itself, is written as _ and two
-// hexadecimal digits for each byte. So different keys stay different; one that becomes too long is refused by the server.
+// dataKey makes of the key of a fiber one that a ConfigMap takes: what it does not take, and _ itself, is written as _
+// and two hexadecimal digits for each byte. So different keys stay different; one that becomes too long is refused by
+// the server.
 func dataKey(key string) string {
 	var b strings.Builder
 	for i := range len(key) {

@@ -14,7 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// overtaken is what a process finds that begins behind a cache: another one has saved further positions, and the watch does not say so.
+// overtaken is what a process finds that begins behind a cache: another one has saved further positions, and the watch
+// does not say so.
 func overtaken(t *testing.T, before, after *flow.Position, fn func(c *cluster, live *task)) {
 	t.Helper()
 	positions(t, true, func(c *cluster, live *task) {
@@ -40,8 +41,8 @@ func overtaken(t *testing.T, before, after *flow.Position, fn func(c *cluster, l
 	})
 }
 
-// A fiber that has loaded a position from a cache that is behind replaces nothing that is newer. It ends, and the next one goes on there,
-// although the watch still says nothing.
+// A fiber that has loaded a position from a cache that is behind replaces nothing that is newer. It ends, and the next
+// one goes on there, although the watch still says nothing.
 func TestAPositionIsNotReplacedByAFiberThatIsBehindIt(t *testing.T) {
 	t.Parallel()
 	at := func(step, token string) *flow.Position {
@@ -89,7 +90,8 @@ func TestAPositionIsNotReplacedByAFiberThatIsBehindIt(t *testing.T) {
 	}
 }
 
-// Where nothing is newer, the check costs nothing, whatever else changes in the object, and however the server writes the checkpoint.
+// Where nothing is newer, the check costs nothing, whatever else changes in the object, and however the server writes
+// the checkpoint.
 func TestAFiberThatIsNotOvertakenSavesWithOnePatch(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {

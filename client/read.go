@@ -83,8 +83,8 @@ func (l liveReader) List(ctx context.Context, list ObjectList, opts ...ReadOptio
 	return l.c.List(ctx, list, append(opts[:len(opts):len(opts)], Live())...)
 }
 
-// getFresh is Get for somebody who was shown the object before, by uid and version: a cache that is older than that, or shows no such
-// object, is not believed.
+// getFresh is Get for somebody who was shown the object before, by uid and version: a cache that is older than that, or
+// shows no such object, is not believed.
 func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UID, version string) error {
 	k, err := c.kindOf(obj)
 	if err != nil {

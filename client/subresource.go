@@ -8,8 +8,9 @@ import (
 
 // SubResource reads and writes a subresource of objects. It is safe for concurrent use.
 //
-// The answer to a write of the status is the whole object and is laid over the store. A scale changes the object without
-// showing it: what it has made of it is read, from the watch if that brings it at once, before the write returns.
+// The answer to a write of the status is the whole object and is laid over the store. A scale changes the object
+// without showing it: what it has made of it is read, from the watch if that brings it at once, before the write
+// returns.
 type SubResource struct {
 	c    *Client
 	name string
@@ -23,8 +24,8 @@ func (c *Client) Status() *SubResource { return c.SubResource("status") }
 // SubResource returns the reader and writer of a subresource, such as scale, eviction or token.
 func (c *Client) SubResource(name string) *SubResource { return &SubResource{c: c, name: name} }
 
-// Body gives the body of a write of a subresource that is not the object itself, such as a Scale or an Eviction. The answer
-// goes into it, too. In a delete it stands in the place of the options, of which none may be given besides.
+// Body gives the body of a write of a subresource that is not the object itself, such as a Scale or an Eviction. The
+// answer goes into it, too. In a delete it stands in the place of the options, of which none may be given besides.
 func Body(body Object) WriteOption { return func(o *writeOptions) { o.body = body } }
 
 // Get reads the subresource of the object that obj names into another object, always from the server.

@@ -49,7 +49,8 @@ func TestEvictionIsRead(t *testing.T) {
 	})
 }
 
-// A scale says at which version the object now is: the write returns when that is read, from the watch or else from the server.
+// A scale says at which version the object now is: the write returns when that is read, from the watch or else from the
+// server.
 func TestScaleIsRead(t *testing.T) {
 	t.Parallel()
 	for _, held := range []bool{true, false} {

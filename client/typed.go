@@ -19,8 +19,8 @@ type ObjectOf[T any] interface {
 	runtime.Object
 }
 
-// Get returns an object: the store's own, shared and READ-ONLY, if its kind and namespace are watched, else one that was
-// read from the server. apierrors.IsNotFound tells absence.
+// Get returns an object: the store's own, shared and READ-ONLY, if its kind and namespace are watched, else one that
+// was read from the server. apierrors.IsNotFound tells absence.
 func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, error) {
 	k, err := kindFor[T, PT](c)
 	if err != nil {
@@ -40,8 +40,8 @@ func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, er
 	return obj, nil
 }
 
-// List yields objects, in no particular order: the store's own, shared and READ-ONLY, all of one version of the store, if
-// the kind and the namespace are watched; else those that the server answers with, page by page. An error ends the
+// List yields objects, in no particular order: the store's own, shared and READ-ONLY, all of one version of the store,
+// if the kind and the namespace are watched; else those that the server answers with, page by page. An error ends the
 // sequence, but for that of an object that cannot be decoded.
 func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOption) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {

@@ -21,14 +21,15 @@ import (
 //
 //	return f.Await(client.When(c, key, func(p *corev1.Pod) (bool, error) { return p != nil && p.Status.Phase == corev1.PodRunning, nil }), flow.Timeout(5*time.Minute))
 //
-// The condition is evaluated when the wait begins, on each event of the object where its kind is watched, and on the server's
-// answer every Options.Backstop, also when the wait would end because the cache has never shown the object. What the server answered is put over the store when it ends the wait, so that the next
-// step reads nothing older.
+// The condition is evaluated when the wait begins, on each event of the object where its kind is watched, and on the
+// server's answer every Options.Backstop, also when the wait would end because the cache has never shown the object.
+// What the server answered is put over the store when it ends the wait, so that the next step reads nothing older.
 func When[T any, PT ObjectOf[T]](c *Client, key Key, cond func(*T) (bool, error)) flow.Backstopped {
 	return &objectWait[T, PT]{c: c, key: key, cond: cond}
 }
 
-// Condition waits until a condition of status.conditions of an object is True, as in Condition[corev1.Pod](c, key, "Ready").
+// Condition waits until a condition of status.conditions of an object is True, as in Condition[corev1.Pod](c, key,
+// "Ready").
 func Condition[T any, PT ObjectOf[T]](c *Client, key Key, condition string) flow.Backstopped {
 	return When[T, PT](c, key, func(obj *T) (bool, error) {
 		if obj == nil {
@@ -102,7 +103,8 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 		if !ok || err == nil || w.there.Load() || w.c.watched(k) == nil {
 			return ok, judged
 		}
-		// That there is no object ends the wait, and the cache may not know yet of the one that is waited for: the server does.
+		// That there is no object ends the wait, and the cache may not know yet of the one that is waited for: the server
+		// does.
 	}
 	a, err := w.c.fetch(ctx, k, w.key, call.JSON)
 	if err != nil {
@@ -129,8 +131,8 @@ func (c *Client) show(k *kind, a *call.Answer) error {
 	return nil
 }
 
-// bring asks the server for an object that the cache shows too old, and puts it over the stores. Where that fails, the next one who trusts
-// the cache finds out once more that it is behind.
+// bring asks the server for an object that the cache shows too old, and puts it over the stores. Where that fails, the
+// next one who trusts the cache finds out once more that it is behind.
 func (c *Client) bring(ctx context.Context, obj Object) {
 	k, err := c.kindOf(obj)
 	if err != nil || c.watched(k) == nil {

@@ -51,8 +51,9 @@ func knows(st *store.Store, namespace string) bool {
 	return false
 }
 
-// holds finds an object in the stores. One that holds only what has certain labels can tell what the object is, but not that there is none;
-// and where only the server knows what is selected, an own write may not be shown. sure is false when the server must be asked.
+// holds finds an object in the stores. One that holds only what has certain labels can tell what the object is, but not
+// that there is none; and where only the server knows what is selected, an own write may not be shown. sure is false
+// when the server must be asked.
 func (c *Client) holds(k *kind, key Key) (r *store.Record, sure bool) {
 	for _, st := range c.stores(k) {
 		if st.Overdue(key) {
@@ -90,8 +91,8 @@ func (c *Client) lookup(_ context.Context, k *kind, key Key) (r *store.Record, f
 	return r, sure, nil
 }
 
-// covering returns the first store that holds all that a list selects, and has the index that it asks for; nil if there is none. bare is one
-// that lacks only the index.
+// covering returns the first store that holds all that a list selects, and has the index that it asks for; nil if there
+// is none. bare is one that lacks only the index.
 func (c *Client) covering(k *kind, o *readOptions) (st, bare *store.Store) {
 	if o.live || !o.fromStore() {
 		return nil, nil
@@ -108,8 +109,8 @@ func (c *Client) covering(k *kind, o *readOptions) (st, bare *store.Store) {
 	return nil, bare
 }
 
-// within says whether a store holds all that is asked for, as far as its selectors go: whoever asks for app=web and tier=db may ask one
-// that holds app=web.
+// within says whether a store holds all that is asked for, as far as its selectors go: whoever asks for app=web and
+// tier=db may ask one that holds app=web.
 func (o *readOptions) within(st *store.Store) bool {
 	sel, err := labels.Parse(st.Options().LabelSelector)
 	if err != nil || !byLabels(st) {

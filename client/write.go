@@ -21,10 +21,10 @@ func (c *Client) Create(ctx context.Context, obj Object, opts ...WriteOption) er
 	return c.create(ctx, "", obj, opts)
 }
 
-// Update replaces the object by obj. With a resourceVersion it conflicts with later changes, without one it overwrites them. Fields that
-// the Go type of obj does not know are removed by the server: where the cache shows that there are such, the error matches ErrPruned and
-// names one, and nothing is sent. What is not watched cannot be checked. The managedFields, which objects from the cache lack, the server
-// keeps. An Update that would change nothing is not sent.
+// Update replaces the object by obj. With a resourceVersion it conflicts with later changes, without one it overwrites
+// them. Fields that the Go type of obj does not know are removed by the server: where the cache shows that there are
+// such, the error matches ErrPruned and names one, and nothing is sent. What is not watched cannot be checked. The
+// managedFields, which objects from the cache lack, the server keeps. An Update that would change nothing is not sent.
 func (c *Client) Update(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.update(ctx, "", obj, opts)
 }
@@ -34,8 +34,9 @@ func (c *Client) Patch(ctx context.Context, obj Object, patch Patch, opts ...Wri
 	return c.patch(ctx, "", obj, patch, opts)
 }
 
-// Delete deletes the object that obj names. obj stays as it is. If the answer is lost, the delete is repeated for the incarnation that
-// the cache showed, or else that obj is by its uid: another object that has its name by then stays. Where neither is known, it does not.
+// Delete deletes the object that obj names. obj stays as it is. If the answer is lost, the delete is repeated for the
+// incarnation that the cache showed, or else that obj is by its uid: another object that has its name by then stays.
+// Where neither is known, it does not.
 func (c *Client) Delete(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.delete(ctx, "", obj, opts)
 }
@@ -118,8 +119,8 @@ func (w *writing) believes(r *store.Record) bool {
 	return !slices.ContainsFunc(w.shown, func(o metav1.Object) bool { return outdated(r, o.GetUID(), o.GetResourceVersion()) })
 }
 
-// outdated says whether a record may be older than what somebody was shown of the object: another incarnation, or another version, that is
-// not known to have come before it. What is not known is empty.
+// outdated says whether a record may be older than what somebody was shown of the object: another incarnation, or
+// another version, that is not known to have come before it. What is not known is empty.
 func outdated(r *store.Record, uid types.UID, version string) bool {
 	if version == "" {
 		return uid != "" && uid != r.UID()
@@ -256,8 +257,8 @@ func (w *writing) sendPatch(ctx context.Context, t types.PatchType, data []byte,
 	return err
 }
 
-// overtaken makes a conflict of the 422 by which a server refuses a JSON patch that is bound to a version, if the object has another
-// one now. Else the patch itself is wrong, and the error stays.
+// overtaken makes a conflict of the 422 by which a server refuses a JSON patch that is bound to a version, if the
+// object has another one now. Else the patch itself is wrong, and the error stays.
 func (w *writing) overtaken(ctx context.Context, refused error) error {
 	now, err := w.now(ctx)
 	if err != nil || now.ResourceVersion == w.version {
@@ -268,8 +269,9 @@ func (w *writing) overtaken(ctx context.Context, refused error) error {
 	return w.fail(fmt.Errorf("%w: %w", conflict, refused))
 }
 
-// lockApply is lock for an apply. An object that does not exist is created by it: there is no version to carry. What the cache does not show
-// may have been created since, by somebody whose fields are not to be taken unseen: the server knows.
+// lockApply is lock for an apply. An object that does not exist is created by it: there is no version to carry. What
+// the cache does not show may have been created since, by somebody whose fields are not to be taken unseen: the server
+// knows.
 func (w *writing) lockApply(ctx context.Context, version string) (string, error) {
 	st := w.c.watched(w.k)
 	if version != "" || st == nil || !knows(st, w.key.Namespace) || w.known() != nil {
@@ -335,7 +337,8 @@ func (w *writing) scan(a *call.Answer) *source.Header {
 	return &w.head
 }
 
-// answeredByStatus says whether a subresource was answered with a mere Status, as an eviction is: there is nothing in it.
+// answeredByStatus says whether a subresource was answered with a mere Status, as an eviction is: there is nothing in
+// it.
 func (w *writing) answeredByStatus(a *call.Answer) bool {
 	var head struct{ Kind string }
 	return w.sub != "" && w.sub != "status" && json.Unmarshal(a.Raw, &head) == nil && head.Kind == "Status"

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// The module that has the two servers as tools. Copies of controlplane/go.mod and go.sum (a test compares them), as text
-// because an embedded go.mod would make a module of its directory.
+// The module that has the two servers as tools. Copies of controlplane/go.mod and go.sum (a test compares them), as
+// text because an embedded go.mod would make a module of its directory.
 var (
 	//go:embed gomod.txt
 	goMod string

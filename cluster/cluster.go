@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Cluster is a running control plane. Its methods are safe for concurrent use; those that start or stop servers wait for
-// each other.
+// Cluster is a running control plane. Its methods are safe for concurrent use; those that start or stop servers wait
+// for each other.
 type Cluster struct {
 	dir       string
 	temporary bool
@@ -209,8 +209,8 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // Done is closed when the control plane has stopped, by Stop or because a server ended by itself; see Err.
 func (c *Cluster) Done() <-chan struct{} { return c.failed }
 
-// Err returns nil while the control plane runs and after Stop. When a server ended although nobody stopped it, it returns
-// a [*ServerError] that matches [ErrServerExited]. Stop must be called even then.
+// Err returns nil while the control plane runs and after Stop. When a server ended although nobody stopped it, it
+// returns a [*ServerError] that matches [ErrServerExited]. Stop must be called even then.
 func (c *Cluster) Err() error {
 	select {
 	case <-c.failed:

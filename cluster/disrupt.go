@@ -30,7 +30,8 @@ func (c *Cluster) StopAPIServer(ctx context.Context) error {
 	})
 }
 
-// StartAPIServer starts kube-apiserver on the same port again and returns when it is ready. Nothing happens when it runs.
+// StartAPIServer starts kube-apiserver on the same port again and returns when it is ready. Nothing happens when it
+// runs.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	return c.do(ctx, "start kube-apiserver", func() error {
 		if c.apiRun != nil {
@@ -64,8 +65,8 @@ func (c *Cluster) signalEtcd(ctx context.Context, s syscall.Signal) error {
 	})
 }
 
-// Compact makes etcd forget all versions but the newest, whose resource version it returns. The API server's watch cache
-// may still know some: see RestartAPIServer.
+// Compact makes etcd forget all versions but the newest, whose resource version it returns. The API server's watch
+// cache may still know some: see RestartAPIServer.
 func (c *Cluster) Compact(ctx context.Context) (resourceVersion int64, err error) {
 	err = c.do(ctx, "compact", func() error {
 		if resourceVersion, err = c.etcd.revision(ctx); err != nil {
@@ -85,8 +86,8 @@ func (c *Cluster) Revision(ctx context.Context) (resourceVersion int64, err erro
 	return resourceVersion, err
 }
 
-// Snapshot copies etcd's data into the new directory to. Etcd is down meanwhile, for about a second; the API server keeps
-// running and then needs a moment to find etcd again.
+// Snapshot copies etcd's data into the new directory to. Etcd is down meanwhile, for about a second; the API server
+// keeps running and then needs a moment to find etcd again.
 func (c *Cluster) Snapshot(ctx context.Context, to string) error {
 	return c.do(ctx, "take snapshot", func() error {
 		if err := os.Mkdir(to, 0o700); err != nil {

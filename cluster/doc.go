@@ -10,15 +10,15 @@
 //	clientset, err := kubernetes.NewForConfig(c.Config())
 //
 // The first Start on a machine takes some minutes (see [Build] and [Options.Progress]), every other about two seconds.
-// With an empty Dir the control plane is temporary: it keeps its files in a fresh directory, does not wait for the disk,
-// and leaves nothing behind. With a Dir it is persistent: objects, credentials, certificate authority and, if it is
-// still free, the port are those of the previous Start, so that an exported KUBECONFIG stays valid.
+// With an empty Dir the control plane is temporary: it keeps its files in a fresh directory, does not wait for the
+// disk, and leaves nothing behind. With a Dir it is persistent: objects, credentials, certificate authority and, if it
+// is still free, the port are those of the previous Start, so that an exported KUBECONFIG stays valid.
 //
 // A Cluster can also break itself, for tests of what clients do then: [Cluster.KillAPIServer], [Cluster.PauseEtcd],
 // [Cluster.Compact], [Cluster.Snapshot] and [Cluster.Restore], [Cluster.RotateServingCertificate].
 //
-// There is no controller manager, no scheduler and no kubelet: nothing collects dependents of a deleted owner, empties a
-// namespace that is being deleted, or runs a pod.
+// There is no controller manager, no scheduler and no kubelet: nothing collects dependents of a deleted owner, empties
+// a namespace that is being deleted, or runs a pod.
 //
 // # Invariants
 //

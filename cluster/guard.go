@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// guard kills one process when we die, on systems whose kernel does not offer to. It is a shell that waits for the end of
-// a pipe that only we hold open.
+// guard kills one process when we die, on systems whose kernel does not offer to. It is a shell that waits for the end
+// of a pipe that only we hold open.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser

@@ -15,7 +15,8 @@ import (
 // leaves nothing to clean up; the pid in the file only serves messages.
 type fileLock struct{ f *os.File }
 
-// tryLock follows no link: the content of the file is replaced. It takes the lock, or returns an error with errors.Is(err, syscall.EWOULDBLOCK) and the holder's pid.
+// tryLock follows no link: the content of the file is replaced. It takes the lock, or returns an error with
+// errors.Is(err, syscall.EWOULDBLOCK) and the holder's pid.
 func tryLock(path string) (l *fileLock, holder int, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -59,8 +59,8 @@ func ProgressTo(w io.Writer, interval time.Duration) func(Progress) {
 	}
 }
 
-// progress gives all calls of the callback to one goroutine, and makes one each second so that a long compilation is seen
-// to be alive.
+// progress gives all calls of the callback to one goroutine, and makes one each second so that a long compilation is
+// seen to be alive.
 type progress struct {
 	changes chan func(*Progress) // nil without a callback
 	done    chan struct{}

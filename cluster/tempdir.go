@@ -24,8 +24,8 @@ func newTemporaryDir() (string, error) {
 	return os.MkdirTemp("", tempPrefix) // mode 0700
 }
 
-// removeAbandoned removes a directory that nobody holds. Everybody may write where it is, so that it may be a trap: only what this user has made, and
-// no other one can write to, is touched.
+// removeAbandoned removes a directory that nobody holds. Everybody may write where it is, so that it may be a trap:
+// only what this user has made, and no other one can write to, is touched.
 func removeAbandoned(dir string) {
 	if !isPrivate(dir) {
 		return
@@ -40,7 +40,8 @@ func removeAbandoned(dir string) {
 	}
 }
 
-// isPrivate reports whether path is a directory, and no link to one, that belongs to this user and to which nobody else can write.
+// isPrivate reports whether path is a directory, and no link to one, that belongs to this user and to which nobody else
+// can write.
 func isPrivate(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || info.Mode().Perm()&0o022 != 0 {

@@ -17,8 +17,8 @@ type Recording struct {
 	// Filtered says that the subscriber or its source selects objects, so that one may leave and come back (W11 and W4 do
 	// not apply).
 	Filtered bool
-	// MaxWaiting is the largest number of changes that waited for the subscriber at any time, and Keys the largest number of
-	// keys at that time; Keys 0: unknown.
+	// MaxWaiting is the largest number of changes that waited for the subscriber at any time, and Keys the largest number
+	// of keys at that time; Keys 0: unknown.
 	MaxWaiting, Keys int
 }
 
@@ -50,7 +50,8 @@ func (r Recording) Check() (map[string]State, []Violation) {
 	return c.have, c.violations
 }
 
-// What may wait for a slow subscriber: a deletion and an addition per key, on both sides of an EPOCH, besides a log of fixed size.
+// What may wait for a slow subscriber: a deletion and an addition per key, on both sides of an EPOCH, besides a log of
+// fixed size.
 const (
 	waitingPerKey = 4
 	waitingFree   = 2048
@@ -91,8 +92,8 @@ func Difference(server, have map[string]State) []string {
 	return out
 }
 
-// CheckEvents checks the events that one subscriber without a filter was given, in order, and returns the state that they
-// add up to, or the first violation.
+// CheckEvents checks the events that one subscriber without a filter was given, in order, and returns the state that
+// they add up to, or the first violation.
 func CheckEvents(events []store.Event) (map[store.Key]*store.Record, error) {
 	// Whether the source selects objects is not known here, so W11 is left out.
 	r := Recording{Filtered: true, Events: make([]Event, 0, len(events))}

@@ -1,6 +1,6 @@
 // Package fairleadtest holds what users test their own controllers with: an API server that can fail in every way
-// (fairleadtest/apiserver), a [Watched] store that follows it, a [Recorder] of what a subscriber is given, and a checker
-// of what every subscriber may rely on.
+// (fairleadtest/apiserver), a [Watched] store that follows it, a [Recorder] of what a subscriber is given, and a
+// checker of what every subscriber may rely on.
 //
 //	server, _ := apiserver.New(apiserver.Options{Pipe: true})
 //	defer server.Close()
@@ -11,13 +11,13 @@
 //	if err := recorder.Wait(ctx, func(r fairleadtest.Recording) bool { return len(r.Events) > 3 }); err != nil { … }
 //	for _, v := range watched.Check() { t.Error(v) }
 //
-// With Options.Pipe all of it runs on the fake clock of testing/synctest: back-off, silence and lifetimes of hours cost no
-// time, and a test is as exact as its script.
+// With Options.Pipe all of it runs on the fake clock of testing/synctest: back-off, silence and lifetimes of hours cost
+// no time, and a test is as exact as its script.
 //
 // # What is checked
 //
-// The names are those of the invariants in the architecture. [Recording.Check] is a function of the recording alone, so that
-// it works for any cache whose events somebody writes down:
+// The names are those of the invariants in the architecture. [Recording.Check] is a function of the recording alone, so
+// that it works for any cache whose events somebody writes down:
 //
 //   - W1: per key, versions never go down, unless an EPOCH came in between.
 //   - W2: per key and uid: ADDED, MODIFIED…, DELETED; a changed uid is DELETED, then ADDED.

@@ -10,8 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Recorder is a subscriber that writes down what it is given, and what the cache has at that moment. Its methods are safe
-// for concurrent use. Close it before the store.
+// Recorder is a subscriber that writes down what it is given, and what the cache has at that moment. Its methods are
+// safe for concurrent use. Close it before the store.
 type Recorder struct {
 	cursor *store.Cursor
 	store  *store.Store
@@ -137,7 +137,8 @@ func (r *Recorder) Recording() Recording {
 	return out
 }
 
-// Wait returns when what was recorded satisfies done, which is asked again after each event, or with an error that shows the last events.
+// Wait returns when what was recorded satisfies done, which is asked again after each event, or with an error that
+// shows the last events.
 func (r *Recorder) Wait(ctx context.Context, done func(Recording) bool) error {
 	for {
 		r.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// OpenRequests watches the requests of one client, to check W7: at most one watch and one list are open per scope. The zero
-// value is ready; it is safe for concurrent use.
+// OpenRequests watches the requests of one client, to check W7: at most one watch and one list are open per scope. The
+// zero value is ready; it is safe for concurrent use.
 type OpenRequests struct {
 	mu   sync.Mutex
 	open map[string]int

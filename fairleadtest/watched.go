@@ -49,9 +49,9 @@ func Start(cfg source.Config, o store.Options) (*Watched, error) {
 	return w, nil
 }
 
-// Watch is Start against a server, and Stop at the end of the test, which fails if a sink panicked, or if somebody was found to have
-// changed an object that the store shares (store.Options.DetectMutation). REST may be nil. Close the server after that: create it
-// before, and close it by t.Cleanup or defer.
+// Watch is Start against a server, and Stop at the end of the test, which fails if a sink panicked, or if somebody was
+// found to have changed an object that the store shares (store.Options.DetectMutation). REST may be nil. Close the
+// server after that: create it before, and close it by t.Cleanup or defer.
 func Watch(t testing.TB, server *apiserver.Server, cfg source.Config) *Watched {
 	t.Helper()
 	if cfg.REST == nil {
@@ -116,7 +116,8 @@ func (w *Watched) Cached() map[string]State {
 	return out
 }
 
-// Check checks what all recorders have recorded, and the requests. It is for a server at rest that the store has caught up with.
+// Check checks what all recorders have recorded, and the requests. It is for a server at rest that the store has caught
+// up with.
 func (w *Watched) Check() []Violation {
 	found := w.Requests.Check()
 	server, err := ServerState(w.server, w.resource)

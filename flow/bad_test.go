@@ -26,8 +26,8 @@ func (s secret) MarshalJSON() ([]byte, error) {
 	return nil, s.err
 }
 
-// What a step may do wrong fails its fiber with an error that names flow, step and key, whether it can be saved or not; nothing
-// hangs, and the key and the worker are free.
+// What a step may do wrong fails its fiber with an error that names flow, step and key, whether it can be saved or not;
+// nothing hangs, and the key and the worker are free.
 func TestWhatStepsDoWrong(t *testing.T) {
 	t.Parallel()
 	keep := func(v any) fstep {
@@ -229,7 +229,8 @@ func TestACancellationSaysOfWhat(t *testing.T) {
 	}
 }
 
-// A step that blocks for ever, whatever its context says, is named by who waits for it, and holds nothing but its own worker.
+// A step that blocks for ever, whatever its context says, is named by who waits for it, and holds nothing but its own
+// worker.
 func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,8 @@ func memory() uint64 {
 	return m.HeapAlloc + m.StackInuse
 }
 
-// parkedBytes measures what n parked fibers take, each with a timer, a gate entry, its own key and a trail, beyond the packet.
+// parkedBytes measures what n parked fibers take, each with a timer, a gate entry, its own key and a trail, beyond the
+// packet.
 func parkedBytes(tb testing.TB, n int) float64 {
 	e := NewEngine(EngineOptions{Workers: 8})
 	defer e.Close(context.Background())
@@ -196,7 +197,8 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// BenchmarkPreempt is from the start of a successor until it runs, the predecessor being a step that heeds its context (row F3).
+// BenchmarkPreempt is from the start of a successor until it runs, the predecessor being a step that heeds its context
+// (row F3).
 func BenchmarkPreempt(b *testing.B) {
 	e := NewEngine(EngineOptions{})
 	defer e.Close(context.Background())

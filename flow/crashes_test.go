@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead-io/fairlead/flow/flowtest"
 )
 
-// The table of all pairs: each outcome that a step may return, in a step with each option and in each place, played without a crash and
-// with a crash at every boundary. What the steps see, and how the fiber ends, has to be the same. An outcome or option that is added
-// to its list is played with all of the other one.
+// The table of all pairs: each outcome that a step may return, in a step with each option and in each place, played
+// without a crash and with a crash at every boundary. What the steps see, and how the fiber ends, has to be the same.
+// An outcome or option that is added to its list is played with all of the other one.
 
 const sec = time.Second
 
@@ -419,7 +419,8 @@ func TestEveryOutcomeSurvivesTwoCrashes(t *testing.T) {
 	}
 }
 
-// play crashes a flow at every boundary and has what its steps see compared; a run that has failed is undone from the furthest step on.
+// play crashes a flow at every boundary and has what its steps see compared; a run that has failed is undone from the
+// furthest step on.
 func play(t *testing.T, name string, fl *flow.Flow[seen], opt flow.StartOptions, crashes int) {
 	t.Helper()
 	if opt.Key = "ns/x"; opt.Timeout == 0 {

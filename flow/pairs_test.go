@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The pairs of what a step may return and what its options may say, each played without a crash, and then with one and with two crashes at any time:
-// what happens after the restart is what would have happened, but for the step that was under way, which may run once more.
+// The pairs of what a step may return and what its options may say, each played without a crash, and then with one and
+// with two crashes at any time: what happens after the restart is what would have happened, but for the step that was
+// under way, which may run once more.
 
 // outcomes are what the step under test returns when it has been entered first.
 var outcomes = map[string]func(f *fib) Next{
@@ -205,11 +206,12 @@ func (d *dying) Clear(ctx context.Context, key string) error {
 	return d.Memory.Clear(ctx, key)
 }
 
-// downtime is how long it takes until the restart. Nothing happens in the meantime: what happens does so at full seconds, and crashes are halfway.
+// downtime is how long it takes until the restart. Nothing happens in the meantime: what happens does so at full
+// seconds, and crashes are halfway.
 const downtime = 100 * time.Millisecond
 
-// play runs the flow with crashes at the given times of the run, and tells what could be seen after the last one. saved is false if it crashed when
-// nothing was saved yet, so that it began anew.
+// play runs the flow with crashes at the given times of the run, and tells what could be seen after the last one. saved
+// is false if it crashed when nothing was saved yet, so that it began anew.
 func play(t *testing.T, fl *Flow[packet], crashes ...time.Duration) (p played, saved bool) {
 	began, store := time.Now(), &dying{}
 	for _, at := range crashes {

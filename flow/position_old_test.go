@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestPositionsOfOlderVersions reads positions as they were saved before the way back, what a delay left, and errors were.
+// TestPositionsOfOlderVersions reads positions as they were saved before the way back, what a delay left, and errors
+// were.
 func TestPositionsOfOlderVersions(t *testing.T) {
 	t.Parallel()
 	step := func(name string, opts ...Option) Node[packet] {

@@ -30,8 +30,8 @@ func TestTheRecordsOfAFiberDoNotGrow(t *testing.T) {
 	}
 }
 
-// Others look at the progress of a fiber while it runs, so that every write of it takes its lock: only the methods of progress
-// write it.
+// Others look at the progress of a fiber while it runs, so that every write of it takes its lock: only the methods of
+// progress write it.
 func TestProgressIsWrittenByItsMethodsOnly(t *testing.T) {
 	t.Parallel()
 	fset := token.NewFileSet()

@@ -170,7 +170,8 @@ func TestTheTimeOfAStepIsOver(t *testing.T) {
 	}
 }
 
-// A handler of errors that is skipped does not hand its error on to the step that follows; an error of its Done is tried again.
+// A handler of errors that is skipped does not hand its error on to the step that follows; an error of its Done is
+// tried again.
 func TestASkippedHandlerKeepsItsError(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {

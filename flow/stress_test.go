@@ -53,7 +53,8 @@ var leaf = flow.New("leaf", flow.Step("a", func(ctx context.Context, f *flow.Fib
 	return f.Delay(time.Duration(rand.N(100_000)))
 }), flow.Step("b", func(ctx context.Context, f *flow.Fiber[storm]) flow.Next { return f.Yield() }))
 
-// TestManyAtOnce runs on real threads and the real clock what the schedules run one by one, for the race detector to look at.
+// TestManyAtOnce runs on real threads and the real clock what the schedules run one by one, for the race detector to
+// look at.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	m := &flowtest.Monitor{TB: t}

@@ -69,7 +69,8 @@ func benchHost(b *testing.B, declare func(h *host)) (h *host, write func(name st
 	}
 }
 
-// Plain is a widget that nobody looks into: it is not decoded in earnest, which would take longer than all that is measured.
+// Plain is a widget that nobody looks into: it is not decoded in earnest, which would take longer than all that is
+// measured.
 type Plain struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -78,8 +79,8 @@ type Plain struct {
 
 func (*Plain) UnmarshalJSON([]byte) error { return nil }
 
-// BenchmarkDelivery is row O2: what one event costs for each sync observer, from the log of the store into the handler and
-// back. The objects are in the store and decoded before; with N observers the cost is that of the N-th.
+// BenchmarkDelivery is row O2: what one event costs for each sync observer, from the log of the store into the handler
+// and back. The objects are in the store and decoded before; with N observers the cost is that of the N-th.
 func BenchmarkDelivery(b *testing.B) {
 	for _, observers := range []int{1, 100} {
 		b.Run(fmt.Sprintf("observers=%d", observers), func(b *testing.B) {

@@ -16,8 +16,8 @@ import (
 // batch is how many events a delivery takes at once.
 const batch = 64
 
-// delivery brings the events of one subscriber to one observer. Its drainer has a goroutine only while there is something
-// to deliver. An async observer has workers besides.
+// delivery brings the events of one subscriber to one observer. Its drainer has a goroutine only while there is
+// something to deliver. An async observer has workers besides.
 type delivery struct {
 	opts   *options
 	call   func(context.Context, *store.Event) error
@@ -60,8 +60,8 @@ func (d *delivery) start(st *store.Store, sub store.SubscribeOptions) {
 	d.drain.Start()
 }
 
-// close ends the delivery: what is being handled is finished, nothing more is taken, and no goroutine is started any more.
-// It may be called from within the observer, and again.
+// close ends the delivery: what is being handled is finished, nothing more is taken, and no goroutine is started any
+// more. It may be called from within the observer, and again.
 func (d *delivery) close() {
 	if !d.closed.Swap(true) {
 		d.over.fire()
@@ -94,8 +94,8 @@ func (d *delivery) deliver(events []store.Event) (more bool) {
 	return !d.ended()
 }
 
-// broken ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does, or by a panic of what is not the
-// observer.
+// broken ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does, or by a panic of what is not
+// the observer.
 func (d *delivery) broken(panicked error) {
 	err := errGoexit
 	var p *protect.Panic

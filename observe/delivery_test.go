@@ -149,8 +149,8 @@ func TestPriorIsWhatThisObserverWasGiven(t *testing.T) {
 	})
 }
 
-// Synchronized comes once, after the observer's own initial objects, which here are handled late, out of order and with a
-// retry.
+// Synchronized comes once, after the observer's own initial objects, which here are handled late, out of order and with
+// a retry.
 func TestSynchronizedComesOnceAndLast(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

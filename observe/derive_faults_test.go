@@ -66,8 +66,8 @@ func quarantined(known *observe.Collection[Scale]) []string {
 	return all
 }
 
-// An object of which nothing can be made, or nothing that can be kept, is set aside: the others go on, also at the start, and
-// what was made of it before stays.
+// An object of which nothing can be made, or nothing that can be kept, is set aside: the others go on, also at the
+// start, and what was made of it before stays.
 func TestWhatCannotBeMadeHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {

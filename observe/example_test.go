@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// demo runs declarations against a server with two ConfigMaps, blue and red, until all observers are synced. Programs use the
-// fairlead runtime instead.
+// demo runs declarations against a server with two ConfigMaps, blue and red, until all observers are synced. Programs
+// use the fairlead runtime instead.
 func demo(declare func(h observe.Host), running func(r *observe.Registry)) {
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {

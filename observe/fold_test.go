@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Any history of one key, folded at any places, is still a history that W1, W2 and W3 allow, with the same end, and never
-// more than two events wait.
+// Any history of one key, folded at any places, is still a history that W1, W2 and W3 allow, with the same end, and
+// never more than two events wait.
 func TestFoldKeepsTheInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -52,7 +52,8 @@ func TestStopNamesWhatHangs(t *testing.T) {
 	})
 }
 
-// An observer that its policy stopped is out of the way when it is removed: nobody waits for it, and it is not described.
+// An observer that its policy stopped is out of the way when it is removed: nobody waits for it, and it is not
+// described.
 func TestRemoveStoppedObserver(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {

@@ -86,8 +86,8 @@ func number(version string) int {
 	return n
 }
 
-// Whatever happens to the objects, the connection and the observers, each observer is given a history whose fold is the state. Observers are
-// slow, fail, panic and leave, also from within.
+// Whatever happens to the objects, the connection and the observers, each observer is given a history whose fold is the
+// state. Observers are slow, fail, panic and leave, also from within.
 func TestEveryObserverFoldsToTheState(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, seed uint64) {

@@ -177,7 +177,8 @@ func TestStopTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// The second Stop has its own patience: it does not wait for longer than its drain and the grace allow the first one to.
+// The second Stop has its own patience: it does not wait for longer than its drain and the grace allow the first one
+// to.
 func TestStopTwiceNamesWhoDoesNot(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {

@@ -19,8 +19,9 @@ import (
 // scheduled with the commit and never before it. A service without an outbox commits first and then calls Schedule.
 //
 // id is the operation id of this request; Request.ID must be it. Errors answer the caller: [ErrInProgress] as 409, an
-// error with a method HTTPStatus() int as that, one of the API server that is throttling or out of order as 503 with Retry-After, a
-// deadline as 504, others as 500. After those the operation may have been begun all the same: the same Idempotency-Key tells.
+// error with a method HTTPStatus() int as that, one of the API server that is throttling or out of order as 503 with
+// Retry-After, a deadline as 504, others as 500. After those the operation may have been begun all the same: the same
+// Idempotency-Key tells.
 type Begin func(ctx context.Context, r *http.Request, id string) (Request, error)
 
 // AsyncOptions configure the middleware. Scheduler is required.
@@ -38,12 +39,13 @@ type AsyncOptions struct {
 // Async returns a handler that begins an operation and answers by RFC 7240:
 //
 //   - Prefer: respond-async: 202 at once, with Location and Preference-Applied;
-//   - Prefer: wait=N, with or without respond-async: after at most N seconds, 200 with the outcome if it is there by then, else 202;
+//   - Prefer: wait=N, with or without respond-async: after at most N seconds, 200 with the outcome if it is there by
+//     then, else 202;
 //   - neither: as wait, up to WaitAtMost.
 //
 // An operation that failed answers 200 too: the request for its state succeeded, and the state is in the body; the
-// header Operation-Status says it as well. The header Idempotency-Key, if sent, becomes the operation id; when its operation has ended
-// already, every answer has that outcome.
+// header Operation-Status says it as well. The header Idempotency-Key, if sent, becomes the operation id; when its
+// operation has ended already, every answer has that outcome.
 func Async(o AsyncOptions, begin Begin) http.Handler {
 	if o.Location == nil {
 		o.Location = Resource.Path

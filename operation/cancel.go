@@ -12,7 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// giving is how much of an Operation gives way so that its cancellation can be stored, however full it is. Each one includes those before it.
+// giving is how much of an Operation gives way so that its cancellation can be stored, however full it is. Each one
+// includes those before it.
 type giving uint8
 
 const (

@@ -9,8 +9,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
-// patience is how long a request contends with others who write the same Operation. An executor writes one several times a second while it
-// runs, and so may those who label or annotate it: whoever only tries often loses to them by chance.
+// patience is how long a request contends with others who write the same Operation. An executor writes one several
+// times a second while it runs, and so may those who label or annotate it: whoever only tries often loses to them by
+// chance.
 const patience = 30 * time.Second
 
 var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.Millisecond, Factor: 2}

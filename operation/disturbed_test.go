@@ -25,10 +25,10 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// TestDisturbed has callers schedule, retry, cancel and delete operations of the same resources through two schedulers, while a third of
-// the requests go wrong: lost before they arrive, answers lost on the way back, and resources on which others are faster. What reached the
-// API server is counted: an operation begins once however often it is asked for, an error that is an answer means that nothing was begun,
-// and no operation takes the place of one that has not ended.
+// TestDisturbed has callers schedule, retry, cancel and delete operations of the same resources through two schedulers,
+// while a third of the requests go wrong: lost before they arrive, answers lost on the way back, and resources on which
+// others are faster. What reached the API server is counted: an operation begins once however often it is asked for, an
+// error that is an answer means that nothing was begun, and no operation takes the place of one that has not ended.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)
@@ -102,7 +102,8 @@ func (c *caller) repeat(again func() bool) {
 	}
 }
 
-// answered tells whether an error is what the API server's state means for a request, and not that it could not be made.
+// answered tells whether an error is what the API server's state means for a request, and not that it could not be
+// made.
 func answered(err error) bool {
 	return slices.ContainsFunc([]error{
 		operation.ErrInProgress, operation.ErrIDReused, operation.ErrNotFound, operation.ErrEnded, operation.ErrSucceeded, operation.ErrFollowed,
@@ -327,7 +328,8 @@ func (d *disturber) ids(kind kind, action string) (ids []string) {
 	return ids
 }
 
-// others are faster: the operation of a resource ends, or is written by somebody, and perhaps another one follows at once.
+// others are faster: the operation of a resource ends, or is written by somebody, and perhaps another one follows at
+// once.
 func (d *disturber) others(res operation.Resource, rnd *rand.Rand) {
 	switch rnd.IntN(4) {
 	case 0:

@@ -12,7 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// lossy returns a scheduler of the same namespace that loses the answer to its first request with that method, after which others go on.
+// lossy returns a scheduler of the same namespace that loses the answer to its first request with that method, after
+// which others go on.
 func (b *bench) lossy(method string, others func()) *operation.Scheduler {
 	b.t.Helper()
 	var first sync.Once
@@ -71,7 +72,8 @@ func TestRetryWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// TestCancelReachesOneOperation has the operation that was there end, and another one follow, while its cancellation is on the way.
+// TestCancelReachesOneOperation has the operation that was there end, and another one follow, while its cancellation is
+// on the way.
 func TestCancelReachesOneOperation(t *testing.T) {
 	b := setup(t)
 	b.update("one")
@@ -85,7 +87,8 @@ func TestCancelReachesOneOperation(t *testing.T) {
 	}
 }
 
-// TestBusy has somebody write the Operation before each of the first writes of a request, more often than one would try by chance.
+// TestBusy has somebody write the Operation before each of the first writes of a request, more often than one would try
+// by chance.
 func TestBusy(t *testing.T) {
 	b := setup(t)
 	busy := func() *operation.Scheduler {
@@ -118,7 +121,8 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestScheduleOfWhatIsDeleted has the answer to a create lost, and the Operation deleted before anybody has looked what became of it.
+// TestScheduleOfWhatIsDeleted has the answer to a create lost, and the Operation deleted before anybody has looked what
+// became of it.
 func TestScheduleOfWhatIsDeleted(t *testing.T) {
 	b := setup(t)
 	var lost, removed sync.Once

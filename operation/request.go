@@ -55,8 +55,9 @@ func (r Resource) reference() v1alpha1.ResourceReference {
 
 // Request asks for one operation. Type and Resource are required.
 type Request struct {
-	// ID is unique for this request among those of all resources of the namespace, since receivers know a request by it alone; scheduling
-	// it again changes nothing, as long as the Operation or its history of ten tells of it. Default: a new random UUID.
+	// ID is unique for this request among those of all resources of the namespace, since receivers know a request by it
+	// alone; scheduling it again changes nothing, as long as the Operation or its history of ten tells of it. Default: a
+	// new random UUID.
 	ID string
 	// Type is Create, Update or Delete.
 	Type v1alpha1.OperationType
@@ -66,8 +67,8 @@ type Request struct {
 	Resource Resource
 	// Related resources are touched too; operations can be searched by them.
 	Related []Resource
-	// Lock are related resources that this operation has for itself: it waits until no operation that was accepted before has one of
-	// them, as its own resource or as a locked one, and those that come later wait for its end.
+	// Lock are related resources that this operation has for itself: it waits until no operation that was accepted before
+	// has one of them, as its own resource or as a locked one, and those that come later wait for its end.
 	Lock []Resource
 	// CorrelationID is sent with every call.
 	CorrelationID string
@@ -137,7 +138,8 @@ var (
 		`(access|auth|id)[-_]?token|auth|token|secret|password|credentials?)|x[-_]forwarded[-_]client[-_]cert|www[-_]authenticate)$`)
 )
 
-// What a spec may have of each. Of lists that are longer only as much is looked at: the work is not the caller's to choose.
+// What a spec may have of each. Of lists that are longer only as much is looked at: the work is not the caller's to
+// choose.
 const (
 	maxWebhooks = 32
 	maxRelated  = 64

@@ -26,7 +26,8 @@ func TestRelatedResourcesOfARequest(t *testing.T) {
 	}
 }
 
-// TestCredentialsByAnyName has the names that the schema refuses (see the tests of the custom resources) refused before that.
+// TestCredentialsByAnyName has the names that the schema refuses (see the tests of the custom resources) refused before
+// that.
 func TestCredentialsByAnyName(t *testing.T) {
 	t.Parallel()
 	tests := map[string]bool{

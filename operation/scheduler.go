@@ -80,8 +80,9 @@ func (s *Scheduler) In(namespace string) *Scheduler {
 	return &other
 }
 
-// BeforeReplacing returns the same Scheduler, which asks before a request replaces an operation that has ended: an error is that of Schedule, and
-// nothing is replaced. Whoever schedules on behalf of others can so tell those who may only create from those who may update.
+// BeforeReplacing returns the same Scheduler, which asks before a request replaces an operation that has ended: an
+// error is that of Schedule, and nothing is replaced. Whoever schedules on behalf of others can so tell those who may
+// only create from those who may update.
 func (s *Scheduler) BeforeReplacing(ask func(ctx context.Context, ended *v1alpha1.Operation) error) *Scheduler {
 	other := *s
 	other.replacing, other.owned = ask, false
@@ -175,7 +176,8 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 	return nil, race.err()
 }
 
-// vanished tells whether a create has failed because what it had perhaps made, before its answer was lost, was deleted meanwhile.
+// vanished tells whether a create has failed because what it had perhaps made, before its answer was lost, was deleted
+// meanwhile.
 func vanished(err error, name string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
@@ -210,8 +212,8 @@ func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1
 	return nil, nil
 }
 
-// earlier returns the operation with that id as it was at its end, if others have followed it: from the history, or from the status for as
-// long as that is not about its successor. It returns nil if there is none.
+// earlier returns the operation with that id as it was at its end, if others have followed it: from the history, or
+// from the status for as long as that is not about its successor. It returns nil if there is none.
 func earlier(found *v1alpha1.Operation, id string) *v1alpha1.Operation {
 	if s := &found.Status; s.OperationID == id && s.Phase.Terminal() && !found.PickedUp() {
 		op := past(found, v1alpha1.FinishedOperation{OperationID: id, OperationType: s.OperationType, Phase: s.Phase})
@@ -267,9 +269,9 @@ func stamp(op *v1alpha1.Operation) {
 	op.Annotations[v1alpha1.AnnotationScheduledAt] = time.Now().UTC().Format(time.RFC3339Nano)
 }
 
-// Retry schedules the request of the operation of a resource that has failed again, with a new id. Of several who do so at once, one does.
-// Errors: [ErrNotFound]; [ErrInProgress] when it has not ended; [ErrSucceeded]; [ErrFollowed] when another one was scheduled meanwhile; those
-// of package call.
+// Retry schedules the request of the operation of a resource that has failed again, with a new id. Of several who do so
+// at once, one does. Errors: [ErrNotFound]; [ErrInProgress] when it has not ended; [ErrSucceeded]; [ErrFollowed] when
+// another one was scheduled meanwhile; those of package call.
 func (s *Scheduler) Retry(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
 	op, err := s.retry(ctx, v1alpha1.OperationName(r.Type, r.ID))
 	if err != nil {
@@ -333,7 +335,8 @@ type Query struct {
 	ResourceType string
 	// Phase restricts to one phase.
 	Phase v1alpha1.Phase
-	// Related restricts to operations that touch this resource too. It is applied to what a page holds, so pages may be short or empty.
+	// Related restricts to operations that touch this resource too. It is applied to what a page holds, so pages may be
+	// short or empty.
 	Related Resource
 	// Limit is how many Operations a page has. Default: those of package call.
 	Limit int64
@@ -407,8 +410,8 @@ func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Opera
 }
 
 // Cancel asks for the cancellation of the operation of a resource and returns the Operation. It is fine to ask again.
-// id restricts it to that operation, if not empty; else it is the one that is there now, and none that follows it. Errors: [ErrNotFound];
-// [ErrEnded] when it has ended already.
+// id restricts it to that operation, if not empty; else it is the one that is there now, and none that follows it.
+// Errors: [ErrNotFound]; [ErrEnded] when it has ended already.
 func (s *Scheduler) Cancel(ctx context.Context, r Resource, id string) (*v1alpha1.Operation, error) {
 	op, err := s.cancel(ctx, r, id)
 	if err != nil {

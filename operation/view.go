@@ -106,8 +106,8 @@ func waiting(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// ViewOfID returns the view of the operation with that id, from what an Operation tells of it: its present request, or one before that has
-// ended. It reports false where the Operation tells nothing of that id.
+// ViewOfID returns the view of the operation with that id, from what an Operation tells of it: its present request, or
+// one before that has ended. It reports false where the Operation tells nothing of that id.
 func ViewOfID(op *v1alpha1.Operation, id string) (View, bool) {
 	if op.EffectiveID() == id {
 		return ViewOf(op), true

@@ -25,7 +25,8 @@ func (s *Scheduler) Wait(ctx context.Context, r Resource, id string, progress fu
 	return v, nil
 }
 
-// WaitFor is Wait for an operation that is known to have been written, as by Schedule: when it is not there any more, it was deleted.
+// WaitFor is Wait for an operation that is known to have been written, as by Schedule: when it is not there any more,
+// it was deleted.
 func (s *Scheduler) WaitFor(ctx context.Context, op *v1alpha1.Operation, progress func(View)) (View, error) {
 	r := Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
 	v, err := s.wait(ctx, r, op.EffectiveID(), true, progress)

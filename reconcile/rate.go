@@ -2,8 +2,8 @@ package reconcile
 
 import "time"
 
-// rate bounds how often something is begun: at most n times in any period. The zero value bounds nothing, nor does nil. It has
-// no lock and no clock.
+// rate bounds how often something is begun: at most n times in any period. The zero value bounds nothing, nor does nil.
+// It has no lock and no clock.
 type rate struct {
 	n      int
 	per    time.Duration

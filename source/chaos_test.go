@@ -37,8 +37,8 @@ func faults(rnd *rand.Rand) []apiserver.Fault {
 	return picked
 }
 
-// TestChaos: random writes under random faults; when the faults are over, the sink has what the server has, and on the way
-// no version ever went down. The clock is the bubble's, so that a run of hours takes no time.
+// TestChaos: random writes under random faults; when the faults are over, the sink has what the server has, and on the
+// way no version ever went down. The clock is the bubble's, so that a run of hours takes no time.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {

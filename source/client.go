@@ -15,11 +15,11 @@ import (
 	"k8s.io/client-go/transport"
 )
 
-// Client is the way to one API server: its connections and its budget of requests. Sources of one cluster should share one.
-// It is safe for concurrent use.
+// Client is the way to one API server: its connections and its budget of requests. Sources of one cluster should share
+// one. It is safe for concurrent use.
 //
-// Connections come in generations. A request that gets stuck abandons the generation that it used, so that the retry takes
-// a new connection with freshly read credentials, while other requests stay where they are as long as they work.
+// Connections come in generations. A request that gets stuck abandons the generation that it used, so that the retry
+// takes a new connection with freshly read credentials, while other requests stay where they are as long as they work.
 type Client struct {
 	cfg     *rest.Config
 	limiter *Limiter
@@ -132,7 +132,8 @@ func (g *generation) closeAll() {
 	}
 }
 
-// trackedConn is a connection that its generation can close: an HTTP/2 transport keeps those whose streams have just ended.
+// trackedConn is a connection that its generation can close: an HTTP/2 transport keeps those whose streams have just
+// ended.
 type trackedConn struct {
 	net.Conn
 	g *generation
@@ -165,8 +166,8 @@ func (g *generation) dial(next dialer) dialer {
 	}
 }
 
-// connect builds a transport of our own rather than one of client-go's cache: it has larger buffers, it can be abandoned,
-// and it leaves no goroutine behind. Certificates and tokens are read anew.
+// connect builds a transport of our own rather than one of client-go's cache: it has larger buffers, it can be
+// abandoned, and it leaves no goroutine behind. Certificates and tokens are read anew.
 func (c *Client) connect() (*generation, error) {
 	tc, err := c.cfg.TransportConfig()
 	if err != nil {

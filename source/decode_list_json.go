@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// jsonList decodes a list item by item. The members around the items may come in any order; they are kept until the end,
-// where it shows whether this was a list at all.
+// jsonList decodes a list item by item. The members around the items may come in any order; they are kept until the
+// end, where it shows whether this was a list at all.
 type jsonList struct {
 	at      listState
 	members map[string]json.RawMessage

@@ -8,8 +8,8 @@ import (
 
 // jsonWatch decodes watch events {"type":…,"object":{…}}, usually one per line.
 //
-// The line end only says when it is worth scanning, so that a frame that arrives in pieces is scanned once; what a frame
-// is, the JSON itself says. Without line ends a closing brace says so.
+// The line end only says when it is worth scanning, so that a frame that arrives in pieces is scanned once; what a
+// frame is, the JSON itself says. Without line ends a closing brace says so.
 type jsonWatch struct {
 	searched int // bytes of the buffer without a line end
 	retry    int // do not scan again below so many bytes

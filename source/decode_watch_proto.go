@@ -10,8 +10,8 @@ import (
 // in a runtime.Unknown.
 type protoWatch struct{}
 
-// maxFrame bounds one frame, so that a wrong length is no demand for memory. The store of the API server takes 1.5 MiB per
-// object by default; aggregated servers have more.
+// maxFrame bounds one frame, so that a wrong length is no demand for memory. The store of the API server takes 1.5 MiB
+// per object by default; aggregated servers have more.
 const maxFrame = 1 << 29
 
 func (d *protoWatch) next(b []byte, eof bool, e *event) (n int, got bool, err error) {

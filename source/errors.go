@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Errors that a Status carries, to be told apart with errors.Is and errors.As. Besides them and the types below, an error
-// is the one of the network or of TLS, wrapped.
+// Errors that a Status carries, to be told apart with errors.Is and errors.As. Besides them and the types below, an
+// error is the one of the network or of TLS, wrapped.
 var (
 	// ErrStalled: a request brought neither an answer nor progress in time, and was given up.
 	ErrStalled = errors.New("no progress")
@@ -26,8 +26,8 @@ var (
 	ErrRunning = errors.New("source has been run already")
 )
 
-// APIError is a refusal of the server, as HTTP status or as an event of a watch. It is an APIStatus, so the functions of
-// k8s.io/apimachinery/pkg/api/errors (IsForbidden and so on) work on it.
+// APIError is a refusal of the server, as HTTP status or as an event of a watch. It is an APIStatus, so the functions
+// of k8s.io/apimachinery/pkg/api/errors (IsForbidden and so on) work on it.
 type APIError struct {
 	Code       int
 	ErrStatus  metav1.Status
@@ -49,8 +49,8 @@ func (e *APIError) Error() string {
 // Status implements the APIStatus interface of apimachinery.
 func (e *APIError) Status() metav1.Status { return e.ErrStatus }
 
-// ProtocolError is an answer that is no list or watch of this resource: cut, of another kind, a page of HTML, a Table, or
-// without resource version.
+// ProtocolError is an answer that is no list or watch of this resource: cut, of another kind, a page of HTML, a Table,
+// or without resource version.
 type ProtocolError struct {
 	What        string
 	ContentType string

@@ -37,7 +37,8 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// That a watch brings no initial events is said once for each condition, not at every try; again when it had brought them in between.
+// That a watch brings no initial events is said once for each condition, not at every try; again when it had brought
+// them in between.
 func TestFallBackIsLoggedOncePerCondition(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// gunzip decompresses an answer that nobody asked to be compressed, as some proxies send. The transport has done so already with
-// what was asked for.
+// gunzip decompresses an answer that nobody asked to be compressed, as some proxies send. The transport has done so
+// already with what was asked for.
 type gunzip struct {
 	io.ReadCloser // what is compressed
 	z             *gzip.Reader

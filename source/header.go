@@ -83,9 +83,9 @@ func (o *Object) AppendPruned(dst []byte) []byte {
 	return append(dst, o.Raw[cut.End:]...)
 }
 
-// Scan reads the header of raw, which holds exactly one object, into h and validates the structure of all of raw. It does
-// not allocate when h is reused. A member of a wrong type is an error, but the rest of the header is filled all the same,
-// so that a report can name the object.
+// Scan reads the header of raw, which holds exactly one object, into h and validates the structure of all of raw. It
+// does not allocate when h is reused. A member of a wrong type is an error, but the rest of the header is filled all
+// the same, so that a report can name the object.
 func Scan(enc Encoding, raw []byte, h *Header) error {
 	h.reset()
 	if enc == Protobuf {

@@ -13,8 +13,8 @@ import (
 // restarts is how often a list starts again because its continue token expired: with pages once more, then as a whole.
 const restarts = 3
 
-// sync brings the sink up to date with the server and leaves the version in seen. If that was done by a watch, its stream
-// is returned and goes on.
+// sync brings the sink up to date with the server and leaves the version in seen. If that was done by a watch, its
+// stream is returned and goes on.
 func (s *scope) sync(ctx context.Context, consistent bool) (*stream, error) {
 	if !s.src.cfg.NoWatchList && !time.Now().Before(s.noWatchListUntil) {
 		st, err := s.watchList(ctx, consistent)
@@ -131,7 +131,8 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 	}
 }
 
-// passing says that the same request may well work in a moment. Objects that came from something else than the list spoil it.
+// passing says that the same request may well work in a moment. Objects that came from something else than the list
+// spoil it.
 func passing(err error, objects bool) bool {
 	if api, ok := errors.AsType[*APIError](err); ok {
 		return api.Code == http.StatusTooManyRequests || api.Code >= http.StatusInternalServerError

@@ -51,7 +51,8 @@ func TestPageIsTriedAgainWithItsToken(t *testing.T) {
 	}
 }
 
-// TestBadListChangesNothing: whatever arrives instead of a list is a typed error, deletes nothing, and is recovered from.
+// TestBadListChangesNothing: whatever arrives instead of a list is a typed error, deletes nothing, and is recovered
+// from.
 func TestBadListChangesNothing(t *testing.T) {
 	t.Parallel()
 	good := listBody(9, "", object("a", 1))

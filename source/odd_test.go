@@ -15,7 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// TestRefusedAfterASignOfLife: a server that sends something before each refusal is not asked more often than one that refuses at once.
+// TestRefusedAfterASignOfLife: a server that sends something before each refusal is not asked more often than one that
+// refuses at once.
 func TestRefusedAfterASignOfLife(t *testing.T) {
 	for name, refusal := range map[string]string{
 		"expired":          statusBody(410, "Expired", "x"),
@@ -34,8 +35,8 @@ func TestRefusedAfterASignOfLife(t *testing.T) {
 	}
 }
 
-// TestStuckWatch: a watch that fails for ever at one version is left for a list, as long as the server can be read from; in an outage it is
-// only tried again.
+// TestStuckWatch: a watch that fails for ever at one version is left for a list, as long as the server can be read
+// from; in an outage it is only tried again.
 func TestStuckWatch(t *testing.T) {
 	html := body("<html>log in</html>")
 	t.Run("of a sane server", func(t *testing.T) {
@@ -182,7 +183,8 @@ func TestOddItemsInProtobuf(t *testing.T) {
 	}
 }
 
-// TestNamelessItemsHideDeletions: what is missing beside items that do not say of what they are is gone only when a second list says so, too.
+// TestNamelessItemsHideDeletions: what is missing beside items that do not say of what they are is gone only when a
+// second list says so, too.
 func TestNamelessItemsHideDeletions(t *testing.T) {
 	t.Parallel()
 	var lists atomic.Int32

@@ -42,8 +42,8 @@ func (s *scope) unreadMessage() string {
 	return fmt.Sprintf("%d objects could not be read, the first: %v", s.unread, s.unreadErr)
 }
 
-// checkKind refuses an object of another kind than those before. The kind is learnt from what comes first, since the name
-// of a resource does not tell it, and is sure when a list of it has been applied.
+// checkKind refuses an object of another kind than those before. The kind is learnt from what comes first, since the
+// name of a resource does not tell it, and is sure when a list of it has been applied.
 func (s *scope) checkKind(o *Object) error {
 	kind, apiVersion := o.Header.Kind, o.Header.APIVersion
 	if len(apiVersion) > 0 && string(apiVersion) != s.apiVersion {
@@ -58,8 +58,8 @@ func (s *scope) checkKind(o *Object) error {
 	return nil
 }
 
-// checkList refuses a list, or the end of initial events, of another kind than before. What it says of itself weighs more than what its
-// first object was; as the others were held to that, another list is needed then.
+// checkList refuses a list, or the end of initial events, of another kind than before. What it says of itself weighs
+// more than what its first object was; as the others were held to that, another list is needed then.
 func (s *scope) checkList(kind, apiVersion string) error {
 	if apiVersion != "" && apiVersion != s.apiVersion {
 		return &ProtocolError{What: kind + "List of " + apiVersion + " instead of " + s.apiVersion}

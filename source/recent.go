@@ -7,9 +7,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// recent remembers the last changes that were handed over. A server sends changes in the order of their versions; one that
-// arrives with an older version is usually a replay, but some proxies and aggregated servers swap events. Whether the
-// change has been seen, or is superseded by a newer one of the same object, is answered from here.
+// recent remembers the last changes that were handed over. A server sends changes in the order of their versions; one
+// that arrives with an older version is usually a replay, but some proxies and aggregated servers swap events. Whether
+// the change has been seen, or is superseded by a newer one of the same object, is answered from here.
 type recent struct {
 	seed    maphash.Seed
 	base    []byte // everything up to this version has been handed over
@@ -86,8 +86,8 @@ func (r *recent) buried(o *Object) bool {
 	return false
 }
 
-// missed says that a change with an older version than the last one has not been handed over, nor a newer one of the same
-// object.
+// missed says that a change with an older version than the last one has not been handed over, nor a newer one of the
+// same object.
 func (r *recent) missed(o *Object) bool {
 	version := o.Header.ResourceVersion
 	if order, ok := resourceversion.Compare(version, r.base); !ok || order <= 0 {

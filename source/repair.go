@@ -27,8 +27,8 @@ type history struct {
 	reason    Reason // why the next list is made
 }
 
-// progress notes that a watch brought something. What costs a list whenever it happens is forgotten only when a watch stays open:
-// a server may well send something before each refusal.
+// progress notes that a watch brought something. What costs a list whenever it happens is forgotten only when a watch
+// stays open: a server may well send something before each refusal.
 func (h *history) progress() {
 	h.reason = ""
 	if h.expired == 0 && h.internal == 0 && h.lists == 0 {
@@ -62,8 +62,9 @@ type remedy struct {
 	reason        Reason // "": nothing to report
 }
 
-// remedyFor is the whole of the repair policy: what ended the attempt, and what went before, decide what comes next. Nothing is asked
-// for ever at the same version: a list that fails at the version seen is tried there once more, whatever was wrong.
+// remedyFor is the whole of the repair policy: what ended the attempt, and what went before, decide what comes next.
+// Nothing is asked for ever at the same version: a list that fails at the version seen is tried there once more,
+// whatever was wrong.
 func remedyFor(err error, h *history) remedy {
 	failed, listing := errors.AsType[*listFailure](err)
 	r := remedyForCause(err, listing, h)
@@ -159,8 +160,8 @@ func isExpired(err error) bool {
 		e.ErrStatus.Reason == metav1.StatusReasonGone)
 }
 
-// isTooLarge says that the server does not have the version yet that it was asked for. Servers before 1.18.6 have no cause of that type:
-// the text tells, that of a cause or, before 1.17, of the status itself.
+// isTooLarge says that the server does not have the version yet that it was asked for. Servers before 1.18.6 have no
+// cause of that type: the text tells, that of a cause or, before 1.17, of the status itself.
 func isTooLarge(err error) bool {
 	e, ok := errors.AsType[*APIError](err)
 	if !ok {
@@ -245,8 +246,8 @@ func (s *scope) tell(reason Reason, err error) {
 // reasonFor is the reason to report for a failure that is repaired where it happened.
 func reasonFor(err error) Reason { return remedyForCause(err, true, &history{}).reason }
 
-// stuck counts the watches that fail at one version although the server answers: one that it cannot send, or that its answer cannot be
-// read. When it can be read from all the same, by a probe, watching goes on behind a list.
+// stuck counts the watches that fail at one version although the server answers: one that it cannot send, or that its
+// answer cannot be read. When it can be read from all the same, by a probe, watching goes on behind a list.
 func (s *scope) stuck(ctx context.Context, err error) error {
 	api, refused := errors.AsType[*APIError](err)
 	_, odd := errors.AsType[*ProtocolError](err)

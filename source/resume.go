@@ -8,19 +8,19 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// resumption is what a scope that goes on from an earlier run has still to learn: what it holds is old until the watch has
-// brought what happened meanwhile. Once the watch is open the server is asked for its version, and the scope counts as synced
-// when the watch has come that far. As that version moves with other resources too, a bookmark usually says so; it comes
-// shortly before a watch ends, hence the short ones at the beginning.
+// resumption is what a scope that goes on from an earlier run has still to learn: what it holds is old until the watch
+// has brought what happened meanwhile. Once the watch is open the server is asked for its version, and the scope counts
+// as synced when the watch has come that far. As that version moves with other resources too, a bookmark usually says
+// so; it comes shortly before a watch ends, hence the short ones at the beginning.
 type resumption struct {
 	due     bool
 	version string // that must be reached; "": not asked yet
 	watches int    // that have ended without reaching it
 }
 
-// resumeWatches are the lifetimes of the first watches of a resumed scope. The first brings a bookmark after a second or two. A
-// server that takes etcd's own notes of progress for it has them every five seconds, so the second is longer. After that a
-// list is sure, and costs what it would have cost without a resumption.
+// resumeWatches are the lifetimes of the first watches of a resumed scope. The first brings a bookmark after a second
+// or two. A server that takes etcd's own notes of progress for it has them every five seconds, so the second is longer.
+// After that a list is sure, and costs what it would have cost without a resumption.
 var resumeWatches = [...]time.Duration{3 * time.Second, 10 * time.Second}
 
 // resumeGrace is how much longer than it was asked for a watch of these may last.
@@ -35,8 +35,8 @@ func (s *scope) lifetime() (asked, limit time.Duration) {
 	return asked, asked + resumeGrace
 }
 
-// askHowFar asks the server for the version that a resumed scope must reach. The watch is open: nothing after it is missed. A
-// server that does not say lets the watch go on all the same; a list will be needed then.
+// askHowFar asks the server for the version that a resumed scope must reach. The watch is open: nothing after it is
+// missed. A server that does not say lets the watch go on all the same; a list will be needed then.
 func (s *scope) askHowFar(ctx context.Context) error {
 	if !s.resume.due || s.resume.version != "" {
 		return nil

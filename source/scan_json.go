@@ -7,7 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/frame"
 )
 
-// cursor walks the members of the object that starts at b[i]. The caller switches on the name and moves i behind the value:
+// cursor walks the members of the object that starts at b[i]. The caller switches on the name and moves i behind the
+// value:
 //
 //	c := cursor{b: b, i: i}
 //	for c.next(h) {

@@ -165,8 +165,8 @@ func (h *Header) protoOwner(v []byte) error {
 	return nil
 }
 
-// appendPrunedProto copies a message whose metadata (tag and length included) is at meta, leaving out managedFields, of which
-// there are none outside of cut. All were validated by the scan.
+// appendPrunedProto copies a message whose metadata (tag and length included) is at meta, leaving out managedFields, of
+// which there are none outside of cut. All were validated by the scan.
 func appendPrunedProto(dst, raw []byte, meta, cut Span) []byte {
 	dst = append(dst, raw[:meta.Start]...)
 	f, _, _ := frame.NextField(raw, meta.Start)

@@ -39,8 +39,8 @@ type Sink interface {
 	Apply(t ChangeType, o *Object) error
 	// Bookmark says that everything up to this version has been seen.
 	Bookmark(version string)
-	// Quarantine takes an object that could not be read or that Apply or Put refused. What is known of it stays
-	// known: while a replacement is open, a quarantined key counts as put. It is over when the key is put, removed or deleted,
+	// Quarantine takes an object that could not be read or that Apply or Put refused. What is known of it stays known:
+	// while a replacement is open, a quarantined key counts as put. It is over when the key is put, removed or deleted,
 	// and with the Commit of a replacement in which it was not quarantined again.
 	Quarantine(q Quarantined)
 	// Report is called whenever phase or reason of the scope changes.
@@ -55,11 +55,11 @@ type Known struct {
 
 // Replacement stages the complete content of a scope. Nothing is visible before Commit.
 type Replacement interface {
-	// Put stages an object. One with known uid and version costs a comparison. Of a key put twice the newer version counts, whatever its
-	// uid; of versions that are equal or cannot be compared, the last.
+	// Put stages an object. One with known uid and version costs a comparison. Of a key put twice the newer version
+	// counts, whatever its uid; of versions that are equal or cannot be compared, the last.
 	Put(o *Object) error
-	// Remove unstages an object that was deleted before the initial events of a watch ended, unless it was put in a newer version than
-	// that of the deletion. What is put again later is newer.
+	// Remove unstages an object that was deleted before the initial events of a watch ended, unless it was put in a newer
+	// version than that of the deletion. What is put again later is newer.
 	Remove(o *Object)
 	// Missing is how many known objects have not been put, which Commit will delete, and how many are known.
 	Missing() (missing, known int)

@@ -101,8 +101,8 @@ func scopesOf(namespaces []string) []string {
 	return namespaces
 }
 
-// Run lists and watches until ctx is done and returns nil then, when everything has stopped. It returns an error only when
-// a sink panicked, or when it was called before.
+// Run lists and watches until ctx is done and returns nil then, when everything has stopped. It returns an error only
+// when a sink panicked, or when it was called before.
 func (s *Source) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,8 +140,8 @@ func (s *Source) Run(ctx context.Context) error {
 	return errors.Join(s.failures...)
 }
 
-// SetNamespaces changes the scopes: those that are new start, those that are missing stop, the others go on untouched. No
-// namespace stands for all of them. When it returns, no call to the sink of a removed scope is under way or to come.
+// SetNamespaces changes the scopes: those that are new start, those that are missing stop, the others go on untouched.
+// No namespace stands for all of them. When it returns, no call to the sink of a removed scope is under way or to come.
 // It must not be called by a Sink.
 func (s *Source) SetNamespaces(namespaces ...string) {
 	want := scopesOf(namespaces)

@@ -11,15 +11,16 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// Surveyed is what a Sink may implement besides, if it wants to ask what the server has beside the watch: a watch that has nothing
-// to say does not say up to which version that is, for a minute or longer.
+// Surveyed is what a Sink may implement besides, if it wants to ask what the server has beside the watch: a watch that
+// has nothing to say does not say up to which version that is, for a minute or longer.
 type Surveyed interface {
-	// Survey is called when the scope begins, before its first list or watch. What it is given fails when the scope has ended.
+	// Survey is called when the scope begins, before its first list or watch. What it is given fails when the scope has
+	// ended.
 	Survey(*Surveyor)
 }
 
-// Surveyor asks the server, consistently, what a scope has. It changes nothing of the watch, and goes through the Limiter. It is safe
-// for concurrent use.
+// Surveyor asks the server, consistently, what a scope has. It changes nothing of the watch, and goes through the
+// Limiter. It is safe for concurrent use.
 type Surveyor struct {
 	s *scope
 
@@ -37,9 +38,9 @@ const (
 	surveyPage  = 5000
 )
 
-// List lists the metadata of all objects of the scope. It calls object for each, with a header that is valid only during the call, and
-// after each page page with the version of the list, which is that of all its pages, and whether there are more of them. An error of page
-// ends the list, and is returned.
+// List lists the metadata of all objects of the scope. It calls object for each, with a header that is valid only
+// during the call, and after each page page with the version of the list, which is that of all its pages, and whether
+// there are more of them. An error of page ends the list, and is returned.
 func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(version string, more bool) error) error {
 	q := query{limit: surveyFirst, metadata: true}
 	if v.s.src.cfg.PageSize < 0 {
@@ -63,8 +64,8 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 	})
 }
 
-// Get reads one object as the scope selects it, and calls object with it, unless there is none of that name that the scope selects. The
-// version is that at which the server looked.
+// Get reads one object as the scope selects it, and calls object with it, unless there is none of that name that the
+// scope selects. The version is that at which the server looked.
 func (v *Surveyor) Get(ctx context.Context, namespace, name string, object func(*Object) error) (version string, err error) {
 	err = v.do(ctx, query{namespace: namespace, name: name}, func(ctx context.Context, q query) error {
 		var failed error

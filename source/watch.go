@@ -194,7 +194,8 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 	version := e.obj.Header.ResourceVersion
 	order, comparable := resourceversion.Compare(version, s.seen)
 	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
-	// A deletion may come with a version that the object had before: only who holds the object can tell that from a replay.
+	// A deletion may come with a version that the object had before: only who holds the object can tell that from a
+	// replay.
 	if replay && e.change == Deleted && e.err == nil && comparable && !s.recent.buried(&e.obj) {
 		return s.oldDeletion(ctx, w, e, order < 0)
 	}
@@ -263,9 +264,9 @@ func (s *scope) advance(w *watching, version []byte) {
 	s.checkResumed()
 }
 
-// garbage handles a frame that cannot be read: it is fetched again. When it comes again, a deletion that names its object is one,
-// and another object that is named is quarantined. When nobody knows what it was about, a list has to tell: at once if there has
-// been none because of that for the silence budget, else when the watch ends.
+// garbage handles a frame that cannot be read: it is fetched again. When it comes again, a deletion that names its
+// object is one, and another object that is named is quarantined. When nobody knows what it was about, a list has to
+// tell: at once if there has been none because of that for the silence budget, else when the watch ends.
 func (s *scope) garbage(ctx context.Context, w *watching, e *event) error {
 	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
 	if s.garbageAt != string(s.seen) {

@@ -15,8 +15,8 @@ const (
 	busyObjects = 1000
 	// pause is the longest one between objects; a server that knows about initial events sends them without one.
 	pause = 10 * time.Second
-	// lull is the pause after which a LIST of one object tells whether anything is still to come: a server that does not know
-	// about initial events says nothing at their end, and nothing at all if there is no object.
+	// lull is the pause after which a LIST of one object tells whether anything is still to come: a server that does not
+	// know about initial events says nothing at their end, and nothing at all if there is no object.
 	lull = 2 * time.Second
 )
 
@@ -27,7 +27,8 @@ const (
 	noWatchListRefused = 24 * time.Hour
 )
 
-// watchList fetches the content as the initial events of a watch (KEP-3157) and applies it. The stream goes on as watch.
+// watchList fetches the content as the initial events of a watch (KEP-3157) and applies it. The stream goes on as
+// watch.
 func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err error) {
 	q := query{watch: true, sendInitialEvents: true, notOlderThan: true, timeout: s.watchTimeout()}
 	if !consistent {

@@ -229,8 +229,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestRestartIsSyncedWhenCurrent: what was saved is as old as the file, so a restarted store says SYNCED when the server has
-// confirmed that it has caught up.
+// TestRestartIsSyncedWhenCurrent: what was saved is as old as the file, so a restarted store says SYNCED when the
+// server has confirmed that it has caught up.
 func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 	t.Parallel()
 	elsewhere := func(t *testing.T, s *apiserver.Server) {
@@ -350,7 +350,8 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 	}
 }
 
-// TestSavedNow saves while it runs, so that a crash loses little; another cluster and other namespaces use nothing of it.
+// TestSavedNow saves while it runs, so that a crash loses little; another cluster and other namespaces use nothing of
+// it.
 func TestSavedNow(t *testing.T) {
 	t.Parallel()
 	withSaved(t, apiserver.Options{TLS: true}, func(t *testing.T, s *apiserver.Server, dir string) {

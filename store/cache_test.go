@@ -250,7 +250,8 @@ func TestCacheErrors(t *testing.T) {
 	}
 }
 
-// Readers ask for the stores of a resource with every read: it costs no lock and no allocation, and those that hold most come first.
+// Readers ask for the stores of a resource with every read: it costs no lock and no allocation, and those that hold
+// most come first.
 func TestCacheLookup(t *testing.T) { // not parallel: it counts allocations
 	cache, _, stop := newCache(t, -1)
 	defer stop()

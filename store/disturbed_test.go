@@ -23,8 +23,9 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// TestDisturbedCache opens, releases and moves stores in random order while objects change and requests fail. At rest every handle
-// shows what the server has, each subscriber was told exactly that, nothing is watched that nobody wants, and what is wanted is watched once.
+// TestDisturbedCache opens, releases and moves stores in random order while objects change and requests fail. At rest
+// every handle shows what the server has, each subscriber was told exactly that, nothing is watched that nobody wants,
+// and what is wanted is watched once.
 func TestDisturbedCache(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 10, func(t *testing.T, seed uint64) {

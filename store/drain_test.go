@@ -286,7 +286,8 @@ func TestDrainBreaksInline(t *testing.T) {
 	}
 }
 
-// TestDrainMissesNoWake: a wake that comes between the last look and the rest of a drainer is not lost, or it would sleep for ever.
+// TestDrainMissesNoWake: a wake that comes between the last look and the rest of a drainer is not lost, or it would
+// sleep for ever.
 func TestDrainMissesNoWake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

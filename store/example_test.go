@@ -40,8 +40,8 @@ func Example() {
 	// SYNCED
 }
 
-// A drainer follows a store: what is there, then what changes, batch by batch. Run drains on the goroutine of the caller; with
-// an Owner the drainer begins a goroutine of its own when there is something to take.
+// A drainer follows a store: what is there, then what changes, batch by batch. Run drains on the goroutine of the
+// caller; with an Owner the drainer begins a goroutine of its own when there is something to take.
 func ExampleStore_Drain() {
 	s := store.New(store.Options{})
 	defer s.Close()

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// TestManyShapes: the built-in indexes give the same before and after they are backed by facets, and while objects come,
-// change their labels and go.
+// TestManyShapes: the built-in indexes give the same before and after they are backed by facets, and while objects
+// come, change their labels and go.
 func TestManyShapes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{Namespaced: true})

@@ -58,8 +58,8 @@ func indexed(t *testing.T, s *store.Store, name string) {
 	}
 }
 
-// Something changes with each object that a new index looks at: it is complete all the same, has looked at nothing twice, and what was
-// superseded meanwhile is not kept.
+// Something changes with each object that a new index looks at: it is complete all the same, has looked at nothing
+// twice, and what was superseded meanwhile is not kept.
 func TestAnIndexIsAddedWhileEverythingChanges(t *testing.T) {
 	const n = 3000
 	s, sink := holding(t, n)
@@ -132,7 +132,8 @@ func TestAnIndexIsSeenWhenItIsComplete(t *testing.T) {
 	indexed(t, s, "n")
 }
 
-// Own writes, changes, deletions and lists of another goroutine while indexes are added: all of them are right at the end.
+// Own writes, changes, deletions and lists of another goroutine while indexes are added: all of them are right at the
+// end.
 func TestIndexesAreAddedAmongWrites(t *testing.T) {
 	t.Parallel()
 	const n = 2000
@@ -178,7 +179,8 @@ func TestIndexesAreAddedAmongWrites(t *testing.T) {
 	}
 }
 
-// An own write that is laid over when the index is added is in it, and stays there however the merged state is made anew.
+// An own write that is laid over when the index is added is in it, and stays there however the merged state is made
+// anew.
 func TestAnIndexHasWhatIsLaidOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// A cache that is given a configuration alone knows the types of client-go and asks the server for resources, as a client does.
+// A cache that is given a configuration alone knows the types of client-go and asks the server for resources, as a
+// client does.
 func TestCacheWithoutMapperAndScheme(t *testing.T) {
 	t.Parallel()
 	s, err := apiserver.New(apiserver.Options{})

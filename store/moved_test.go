@@ -165,7 +165,8 @@ func TestReleasedHandle(t *testing.T) {
 	})
 }
 
-// A store that is opened again while its predecessor is being saved goes on from there, and two stores never share a file.
+// A store that is opened again while its predecessor is being saved goes on from there, and two stores never share a
+// file.
 func TestOpenedAgainWhileSaving(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "[a]") // no pattern

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// TestOverlayModel: whatever the order in which answers and events arrive, a read never goes behind a write that was answered (C1)
-// or a delete (C2), and when the watch has caught up the merged state is the server's state.
+// TestOverlayModel: whatever the order in which answers and events arrive, a read never goes behind a write that was
+// answered (C1) or a delete (C2), and when the watch has caught up the merged state is the server's state.
 func TestOverlayModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

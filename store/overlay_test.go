@@ -433,8 +433,8 @@ func TestOverlayBound(t *testing.T) {
 	})
 }
 
-// What we deleted and the watch never tells of (it was gone before the list under way, or is of no interest to the selector)
-// is not remembered for ever, and is no reason to mistrust reads.
+// What we deleted and the watch never tells of (it was gone before the list under way, or is of no interest to the
+// selector) is not remembered for ever, and is no reason to mistrust reads.
 func TestUnknownTombstonesExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

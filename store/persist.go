@@ -11,7 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// A saved store is one file (package internal/savefile): the scopes with their versions, and the encoded objects of each.
+// A saved store is one file (package internal/savefile): the scopes with their versions, and the encoded objects of
+// each.
 
 // resumeWithin is how old a file may be for a watch to go on from it. A server keeps its history for some minutes, so
 // that a list is due anyhow after a longer time, in which a cluster may also have been restored from a backup, or set

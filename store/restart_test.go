@@ -19,9 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// TestRandomRestarts ends a program at any moment and starts it again, with faults and changes before, meanwhile and after.
-// Whenever it says that it is synced, it has what the server has. Now and then a second program runs beside it on the same directory, which
-// it should not, and harms nothing but what is saved.
+// TestRandomRestarts ends a program at any moment and starts it again, with faults and changes before, meanwhile and
+// after. Whenever it says that it is synced, it has what the server has. Now and then a second program runs beside it
+// on the same directory, which it should not, and harms nothing but what is saved.
 func TestRandomRestarts(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, seed uint64) {
@@ -169,7 +169,8 @@ func (r *restarts) fault() {
 	}
 }
 
-// TestSavedAfterRollback: what is saved is of the history that the server has now, also when it comes to the same version again.
+// TestSavedAfterRollback: what is saved is of the history that the server has now, also when it comes to the same
+// version again.
 func TestSavedAfterRollback(t *testing.T) {
 	t.Parallel()
 	withSaved(t, apiserver.Options{}, func(t *testing.T, s *apiserver.Server, dir string) {

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// A resync that is due while a write is in flight is given when the write has landed; until then Take returns, and does not look for it
-// again and again.
+// A resync that is due while a write is in flight is given when the write has landed; until then Take returns, and does
+// not look for it again and again.
 func TestResyncWaitsForWrites(t *testing.T) {
 	t.Parallel()
 	var cursor atomic.Pointer[store.Cursor]

@@ -19,7 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Two stores whose namespaces are changed to be the same go on beside each other, and one that is opened for what another has left is new.
+// Two stores whose namespaces are changed to be the same go on beside each other, and one that is opened for what
+// another has left is new.
 func TestSetNamespaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Whatever a watch that lags, breaks and lists again has brought by then: who has waited finds what the server had when he began, or
-// something newer, and nothing of what was gone.
+// Whatever a watch that lags, breaks and lists again has brought by then: who has waited finds what the server had when
+// he began, or something newer, and nothing of what was gone.
 func TestBarriersAgainstAModel(t *testing.T) {
 	t.Parallel()
 	kinds := []string{"put", "put", "put", "remove", "replace", "other", "other", "allow", "allow", "cut", "compact", "barrier", "barrier", "version", "own", "undone", "undone", "pass"}

@@ -242,7 +242,8 @@ func TestWhatCameAndWentBeforeABarrier(t *testing.T) {
 	})
 }
 
-// An own write that somebody has undone before the barrier is not read any more, although the watch has yet to tell of both.
+// An own write that somebody has undone before the barrier is not read any more, although the watch has yet to tell of
+// both.
 func TestAnOwnWriteThatWasUndoneBeforeABarrier(t *testing.T) {
 	t.Parallel()
 	onQuietWatch(t, apiserver.Options{}, 3, func(q *quiet) {

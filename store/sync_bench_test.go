@@ -17,7 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// BenchmarkSync fills a store through a source from a server in this process, which costs part of what is measured (S1).
+// BenchmarkSync fills a store through a source from a server in this process, which costs part of what is measured
+// (S1).
 func BenchmarkSync(b *testing.B) {
 	const n = 20_000
 	server, err := apiserver.New(apiserver.Options{})

@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// TestKeyTwice lists one key several times, in every order: the newest counts, whatever its uid, unless what is known is newer still.
+// TestKeyTwice lists one key several times, in every order: the newest counts, whatever its uid, unless what is known
+// is newer still.
 func TestKeyTwice(t *testing.T) {
 	t.Parallel()
 	twins := []thing{obj("a", "u1", 5), obj("a", "u1", 7), obj("a", "u2", 9), obj("a", "u3", 11)}

@@ -6,8 +6,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 )
 
-// version is a resource version: a number where it is a well-formed one of at most 18 digits (KEP-5504), otherwise its text.
-// The zero value means "no version".
+// version is a resource version: a number where it is a well-formed one of at most 18 digits (KEP-5504), otherwise its
+// text. The zero value means "no version".
 type version struct {
 	num  uint64
 	text *string

@@ -76,7 +76,8 @@ func readBody(resp *http.Response, reserve func() error) (data []byte, truncated
 	return data, false, nil
 }
 
-// open masks and parses. It takes memory and time, so it is done when it is the turn of the namespace, and undone by close.
+// open masks and parses. It takes memory and time, so it is done when it is the turn of the namespace, and undone by
+// close.
 func (a *answer) open(m *mask) {
 	a.headers = make(map[string]string, len(a.header))
 	for name, values := range a.header {

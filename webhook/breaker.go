@@ -66,7 +66,8 @@ func (b *breaker) pass() pass {
 	return pass{probe: true, opened: b.opened}
 }
 
-// done notes how a call ended. Calls that passed before the breaker opened no longer count, also when it has closed again.
+// done notes how a call ended. Calls that passed before the breaker opened no longer count, also when it has closed
+// again.
 func (b *breaker) done(p pass, outcome outcome, now time.Time, limits Breaker) {
 	if p.opened != b.opened {
 		return

@@ -38,8 +38,8 @@ const (
 	Notify     Purpose = "notify"
 )
 
-// CallID is the ID of a call: <namespace>.<operationID>.<webhookID>, with .compensate or .notify for those calls. Neither a namespace nor the id of
-// an operation has a dot, so no two calls share one.
+// CallID is the ID of a call: <namespace>.<operationID>.<webhookID>, with .compensate or .notify for those calls.
+// Neither a namespace nor the id of an operation has a dot, so no two calls share one.
 func CallID(namespace, operationID, webhookID string, purpose Purpose) string {
 	id := namespace + "." + operationID + "." + webhookID
 	if purpose != Main {

@@ -22,32 +22,35 @@ type Options struct {
 	AllowTargets []string
 	// DenyTargets lists what may not be called, whatever AllowTargets says.
 	DenyTargets []string
-	// InsideTargets are ranges that may not be called unless AllowTargets says so, though their addresses look public: those of the services
-	// and pods of a cluster. It is asked at each connection. Nil: none.
+	// InsideTargets are ranges that may not be called unless AllowTargets says so, though their addresses look public:
+	// those of the services and pods of a cluster. It is asked at each connection. Nil: none.
 	InsideTargets func() []netip.Prefix
-	// NeverTargets are addresses and ports that may not be called whatever AllowTargets says: those of the API server. It is asked at each
-	// connection. Nil: none.
+	// NeverTargets are addresses and ports that may not be called whatever AllowTargets says: those of the API server. It
+	// is asked at each connection. Nil: none.
 	NeverTargets func() []netip.AddrPort
 	// NeverHosts are names with ports that may not be called whatever AllowTargets says. See guard.Options.
 	NeverHosts []string
-	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are ignored. With a
-	// proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal addresses are still refused here.
+	// Proxy is the egress proxy for all requests, http, https or socks5; nil: none. Proxies from the environment are
+	// ignored. With a proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal
+	// addresses are still refused here.
 	Proxy *url.URL
-	// Fence is asked just before each request is sent, those to token endpoints too; an error keeps it from being sent, and the try is
-	// Canceled: for one, because this process does not lead any more. It must be quick and safe for concurrent use. Nil: all are sent.
+	// Fence is asked just before each request is sent, those to token endpoints too; an error keeps it from being sent,
+	// and the try is Canceled: for one, because this process does not lead any more. It must be quick and safe for
+	// concurrent use. Nil: all are sent.
 	Fence func() error
 	// Witness is told what is computed for definitions. Nil: nobody is.
 	Witness Witness
 	// UserAgent is sent unless a definition sets its own. Default: Fairlead.
 	UserAgent string
-	// OnBreaker is told when the state of an endpoint's breaker may have changed. It must not block. It may be called from several
-	// goroutines; Client.Breaker has the present state.
+	// OnBreaker is told when the state of an endpoint's breaker may have changed. It must not block. It may be called from
+	// several goroutines; Client.Breaker has the present state.
 	OnBreaker func(namespace, name string, status BreakerStatus)
 	// Logger is told of panics in callbacks, which are caught. Default: none.
 	Logger *slog.Logger
 }
 
-// Client calls endpoints. It owns connections, cached tokens, and the limits and breakers of all endpoints. It is safe for concurrent use.
+// Client calls endpoints. It owns connections, cached tokens, and the limits and breakers of all endpoints. It is safe
+// for concurrent use.
 type Client struct {
 	resolver   Resolver
 	userAgent  string
@@ -100,8 +103,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Close waits for the tries under way and closes all connections. Tries after Close are Canceled with ErrClosed. To end tries early,
-// cancel their contexts. Close may be called more than once.
+// Close waits for the tries under way and closes all connections. Tries after Close are Canceled with ErrClosed. To end
+// tries early, cancel their contexts. Close may be called more than once.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -132,10 +135,10 @@ func (c *Client) gate(endpoint string) *gate {
 	return g
 }
 
-// Acquire asks for leave to send one request to w's endpoint: a call or a poll. It never blocks. With a permit the caller sends the
-// request, or gives the permit back with Release. Without one it asks again, with the same id, after wait.For, or as soon as wake is
-// called (once, from any goroutine; it must not block; nil is allowed). Who came first is served first. id names the waiting caller,
-// for example Call.ID.
+// Acquire asks for leave to send one request to w's endpoint: a call or a poll. It never blocks. With a permit the
+// caller sends the request, or gives the permit back with Release. Without one it asks again, with the same id, after
+// wait.For, or as soon as wake is called (once, from any goroutine; it must not block; nil is allowed). Who came first
+// is served first. id names the waiting caller, for example Call.ID.
 func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 	g := c.gate(w.def.endpoint())
 	before := g.breakerStatus()
@@ -148,7 +151,8 @@ func (c *Client) Acquire(w *Compiled, id string, wake func()) (*Permit, Wait) {
 	return &Permit{client: c, hook: w, gate: g, leave: leave}, Wait{}
 }
 
-// Withdraw tells that the caller who asked with id does not wait any longer. Without it, its place is lost to the others for a moment.
+// Withdraw tells that the caller who asked with id does not wait any longer. Without it, its place is lost to the
+// others for a moment.
 func (c *Client) Withdraw(w *Compiled, id string) { c.WithdrawFrom(w.def.Namespace, w.def.Name, id) }
 
 // WithdrawFrom is Withdraw for a caller who has not kept the Compiled.
@@ -173,9 +177,9 @@ func (c *Client) Breaker(namespace, name string) BreakerStatus {
 	return g.breakerStatus()
 }
 
-// Mask hides in a text that the receiver of w has sent apart from its answers, such as a callback, what Results hide too: the values that
-// calls authenticate and sign with. more are further values to hide.
-// A text is hidden as a whole if ctx ends before it is the turn of the namespace of w, or if there is too much to look for in it.
+// Mask hides in a text that the receiver of w has sent apart from its answers, such as a callback, what Results hide
+// too: the values that calls authenticate and sign with. more are further values to hide. A text is hidden as a whole
+// if ctx ends before it is the turn of the namespace of w, or if there is too much to look for in it.
 func (c *Client) Mask(ctx context.Context, w *Compiled, text string, more ...string) string {
 	creds, _ := c.credentials(ctx, w, false, "") // without error: what cannot be had was not sent
 	secrets, size := append(creds.secrets, more...), 0
@@ -200,8 +204,8 @@ func (c *Client) Forget(namespace, name string) {
 	delete(c.gates, endpoint)
 }
 
-// Compile is the function Compile when it is the turn of the definition's namespace: definitions of others are not compiled meanwhile, nor
-// delayed by one that takes long. It fails also if ctx ends before.
+// Compile is the function Compile when it is the turn of the definition's namespace: definitions of others are not
+// compiled meanwhile, nor delayed by one that takes long. It fails also if ctx ends before.
 func (c *Client) Compile(ctx context.Context, d Definition) (w *Compiled, err error) {
 	if waited := c.compute(ctx, &d, Compiling, func() { w, err = Compile(d) }); waited != nil {
 		return nil, fmt.Errorf("cannot compile %s: %w", d.endpoint(), waited)

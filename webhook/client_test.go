@@ -220,7 +220,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestOneRequestPerTry: net/http would repeat a request with an idempotency key when a connection it kept turns out to be dead.
+// TestOneRequestPerTry: net/http would repeat a request with an idempotency key when a connection it kept turns out to
+// be dead.
 func TestOneRequestPerTry(t *testing.T) {
 	t.Parallel()
 	requests := make(chan string, 10)

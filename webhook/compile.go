@@ -36,8 +36,8 @@ type headerText struct {
 	text *text
 }
 
-// Compile checks a definition and compiles its templates and expressions. The error joins a *FieldError for each field that is
-// wrong, named as in the Webhook resource.
+// Compile checks a definition and compiles its templates and expressions. The error joins a *FieldError for each field
+// that is wrong, named as in the Webhook resource.
 func Compile(d Definition) (*Compiled, error) {
 	w := &Compiled{def: d.withDefaults()}
 	var errs []error

@@ -17,8 +17,9 @@ import (
 	"github.com/fairlead-io/fairlead/webhook/signature"
 )
 
-// Resolver gives the secret values that definitions name. It is called at every try, so it should read from a cache. It must be safe
-// for concurrent use. Its errors end up in results, so they must not contain secret values. A *FieldError stands for what no other try can mend.
+// Resolver gives the secret values that definitions name. It is called at every try, so it should read from a cache. It
+// must be safe for concurrent use. Its errors end up in results, so they must not contain secret values. A *FieldError
+// stands for what no other try can mend.
 type Resolver interface {
 	// Secret gives the values of a secret. They are not changed.
 	Secret(ctx context.Context, namespace, name string) (map[string][]byte, error)
@@ -59,8 +60,8 @@ type credentials struct {
 
 func (c *credentials) hide(secrets ...string) { c.secrets = append(c.secrets, secrets...) }
 
-// credentials resolves what w needs. On an untrusted request it fetches no token and gives nothing away, but still tells what to mask.
-// refused is a token that the receiver has just refused.
+// credentials resolves what w needs. On an untrusted request it fetches no token and gives nothing away, but still
+// tells what to mask. refused is a token that the receiver has just refused.
 func (c *Client) credentials(ctx context.Context, w *Compiled, trusted bool, refused string) (*credentials, error) {
 	creds := &credentials{}
 	err := c.resolve(ctx, w, creds, trusted, refused)

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// crowd bounds how many long answers are in memory. Who sends one may be slow on purpose, so that places are not only shared between
-// namespaces but taken away again: when all are in use, the namespace that has the most gives one up to another that has less, and what
-// was being read there is tried again.
+// crowd bounds how many long answers are in memory. Who sends one may be slow on purpose, so that places are not only
+// shared between namespaces but taken away again: when all are in use, the namespace that has the most gives one up to
+// another that has less, and what was being read there is tried again.
 type crowd struct {
 	mu      sync.Mutex
 	free    int
@@ -31,8 +31,8 @@ var errCrowded = errors.New("too many long answers of this namespace are being r
 
 func newCrowd(places int) *crowd { return &crowd{free: places, guests: make(map[string]*guest)} }
 
-// enter waits for a place until ctx ends. leave is called with errCrowded if the place is taken away again; it is in use until done was
-// called all the same.
+// enter waits for a place until ctx ends. leave is called with errCrowded if the place is taken away again; it is in
+// use until done was called all the same.
 func (c *crowd) enter(ctx context.Context, namespace string, leave context.CancelCauseFunc) (done func(), err error) {
 	s := &seat{turn: make(chan struct{}), leave: leave}
 	c.mu.Lock()
@@ -97,7 +97,8 @@ func (c *crowd) neediest() (least *guest) {
 	return least
 }
 
-// makeRoom takes one place away, the one that was given first, unless one is being left already or it would only change sides.
+// makeRoom takes one place away, the one that was given first, unless one is being left already or it would only change
+// sides.
 func (c *crowd) makeRoom(needy *guest) {
 	var most *guest
 	for _, g := range c.guests {

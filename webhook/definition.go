@@ -12,10 +12,11 @@ const (
 	AsyncCallback Mode = "AsyncCallback" // the receiver calls back
 )
 
-// Definition describes an endpoint: what to send, and how to judge what comes back. Its fields mirror the spec of the Webhook
-// resource, and errors name them as it does. Zero fields mean the defaults.
+// Definition describes an endpoint: what to send, and how to judge what comes back. Its fields mirror the spec of the
+// Webhook resource, and errors name them as it does. Zero fields mean the defaults.
 type Definition struct {
-	// Namespace and Name identify the endpoint: limits, breaker and cached tokens belong to the pair. The Resolver gets the Namespace.
+	// Namespace and Name identify the endpoint: limits, breaker and cached tokens belong to the pair. The Resolver gets
+	// the Namespace.
 	Namespace, Name string
 	// Revision tells versions of the endpoint apart, for a Witness. Nothing else looks at it.
 	Revision string
@@ -40,8 +41,8 @@ type Definition struct {
 type Request struct {
 	Method string // default POST
 	URL    string // absolute, http or https
-	// Headers have templates as values; an empty value sends no header. User-Agent, Accept and Content-Type may be set; what the protocol
-	// sets itself is ignored (see Compiled.Warnings), and what would change the connection is an error.
+	// Headers have templates as values; an empty value sends no header. User-Agent, Accept and Content-Type may be set;
+	// what the protocol sets itself is ignored (see Compiled.Warnings), and what would change the connection is an error.
 	Headers map[string]string
 	Body    *string // default {} as application/json; empty: no body. GET and HEAD never send {}
 }
@@ -116,7 +117,8 @@ const (
 	KeyCA           = "ca.crt"
 )
 
-// Floors and caps. A definition beyond one is taken as if it were at it: the API server refuses such Webhooks, but may have some from before.
+// Floors and caps. A definition beyond one is taken as if it were at it: the API server refuses such Webhooks, but may
+// have some from before.
 const (
 	MinInterval       = 50 * time.Millisecond // of every wait: between tries and between polls, after jitter and Retry-After too
 	MaxAttempts       = 100_000

@@ -30,9 +30,9 @@ type celResponse struct {
 	Body    any               `cel:"body"`
 }
 
-// environments are those that expressions are compiled in, one at a time in each: an undeclared name makes an environment write to
-// itself, and the suggestions that it makes then are not guarded. Making one takes milliseconds, and is done as often as
-// expressions are compiled side by side.
+// environments are those that expressions are compiled in, one at a time in each: an undeclared name makes an
+// environment write to itself, and the suggestions that it makes then are not guarded. Making one takes milliseconds,
+// and is done as often as expressions are compiled side by side.
 var environments = sync.Pool{New: func() any {
 	env, err := cel.NewEnv(
 		ext.NativeTypes(reflect.TypeFor[celResponse](), ext.ParseStructTags(true)),
@@ -118,8 +118,8 @@ func (e *expr) bool(a *answer) (bool, error) {
 	return bool(truth), nil
 }
 
-// text is the string that the expression yields. What is empty in JSON (null, false, {}, []) is the empty string, and what is no
-// string is its JSON.
+// text is the string that the expression yields. What is empty in JSON (null, false, {}, []) is the empty string, and
+// what is no string is its JSON.
 func (e *expr) text(a *answer) (string, error) {
 	out, purse, err := e.eval(a)
 	if err != nil {

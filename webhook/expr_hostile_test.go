@@ -15,7 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// most is what one expression may allocate, compiled or evaluated: far above what it is allowed to take, far below what these would.
+// most is what one expression may allocate, compiled or evaluated: far above what it is allowed to take, far below what
+// these would.
 const most = 96 << 20
 
 func allocated(f func()) uint64 {
@@ -130,7 +131,8 @@ func TestHostileExpressionsEnd(t *testing.T) {
 	}
 }
 
-// TestHostileSearches has a text looked for of which nearly all is at every place of the other one: it used to take a minute.
+// TestHostileSearches has a text looked for of which nearly all is at every place of the other one: it used to take a
+// minute.
 func TestHostileSearches(t *testing.T) {
 	t.Parallel()
 	body := fmt.Sprintf(`{"x": %q, "y": %q, "z": %q}`, strings.Repeat("a", 500_000), strings.Repeat("a", 250_000)+"b", "b"+strings.Repeat("a", 250_000))
@@ -223,7 +225,8 @@ func TestHonestExpressions(t *testing.T) {
 	}
 }
 
-// FuzzExpression compiles whatever comes, and judges an answer by what compiles: neither takes more memory than is meant for it.
+// FuzzExpression compiles whatever comes, and judges an answer by what compiles: neither takes more memory than is
+// meant for it.
 func FuzzExpression(f *testing.F) {
 	for _, source := range []string{
 		`response.body.list.map(a, [a, a]).exists(a, a == [a[0], a[1]])`, `response.body.x.replace('', response.body.x, 3).split('').join('--') != ''`,

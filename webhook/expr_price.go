@@ -15,8 +15,8 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// maxSpent is what the operations of one evaluation may cost together, in bytes that they read or make, or 16 a value. CEL charges for a
-// call when it is done; these are charged before.
+// maxSpent is what the operations of one evaluation may cost together, in bytes that they read or make, or 16 a value.
+// CEL charges for a call when it is done; these are charged before.
 const maxSpent = 4 << 20
 
 var errTooDear = errors.New("too much work for an expression")
@@ -36,7 +36,8 @@ func (p *purse) pay(n int) error {
 	return nil
 }
 
-// weigh pays for a walk through a value. Values within values can be shared, so that one may be far larger than the memory that it takes.
+// weigh pays for a walk through a value. Values within values can be shared, so that one may be far larger than the
+// memory that it takes.
 func (p *purse) weigh(v ref.Val) error {
 	err := p.pay(16 + len(textOf(v)))
 	switch v := v.(type) {
@@ -153,8 +154,8 @@ func matchPrice(pattern string) price {
 	}
 }
 
-// readings charge for the other calls, when they are done, by what they read and make: CEL takes many of them, size for one, to be as cheap for a
-// long text as for a short one.
+// readings charge for the other calls, when they are done, by what they read and make: CEL takes many of them, size for
+// one, to be as cheap for a long text as for a short one.
 type readings struct{}
 
 // CallCost implements cost.ActualCostEstimator.
@@ -221,7 +222,8 @@ func (f pricer) decorate(node interpreter.InterpretableV2) (interpreter.Interpre
 	return made, err
 }
 
-// flatten adds lists so that the sum holds their items. CEL's holds the two lists, and asks both for their sizes at each look at it.
+// flatten adds lists so that the sum holds their items. CEL's holds the two lists, and asks both for their sizes at
+// each look at it.
 func flatten(add functions.FunctionOp) functions.FunctionOp {
 	return func(args ...ref.Val) ref.Val {
 		sum := add(args...)

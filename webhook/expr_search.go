@@ -9,8 +9,9 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 )
 
-// searches are indexOf and lastIndexOf. Those of CEL hold all of the text that is looked for against every place of the other one, in one go
-// that nothing ends: for half a megabyte of each that takes a minute. These take as long as both are.
+// searches are indexOf and lastIndexOf. Those of CEL hold all of the text that is looked for against every place of the
+// other one, in one go that nothing ends: for half a megabyte of each that takes a minute. These take as long as both
+// are.
 var searches = map[string]functions.FunctionOp{
 	"indexOf": func(args ...ref.Val) ref.Val {
 		return search(args, 0, func(text, wanted string, from int) int {
@@ -28,8 +29,9 @@ var searches = map[string]functions.FunctionOp{
 	},
 }
 
-// search does what both have in common. find is given bytes; those who call us count characters. A third argument says from where on, or back
-// from where; without one it is from the character otherwise, which counts from the end if it is negative.
+// search does what both have in common. find is given bytes; those who call us count characters. A third argument says
+// from where on, or back from where; without one it is from the character otherwise, which counts from the end if it is
+// negative.
 func search(args []ref.Val, otherwise int, find func(text, wanted string, from int) int) ref.Val {
 	if len(args) < 2 {
 		return types.NewErr("no such overload")

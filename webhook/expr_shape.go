@@ -10,8 +10,9 @@ import (
 	"cel.dev/cel-go/common/types"
 )
 
-// Bounds of the shape of an expression. They hold what is hard about it down before anything looks at it for long: types of nested
-// literals take the checker time that grows with a power of their depth, and with keys that are maps themselves, exponentially.
+// Bounds of the shape of an expression. They hold what is hard about it down before anything looks at it for long:
+// types of nested literals take the checker time that grows with a power of their depth, and with keys that are maps
+// themselves, exponentially.
 const (
 	maxExprDepth   = 64   // levels of the syntax tree
 	maxLiterals    = 64   // lists and maps that are spelled out

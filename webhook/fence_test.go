@@ -9,7 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestFence: without leave no request goes out, neither to the receiver nor for a token, and nothing is judged or held against the endpoint.
+// TestFence: without leave no request goes out, neither to the receiver nor for a token, and nothing is judged or held
+// against the endpoint.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	var requests, leave atomic.Int32

@@ -101,8 +101,8 @@ func (g *gate) configure(d *Definition, now time.Time) {
 	}
 }
 
-// turn is how long id has to wait for its turn in the rate. Who has to wait keeps its turn, so that many who wait do not all come
-// back at once.
+// turn is how long id has to wait for its turn in the rate. Who has to wait keeps its turn, so that many who wait do
+// not all come back at once.
 func (g *gate) turn(id string, now time.Time) time.Duration {
 	if g.limiter == nil {
 		return 0

@@ -12,9 +12,10 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// TestGateDisturbed has callers ask for permits as they are told to, and then use them, give them back, withdraw, or vanish without a word.
-// There are never more permits than places, nor more of them than the rate allows; whoever keeps asking gets one; of a breaker that was open
-// one call decides, and calls from before do not count; and in the end nothing is taken.
+// TestGateDisturbed has callers ask for permits as they are told to, and then use them, give them back, withdraw, or
+// vanish without a word. There are never more permits than places, nor more of them than the rate allows; whoever keeps
+// asking gets one; of a breaker that was open one call decides, and calls from before do not count; and in the end
+// nothing is taken.
 func TestGateDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 60, func(t *testing.T, seed uint64) {

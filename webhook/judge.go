@@ -77,7 +77,8 @@ func (w *Compiled) accept(a *answer, res Result, from *url.URL) Result {
 	return res
 }
 
-// judgePoll says what the answer of a poll means. Nothing that goes wrong on the way is final: the work goes on regardless.
+// judgePoll says what the answer of a poll means. Nothing that goes wrong on the way is final: the work goes on
+// regardless.
 func (w *Compiled) judgePoll(a *answer) Result {
 	res := Result{Verdict: Pending, StatusCode: a.status, RetryAfter: a.after, Truncated: a.truncated, Err: a.err}
 	if busy(a.status) { // it tells of the server, not of the work

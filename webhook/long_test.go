@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestLongAnswersTakeTurns has the endpoints of a namespace begin as many long answers as can be in memory, and never end them. Another namespace
-// has its own read all the same, at the cost of one of those.
+// TestLongAnswersTakeTurns has the endpoints of a namespace begin as many long answers as can be in memory, and never
+// end them. Another namespace has its own read all the same, at the cost of one of those.
 func TestLongAnswersTakeTurns(t *testing.T) {
 	t.Parallel()
 	const most = 32 // as in definition.go
@@ -87,7 +87,8 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestLargeAnswersAreNotParsed counts what judging an answer of very many values takes: fifty times its length, were it parsed.
+// TestLargeAnswersAreNotParsed counts what judging an answer of very many values takes: fifty times its length, were it
+// parsed.
 func TestLargeAnswersAreNotParsed(t *testing.T) {
 	t.Parallel()
 	body := "[" + strings.Repeat(`{"":0},`, webhook.MaxBody/7-1) + "0]"

@@ -16,7 +16,8 @@ const masked = "[masked]"
 // minSecret is the length below which a value is not searched for: it would be found everywhere.
 const minSecret = 3
 
-// mask replaces secrets in texts, in the spellings in which a receiver is likely to echo them. The nil mask replaces nothing.
+// mask replaces secrets in texts, in the spellings in which a receiver is likely to echo them. The nil mask replaces
+// nothing.
 type mask struct{ spellings []string }
 
 // newMask makes a mask for the given values; empty ones are ignored.
@@ -89,12 +90,12 @@ func lowerEscapes(s string) string {
 	return string(b)
 }
 
-// Mask returns text with secrets replaced, in the spellings in which a receiver is likely to echo them. Values of less than three bytes are
-// not searched for.
+// Mask returns text with secrets replaced, in the spellings in which a receiver is likely to echo them. Values of less
+// than three bytes are not searched for.
 func Mask(text string, secrets ...string) string { return newMask(secrets...).apply(text) }
 
-// apply looks for each spelling in what the ones before have left only: what stands for a secret is not searched, or secrets that are parts of it
-// would make a text grow with each of them.
+// apply looks for each spelling in what the ones before have left only: what stands for a secret is not searched, or
+// secrets that are parts of it would make a text grow with each of them.
 func (m *mask) apply(text string) string {
 	if m == nil || text == "" {
 		return text

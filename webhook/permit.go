@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
-// Permit is the leave to send one request. Call, Poll or Release must be called, exactly one of them; after that the permit is used up
-// and further ones do nothing (Call and Poll: Canceled).
+// Permit is the leave to send one request. Call, Poll or Release must be called, exactly one of them; after that the
+// permit is used up and further ones do nothing (Call and Poll: Canceled).
 type Permit struct {
 	client *Client
 	hook   *Compiled
@@ -37,7 +37,8 @@ func (p *Permit) finish(o outcome) {
 	p.client.announce(p.hook, p.gate, before)
 }
 
-// Call makes one try of a call and judges the answer. It returns within the definition's requestTimeout, or soon after ctx ends.
+// Call makes one try of a call and judges the answer. It returns within the definition's requestTimeout, or soon after
+// ctx ends.
 func (p *Permit) Call(ctx context.Context, call Call) Result {
 	return p.try(ctx, func(ctx context.Context, t *try) Result {
 		t.call, t.trusted = call, true
@@ -224,8 +225,8 @@ func fencedOff(err error) Result {
 	return Result{Verdict: Canceled, Message: err.Error(), Err: fmt.Errorf("%w: %w", ErrCanceled, err), RetryAfter: -1}
 }
 
-// noCredentials judges a try that was not sent for want of credentials. Secrets get mended, so it is worth another try, unless the
-// token endpoint has refused them.
+// noCredentials judges a try that was not sent for want of credentials. Secrets get mended, so it is worth another try,
+// unless the token endpoint has refused them.
 func noCredentials(err error) Result {
 	if errors.Is(err, ErrFenced) {
 		return fencedOff(err)

@@ -18,7 +18,8 @@ const (
 	// maxPools bounds the weight of all pools of connections: 4,096 of them without certificates of their own.
 	maxPools   = 64 << 20
 	poolWeight = 16 << 10
-	// maxConnections bounds the connections, busy and idle ones together. A namespace may have as many as are left for the others.
+	// maxConnections bounds the connections, busy and idle ones together. A namespace may have as many as are left for the
+	// others.
 	maxConnections = 1024
 	// maxIdle bounds the idle ones of a pool, and maxIdlePerHost those to one host.
 	maxIdle, maxIdlePerHost = 256, 64
@@ -27,8 +28,8 @@ const (
 // errConnections is why no connection was made.
 var errConnections = errors.New("the namespace has too many connections")
 
-// transports are the pools of connections. Each belongs to one namespace: none of them sees or takes the connections of another. What is
-// too much goes from the namespace that has the most, the least recently used pool first.
+// transports are the pools of connections. Each belongs to one namespace: none of them sees or takes the connections of
+// another. What is too much goes from the namespace that has the most, the least recently used pool first.
 type transports struct {
 	guard *guard.Guard
 	proxy *url.URL
@@ -57,8 +58,8 @@ type pool struct {
 	evicted   bool
 }
 
-// transport gives the pool of a namespace for m, whose certificates are parsed when it is the turn of the namespace. release must be called when
-// the answer has been read.
+// transport gives the pool of a namespace for m, whose certificates are parsed when it is the turn of the namespace.
+// release must be called when the answer has been read.
 func (c *Client) transport(ctx context.Context, namespace string, m tlsMaterial) (rt http.RoundTripper, release func(), err error) {
 	t, key := &c.transports, m.fingerprint()
 	if rt, release = t.get(namespace, key, nil, 0); rt != nil {
@@ -119,7 +120,8 @@ func (t *transports) release(p *pool) {
 	}
 }
 
-// evict drops pools until their weight is not above keep. The caller closes their idle connections once it has released mu.
+// evict drops pools until their weight is not above keep. The caller closes their idle connections once it has released
+// mu.
 func (t *transports) evict(keep int) (evicted []*pool) {
 	for t.weight > keep {
 		var most *poolSpace

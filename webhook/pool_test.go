@@ -26,7 +26,8 @@ func newPools(t *testing.T) *transports {
 	return pools
 }
 
-// TestPoolsByNamespace: a namespace that makes thousands of pools takes none of another one's, and all together are bounded.
+// TestPoolsByNamespace: a namespace that makes thousands of pools takes none of another one's, and all together are
+// bounded.
 func TestPoolsByNamespace(t *testing.T) {
 	t.Parallel()
 	pools := newPools(t)
@@ -59,8 +60,8 @@ func TestPoolsByNamespace(t *testing.T) {
 	}
 }
 
-// TestConnectionsByNamespace: a namespace may have as many connections as it leaves to others, gives up its idle ones first, and they are counted
-// until they are closed.
+// TestConnectionsByNamespace: a namespace may have as many connections as it leaves to others, gives up its idle ones
+// first, and they are counted until they are closed.
 func TestConnectionsByNamespace(t *testing.T) {
 	t.Parallel()
 	pools := newPools(t)

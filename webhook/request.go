@@ -107,8 +107,8 @@ func (w *Compiled) renderHeaders(h http.Header, root map[string]any, spent *effo
 	return nil
 }
 
-// pollRequest is the request that asks for the state of a call. It reports whether the URL may get credentials; headers of the
-// definition may hold some, so they go the same way.
+// pollRequest is the request that asks for the state of a call. It reports whether the URL may get credentials; headers
+// of the definition may hold some, so they go the same way.
 func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted bool, err error) {
 	if err := call.validate(); err != nil {
 		return nil, false, err
@@ -122,7 +122,8 @@ func (w *Compiled) pollRequest(call Call, pollURL string) (r *request, trusted b
 	if err != nil {
 		return nil, false, err
 	}
-	// The definition may have changed since the call, so that it does not render any more. The poll goes on, without credentials.
+	// The definition may have changed since the call, so that it does not render any more. The poll goes on, without
+	// credentials.
 	spent := newEffort()
 	from, _ := w.renderURL(root, spent)
 	if trusted = w.trusts(u, from); trusted {
@@ -158,7 +159,8 @@ func (w *Compiled) seal(ctx context.Context, r *request, call Call, userAgent st
 	setTrace(ctx, h, call.ID)
 }
 
-// setTrace propagates the trace of ctx (W3C Trace Context). Without one, the tries of a call share a trace id made from its ID.
+// setTrace propagates the trace of ctx (W3C Trace Context). Without one, the tries of a call share a trace id made from
+// its ID.
 func setTrace(ctx context.Context, h http.Header, id string) {
 	h.Del("tracestate")
 	if trace.SpanContextFromContext(ctx).IsValid() {

@@ -54,8 +54,9 @@ type Result struct {
 	Err        error         // the typed cause where there is one, see the Err variables
 }
 
-// NextTry tells when to try again after a Retry, with tries made so far (at least 1): exponential with full jitter, or what
-// Retry-After said. It reports false when the tries are used up. rnd is for example rand.Float64; see backoff.Policy.
+// NextTry tells when to try again after a Retry, with tries made so far (at least 1): exponential with full jitter, or
+// what Retry-After said. It reports false when the tries are used up. rnd is for example rand.Float64; see
+// backoff.Policy.
 func (w *Compiled) NextTry(tries int, r Result, rnd func() float64) (time.Duration, bool) {
 	if tries >= w.def.Retry.MaxAttempts {
 		return 0, false

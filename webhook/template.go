@@ -258,8 +258,8 @@ func emit(pipe *parse.PipeNode) {
 	pipe.Cmds = append(pipe.Cmds, call(fnEmit, pipe.Pos))
 }
 
-// checkPipe refuses the builtin functions that make no sense here or cannot be bounded, and has those that compare pay for what they
-// look at.
+// checkPipe refuses the builtin functions that make no sense here or cannot be bounded, and has those that compare pay
+// for what they look at.
 func checkPipe(pipe *parse.PipeNode) error {
 	if pipe == nil {
 		return nil

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// run is the state of one rendering at a time. It is the template's writer, which makes it know where each value stands.
+// run is the state of one rendering at a time. It is the template's writer, which makes it know where each value
+// stands.
 type run struct {
 	template *template.Template
 	kind     kind

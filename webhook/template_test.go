@@ -284,7 +284,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// TestHostileTemplates counts what the templates of one call may have evaluated together: the same for one as for sixty-four.
+// TestHostileTemplates counts what the templates of one call may have evaluated together: the same for one as for
+// sixty-four.
 func TestHostileTemplates(t *testing.T) {
 	t.Parallel()
 	call := aCall()

@@ -13,8 +13,9 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestTokensDisturbed has many callers use the tokens of one cache, while tokens are revoked at any time, the token endpoint is out of order
-// now and then, and calls are cancelled. A token that a finished call was refused with is sent by no call that begins later.
+// TestTokensDisturbed has many callers use the tokens of one cache, while tokens are revoked at any time, the token
+// endpoint is out of order now and then, and calls are cancelled. A token that a finished call was refused with is sent
+// by no call that begins later.
 func TestTokensDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 1, func(t *testing.T, seed uint64) {

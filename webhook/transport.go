@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// tlsMaterial is what makes connections different from others. Zero: the system's authorities and no client certificate.
+// tlsMaterial is what makes connections different from others. Zero: the system's authorities and no client
+// certificate.
 type tlsMaterial struct {
 	cert, key, ca []byte // PEM
 	serverName    string

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// turns share processor time between namespaces: what their definitions have us compile, render, parse, mask and judge. At most as many
-// at a time as there are places, and the next one is of the namespace that has had the least time. There are no goroutines in
-// here: who asks waits, and works itself.
+// turns share processor time between namespaces: what their definitions have us compile, render, parse, mask and judge.
+// At most as many at a time as there are places, and the next one is of the namespace that has had the least time.
+// There are no goroutines in here: who asks waits, and works itself.
 type turns struct {
 	most int // places
 
@@ -37,7 +37,8 @@ func newTurns(places int) *turns {
 	return &turns{most: places, free: places, shares: make(map[string]*share)}
 }
 
-// do runs f when it is the turn of the namespace, in this goroutine. It fails with the cause of ctx if that ends before.
+// do runs f when it is the turn of the namespace, in this goroutine. It fails with the cause of ctx if that ends
+// before.
 func (t *turns) do(ctx context.Context, namespace string, f func()) error {
 	return t.doIn(ctx, namespace, 1, f)
 }
@@ -109,8 +110,8 @@ func (t *turns) done(namespace string, places int, took time.Duration) {
 	t.next()
 }
 
-// next gives free places to the namespace that has had the least, and forgets those that have nothing here any more. If it wants more than are
-// free, the others wait with it.
+// next gives free places to the namespace that has had the least, and forgets those that have nothing here any more. If
+// it wants more than are free, the others wait with it.
 func (t *turns) next() {
 	if t.free == t.most && t.queued == 0 {
 		clear(t.shares)

@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 )
 
-// TestTurns has one namespace ask for far more time than there is, in work of 100 ms each. Another one waits for the work that has begun, and
-// for nothing else.
+// TestTurns has one namespace ask for far more time than there is, in work of 100 ms each. Another one waits for the
+// work that has begun, and for nothing else.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +45,8 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestTurnsAreShared has many namespaces work without a pause: all get the same time, whatever their pieces of work take.
+// TestTurnsAreShared has many namespaces work without a pause: all get the same time, whatever their pieces of work
+// take.
 func TestTurnsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -105,8 +106,8 @@ func TestTurnsThatAreGivenUp(t *testing.T) {
 	})
 }
 
-// TestCrowd plays namespaces that come and go as they like. There are never more than there are places, nobody waits while there is a free one, and
-// in the end nothing remains.
+// TestCrowd plays namespaces that come and go as they like. There are never more than there are places, nobody waits
+// while there is a free one, and in the end nothing remains.
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, play uint64) {

@@ -49,8 +49,8 @@ func numbers(v any, float func(float64) any) any {
 	return v
 }
 
-// plain gives templates a value of nothing but nil, bool, string, int64, decimal, maps and lists: types without methods to call and
-// without anything that could be changed.
+// plain gives templates a value of nothing but nil, bool, string, int64, decimal, maps and lists: types without methods
+// to call and without anything that could be changed.
 func plain(v any) (any, error) {
 	switch v := v.(type) {
 	case nil, bool, string, int64, decimal:

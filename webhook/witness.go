@@ -12,11 +12,11 @@ const (
 	Judging   Phase = "judging"
 )
 
-// Witness is told what is computed for definitions, which is code of tenants, while it is computed: so that it can be said afterwards what a process
-// was at when it died. It must be safe for concurrent use, and quick.
+// Witness is told what is computed for definitions, which is code of tenants, while it is computed: so that it can be
+// said afterwards what a process was at when it died. It must be safe for concurrent use, and quick.
 type Witness interface {
-	// Begin is told what begins, and returns what is called at its end, in the same goroutine. Nothing is computed for another definition
-	// meanwhile if it is alone.
+	// Begin is told what begins, and returns what is called at its end, in the same goroutine. Nothing is computed for
+	// another definition meanwhile if it is alone.
 	Begin(d *Definition, p Phase, alone bool) (end func())
 	// Suspects tells whether something is to be computed alone.
 	Suspects(d *Definition) bool

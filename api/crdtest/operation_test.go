@@ -209,7 +209,8 @@ func TestOperationUpdate(t *testing.T) {
 	}
 }
 
-// A request of the greatest size can still be cancelled: comparing it costs less than the budget that rules have at run time.
+// A request of the greatest size can still be cancelled: comparing it costs less than the budget that rules have at run
+// time.
 func TestOperationOfGreatestSizeIsWithinBudget(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, v1alpha1.KindOperation)
@@ -231,8 +232,8 @@ func TestOperationOfGreatestSizeIsWithinBudget(t *testing.T) {
 	check(t, a.update(t.Context(), obj, old), "")
 }
 
-// Every field of spec is held while an operation is in progress, also those that are added one day, alone and together with
-// cancellation.
+// Every field of spec is held while an operation is in progress, also those that are added one day, alone and together
+// with cancellation.
 func TestOperationEveryFieldIsLocked(t *testing.T) {
 	t.Parallel()
 	a := newAdmission(t, v1alpha1.KindOperation)

@@ -1,5 +1,5 @@
-// Command consistency measures rows C of docs/benchmarks-consistency.md on a real kube-apiserver: our client, and that of
-// controller-runtime with and without its experimental EnableReadYourWritesConsistency.
+// Command consistency measures rows C of docs/benchmarks-consistency.md on a real kube-apiserver: our client, and that
+// of controller-runtime with and without its experimental EnableReadYourWritesConsistency.
 //
 //	go run ./consistency       # in bench/
 package main

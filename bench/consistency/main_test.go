@@ -16,7 +16,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(env.Main(m), goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// The rows, small. However late the watch is, no read through our client is stale, and no own write leads to a reconciliation.
+// The rows, small. However late the watch is, no read through our client is stale, and no own write leads to a
+// reconciliation.
 func TestRows(t *testing.T) {
 	var out strings.Builder
 	if err := run(env.Config(t), env.Namespace(t), small, &out); err != nil {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// delayed serves an API server over plain HTTP on loopback, with the bytes of watches late by a delay; everything else passes as it
-// comes. stop ends it.
+// delayed serves an API server over plain HTTP on loopback, with the bytes of watches late by a delay; everything else
+// passes as it comes. stop ends it.
 func delayed(cfg *rest.Config, delay time.Duration) (_ *rest.Config, stop func(), err error) {
 	tlsConfig, err := rest.TLSConfigFor(cfg)
 	if err != nil {

@@ -45,7 +45,8 @@ func (c *counter) called(name string) {
 	c.last = time.Now()
 }
 
-// rowC2 counts the reconciliations that own status writes lead to: each object is created, and its reconciler writes the status several times.
+// rowC2 counts the reconciliations that own status writes lead to: each object is created, and its reconciler writes
+// the status several times.
 func rowC2(ctx context.Context, cfg *rest.Config, namespace string, s sizes, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

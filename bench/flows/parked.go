@@ -13,7 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 )
 
-// parked makes n of something that waits, and returns the bytes that each takes and the microseconds that it took to get there.
+// parked makes n of something that waits, and returns the bytes that each takes and the microseconds that it took to
+// get there.
 func parked(what string, n int) ([]float64, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

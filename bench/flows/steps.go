@@ -102,7 +102,8 @@ func requeueSteps(n int) error {
 	return nil
 }
 
-// rowF3 is from the start of a successor until its code runs, while the predecessor is in a step that heeds its context.
+// rowF3 is from the start of a successor until its code runs, while the predecessor is in a step that heeds its
+// context.
 func rowF3(s sizes, out io.Writer) ([]rounds.Result, error) {
 	units := func(took []time.Duration) []float64 {
 		return []float64{micros(rounds.Quantile(took, 0.5)), micros(rounds.Quantile(took, 0.99))}

@@ -15,8 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// bare writes what an operation with one synchronous webhook needs, and does nothing else: the creation, the record of the attempt, and the
-// end, each as soon as the one before has been answered. No watch tells it anything and no webhook is called, so it is a bound for whoever does that too.
+// bare writes what an operation with one synchronous webhook needs, and does nothing else: the creation, the record of
+// the attempt, and the end, each as soon as the one before has been answered. No watch tells it anything and no webhook
+// is called, so it is a bound for whoever does that too.
 func (b *bench) bare(s *station, calls *call.Client, namespace string, n int) error {
 	one := func(id string) error {
 		op, err := s.create(id, "", "sync")

@@ -27,8 +27,9 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// child runs one controller and answers questions about itself on standard output: "stats" with the processor time in ns, the requests to the
-// API server that are no watches, and the memory in use after a garbage collection; "profile FILE" and "profiled" begin and end a CPU profile.
+// child runs one controller and answers questions about itself on standard output: "stats" with the processor time in
+// ns, the requests to the API server that are no watches, and the memory in use after a garbage collection; "profile
+// FILE" and "profiled" begin and end a CPU profile.
 func child(who, kubeconfig, namespace string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -1,6 +1,6 @@
-// Command operations measures rows P1 to P4 of docs/benchmarks-operations.md: our executor and a controller on controller-runtime, each in a
-// process of its own, in turns, on one real control plane with one receiver; and a bare writer, which makes the same three writes and nothing
-// else.
+// Command operations measures rows P1 to P4 of docs/benchmarks-operations.md: our executor and a controller on
+// controller-runtime, each in a process of its own, in turns, on one real control plane with one receiver; and a bare
+// writer, which makes the same three writes and nothing else.
 //
 //	go run ./operations [-rounds 3] [-n 1000]
 package main

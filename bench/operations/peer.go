@@ -21,9 +21,9 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 )
 
-// peer is an operations controller as it is usually written: a reconciler on controller-runtime that records the attempt, calls the webhook
-// in the reconciliation, records what came of it, and is requeued to poll. It does less than ours: no limits, no judgement by expressions,
-// no signatures, no compensation.
+// peer is an operations controller as it is usually written: a reconciler on controller-runtime that records the
+// attempt, calls the webhook in the reconciliation, records what came of it, and is requeued to poll. It does less than
+// ours: no limits, no judgement by expressions, no signatures, no compensation.
 type peer struct {
 	client.Client
 	http *http.Client

@@ -15,8 +15,8 @@ type ended string
 
 func (e ended) Error() string { return string(e) }
 
-// guard ends a child before it takes the last memory of the machine: a machine that swaps or kills measures nothing, and
-// takes the results of hours with it. It returns when ctx is done.
+// guard ends a child before it takes the last memory of the machine: a machine that swaps or kills measures nothing,
+// and takes the results of hours with it. It returns when ctx is done.
 func guard(ctx context.Context, end context.CancelCauseFunc, pid int, reserve int64) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

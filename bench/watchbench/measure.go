@@ -17,7 +17,8 @@ func memory() (resident, peak int64) {
 // resetPeak begins a new measurement of the peak; see proc(5), clear_refs.
 func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
 
-// atRest returns the resident memory when everything that can be given back was given back. Not for the time in which a peak is measured.
+// atRest returns the resident memory when everything that can be given back was given back. Not for the time in which a
+// peak is measured.
 func atRest() int64 {
 	for range 2 { // weak pointers and finalizers need two
 		runtime.GC()

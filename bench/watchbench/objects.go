@@ -71,8 +71,9 @@ func withVersion(raw []byte, version string) []byte {
 	return slices.Concat(raw[:from], []byte(version), raw[to:])
 }
 
-// protoWithVersion replaces the resource version in the protobuf of an object: field 6 of its metadata, which is field 1.
-// Decoding the object for it would take the server twenty times as long, on the cores of the client that is measured.
+// protoWithVersion replaces the resource version in the protobuf of an object: field 6 of its metadata, which is field
+// 1. Decoding the object for it would take the server twenty times as long, on the cores of the client that is
+// measured.
 func protoWithVersion(raw []byte, version string) []byte {
 	const metadata, resourceVersion = 1<<3 | 2, 6<<3 | 2
 	size, n := binary.Uvarint(raw[1:])

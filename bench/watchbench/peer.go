@@ -24,7 +24,8 @@ type target struct {
 	paged  bool   // with list: in pages of 500, instead of one answer
 }
 
-// peer is a cache under measurement. The handler of every peer reads the whole object, unless it is told to look at the header only.
+// peer is a cache under measurement. The handler of every peer reads the whole object, unless it is told to look at the
+// header only.
 type peer interface {
 	// start begins to list and watch, and returns when all is in the cache.
 	start(ctx context.Context, t target, handler func(event)) error
@@ -57,7 +58,8 @@ type writer interface {
 	applied() []time.Duration // since watchApply, each change
 }
 
-// Which rows are measured of a peer. S3header asks for a cache that leaves the choice to the handler; PAGED for an option.
+// Which rows are measured of a peer. S3header asks for a cache that leaves the choice to the handler; PAGED for an
+// option.
 const (
 	ourRows     = "S1 S6 S3 S4 S3header S8 S7 S5 LIST PAGED"
 	rowsOfAll   = "S1 S6 S3 S4 S8 S7 S5 LIST PAGED"
@@ -69,8 +71,8 @@ const (
 	collectorRows = "S1 S3 S4 S8"
 )
 
-// specs are the peers by name, in the order of the tables. Slow ones take minutes with 100,000 objects: they are given fewer
-// events, and relist in the first round only.
+// specs are the peers by name, in the order of the tables. Slow ones take minutes with 100,000 objects: they are given
+// fewer events, and relist in the first round only.
 var specs = []struct {
 	name, corpus string
 	slow         bool

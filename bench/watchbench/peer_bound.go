@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// bound reads the frames of a WatchList, finds key and version with the simplest search, and keeps the bytes: no cache can be
-// faster. It repairs nothing.
+// bound reads the frames of a WatchList, finds key and version with the simplest search, and keeps the bytes: no cache
+// can be faster. It repairs nothing.
 type bound struct {
 	objects map[string][]byte
 	cancel  context.CancelFunc

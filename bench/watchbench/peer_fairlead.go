@@ -61,7 +61,8 @@ func (f *fairlead) start(ctx context.Context, t target, handler func(event)) err
 	}
 }
 
-// subscribe handles changes from the beginning of the watch on. What is there at first is read by readAll, which is measured apart.
+// subscribe handles changes from the beginning of the watch on. What is there at first is read by readAll, which is
+// measured apart.
 func (f *fairlead) subscribe(ctx context.Context, handler func(event)) {
 	wake := make(chan struct{}, 1)
 	c := f.store.Subscribe(store.SubscribeOptions{Name: "bench", From: store.FromNow, Wake: func() {

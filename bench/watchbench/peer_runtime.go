@@ -19,7 +19,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// controllerRuntime is the cache of controller-runtime: without managed fields, as ours is, else with its defaults: readers are given copies.
+// controllerRuntime is the cache of controller-runtime: without managed fields, as ours is, else with its defaults:
+// readers are given copies.
 type controllerRuntime struct {
 	unstructured bool
 	kind         schema.GroupVersionKind

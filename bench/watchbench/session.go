@@ -74,7 +74,8 @@ func (s *session) close() {
 	_ = s.cmd.Wait()
 }
 
-// run measures rows one after the other. What was stored for a row is forgotten after it, so that the history stays short.
+// run measures rows one after the other. What was stored for a row is forgotten after it, so that the history stays
+// short.
 func (s *session) run(ctx context.Context, rows []row) (failed string, err error) {
 	for _, r := range rows {
 		begin := time.Now()
@@ -161,8 +162,8 @@ func (s *session) rows(round int) []row {
 	return rows
 }
 
-// events is how many changes row S3 takes, each of another object. A slow peer is given a third of them: it takes long enough
-// for its rate.
+// events is how many changes row S3 takes, each of another object. A slow peer is given a third of them: it takes long
+// enough for its rate.
 func (s *session) events() int {
 	n := s.o.events
 	if specs[s.spec].slow {
@@ -306,7 +307,8 @@ func (s *session) delivered(ctx context.Context, n int64) error {
 	return nil
 }
 
-// relist is row S5: the history is forgotten and the watch ends, so that everything is listed again; nothing has changed.
+// relist is row S5: the history is forgotten and the watch ends, so that everything is listed again; nothing has
+// changed.
 func (s *session) relist(ctx context.Context, row string) error {
 	if _, err := s.tell(row, command{Do: "relist"}); err != nil {
 		return err

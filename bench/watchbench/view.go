@@ -43,8 +43,8 @@ func (v viewOf[T]) index(value string) (n int) {
 	return n
 }
 
-// viewFor: custom resources as the Go type that their operator has, pods of the protobuf wire as theirs, and pods of the JSON wire
-// as unstructured objects, as client-go dynamic reads them.
+// viewFor: custom resources as the Go type that their operator has, pods of the protobuf wire as theirs, and pods of
+// the JSON wire as unstructured objects, as client-go dynamic reads them.
 func viewFor(s *store.Store, corpus string, protobuf bool) view {
 	switch {
 	case corpus == "widgets":

@@ -89,7 +89,8 @@ func (e *Env) stop() {
 	}
 }
 
-// Config returns a configuration for an administrator; the caller owns it. The test fails when there is no control plane.
+// Config returns a configuration for an administrator; the caller owns it. The test fails when there is no control
+// plane.
 func (e *Env) Config(t testing.TB) *rest.Config {
 	t.Helper()
 	e.once.Do(func() {
@@ -103,7 +104,8 @@ func (e *Env) Config(t testing.TB) *rest.Config {
 	return rest.CopyConfig(e.config)
 }
 
-// Namespace makes a namespace for the test and returns its name. It stays: nothing in this control plane could empty it.
+// Namespace makes a namespace for the test and returns its name. It stays: nothing in this control plane could empty
+// it.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	return Namespace(t, e.Config(t))

@@ -25,7 +25,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// CRDSource says where CustomResourceDefinitions (apiextensions.k8s.io/v1) come from: [CRDFiles], [CRDsIn] or [CRDObjects].
+// CRDSource says where CustomResourceDefinitions (apiextensions.k8s.io/v1) come from: [CRDFiles], [CRDsIn] or
+// [CRDObjects].
 type CRDSource func() ([]definition, error)
 
 // definition is one CustomResourceDefinition, and what is sent of it: with the fields that our Go type does not know.
@@ -34,8 +35,9 @@ type definition struct {
 	raw []byte
 }
 
-// CRDFiles reads files of YAML or JSON, each of several documents perhaps, and all such files of directories and what is below them. What is
-// no CustomResourceDefinition is passed over. Relative paths begin at the directory of the package that is tested.
+// CRDFiles reads files of YAML or JSON, each of several documents perhaps, and all such files of directories and what
+// is below them. What is no CustomResourceDefinition is passed over. Relative paths begin at the directory of the
+// package that is tested.
 func CRDFiles(paths ...string) CRDSource {
 	return func() ([]definition, error) {
 		var all []definition
@@ -148,12 +150,13 @@ func newDefinition(raw []byte) (d definition, err error) {
 	return d, json.Unmarshal(d.raw, &d.crd)
 }
 
-// InstallCRDs installs CustomResourceDefinitions in the control plane of config, and returns when the API server serves every version of
-// them and tells of them in its discovery. The test fails when that is not so within 30 seconds.
+// InstallCRDs installs CustomResourceDefinitions in the control plane of config, and returns when the API server serves
+// every version of them and tells of them in its discovery. The test fails when that is not so within 30 seconds.
 //
-// They are applied (server-side, by force), so that this can be repeated, also by tests and packages that run at the same time; a definition
-// of the same name that is another one is replaced, and the server minds the new schema a moment later. They stay: others may be using them.
-// Names are shared, therefore; objects belong into a namespace of the test.
+// They are applied (server-side, by force), so that this can be repeated, also by tests and packages that run at the
+// same time; a definition of the same name that is another one is replaced, and the server minds the new schema a
+// moment later. They stay: others may be using them. Names are shared, therefore; objects belong into a namespace of
+// the test.
 func InstallCRDs(t testing.TB, config *rest.Config, sources ...CRDSource) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

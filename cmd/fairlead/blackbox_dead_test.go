@@ -22,7 +22,8 @@ func (s *wire) without(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestBlackboxHalfDead has requests that are accepted and come to nothing. Each is repaired, and a STATUS says what it was.
+// TestBlackboxHalfDead has requests that are accepted and come to nothing. Each is repaired, and a STATUS says what it
+// was.
 func TestBlackboxHalfDead(t *testing.T) {
 	t.Parallel()
 	half := frame("MODIFIED", wireConfigMap("a/one", "5000", "u", "never"))
@@ -127,7 +128,8 @@ func TestBlackboxHalfDead(t *testing.T) {
 	}
 }
 
-// TestBlackboxStuckFrame has an event that never comes to its end, as behind a proxy that cannot take it: a list brings what it was.
+// TestBlackboxStuckFrame has an event that never comes to its end, as behind a proxy that cannot take it: a list brings
+// what it was.
 func TestBlackboxStuckFrame(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
@@ -152,7 +154,8 @@ func TestBlackboxStuckFrame(t *testing.T) {
 	}
 }
 
-// hole is a way to a server on which connections can die without a sign: what is sent is swallowed, and nothing comes back.
+// hole is a way to a server on which connections can die without a sign: what is sent is swallowed, and nothing comes
+// back.
 type hole struct {
 	listener net.Listener
 	to       string
@@ -230,7 +233,8 @@ func (h *hole) kill() {
 	}
 }
 
-// TestBlackboxBlackHole loses its connections without a sign, over HTTP/1.1 and over HTTP/2, where the ping is not answered either.
+// TestBlackboxBlackHole loses its connections without a sign, over HTTP/1.1 and over HTTP/2, where the ping is not
+// answered either.
 func TestBlackboxBlackHole(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {

@@ -20,8 +20,8 @@ var oddItems = map[string]string{
 	"OtherGroup": `{"kind":"ConfigMap","apiVersion":"apps/v1","metadata":{"name":"odd","namespace":"a","uid":"u","resourceVersion":"7"}}`,
 }
 
-// TestBlackboxOddItems has one thing among the objects that is none, at each place of a list, of initial events and of a watch. All others
-// arrive, the condition says that something does not, and nothing is asked for again and again.
+// TestBlackboxOddItems has one thing among the objects that is none, at each place of a list, of initial events and of
+// a watch. All others arrive, the condition says that something does not, and nothing is asked for again and again.
 func TestBlackboxOddItems(t *testing.T) {
 	t.Parallel()
 	among := func(s *wire, item string, at int) []string {
@@ -122,8 +122,8 @@ func TestBlackboxOddItems(t *testing.T) {
 	}
 }
 
-// TestBlackboxTwins has one key several times in a list, with one uid or with two, in both orders, within a page and across pages: the newest
-// is there, and nothing else ever was.
+// TestBlackboxTwins has one key several times in a list, with one uid or with two, in both orders, within a page and
+// across pages: the newest is there, and nothing else ever was.
 func TestBlackboxTwins(t *testing.T) {
 	t.Parallel()
 	older, newer := wireConfigMap("a/twin", "900", "uid-1", "older"), wireConfigMap("a/twin", "950", "uid-1", "newer")

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestBlackboxObjects sends objects of unusual form, in a list, as initial events and as changes, and expects them back as
-// they were.
+// TestBlackboxObjects sends objects of unusual form, in a list, as initial events and as changes, and expects them back
+// as they were.
 func TestBlackboxObjects(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

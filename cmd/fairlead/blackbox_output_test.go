@@ -72,8 +72,8 @@ func TestBlackboxLines(t *testing.T) {
 	}
 }
 
-// TestBlackboxStopped interrupts it at any time, while events are printed too: each scope says that it has stopped, after
-// everything else.
+// TestBlackboxStopped interrupts it at any time, while events are printed too: each scope says that it has stopped,
+// after everything else.
 func TestBlackboxStopped(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)

@@ -171,8 +171,8 @@ func (s *wire) begin(w http.ResponseWriter, r *wireRequest) {
 	}
 }
 
-// TestBlackboxRandom has a server that answers at random for a while, and then is sane: whatever it did, the program has the state of the server
-// and says that it watches, what went wrong was told, and requests stayed few.
+// TestBlackboxRandom has a server that answers at random for a while, and then is sane: whatever it did, the program
+// has the state of the server and says that it watches, what went wrong was told, and requests stayed few.
 func TestBlackboxRandom(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 10, func(t *testing.T, n uint64) {

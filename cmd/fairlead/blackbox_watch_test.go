@@ -26,8 +26,8 @@ func cutOff(w http.ResponseWriter) {
 	}
 }
 
-// TestBlackboxWatch ends the first watch as soon as there is something to lose, meets the next ones with what servers and
-// proxies do, and expects the same state on both sides, from as many lists as are needed and not one more.
+// TestBlackboxWatch ends the first watch as soon as there is something to lose, meets the next ones with what servers
+// and proxies do, and expects the same state on both sides, from as many lists as are needed and not one more.
 func TestBlackboxWatch(t *testing.T) {
 	t.Parallel()
 	resume := (*wireRequest).resume

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// wire is an API server for config maps, written from the description of the wire and from nothing else, so that a mistake
-// which the client shares with the server of fairleadtest is found. It serves its history; a test may take over requests.
+// wire is an API server for config maps, written from the description of the wire and from nothing else, so that a
+// mistake which the client shares with the server of fairleadtest is found. It serves its history; a test may take over
+// requests.
 type wire struct {
 	url  string
 	take func(w http.ResponseWriter, r *wireRequest) bool // true: it has answered; set before the first request

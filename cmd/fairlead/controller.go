@@ -47,8 +47,8 @@ type controllerOptions struct {
 const (
 	// defaultDrain is how long calls under way are waited for when the controller is told to end.
 	defaultDrain = 8 * time.Second
-	// stopMargin is how long the rest of an end may take: writes, requests to the HTTP API, Events. The grace of the pod in deploy/ is above
-	// both together.
+	// stopMargin is how long the rest of an end may take: writes, requests to the HTTP API, Events. The grace of the pod
+	// in deploy/ is above both together.
 	stopMargin = 15 * time.Second
 )
 
@@ -307,8 +307,8 @@ func (c *controller) close() {
 	}
 }
 
-// execute runs the executor until ctx ends, and then for as long as calls are under way, at most for --drain; in any case it ends with the term.
-// A leader that is deposed ends the program: its successor works from what is recorded.
+// execute runs the executor until ctx ends, and then for as long as calls are under way, at most for --drain; in any
+// case it ends with the term. A leader that is deposed ends the program: its successor works from what is recorded.
 func (c *controller) execute(ctx context.Context) error {
 	term := c.term(ctx)
 	if err := c.beforeCalls(ctx, term); err != nil || ctx.Err() != nil || term.Err() != nil {

@@ -91,7 +91,8 @@ func newSite(t *testing.T, config *rest.Config) *site {
 	return s
 }
 
-// writeKubeconfig writes a kubeconfig for the same server, with a token instead of the administrator's certificate if there is one.
+// writeKubeconfig writes a kubeconfig for the same server, with a token instead of the administrator's certificate if
+// there is one.
 func writeKubeconfig(t *testing.T, config *rest.Config, token string) string {
 	t.Helper()
 	user := &clientcmdapi.AuthInfo{Token: token}
@@ -262,7 +263,8 @@ func TestKilledController(t *testing.T) {
 	}
 }
 
-// TestPausedLeader pauses the leader of two replicas; the other one takes over, and the first one finds that out and ends.
+// TestPausedLeader pauses the leader of two replicas; the other one takes over, and the first one finds that out and
+// ends.
 func TestPausedLeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))
@@ -432,7 +434,8 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// deploy applies a manifest of deploy/ with the namespace of the test instead of the usual one, and names of its own for what has none.
+// deploy applies a manifest of deploy/ with the namespace of the test instead of the usual one, and names of its own
+// for what has none.
 func (s *site) deploy(file string) {
 	s.t.Helper()
 	s.deployIn(s.namespace, file)

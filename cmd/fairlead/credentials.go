@@ -34,7 +34,8 @@ func (o *controllerOptions) checkTargets() error {
 	return nil
 }
 
-// acquireCredentials has the Secrets and service accounts watched that webhooks may use; of the Secrets the others stay in the API server.
+// acquireCredentials has the Secrets and service accounts watched that webhooks may use; of the Secrets the others stay
+// in the API server.
 func (c *controller) acquireCredentials(in source.Option) (err error) {
 	secrets := []source.Option{in}
 	if c.credentials != credentialsAny {

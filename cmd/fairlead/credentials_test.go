@@ -16,8 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// TestCredentials: a controller asks for released Secrets only, and calls, and no longer calls, as they come and go; with --credentials=any it
-// asks for all.
+// TestCredentials: a controller asks for released Secrets only, and calls, and no longer calls, as they come and go;
+// with --credentials=any it asks for all.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

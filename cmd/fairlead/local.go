@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// localOnly answers programs of this machine, and not the pages of others that a browser on it shows: those can send requests to loopback
-// too, and read the answers where a name of theirs has come to stand for it (DNS rebinding).
+// localOnly answers programs of this machine, and not the pages of others that a browser on it shows: those can send
+// requests to loopback too, and read the answers where a name of theirs has come to stand for it (DNS rebinding).
 func localOnly(next http.Handler, publicURL string) (http.Handler, error) {
 	public, err := url.Parse(publicURL)
 	if err != nil {

@@ -376,7 +376,8 @@ func showTable(w io.Writer, views []operation.View) error {
 	return tw.Flush()
 }
 
-// plain is text on one line that does nothing to a terminal: what is shown of an operation is what its callers and receivers have sent.
+// plain is text on one line that does nothing to a terminal: what is shown of an operation is what its callers and
+// receivers have sent.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029' {

@@ -66,7 +66,8 @@ func appear(ctx context.Context, scheduler *operation.Scheduler, r operation.Res
 	}
 }
 
-// awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every change.
+// awaitOperation shows progress until an operation ends: a line that is rewritten on a terminal, else one for every
+// change.
 func awaitOperation(ctx context.Context, s streams, o *opOptions,
 	wait func(context.Context, func(operation.View)) (operation.View, error),
 ) error {

@@ -23,8 +23,8 @@ type resource struct {
 	namespaced bool
 }
 
-// clusterScoped are the resources of Kubernetes itself that are in no namespace, so that a full name, which is not looked
-// up, does not need -A for them.
+// clusterScoped are the resources of Kubernetes itself that are in no namespace, so that a full name, which is not
+// looked up, does not need -A for them.
 var clusterScoped = map[schema.GroupResource]bool{
 	{Resource: "nodes"}: true, {Resource: "namespaces"}: true, {Resource: "persistentvolumes"}: true,
 	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}:                         true,

@@ -26,8 +26,8 @@ type serveOptions struct {
 	noAuth                bool
 }
 
-// ownAudience is what tokens that are meant for the HTTP API are made for. Beside it those for the API server are taken, as ever, unless
-// --audience says else.
+// ownAudience is what tokens that are meant for the HTTP API are made for. Beside it those for the API server are
+// taken, as ever, unless --audience says else.
 const ownAudience = "fairlead"
 
 func (o *serveOptions) flags(f *pflag.FlagSet) {
@@ -200,7 +200,8 @@ func isLoopback(l net.Listener) bool {
 	return ok && at.IP.IsLoopback()
 }
 
-// handler serves the HTTP API, and the controller's own pages unless these have an address of their own. Event streams end when stop is closed.
+// handler serves the HTTP API, and the controller's own pages unless these have an address of their own. Event streams
+// end when stop is closed.
 func (c *controller) handler(authorizer httpapi.Authorizer, stop <-chan struct{}, d *doors) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,

@@ -31,7 +31,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// modes has the receiver of a site answer in all modes, after up to 100 ms, and callbacks go to whichever process serves.
+// modes has the receiver of a site answer in all modes, after up to 100 ms, and callbacks go to whichever process
+// serves.
 type modes struct {
 	*site
 	front   *httptest.Server       // what --public-url says
@@ -186,8 +187,8 @@ func (m *modes) once(ids []string) {
 
 var allModes = operation.Request{Webhooks: []string{"sync", "async", "callback"}}
 
-// TestStoppedController ends the controller with SIGTERM at random moments in the middle of calls of all modes, a dozen times: no call is cut off,
-// and none is made twice.
+// TestStoppedController ends the controller with SIGTERM at random moments in the middle of calls of all modes, a dozen
+// times: no call is cut off, and none is made twice.
 func TestStoppedController(t *testing.T) {
 	t.Parallel()
 	m := newModes(newSite(t, env.Config(t)))
@@ -270,8 +271,8 @@ func (s *site) get(url string) (int, string) {
 	return answer.StatusCode, string(raw)
 }
 
-// TestServesWhileItDrains: until its calls have come back, a controller that was told to end is not ready, and answers everything; then event
-// streams end, and so does it.
+// TestServesWhileItDrains: until its calls have come back, a controller that was told to end is not ready, and answers
+// everything; then event streams end, and so does it.
 func TestServesWhileItDrains(t *testing.T) {
 	t.Parallel()
 	s, p, address, release := hangingCall(t, "--drain", "1m")

@@ -26,15 +26,16 @@ import (
 const (
 	// callbackSecret holds the key of callback tokens.
 	callbackSecret = "fairlead-callback-key"
-	// annotationMoved of that Secret is the version of the operations when a leader first worked with the key in it instead of the one in
-	// the place of before.
+	// annotationMoved of that Secret is the version of the operations when a leader first worked with the key in it
+	// instead of the one in the place of before.
 	annotationMoved = "fairlead.io/moved-at-version"
 	// leaseDuration is for how long others respect the Lease of a leader that does not renew it.
 	leaseDuration = 15 * time.Second
 )
 
-// placeSystem decides where callback key and Lease are: where --system-namespace says, else in the namespace that is served, or in the own one
-// (of the pod, or of the context) where all or several are: who may read the Secrets of one could else forge callbacks of the others.
+// placeSystem decides where callback key and Lease are: where --system-namespace says, else in the namespace that is
+// served, or in the own one (of the pod, or of the context) where all or several are: who may read the Secrets of one
+// could else forge callbacks of the others.
 func (o *controllerOptions) placeSystem(own string) error {
 	served := slices.Compact(slices.Sorted(slices.Values(o.namespaces)))
 	switch {
@@ -92,8 +93,9 @@ func secretRequest(verb call.Verb, namespace string) call.Request {
 	}
 }
 
-// move is that of callback key and Lease to another namespace. The key of before counts for the operations of its namespace that began under
-// it: the version of the operations when the first leader worked with the new one is noted in the new Secret.
+// move is that of callback key and Lease to another namespace. The key of before counts for the operations of its
+// namespace that began under it: the version of the operations when the first leader worked with the new one is noted
+// in the new Secret.
 type move struct {
 	calls    *call.Client
 	from, to string // namespaces

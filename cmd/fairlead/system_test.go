@@ -130,8 +130,8 @@ func (s *site) forge(address string, key []byte, cb executor.Callback) (code int
 	return answer.StatusCode
 }
 
-// TestForgedCallback: a tenant whose namespace is served among others has nothing to forge their callbacks with, whether or not anybody has said
-// where the key is to be.
+// TestForgedCallback: a tenant whose namespace is served among others has nothing to forge their callbacks with,
+// whether or not anybody has said where the key is to be.
 func TestForgedCallback(t *testing.T) {
 	t.Parallel()
 	for name, said := range map[string]bool{"Said": true, "Default": false} {
@@ -187,8 +187,8 @@ func TestForgedCallback(t *testing.T) {
 	}
 }
 
-// TestMove rolls two replicas over to another place of key and Lease, with calls of all modes under way, and callbacks that come late: none is
-// made twice, none is lost, and nobody leads beside another.
+// TestMove rolls two replicas over to another place of key and Lease, with calls of all modes under way, and callbacks
+// that come late: none is made twice, none is lost, and nobody leads beside another.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	m := newModes(newSite(t, env.Config(t)))
@@ -280,7 +280,8 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestMoveWithoutRights: where the Lease in the place of before may not be held any more, the leader waits until one that was held has expired.
+// TestMoveWithoutRights: where the Lease in the place of before may not be held any more, the leader waits until one
+// that was held has expired.
 func TestMoveWithoutRights(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

@@ -13,12 +13,13 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// goesOn is how long a new leader may take for its first operation on a machine that does much else. It is some milliseconds else, and used to
-// be up to a minute, until a bookmark came.
+// goesOn is how long a new leader may take for its first operation on a machine that does much else. It is some
+// milliseconds else, and used to be up to a minute, until a bookmark came.
 const goesOn = 10 * time.Second
 
-// TestTakeover takes the leader away, by SIGKILL or SIGSTOP, while it has fifty operations in progress and nothing else happens in the cluster
-// that would tell the other replica how new its cache is. That one takes the Lease when it has expired, and then goes on at once.
+// TestTakeover takes the leader away, by SIGKILL or SIGSTOP, while it has fifty operations in progress and nothing else
+// happens in the cluster that would tell the other replica how new its cache is. That one takes the Lease when it has
+// expired, and then goes on at once.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"Killed": syscall.SIGKILL, "Stopped": syscall.SIGSTOP} {

@@ -27,8 +27,9 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// targets knows the addresses of the cluster itself, which tenants are not to reach by Webhooks: those of the API server, and the ranges of
-// services and pods, which may be public ones. It follows them while run runs. It is safe for concurrent use.
+// targets knows the addresses of the cluster itself, which tenants are not to reach by Webhooks: those of the API
+// server, and the ranges of services and pods, which may be public ones. It follows them while run runs. It is safe for
+// concurrent use.
 type targets struct {
 	config *rest.Config
 	calls  *call.Client
@@ -53,7 +54,8 @@ const (
 	// lookAgain is how often the addresses of the API server are looked up, lookSoon how soon after a failure.
 	lookAgain = 30 * time.Second
 	lookSoon  = 2 * time.Second
-	// keepAddress is for how long an address of the API server is denied after it was named last: a name may stand for others each time.
+	// keepAddress is for how long an address of the API server is denied after it was named last: a name may stand for
+	// others each time.
 	keepAddress = time.Hour
 	// settleTime bounds how long operations wait for what the cluster says of its ranges.
 	settleTime = 10 * time.Second
@@ -141,7 +143,8 @@ func (t *targets) run(ctx context.Context) error {
 	}
 }
 
-// await returns when it is known what the cluster says of its ranges, or that it says nothing; at the latest after a time.
+// await returns when it is known what the cluster says of its ranges, or that it says nothing; at the latest after a
+// time.
 func (t *targets) await(ctx context.Context) {
 	select {
 	case <-t.settled:
@@ -273,7 +276,8 @@ func (t *targets) has(resource string, prefixes []netip.Prefix) {
 	t.inside.Store(&all)
 }
 
-// known notes that something is known, or why it cannot be. When that holds for everything, it is told once what cannot be.
+// known notes that something is known, or why it cannot be. When that holds for everything, it is told once what cannot
+// be.
 func (t *targets) known(what string, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

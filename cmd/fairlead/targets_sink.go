@@ -31,7 +31,8 @@ func serviceRanges(raw []byte) ([]string, error) {
 	return cidr.Spec.CIDRs, err
 }
 
-// rangeSink keeps of the objects of a resource the ranges that they say. Those that are known hold when no more can be learned.
+// rangeSink keeps of the objects of a resource the ranges that they say. Those that are known hold when no more can be
+// learned.
 type rangeSink struct {
 	targets  *targets
 	resource string

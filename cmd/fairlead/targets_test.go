@@ -56,8 +56,8 @@ func node(name string, cidrs ...string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs}}
 }
 
-// TestTargets: webhooks reach neither the services and pods of the cluster, where these have public addresses, nor the API server, whatever is
-// allowed, nor what is denied; and all else as before.
+// TestTargets: webhooks reach neither the services and pods of the cluster, where these have public addresses, nor the
+// API server, whatever is allowed, nor what is denied; and all else as before.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -161,8 +161,8 @@ func (s *site) follow(config *rest.Config, change func(*targets)) (*targets, *to
 	return targets, log
 }
 
-// TestTargetsWithoutRights: who may not read the ranges says so once, and what to do; rights that come later are used, and what was learned
-// stays when they go.
+// TestTargetsWithoutRights: who may not read the ranges says so once, and what to do; rights that come later are used,
+// and what was learned stays when they go.
 func TestTargetsWithoutRights(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})
@@ -226,8 +226,8 @@ func TestTargetsWithoutRights(t *testing.T) {
 	}
 }
 
-// TestAPIServerAddresses: all addresses that the name of the API server stands for count, those of a while ago too, and those of the service
-// kubernetes and behind it.
+// TestAPIServerAddresses: all addresses that the name of the API server stands for count, those of a while ago too, and
+// those of the service kubernetes and behind it.
 func TestAPIServerAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, env.Config(t))

@@ -187,8 +187,8 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	return upError(ctx)
 }
 
-// awaitReady returns when a server says that it is ready, or ctx has ended. A control plane that has just started tells clients to come
-// back in a second.
+// awaitReady returns when a server says that it is ready, or ctx has ended. A control plane that has just started tells
+// clients to come back in a second.
 func awaitReady(ctx context.Context, url string) error {
 	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	tick := time.NewTicker(50 * time.Millisecond)

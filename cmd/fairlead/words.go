@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// splitWords splits a command line as a shell does that expands nothing: at white space, but not in '…', in "…" where \ keeps \ and ",
-// or after \.
+// splitWords splits a command line as a shell does that expands nothing: at white space, but not in '…', in "…" where \
+// keeps \ and ", or after \.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder

@@ -74,7 +74,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestSelectors: what selects the pods of the controller by labels or names its port means the ones that the Deployment makes.
+// TestSelectors: what selects the pods of the controller by labels or names its port means the ones that the Deployment
+// makes.
 func TestSelectors(t *testing.T) {
 	t.Parallel()
 	built := build(t)
@@ -106,7 +107,8 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// TestServed: the HTTP API is secured and asks for tokens that are good for nothing else; what is not API, and probes, are on another port.
+// TestServed: the HTTP API is secured and asks for tokens that are good for nothing else; what is not API, and probes,
+// are on another port.
 func TestServed(t *testing.T) {
 	t.Parallel()
 	built := build(t)

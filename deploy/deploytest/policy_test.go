@@ -119,7 +119,8 @@ func within(cidr any, addr string) bool {
 	return err == nil && prefix.Contains(netip.MustParseAddr(addr))
 }
 
-// TestRights: what all replicas share is in the namespace of the controller, and nowhere else may it write Leases or Secrets.
+// TestRights: what all replicas share is in the namespace of the controller, and nowhere else may it write Leases or
+// Secrets.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	built := build(t)

@@ -1,6 +1,7 @@
-// Command allocator is a controller that reserves an address for each Gateway at a cloud, exactly once, whatever happens. It plays
-// a story on the cluster of KUBECONFIG: gateways come and go while the operator is killed again and again, at random points,
-// and while the cloud loses answers; at the end the cloud's books have one address for each gateway.
+// Command allocator is a controller that reserves an address for each Gateway at a cloud, exactly once, whatever
+// happens. It plays a story on the cluster of KUBECONFIG: gateways come and go while the operator is killed again and
+// again, at random points, and while the cloud loses answers; at the end the cloud's books have one address for each
+// gateway.
 //
 //	make up                       # in one terminal: a control plane
 //	go run ./allocator            # in another, in examples/, with KUBECONFIG set as make up says
@@ -135,8 +136,8 @@ func (s *story) gateway(i int) *Gateway {
 	return &Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: fmt.Sprintf("gateway-%02d", i)}}
 }
 
-// operate runs operators until done is true. All but the last are killed at a random request, before it is sent or after it
-// was answered.
+// operate runs operators until done is true. All but the last are killed at a random request, before it is sent or
+// after it was answered.
 func (s *story) operate(ctx context.Context, done func(context.Context) (bool, error)) error {
 	for n := range s.crashes + 1 {
 		at := int64(-1)

@@ -91,8 +91,8 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, app)
 }
 
-// settle brings home the outcome of an operation that has ended but has not come by yet, so that a caller who saw its end
-// also sees what it did.
+// settle brings home the outcome of an operation that has ended but has not come by yet, so that a caller who saw its
+// end also sees what it did.
 func (s *service) settle(ctx context.Context, app Application) (Application, error) {
 	op, err := s.scheduler.Get(ctx, operation.Resource{Type: resourceType, ID: app.ID})
 	if errors.Is(err, operation.ErrNotFound) || err == nil && (op.EffectiveID() != app.operationID || !op.Terminal()) {

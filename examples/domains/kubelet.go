@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// kubelet plays the nodes, since the control plane has none: a pod is ready between half of a time and all of it after it was
-// created. A fiber for each pod, of course.
+// kubelet plays the nodes, since the control plane has none: a pod is ready between half of a time and all of it after
+// it was created. A fiber for each pod, of course.
 type kubelet struct {
 	rt     *fairlead.Runtime
 	engine *flow.Engine

@@ -1,6 +1,7 @@
-// Command domains is an operator of "domains", each an admin server and some managed servers, as one would write it with
-// package flow: a fiber for each domain that has something to do, parked without a goroutine while it waits. It plays a whole
-// story on the cluster of KUBECONFIG: 300 domains come up, roll, are preempted, and survive a restart of the operator.
+// Command domains is an operator of "domains", each an admin server and some managed servers, as one would write it
+// with package flow: a fiber for each domain that has something to do, parked without a goroutine while it waits. It
+// plays a whole story on the cluster of KUBECONFIG: 300 domains come up, roll, are preempted, and survive a restart of
+// the operator.
 //
 //	make up                     # in one terminal: a control plane
 //	go run ./domains            # in another, in examples/, with KUBECONFIG set as make up says

@@ -34,7 +34,8 @@ var env clustertest.Env
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
 
-// stage is a control plane with a kubelet and an audience in some namespaces of its own, and records what happens to pods.
+// stage is a control plane with a kubelet and an audience in some namespaces of its own, and records what happens to
+// pods.
 type stage struct {
 	t      *testing.T
 	cfg    *rest.Config
@@ -206,8 +207,9 @@ func (m *oneAtATime) hook(h flow.Handle, path string, after bool) {
 	}
 }
 
-// mortal is a configuration whose requests are refused once the process that has it was killed; answers on the wire are lost. What the server was
-// sent it executes nevertheless: landed waits for that, when the process makes no more requests.
+// mortal is a configuration whose requests are refused once the process that has it was killed; answers on the wire are
+// lost. What the server was sent it executes nevertheless: landed waits for that, when the process makes no more
+// requests.
 func mortal(cfg *rest.Config) (_ *rest.Config, kill func(), killed func() bool, landed func()) {
 	var dead atomic.Bool
 	var writes sync.WaitGroup
@@ -292,8 +294,8 @@ func seeds(t *testing.T, n int) []uint64 {
 	return all
 }
 
-// The operator is killed again and again at random steps, before or after their effect, while domains come up and while they
-// roll. The next one goes on where the last position was saved, and no server is started twice.
+// The operator is killed again and again at random steps, before or after their effect, while domains come up and while
+// they roll. The next one goes on where the last position was saved, and no server is started twice.
 func TestKilledInMidFlow(t *testing.T) {
 	t.Parallel()
 	for _, seed := range seeds(t, 3) {

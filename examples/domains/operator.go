@@ -24,8 +24,8 @@ type operatorOptions struct {
 	onEnd  func(domain *Domain, r flow.Result)
 }
 
-// newOperator declares an operator: it keeps the pods of every domain as the domain asks for, with a fiber for each domain that has
-// something to do. Fibers that are under way when it stops go on in the next one.
+// newOperator declares an operator: it keeps the pods of every domain as the domain asks for, with a fiber for each
+// domain that has something to do. Fibers that are under way when it stops go on in the next one.
 func newOperator(cfg *rest.Config, opt operatorOptions) (*fairlead.Runtime, error) {
 	scheme, err := newScheme()
 	if err != nil {

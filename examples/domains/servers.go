@@ -47,7 +47,8 @@ func revision(s DomainSpec) string {
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 
-// incomplete says whether a server of the domain is not ready, or not in the revision that it asks for: somebody has deleted it.
+// incomplete says whether a server of the domain is not ready, or not in the revision that it asks for: somebody has
+// deleted it.
 func incomplete(c *client.Client) func(context.Context, *Domain) (bool, error) {
 	return func(ctx context.Context, d *Domain) (bool, error) {
 		ready := 0
@@ -95,8 +96,8 @@ func (s *server) stopOld(ctx context.Context) error {
 	return s.c.Delete(ctx, pod, client.SameUID(), client.IgnoreNotFound())
 }
 
-// start creates the pod. One that is there already is this one, from before a restart: the name says which server it is, and
-// stopOld has seen to its revision.
+// start creates the pod. One that is there already is this one, from before a restart: the name says which server it
+// is, and stopOld has seen to its revision.
 func (s *server) start(ctx context.Context) error {
 	if pod, err := s.get(ctx); err != nil || pod != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation/outbox"
 )
 
-// TestClocksOfOthers has writers whose clocks are days off, beside a relay by the clock of the database: what they enqueue is due at once, in the
-// order in which it was committed, and so is what is tried again.
+// TestClocksOfOthers has writers whose clocks are days off, beside a relay by the clock of the database: what they
+// enqueue is due at once, in the order in which it was committed, and so is what is tried again.
 func TestClocksOfOthers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *bench) {

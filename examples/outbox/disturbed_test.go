@@ -18,8 +18,9 @@ import (
 	"github.com/fairlead-io/fairlead/operation/outbox"
 )
 
-// Statements and commits are lost on either way, deliveries too, and relays stop at any point, two at a time: each entry whose transaction
-// was committed is one operation, those of a key in the order of their commits, and none is one whose transaction was rolled back.
+// Statements and commits are lost on either way, deliveries too, and relays stop at any point, two at a time: each
+// entry whose transaction was committed is one operation, those of a key in the order of their commits, and none is one
+// whose transaction was rolled back.
 func TestDisturbed(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 1, func(t *testing.T, seed uint64) {

@@ -1,5 +1,6 @@
-// Command outbox shows how an API service hands a request over with its own transaction: it marks an application as being deleted and
-// enqueues the deletion in one SQL transaction, rolls another one back, and relays what was committed.
+// Command outbox shows how an API service hands a request over with its own transaction: it marks an application as
+// being deleted and enqueues the deletion in one SQL transaction, rolls another one back, and relays what was
+// committed.
 //
 //	go run ./outbox                                          # SQLite, in memory of this process
 //	go run ./outbox -dsn postgres://user@localhost/database  # PostgreSQL
@@ -90,7 +91,8 @@ func run(ctx context.Context, dsn string, out io.Writer) (err error) {
 	return relay.Run(ctx)
 }
 
-// deleteApplication is what a handler of an API does. It ends with refusal, if there is one, after everything was written.
+// deleteApplication is what a handler of an API does. It ends with refusal, if there is one, after everything was
+// written.
 func deleteApplication(ctx context.Context, db *sql.DB, box *outbox.Outbox, id string, refusal error) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -145,8 +145,8 @@ func TestSchemaIsMadeByManyAtOnce(t *testing.T) {
 	})
 }
 
-// Many transactions at once, several relays, deliveries that fail: each entry is delivered, those of a key in the order of their
-// commits and never two at once.
+// Many transactions at once, several relays, deliveries that fail: each entry is delivered, those of a key in the order
+// of their commits and never two at once.
 func TestOrderPerKey(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *bench) {

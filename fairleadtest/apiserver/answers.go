@@ -53,9 +53,9 @@ func NoListVersion() Fault { return Fault{func(p *plan) { p.list.noVersion = tru
 // ListVersion lies about the version of a list.
 func ListVersion(v string) Fault { return Fault{func(p *plan) { p.list.version = v }} }
 
-// Lagging answers gets and lists from the state at this revision, as a replica does whose cache is behind; a request for
-// something newer is answered 504 ResourceVersionTooLarge. Even a consistent read is answered so: the replica does not
-// know better. A WatchList starts from that state too and then catches up; see HoldEvents for a watch that lags.
+// Lagging answers gets and lists from the state at this revision, as a replica does whose cache is behind; a request
+// for something newer is answered 504 ResourceVersionTooLarge. Even a consistent read is answered so: the replica does
+// not know better. A WatchList starts from that state too and then catches up; see HoldEvents for a watch that lags.
 func Lagging(revision uint64) Fault { return Fault{func(p *plan) { p.list.at = revision }} }
 
 // ExpireContinue answers 410 to a continue token. If inconsistent, the answer carries a token with which the

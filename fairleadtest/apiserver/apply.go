@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// appliers holds the field managers, which are those of the real server: built-in kinds are merged by their schema, any other kind by
-// that of its metadata and else by deduction (lists are atomic). They are made when first needed. As on a real server, objects that came
-// by another way than a request have no managedFields until somebody applies to them.
+// appliers holds the field managers, which are those of the real server: built-in kinds are merged by their schema, any
+// other kind by that of its metadata and else by deduction (lists are atomic). They are made when first needed. As on a
+// real server, objects that came by another way than a request have no managedFields until somebody applies to them.
 type appliers struct {
 	mu      sync.Mutex
 	schema  managedfields.TypeConverter
@@ -79,7 +79,8 @@ func (a *appliers) apply(t *table, subresource string, live, config *unstructure
 	return out.(*unstructured.Unstructured).DeepCopy(), nil
 }
 
-// update records in next who changed what since live (nil: a create). It owns next. What has no place in the schema is refused elsewhere.
+// update records in next who changed what since live (nil: a create). It owns next. What has no place in the schema is
+// refused elsewhere.
 func (a *appliers) update(t *table, subresource string, live, next *unstructured.Unstructured, manager string) *unstructured.Unstructured {
 	m, err := a.get(t, subresource)
 	if err != nil {
@@ -127,7 +128,8 @@ func (c customTypes) TypedToObject(v *typed.TypedValue) (runtime.Object, error) 
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-// customSchema is the schema of every custom resource: that of its metadata, and anything else. Lists of which nothing is known are atomic.
+// customSchema is the schema of every custom resource: that of its metadata, and anything else. Lists of which nothing
+// is known are atomic.
 const customSchema = `types:
 - name: object
   map:

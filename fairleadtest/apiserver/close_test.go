@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestCloseMeetsRequests closes servers in the moment in which a request arrives. Over HTTP/2 a handler may begin after its
-// connection has ended, so nothing but the server itself puts the two in order; here there is no connection at all.
+// TestCloseMeetsRequests closes servers in the moment in which a request arrives. Over HTTP/2 a handler may begin after
+// its connection has ended, so nothing but the server itself puts the two in order; here there is no connection at all.
 func TestCloseMeetsRequests(t *testing.T) {
 	t.Parallel()
 	for range 50 {

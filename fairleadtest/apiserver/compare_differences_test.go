@@ -1,7 +1,7 @@
 package apiserver_test
 
-// difference is something that this server does in another way than the real one, and why. The documentation of the package says the
-// same, word for word.
+// difference is something that this server does in another way than the real one, and why. The documentation of the
+// package says the same, word for word.
 type difference struct {
 	name, reason string
 	steps        []string // scenario/step

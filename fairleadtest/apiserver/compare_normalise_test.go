@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// normaliser makes the answers of two servers comparable: uids and versions are told by the step that first showed them, so that it
-// shows which are the same; times and texts for people are left out.
+// normaliser makes the answers of two servers comparable: uids and versions are told by the step that first showed
+// them, so that it shows which are the same; times and texts for people are left out.
 type normaliser struct {
 	namespace string
 	step      string            // whose answer is being normalised

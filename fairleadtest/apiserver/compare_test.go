@@ -25,8 +25,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// The comparison: the same requests go to a real kube-apiserver and to a server of this package, and the answers are compared. What
-// differs has to be in the table of differences, and what is there has to differ.
+// The comparison: the same requests go to a real kube-apiserver and to a server of this package, and the answers are
+// compared. What differs has to be in the table of differences, and what is there has to differ.
 
 // Paths of the scenarios; {ns} is a namespace of the scenario's own.
 const (
@@ -119,7 +119,8 @@ func TestSameAnswersAfterCompaction(t *testing.T) {
 	compareServers(t, c.Config(), clustertest.Namespace(t, c.Config()), compactionScenario(), compact, nil)
 }
 
-// compareServers plays a scenario against a real server and one of ours; known are the steps whose answers differ, and why.
+// compareServers plays a scenario against a real server and one of ours; known are the steps whose answers differ, and
+// why.
 func compareServers(t *testing.T, cfg *rest.Config, namespace string, sc scenario, compact func(context.Context) error, known map[string]string) {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(cfg)
@@ -144,7 +145,8 @@ func compareServers(t *testing.T, cfg *rest.Config, namespace string, sc scenari
 	}
 }
 
-// send makes the request of a step, again if the server is too busy for it, as the real one is while its watch cache fills.
+// send makes the request of a step, again if the server is too busy for it, as the real one is while its watch cache
+// fills.
 func (e endpoint) send(ctx context.Context, n *normaliser, s step) (*http.Response, error) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

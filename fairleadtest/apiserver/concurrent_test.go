@@ -17,8 +17,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// TestWatchesSeeEachWriteOnce lets writers race while watches come from different transports and encodings: versions only go
-// up, each event follows from the state before, and at the end each fold is the state of the server.
+// TestWatchesSeeEachWriteOnce lets writers race while watches come from different transports and encodings: versions
+// only go up, each event follows from the state before, and at the end each fold is the state of the server.
 func TestWatchesSeeEachWriteOnce(t *testing.T) {
 	t.Parallel()
 	for name, opts := range transports() {

@@ -35,7 +35,8 @@ func readBody(r *http.Request) (body []byte, tooLarge bool, err error) {
 	return body, false, err
 }
 
-// decodeObject decodes the object in the body of a create or an update, which may be JSON, YAML or, of a built-in kind, protobuf.
+// decodeObject decodes the object in the body of a create or an update, which may be JSON, YAML or, of a built-in kind,
+// protobuf.
 func (x *exchange) decodeObject(strict string) (*unstructured.Unstructured, error) {
 	media, err := x.bodyType()
 	if err != nil {
@@ -78,7 +79,8 @@ func (x *exchange) bodyType() (string, error) {
 	return media, nil
 }
 
-// decode decodes an object of the table's kind, or another one of the same version. doubts are fields that are unknown or there twice.
+// decode decodes an object of the table's kind, or another one of the same version. doubts are fields that are unknown
+// or there twice.
 func (t *table) decode(media string, body []byte) (content map[string]any, doubts []error, err error) {
 	if !t.typed {
 		return t.decodeCustom(media, body)

@@ -108,8 +108,8 @@ func precondition(base *object, p *metav1.Preconditions) error {
 	return nil
 }
 
-// grace marks an object of a kind that knows grace periods; nil if it does not, or if the period has been 0 already. pending says that
-// it is being deleted, and no sooner for this.
+// grace marks an object of a kind that knows grace periods; nil if it does not, or if the period has been 0 already.
+// pending says that it is being deleted, and no sooner for this.
 func (t *table) grace(obj *unstructured.Unstructured, asked *int64) (period *int64, pending bool) {
 	if t.res.GracePeriod == nil {
 		return nil, false
@@ -155,8 +155,8 @@ func markDeleted(obj *unstructured.Unstructured) {
 	obj.SetDeletionGracePeriodSeconds(&zero)
 }
 
-// collected returns the finalizers that an object has once it is told what becomes of its dependents: by the options, else by the finalizers
-// that it has.
+// collected returns the finalizers that an object has once it is told what becomes of its dependents: by the options,
+// else by the finalizers that it has.
 func collected(have []string, opts metav1.DeleteOptions) (finalizers []string, changed bool) {
 	ours := map[metav1.DeletionPropagation]string{
 		metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents, metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,

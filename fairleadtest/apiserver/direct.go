@@ -16,7 +16,8 @@ import (
 
 // Put stores obj as it is, without a request: it is created or replaced, status included, and validation is not asked.
 // Missing kind and apiVersion are found by the Go type; uid, creationTimestamp and generation are kept as given, or
-// else as stored, or else assigned. A resourceVersion in obj is ignored. It returns what was stored, the caller's to keep.
+// else as stored, or else assigned. A resourceVersion in obj is ignored. It returns what was stored, the caller's to
+// keep.
 func (s *Server) Put(obj runtime.Object) (*unstructured.Unstructured, error) {
 	content, err := toContent(obj)
 	if err != nil {
@@ -51,9 +52,10 @@ func (s *Server) Put(obj runtime.Object) (*unstructured.Unstructured, error) {
 	}
 }
 
-// Change has change edit a stored object, without a request, as somebody does who writes what he has read, and reads again after a conflict:
-// nothing that others write meanwhile is lost, as it may be between Object and Put. change may run several times, each time on a fresh
-// copy. The error is a NotFound if there is no object. It returns what was stored, the caller's to keep.
+// Change has change edit a stored object, without a request, as somebody does who writes what he has read, and reads
+// again after a conflict: nothing that others write meanwhile is lost, as it may be between Object and Put. change may
+// run several times, each time on a fresh copy. The error is a NotFound if there is no object. It returns what was
+// stored, the caller's to keep.
 func (s *Server) Change(gvr schema.GroupVersionResource, namespace, name string, change func(*unstructured.Unstructured)) (*unstructured.Unstructured, error) {
 	t, err := s.tableFor(gvr)
 	if err != nil {

@@ -192,8 +192,8 @@ func DropAfter() Fault { return Fault{func(p *plan) { p.dropAfter = true }} }
 // BlackHole accepts the request and never answers.
 func BlackHole() Fault { return Fault{func(p *plan) { p.blackHole = true }} }
 
-// GoAway ends the connection when its open requests have ended, as a server does that is about to stop or spreads its clients:
-// GOAWAY on HTTP/2, "Connection: close" on HTTP/1.1.
+// GoAway ends the connection when its open requests have ended, as a server does that is about to stop or spreads its
+// clients: GOAWAY on HTTP/2, "Connection: close" on HTTP/1.1.
 func GoAway() Fault { return Fault{func(p *plan) { p.goAway = true }} }
 
 // Cut sends n bytes of the body and then closes the connection, whether that is in the middle of a frame or not.

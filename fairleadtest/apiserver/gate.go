@@ -109,8 +109,8 @@ func (s *Server) holdsChangedLocked() {
 	s.holdsChanged = make(chan struct{})
 }
 
-// mayPass tells whether the watch may send one event now; if not, the channel says when to ask again. passed counts, per
-// hold, what the watch has sent under it. With peek nothing is counted.
+// mayPass tells whether the watch may send one event now; if not, the channel says when to ask again. passed counts,
+// per hold, what the watch has sent under it. With peek nothing is counted.
 func (s *Server) mayPass(req *Request, passed map[*Hold]int, peek bool) (bool, <-chan struct{}) {
 	if s.holdCount.Load() == 0 {
 		return true, nil

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pipeBuffer is how many bytes a side may write before the other has to read: like a socket, and unlike net.Pipe, a small
-// answer is on its way whether the client reads or not.
+// pipeBuffer is how many bytes a side may write before the other has to read: like a socket, and unlike net.Pipe, a
+// small answer is on its way whether the client reads or not.
 const pipeBuffer = 256 << 10
 
 // pipeConn is one end of an in-memory connection.

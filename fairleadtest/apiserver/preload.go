@@ -14,18 +14,18 @@ import (
 type Encoded struct {
 	Namespace, Name, UID string
 	Labels               map[string]string
-	// JSON is the whole object; metadata must agree with the fields above and with the version given. Cheapest is JSON that
-	// begins with kind and apiVersion, in this order and without spaces, as servers write it. JSON that begins with
+	// JSON is the whole object; metadata must agree with the fields above and with the version given. Cheapest is JSON
+	// that begins with kind and apiVersion, in this order and without spaces, as servers write it. JSON that begins with
 	// {"metadata": has neither, and is not even copied.
 	JSON []byte
 	// Proto is the protobuf message without envelope; nil: it is made from JSON when first asked for.
 	Proto []byte
 }
 
-// Preload stores n objects that are encoded already, each in a revision of its own: for benchmarks of clients with 100,000
-// objects and more. encode is called for each i below n with the version that the object must carry, and for all of them
-// again if something else is written meanwhile. Objects that exist are replaced. Lists, WatchLists and watches only copy
-// bytes then.
+// Preload stores n objects that are encoded already, each in a revision of its own: for benchmarks of clients with
+// 100,000 objects and more. encode is called for each i below n with the version that the object must carry, and for
+// all of them again if something else is written meanwhile. Objects that exist are replaced. Lists, WatchLists and
+// watches only copy bytes then.
 func (s *Server) Preload(gvr schema.GroupVersionResource, n int, encode func(i int, version string) Encoded) error {
 	t, err := s.tableFor(gvr)
 	if err != nil {
@@ -45,8 +45,8 @@ func (s *Server) Preload(gvr schema.GroupVersionResource, n int, encode func(i i
 	}
 }
 
-// Publish creates or replaces one object that is encoded already; encode is given the version that it must carry, and may
-// be called again. It is the cheapest write there is, for benchmarks of the way from a write to a handler.
+// Publish creates or replaces one object that is encoded already; encode is given the version that it must carry, and
+// may be called again. It is the cheapest write there is, for benchmarks of the way from a write to a handler.
 func (s *Server) Publish(gvr schema.GroupVersionResource, encode func(version string) Encoded) error {
 	return s.Preload(gvr, 1, func(_ int, version string) Encoded { return encode(version) })
 }
@@ -103,9 +103,9 @@ func (st *store) commitAll(t *table, base uint64, objects []*object) bool {
 	return true
 }
 
-// Poison replaces the bytes of a stored object by what damage makes of its JSON, in a new revision: lists and watches send
-// it as it is. What cannot be encoded as protobuf any more is sent there as a message that does not decode. The object
-// keeps its key, uid and labels. damage may be called again if something else is written meanwhile.
+// Poison replaces the bytes of a stored object by what damage makes of its JSON, in a new revision: lists and watches
+// send it as it is. What cannot be encoded as protobuf any more is sent there as a message that does not decode. The
+// object keeps its key, uid and labels. damage may be called again if something else is written meanwhile.
 func (s *Server) Poison(gvr schema.GroupVersionResource, namespace, name string, damage func(json []byte) []byte) error {
 	t, err := s.tableFor(gvr)
 	if err != nil {

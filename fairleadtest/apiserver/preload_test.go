@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 )
 
-// Objects that were loaded are written as others are: what carries a stale version, or another uid, gets a conflict and changes
-// nothing, also after they were loaded again.
+// Objects that were loaded are written as others are: what carries a stale version, or another uid, gets a conflict and
+// changes nothing, also after they were loaded again.
 func TestPreloadedObjectsConflict(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{`"kind":"ConfigMap","apiVersion":"v1",`, ``} {

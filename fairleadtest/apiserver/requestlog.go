@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Request is one request as the server saw it, and how far it has come. It is a copy; its maps and slices are shared and
-// must not be changed.
+// Request is one request as the server saw it, and how far it has come. It is a copy; its maps and slices are shared
+// and must not be changed.
 type Request struct {
 	ID                    int // counts from 1 in order of arrival
 	Verb                  string

@@ -192,8 +192,8 @@ func (s *Server) DropConnections() {
 	}
 }
 
-// Close stops the server and waits until none of its goroutines is left. A user's function that a request waits for must
-// return. Closing twice is harmless.
+// Close stops the server and waits until none of its goroutines is left. A user's function that a request waits for
+// must return. Closing twice is harmless.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -298,8 +298,8 @@ func (s *Server) Revision() uint64 { return s.store.current() }
 // Version returns what clients see as resource version of a revision.
 func (s *Server) Version(revision uint64) string { return s.store.version.format(revision) }
 
-// Compact forgets the history before this revision (0: before the present one): older list versions, continue tokens and
-// watch positions are answered 410.
+// Compact forgets the history before this revision (0: before the present one): older list versions, continue tokens
+// and watch positions are answered 410.
 func (s *Server) Compact(revision uint64) {
 	if revision == 0 {
 		revision = s.store.current()

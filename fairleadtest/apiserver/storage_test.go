@@ -40,8 +40,8 @@ func describe(objects []*object) map[string]uint64 {
 	return out
 }
 
-// TestStoreAgainstModel writes, compacts and rolls back at random. After each step every readable revision must show the
-// state that it had, sorted, and folding the events after it must give the present state.
+// TestStoreAgainstModel writes, compacts and rolls back at random. After each step every readable revision must show
+// the state that it had, sorted, and folding the events after it must give the present state.
 func TestStoreAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Watch is an open watch, to interfere with from a test. Its methods queue what is to be done and return at once; things
-// queued are done in order, after the events that were stored before. They do nothing when the watch has ended. Safe for
-// concurrent use.
+// Watch is an open watch, to interfere with from a test. Its methods queue what is to be done and return at once;
+// things queued are done in order, after the events that were stored before. They do nothing when the watch has ended.
+// Safe for concurrent use.
 type Watch struct {
 	Request Request
 

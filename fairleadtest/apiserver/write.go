@@ -226,7 +226,8 @@ type modification struct {
 	next func(live *unstructured.Unstructured) (*unstructured.Unstructured, error)
 }
 
-// modify makes a change to the object of the request and answers with it. If the object changes meanwhile it begins again.
+// modify makes a change to the object of the request and answers with it. If the object changes meanwhile it begins
+// again.
 func (x *exchange) modify(c modification) error {
 	for {
 		o, code, err := x.tryModify(c)
@@ -272,8 +273,8 @@ func (x *exchange) tryModify(c modification) (*object, int, error) {
 	return o, http.StatusOK, err
 }
 
-// replace stores next in the place of base, whose content is live. It owns next, and returns errRaced when base is not the stored object
-// any more.
+// replace stores next in the place of base, whose content is live. It owns next, and returns errRaced when base is not
+// the stored object any more.
 func (x *exchange) replace(base *object, live, next *unstructured.Unstructured, dryRun bool) (*object, error) {
 	t, gr := x.table, x.groupResource()
 	switch v := next.GetResourceVersion(); {
@@ -368,7 +369,8 @@ func (t *table) inherit(live, next *unstructured.Unstructured, subresource strin
 	return next
 }
 
-// inheritAllButStatus keeps all of live but its status and, of a built-in kind, what the status subresource takes besides.
+// inheritAllButStatus keeps all of live but its status and, of a built-in kind, what the status subresource takes
+// besides.
 func (t *table) inheritAllButStatus(live, next *unstructured.Unstructured) *unstructured.Unstructured {
 	out := live.DeepCopy()
 	take(out.Object, next.Object, "status")

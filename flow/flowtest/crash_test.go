@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// outside is a world outside of the process: it makes each effect once per idempotency key, and records all that is asked.
+// outside is a world outside of the process: it makes each effect once per idempotency key, and records all that is
+// asked.
 type outside struct {
 	mu    sync.Mutex
 	made  map[string]bool // by idempotency key
@@ -214,7 +215,8 @@ func TestMonitorTellsBrokenPromises(t *testing.T) {
 	}
 }
 
-// A world may ask for several crashes in a row, for a time when nothing runs, and for what its steps see to be compared.
+// A world may ask for several crashes in a row, for a time when nothing runs, and for what its steps see to be
+// compared.
 func TestCrashAsTheWorldSays(t *testing.T) {
 	t.Parallel()
 	type packet struct{ trace *flowtest.Trace }

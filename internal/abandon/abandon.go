@@ -7,7 +7,8 @@ import (
 	"net/http"
 )
 
-// Transport ends requests when Life ends, besides when their own context does, so that a server that does not answer keeps nobody waiting.
+// Transport ends requests when Life ends, besides when their own context does, so that a server that does not answer
+// keeps nobody waiting.
 type Transport struct {
 	Next http.RoundTripper
 	Life context.Context //nolint:containedctx // the requests to bound come from a library that has no context to pass

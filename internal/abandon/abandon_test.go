@@ -19,8 +19,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A request of the discovery ends with the cluster, and leaves nothing behind in it when it has ended before: discovery is asked again and
-// again for kinds that are not installed.
+// A request of the discovery ends with the cluster, and leaves nothing behind in it when it has ended before: discovery
+// is asked again and again for kinds that are not installed.
 func TestTransport(t *testing.T) {
 	t.Parallel()
 	refused := errors.New("refused")

@@ -44,8 +44,9 @@ func (p Policy) Ceiling(attempt int) time.Duration {
 	return time.Duration(grown)
 }
 
-// Delay is a duration drawn uniformly from [Floor, Ceiling(attempt)], or from the upper half of that bound if Equal is set. rnd returns a number in [0,1), for example
-// rand.Float64; nil stands for a source that always says 1, which gives the ceiling itself.
+// Delay is a duration drawn uniformly from [Floor, Ceiling(attempt)], or from the upper half of that bound if Equal is
+// set. rnd returns a number in [0,1), for example rand.Float64; nil stands for a source that always says 1, which gives
+// the ceiling itself.
 func (p Policy) Delay(attempt int, rnd func() float64) time.Duration {
 	ceiling := p.Ceiling(attempt)
 	if rnd == nil {

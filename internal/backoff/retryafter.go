@@ -10,8 +10,9 @@ import (
 // MaxRetryAfter bounds what a server can ask for with Retry-After: a broken or hostile one parks nobody for longer.
 const MaxRetryAfter = 24 * time.Hour
 
-// RetryAfter reads the Retry-After header (RFC 9110, section 10.2.3): seconds or a date, which is taken relative to now.
-// A date in the past is 0. It reports false where the header is missing or malformed. The result is in [0, MaxRetryAfter].
+// RetryAfter reads the Retry-After header (RFC 9110, section 10.2.3): seconds or a date, which is taken relative to
+// now. A date in the past is 0. It reports false where the header is missing or malformed. The result is in [0,
+// MaxRetryAfter].
 func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if text == "" || len(text) > 64 {

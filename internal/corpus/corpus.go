@@ -1,5 +1,5 @@
-// Package corpus generates Kubernetes objects with the variety of a real cluster, for benchmarks and tests: pods of many
-// workloads, whose siblings differ in identifiers, addresses and times, and custom resources.
+// Package corpus generates Kubernetes objects with the variety of a real cluster, for benchmarks and tests: pods of
+// many workloads, whose siblings differ in identifiers, addresses and times, and custom resources.
 //
 // The same seed gives the same objects.
 package corpus

@@ -18,7 +18,8 @@ var samples = []string{
 	strings.Repeat(`{"a":`, 130) + "1" + strings.Repeat("}", 130),
 }
 
-// FuzzSkipValue: what is skipped is exactly what encoding/json finds valid, and a beginning of it is never called wrong.
+// FuzzSkipValue: what is skipped is exactly what encoding/json finds valid, and a beginning of it is never called
+// wrong.
 func FuzzSkipValue(f *testing.F) {
 	for _, s := range samples {
 		f.Add([]byte(s))

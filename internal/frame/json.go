@@ -85,7 +85,8 @@ func SkipString(b []byte, i int) (end int, plain bool, err error) {
 	}
 }
 
-// skipText is SkipString for the strings that are the rule: well inside the buffer, without \u. It returns 0 for others.
+// skipText is SkipString for the strings that are the rule: well inside the buffer, without \u. It returns 0 for
+// others.
 //
 // Sixteen bytes hold most strings with their closing quote. Looking at them at once costs less than to mispredict in
 // which half it ends.

@@ -23,7 +23,8 @@ type Field struct {
 	Start, End   int
 }
 
-// NextField reads the field that starts at b[i] and returns the index behind it. A group is a field too, of a type that is none of the above.
+// NextField reads the field that starts at b[i] and returns the index behind it. A group is a field too, of a type that
+// is none of the above.
 func NextField(b []byte, i int) (Field, int, error) {
 	f, i, err := FieldHead(b, i)
 	if err != nil && f.Type == startGroup {
@@ -77,7 +78,8 @@ func FieldHead(b []byte, i int) (f Field, next int, err error) {
 	return f, i, Syntax(i, "wire type 0, 1, 2 or 5")
 }
 
-// skipGroup returns the index behind the group whose first field starts at b[i]. As in the generated decoders, what is in it may have any number.
+// skipGroup returns the index behind the group whose first field starts at b[i]. As in the generated decoders, what is
+// in it may have any number.
 func skipGroup(b []byte, i int) (int, error) {
 	for depth := 1; depth > 0; {
 		tag, next, err := ReadVarint(b, i)

@@ -22,8 +22,8 @@ func Current() ID {
 	return ID(header)
 }
 
-// Stacks returns the stacks of the goroutines with these IDs that still run, with an empty line between two. It stops the world while it
-// dumps all goroutines, so it is for what goes wrong; without IDs it does nothing.
+// Stacks returns the stacks of the goroutines with these IDs that still run, with an empty line between two. It stops
+// the world while it dumps all goroutines, so it is for what goes wrong; without IDs it does nothing.
 func Stacks(ids ...ID) string {
 	if len(ids) == 0 {
 		return ""

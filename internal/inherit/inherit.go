@@ -11,7 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// Slot is where the logger of a host is put. The zero value, of who has a logger of its own, ignores it. It is safe for concurrent use.
+// Slot is where the logger of a host is put. The zero value, of who has a logger of its own, ignores it. It is safe for
+// concurrent use.
 type Slot struct{ to *atomic.Pointer[slog.Handler] }
 
 // Logger returns own, or else a logger that discards what it is given until its slot has taken that of a host.

@@ -7,9 +7,9 @@ import (
 	"os/signal"
 )
 
-// Context returns a copy of ctx that ends with the first of the signals; its cause says which. By then the signals do what they do in a
-// program that does not ask for them: the second one, however soon it comes, ends it at once. The caller calls stop when it asks for signals no
-// more, which returns when nothing is left of the asking.
+// Context returns a copy of ctx that ends with the first of the signals; its cause says which. By then the signals do
+// what they do in a program that does not ask for them: the second one, however soon it comes, ends it at once. The
+// caller calls stop when it asks for signals no more, which returns when nothing is left of the asking.
 func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	came, left := make(chan os.Signal, 2), make(chan struct{}) // two: one may come until Stop has returned
@@ -33,7 +33,8 @@ func Context(ctx context.Context, signals ...os.Signal) (_ context.Context, stop
 	return ctx, func() { cancel(nil); <-left }
 }
 
-// received is the cause of a context that a signal has ended. It matches context.Canceled, as that of signal.NotifyContext does.
+// received is the cause of a context that a signal has ended. It matches context.Canceled, as that of
+// signal.NotifyContext does.
 type received string
 
 func (r received) Error() string        { return string(r) }

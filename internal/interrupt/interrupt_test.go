@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("os/signal.signal_recv"), goleak.IgnoreTopFunction("os/signal.loop"))
 }
 
-// The second signal ends the program, however soon after the first one it comes, as soon as the first one has been noticed at all.
+// The second signal ends the program, however soon after the first one it comes, as soon as the first one has been
+// noticed at all.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	for range 20 {

@@ -1,5 +1,5 @@
-// Package piece makes strings that share memory: there are fewer pieces for the allocator and the garbage collector, and a string
-// that outlives the others holds no more than a piece of them.
+// Package piece makes strings that share memory: there are fewer pieces for the allocator and the garbage collector,
+// and a string that outlives the others holds no more than a piece of them.
 package piece
 
 import "unsafe"
@@ -12,7 +12,8 @@ const (
 // Of is memory for strings. The zero value is ready; it is for one goroutine at a time.
 type Of struct{ free []byte }
 
-// Text returns b as a string. Left says about how many bytes of strings are still to come, so that the last piece is no larger.
+// Text returns b as a string. Left says about how many bytes of strings are still to come, so that the last piece is no
+// larger.
 func (p *Of) Text(b []byte, left int) string {
 	n := len(b)
 	switch {

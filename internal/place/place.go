@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Outside returns file:line of the first caller outside of a package, such as "github.com/fairlead-io/fairlead/reconcile"; its tests
-// count as outside. Of the path of the file the last two elements are kept: enough to find it, and not the path of the machine it was
-// built on.
+// Outside returns file:line of the first caller outside of a package, such as
+// "github.com/fairlead-io/fairlead/reconcile"; its tests count as outside. Of the path of the file the last two
+// elements are kept: enough to find it, and not the path of the machine it was built on.
 func Outside(pkg string) string {
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

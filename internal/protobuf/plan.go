@@ -58,7 +58,8 @@ func (p *planner) of(t reflect.Type) *plan {
 	return p.make(t)
 }
 
-// make returns the plan of t; the caller holds p.mu. It is in the table before it is complete, for types that contain themselves.
+// make returns the plan of t; the caller holds p.mu. It is in the table before it is complete, for types that contain
+// themselves.
 func (p *planner) make(t reflect.Type) *plan {
 	if made, ok := p.plans[t]; ok {
 		return made

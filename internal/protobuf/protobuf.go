@@ -9,7 +9,8 @@ import (
 // Message is what every Kubernetes type that has a protobuf form implements, by a pointer.
 type Message interface{ Unmarshal(data []byte) error }
 
-// Decoder decodes messages and keeps what it has learnt about their types. The zero value is ready; it is safe for concurrent use.
+// Decoder decodes messages and keeps what it has learnt about their types. The zero value is ready; it is safe for
+// concurrent use.
 type Decoder struct {
 	planner planner
 	byType  sync.Map // reflect.Type: *decoderOf
@@ -23,12 +24,12 @@ type decoderOf struct {
 	refused atomic.Bool
 }
 
-// checks is how many messages of a type are decoded both ways, and compared, before the table is trusted: the tags of a type
-// of somebody else's may lie.
+// checks is how many messages of a type are decoded both ways, and compared, before the table is trusted: the tags of a
+// type of somebody else's may lie.
 const checks = 16
 
-// Unmarshal decodes data into a message whose fields are all zero. The result is that of into.Unmarshal, errors included. It does not
-// refer to data; strings of it share memory with each other.
+// Unmarshal decodes data into a message whose fields are all zero. The result is that of into.Unmarshal, errors
+// included. It does not refer to data; strings of it share memory with each other.
 func (d *Decoder) Unmarshal(data []byte, into Message) error {
 	of := d.of(reflect.TypeOf(into))
 	if of.plan == nil || of.refused.Load() {

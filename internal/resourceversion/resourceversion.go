@@ -1,15 +1,15 @@
-// Package resourceversion orders resource versions as KEP-5504 says: numbers without leading zeros, of any length. It is
-// resourceversion.CompareResourceVersion of apimachinery, without an allocation and for bytes too.
+// Package resourceversion orders resource versions as KEP-5504 says: numbers without leading zeros, of any length. It
+// is resourceversion.CompareResourceVersion of apimachinery, without an allocation and for bytes too.
 //
-// Versions of other servers are no such numbers. Of two that differ, nothing tells which one came before: whoever asks decides
-// what that means.
+// Versions of other servers are no such numbers. Of two that differ, nothing tells which one came before: whoever asks
+// decides what that means.
 package resourceversion
 
 // Text is a resource version as it is read.
 type Text interface{ ~string | ~[]byte }
 
-// Compare returns -1, 0 or 1 for a version before, the same as, or after another one. ok is false when one of them is not
-// WellFormed; they then have no order, also when they are the same.
+// Compare returns -1, 0 or 1 for a version before, the same as, or after another one. ok is false when one of them is
+// not WellFormed; they then have no order, also when they are the same.
 func Compare[A, B Text](a A, b B) (order int, ok bool) {
 	switch {
 	case !WellFormed(a) || !WellFormed(b):

@@ -25,8 +25,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// TestControlPlane breaks a real API server and etcd in one way after the other, and compares after each of them what the
-// store has with what the server lists.
+// TestControlPlane breaks a real API server and etcd in one way after the other, and compares after each of them what
+// the store has with what the server lists.
 func TestControlPlane(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t)
@@ -140,8 +140,8 @@ func (p *controlPlane) compact(t *testing.T) {
 	p.change(t, "compacted")
 }
 
-// restart saves a cache and starts it again from what was saved: it is synced when a bookmark of the server has confirmed that
-// nothing was missed, and has asked for no list but that of one object.
+// restart saves a cache and starts it again from what was saved: it is synced when a bookmark of the server has
+// confirmed that nothing was missed, and has asked for no list but that of one object.
 func (p *controlPlane) restart(t *testing.T) {
 	dir := t.TempDir()
 	for run := range 2 {

@@ -18,8 +18,8 @@ import (
 
 // Observing is an Instance that calls handlers which may fail.
 type Observing interface {
-	// Observe adds a handler of ConfigMaps. A panic of it is a failure, about which the options decide. The subscriber writes
-	// down what was handled without one.
+	// Observe adds a handler of ConfigMaps. A panic of it is a failure, about which the options decide. The subscriber
+	// writes down what was handled without one.
 	Observe(name string, handle func(fairleadtest.Event), options ...observe.Option) Subscriber
 	// Reported is what was said about failures, a line each.
 	Reported() []string

@@ -101,7 +101,8 @@ type Quarantiner interface {
 	Quarantined() []string // keys
 }
 
-// quarantined waits until just these objects are quarantined, or ends the scenario for a subject that has no such thing.
+// quarantined waits until just these objects are quarantined, or ends the scenario for a subject that has no such
+// thing.
 func (r *Run) quarantined(keys ...string) {
 	q, ok := r.Cache.(Quarantiner)
 	if !ok {

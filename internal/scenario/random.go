@@ -24,10 +24,11 @@ type random struct {
 	log    []string
 }
 
-// Random plays the schedule of a seed: writes, deletes, re-creations, faults, compactions, rollbacks and outages, subscribers
-// that join, leave, block and panic, namespaces and selectors that change, over HTTP/1.1 or 2, with or without WatchList, in JSON
-// or protobuf. When it is over, the server is at rest and every invariant is checked. It must be called in a
-// bubble of testing/synctest. The log tells what happened, for people; logger may be nil and gets the subject's own.
+// Random plays the schedule of a seed: writes, deletes, re-creations, faults, compactions, rollbacks and outages,
+// subscribers that join, leave, block and panic, namespaces and selectors that change, over HTTP/1.1 or 2, with or
+// without WatchList, in JSON or protobuf. When it is over, the server is at rest and every invariant is checked. It
+// must be called in a bubble of testing/synctest. The log tells what happened, for people; logger may be nil and gets
+// the subject's own.
 func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res Result, log []string) {
 	r := &random{rnd: rand.New(rand.NewPCG(seed, 0xfa1e)), keys: 12}
 	wires := Wires()[:2]

@@ -19,8 +19,8 @@ const (
 	soakReport = 10 * time.Second
 )
 
-// TestRandom plays random schedules against source and store. FAIRLEAD_SEED=n replays one of them and says what happened;
-// FAIRLEAD_SOAK=1h goes on with new ones for so long.
+// TestRandom plays random schedules against source and store. FAIRLEAD_SEED=n replays one of them and says what
+// happened; FAIRLEAD_SOAK=1h goes on with new ones for so long.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	if s := os.Getenv("FAIRLEAD_SEED"); s != "" {

@@ -136,7 +136,8 @@ func relistScenarios() []Scenario {
 				}
 				r.Remove("o11")
 				r.Sync()
-				// The refusal of what is newer than the replica makes some clients ask without a version: those are answered from it too.
+				// The refusal of what is newer than the replica makes some clients ask without a version: those are answered from
+				// it too.
 				r.Server.On(times(lists, 2), apiserver.Lagging(behind))
 				r.Server.On(times(plainWatches, 1), apiserver.Answer(apiserver.Expired()))
 				n := len(r.Events())

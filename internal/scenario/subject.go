@@ -1,9 +1,9 @@
-// Package scenario holds the fault scenarios that a cache of Kubernetes objects must survive, one for each sentence of what
-// package source and package store promise, and a random scheduler of the same faults.
+// Package scenario holds the fault scenarios that a cache of Kubernetes objects must survive, one for each sentence of
+// what package source and package store promise, and a random scheduler of the same faults.
 //
-// A [Scenario] is run against a [Subject]: ours (see [Fairlead]) in the tests of this package, and client-go's informers in
-// the module bench/, which prints what each of them makes of it. Runs with a [Wire] of in-memory connections belong into a
-// bubble of testing/synctest: there, hours of silence or back-off take no time.
+// A [Scenario] is run against a [Subject]: ours (see [Fairlead]) in the tests of this package, and client-go's
+// informers in the module bench/, which prints what each of them makes of it. Runs with a [Wire] of in-memory
+// connections belong into a bubble of testing/synctest: there, hours of silence or back-off take no time.
 package scenario
 
 import (

@@ -357,7 +357,8 @@ func (r *Run) object(name string) *unstructured.Unstructured {
 	return o
 }
 
-// oldDeletion deletes an object, and the watches hear of it as old servers tell it: with the last state, version included.
+// oldDeletion deletes an object, and the watches hear of it as old servers tell it: with the last state, version
+// included.
 func (r *Run) oldDeletion(name string) {
 	last := r.object(name)
 	hold := r.Server.HoldEvents(watches)

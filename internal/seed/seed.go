@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Play calls play, in a subtest of that name, for n seeds that nobody has played yet; FAIRLEAD_SEEDS=m has it play m of them, and
-// FAIRLEAD_SEED=s plays that one again, as the name of a test that has failed says.
+// Play calls play, in a subtest of that name, for n seeds that nobody has played yet; FAIRLEAD_SEEDS=m has it play m of
+// them, and FAIRLEAD_SEED=s plays that one again, as the name of a test that has failed says.
 func Play(t *testing.T, n int, play func(t *testing.T, seed uint64)) {
 	t.Helper()
 	for _, s := range choose(t, n) {
@@ -20,8 +20,8 @@ func Play(t *testing.T, n int, play func(t *testing.T, seed uint64)) {
 	}
 }
 
-// Rand returns what a part of a test that plays a seed chooses by: the same for the same seed and parts, which tell it from other parts,
-// whatever else runs beside it.
+// Rand returns what a part of a test that plays a seed chooses by: the same for the same seed and parts, which tell it
+// from other parts, whatever else runs beside it.
 func Rand(seed uint64, parts ...any) *rand.Rand {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintln(h, parts...) // a hash takes everything

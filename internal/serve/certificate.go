@@ -18,9 +18,9 @@ import (
 // lookEvery is how often the files of a certificate are read again.
 const lookEvery = 5 * time.Second
 
-// Certificate is a certificate with its key that are read from files, and again when these have changed, in whatever way: written over,
-// renamed, or by the symbolic link of a mounted Secret. A pair that cannot be used is no reason to give up the one before. It is a
-// prometheus.Collector. It is safe for concurrent use.
+// Certificate is a certificate with its key that are read from files, and again when these have changed, in whatever
+// way: written over, renamed, or by the symbolic link of a mounted Secret. A pair that cannot be used is no reason to
+// give up the one before. It is a prometheus.Collector. It is safe for concurrent use.
 type Certificate struct {
 	certFile, keyFile string
 	log               *slog.Logger

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// handshakes bounds the processors that are at work on TLS handshakes, which cost a server a hundred times what they cost a client: to half of
-// them, at least one. Those that wait take turns by client, the earliest of each first. Nothing is held while the network is waited for.
+// handshakes bounds the processors that are at work on TLS handshakes, which cost a server a hundred times what they
+// cost a client: to half of them, at least one. Those that wait take turns by client, the earliest of each first.
+// Nothing is held while the network is waited for.
 type handshakes struct {
 	mu      sync.Mutex
 	free    int
@@ -38,8 +39,9 @@ func newHandshakes() *handshakes {
 	return &handshakes{free: max(1, runtime.GOMAXPROCS(0)/2), queues: make(map[string][]*turn), held: make(map[net.Conn]struct{})}
 }
 
-// config returns how the server shakes hands as base says, in turns. The turn comes when the client has said what it wants, and is over when the
-// server has signed, or has taken up a session from before: what is left after that costs little.
+// config returns how the server shakes hands as base says, in turns. The turn comes when the client has said what it
+// wants, and is over when the server has signed, or has taken up a session from before: what is left after that costs
+// little.
 func (h *handshakes) config(base *tls.Config) *tls.Config {
 	base = base.Clone()
 	if len(base.NextProtos) == 0 {

@@ -33,7 +33,8 @@ func (f from) RemoteAddr() net.Addr {
 	return addr
 }
 
-// TestHandshakesTakeTurns: those of one client wait for each other, another client's comes next, and who has waited for too long goes.
+// TestHandshakesTakeTurns: those of one client wait for each other, another client's comes next, and who has waited for
+// too long goes.
 func TestHandshakesTakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,8 +85,8 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	})
 }
 
-// TestHandshakesHoldNothing: who takes part in no more of a handshake than costs the server, whether at its beginning or in the middle of it,
-// and whichever version or session it uses, keeps nobody else from one.
+// TestHandshakesHoldNothing: who takes part in no more of a handshake than costs the server, whether at its beginning
+// or in the middle of it, and whichever version or session it uses, keeps nobody else from one.
 func TestHandshakesHoldNothing(t *testing.T) {
 	t.Parallel()
 	cert, key := servetest.Certificate(t, "loopback", time.Time{}, time.Time{})

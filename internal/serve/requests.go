@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requests counts those under way. There are more than connections only with HTTP/2, where a client can open many on each and read no answer. A
-// client has at most as many as are left free.
+// requests counts those under way. There are more than connections only with HTTP/2, where a client can open many on
+// each and read no answer. A client has at most as many as are left free.
 type requests struct {
 	most    int
 	refused prometheus.Counter

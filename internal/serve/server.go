@@ -26,9 +26,11 @@ const (
 	bodyTime = 30 * time.Second
 	// maxHeader bounds a header. A token with many groups has 10 KiB.
 	maxHeader = 32 << 10
-	// maxRequests bounds the requests at a time for each connection that there may be, on the average: only with HTTP/2 there are more.
+	// maxRequests bounds the requests at a time for each connection that there may be, on the average: only with HTTP/2
+	// there are more.
 	maxRequests = 2
-	// maxStreams are the requests at a time on a connection of HTTP/2. What it buffers of bodies is bounded for each, and together.
+	// maxStreams are the requests at a time on a connection of HTTP/2. What it buffers of bodies is bounded for each, and
+	// together.
 	maxStreams          = 100
 	streamWindow        = 64 << 10
 	connectionWindow    = 128 << 10
@@ -41,17 +43,18 @@ type Options struct {
 	MaxConnections int
 	// TLS is how connections are secured. Default: not at all.
 	TLS *tls.Config
-	// WriteTimeout bounds a request from the end of its header to the end of the answer, unless the handler sets a deadline of its
-	// own (http.ResponseController). Default: none.
+	// WriteTimeout bounds a request from the end of its header to the end of the answer, unless the handler sets a
+	// deadline of its own (http.ResponseController). Default: none.
 	WriteTimeout time.Duration
 	// Drain is how long requests that are being answered may go on at the end. Default: 5s.
 	Drain time.Duration
-	// Logger gets the panics of handlers, and at level debug what callers do wrong below HTTP. Default: they go where package log writes.
+	// Logger gets the panics of handlers, and at level debug what callers do wrong below HTTP. Default: they go where
+	// package log writes.
 	Logger *slog.Logger
 }
 
-// Server answers requests. It is a prometheus.Collector of its connections, and of what it closed and refused. It is safe for concurrent
-// use, and for any number of listeners, which share its bounds.
+// Server answers requests. It is a prometheus.Collector of its connections, and of what it closed and refused. It is
+// safe for concurrent use, and for any number of listeners, which share its bounds.
 type Server struct {
 	Options
 	handler  http.Handler

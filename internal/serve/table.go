@@ -31,11 +31,13 @@ func (g *gate) Accept() (net.Conn, error) {
 
 // table knows the connections, and makes place for new ones:
 //
-//   - Of a client that has at least as many connections as the newcomer's, the connection that has waited longest for a request; of
-//     several such clients the one that has the most.
-//   - If none waits, the connection that has been at work longest, of the client that has the most, if the newcomer's has fewer.
+//   - Of a client that has at least as many connections as the newcomer's, the connection that has waited longest for a
+//     request; of several such clients the one that has the most.
+//   - If none waits, the connection that has been at work longest, of the client that has the most, if the newcomer's
+//     has fewer.
 //
-// Else there is no place. So no client can keep others out, however many connections it opens and whatever it does on them.
+// Else there is no place. So no client can keep others out, however many connections it opens and whatever it does on
+// them.
 type table struct {
 	most   int
 	closed *prometheus.CounterVec

@@ -1,4 +1,5 @@
-// Package testbed is what the tests of alloc and reconcile work on: a custom kind, and a server with caches and clients.
+// Package testbed is what the tests of alloc and reconcile work on: a custom kind, and a server with caches and
+// clients.
 package testbed
 
 import (

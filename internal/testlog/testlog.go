@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// Book is what was written so far, to a log say, or by a process. The zero value is empty. It is safe for concurrent use.
+// Book is what was written so far, to a log say, or by a process. The zero value is empty. It is safe for concurrent
+// use.
 type Book struct {
 	mu  sync.Mutex
 	all bytes.Buffer

@@ -1,4 +1,5 @@
-// Package tree compares objects as JSON values: map[string]any, []any, string, bool, numbers and nil, as a decoder makes them.
+// Package tree compares objects as JSON values: map[string]any, []any, string, bool, numbers and nil, as a decoder
+// makes them.
 //
 //	Same(a, b)                   they are the same, to the last null
 //	Equal(a, b)                  they are, where a null member says as much as none
@@ -8,8 +9,8 @@
 //	Includes(have, want)         one that also drops empty fields and whose admission adds list elements has
 //	Accounts(before, after, asked)  nothing has changed that was not asked for
 //
-// The functions change nothing and keep nothing of what they are given, but for Difference, whose result shares values with it. They are safe
-// for concurrent use on values that nobody changes.
+// The functions change nothing and keep nothing of what they are given, but for Difference, whose result shares values
+// with it. They are safe for concurrent use on values that nobody changes.
 package tree
 
 import (
@@ -88,7 +89,8 @@ func Equal(a, b any) bool {
 	return Same(a, b)
 }
 
-// Difference is the JSON merge patch (RFC 7396) that makes to of from; empty when they are Equal. Lists are replaced as a whole.
+// Difference is the JSON merge patch (RFC 7396) that makes to of from; empty when they are Equal. Lists are replaced as
+// a whole.
 func Difference(from, to map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name := range from {
@@ -139,8 +141,8 @@ func Merged(patch, have any) bool {
 	return true
 }
 
-// Contains says whether have has every member of want, that may have more of them. Lists have the same length, and contain each other's
-// elements in order.
+// Contains says whether have has every member of want, that may have more of them. Lists have the same length, and
+// contain each other's elements in order.
 func Contains(have, want any) bool {
 	switch w := want.(type) {
 	case map[string]any:
@@ -162,9 +164,9 @@ func Contains(have, want any) bool {
 	return Same(have, want)
 }
 
-// Includes says whether have has every member of want that says something, in lists too, which may have more elements between those that are
-// wanted. Values that are Empty in want are not asked for where there is nothing: encoders write them where nobody set anything, and servers
-// drop them.
+// Includes says whether have has every member of want that says something, in lists too, which may have more elements
+// between those that are wanted. Values that are Empty in want are not asked for where there is nothing: encoders write
+// them where nobody set anything, and servers drop them.
 func Includes(have, want any) bool {
 	switch w := want.(type) {
 	case nil:
@@ -196,7 +198,8 @@ func Includes(have, want any) bool {
 	return Same(have, want)
 }
 
-// Empty says whether a value says nothing: null, an empty string or list, and a map of such. Of numbers and booleans, none is empty.
+// Empty says whether a value says nothing: null, an empty string or list, and a map of such. Of numbers and booleans,
+// none is empty.
 func Empty(v any) bool {
 	switch v := v.(type) {
 	case nil:
@@ -216,7 +219,8 @@ func Empty(v any) bool {
 	return false
 }
 
-// Accounts says whether every difference between before and after is one that was asked for, as a merge patch asks. Lists have to be as asked.
+// Accounts says whether every difference between before and after is one that was asked for, as a merge patch asks.
+// Lists have to be as asked.
 func Accounts(before, after, asked any) bool {
 	if Same(before, after) {
 		return true

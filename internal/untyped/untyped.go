@@ -1,8 +1,10 @@
-// Package untyped decodes JSON objects into maps, as unstructured objects hold them: integers as int64, other numbers as float64.
+// Package untyped decodes JSON objects into maps, as unstructured objects hold them: integers as int64, other numbers
+// as float64.
 //
-// It gives what sigs.k8s.io/json gives, which has the word on everything that is unusual: escapes that are wrong, invalid UTF-8, very
-// deep or very large things. What makes this one faster is that objects of a kind repeat each other: names of members, and values
-// that were seen before, are not allocated again, and other strings share pieces of memory.
+// It gives what sigs.k8s.io/json gives, which has the word on everything that is unusual: escapes that are wrong,
+// invalid UTF-8, very deep or very large things. What makes this one faster is that objects of a kind repeat each
+// other: names of members, and values that were seen before, are not allocated again, and other strings share pieces of
+// memory.
 package untyped
 
 import (

@@ -8,8 +8,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/piece"
 )
 
-// words remembers short strings that were seen before. It is a table of fixed size without chains: what comes often stays, or comes
-// back soon.
+// words remembers short strings that were seen before. It is a table of fixed size without chains: what comes often
+// stays, or comes back soon.
 type words struct {
 	once sync.Once
 	*tables

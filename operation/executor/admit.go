@@ -78,8 +78,8 @@ func (r *run) askAgain() {
 // party is who shares with others what the run uses.
 func (r *run) party() party { return party{r.key.Namespace, r.tenant} }
 
-// admit asks for the call's share of the calls that its namespace may make, for a place among all calls under way, and for a permit of the
-// endpoint. It returns nil if the call has to wait; then the run is woken.
+// admit asks for the call's share of the calls that its namespace may make, for a place among all calls under way, and
+// for a permit of the endpoint. It returns nil if the call has to wait; then the run is woken.
 func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
 	key, call := slotKey{r, t}, callID(r.op, t)
 	if !e.hooks.pins.take(hook) {
@@ -133,7 +133,8 @@ func (e *Executor) withdraw(r *run, unwanted func(target) bool) {
 	}
 }
 
-// unwanted tells of the calls of an operation that are not to be made, or not now: a place that is kept for one is lost to all others.
+// unwanted tells of the calls of an operation that are not to be made, or not now: a place that is kept for one is lost
+// to all others.
 func unwanted(op *v1alpha1.Operation, find lookup) func(target) bool {
 	decided := meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError)
 	return func(t target) bool {

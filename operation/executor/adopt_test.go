@@ -20,8 +20,9 @@ import (
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
-// TestOvertaken has another executor go on with an operation just before a write of this one arrives, as after a pause in which leadership was
-// lost: whatever the write is, this one takes what it finds, does nothing more than that, and its flow does not fail.
+// TestOvertaken has another executor go on with an operation just before a write of this one arrives, as after a pause
+// in which leadership was lost: whatever the write is, this one takes what it finds, does nothing more than that, and
+// its flow does not fail.
 func TestOvertaken(t *testing.T) {
 	end := func(op *v1alpha1.Operation) {
 		now := metav1.NowMicro()
@@ -90,8 +91,8 @@ func (b *bench) changeStatus(change func(*v1alpha1.Operation)) {
 	}
 }
 
-// TestNoAttemptThatWasNotMade has the write of an attempt fail for longer than the timeout of its webhook: the time of the webhook begins with
-// the attempt that is recorded, and it is called.
+// TestNoAttemptThatWasNotMade has the write of an attempt fail for longer than the timeout of its webhook: the time of
+// the webhook begins with the attempt that is recorded, and it is called.
 func TestNoAttemptThatWasNotMade(t *testing.T) {
 	b := setup(t)
 	b.webhook("first", nil)

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// stepAdvance is the one step of the flow of an operation: it looks, decides, records, starts the calls that are due, and parks until
-// there is news or the next thing is due.
+// stepAdvance is the one step of the flow of an operation: it looks, decides, records, starts the calls that are due,
+// and parks until there is news or the next thing is due.
 const stepAdvance = "advance"
 
 func (e *Executor) newFlow() *flow.Flow[run] {
@@ -59,8 +59,8 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	return f.Await(&r.news, flow.Until(time.Now().Add(until.Sub(e.now())))).Then(stepAdvance)
 }
 
-// step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time if that is for ever;
-// with errShort, the namespace's share of writes is waited for meanwhile.
+// step brings the operation to the next wait or to its end. It returns until when there is nothing to do, the zero time
+// if that is for ever; with errShort, the namespace's share of writes is waited for meanwhile.
 func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error) {
 	for first := true; ; first = false {
 		back, news := e.look(r)
@@ -164,7 +164,8 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 	}
 }
 
-// start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts them.
+// start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts
+// them.
 func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
 	if fence := e.policy.Fence; fence != nil {
 		if err := fence(); err != nil {
@@ -257,7 +258,8 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 	return nil
 }
 
-// ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their Webhook is compiled.
+// ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their
+// Webhook is compiled.
 func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhook.Compiled {
 	hooks := make(map[target]*webhook.Compiled, len(due))
 	for _, t := range due {
@@ -289,12 +291,14 @@ func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhoo
 	return hooks
 }
 
-// begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is recorded.
+// begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is
+// recorded.
 func begun(en *v1alpha1.WebhookCallStatus) bool {
 	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
 }
 
-// park writes what is not written, before the flow is parked until something happens, at the latest until the time that it returns.
+// park writes what is not written, before the flow is parked until something happens, at the latest until the time that
+// it returns.
 func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
 	if due := r.recordDue(now); !due.IsZero() {
 		if due.Before(until) {
@@ -348,8 +352,8 @@ func expired(op *v1alpha1.Operation, t target, timeout time.Duration, now time.T
 	}, now)
 }
 
-// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not released while the operation
-// might have taken; nil if they are.
+// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not
+// released while the operation might have taken; nil if they are.
 func (e *Executor) withheld(op *v1alpha1.Operation, t target, now time.Time) change {
 	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.id})
 	if why == nil || t.purpose == webhook.Main || now.Before(op.Deadline()) {
@@ -360,8 +364,8 @@ func (e *Executor) withheld(op *v1alpha1.Operation, t target, now time.Time) cha
 	}, now)
 }
 
-// micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts from it, does not end
-// too soon.
+// micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts
+// from it, does not end too soon.
 func micro(t time.Time) *metav1.MicroTime {
 	m := metav1.NewMicroTime(t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond))
 	return &m

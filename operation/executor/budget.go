@@ -17,12 +17,13 @@ func (p price) positive() bool                { return p.count > 0 && p.bytes > 
 func (p price) covers(q price) bool           { return p.count >= q.count && p.bytes >= q.bytes }
 func untilPositive(has, rate float64) float64 { return max(0, -has/rate) }
 
-// budget bounds what each namespace has done over time: so much per second, and so much at once after a time of rest (token buckets). Who
-// has anything left may spend more than that, and others of the namespace wait until it is paid back; so the largest costs what it costs, and
-// none is too large. What is under way at a time is bounded likewise. Those of a namespace that wait take turns by tenant, those that are urgent first.
-// No namespace waits for another one's. But those that have less than half of what a rest brings, tired ones, share what all of them together may
-// have per second, so that nobody gets more by having many namespaces; who uses little notices nothing of that. Large ones are bounded over all
-// namespaces, too, and go by turns. It is safe for concurrent use and calls nobody under its lock.
+// budget bounds what each namespace has done over time: so much per second, and so much at once after a time of rest
+// (token buckets). Who has anything left may spend more than that, and others of the namespace wait until it is paid
+// back; so the largest costs what it costs, and none is too large. What is under way at a time is bounded likewise.
+// Those of a namespace that wait take turns by tenant, those that are urgent first. No namespace waits for another
+// one's. But those that have less than half of what a rest brings, tired ones, share what all of them together may have
+// per second, so that nobody gets more by having many namespaces; who uses little notices nothing of that. Large ones
+// are bounded over all namespaces, too, and go by turns. It is safe for concurrent use and calls nobody under its lock.
 type budget struct {
 	rate, most price                  // per second, and after a rest
 	total      price                  // per second of all tired namespaces together; zero: no bound
@@ -56,12 +57,13 @@ type account struct {
 	told          time.Time
 }
 
-// accounts of namespaces that have not spent anything lately are forgotten when there are so many; shortEvery is how often short is told of
-// the same one.
+// accounts of namespaces that have not spent anything lately are forgotten when there are so many; shortEvery is how
+// often short is told of the same one.
 const (
 	minSweep   = 1024
 	shortEvery = time.Minute
-	// lookAtShare is how often those that wait are looked at, since what they share with others changes, and how often the tired are counted.
+	// lookAtShare is how often those that wait are looked at, since what they share with others changes, and how often the
+	// tired are counted.
 	lookAtShare = time.Second
 )
 
@@ -72,8 +74,8 @@ func newBudget(rate, most price, short func(namespace string)) *budget {
 	}
 }
 
-// acquire spends what something costs and returns what was spent, which may be what an earlier call of the same key asked for. If the namespace
-// has nothing left it returns false, and the caller is woken when it is its turn.
+// acquire spends what something costs and returns what was spent, which may be what an earlier call of the same key
+// asked for. If the namespace has nothing left it returns false, and the caller is woken when it is its turn.
 func (b *budget) acquire(who party, key any, cost price, urgent bool, wake func()) (price, bool) {
 	b.mu.Lock()
 	if paid, ok := b.granted[key]; ok {
@@ -120,8 +122,8 @@ func (b *budget) may(a *account, cost price) bool {
 	return b.mayOf(a) && (b.abreast == 0 || cost.bytes < b.large || b.mayLarge() && (len(b.crowd) == 0 || b.crowd[0] == a))
 }
 
-// mayLarge tells whether a large one may begin as far as all of them together go: they have a rest, and a rate, as one namespace has the former and
-// the tired have the latter.
+// mayLarge tells whether a large one may begin as far as all of them together go: they have a rest, and a rate, as one
+// namespace has the former and the tired have the latter.
 func (b *budget) mayLarge() bool {
 	if b.open >= b.abreast {
 		return false
@@ -322,7 +324,8 @@ func (b *budget) arm(a *account) {
 	a.timer.Reset(wait)
 }
 
-// wait is acquire for those who have the time to wait; it has to be followed by end. It fails with the cause of ctx if that ends before.
+// wait is acquire for those who have the time to wait; it has to be followed by end. It fails with the cause of ctx if
+// that ends before.
 func (b *budget) wait(ctx context.Context, who party, cost price, urgent bool) error {
 	turn := make(chan struct{}, 1)
 	if _, ok := b.acquire(who, turn, cost, urgent, func() { turn <- struct{}{} }); ok {

@@ -109,8 +109,8 @@ func TestBudgetForgets(t *testing.T) {
 	})
 }
 
-// TestBudgetOfLargeOnes: large ones of all namespaces together are under way one or two at a time, and each namespace has its turn; small ones of others
-// do not notice.
+// TestBudgetOfLargeOnes: large ones of all namespaces together are under way one or two at a time, and each namespace
+// has its turn; small ones of others do not notice.
 func TestBudgetOfLargeOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,8 +177,8 @@ func TestBudgetOfLargeOnes(t *testing.T) {
 	})
 }
 
-// TestBudgetOfAll: who has many namespaces gets no more in all of them together than some of them may have; who uses little, in a namespace of its
-// own, does not notice; and who is left over gets what one may have.
+// TestBudgetOfAll: who has many namespaces gets no more in all of them together than some of them may have; who uses
+// little, in a namespace of its own, does not notice; and who is left over gets what one may have.
 func TestBudgetOfAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,8 +245,8 @@ func TestBudgetOfAll(t *testing.T) {
 	})
 }
 
-// TestBudgetIsKept asks at random and checks that over any time no namespace gets more than its rate and what it had saved, and that everybody is
-// served in the end.
+// TestBudgetIsKept asks at random and checks that over any time no namespace gets more than its rate and what it had
+// saved, and that everybody is served in the end.
 func TestBudgetIsKept(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -289,7 +289,8 @@ func TestBudgetIsKept(t *testing.T) {
 	})
 }
 
-// TestBudgetAbreast: large ones are under way one or two at a time, whatever is left; small ones do not notice, nor do other namespaces.
+// TestBudgetAbreast: large ones are under way one or two at a time, whatever is left; small ones do not notice, nor do
+// other namespaces.
 func TestBudgetAbreast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its operation nor other
-// operations wait for it; the run is told when it has come back.
+// flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its
+// operation nor other operations wait for it; the run is told when it has come back.
 type flight struct {
 	target  target
 	attempt string
@@ -109,8 +109,8 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 // pollsWritten is how often polls are written that change nothing but when the next one is due.
 const pollsWritten = 5 * time.Second
 
-// changesNothing tells whether what a poll has brought need not be written: it says what the one before said, or the next one comes before
-// what changes all the time is to be written again.
+// changesNothing tells whether what a poll has brought need not be written: it says what the one before said, or the
+// next one comes before what changes all the time is to be written again.
 func changesNothing(en *v1alpha1.WebhookCallStatus, v verdict, now time.Time) bool {
 	if !v.polled || v.state.Terminal() || v.next.IsZero() || en.LastPollTimestamp == nil {
 		return false
@@ -210,8 +210,8 @@ func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 	return c
 }
 
-// specFields returns the spec under its JSON names, the operation's id included. Fields that are not set are there too, so that a template
-// that shows one does not fail for those who leave it out.
+// specFields returns the spec under its JSON names, the operation's id included. Fields that are not set are there too,
+// so that a template that shows one does not fail for those who leave it out.
 func specFields(operationID string, spec v1alpha1.OperationSpec) webhook.Fields {
 	spec.OperationID = operationID
 	raw, err := json.Marshal(spec)

@@ -22,13 +22,14 @@ type Callbacks struct {
 	former *FormerKey // nil: there is none
 }
 
-// FormerKey is a callback key that was in use before the present one, and that others may know who should not make callbacks. No token is made
-// with it. One that was is good for operations of one namespace that began while it was in use, until they end.
+// FormerKey is a callback key that was in use before the present one, and that others may know who should not make
+// callbacks. No token is made with it. One that was is good for operations of one namespace that began while it was in
+// use, until they end.
 type FormerKey struct {
 	Key       []byte
 	Namespace string
-	// Began tells whether an operation that was accepted in a resource version (v1alpha1.OperationStatus.AcceptedVersion) did. It is asked once
-	// the token is known to be made with Key, and must be safe for concurrent use.
+	// Began tells whether an operation that was accepted in a resource version (v1alpha1.OperationStatus.AcceptedVersion)
+	// did. It is asked once the token is known to be made with Key, and must be safe for concurrent use.
 	Began func(ctx context.Context, acceptedVersion string) (bool, error)
 }
 

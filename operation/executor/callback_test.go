@@ -106,7 +106,8 @@ func TestCallbackBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// TestCallbacksArePaidFor: what callbacks write counts as what operations do: while the namespace has used up its share, they wait.
+// TestCallbacksArePaidFor: what callbacks write counts as what operations do: while the namespace has used up its
+// share, they wait.
 func TestCallbacksArePaidFor(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)

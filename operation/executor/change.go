@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// begin makes the status be about the present request. What the status said of the request before goes to history. placeOf tells the place of
-// the operation.
+// begin makes the status be about the present request. What the status said of the request before goes to history.
+// placeOf tells the place of the operation.
 func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
 	return func(op *v1alpha1.Operation) {
 		if op.PickedUp() {
@@ -49,7 +49,8 @@ func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
 	}
 }
 
-// await shows for what the operation waits, which reason and message say, or with an empty message that it does so no more.
+// await shows for what the operation waits, which reason and message say, or with an empty message that it does so no
+// more.
 func await(operation, reason, message string, now time.Time) change {
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) || reason == v1alpha1.ReasonWaitingForLock && len(op.Status.Webhooks) > 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
-// TestWrites is bar P2: two requests for an operation, its creation included, and three where its first call has to be recorded.
+// TestWrites is bar P2: two requests for an operation, its creation included, and three where its first call has to be
+// recorded.
 func TestWrites(t *testing.T) {
 	b := setup(t)
 	var mu sync.Mutex

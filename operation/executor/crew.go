@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// crew runs work in goroutines of its own, one for each namespace that has some: the owner adds the work of a namespace when there begins to be
-// some, and the work returns when there is none left. Work that is added before run waits for it. Its lock is a leaf.
+// crew runs work in goroutines of its own, one for each namespace that has some: the owner adds the work of a namespace
+// when there begins to be some, and the work returns when there is none left. Work that is added before run waits for
+// it. Its lock is a leaf.
 type crew struct {
 	some chan struct{} // holds a token while begin may have some
 

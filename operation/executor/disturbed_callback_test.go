@@ -21,8 +21,9 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestDisturbedCallbacks has receivers report each outcome several times at once, to two replicas, some before they answer, while a third
-// of the replicas' requests go wrong: one report counts, which is the one that is told so, and the others are told that it did.
+// TestDisturbedCallbacks has receivers report each outcome several times at once, to two replicas, some before they
+// answer, while a third of the replicas' requests go wrong: one report counts, which is the one that is told so, and
+// the others are told that it did.
 func TestDisturbedCallbacks(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)

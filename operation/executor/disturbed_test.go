@@ -25,9 +25,10 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestDisturbed runs operations of random shapes while a third of the executor's requests to the API server go wrong: lost before they
-// arrive, answers lost on the way back, and objects changed by somebody else just before; some operations are cancelled or deleted. Everything
-// ends as if nothing had happened: every try is made exactly once, but for those that a restart of the executor cuts short, which are made again.
+// TestDisturbed runs operations of random shapes while a third of the executor's requests to the API server go wrong:
+// lost before they arrive, answers lost on the way back, and objects changed by somebody else just before; some
+// operations are cancelled or deleted. Everything ends as if nothing had happened: every try is made exactly once, but
+// for those that a restart of the executor cuts short, which are made again.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, seed uint64) {
 		restarts := int(seed % 2 * 2)
@@ -155,13 +156,15 @@ func randomRequest(rnd *rand.Rand, id string) operation.Request {
 	return r
 }
 
-// ended is an operation at its end, and the calls that were made for it by then. One that has disappeared is in the state it began in.
+// ended is an operation at its end, and the calls that were made for it by then. One that has disappeared is in the
+// state it began in.
 type ended struct {
 	*v1alpha1.Operation
 	called map[string]int
 }
 
-// excludes tells whether an operation keeps another one from its calls by a lock. Of one that has disappeared it is not known until when.
+// excludes tells whether an operation keeps another one from its calls by a lock. Of one that has disappeared it is not
+// known until when.
 func (op ended) excludes(other ended) bool {
 	if op.Operation == other.Operation || !op.Terminal() {
 		return false

@@ -15,9 +15,9 @@ type drain struct {
 	lost  bool              // Run has ended while some were: idle is never closed
 }
 
-// Drain begins no new calls from now on, and returns when those under way have come back and what they brought is recorded, so that nobody
-// makes them again. If ctx, or Run, ends first, it returns why. Operations that wait go on waiting; Run has to be ended as usual. It may be
-// called more than once, and before Run.
+// Drain begins no new calls from now on, and returns when those under way have come back and what they brought is
+// recorded, so that nobody makes them again. If ctx, or Run, ends first, it returns why. Operations that wait go on
+// waiting; Run has to be ended as usual. It may be called more than once, and before Run.
 func (e *Executor) Drain(ctx context.Context) error {
 	idle := e.beginNoCalls(false)
 	select {
@@ -39,8 +39,8 @@ func (e *Executor) Drain(ctx context.Context) error {
 	return fmt.Errorf("cannot wait for the calls of %d operations: %w", len(e.drain.busy), context.Cause(ctx))
 }
 
-// beginNoCalls begins a drain, unless one has begun, and returns what is closed when it is over. With end, calls that are still under way are
-// lost.
+// beginNoCalls begins a drain, unless one has begun, and returns what is closed when it is over. With end, calls that
+// are still under way are lost.
 func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 	e.mu.Lock()
 	d := &e.drain

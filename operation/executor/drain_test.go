@@ -23,7 +23,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestDrain ends an executor that is told before while a call is under way: it waits for the answer and records it, and begins no other call.
+// TestDrain ends an executor that is told before while a call is under way: it waits for the answer and records it, and
+// begins no other call.
 func TestDrain(t *testing.T) {
 	b := setup(t)
 	asked, answer := make(chan string, 4), make(chan struct{})
@@ -80,8 +81,8 @@ func TestDrainEndsWithRun(t *testing.T) {
 	}
 }
 
-// TestHandedOver hands operations of all modes from executor to executor at random moments, each of which drains, while requests to the API
-// server fail now and then: every call is made once, and none is cut off.
+// TestHandedOver hands operations of all modes from executor to executor at random moments, each of which drains, while
+// requests to the API server fail now and then: every call is made once, and none is cut off.
 func TestHandedOver(t *testing.T) {
 	seed.Play(t, 3, func(t *testing.T, play uint64) {
 		b := setup(t)

@@ -1,7 +1,7 @@
 package executor
 
-// eventQueue holds the names of Events that wait to be written. Namespaces take turns; of one namespace the oldest is first. The zero value is
-// ready for use.
+// eventQueue holds the names of Events that wait to be written. Namespaces take turns; of one namespace the oldest is
+// first. The zero value is ready for use.
 type eventQueue struct {
 	queue rota // by namespace, of names
 	size  int
@@ -18,8 +18,8 @@ func (q *eventQueue) pop() string {
 	return q.queue.next(anybody).key.(string)
 }
 
-// dropFor makes room for one of a namespace: it takes out the newest of the namespace that has the most. It returns "" if that is the
-// namespace itself.
+// dropFor makes room for one of a namespace: it takes out the newest of the namespace that has the most. It returns ""
+// if that is the namespace itself.
 func (q *eventQueue) dropFor(namespace string) string {
 	own := q.queue.lanes[namespace]
 	most := own

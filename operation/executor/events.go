@@ -26,7 +26,8 @@ import (
 const (
 	// eventsPerSecond and eventsBurst bound the Events that are written, unless the configuration says else.
 	eventsPerSecond, eventsBurst = 100, 200
-	// maxOutcomes and maxProgress bound what waits to be written. Outcomes are written first, so a second full of them is at most 40 s old.
+	// maxOutcomes and maxProgress bound what waits to be written. Outcomes are written first, so a second full of them is
+	// at most 40 s old.
 	maxOutcomes, maxProgress = 4096, 1024
 	// eventWriters is how many are written at a time.
 	eventWriters = 4
@@ -37,11 +38,12 @@ const (
 // eventPolicy gives up on an Event after some seconds.
 var eventPolicy = call.Policy{Retries: 2, Timeout: 5 * time.Second}
 
-// Events records Kubernetes Events, in the background and best effort. It is a [Recorder]. At most 100 are written per second, after a burst of
-// 200, or as QPS and Burst of the configuration say. Ends of operations and warnings are written before anything else: 4,096 of them may wait,
-// and 1,024 of the others; what is more than that is dropped. Equal ones are one Event: those that wait are counted in it, and one that is there
-// already gets a new time. Namespaces take turns, and what is too much is dropped of the one of which most wait. It is a prometheus.Collector of fairlead_events_total, by result: written, failed or dropped. It is safe for
-// concurrent use. Close it after use.
+// Events records Kubernetes Events, in the background and best effort. It is a [Recorder]. At most 100 are written per
+// second, after a burst of 200, or as QPS and Burst of the configuration say. Ends of operations and warnings are
+// written before anything else: 4,096 of them may wait, and 1,024 of the others; what is more than that is dropped.
+// Equal ones are one Event: those that wait are counted in it, and one that is there already gets a new time.
+// Namespaces take turns, and what is too much is dropped of the one of which most wait. It is a prometheus.Collector of
+// fairlead_events_total, by result: written, failed or dropped. It is safe for concurrent use. Close it after use.
 type Events struct {
 	calls   *call.Client
 	client  *client.Client

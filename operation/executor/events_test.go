@@ -59,8 +59,8 @@ func (b *bench) events(config *rest.Config) (*executor.Events, func() map[string
 	}
 }
 
-// TestEventsUnderLoad records more than can be written while the API server takes nothing: nobody waits, the ends come first, and what is
-// dropped is counted.
+// TestEventsUnderLoad records more than can be written while the API server takes nothing: nobody waits, the ends come
+// first, and what is dropped is counted.
 func TestEventsUnderLoad(t *testing.T) {
 	b := setup(t)
 	open := make(chan struct{})

@@ -30,10 +30,12 @@ type Options struct {
 	Policy call.Policy
 	// Operations, Webhooks and Secrets are the stores of the namespaces that are served.
 	Operations, Webhooks, Secrets *store.Store
-	// ServiceAccounts is the store of those of the namespaces that are served. Nil: tokens are made of none, unless AnyCredentials.
+	// ServiceAccounts is the store of those of the namespaces that are served. Nil: tokens are made of none, unless
+	// AnyCredentials.
 	ServiceAccounts *store.Store
-	// AnyCredentials lets Webhooks use all Secrets and service accounts of their namespace. Default: Secrets with the label
-	// v1alpha1.LabelWebhookCredentials, and service accounts for the audiences of v1alpha1.AnnotationWebhookAudiences; operations wait for others.
+	// AnyCredentials lets Webhooks use all Secrets and service accounts of their namespace. Default: Secrets with the
+	// label v1alpha1.LabelWebhookCredentials, and service accounts for the audiences of
+	// v1alpha1.AnnotationWebhookAudiences; operations wait for others.
 	AnyCredentials bool
 	// AllowTargets are CIDRs and hosts that webhooks may be sent to although they are loopback, private or the like.
 	AllowTargets []string
@@ -47,15 +49,15 @@ type Options struct {
 	CallbackKey []byte
 	// FormerKey makes tokens that are still taken. Default: none.
 	FormerKey *FormerKey
-	// Workers is how many operations of one namespace may write to the API server at once; a quarter more are there for other namespaces.
-	// Default: 16: what waits should wait in the fair queue here, not in the API server.
+	// Workers is how many operations of one namespace may write to the API server at once; a quarter more are there for
+	// other namespaces. Default: 16: what waits should wait in the fair queue here, not in the API server.
 	Workers int
-	// MaxCalls bounds the calls under way, of all receivers together; a namespace gets at most half of them while others may come, and one of
-	// several tenants of it three quarters of that half. Default: 512.
+	// MaxCalls bounds the calls under way, of all receivers together; a namespace gets at most half of them while others
+	// may come, and one of several tenants of it three quarters of that half. Default: 512.
 	MaxCalls int
-	// Fence says why nothing may be done any more, because somebody else may be doing it: that of the lease under which this Executor runs. It
-	// is asked just before each request that it sends, to receivers, token endpoints and, unless it is a callback's, to the API server. It
-	// must be quick and safe for concurrent use. Default: there is none.
+	// Fence says why nothing may be done any more, because somebody else may be doing it: that of the lease under which
+	// this Executor runs. It is asked just before each request that it sends, to receivers, token endpoints and, unless it
+	// is a callback's, to the API server. It must be quick and safe for concurrent use. Default: there is none.
 	Fence func() error
 	// Witness knows which Webhooks have killed the process, so that they can be quarantined. Default: none are.
 	Witness Witness
@@ -71,16 +73,17 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Targets say where webhooks may not be sent to. The functions are asked at each connection and must not block; nil ones know nothing. What is
-// said further up beats what is said below.
+// Targets say where webhooks may not be sent to. The functions are asked at each connection and must not block; nil
+// ones know nothing. What is said further up beats what is said below.
 type Targets struct {
-	// Never are the addresses and ports of the API server, NeverHosts its names with ports ("api.example.com:6443"): nothing allows them.
+	// Never are the addresses and ports of the API server, NeverHosts its names with ports ("api.example.com:6443"):
+	// nothing allows them.
 	Never      func() []netip.AddrPort
 	NeverHosts []string
 	// Deny are CIDRs and hosts that AllowTargets does not allow.
 	Deny []string
-	// Inside are the ranges of the services and pods of the cluster, which are denied unless AllowTargets names them, also where they look
-	// public.
+	// Inside are the ranges of the services and pods of the cluster, which are denied unless AllowTargets names them, also
+	// where they look public.
 	Inside func() []netip.Prefix
 }
 
@@ -90,8 +93,9 @@ type Recorder interface {
 	Operation(op *v1alpha1.Operation, warning bool, reason, message string)
 }
 
-// Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the
-// program that embeds it, and Options.Fence. A second one would do no harm to outcomes, but make calls twice, with the same keys.
+// Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the program
+// that embeds it, and Options.Fence. A second one would do no harm to outcomes, but make calls twice, with the same
+// keys.
 type Executor struct {
 	calls     *call.Client
 	policy    call.Policy    // whose Fence is that of the Executor
@@ -211,8 +215,8 @@ func New(o Options) (*Executor, error) {
 }
 
 // Run runs operations until the context ends; then the calls in flight are cancelled, to be repeated with the same keys
-// by whoever takes over. To let them come back instead, call Drain before the context ends. It returns the context's cause, when nothing of
-// it is running any more. It can be called once.
+// by whoever takes over. To let them come back instead, call Drain before the context ends. It returns the context's
+// cause, when nothing of it is running any more. It can be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer close(e.stopped)
 	e.slot.From(ctx)
@@ -253,8 +257,8 @@ func (e *Executor) Run(ctx context.Context) error {
 // Flows returns the engine that runs the operations, to show its fibers.
 func (e *Executor) Flows() *flow.Engine { return e.engine }
 
-// catchUp notes when the store knows all that a predecessor may have written. Nobody waits for it: until then, a run that is about to repeat
-// what was begun before it reads its operation itself (see confirmed).
+// catchUp notes when the store knows all that a predecessor may have written. Nobody waits for it: until then, a run
+// that is about to repeat what was begun before it reads its operation itself (see confirmed).
 func (e *Executor) catchUp(ctx context.Context) {
 	if err := e.store.Barrier(ctx); err != nil {
 		if ctx.Err() == nil {

@@ -56,8 +56,9 @@ func (l *leave) state() (passed, sent int, closed bool) {
 	return l.passed, l.sent, l.closed
 }
 
-// TestFenced takes the leave to act away after each number of requests there is: no request is sent without, be it to the API server or to a
-// receiver, first, repeated, polled, compensating or notifying. When there is leave again, everything goes on and nothing has been done twice.
+// TestFenced takes the leave to act away after each number of requests there is: no request is sent without, be it to
+// the API server or to a receiver, first, repeated, polled, compensating or notifying. When there is leave again,
+// everything goes on and nothing has been done twice.
 func TestFenced(t *testing.T) {
 	const steps = 24
 	for n := range steps {

@@ -19,7 +19,8 @@ import (
 
 func held(op *v1alpha1.Operation) bool { return slices.Contains(op.Finalizers, v1alpha1.Finalizer) }
 
-// waits tells whether a call of the operation waits for its next try, its poll or its callback, or compensation may come.
+// waits tells whether a call of the operation waits for its next try, its poll or its callback, or compensation may
+// come.
 func waits(op *v1alpha1.Operation) bool {
 	if len(op.Spec.CompensateWebhookIDs) > 0 {
 		return true

@@ -22,8 +22,9 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestStoredBeforeTheFloors makes Webhooks and Operations under the custom resources from before the floors and caps, and then brings the present
-// ones: what is stored still has its status written, is retried, cancelled, finalized, replaced and ended, no faster than at the floor.
+// TestStoredBeforeTheFloors makes Webhooks and Operations under the custom resources from before the floors and caps,
+// and then brings the present ones: what is stored still has its status written, is retried, cancelled, finalized,
+// replaced and ended, no faster than at the floor.
 func TestStoredBeforeTheFloors(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)

@@ -132,8 +132,8 @@ func (e *Executor) forget(r *run) (missed bool) {
 	return r.missed
 }
 
-// look notes that a run is about to look at the newest state, so that what happened before is not missed, and returns the calls that have
-// come back, and whether there was news.
+// look notes that a run is about to look at the newest state, so that what happened before is not missed, and returns
+// the calls that have come back, and whether there was news.
 func (e *Executor) look(r *run) (back []landing, news bool) {
 	news = r.news.take()
 	e.mu.Lock()
@@ -203,7 +203,8 @@ func (e *Executor) gone(key store.Key) {
 
 var errDeleted = errors.New("the operation was deleted")
 
-// followWebhooks has those told that Webhooks appear, change or go. An event costs the same whatever there is in its namespace.
+// followWebhooks has those told that Webhooks appear, change or go. An event costs the same whatever there is in its
+// namespace.
 func (e *Executor) followWebhooks(ctx context.Context, cursor *store.Cursor) {
 	for {
 		event, err := cursor.Next(ctx)

@@ -10,7 +10,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
-// TestFormerKey: a token of the key of before is good for an operation of its namespace that began then, and for nothing else.
+// TestFormerKey: a token of the key of before is good for an operation of its namespace that began then, and for
+// nothing else.
 func TestFormerKey(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)

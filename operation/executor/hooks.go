@@ -22,9 +22,10 @@ var (
 	errCompiling = errors.New("webhook is not compiled yet")
 )
 
-// hooks keeps Webhooks compiled, each version once. Compiling is code of tenants: it is done outside of the lock and of the workers of
-// operations, for each namespace one after the other, when it is its turn (webhook.Client.Compile). What is compiled is dropped again when all
-// together would be too large, of the namespace that has the most. It is safe for concurrent use.
+// hooks keeps Webhooks compiled, each version once. Compiling is code of tenants: it is done outside of the lock and of
+// the workers of operations, for each namespace one after the other, when it is its turn (webhook.Client.Compile). What
+// is compiled is dropped again when all together would be too large, of the namespace that has the most. It is safe for
+// concurrent use.
 type hooks struct {
 	store    *store.Store
 	webhooks store.View[v1alpha1.Webhook]
@@ -74,8 +75,8 @@ func newHooks(webhooks *store.Store, compile func(context.Context, webhook.Defin
 	}
 }
 
-// get returns the Webhook ready for calls. Errors: errNoWebhook; errCompiling, and then n is set when it makes sense to ask again; a
-// *webhook.FieldError that names the field.
+// get returns the Webhook ready for calls. Errors: errNoWebhook; errCompiling, and then n is set when it makes sense to
+// ask again; a *webhook.FieldError that names the field.
 func (h *hooks) get(key store.Key, n *news) (*webhook.Compiled, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,7 +152,8 @@ func (h *hooks) timeout(key store.Key) (time.Duration, bool) {
 	return d, true
 }
 
-// is tells what of says of a Webhook, which is asked once for each version of it. It is false for one that does not exist.
+// is tells what of says of a Webhook, which is asked once for each version of it. It is false for one that does not
+// exist.
 func (h *hooks) is(key store.Key, of func(*v1alpha1.Webhook) bool) bool {
 	record, ok := h.store.Get(key)
 	if !ok {
@@ -261,8 +263,8 @@ func (h *hooks) work(ctx context.Context, s *hookSpace) {
 	}
 }
 
-// make compiles a Webhook and keeps what came of it, at the place of one that was just used, or at that of one that was not. The caller holds
-// mu, which is released.
+// make compiles a Webhook and keeps what came of it, at the place of one that was just used, or at that of one that was
+// not. The caller holds mu, which is released.
 func (h *hooks) make(ctx context.Context, k *hook, used bool) (compiled *webhook.Compiled, err error) {
 	k.busy = make(chan struct{})
 	h.mu.Unlock()

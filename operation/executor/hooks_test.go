@@ -145,7 +145,8 @@ func TestCompileOnce(t *testing.T) {
 	})
 }
 
-// TestCompileDelaysItsNamespace: while one namespace is being compiled for ever, another one is compiled and facts are known of both.
+// TestCompileDelaysItsNamespace: while one namespace is being compiled for ever, another one is compiled and facts are
+// known of both.
 func TestCompileDelaysItsNamespace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,8 +22,9 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// hookStatus writes what is known of the Webhooks into their status: whether they can be compiled, and their breaker. It works off the path
-// of operations, for each namespace on its own, one write at a time; several changes of one Webhook become one write.
+// hookStatus writes what is known of the Webhooks into their status: whether they can be compiled, and their breaker.
+// It works off the path of operations, for each namespace on its own, one write at a time; several changes of one
+// Webhook become one write.
 type hookStatus struct {
 	e       *Executor
 	writing chan struct{} // holds a token for each write under way
@@ -32,7 +33,8 @@ type hookStatus struct {
 	spaces  map[string]*statusSpace
 }
 
-// statusSpace are the names of the Webhooks of one namespace whose status may have to change. There is one while they are worked on.
+// statusSpace are the names of the Webhooks of one namespace whose status may have to change. There is one while they
+// are worked on.
 type statusSpace struct {
 	namespace string
 	dirty     map[string]bool // true: whether it can be compiled is to be found out anew

@@ -13,9 +13,10 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// Idempotency keys. A call has the key with which it was begun, whatever version goes on with it. Versions that knew no namespaces in keys have
-// recorded neither a key nor an attempt of ours: their attempts are random UUIDs (version 4), ours are not. So both an entry that they have begun and one
-// of ours whose key they have dropped, since they write whole statuses for callbacks, are known for what they are during a rolling update.
+// Idempotency keys. A call has the key with which it was begun, whatever version goes on with it. Versions that knew no
+// namespaces in keys have recorded neither a key nor an attempt of ours: their attempts are random UUIDs (version 4),
+// ours are not. So both an entry that they have begun and one of ours whose key they have dropped, since they write
+// whole statuses for callbacks, are known for what they are during a rolling update.
 
 // newAttempt returns the id of another try of a call.
 func newAttempt(op *v1alpha1.Operation, t target) string {
@@ -37,8 +38,8 @@ func keyless(e *v1alpha1.WebhookCallStatus) bool {
 	return err != nil || id.Version() == 4
 }
 
-// callID returns the idempotency key of a call: the same on every try. What is recorded says of which kind it is, and not what it is: who may write
-// a status must not choose the key of somebody else's call.
+// callID returns the idempotency key of a call: the same on every try. What is recorded says of which kind it is, and
+// not what it is: who may write a status must not choose the key of somebody else's call.
 func callID(op *v1alpha1.Operation, t target) string {
 	if !keyless(entry(&op.Status, t)) {
 		return webhook.CallID(op.Namespace, op.EffectiveID(), t.id, t.purpose)
@@ -82,8 +83,9 @@ func keys(s *v1alpha1.OperationStatus) (n int) {
 	return n
 }
 
-// keptKeys tells whether an answer of the API server has n keys. It need not be decoded for that: the status is the last part of an object, and
-// the quotes around the name of a field are not to be found within a string. Where that does not hold it is decoded after all.
+// keptKeys tells whether an answer of the API server has n keys. It need not be decoded for that: the status is the
+// last part of an object, and the quotes around the name of a field are not to be found within a string. Where that
+// does not hold it is decoded after all.
 func keptKeys(answer []byte, n int) bool {
 	if n == 0 {
 		return true

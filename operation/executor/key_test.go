@@ -50,8 +50,8 @@ func keysOf(op *v1alpha1.Operation) (all []string) {
 	return all
 }
 
-// TestKeysOfNamespaces runs operations of the same id in two namespaces, with Webhooks of the same names. No receiver takes one's calls for the
-// other's.
+// TestKeysOfNamespaces runs operations of the same id in two namespaces, with Webhooks of the same names. No receiver
+// takes one's calls for the other's.
 func TestKeysOfNamespaces(t *testing.T) {
 	first := setup(t)
 	second := setupOn(t, first.config, env.Namespace(t))
@@ -80,8 +80,8 @@ func TestKeysOfNamespaces(t *testing.T) {
 	}
 }
 
-// TestOldKeys goes on with an operation of which an older version has begun a call: that one keeps its key on every try, and those that begin now
-// have a new one.
+// TestOldKeys goes on with an operation of which an older version has begun a call: that one keeps its key on every
+// try, and those that begin now have a new one.
 func TestOldKeys(t *testing.T) {
 	b := setup(t)
 	sent := keysIn(b, func(w http.ResponseWriter, _ *http.Request, path string, n int) {
@@ -110,8 +110,9 @@ func TestOldKeys(t *testing.T) {
 	}
 }
 
-// TestDroppedKeys has an older replica write a status, as it does for a callback: it drops the keys that it knows nothing of. They are the same
-// afterwards, and are recorded again. Nor does it change a key if somebody writes another one.
+// TestDroppedKeys has an older replica write a status, as it does for a callback: it drops the keys that it knows
+// nothing of. They are the same afterwards, and are recorded again. Nor does it change a key if somebody writes another
+// one.
 func TestDroppedKeys(t *testing.T) {
 	for name, key := range map[string]string{"Dropped": "", "Forged": "another.one.work"} {
 		t.Run(name, func(t *testing.T) {
@@ -150,8 +151,8 @@ func TestDroppedKeys(t *testing.T) {
 	}
 }
 
-// TestOldCRD runs with a CustomResourceDefinition that does not know the field of the key: no call is made, and everybody is told why. When
-// it is updated the operation goes on, and it can be cancelled before.
+// TestOldCRD runs with a CustomResourceDefinition that does not know the field of the key: no call is made, and
+// everybody is told why. When it is updated the operation goes on, and it can be cancelled before.
 func TestOldCRD(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t, cluster.Options{})

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Locks. Two operations of a namespace exclude each other when one of them locks a resource that the other one locks or is about. Of those,
-// the one that was accepted first goes first.
+// Locks. Two operations of a namespace exclude each other when one of them locks a resource that the other one locks or
+// is about. Of those, the one that was accepted first goes first.
 //
 // Nobody writes a lock down: that an operation wants it stands in its spec, and the order in which operations were
 // accepted is that of their resource versions, which the API server gives out one by one. An operation that is about
@@ -80,9 +80,11 @@ type turn struct {
 }
 
 const (
-	// lookAgain bounds how long an operation waits that the store does not know enough for. What it lacks is an event, which wakes it.
+	// lookAgain bounds how long an operation waits that the store does not know enough for. What it lacks is an event,
+	// which wakes it.
 	lookAgain = time.Second
-	// lookBehind bounds how long an operation stays behind one that is gone without an event, since it came and went too fast for one.
+	// lookBehind bounds how long an operation stays behind one that is gone without an event, since it came and went too
+	// fast for one.
 	lookBehind = time.Minute
 )
 
@@ -153,8 +155,8 @@ type search struct {
 	looked map[*store.Record]struct{} // those that were looked at
 }
 
-// lastBefore finds the operation that another one comes right after, nil if it is the first. Where very many lock the same, it
-// is one of those before: when that one ends, it is looked for again.
+// lastBefore finds the operation that another one comes right after, nil if it is the first. Where very many lock the
+// same, it is one of those before: when that one ends, it is looked for again.
 func (e *Executor) lastBefore(r *run, op *v1alpha1.Operation, now store.Snapshot) *search {
 	s := &search{e: e, r: r, op: op, looked: make(map[*store.Record]struct{})}
 	s.among(op.Spec.ResourceReference, now)
@@ -232,7 +234,8 @@ func place(op *v1alpha1.Operation) string {
 	return op.ResourceVersion
 }
 
-// comesBefore tells which of two operations was accepted first. One without a place was picked up before there were places.
+// comesBefore tells which of two operations was accepted first. One without a place was picked up before there were
+// places.
 func comesBefore(a, b *v1alpha1.Operation) bool { return inOrder(a, place(a), b, place(b)) }
 
 // inOrder is comesBefore for the places p and q.
@@ -250,7 +253,8 @@ type line struct {
 	runs map[*run]struct{}
 }
 
-// queue puts a run behind an operation, so that it is woken when that one changes. What was seen of it before is to be looked at again.
+// queue puts a run behind an operation, so that it is woken when that one changes. What was seen of it before is to be
+// looked at again.
 func (e *Executor) queue(r *run, behind store.Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -264,7 +268,8 @@ func (e *Executor) queue(r *run, behind store.Key) {
 	r.line = l
 }
 
-// isBehind tells whether the operation that a run was put behind is still to be waited for. If not, the run is behind nobody.
+// isBehind tells whether the operation that a run was put behind is still to be waited for. If not, the run is behind
+// nobody.
 func (e *Executor) isBehind(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
 	e.mu.Lock()
 	l := r.line

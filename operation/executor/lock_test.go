@@ -184,7 +184,8 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 	}
 }
 
-// TestLockOfADeletedOperation deletes operations that hold and that wait: the next ones do not wait for what does not exist.
+// TestLockOfADeletedOperation deletes operations that hold and that wait: the next ones do not wait for what does not
+// exist.
 func TestLockOfADeletedOperation(t *testing.T) {
 	b := setup(t)
 	b.webhook("hold", nil)
@@ -208,7 +209,8 @@ func TestLockOfADeletedOperation(t *testing.T) {
 	}
 }
 
-// TestLockAfterACrash lets the executor stop while one operation holds a lock and others wait; the next executor goes on in the same order.
+// TestLockAfterACrash lets the executor stop while one operation holds a lock and others wait; the next executor goes
+// on in the same order.
 func TestLockAfterACrash(t *testing.T) {
 	b := setup(t)
 	b.webhook("hold", nil)
@@ -239,8 +241,8 @@ func TestLockAfterACrash(t *testing.T) {
 	}
 }
 
-// TestLockOrder schedules two operations that exclude each other while nobody runs them, and then writes a label to the first. So the
-// second was accepted first.
+// TestLockOrder schedules two operations that exclude each other while nobody runs them, and then writes a label to the
+// first. So the second was accepted first.
 func TestLockOrder(t *testing.T) {
 	b := setup(t)
 	b.webhook("hold", nil)
@@ -267,8 +269,8 @@ func TestLockOrder(t *testing.T) {
 	}
 }
 
-// TestLockRace has two executors, each of which makes every call, run operations that lock each other out in all ways and are scheduled at
-// once. At no time is a resource in the hands of two.
+// TestLockRace has two executors, each of which makes every call, run operations that lock each other out in all ways
+// and are scheduled at once. At no time is a resource in the hands of two.
 func TestLockRace(t *testing.T) {
 	b := setup(t)
 	const locked, operations = 4, 40

@@ -26,7 +26,8 @@ type metrics struct {
 	coined     map[string]int      // by namespace: how many of them it was the first to use
 }
 
-// maxCategories bounds the series: callers make categories up. A namespace adds at most as many as are free then, that is half if it is alone.
+// maxCategories bounds the series: callers make categories up. A namespace adds at most as many as are free then, that
+// is half if it is alone.
 const maxCategories = 200
 
 // kind returns the labels type and category of an operation. What is one category too many is counted as "other".
@@ -47,7 +48,8 @@ func (m *metrics) kind(op *v1alpha1.Operation) []string {
 
 func (m *metrics) start(op *v1alpha1.Operation) { m.started.WithLabelValues(m.kind(op)...).Inc() }
 
-// census counts the operations in progress, and those of them that are near their timeout or wait for another one's lock.
+// census counts the operations in progress, and those of them that are near their timeout or wait for another one's
+// lock.
 type census struct{ running, near, locked int }
 
 // newMetrics returns metrics. queued are the calls that wait for their turn.

@@ -112,8 +112,8 @@ func TestMissingWebhook(t *testing.T) {
 	}
 }
 
-// TestMissingWebhookCostsNothing holds an operation that waits for its webhook to the writes that it has anyway, however often it looks, and
-// across a restart.
+// TestMissingWebhookCostsNothing holds an operation that waits for its webhook to the writes that it has anyway,
+// however often it looks, and across a restart.
 func TestMissingWebhookCostsNothing(t *testing.T) {
 	b := setup(t)
 	op := b.schedule(operation.Request{Webhooks: []string{"late"}})

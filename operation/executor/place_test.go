@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation/executor"
 )
 
-// TestNoPlaceWhileBehind has an operation fall behind another one, because it is changed just before its first attempt is recorded, while one of
-// its calls waits for the only place: the place is left to the one that goes first.
+// TestNoPlaceWhileBehind has an operation fall behind another one, because it is changed just before its first attempt
+// is recorded, while one of its calls waits for the only place: the place is left to the one that goes first.
 func TestNoPlaceWhileBehind(t *testing.T) {
 	b := setup(t)
 	for _, name := range []string{"one", "two", "other"} {

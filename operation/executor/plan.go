@@ -144,7 +144,8 @@ func attend(op *v1alpha1.Operation, s surroundings, now time.Time) decision {
 	return pursue(op, webhooksDue(op), s, now)
 }
 
-// excuse says what an operation that was not finished in time was waiting for, if that is another operation or the release of credentials.
+// excuse says what an operation that was not finished in time was waiting for, if that is another operation or the
+// release of credentials.
 func excuse(op *v1alpha1.Operation) string {
 	c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Reason != v1alpha1.ReasonWaitingForLock && c.Reason != v1alpha1.ReasonNotReleased {
@@ -153,8 +154,8 @@ func excuse(op *v1alpha1.Operation) string {
 	return ": it was " + c.Message
 }
 
-// invalid says what is wrong with a request that cannot be run: one that no Scheduler has made, since the API server and the Scheduler
-// refuse such. It looks only before the first call.
+// invalid says what is wrong with a request that cannot be run: one that no Scheduler has made, since the API server
+// and the Scheduler refuse such. It looks only before the first call.
 func invalid(op *v1alpha1.Operation) string {
 	if len(op.Status.Webhooks) > 0 {
 		return ""
@@ -168,8 +169,8 @@ func invalid(op *v1alpha1.Operation) string {
 	return ""
 }
 
-// conclude runs what follows the decision on the outcome: compensation, notification, the end. The calls under way come home first, so
-// that what they did is compensated too, and nothing happens after the end.
+// conclude runs what follows the decision on the outcome: compensation, notification, the end. The calls under way come
+// home first, so that what they did is compensated too, and nothing happens after the end.
 func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s surroundings, now time.Time) decision {
 	for t := range s.flying {
 		if t.purpose == webhook.Main {
@@ -190,7 +191,8 @@ func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s surroundings, now 
 }
 
 // afterwards pursues a call that cannot change the outcome. A Webhook that is missing, or whose credentials are not
-// released, is waited for as long as the operation itself might have taken; then the call is due, and its maker finds that it cannot be made.
+// released, is waited for as long as the operation itself might have taken; then the call is due, and its maker finds
+// that it cannot be made.
 func afterwards(op *v1alpha1.Operation, t target, phase v1alpha1.Phase, s surroundings, now time.Time) decision {
 	d := pursue(op, []target{t}, s, now)
 	d.phase = phase

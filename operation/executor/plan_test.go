@@ -150,9 +150,10 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestAnyCourseEnds lets operations of any shape run through any answers, lost answers, conflicts, cancellation and the passing of time, by plan and the
-// changes alone. It ends exactly once and with a reason (O1), every call is recorded before it is made (O2), and no change of the past has an effect.
-// The first call of an ordinary operation need not be recorded: a crash makes the status forget it, and whoever goes on makes the same attempt.
+// TestAnyCourseEnds lets operations of any shape run through any answers, lost answers, conflicts, cancellation and the
+// passing of time, by plan and the changes alone. It ends exactly once and with a reason (O1), every call is recorded
+// before it is made (O2), and no change of the past has an effect. The first call of an ordinary operation need not be
+// recorded: a crash makes the status forget it, and whoever goes on makes the same attempt.
 func TestAnyCourseEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -273,7 +274,8 @@ func TestAnyCourseEnds(t *testing.T) {
 	})
 }
 
-// checkEnd holds an operation that has ended to O1, and makes every change of its past again, as after a conflict or by a predecessor.
+// checkEnd holds an operation that has ended to O1, and makes every change of its past again, as after a conflict or by
+// a predecessor.
 func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []change) {
 	failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
 	switch {

@@ -14,9 +14,9 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// Quarantine. A Webhook whose own templates or expressions kill the process is not computed any more: operations that need it wait, as for one that
-// does not exist, until it is changed or their time is up. Who is guilty is known by a Witness, and stands in the status of the Webhook, for all
-// replicas.
+// Quarantine. A Webhook whose own templates or expressions kill the process is not computed any more: operations that
+// need it wait, as for one that does not exist, until it is changed or their time is up. Who is guilty is known by a
+// Witness, and stands in the status of the Webhook, for all replicas.
 
 // errQuarantined says that a Webhook is not used.
 var errQuarantined = errors.New("webhook is quarantined, since it has killed the controller: change it")

@@ -136,8 +136,9 @@ func quarantine(w *v1alpha1.Webhook) bool {
 	return meta.IsStatusConditionTrue(w.Status.Conditions, v1alpha1.ConditionQuarantined)
 }
 
-// TestQuarantine has processes die of a Webhook, in each phase. The third death, alone, puts it into quarantine: the fourth process lives, other
-// Webhooks work in it, the operation of this one waits and says why, and goes on when the Webhook is changed.
+// TestQuarantine has processes die of a Webhook, in each phase. The third death, alone, puts it into quarantine: the
+// fourth process lives, other Webhooks work in it, the operation of this one waits and says why, and goes on when the
+// Webhook is changed.
 func TestQuarantine(t *testing.T) {
 	for _, phase := range []webhook.Phase{webhook.Compiling, webhook.Rendering, webhook.Judging} {
 		t.Run(string(phase), func(t *testing.T) {

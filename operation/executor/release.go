@@ -13,9 +13,10 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// releases tell which Secrets and service accounts may be used by Webhooks: those whose owners have said so, since who may write a Webhook
-// need not be one who may read Secrets or ask for tokens. A Secret that is missing cannot be told from one that is not released: the store
-// may hold the released ones only, and nobody learns here which others there are.
+// releases tell which Secrets and service accounts may be used by Webhooks: those whose owners have said so, since who
+// may write a Webhook need not be one who may read Secrets or ask for tokens. A Secret that is missing cannot be told
+// from one that is not released: the store may hold the released ones only, and nobody learns here which others there
+// are.
 type releases struct {
 	any      bool // all are
 	webhooks store.View[v1alpha1.Webhook]
@@ -55,8 +56,8 @@ func (r *releases) account(key store.Key, audience string) error {
 		key.Name, errNotReleased, audience, v1alpha1.AnnotationWebhookAudiences)
 }
 
-// withheld says what a Webhook names and is not released, in the words for its owner; nil if it may use all it names, or does not exist. It is
-// false while that is not known.
+// withheld says what a Webhook names and is not released, in the words for its owner; nil if it may use all it names,
+// or does not exist. It is false while that is not known.
 func (r *releases) withheld(hook store.Key) (why error, known bool) {
 	if r.any {
 		return nil, true
@@ -119,8 +120,8 @@ func needs(w *v1alpha1.Webhook) (secrets []string, account *v1alpha1.ServiceAcco
 	return secrets, account
 }
 
-// followReleases has the Webhooks that name an object of a store, and the operations of its namespace, look again when its release changes,
-// until the context ends. released tells in what respect: equal texts are no change.
+// followReleases has the Webhooks that name an object of a store, and the operations of its namespace, look again when
+// its release changes, until the context ends. released tells in what respect: equal texts are no change.
 func (e *Executor) followReleases(ctx context.Context, st *store.Store, named func(w *v1alpha1.Webhook, name string) bool, released func(*store.Record) string) {
 	cursor := st.Subscribe(store.SubscribeOptions{Name: "executor"})
 	defer cursor.Close()

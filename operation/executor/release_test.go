@@ -90,8 +90,8 @@ func bearer(s *v1alpha1.WebhookSpec) {
 	s.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: ref("login")}}
 }
 
-// TestNotReleased: a Webhook that names a Secret which nobody has released is not called, whatever it wants it for, and its operation goes on by
-// itself when somebody has.
+// TestNotReleased: a Webhook that names a Secret which nobody has released is not called, whatever it wants it for, and
+// its operation goes on by itself when somebody has.
 func TestNotReleased(t *testing.T) {
 	tests := map[string]struct {
 		data   map[string]string
@@ -188,7 +188,8 @@ func TestReleasedFor(t *testing.T) {
 	}
 }
 
-// TestReleaseTakenBack: an operation that polls waits when its credentials are released no more, and goes on when they are again.
+// TestReleaseTakenBack: an operation that polls waits when its credentials are released no more, and goes on when they
+// are again.
 func TestReleaseTakenBack(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})
@@ -227,7 +228,8 @@ func TestReleaseTakenBack(t *testing.T) {
 	}
 }
 
-// TestNeverReleased: what waits for credentials ends with its timeout, and says what it waited for; compensation and notification are given up.
+// TestNeverReleased: what waits for credentials ends with its timeout, and says what it waited for; compensation and
+// notification are given up.
 func TestNeverReleased(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})

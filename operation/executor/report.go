@@ -23,9 +23,9 @@ func (e *Executor) began(ctx context.Context, op *v1alpha1.Operation) {
 	e.log.InfoContext(ctx, "operation started", e.facts(op)...)
 }
 
-// showWait puts into the status for what the operation waits: the end of another one, Webhooks that do not exist, credentials that are not
-// released, its namespace's share of something, or that it waits for nothing of that, where that is not said already. It writes nothing: that is
-// part of the next write.
+// showWait puts into the status for what the operation waits: the end of another one, Webhooks that do not exist,
+// credentials that are not released, its namespace's share of something, or that it waits for nothing of that, where
+// that is not said already. It writes nothing: that is part of the next write.
 func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, d decision, now time.Time) {
 	missing := d.missing
 	reason, message, share := v1alpha1.ReasonInProgress, "", r.share()

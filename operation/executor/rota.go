@@ -2,8 +2,8 @@ package executor
 
 import "container/list"
 
-// rota is a queue in which tenants take turns; of one tenant who came first is first. Nothing in it takes longer the more wait. Its owner
-// locks it. The zero value is ready for use.
+// rota is a queue in which tenants take turns; of one tenant who came first is first. Nothing in it takes longer the
+// more wait. Its owner locks it. The zero value is ready for use.
 type rota struct {
 	lanes map[string]*lane
 	turns list.List // of *lane, the next one first
@@ -49,7 +49,8 @@ func (r *rota) remove(w *waiter) {
 	}
 }
 
-// next takes out the first of the first tenant who may be served; nil if there is none. Those tenants who may not stay where they are.
+// next takes out the first of the first tenant who may be served; nil if there is none. Those tenants who may not stay
+// where they are.
 func (r *rota) next(may func(tenant string) bool) *waiter {
 	for e := r.turns.Front(); e != nil; e = e.Next() {
 		l := e.Value.(*lane)

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// run is the packet of the flow of one operation. While the flow is parked with no call under way this is all there is of an operation, so
-// it is kept small.
+// run is the packet of the flow of one operation. While the flow is parked with no call under way this is all there is
+// of an operation, so it is kept small.
 type run struct {
 	key    store.Key
 	tenant string
@@ -38,17 +38,17 @@ type run struct {
 
 	// What follows belongs to the flow.
 
-	// op is the newest state known, with what is not written yet. It is nil while the flow is parked with no call under way, since the
-	// store has it too.
+	// op is the newest state known, with what is not written yet. It is nil while the flow is parked with no call under
+	// way, since the store has it too.
 	op *v1alpha1.Operation
 	// version is that of the last state this run has read or written.
 	version string
-	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict. owes says that
-	// what a call has brought is among them.
+	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
+	// owes says that what a call has brought is among them.
 	unsaved []change
 	owes    bool
-	// confirmed says that op is not older than the beginning of the executor: it was read from the API server, or written by this run, which
-	// holds for one version only, or read of a store that has caught up.
+	// confirmed says that op is not older than the beginning of the executor: it was read from the API server, or written
+	// by this run, which holds for one version only, or read of a store that has caught up.
 	confirmed bool
 	// about is the request that op is about, recorded whether it was picked up, and not only in memory.
 	about    request
@@ -62,8 +62,8 @@ type run struct {
 	unrecorded time.Time
 	flying     map[target]*flight
 	refused    map[target]refusal
-	// thin is how much of the operation has given way because it was too large to be stored, and refusal what was refused without anything left
-	// that could.
+	// thin is how much of the operation has given way because it was too large to be stored, and refusal what was refused
+	// without anything left that could.
 	thin thinness
 	// stripped is up to where the requests for that were made.
 	stripped thinness
@@ -71,7 +71,8 @@ type run struct {
 	// outdated says that the API server does not keep the keys of calls.
 	outdated bool
 	later    map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
-	// paid is what was spent for the next write, size the bytes of the last one, and short says that the one before had to wait for that.
+	// paid is what was spent for the next write, size the bytes of the last one, and short says that the one before had to
+	// wait for that.
 	paid  price
 	size  int32
 	short bool
@@ -211,8 +212,9 @@ func (e *Executor) reload(ctx context.Context, r *run) error {
 	return nil
 }
 
-// dropSince forgets the changes after the first n, and with them the state that they were made on, so that the next look begins with a newer
-// one. A state that was adopted since has perhaps dropped all of them: that of an operation that has ended.
+// dropSince forgets the changes after the first n, and with them the state that they were made on, so that the next
+// look begins with a newer one. A state that was adopted since has perhaps dropped all of them: that of an operation
+// that has ended.
 func (r *run) dropSince(n int) {
 	r.op, r.unsaved = nil, r.unsaved[:min(n, len(r.unsaved))]
 }

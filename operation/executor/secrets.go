@@ -58,8 +58,8 @@ func (s *secrets) Secret(ctx context.Context, namespace, name string) (map[strin
 	return secret.Data, nil
 }
 
-// masked hides the values of the secrets that a Webhook names, and what its calls send of them, in a text that its receiver has sent. more
-// are further values to hide.
+// masked hides the values of the secrets that a Webhook names, and what its calls send of them, in a text that its
+// receiver has sent. more are further values to hide.
 func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string, more ...string) string {
 	hook, err := e.hooks.await(ctx, store.Key{Namespace: namespace, Name: webhookID})
 	if err != nil {

@@ -11,19 +11,21 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 )
 
-// Budget is what the operations of each namespace may use over time, so that none of them fills etcd or keeps the API server, the network or the
-// processors busy, however its Webhooks are made. Zero fields mean the defaults, negative ones no bound.
+// Budget is what the operations of each namespace may use over time, so that none of them fills etcd or keeps the API
+// server, the network or the processors busy, however its Webhooks are made. Zero fields mean the defaults, negative
+// ones no bound.
 type Budget struct {
-	// Writes to the API server per second; after a rest ten seconds' worth at once. One that records another try, or a poll, counts as five.
-	// Default: 500.
+	// Writes to the API server per second; after a rest ten seconds' worth at once. One that records another try, or a
+	// poll, counts as five. Default: 500.
 	Writes int
-	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd keeps every version
-	// for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as longer than it is, as it takes the API server
-	// longer. Large ones, of 32 KiB, are written one or two at a time of all namespaces together, and no faster than TotalWriteBytes.
-	// Default: 1 MiB.
+	// WriteBytes are those of the objects that are written, per second; after a rest sixteen seconds' worth at once. etcd
+	// keeps every version for five to ten minutes. One of more than 512 values, or nested more than 16 deep, counts as
+	// longer than it is, as it takes the API server longer. Large ones, of 32 KiB, are written one or two at a time of all
+	// namespaces together, and no faster than TotalWriteBytes. Default: 1 MiB.
 	WriteBytes int
-	// TotalWrites and TotalWriteBytes are those of all namespaces together that have used up half of what a rest brings, in equal parts, so that who
-	// has many namespaces fills etcd no faster. Default: the writes of four namespaces, and the bytes of two.
+	// TotalWrites and TotalWriteBytes are those of all namespaces together that have used up half of what a rest brings,
+	// in equal parts, so that who has many namespaces fills etcd no faster. Default: the writes of four namespaces, and
+	// the bytes of two.
 	TotalWrites, TotalWriteBytes int
 	// Calls that are started per second, tries and polls together; after a rest four seconds' worth at once. Default: 500.
 	Calls int
@@ -37,8 +39,8 @@ const (
 	restWrites, restBytes, restCalls = 10, 16, 4
 	// repetition is the price of a write that only repeats: nobody has asked for it by a write of his own.
 	repetition = 5
-	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size never are. While those of
-	// objects of at least largeObject are that many, of all namespaces, none of them is written.
+	// writesAbreast are the bytes under way with which a namespace begins no more writes: those of objects of usual size
+	// never are. While those of objects of at least largeObject are that many, of all namespaces, none of them is written.
 	writesAbreast, largeObject = 256 << 10, 32 << 10
 	// smallObject is what one is taken to have more, in bytes, than before it was written first.
 	smallObject = 2 << 10
@@ -77,8 +79,9 @@ func (e *Executor) newBudgets(b Budget) (writes, calls *budget) {
 // errShort says that a write has to wait for the share of its namespace. The run is woken when it is its turn.
 var errShort = errors.New("the namespace has used up its share of writes to the API server")
 
-// pay spends what the next write of a run costs, unless that is done. If it returns false, the run is woken when it is its turn. The ends of
-// operations come first. What calls have brought is written at once when the executor is about to end.
+// pay spends what the next write of a run costs, unless that is done. If it returns false, the run is woken when it is
+// its turn. The ends of operations come first. What calls have brought is written at once when the executor is about to
+// end.
 func (e *Executor) pay(r *run) bool {
 	if r.paid.count > 0 {
 		return true

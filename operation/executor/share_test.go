@@ -54,8 +54,8 @@ func share(t *testing.T, registry *prometheus.Registry, name, of string) float64
 	return -1
 }
 
-// TestTenantsOfOneNamespace: a namespace whose calls hang, each on behalf of a tenant of its own, leaves half of the places to others, and what
-// waits says why.
+// TestTenantsOfOneNamespace: a namespace whose calls hang, each on behalf of a tenant of its own, leaves half of the
+// places to others, and what waits says why.
 func TestTenantsOfOneNamespace(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()
@@ -124,8 +124,8 @@ func (b *bench) counted(w *writesOf) func(r *http.Request, next http.RoundTrippe
 	}
 }
 
-// TestWritesOfOneNamespace: operations that are tried again and again write no more than their namespace's share, in number and in bytes; they
-// say so, they end when they are cancelled, and another namespace is not delayed.
+// TestWritesOfOneNamespace: operations that are tried again and again write no more than their namespace's share, in
+// number and in bytes; they say so, they end when they are cancelled, and another namespace is not delayed.
 func TestWritesOfOneNamespace(t *testing.T) {
 	const n = 6
 	tests := map[string]struct {
@@ -281,7 +281,8 @@ func TestPollsThatChangeNothing(t *testing.T) {
 	}
 }
 
-// TestEditedAllTheTime: a Webhook of one namespace is edited without pause; another namespace's Webhooks are taken as they are changed.
+// TestEditedAllTheTime: a Webhook of one namespace is edited without pause; another namespace's Webhooks are taken as
+// they are changed.
 func TestEditedAllTheTime(t *testing.T) {
 	b := setup(t)
 	victim := b.neighbour()

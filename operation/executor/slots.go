@@ -5,10 +5,11 @@ import (
 	"sync"
 )
 
-// slots bounds the calls under way, and shares them by namespace first and then by tenant. A namespace may hold at most as many as are free,
-// so that one that floods the controller with calls that hang gets half of them and there is always one for the next namespace (the dynamic
-// threshold of Choudhury and Hahne, IEEE/ACM ToN 1998); what it may hold its tenants share in the same way, where one gets three quarters.
-// Those that wait take turns. It is safe for concurrent use and calls nobody under its lock.
+// slots bounds the calls under way, and shares them by namespace first and then by tenant. A namespace may hold at most
+// as many as are free, so that one that floods the controller with calls that hang gets half of them and there is
+// always one for the next namespace (the dynamic threshold of Choudhury and Hahne, IEEE/ACM ToN 1998); what it may hold
+// its tenants share in the same way, where one gets three quarters. Those that wait take turns. It is safe for
+// concurrent use and calls nobody under its lock.
 type slots struct {
 	mu      sync.Mutex
 	free    int
@@ -138,7 +139,8 @@ func (s *slots) grant() (wakes []func()) {
 	return wakes
 }
 
-// withdraw forgets that somebody waits. It reports whether a slot was kept for it, which the caller then has to release.
+// withdraw forgets that somebody waits. It reports whether a slot was kept for it, which the caller then has to
+// release.
 func (s *slots) withdraw(who party, key slotKey) (kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSlots asks in random order for slots of random tenants and checks after every step that no more are out than there are, that a namespace
-// which holds none gets one while one is free, and so does a tenant of one that may have one more, and that at the end nobody waits and all
-// are free again.
+// TestSlots asks in random order for slots of random tenants and checks after every step that no more are out than
+// there are, that a namespace which holds none gets one while one is free, and so does a tenant of one that may have
+// one more, and that at the end nobody waits and all are free again.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

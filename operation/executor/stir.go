@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 )
 
-// stirs wakes the operations of a namespace when Webhooks that they name appear or change: the first time at once, and then the less often the
-// more there are, however often the Webhooks are edited.
+// stirs wakes the operations of a namespace when Webhooks that they name appear or change: the first time at once, and
+// then the less often the more there are, however often the Webhooks are edited.
 type stirs struct {
 	seed maphash.Seed
 	mu   sync.Mutex
@@ -22,7 +22,8 @@ type stirs struct {
 type names uint64
 
 const (
-	// stirPause is the least time between two times that the operations of a namespace are woken, stirEach what each one adds to it.
+	// stirPause is the least time between two times that the operations of a namespace are woken, stirEach what each one
+	// adds to it.
 	stirPause = time.Second
 	stirEach  = time.Millisecond
 )

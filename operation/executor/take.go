@@ -31,15 +31,16 @@ type Taker struct {
 	now       func() time.Time
 }
 
-// Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It works whether or not
-// the Executor runs.
+// Taker returns what takes the callbacks of the calls that this Executor, or another one with the same key, makes. It
+// works whether or not the Executor runs.
 func (e *Executor) Taker() *Taker {
 	return &Taker{
 		calls: e.calls, policy: e.unfenced, client: e.anyone, callbacks: e.callbacks, placeOf: e.placeOf, writes: e.writes, mask: e.masked, now: e.now,
 	}
 }
 
-// Owner returns the namespace of the operation that a token was made for. It asks nobody. Error: [operation.ErrUnknownCallback].
+// Owner returns the namespace of the operation that a token was made for. It asks nobody. Error:
+// [operation.ErrUnknownCallback].
 func (t *Taker) Owner(token string) (namespace string, err error) {
 	cb, _, err := t.callbacks.parseAny(token)
 	return cb.Namespace, err
@@ -51,7 +52,8 @@ const takeRounds = 40
 var betweenRounds = backoff.Policy{Base: 10 * time.Millisecond, Cap: 500 * time.Millisecond, Factor: 2}
 
 // Take records the outcome of a call and returns when it is written. A callback that comes before the answer to its
-// call counts too. It waits for the share of writes of its namespace, before those of operations that go on. Errors: [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
+// call counts too. It waits for the share of writes of its namespace, before those of operations that go on. Errors:
+// [operation.ErrUnknownCallback], [operation.ErrCallbackUsed], those of package call.
 func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message string) error {
 	cb, former, err := t.callbacks.parseAny(token)
 	if err != nil {

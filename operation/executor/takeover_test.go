@@ -21,7 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// TestWithoutBarrier takes over while nothing says how new the cache is, as with a watch on which nothing happens: operations go on.
+// TestWithoutBarrier takes over while nothing says how new the cache is, as with a watch on which nothing happens:
+// operations go on.
 func TestWithoutBarrier(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
@@ -44,8 +45,8 @@ func TestWithoutBarrier(t *testing.T) {
 	}
 }
 
-// TestStaleSuccessor has an executor take over whose cache shows a call as begun. Its predecessor has recorded the answer since, so the call
-// is not made again; nor is a poll.
+// TestStaleSuccessor has an executor take over whose cache shows a call as begun. Its predecessor has recorded the
+// answer since, so the call is not made again; nor is a poll.
 func TestStaleSuccessor(t *testing.T) {
 	attempted := func(w v1alpha1.WebhookCallStatus) bool { return w.AttemptID != "" }
 	tests := map[string]struct {

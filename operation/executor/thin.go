@@ -17,9 +17,10 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// Too large. An Operation can be so large that the API server does not store another word of it: by its request object, by annotations of
-// others, by the bookkeeping of the server. What cannot be recorded is not done, so such an operation ends, as failed unless all was done; and what is
-// not needed for that gives way, one after the other, until the end can be written (O1).
+// Too large. An Operation can be so large that the API server does not store another word of it: by its request object,
+// by annotations of others, by the bookkeeping of the server. What cannot be recorded is not done, so such an operation
+// ends, as failed unless all was done; and what is not needed for that gives way, one after the other, until the end
+// can be written (O1).
 
 // thinness is how much of an operation has given way. Each one includes those before it.
 type thinness uint8
@@ -150,8 +151,8 @@ func foreign(all map[string]string) map[string]any {
 	return gone
 }
 
-// outgrown is what becomes of an operation of which no more can be recorded: if its outcome is open, it has failed, else the calls that
-// should follow have.
+// outgrown is what becomes of an operation of which no more can be recorded: if its outcome is open, it has failed,
+// else the calls that should follow have.
 func (e *Executor) outgrown(r *run, refusal error, now time.Time) {
 	message := "the operation has become too large to be stored: " + refusal.Error()
 	if succeeded(r.op) < len(r.op.Spec.WebhookIDs) && !meta.IsStatusConditionTrue(r.op.Status.Conditions, v1alpha1.ConditionError) {

@@ -22,7 +22,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation/install"
 )
 
-// smallStore starts a control plane that stores objects of up to 100 KiB, so that filling them takes no time. It is an etcd like any other else.
+// smallStore starts a control plane that stores objects of up to 100 KiB, so that filling them takes no time. It is an
+// etcd like any other else.
 func smallStore(t *testing.T) *rest.Config {
 	t.Helper()
 	t.Parallel()
@@ -99,8 +100,8 @@ func (b *bench) fullOfLabels() {
 	})
 }
 
-// TestTooLarge runs operations into which nothing more goes, full of what others may put there. Each ends, once, and no call is made that is not
-// recorded.
+// TestTooLarge runs operations into which nothing more goes, full of what others may put there. Each ends, once, and no
+// call is made that is not recorded.
 func TestTooLarge(t *testing.T) {
 	config := smallStore(t)
 	big := func(n int) string { return `"` + strings.Repeat("x", n) + `"` }
@@ -179,8 +180,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestOutgrown fills an operation up while a call of it is under way, which then comes back, for good, for worse, or to be repeated: what it brought
-// decides, if nothing more has to be called.
+// TestOutgrown fills an operation up while a call of it is under way, which then comes back, for good, for worse, or to
+// be repeated: what it brought decides, if nothing more has to be called.
 func TestOutgrown(t *testing.T) {
 	config := smallStore(t)
 	for name, tc := range map[string]struct {
@@ -252,8 +253,8 @@ func TestOutgrown(t *testing.T) {
 	}
 }
 
-// TestOutgrownCallback has a receiver report to an operation that is full by now, and that is to be compensated for, so that it is held: the report
-// counts, the operation ends, and when it is deleted it goes.
+// TestOutgrownCallback has a receiver report to an operation that is full by now, and that is to be compensated for, so
+// that it is held: the report counts, the operation ends, and when it is deleted it goes.
 func TestOutgrownCallback(t *testing.T) {
 	config := smallStore(t)
 	b := setupOn(t, config, clustertest.Namespace(t, config))
@@ -281,8 +282,8 @@ func TestOutgrownCallback(t *testing.T) {
 	b.eventually("gone", func() bool { _, err := b.scheduler.Get(b.ctx, shop); return errors.Is(err, operation.ErrNotFound) })
 }
 
-// TestFullIsCanceled cancels operations that wait and are full up to the last byte, of whatever: it works, they are compensated for as far as
-// that can be recorded, and end as cancelled.
+// TestFullIsCanceled cancels operations that wait and are full up to the last byte, of whatever: it works, they are
+// compensated for as far as that can be recorded, and end as cancelled.
 func TestFullIsCanceled(t *testing.T) {
 	config := smallStore(t)
 	for name, fill := range map[string]func(*bench){

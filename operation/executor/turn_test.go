@@ -129,10 +129,10 @@ func locking(own int, locked ...int) *v1alpha1.Operation {
 	return op
 }
 
-// TestNoTwoInOneResource lets replicas with views of any age work on operations that lock each other's resources, while others write labels and
-// requests follow on requests. Either both work at a time and record every call first; or one of them leads, as now and then the other one does, which
-// knows nothing of what was not recorded. No two operations that exclude each other are ever past the beginning of their first call and unfinished,
-// and all of them end (O4).
+// TestNoTwoInOneResource lets replicas with views of any age work on operations that lock each other's resources, while
+// others write labels and requests follow on requests. Either both work at a time and record every call first; or one
+// of them leads, as now and then the other one does, which knows nothing of what was not recorded. No two operations
+// that exclude each other are ever past the beginning of their first call and unfinished, and all of them end (O4).
 func TestNoTwoInOneResource(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -373,8 +373,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestLongLine: of very many that lock the same, however much each of them locks, a few are looked at to find one that goes before, and each once
-// by the first one, which finds none.
+// TestLongLine: of very many that lock the same, however much each of them locks, a few are looked at to find one that
+// goes before, and each once by the first one, which finds none.
 func TestLongLine(t *testing.T) {
 	t.Parallel()
 	const all = 1_000

@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// What compiled Webhooks take of memory, in bytes. Measured: up to 90 times the text of the actions of templates, up to 210 times that of
-// expressions; the text between actions is not copied.
+// What compiled Webhooks take of memory, in bytes. Measured: up to 90 times the text of the actions of templates, up to
+// 210 times that of expressions; the text between actions is not copied.
 const (
 	leastWeight, perAction, perExpression = 8 << 10, 96, 224
 	// maxWeight bounds one of them: nobody writes 85 KiB of template actions.
@@ -56,8 +56,8 @@ func (h *hooks) compileLight(ctx context.Context, d webhook.Definition) (*webhoo
 	return h.compile(ctx, d)
 }
 
-// pins bounds the memory of the compiled Webhooks that calls under way use, which would stay however little is kept. A namespace may have as much
-// as is left for others, and always one. The zero value is ready for use.
+// pins bounds the memory of the compiled Webhooks that calls under way use, which would stay however little is kept. A
+// namespace may have as much as is left for others, and always one. The zero value is ready for use.
 type pins struct {
 	mu     sync.Mutex
 	users  map[*webhook.Compiled]int

@@ -47,10 +47,11 @@ const (
 	maxSuspects        = 1024
 )
 
-// CrashLog keeps, in files of a directory that outlives the process, what is computed for which Webhook, and what the Go runtime says when it
-// crashes. A crash is put down to the Webhooks that were being computed, if it happened there: in the goroutine that compiles, renders or judges. After
-// two crashes within an hour a version of a Webhook is computed alone, and condemned if the process dies of it then, too. Who is killed
-// leaves no such report, so that neither SIGKILL nor the kernel's want of memory counts; nor does a report that memory was not to be had.
+// CrashLog keeps, in files of a directory that outlives the process, what is computed for which Webhook, and what the
+// Go runtime says when it crashes. A crash is put down to the Webhooks that were being computed, if it happened there:
+// in the goroutine that compiles, renders or judges. After two crashes within an hour a version of a Webhook is
+// computed alone, and condemned if the process dies of it then, too. Who is killed leaves no such report, so that
+// neither SIGKILL nor the kernel's want of memory counts; nor does a report that memory was not to be had.
 //
 // It is a [Witness], and safe for concurrent use. Close it after use.
 type CrashLog struct {
@@ -75,8 +76,8 @@ type mark struct {
 	Alone                     bool
 }
 
-// OpenCrashLog reads what an earlier process has left in a directory, which is made if it is not there. One process may have it at a time. The
-// program has to give Output to debug.SetCrashOutput.
+// OpenCrashLog reads what an earlier process has left in a directory, which is made if it is not there. One process may
+// have it at a time. The program has to give Output to debug.SetCrashOutput.
 func OpenCrashLog(dir string) (_ *CrashLog, err error) {
 	fail := func(err error) (*CrashLog, error) {
 		return nil, fmt.Errorf("cannot open the crash log %s: %w", dir, err)
@@ -179,8 +180,8 @@ var (
 	computing = []byte("fairlead/webhook.(*Client).compute")
 )
 
-// blames tells whether the runtime's report is of a crash in what is computed for a Webhook. Of the goroutines in it the first one is that
-// which has crashed. Signals that somebody sends make reports too, which begin with their names.
+// blames tells whether the runtime's report is of a crash in what is computed for a Webhook. Of the goroutines in it
+// the first one is that which has crashed. Signals that somebody sends make reports too, which begin with their names.
 func blames(report []byte) bool {
 	if bytes.HasPrefix(report, []byte("SIG")) {
 		return false

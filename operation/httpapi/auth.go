@@ -15,8 +15,8 @@ import (
 // Authorizer decides whether the bearer of a token may do something with operations of a namespace. It returns nil, a
 // [*Problem] with status 401 or 403, or another error when it cannot decide.
 //
-// Places are shared between callers (see Options). One that has the method Caller(token string) string says by it whose an authorized token
-// is, empty if callers cannot be told apart; without it each token is a caller.
+// Places are shared between callers (see Options). One that has the method Caller(token string) string says by it whose
+// an authorized token is, empty if callers cannot be told apart; without it each token is a caller.
 type Authorizer interface {
 	Authorize(ctx context.Context, token, verb, namespace string) error
 }
@@ -61,8 +61,8 @@ func clientOf(ctx context.Context) string {
 	return client
 }
 
-// Protect has a page that tells of all operations, such as their flows, answer only those who may list them in every one of the namespaces;
-// without any, in all that there are.
+// Protect has a page that tells of all operations, such as their flows, answer only those who may list them in every
+// one of the namespaces; without any, in all that there are.
 func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}

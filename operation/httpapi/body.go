@@ -49,8 +49,8 @@ func unreadable(err error) *Problem {
 	return &Problem{Status: http.StatusBadRequest, Title: "Body cannot be read", Detail: err.Error()}
 }
 
-// readSpec reads the fields of a spec, with the operation id that the headers tell, and adds all that is wrong with them. The error is for a
-// body that cannot be read at all.
+// readSpec reads the fields of a spec, with the operation id that the headers tell, and adds all that is wrong with
+// them. The error is for a body that cannot be read at all.
 func readSpec(w http.ResponseWriter, r *http.Request, wrong *faults) (spec v1alpha1.OperationSpec, err error) {
 	raw, err := readBody(w, r)
 	if err != nil {

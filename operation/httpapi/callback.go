@@ -17,18 +17,19 @@ import (
 
 // CallbackSink takes the outcome that a receiver reports. Outcome is SUCCEEDED or FAILED.
 type CallbackSink interface {
-	// Owner returns the namespace of the operation that a token was made for, without asking anybody: it is called for everything that
-	// strangers send. Error: [operation.ErrUnknownCallback] for a token that was not made here.
+	// Owner returns the namespace of the operation that a token was made for, without asking anybody: it is called for
+	// everything that strangers send. Error: [operation.ErrUnknownCallback] for a token that was not made here.
 	Owner(token string) (namespace string, err error)
-	// Take records the outcome before it returns. Errors: [operation.ErrUnknownCallback] for a token that stands for nothing,
-	// [operation.ErrCallbackUsed] for one whose outcome is known already.
+	// Take records the outcome before it returns. Errors: [operation.ErrUnknownCallback] for a token that stands for
+	// nothing, [operation.ErrCallbackUsed] for one whose outcome is known already.
 	Take(ctx context.Context, token string, succeeded bool, message string) error
 }
 
 const (
 	// callbackBody is how long the body of a callback may take to come.
 	callbackBody = 5 * time.Second
-	// maxCallbackToken bounds what is looked at as a token. One that names everything at its longest has less than half of it.
+	// maxCallbackToken bounds what is looked at as a token. One that names everything at its longest has less than half of
+	// it.
 	maxCallbackToken = 4 << 10
 )
 
@@ -112,7 +113,8 @@ type spent struct {
 	seen *memory[[sha256.Size]byte, verdict]
 }
 
-// maxSpent bounds what is remembered, keepUsed and keepUnknown for how long. An outcome stays; what is not there may yet come.
+// maxSpent bounds what is remembered, keepUsed and keepUnknown for how long. An outcome stays; what is not there may
+// yet come.
 const (
 	maxSpent    = 4096
 	keepUsed    = 10 * time.Minute

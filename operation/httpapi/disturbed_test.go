@@ -23,9 +23,10 @@ import (
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
 
-// TestDisturbed has callers schedule operations, each again with the same key until there is an answer, while requests go wrong on both
-// ways: those of the callers are cut off before they arrive, cancelled under way, or lose their answers, and those of the server are lost,
-// throttled and refused. Every key is one operation, or none if the answer says so.
+// TestDisturbed has callers schedule operations, each again with the same key until there is an answer, while requests
+// go wrong on both ways: those of the callers are cut off before they arrive, cancelled under way, or lose their
+// answers, and those of the server are lost, throttled and refused. Every key is one operation, or none if the answer
+// says so.
 func TestDisturbed(t *testing.T) {
 	seed.Play(t, 2, func(t *testing.T, play uint64) {
 		d := &disturber{seed: play, begun: make(map[string]int), accepted: make(map[string]bool)}
@@ -156,7 +157,8 @@ func (d *disturber) count(key string) int {
 	return d.begun[key]
 }
 
-// post sends a request that may be cut off: the status is 0 then. It returns the id of the operation that the answer shows.
+// post sends a request that may be cut off: the status is 0 then. It returns the id of the operation that the answer
+// shows.
 func (d *disturber) post(rnd *rand.Rand, body, key string) (status int, shown string) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()

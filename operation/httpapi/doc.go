@@ -9,9 +9,9 @@
 //	GET  /openapi.json                                   all of this, as OpenAPI 3.1
 //
 // The namespace is the query parameter namespace. Errors are application/problem+json (RFC 9457) and say what to
-// change: all that is wrong with fields, headers and query parameters at once, in fields. Callers prove who they are with a bearer token
-// that Kubernetes knows, and need rights on operations.fairlead.io in the namespace; see [Authorizer]. A caller without the right gets 403
-// whether or not the operation exists.
+// change: all that is wrong with fields, headers and query parameters at once, in fields. Callers prove who they are
+// with a bearer token that Kubernetes knows, and need rights on operations.fairlead.io in the namespace; see
+// [Authorizer]. A caller without the right gets 403 whether or not the operation exists.
 //
 //	get     GET of an operation and its events; what other answers tell of an operation beyond what the caller has sent himself: the
 //	        running one in a 409, what has become of a request that is sent again, the answer to a cancellation
@@ -19,12 +19,14 @@
 //	create  POST /operations
 //	update  cancellation; and POST /operations where it replaces an operation that has ended
 //
-// Before the right is known nothing is read and no place is taken; a callback is known by its token alone. Requests, event streams and callbacks
-// at a time are bounded, and shared between namespaces and callers (see [Options]), so that one of them keeps no others out: who has too many
-// gets 429, everybody gets 503 when there is no place at all, both with Retry-After. A page is short when what it has is long.
+// Before the right is known nothing is read and no place is taken; a callback is known by its token alone. Requests,
+// event streams and callbacks at a time are bounded, and shared between namespaces and callers (see [Options]), so that
+// one of them keeps no others out: who has too many gets 429, everybody gets 503 when there is no place at all, both
+// with Retry-After. A page is short when what it has is long.
 //
-// A request whose answer was lost is sent again with the same Idempotency-Key, and runs nothing twice; without a key nobody can tell the two
-// apart. A key belongs to one resource, and is best a UUID: receivers know a request by it, and would take that of another resource with
-// the same key for a repetition. Such a use is refused where it is noticed, which is by the replica that took the first one, for the latest
-// 16,384 keys; replicas do not ask each other, since that would cost every operation a request.
+// A request whose answer was lost is sent again with the same Idempotency-Key, and runs nothing twice; without a key
+// nobody can tell the two apart. A key belongs to one resource, and is best a UUID: receivers know a request by it, and
+// would take that of another resource with the same key for a repetition. Such a use is refused where it is noticed,
+// which is by the replica that took the first one, for the latest 16,384 keys; replicas do not ask each other, since
+// that would cost every operation a request.
 package httpapi

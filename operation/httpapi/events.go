@@ -31,8 +31,8 @@ const (
 //	id: the operation and the version that it was read of
 //	data: the operation as GET shows it
 //
-// A caller who was cut off and comes again with that id as Last-Event-ID, as browsers do, is told of the same operation, also when another
-// one has followed it; and 204, on which they stop, when it has nothing new to learn.
+// A caller who was cut off and comes again with that id as Last-Event-ID, as browsers do, is told of the same
+// operation, also when another one has followed it; and 204, on which they stop, when it has nothing new to learn.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	op, a, leave, err := h.first(r)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
 
-// reviewer is the real API server behind a wire that counts questions, and holds those about tokens of strangers until it is released.
+// reviewer is the real API server behind a wire that counts questions, and holds those about tokens of strangers until
+// it is released.
 type reviewer struct {
 	release       chan struct{}
 	tokens, other atomic.Int64

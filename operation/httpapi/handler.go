@@ -33,8 +33,8 @@ type Options struct {
 	All        bool
 	// Authorizer decides who may do what. Use [Anonymous] only where nobody else can connect.
 	Authorizer Authorizer
-	// Pending tells of an operation that was accepted but is not written yet, for a service that schedules through an outbox:
-	// the Location that it has given away is good from the first moment. Default: there are none.
+	// Pending tells of an operation that was accepted but is not written yet, for a service that schedules through an
+	// outbox: the Location that it has given away is good from the first moment. Default: there are none.
 	Pending func(ctx context.Context, namespace string, r operation.Resource) (operation.View, bool)
 	// Callbacks takes the outcomes of AsyncCallback webhooks. Default: they are unknown.
 	Callbacks CallbackSink
@@ -42,20 +42,22 @@ type Options struct {
 	PublicURL string
 	// MaxInFlight bounds the requests at a time; more of them wait for some seconds. Default: 64.
 	//
-	// This bound and the next two are shared, first between namespaces, then between the callers of one: a namespace has at most as many places as
-	// are left free, so half of all when it is alone, and a caller at most half as many as are left free, so a third.
+	// This bound and the next two are shared, first between namespaces, then between the callers of one: a namespace has
+	// at most as many places as are left free, so half of all when it is alone, and a caller at most half as many as are
+	// left free, so a third.
 	MaxInFlight int
 	// MaxStreams bounds the event streams at a time. Default: 1,024.
 	MaxStreams int
 	// MaxCallbacks bounds the callbacks at a time whose token is good; others take no place. Default: 64.
 	MaxCallbacks int
-	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it bounds the
-	// beginning and each event. Default: 30s.
+	// Timeout bounds a request with the reading of its body, and after it the writing of the answer. Of an event stream it
+	// bounds the beginning and each event. Default: 30s.
 	Timeout time.Duration
-	// Stop ends the event streams when it is closed, so that a server that shuts down has no requests which never end; who listened comes again,
-	// with what was seen last. Default: they go on until the caller or the operation ends them.
+	// Stop ends the event streams when it is closed, so that a server that shuts down has no requests which never end; who
+	// listened comes again, with what was seen last. Default: they go on until the caller or the operation ends them.
 	Stop <-chan struct{}
-	// Logger gets one line per refused or failed request, at level debug where the caller is not known or there are too many. Default: discarded.
+	// Logger gets one line per refused or failed request, at level debug where the caller is not known or there are too
+	// many. Default: discarded.
 	Logger *slog.Logger
 	// Registerer gets the metrics. Default: none.
 	Registerer prometheus.Registerer
@@ -214,8 +216,9 @@ func resource(r *http.Request) operation.Resource {
 	return operation.Resource{Type: r.PathValue("type"), ID: r.PathValue("id")}
 }
 
-// find returns the Operation of a resource. The store is good enough for one that is in progress; an end, or none, is confirmed by the API
-// server, since what was scheduled a moment ago may not have come by: nobody is shown the outcome before as that of their request.
+// find returns the Operation of a resource. The store is good enough for one that is in progress; an end, or none, is
+// confirmed by the API server, since what was scheduled a moment ago may not have come by: nobody is shown the outcome
+// before as that of their request.
 func (h *handler) find(r *http.Request, namespace string, res operation.Resource) (*v1alpha1.Operation, error) {
 	key := store.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
 	if op, err := store.Of[v1alpha1.Operation](h.Operations).Get(key); err == nil && !op.Terminal() {

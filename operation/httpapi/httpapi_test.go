@@ -297,7 +297,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestOpenAPI holds the document to the handler: every path and method answers, and nothing that is answered has other fields.
+// TestOpenAPI holds the document to the handler: every path and method answers, and nothing that is answered has other
+// fields.
 func TestOpenAPI(t *testing.T) {
 	a := setup(t, anonymous)
 	var doc struct {

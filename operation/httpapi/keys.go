@@ -6,9 +6,10 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// keys remembers which resource an idempotency key was sent for. The Scheduler finds a key that is used again for the same resource; for
-// another one nobody else would, and receivers, who know the key only, would take the second request for a repetition of the first. It
-// covers the latest requests to this replica, which is where a caller that confuses keys sends them.
+// keys remembers which resource an idempotency key was sent for. The Scheduler finds a key that is used again for the
+// same resource; for another one nobody else would, and receivers, who know the key only, would take the second request
+// for a repetition of the first. It covers the latest requests to this replica, which is where a caller that confuses
+// keys sends them.
 type keys struct {
 	mu     sync.Mutex
 	owners *memory[keyOf, *owner]
@@ -28,8 +29,8 @@ const maxKeys = 1 << 14
 
 func newKeys() *keys { return &keys{owners: newMemory[keyOf, *owner](maxKeys)} }
 
-// claim reports whether the key is free or was sent for this resource. done tells how the request ended: used, unless nothing of it can have
-// been written. A key that no request has used is free again.
+// claim reports whether the key is free or was sent for this resource. done tells how the request ended: used, unless
+// nothing of it can have been written. A key that no request has used is free again.
 func (k *keys) claim(key keyOf, r operation.Resource) (ours bool, done func(used bool)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -24,12 +24,14 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// Kubernetes asks the API server: who is this (TokenReview), and may they (SubjectAccessReview). Answers are kept for ten seconds, refusals
-// for less. It is a prometheus.Collector, and safe for concurrent use; make it with [NewKubernetes].
+// Kubernetes asks the API server: who is this (TokenReview), and may they (SubjectAccessReview). Answers are kept for
+// ten seconds, refusals for less. It is a prometheus.Collector, and safe for concurrent use; make it with
+// [NewKubernetes].
 //
-// Tokens that have not been seen yet are asked about apart from the others, 50 a second, in turns of the addresses that they come from: whoever
-// sends many that are no good waits for himself, and those whose token was good lately wait for nobody. All other questions are asked in turns
-// of those whom they are about; the service accounts of a namespace are one of them.
+// Tokens that have not been seen yet are asked about apart from the others, 50 a second, in turns of the addresses that
+// they come from: whoever sends many that are no good waits for himself, and those whose token was good lately wait for
+// nobody. All other questions are asked in turns of those whom they are about; the service accounts of a namespace are
+// one of them.
 type Kubernetes struct {
 	calls     *call.Client
 	audiences []string
@@ -84,8 +86,8 @@ const (
 	reviewPatience = 5 * time.Second
 )
 
-// NewKubernetes returns an Authorizer that asks the API server of the calls. Tokens have to be meant for one of the audiences; without any,
-// or for the empty one, for the API server itself.
+// NewKubernetes returns an Authorizer that asks the API server of the calls. Tokens have to be meant for one of the
+// audiences; without any, or for the empty one, for the API server itself.
 func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 	if len(audiences) == 0 {
 		audiences = []string{""}

@@ -78,7 +78,8 @@ func TestEventsOfOneOperation(t *testing.T) {
 	}
 }
 
-// TestEventsResumed has a caller come again, with what it has heard last, after another operation has followed the one that it is about.
+// TestEventsResumed has a caller come again, with what it has heard last, after another operation has followed the one
+// that it is about.
 func TestEventsResumed(t *testing.T) {
 	a := setup(t, anonymous)
 	listen := func(last string, events int) (status int, names []string, id string) {

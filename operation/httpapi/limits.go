@@ -96,8 +96,8 @@ type admission struct {
 	wrong faults // what is wrong with it all the same
 }
 
-// limited is an endpoint for callers who have the right of the verb. It bounds its time, and how many there are at a time. Nothing is read or
-// looked up for others.
+// limited is an endpoint for callers who have the right of the verb. It bounds its time, and how many there are at a
+// time. Nothing is read or looked up for others.
 func (h *handler) limited(verb string, next func(w http.ResponseWriter, r *http.Request, a admission) error) http.Handler {
 	return h.plain(func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
@@ -117,7 +117,8 @@ func (h *handler) limited(verb string, next func(w http.ResponseWriter, r *http.
 	})
 }
 
-// plain is an endpoint that nobody can keep waiting: who does not read the answer is given up, and a body that was not read is not waited for.
+// plain is an endpoint that nobody can keep waiting: who does not read the answer is given up, and a body that was not
+// read is not waited for.
 func (h *handler) plain(next endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(withClient(r.Context(), r))

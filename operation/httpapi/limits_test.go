@@ -50,8 +50,8 @@ func (a *api) answered(conn net.Conn) int {
 	return resp.StatusCode
 }
 
-// TestNothingIsReadForStrangers sends the beginning of bodies that never come: who has no right is answered at once. The timeouts are longer
-// than the test.
+// TestNothingIsReadForStrangers sends the beginning of bodies that never come: who has no right is answered at once.
+// The timeouts are longer than the test.
 func TestNothingIsReadForStrangers(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) { o.MaxInFlight, o.MaxCallbacks, o.Timeout = 4, 4, 10*time.Minute })
 	for head, want := range map[string]int{
@@ -160,7 +160,8 @@ func TestStreamsOfOneCaller(t *testing.T) {
 	}
 }
 
-// TestStreamOutlivesTimeout: by HTTP/2 too, a stream on which nothing happens for longer than a request may take goes on.
+// TestStreamOutlivesTimeout: by HTTP/2 too, a stream on which nothing happens for longer than a request may take goes
+// on.
 func TestStreamOutlivesTimeout(t *testing.T) {
 	const timeout = time.Second
 	a := setup(t, func(o *httpapi.Options) { anonymous(o); o.Timeout = timeout })

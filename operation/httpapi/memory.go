@@ -2,8 +2,8 @@ package httpapi
 
 import "container/list"
 
-// memory keeps values by key, at most so many. When it is full, the group that has the most forgets its oldest one, so that nobody makes it
-// forget what others have put there. It is not safe for concurrent use.
+// memory keeps values by key, at most so many. When it is full, the group that has the most forgets its oldest one, so
+// that nobody makes it forget what others have put there. It is not safe for concurrent use.
 type memory[K comparable, V any] struct {
 	most    int
 	entries map[K]*list.Element

@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// Page is a part of the operations of a namespace, in the order of their names. It may have fewer than were asked for, or none, though there
-// are more: Continue says so.
+// Page is a part of the operations of a namespace, in the order of their names. It may have fewer than were asked for,
+// or none, though there are more: Continue says so.
 type Page struct {
 	Items []operation.View `json:"items"`
 	// Continue asks for the next page; empty on the last one.
@@ -66,7 +66,8 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 	return nil
 }
 
-// A page is as short as its work is long: it has at most maxPageBytes, and at most maxLooks operations are looked at for it.
+// A page is as short as its work is long: it has at most maxPageBytes, and at most maxLooks operations are looked at
+// for it.
 const (
 	maxPageBytes = 512 << 10
 	maxLooks     = 2000

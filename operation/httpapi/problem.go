@@ -41,8 +41,8 @@ func (p *Problem) write(w http.ResponseWriter) {
 	write(w, p.Status, "application/problem+json", p)
 }
 
-// answerProblem answers with what an error means, and when it is worth trying again where that is all that helps. It returns the
-// status.
+// answerProblem answers with what an error means, and when it is worth trying again where that is all that helps. It
+// returns the status.
 func answerProblem(w http.ResponseWriter, err error) (status int) {
 	p := problemOf(err)
 	if p.Status == http.StatusServiceUnavailable || p.Status == http.StatusTooManyRequests {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation"
 )
 
-// schedule needs the right to create, that to update where an operation that has ended is replaced, and that to get for what it shows
-// of another request than this one.
+// schedule needs the right to create, that to update where an operation that has ended is replaced, and that to get for
+// what it shows of another request than this one.
 func (h *handler) schedule(w http.ResponseWriter, r *http.Request, a admission) error {
 	spec, err := readSpec(w, r, &a.wrong)
 	if err == nil {

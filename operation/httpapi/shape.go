@@ -16,8 +16,9 @@ import (
 
 var durationType = reflect.TypeFor[metav1.Duration]()
 
-// misshapen says what of a JSON value cannot be read as a type: every member that the type does not have, and every value of another type, with
-// its path, up to a bound. A decoder would name the first one only, and not those that decode themselves.
+// misshapen says what of a JSON value cannot be read as a type: every member that the type does not have, and every
+// value of another type, with its path, up to a bound. A decoder would name the first one only, and not those that
+// decode themselves.
 func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operation.FieldError) {
 	kind := kindOf(raw)
 	wrong := []operation.FieldError{{Field: path, Problem: "must not be of type " + kind}}

@@ -23,7 +23,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestThrottled has an API server refuse the requests of the HTTP API as its priority and fairness does: without a Status.
+// TestThrottled has an API server refuse the requests of the HTTP API as its priority and fairness does: without a
+// Status.
 func TestThrottled(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) {
 		anonymous(o)

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// turnstile lets a bounded number through at a time, and per second if it has a rate, and is fair: first between groups, such as namespaces,
-// then between callers within one. The next one comes from the group that has the fewest inside, of several the one that was served least
-// lately. However many come, a group has at most as many places as are left free, and a caller half as many: alone these are half of all and
-// a third, and each further group leaves as many as it takes. So whoever hangs, others find a place.
+// turnstile lets a bounded number through at a time, and per second if it has a rate, and is fair: first between
+// groups, such as namespaces, then between callers within one. The next one comes from the group that has the fewest
+// inside, of several the one that was served least lately. However many come, a group has at most as many places as are
+// left free, and a caller half as many: alone these are half of all and a third, and each further group leaves as many
+// as it takes. So whoever hangs, others find a place.
 //
 // A visitor without a group, or a caller, shares with nobody in particular.
 type turnstile struct {
@@ -60,7 +61,8 @@ const (
 
 func (e *busyError) Error() string { return fmt.Sprintf("too many at a time (%s)", e.scope) }
 
-// enter returns when the visitor may go on, and what has to be called afterwards. Errors: a [*busyError]; that of the context.
+// enter returns when the visitor may go on, and what has to be called afterwards. Errors: a [*busyError]; that of the
+// context.
 func (t *turnstile) enter(ctx context.Context, v visitor) (leave func(), err error) {
 	w := &waiter{visitor: v, in: make(chan struct{})}
 	t.mu.Lock()
@@ -212,7 +214,8 @@ func (t *turnstile) inTime() bool {
 	return false
 }
 
-// makeRoom sends somebody away if one more cannot wait: the newcomer if his group has too many, else the last one of the group with the most.
+// makeRoom sends somebody away if one more cannot wait: the newcomer if his group has too many, else the last one of
+// the group with the most.
 func (t *turnstile) makeRoom(w *waiter) {
 	if w.group.waiting > t.queue {
 		t.refuse(w)

@@ -16,8 +16,8 @@ const (
 	SQLite     Dialect = "sqlite"
 )
 
-// Schema returns the statements that make the table of an Outbox, for callers who have migrations of their own. Each may run again
-// without harm. An empty table is the default of [Options].
+// Schema returns the statements that make the table of an Outbox, for callers who have migrations of their own. Each
+// may run again without harm. An empty table is the default of [Options].
 func Schema(dialect Dialect, table string) []string {
 	if table == "" {
 		table = "fairlead_outbox"
@@ -61,14 +61,15 @@ type statements struct {
 	insert, byID, claim, end, postpone, release, clean, rejected, requeue, stats string
 }
 
-// eligible are the pending entries that are due, not leased, and the first of their key. The subquery is one look into the index on
-// the key for each row until the limit is reached; a NOT EXISTS can become a join over all pending rows.
+// eligible are the pending entries that are due, not leased, and the first of their key. The subquery is one look into
+// the index on the key for each row until the limit is reached; a NOT EXISTS can become a join over all pending rows.
 const eligible = `SELECT o.seq FROM {table} AS o
 	WHERE o.state = 'pending' AND o.due_at <= {now} AND o.leased_until <= {now}
 	AND o.seq = (SELECT MIN(p.seq) FROM {table} AS p WHERE p.order_key = o.order_key AND p.state = 'pending')
 	ORDER BY o.seq LIMIT ?`
 
-// now is the clock of the database, which all have in common, or the argument where that is no null. Within a statement it stands still.
+// now is the clock of the database, which all have in common, or the argument where that is no null. Within a statement
+// it stands still.
 func now(dialect Dialect) string {
 	if dialect == SQLite {
 		return `COALESCE(?, CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER))`
@@ -81,8 +82,8 @@ const claimed = `RETURNING seq, id, order_key, payload, attempts, enqueued_at`
 func newStatements(dialect Dialect, table string) statements {
 	claim := `UPDATE {table} SET leased_until = {now} + ?, lease = ?, attempts = attempts + 1 WHERE seq IN (` + eligible + `) ` + claimed
 	if dialect == PostgreSQL {
-		// The lease is written by whoever gets the row lock; rows that another relay is claiming are passed over. MATERIALIZED, because
-		// a subquery with LIMIT and row locks must run once only.
+		// The lease is written by whoever gets the row lock; rows that another relay is claiming are passed over.
+		// MATERIALIZED, because a subquery with LIMIT and row locks must run once only.
 		claim = `WITH due AS MATERIALIZED (` + eligible + ` FOR UPDATE OF o SKIP LOCKED), lease AS (SELECT {now} + ?::bigint AS until, ?::text AS token)
 	UPDATE {table} SET leased_until = lease.until, lease = lease.token, attempts = attempts + 1
 	FROM due, lease WHERE {table}.seq = due.seq ` + strings.Replace(claimed, "seq,", "{table}.seq,", 1)

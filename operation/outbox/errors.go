@@ -23,8 +23,8 @@ type rejection struct{ cause error }
 func (r *rejection) Error() string { return "rejected: " + r.cause.Error() }
 func (r *rejection) Unwrap() error { return r.cause }
 
-// Reject makes a Deliver function say that the entry can never be delivered, because of cause: it is kept as rejected and not tried
-// again, and the next entry of its key takes its turn. Reject of nil is nil.
+// Reject makes a Deliver function say that the entry can never be delivered, because of cause: it is kept as rejected
+// and not tried again, and the next entry of its key takes its turn. Reject of nil is nil.
 func Reject(cause error) error {
 	if cause == nil {
 		return nil
@@ -41,8 +41,8 @@ type postponement struct {
 func (p *postponement) Error() string { return fmt.Sprintf("retry after %v: %v", p.after, p.cause) }
 func (p *postponement) Unwrap() error { return p.cause }
 
-// RetryAfter makes a Deliver function say when the entry should be tried again, instead of the usual back-off: after the given time,
-// because of cause. RetryAfter of a nil cause is nil, which means delivered.
+// RetryAfter makes a Deliver function say when the entry should be tried again, instead of the usual back-off: after
+// the given time, because of cause. RetryAfter of a nil cause is nil, which means delivered.
 func RetryAfter(after time.Duration, cause error) error {
 	if cause == nil {
 		return nil

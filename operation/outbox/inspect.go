@@ -26,7 +26,8 @@ type Stats struct {
 	Oldest time.Time
 }
 
-// Stats reads how much there is to do. It counts rows, so it is meant for a metric or a health check, not for each request.
+// Stats reads how much there is to do. It counts rows, so it is meant for a metric or a health check, not for each
+// request.
 func (o *Outbox) Stats(ctx context.Context) (Stats, error) {
 	var s Stats
 	var oldest int64
@@ -63,8 +64,8 @@ func (o *Outbox) Rejected(ctx context.Context, limit int) ([]Rejection, error) {
 	return out, nil
 }
 
-// Requeue makes the rejected entry with this ID pending again, at its old place among the entries of its key, and wakes the relays of
-// this process. It returns [ErrNotFound] when no rejected entry has it.
+// Requeue makes the rejected entry with this ID pending again, at its old place among the entries of its key, and wakes
+// the relays of this process. It returns [ErrNotFound] when no rejected entry has it.
 func (o *Outbox) Requeue(ctx context.Context, id string) error {
 	result, err := o.db.ExecContext(ctx, o.sql.requeue, id)
 	if err != nil {

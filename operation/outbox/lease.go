@@ -31,8 +31,8 @@ const (
 	cleanBatch = 1000
 )
 
-// lease is an entry that belongs to one relay for a while. What the relay stores about it counts only while the token in the row is
-// still the same.
+// lease is an entry that belongs to one relay for a while. What the relay stores about it counts only while the token
+// in the row is still the same.
 type lease struct {
 	Entry
 	seq   int64
@@ -47,8 +47,8 @@ func (o *Outbox) claim(ctx context.Context, limit int, term time.Duration) ([]le
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to roll back
 	if o.dialect == PostgreSQL {
-		// The plan to have walks the pending rows in order and stops at the limit. As long as the table was not analyzed PostgreSQL
-		// believes that few rows are pending, and would examine and sort them all, each time.
+		// The plan to have walks the pending rows in order and stops at the limit. As long as the table was not analyzed
+		// PostgreSQL believes that few rows are pending, and would examine and sort them all, each time.
 		if _, err := tx.ExecContext(ctx, planInOrder); err != nil {
 			return nil, fmt.Errorf("cannot claim entries: %w", err)
 		}
@@ -109,7 +109,8 @@ type outcome struct {
 	reason string
 }
 
-// store writes all outcomes, or none, and returns the leases that were lost: to another relay, or because the entry has ended.
+// store writes all outcomes, or none, and returns the leases that were lost: to another relay, or because the entry has
+// ended.
 func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, err error) {
 	tx, err := o.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -164,7 +165,8 @@ func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// retryDelay is the wait after the given attempt, from 1: it doubles from initial up to limit, and is drawn from the upper half of that.
+// retryDelay is the wait after the given attempt, from 1: it doubles from initial up to limit, and is drawn from the
+// upper half of that.
 func retryDelay(initial, limit time.Duration, attempt int) time.Duration {
 	return backoff.Policy{Base: initial, Cap: limit, Factor: 2, Equal: true}.Delay(max(attempt, 1)-1, mathrand.Float64)
 }

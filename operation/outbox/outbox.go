@@ -25,8 +25,8 @@ type Entry struct {
 	// ID tells the entry from all others, and is the same on each delivery. Use the operation id. Required.
 	ID string
 
-	// Key orders: entries of one key are delivered one after the other. Use the resource. Entries with an empty key are ordered
-	// among themselves like those of any other key.
+	// Key orders: entries of one key are delivered one after the other. Use the resource. Entries with an empty key are
+	// ordered among themselves like those of any other key.
 	Key string
 
 	// Payload is any JSON value. Required.
@@ -41,17 +41,17 @@ type Entry struct {
 
 // Options of an Outbox. The zero value works.
 type Options struct {
-	// Table is the name of the table, up to 40 lower-case letters, digits and underscores. Default: fairlead_outbox. PostgreSQL
-	// looks it up in the search path of the connection.
+	// Table is the name of the table, up to 40 lower-case letters, digits and underscores. Default: fairlead_outbox.
+	// PostgreSQL looks it up in the search path of the connection.
 	Table string
 
-	// Now replaces the clock of the database, by which entries are due and leases end, in tests. Default: that of the database, so that
-	// neither the clocks of those who enqueue nor those of the relays matter.
+	// Now replaces the clock of the database, by which entries are due and leases end, in tests. Default: that of the
+	// database, so that neither the clocks of those who enqueue nor those of the relays matter.
 	Now func() time.Time
 }
 
-// Outbox is a table of entries in a database. It is safe for concurrent use, and holds nothing that needs closing; the database
-// stays the caller's.
+// Outbox is a table of entries in a database. It is safe for concurrent use, and holds nothing that needs closing; the
+// database stays the caller's.
 type Outbox struct {
 	db      *sql.DB
 	dialect Dialect
@@ -65,8 +65,8 @@ type Outbox struct {
 
 var tableName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,39}$`)
 
-// Open returns the Outbox in db. It does not touch the database. It returns [ErrInvalid] for an unknown dialect and for a table whose
-// name cannot be used.
+// Open returns the Outbox in db. It does not touch the database. It returns [ErrInvalid] for an unknown dialect and for
+// a table whose name cannot be used.
 func Open(db *sql.DB, dialect Dialect, opts Options) (*Outbox, error) {
 	if opts.Table == "" {
 		opts.Table = "fairlead_outbox"
@@ -116,14 +116,15 @@ func (o *Outbox) EnsureSchema(ctx context.Context) error {
 	return nil
 }
 
-// Enqueue writes e as part of tx. It is delivered after tx was committed, and not at all when tx is rolled back. Call Notify after the
-// commit to have it delivered at once.
+// Enqueue writes e as part of tx. It is delivered after tx was committed, and not at all when tx is rolled back. Call
+// Notify after the commit to have it delivered at once.
 //
-// An ID that is in the table already, pending or ended, with the same key and payload is no error and changes nothing; with others it
-// is [ErrConflict]. [ErrInvalid] is returned for an entry out of its limits. After another error tx can only be rolled back.
+// An ID that is in the table already, pending or ended, with the same key and payload is no error and changes nothing;
+// with others it is [ErrConflict]. [ErrInvalid] is returned for an entry out of its limits. After another error tx can
+// only be rolled back.
 //
-// On PostgreSQL transactions that enqueue for the same key wait for each other, from here to their end; that is what makes the order
-// of entries the order of commits.
+// On PostgreSQL transactions that enqueue for the same key wait for each other, from here to their end; that is what
+// makes the order of entries the order of commits.
 func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, e Entry) error {
 	if err := validate(e); err != nil {
 		return fmt.Errorf("cannot enqueue %q: %w", e.ID, err)
@@ -156,7 +157,8 @@ func (o *Outbox) Enqueue(ctx context.Context, tx *sql.Tx, e Entry) error {
 	return nil
 }
 
-// Notify wakes the relays of this Outbox in this process. Call it after a commit. Without it an entry waits for the next poll.
+// Notify wakes the relays of this Outbox in this process. Call it after a commit. Without it an entry waits for the
+// next poll.
 func (o *Outbox) Notify() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

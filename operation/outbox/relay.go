@@ -15,18 +15,18 @@ import (
 // LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome.
 const LeaseMargin = 30 * time.Second
 
-// storeTimeout bounds a statement of the relay. Statements run to their end when Run is told to stop, so that no row stays leased to
-// nobody.
+// storeTimeout bounds a statement of the relay. Statements run to their end when Run is told to stop, so that no row
+// stays leased to nobody.
 const storeTimeout = 10 * time.Second
 
-// Deliver hands an entry on. It returns nil when that is done, the error of [Reject] when it can never be done, the error of
-// [RetryAfter] to be called again at a certain time, and any other error to be called again after the usual back-off. It is called for
-// several entries at once, of different keys, and may be called again for an entry that it has delivered, with the same ID. It should
-// return soon after ctx is done. A panic counts as an error to try again.
+// Deliver hands an entry on. It returns nil when that is done, the error of [Reject] when it can never be done, the
+// error of [RetryAfter] to be called again at a certain time, and any other error to be called again after the usual
+// back-off. It is called for several entries at once, of different keys, and may be called again for an entry that it
+// has delivered, with the same ID. It should return soon after ctx is done. A panic counts as an error to try again.
 type Deliver func(ctx context.Context, e Entry) error
 
-// Relay delivers the entries of an Outbox. Only Outbox and Deliver are required. Several relays may work on one Outbox, in one process
-// or many. Its fields must not change while it runs.
+// Relay delivers the entries of an Outbox. Only Outbox and Deliver are required. Several relays may work on one Outbox,
+// in one process or many. Its fields must not change while it runs.
 type Relay struct {
 	Outbox  *Outbox
 	Deliver Deliver
@@ -34,27 +34,28 @@ type Relay struct {
 	// Concurrency is how many entries are in delivery at once, and leased. Default: 16.
 	Concurrency int
 
-	// Timeout of one delivery. Default: 30s. An entry whose relay died is delivered by another one after Timeout and [LeaseMargin].
+	// Timeout of one delivery. Default: 30s. An entry whose relay died is delivered by another one after Timeout and
+	// [LeaseMargin].
 	Timeout time.Duration
 
 	// Poll is how often the table is looked at when nothing happens. Default: 1s.
 	Poll time.Duration
 
-	// InitialBackoff and MaxBackoff bound the wait before an entry is tried again, which doubles with each attempt and is drawn from
-	// the upper half of it. Default: 1s and 5m.
+	// InitialBackoff and MaxBackoff bound the wait before an entry is tried again, which doubles with each attempt and is
+	// drawn from the upper half of it. Default: 1s and 5m.
 	InitialBackoff, MaxBackoff time.Duration
 
-	// Keep is how long delivered entries stay in the table; so long a repeated Enqueue is recognised. Default: 24h. Rejected ones
-	// stay until somebody deletes them.
+	// Keep is how long delivered entries stay in the table; so long a repeated Enqueue is recognised. Default: 24h.
+	// Rejected ones stay until somebody deletes them.
 	Keep time.Duration
 
 	// Log gets a line for what fails. Default: that of the fairlead runtime that runs Run, else none.
 	Log *slog.Logger
 }
 
-// Run delivers entries until ctx is done, then waits for the deliveries in flight, whose contexts end too, and returns nil. An entry
-// whose delivery was interrupted that way is free for the next relay. It returns [ErrInvalid] at once when Outbox or Deliver is
-// missing. Errors of the database are logged and tried again.
+// Run delivers entries until ctx is done, then waits for the deliveries in flight, whose contexts end too, and returns
+// nil. An entry whose delivery was interrupted that way is free for the next relay. It returns [ErrInvalid] at once
+// when Outbox or Deliver is missing. Errors of the database are logged and tried again.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.Outbox == nil || r.Deliver == nil {
 		return fmt.Errorf("cannot run relay: %w: Outbox and Deliver are required", ErrInvalid)
@@ -73,8 +74,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// run is one call of Relay.Run: the settings with their defaults, and what is going on. The loop alone talks to the database, so that
-// the outcomes of many deliveries are stored in one transaction; the deliveries alone run user code.
+// run is one call of Relay.Run: the settings with their defaults, and what is going on. The loop alone talks to the
+// database, so that the outcomes of many deliveries are stored in one transaction; the deliveries alone run user code.
 type run struct {
 	Relay
 	box        *Outbox

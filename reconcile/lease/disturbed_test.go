@@ -115,9 +115,9 @@ func (v *voter) leads() (leads, sends bool) {
 	return term.Err() == nil, v.lease.Fence(term) == nil
 }
 
-// TestDisturbedElections has three candidates compete for ten minutes while a fifth of their requests go wrong, requests are slow, and
-// candidates, or the server, are away for as long as a lease lasts and longer. Never do two lead, or send requests, at a time; as soon as
-// all is well one leads, and keeps it.
+// TestDisturbedElections has three candidates compete for ten minutes while a fifth of their requests go wrong,
+// requests are slow, and candidates, or the server, are away for as long as a lease lasts and longer. Never do two
+// lead, or send requests, at a time; as soon as all is well one leads, and keeps it.
 func TestDisturbedElections(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 2, func(t *testing.T, seed uint64) {
@@ -207,8 +207,8 @@ func disturbedElections(t *testing.T, seed uint64) {
 	t.Logf("%d terms", terms)
 }
 
-// TestATermEndsBeforeAnother: a leader whose requests are not answered any more, neither those that renew the lease nor those that give it back,
-// leads no longer than others respect its lease.
+// TestATermEndsBeforeAnother: a leader whose requests are not answered any more, neither those that renew the lease nor
+// those that give it back, leads no longer than others respect its lease.
 func TestATermEndsBeforeAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package lease elects one of several processes as the leader, by a Lease in the cluster (coordination.k8s.io/v1), with the
-// algorithm of client-go's leaderelection.
+// Package lease elects one of several processes as the leader, by a Lease in the cluster (coordination.k8s.io/v1), with
+// the algorithm of client-go's leaderelection.
 //
 //	l, err := lease.New(cfg, lease.Options{Namespace: "operators", Name: "gateways"})
 //	rt.Add("lease", l.Run)
@@ -7,12 +7,14 @@
 //
 // # What holds
 //
-// Work is done in a term: its context ends when the lease is lost, before another process can have it, and when the process stops. A lease is given back only when all work of
-// the term has said that it is done, so that a successor never works beside it.
+// Work is done in a term: its context ends when the lease is lost, before another process can have it, and when the
+// process stops. A lease is given back only when all work of the term has said that it is done, so that a successor
+// never works beside it.
 //
-// Besides, [Lease.Fence] says, by the clock and without waiting for anybody, whether the lease was renewed recently enough that
-// no other process can have it. A process that was paused (by its host, by a debugger) learns there that its time is over, before
-// anything in it has noticed. Clocks of machines are not compared: only durations are, and they have to run about equally fast.
+// Besides, [Lease.Fence] says, by the clock and without waiting for anybody, whether the lease was renewed recently
+// enough that no other process can have it. A process that was paused (by its host, by a debugger) learns there that
+// its time is over, before anything in it has noticed. Clocks of machines are not compared: only durations are, and
+// they have to run about equally fast.
 package lease
 
 import (
@@ -48,8 +50,8 @@ type Options struct {
 	Namespace, Name string
 	// Identity of this process, unique among the candidates; the host's name and a random part by default.
 	Identity string
-	// Duration is for how long others respect a lease that is not renewed: 15 s. Renew is for how long the leader tries to renew it
-	// before it gives up: two thirds of it. Retry is the time between tries: 2 s, or less for a short Renew.
+	// Duration is for how long others respect a lease that is not renewed: 15 s. Renew is for how long the leader tries to
+	// renew it before it gives up: two thirds of it. Retry is the time between tries: 2 s, or less for a short Renew.
 	Duration, Renew, Retry time.Duration
 	// Drain bounds how long the lease is held, when the process stops, for work that has not ended: 15 s.
 	Drain time.Duration
@@ -134,8 +136,8 @@ func (l *Lease) elector() (*leaderelection.LeaderElector, error) {
 	})
 }
 
-// Run takes part in the election until ctx ends; then it waits for the work of its term, and gives the lease back. It can be called
-// once.
+// Run takes part in the election until ctx ends; then it waits for the work of its term, and gives the lease back. It
+// can be called once.
 func (l *Lease) Run(ctx context.Context) error {
 	defer close(l.ends)
 	l.slot.From(ctx)
@@ -261,10 +263,10 @@ func (l *Lease) done() {
 	}
 }
 
-// Fence says why a request of a term must not be sent; nil while it is certain that no other process leads, because the last
-// renewal began less than Options.Renew ago, and that the term was not lost, be it won again since. Work that goes on while the
-// process stops may send until the lease is given back. It looks at clocks only, so it may be asked before every request; what was paused
-// after it was asked is what a deposed leader may still send.
+// Fence says why a request of a term must not be sent; nil while it is certain that no other process leads, because the
+// last renewal began less than Options.Renew ago, and that the term was not lost, be it won again since. Work that goes
+// on while the process stops may send until the lease is given back. It looks at clocks only, so it may be asked before
+// every request; what was paused after it was asked is what a deposed leader may still send.
 func (l *Lease) Fence(term context.Context) error {
 	if term.Err() != nil && errors.Is(context.Cause(term), ErrLost) {
 		return ErrLost
@@ -275,8 +277,9 @@ func (l *Lease) Fence(term context.Context) error {
 	return nil
 }
 
-// Status returns who leads, by the identity; "" if nobody does, or that is not known yet. The error says why it cannot be known, or why this
-// process cannot take the lease, since the last request to the server: that it is forbidden, for instance, or that Run is not running.
+// Status returns who leads, by the identity; "" if nobody does, or that is not known yet. The error says why it cannot
+// be known, or why this process cannot take the lease, since the last request to the server: that it is forbidden, for
+// instance, or that Run is not running.
 func (l *Lease) Status() (leader string, err error) { return l.lock.status() }
 
 // Leading says whether this process leads.

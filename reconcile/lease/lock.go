@@ -11,16 +11,16 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock notes when the lease was last renewed: the time before the request was sent, which is before anybody else can have begun
-// to count.
+// lock notes when the lease was last renewed: the time before the request was sent, which is before anybody else can
+// have begun to count.
 type lock struct {
 	resourcelock.Interface
 	won   func()       // the lease was acquired, or renewed
 	leave func() error // it is about to be given back; an error if it must not be
 	taken func()       // somebody else has had it, or may have it from now on, though nobody here has noticed
 	renew time.Duration
-	// keep is how long after the last renewal the lease counts as held: less than others respect it. The elector may notice later, since
-	// it waits for the requests by which it wants to give it back.
+	// keep is how long after the last renewal the lease counts as held: less than others respect it. The elector may
+	// notice later, since it waits for the requests by which it wants to give it back.
 	keep time.Duration
 
 	mu      sync.Mutex
@@ -44,8 +44,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	} else {
 		l.learned(ctx, "read", holder, err)
 	}
-	// A process that was stopped for long may find the lease free again, since who had it meanwhile has given it back. What it takes then is a
-	// new term: to the work of the old one it is lost.
+	// A process that was stopped for long may find the lease free again, since who had it meanwhile has given it back.
+	// What it takes then is a new term: to the work of the old one it is lost.
 	age, held := l.age()
 	if held && (err == nil && holder != l.Identity() || absent && age >= l.renew) {
 		l.lose()
@@ -130,8 +130,8 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 	return nil
 }
 
-// expire ends the term of a lease that was not renewed for so long that another one may soon have it. One that is renewed at this very moment
-// may lose its term, too: the next renewal begins another.
+// expire ends the term of a lease that was not renewed for so long that another one may soon have it. One that is
+// renewed at this very moment may lose its term, too: the next renewal begins another.
 func (l *lock) expire() {
 	if age, held := l.age(); held && age >= l.keep {
 		l.lose()
@@ -148,8 +148,8 @@ func (l *lock) lose() {
 	}
 }
 
-// age returns how long ago the last renewal was begun, by whichever clock says more: the monotonic one may stand still while a machine
-// sleeps, the wall clock may be set back.
+// age returns how long ago the last renewal was begun, by whichever clock says more: the monotonic one may stand still
+// while a machine sleeps, the wall clock may be set back.
 func (l *lock) age() (age time.Duration, held bool) {
 	l.mu.Lock()
 	renewed := l.renewed

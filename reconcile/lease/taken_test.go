@@ -36,7 +36,8 @@ func (r *record) Create(ctx context.Context, to resourcelock.LeaderElectionRecor
 func (r *record) Identity() string { return "me" }
 func (r *record) Describe() string { return "x" }
 
-// TestTaken: who finds that another one has had the lease since, though it is free again, begins a new term, and the old one has ended.
+// TestTaken: who finds that another one has had the lease since, though it is free again, begins a new term, and the
+// old one has ended.
 func TestTaken(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

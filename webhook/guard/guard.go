@@ -33,24 +33,29 @@ func (e *RefusedError) Error() string {
 // Is makes the error match ErrRefused.
 func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 
-// Options say which targets are allowed besides public addresses, and which never. What is said further up beats what is said below.
+// Options say which targets are allowed besides public addresses, and which never. What is said further up beats what
+// is said below.
 type Options struct {
-	// Never are addresses and ports that nothing allows: those of the API server itself. It is asked at each connection, and must not block.
-	// One on loopback stands for all addresses of the machine at which a server on that port may answer: loopback and the unspecified ones. Nil: none.
+	// Never are addresses and ports that nothing allows: those of the API server itself. It is asked at each connection,
+	// and must not block. One on loopback stands for all addresses of the machine at which a server on that port may
+	// answer: loopback and the unspecified ones. Nil: none.
 	Never func() []netip.AddrPort
-	// NeverHosts are names with ports ("api.example.com:6443") that nothing allows, whatever they resolve to: those of the API server, for
-	// requests whose name a proxy resolves, or resolves to another address each time.
+	// NeverHosts are names with ports ("api.example.com:6443") that nothing allows, whatever they resolve to: those of the
+	// API server, for requests whose name a proxy resolves, or resolves to another address each time.
 	NeverHosts []string
-	// Deny refuses targets, in the spellings of Allow. A name refuses what is called by that name, and not its addresses under another.
+	// Deny refuses targets, in the spellings of Allow. A name refuses what is called by that name, and not its addresses
+	// under another.
 	Deny []string
-	// Allow allows targets: a CIDR (10.0.0.0/8), an address, or the name of a host, which is then trusted whatever it resolves to.
+	// Allow allows targets: a CIDR (10.0.0.0/8), an address, or the name of a host, which is then trusted whatever it
+	// resolves to.
 	Allow []string
-	// Inside are ranges that are not public here though they look like it, such as the services and pods of a cluster. It is asked at each
-	// connection, and must not block. Nil: none.
+	// Inside are ranges that are not public here though they look like it, such as the services and pods of a cluster. It
+	// is asked at each connection, and must not block. Nil: none.
 	Inside func() []netip.Prefix
 }
 
-// Guard decides which addresses may be connected to. The zero value allows public addresses only. It is safe for concurrent use.
+// Guard decides which addresses may be connected to. The zero value allows public addresses only. It is safe for
+// concurrent use.
 type Guard struct {
 	never       func() []netip.AddrPort
 	neverHosts  map[string]bool // name:port
@@ -133,8 +138,8 @@ func (t *targets) hasAddr(addr netip.Addr) bool {
 	return false
 }
 
-// Check tells whether host (a name or a literal) may be connected to at addr: nil, or a *RefusedError. Ports count at the connection only, see
-// Options.Never.
+// Check tells whether host (a name or a literal) may be connected to at addr: nil, or a *RefusedError. Ports count at
+// the connection only, see Options.Never.
 func (g *Guard) Check(host string, addr netip.Addr) error {
 	return g.check(host, netip.AddrPortFrom(addr, 0))
 }
@@ -202,8 +207,8 @@ func (g *Guard) isAPIServerName(host, port string) bool {
 // isOwn tells of addresses that stand for this machine: systems connect the unspecified ones to loopback.
 func isOwn(addr netip.Addr) bool { return addr.IsLoopback() || addr.IsUnspecified() }
 
-// CheckURL judges what can be judged without resolving: literals, names that stand for this machine, and those of Options.NeverHosts. It is
-// for requests that a proxy resolves, where the guard never sees the address.
+// CheckURL judges what can be judged without resolving: literals, names that stand for this machine, and those of
+// Options.NeverHosts. It is for requests that a proxy resolves, where the guard never sees the address.
 func (g *Guard) CheckURL(u *url.URL) error {
 	port := u.Port()
 	if port == "" {

@@ -134,7 +134,8 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestOrder: the API server beats what is denied, that beats what is allowed, and that beats what is refused by default.
+// TestOrder: the API server beats what is denied, that beats what is allowed, and that beats what is refused by
+// default.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	var inside []netip.Prefix
@@ -185,7 +186,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestAPIServer: whatever is allowed, the API server is not, by any of its addresses, names and spellings; what else its machine serves is.
+// TestAPIServer: whatever is allowed, the API server is not, by any of its addresses, names and spellings; what else
+// its machine serves is.
 func TestAPIServer(t *testing.T) {
 	t.Parallel()
 	never := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:6443"), netip.MustParseAddrPort("34.1.2.3:443"), netip.MustParseAddrPort("[2002:808:808::1]:443")}

@@ -50,7 +50,8 @@ var (
 	compatible    = netip.MustParsePrefix("::/96")
 )
 
-// special names the kind of an address that is not public, and is empty for a public one. addr is unmapped and has no zone.
+// special names the kind of an address that is not public, and is empty for a public one. addr is unmapped and has no
+// zone.
 func special(addr netip.Addr) string {
 	if !addr.IsValid() {
 		return "malformed"

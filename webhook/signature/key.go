@@ -36,8 +36,9 @@ type Key struct {
 	public  ed25519.PublicKey
 }
 
-// ParseKey reads a key: whsec_ and base64 of 16 to 128 bytes (the standard recommends 24 to 64), whsk_ and base64 of the 64 bytes of an ed25519 private key (seed and
-// public key), or whpk_ and base64 of the 32 bytes of a public key. White space around it is ignored.
+// ParseKey reads a key: whsec_ and base64 of 16 to 128 bytes (the standard recommends 24 to 64), whsk_ and base64 of
+// the 64 bytes of an ed25519 private key (seed and public key), or whpk_ and base64 of the 32 bytes of a public key.
+// White space around it is ignored.
 func ParseKey(text string) (Key, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -142,7 +143,8 @@ func ParseKeys(texts ...string) (Keys, error) {
 	return keys, nil
 }
 
-// Sign is the value of the webhook-signature header: one signature for each key, separated by spaces. The timestamp is at.Unix().
+// Sign is the value of the webhook-signature header: one signature for each key, separated by spaces. The timestamp is
+// at.Unix().
 func (ks Keys) Sign(id string, at time.Time, body []byte) string {
 	content := signedContent(id, strconv.FormatInt(at.Unix(), 10), body)
 	var b strings.Builder

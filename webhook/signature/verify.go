@@ -26,7 +26,8 @@ const DefaultTolerance = 5 * time.Minute
 // maxSignatures bounds the work that one message can cause.
 const maxSignatures = 32
 
-// Verifier checks messages for a receiver. Its fields may be changed before the first use; afterwards it is safe for concurrent use.
+// Verifier checks messages for a receiver. Its fields may be changed before the first use; afterwards it is safe for
+// concurrent use.
 type Verifier struct {
 	Keys      []Key            // any of them may have signed
 	Tolerance time.Duration    // default DefaultTolerance
@@ -46,8 +47,8 @@ func NewVerifier(keys ...string) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify checks the signature headers against the body exactly as received. After nil, the body comes from somebody who has one of
-// the keys; receivers should still remember webhook-id for as long as the tolerance, to refuse a replay.
+// Verify checks the signature headers against the body exactly as received. After nil, the body comes from somebody who
+// has one of the keys; receivers should still remember webhook-id for as long as the tolerance, to refuse a replay.
 func (v *Verifier) Verify(h http.Header, body []byte) error {
 	id, stamp, signatures := h.Get(HeaderID), h.Get(HeaderTimestamp), h.Get(HeaderSignature)
 	for name, value := range map[string]string{HeaderID: id, HeaderTimestamp: stamp, HeaderSignature: signatures} {

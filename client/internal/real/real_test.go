@@ -187,8 +187,8 @@ var (
 	configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 )
 
-// A write that only the server can tell whether a watch selects it is made at once, and read where it is selected, though nothing else
-// happens.
+// A write that only the server can tell whether a watch selects it is made at once, and read where it is selected,
+// though nothing else happens.
 func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -226,7 +226,8 @@ func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 	})
 }
 
-// A thousand who wait for what somebody else has written are served by few lists, although the watch has nothing to tell for a minute.
+// A thousand who wait for what somebody else has written are served by few lists, although the watch has nothing to
+// tell for a minute.
 func TestBarriersOnQuietWatches(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Certificate makes a certificate of that name for loopback, which vouches for itself, with its key, as PEM. The zero times: good for an
-// hour from now.
+// Certificate makes a certificate of that name for loopback, which vouches for itself, with its key, as PEM. The zero
+// times: good for an hour from now.
 func Certificate(tb testing.TB, name string, from, until time.Time) (cert, key []byte) {
 	tb.Helper()
 	if from.IsZero() {
@@ -52,7 +52,8 @@ func Write(tb testing.TB, dir string, cert, key []byte) {
 	}
 }
 
-// Mount writes tls.crt and tls.key as the kubelet does when a Secret changes: to a new directory, which the link ..data of dir then leads to.
+// Mount writes tls.crt and tls.key as the kubelet does when a Secret changes: to a new directory, which the link ..data
+// of dir then leads to.
 func Mount(tb testing.TB, dir, version string, cert, key []byte) {
 	tb.Helper()
 	if err := os.Mkdir(filepath.Join(dir, version), 0o700); err != nil {

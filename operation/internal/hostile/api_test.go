@@ -110,7 +110,8 @@ func apiStreams(a *tenant) {
 	})
 }
 
-// apiCallbacks reports outcomes that are known already, over and over, with tokens that are good, and some that nearly are.
+// apiCallbacks reports outcomes that are known already, over and over, with tokens that are good, and some that nearly
+// are.
 func apiCallbacks(a *tenant) {
 	urls := make(chan string, 100)
 	body := `{"url": "{{.CallbackURL}}"}`

@@ -9,8 +9,9 @@ type attack struct {
 	group int
 	// play attacks until the context of the tenant ends, and returns soon after that.
 	play func(*tenant)
-	// writes tells of an attack by objects that take the API server itself long, as often as the attacker writes them: whoever
-	// watches the resource hears late meanwhile, which no controller can prevent. The median of the victim is held to the bar then.
+	// writes tells of an attack by objects that take the API server itself long, as often as the attacker writes them:
+	// whoever watches the resource hears late meanwhile, which no controller can prevent. The median of the victim is held
+	// to the bar then.
 	writes bool
 	// check, if there is one, looks at what is left when the attack is over.
 	check func(*tenant) (problems []string)

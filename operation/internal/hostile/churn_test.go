@@ -37,7 +37,8 @@ func operationsAtOnce(a *tenant) {
 	<-a.ctx.Done()
 }
 
-// operationsInOneQueue all want an endpoint that takes one at a time, and does not answer; they are touched and cancelled while they wait.
+// operationsInOneQueue all want an endpoint that takes one at a time, and does not answer; they are touched and
+// cancelled while they wait.
 func operationsInOneQueue(a *tenant) {
 	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) { w.Concurrency, w.RatePerSecond = 1, 1 })
 	const n = 500
@@ -99,7 +100,8 @@ func namespacesMany(a *tenant) {
 	}
 }
 
-// tokensSlow come from a token endpoint that says nothing, or says it byte by byte, for as many Webhooks as there are calls.
+// tokensSlow come from a token endpoint that says nothing, or says it byte by byte, for as many Webhooks as there are
+// calls.
 func tokensSlow(a *tenant) {
 	a.secret("client", map[string][]byte{"client_id": []byte("id"), "client_secret": []byte("s-e-c-r-e-t")})
 	url := a.serve(func(w http.ResponseWriter, r *http.Request) {

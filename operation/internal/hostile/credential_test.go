@@ -27,8 +27,8 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 )
 
-// keysAlike has operations of the same operationID call a Webhook of the same name, in the attacker's namespace first and then in the victim's.
-// Their receiver is one that looks at idempotency keys, as it should.
+// keysAlike has operations of the same operationID call a Webhook of the same name, in the attacker's namespace first
+// and then in the victim's. Their receiver is one that looks at idempotency keys, as it should.
 func keysAlike(a *tenant) {
 	a.webhook(hookGood, a.s.victim.receiver.URL, nil)
 	for i := range sameIDs {
@@ -62,7 +62,8 @@ func keysDiffer(a *tenant) (problems []string) {
 	return problems
 }
 
-// targetsInside calls what no tenant is to reach: the API server, by all its names, and addresses that give credentials to whoever asks there.
+// targetsInside calls what no tenant is to reach: the API server, by all its names, and addresses that give credentials
+// to whoever asks there.
 func targetsInside(a *tenant) {
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(a.s.admin.Host, "https://"))
 	if err != nil {

@@ -65,7 +65,8 @@ func pollsRetryAfter(a *tenant) {
 	a.always(4, 20, func(hand, i int) { a.call(fmt.Sprint("p", hand, "-", i), "h") })
 }
 
-// hangWithManyTenants has a receiver hang, for more callers than there are places, each of which calls itself a tenant of its own.
+// hangWithManyTenants has a receiver hang, for more callers than there are places, each of which calls itself a tenant
+// of its own.
 func hangWithManyTenants(a *tenant) {
 	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) { w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} })
 	a.each(600, func(i int) {
@@ -188,7 +189,8 @@ func operationsWaiting(a *tenant) {
 	})
 }
 
-// locksHeld has one operation hold locks while its receiver hangs, and a long line of others behind it, which are woken by whatever changes it.
+// locksHeld has one operation hold locks while its receiver hangs, and a long line of others behind it, which are woken
+// by whatever changes it.
 func locksHeld(a *tenant) {
 	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) { w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} })
 	lock := func(spec *v1alpha1.OperationSpec) {

@@ -20,8 +20,9 @@ import (
 const (
 	// maxMemory is what the controller may have, in bytes.
 	maxMemory = 512 << 20
-	// factor is how many times as long as without an attack an operation of the victim may take, and maxLatency how long in any case. What is
-	// below floor is a matter of the scheduler of a machine with two processors, on which the attackers and their receivers run too.
+	// factor is how many times as long as without an attack an operation of the victim may take, and maxLatency how long
+	// in any case. What is below floor is a matter of the scheduler of a machine with two processors, on which the
+	// attackers and their receivers run too.
 	factor     = 5
 	maxLatency = 2 * time.Second
 	floor      = 500 * time.Millisecond
@@ -37,8 +38,9 @@ type tempo struct {
 }
 
 var (
-	// In a short run, which shares its machine with other tests and plays several attacks at a time, one operation in four counts as an outlier, and
-	// the bar is twice as high: what it is to find delays all of them by many seconds, or for ever.
+	// In a short run, which shares its machine with other tests and plays several attacks at a time, one operation in four
+	// counts as an outlier, and the bar is twice as high: what it is to find delays all of them by many seconds, or for
+	// ever.
 	short = tempo{lasts: 4 * time.Second, interval: 150 * time.Millisecond, outliers: 0.25, slack: 2 * factor}
 	long  = tempo{lasts: 20 * time.Second, interval: 200 * time.Millisecond, outliers: 0.02, slack: factor}
 )

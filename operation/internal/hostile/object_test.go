@@ -12,7 +12,8 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 )
 
-// full is an Operation that leaves about so many bytes of what etcd takes of an object, more than which the status needs or less.
+// full is an Operation that leaves about so many bytes of what etcd takes of an object, more than which the status
+// needs or less.
 func full(namespace, id string, left int) *v1alpha1.Operation {
 	const most, others = 3 << 19, 253 << 10 // 1.5 MiB in all
 	op := newOperation(namespace, id)
@@ -51,7 +52,8 @@ func objectsTouched(a *tenant) {
 	a.always(4, 50, func(hand, i int) { a.touch(fmt.Sprint("f", (4*i+hand)%50), i) })
 }
 
-// objectsEndedTouched change when they have ended long since. They speak of locks, which only those have that have not ended.
+// objectsEndedTouched change when they have ended long since. They speak of locks, which only those have that have not
+// ended.
 func objectsEndedTouched(a *tenant) {
 	a.each(50, func(i int) {
 		op := full(a.namespace, fmt.Sprint("f", i), 200<<10)

@@ -19,8 +19,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/child"
 )
 
-// buildController builds the program as it is shipped: with the race detector it would take many times the memory. FAIRLEAD_HOSTILE_CONTROLLER
-// names another one, such as that of a version before.
+// buildController builds the program as it is shipped: with the race detector it would take many times the memory.
+// FAIRLEAD_HOSTILE_CONTROLLER names another one, such as that of a version before.
 func buildController(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	if program := os.Getenv("FAIRLEAD_HOSTILE_CONTROLLER"); program != "" {

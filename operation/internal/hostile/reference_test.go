@@ -19,8 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// reference is a controller that has nothing else to do: it sees a mark, calls the victim's receiver, and writes the status of the mark, twice,
-// as is done for an operation with one Webhook. What that takes is a matter of the API server and of the machine.
+// reference is a controller that has nothing else to do: it sees a mark, calls the victim's receiver, and writes the
+// status of the mark, twice, as is done for an operation with one Webhook. What that takes is a matter of the API
+// server and of the machine.
 type reference struct {
 	v     *victim
 	marks dynamic.ResourceInterface
@@ -109,7 +110,8 @@ func (r *reference) follow(working *sync.WaitGroup) {
 	}
 }
 
-// work does what is to be done for a mark. What fails leaves it as it is; it is measured as the others when the victim stops waiting.
+// work does what is to be done for a mark. What fails leaves it as it is; it is measured as the others when the victim
+// stops waiting.
 func (r *reference) work(ctx context.Context, mark *unstructured.Unstructured) {
 	for _, state := range []string{"begun", "done"} {
 		if state == "done" {

@@ -26,8 +26,8 @@ import (
 	"github.com/fairlead-io/fairlead/operation/install"
 )
 
-// stage is a control plane of its own, since what the attackers do to it is nothing that other tests should feel, a controller that serves all
-// of its namespaces, and the victim.
+// stage is a control plane of its own, since what the attackers do to it is nothing that other tests should feel, a
+// controller that serves all of its namespaces, and the victim.
 type stage struct {
 	t          *testing.T
 	ctx        context.Context

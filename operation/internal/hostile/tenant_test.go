@@ -85,8 +85,8 @@ func (a *tenant) call(id, hook string) {
 	a.operation(id, func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs = []string{hook} })
 }
 
-// mustEnd has an operation looked at after the attack, if there was the time to make it: it has to have ended for that reason, or to have
-// succeeded if that is empty.
+// mustEnd has an operation looked at after the attack, if there was the time to make it: it has to have ended for that
+// reason, or to have succeeded if that is empty.
 func (a *tenant) mustEnd(id, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -249,7 +249,8 @@ func (a *tenant) judge(ctx context.Context) (problems []string) {
 	return problems
 }
 
-// leave deletes everything in the namespace, also what the tenant does not want to go, and returns when the Operations are gone.
+// leave deletes everything in the namespace, also what the tenant does not want to go, and returns when the Operations
+// are gone.
 func (a *tenant) leave(ctx context.Context) error {
 	objects := dynamic.NewForConfigOrDie(a.s.admin)
 	var errs []error

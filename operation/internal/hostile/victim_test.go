@@ -22,8 +22,9 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 )
 
-// victim sends ordinary operations to a good receiver, one after the other in even steps, whether or not those before have ended, and measures
-// how long each takes from its creation until its success is known here. Beside each it measures the reference.
+// victim sends ordinary operations to a good receiver, one after the other in even steps, whether or not those before
+// have ended, and measures how long each takes from its creation until its success is known here. Beside each it
+// measures the reference.
 type victim struct {
 	s         *stage
 	namespace string
@@ -212,8 +213,9 @@ func (v *victim) forget() {
 	clear(v.ended)
 }
 
-// live sends an operation every interval, of one kind after the other, until the context ends. Then it waits until those that were sent have
-// ended, for no longer than patience, and returns what all took. What has not ended by then took as long as it has taken so far.
+// live sends an operation every interval, of one kind after the other, until the context ends. Then it waits until
+// those that were sent have ended, for no longer than patience, and returns what all took. What has not ended by then
+// took as long as it has taken so far.
 func (v *victim) live(ctx context.Context, interval, patience time.Duration) (took map[string][]time.Duration, problems []string) {
 	var mu sync.Mutex
 	var sending sync.WaitGroup

@@ -115,7 +115,8 @@ func owners(obj metav1.Object, field string) []string {
 
 var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 
-// An update of what the cache gave out, which has no managedFields, leaves them as they are on the server: nothing is lost by it.
+// An update of what the cache gave out, which has no managedFields, leaves them as they are on the server: nothing is
+// lost by it.
 func TestUpdateOfACachedObject(t *testing.T) {
 	ctx, namespace := t.Context(), env.Namespace(t)
 	user, c := thingsClient(t, "user"), cachedClient(t, namespace, "operator", configMapKind, corev1.SchemeGroupVersion.WithKind("Service"))
@@ -197,7 +198,8 @@ func TestUpdateOfACachedObject(t *testing.T) {
 	}
 }
 
-// An update replaces the whole object: what the Go type does not know would go, and that is refused where the cache shows it.
+// An update replaces the whole object: what the Go type does not know would go, and that is refused where the cache
+// shows it.
 func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 	env.InstallCRDs(t, clustertest.CRDObjects(schemaless("Gadget")))
 	ctx, namespace := t.Context(), env.Namespace(t)
@@ -319,7 +321,8 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 	}
 }
 
-// All that this server has, and this program's types read as protobuf, is known by these types: an update of it is not refused.
+// All that this server has, and this program's types read as protobuf, is known by these types: an update of it is not
+// refused.
 func TestAllBuiltInKindsAreKnown(t *testing.T) {
 	ctx := t.Context()
 	kinds := []schema.GroupVersionKind{}
@@ -358,7 +361,8 @@ func TestAllBuiltInKindsAreKnown(t *testing.T) {
 	}
 }
 
-// An operator owns what it applies and nothing that users set, with configurations that controller-gen has made of its types, too.
+// An operator owns what it applies and nothing that users set, with configurations that controller-gen has made of its
+// types, too.
 func TestApplyOwnsWhatItSays(t *testing.T) {
 	installThings(t)
 	ctx, namespace := t.Context(), env.Namespace(t)

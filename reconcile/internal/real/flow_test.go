@@ -21,7 +21,8 @@ import (
 	"github.com/fairlead-io/fairlead/source"
 )
 
-// site is what the fibers of this test work on: a gateway and a config map of its name, which somebody else says is ready.
+// site is what the fibers of this test work on: a gateway and a config map of its name, which somebody else says is
+// ready.
 type site struct {
 	*reconcile.Task[gateway]
 	j *journal
@@ -125,8 +126,8 @@ func (b *bench) at(name, step string, generation int64) *gateway {
 	return g
 }
 
-// A flow per object, through everything that can happen to it: its position in the status, a restart in the middle of it, a
-// change of the spec, its end, and its undoing.
+// A flow per object, through everything that can happen to it: its position in the status, a restart in the middle of
+// it, a change of the spec, its end, and its undoing.
 func TestFlowPerObject(t *testing.T) {
 	b := setup(t)
 	j := &journal{}

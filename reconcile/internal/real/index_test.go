@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// What a reconciler writes, it finds by an index in the same pass, in the version that the server answered: under the new
-// value, and no more under the old one. What it deletes, it does not find.
+// What a reconciler writes, it finds by an index in the same pass, in the version that the server answered: under the
+// new value, and no more under the old one. What it deletes, it does not find.
 func TestOwnWritesByIndex(t *testing.T) {
 	b := setup(t)
 	h, err := store.AcquireFor[corev1.ConfigMap](b.rt.Cache())

@@ -187,7 +187,8 @@ func TestCounterUnderConflicts(t *testing.T) {
 	}
 }
 
-// N own writes of the object, and of one that it owns, lead to exactly one reconciliation, and are read in the same pass.
+// N own writes of the object, and of one that it owns, lead to exactly one reconciliation, and are read in the same
+// pass.
 func TestOwnWrites(t *testing.T) {
 	t.Run("objects", func(t *testing.T) {
 		ownWrites(t, func(c *client.Client, g *gateway, cm *corev1.ConfigMap) (client.Applicable, error) {

@@ -152,7 +152,8 @@ func TestForbiddenLeaseOfAController(t *testing.T) {
 	}
 }
 
-// A failure that is the object's fault is an Event about it; without the right to write one the log says so, and a right that comes is used.
+// A failure that is the object's fault is an Event about it; without the right to write one the log says so, and a
+// right that comes is used.
 func TestEventsOfFailures(t *testing.T) {
 	l := newLimited(t)
 	l.grant(testbed.GroupVersion.Group, "gateways", "get", "list", "watch")

@@ -71,7 +71,8 @@ func thing(namespace, name string) *v1.Thing {
 	return &v1.Thing{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// What users embed is kept by the schema that controller-gen makes of it, all of it, in the form in which it was written.
+// What users embed is kept by the schema that controller-gen makes of it, all of it, in the form in which it was
+// written.
 func TestEmbeddedTypes(t *testing.T) {
 	installThings(t)
 	c, namespace := thingsClient(t, "operator"), env.Namespace(t)

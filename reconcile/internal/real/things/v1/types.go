@@ -1,4 +1,5 @@
-// Package v1 is an API of users, made with controller-gen: its kind has every type of the library that is meant to be a field of theirs.
+// Package v1 is an API of users, made with controller-gen: its kind has every type of the library that is meant to be a
+// field of theirs.
 // +kubebuilder:object:generate=true
 // +kubebuilder:ac:generate=true
 // +groupName=things.fairlead.io
