@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"net/url"
 	"time"
 
@@ -36,6 +37,11 @@ type request struct {
 // requestOf returns the present request of an operation.
 func requestOf(op *v1alpha1.Operation) request { return request{op.UID, op.EffectiveID()} }
 
+var requestSeed = maphash.MakeSeed()
+
+// hash tells one request from another where there is no room for its names. It is not 0.
+func (r request) hash() uint64 { return max(1, maphash.Comparable(requestSeed, r)) }
+
 // acceptance is what is known of when a request was accepted: after the version since, and at the latest at the version
 // by.
 type acceptance struct {
@@ -44,7 +50,7 @@ type acceptance struct {
 }
 
 // of tells whether it is about the present request of an operation.
-func (a *acceptance) of(op *v1alpha1.Operation) bool { return a.by != "" && a.request == requestOf(op) }
+func (a *acceptance) of(op *v1alpha1.Operation) bool { return a != nil && a.request == requestOf(op) }
 
 // before tells whether the request was accepted before something that was accepted at a version. It is false, with
 // known, for what was picked up before there were places: its version is empty.
@@ -89,7 +95,7 @@ func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
 	e.mu.Lock()
 	known := r.accepted.of(op)
 	if !known {
-		r.accepted = acceptance{request: requestOf(op), by: op.ResourceVersion}
+		r.accepted = &acceptance{request: requestOf(op), by: op.ResourceVersion}
 	}
 	e.mu.Unlock()
 	if !known {
@@ -106,7 +112,7 @@ func (e *Executor) accepted(op *v1alpha1.Operation) (acceptance, bool) {
 	if r == nil || !r.accepted.of(op) {
 		return acceptance{}, false
 	}
-	return r.accepted, true
+	return *r.accepted, true
 }
 
 // placeOf returns the place that an operation gets when it is picked up.

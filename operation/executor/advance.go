@@ -49,7 +49,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		return f.Fail(context.Cause(ctx))
 	default:
 		r.tries++
-		wait := trouble.Delay(r.tries-1, rand.Float64)
+		wait := trouble.Delay(int(r.tries)-1, rand.Float64)
 		until = e.now().Add(wait)
 		e.log.WarnContext(ctx, "operation has to wait", "operation", r.key, "error", err, "wait", wait)
 	}

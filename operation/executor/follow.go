@@ -41,7 +41,7 @@ func (e *Executor) rolledBack() {
 	defer e.mu.Unlock()
 	for _, space := range e.live {
 		for _, r := range space {
-			r.accepted = acceptance{}
+			r.accepted = nil
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (e *Executor) note(r *run) {
 	defer e.mu.Unlock()
 	r.running, r.near, r.names = running, near, names
 	if r.recorded {
-		r.accepted = acceptance{} // it stands in the status
+		r.accepted = nil // it stands in the status
 	}
 }
 

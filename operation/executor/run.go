@@ -33,8 +33,8 @@ type run struct {
 	line    *line     // behind the operation that has to end first
 	near    int64     // when nine tenths of its timeout are over, in Unix seconds
 	names   names     // of the Webhooks that it may call
-	// accepted is when the request was accepted, as far as that is known, while it is not picked up.
-	accepted acceptance
+	// accepted is when the request was accepted, as far as that is known; nil once it was picked up.
+	accepted *acceptance
 
 	// What follows belongs to the flow.
 
@@ -44,40 +44,30 @@ type run struct {
 	// version is that of the last state this run has read or written.
 	version string
 	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
-	// owes says that what a call has brought is among them.
 	unsaved []change
-	owes    bool
-	// confirmed says that op is not older than the beginning of the executor: it was read from the API server, or written
-	// by this run, which holds for one version only, or read of a store that has caught up.
-	confirmed bool
-	// about is the request that op is about, recorded whether it was picked up, and not only in memory.
-	about    request
-	recorded bool
-	// entered says that the first call was begun. Before, it has to be the turn of the operation: place is the one
-	// that this was found for, and alone says that nobody in the namespace locked anything then.
-	entered bool
-	place   string
-	alone   bool
+	// about is a hash of the request that op is about; 0 before there was one.
+	about uint64
+	// place is the one that it was found to be the turn of the operation for.
+	place string
 	// unrecorded is when a call was begun that is not recorded yet; zero if there is none (unrecorded.go).
 	unrecorded time.Time
 	flying     map[target]*flight
 	refused    map[target]refusal
-	// thin is how much of the operation has given way because it was too large to be stored, and refusal what was refused
-	// without anything left that could.
-	thin thinness
-	// stripped is up to where the requests for that were made.
-	stripped thinness
-	refusal  error
-	// outdated says that the API server does not keep the keys of calls.
-	outdated bool
-	later    map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
-	// paid is what was spent for the next write, size the bytes of the last one, and short says that the one before had to
-	// wait for that.
-	paid  price
-	size  int32
-	short bool
-	// tries counts failed requests to the API server in a row, for back-off.
-	tries int
+	later      map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
+	refusal    error                // what was refused as too large, without anything left that could give way
+	paid       price                // what was spent for the next write
+	size       int32                // bytes of the last write
+	tries      int32                // failed requests to the API server in a row, for back-off
+
+	thin      thinness // how much of the operation has given way because it was too large to be stored
+	stripped  thinness // up to where the requests for that were made
+	owes      bool     // what a call has brought is among unsaved
+	recorded  bool     // the operation was picked up, and not only in memory
+	entered   bool     // the first call was begun; before, it has to be the turn of the operation
+	alone     bool     // when that was found, nobody in the namespace locked anything
+	outdated  bool     // the API server does not keep the keys of calls
+	short     bool     // the write before had to wait for the share of the namespace
+	confirmed bool     // op is not older than the executor: read from the API server, written by this run, or of a store that has caught up
 }
 
 // change is one change of the status. It decides itself whether it still applies.
@@ -144,8 +134,8 @@ func (r *run) apply(c change) {
 // adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not
 // ended.
 func (r *run) adopt(op *v1alpha1.Operation) {
-	if about := requestOf(op); about != r.about {
-		if r.about != (request{}) {
+	if about := requestOf(op).hash(); about != r.about {
+		if r.about != 0 {
 			r.unsaved, r.unrecorded = nil, time.Time{}
 			r.cut(errOver)
 		}

@@ -88,7 +88,7 @@ func (r *replica) run(op *v1alpha1.Operation) *run {
 	}
 	current.adopt(op)
 	if current.recorded {
-		current.accepted = acceptance{}
+		current.accepted = nil
 	} else {
 		r.accept(current, op)
 	}
