@@ -106,9 +106,8 @@ func (b *bench) operator(j *journal) (stop func()) {
 		if err := <-done; err != nil {
 			b.t.Errorf("the runtime failed: %v", err)
 		}
-		if n := engine.Live(); n != 0 {
-			b.t.Errorf("%d fibers outlive their controller", n)
-		}
+		// The controller ends when OnEnd has been called, right after which a fiber is live no more.
+		await(b.ctx, b.t, func() bool { return engine.Live() == 0 })
 		if err := engine.Close(context.WithoutCancel(b.ctx)); err != nil {
 			b.t.Error(err)
 		}
