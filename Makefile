@@ -20,6 +20,8 @@ TESTFLAGS ?=
 # How long a soak plays random schedules, then hostile tenants, then how long it fuzzes, and then how long it repeats all tests.
 SOAK ?= 1h
 BENCHTIME ?= 1s
+# What goes to the program of make conformance, such as -runs 5 -suites 'pkg/(cache|client)$$'.
+CONFORMANCE ?=
 
 .PHONY: help
 help: ## Show this help
@@ -62,7 +64,14 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@$(GO) -C bench test -count 1 -run TestScenarios -v . > bench/scenarios.out || { cat bench/scenarios.out; exit 1; }
 	@grep '^ *|' bench/scenarios.out
 	@for rows in watchbench flows consistency operations; do echo "==> bench: $$rows"; $(GO) -C bench run ./$$rows; done
+	@echo "==> bench: controller-runtime, stock and on our stores"
+	@$(GO) -C bench run ./watchbench -set adapter -buckets 500
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...
+
+.PHONY: conformance
+conformance: ## Run the suites of controller-runtime and of public operators, stock and on our cache (CONFORMANCE='-runs 5 -suites jobset')
+	@echo "==> conformance (the first time, a control plane and the suites are built: about half an hour on two cores)"
+	@$(GO) -C conformance run . $(CONFORMANCE)
 
 .PHONY: soak
 soak: setup-tests build ## Play random fault schedules for an hour, then hostile tenants, then fuzz targets, then every test over and over (SOAK=1h each)

@@ -21,7 +21,8 @@ import (
 // serving makes a process that reads config maps in any case, and works on them while it leads.
 func serving(t *testing.T, s *apiserver.Server, name string, d *diary, opts ...fairlead.Option) *fairlead.Runtime {
 	t.Helper()
-	rt := fairlead.New(s.Config(), append([]fairlead.Option{fairlead.WithLeaderElection("default", "operator")}, opts...)...)
+	rt := fairlead.New(s.Config(), append([]fairlead.Option{fairlead.WithLeaderElection("default", "operator")},
+		opts...)...)
 	h, err := store.AcquireFor[corev1.ConfigMap](rt.Cache())
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +62,8 @@ func TestAddAlways(t *testing.T) {
 		readiness(t, one.Runtime, "of the leader", 200, "ready")
 		readiness(t, two.Runtime, "of the other", 200, "standby", "another process leads")
 		gets := s.Log().Count(apiserver.Match{Verb: "get", Resource: "configmaps"})
-		if cm, err := client.Get[corev1.ConfigMap](t.Context(), two.Client(), client.Key{Namespace: "a", Name: "x"}); err != nil || cm.Name != "x" {
+		if cm, err := client.Get[corev1.ConfigMap](t.Context(), two.Client(),
+			client.Key{Namespace: "a", Name: "x"}); err != nil || cm.Name != "x" {
 			t.Errorf("the one that waits reads %v, %v", cm, err)
 		}
 		if n := s.Log().Count(apiserver.Match{Verb: "get", Resource: "configmaps"}) - gets; n != 0 {

@@ -117,12 +117,13 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}
 	if c.cache, err = store.NewCache(store.CacheOptions{
 		Dir: dir, Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger, Linger: o.linger,
-		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect},
+		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect}, Contents: o.contents,
 	}); err != nil {
 		return err
 	}
 	if c.client, err = client.New(client.Options{
-		Config: cfg, Call: c.calls, Cache: c.cache, Scheme: o.scheme, Mapper: mapper, Logger: o.logger, FieldOwner: o.fieldOwner,
+		Config: cfg, Call: c.calls, Cache: c.cache, Scheme: o.scheme, Mapper: mapper, Logger: o.logger,
+		FieldOwner: o.fieldOwner,
 	}); err != nil {
 		return err
 	}

@@ -43,8 +43,11 @@ func configOf(files ...string) (*rest.Config, error) {
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*loaded, nil).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, fmt.Errorf("cannot find an API server: %s is not there, or names none: set KUBECONFIG, or say --kubeconfig where there is that flag",
-			strings.Join(files, ", "))
+		return nil,
+			fmt.Errorf(
+				"cannot find an API server: %s is not there, or names none: set KUBECONFIG, or say --kubeconfig where there is that flag",
+				strings.Join(files, ", "),
+			)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot use kubeconfig %s: %w", strings.Join(files, ", "), err)

@@ -45,13 +45,19 @@ func TestConfig(t *testing.T) {
 	}{
 		{"what was named comes first", flag, env, "10.0.0.1", "home", "https://flag", ""},
 		{"then KUBECONFIG", "", env, "10.0.0.1", "home", "https://env", ""},
-		{"of several files some may be missing", "", nowhere + string(filepath.ListSeparator) + env, "", "home", "https://env", ""},
+		{
+			"of several files some may be missing", "", nowhere + string(filepath.ListSeparator) + env, "", "home",
+			"https://env", "",
+		},
 		{"then that of the user", "", "", "", "home", "https://home", ""},
 		{"a file that was named and is not there", nowhere, env, "", "home", "", nowhere + " is not there, or names none"},
 		{"KUBECONFIG that is not there", "", nowhere, "10.0.0.1", "home", "", nowhere + " is not there, or names none"},
 		{"no file at all", "", "", "", "elsewhere", "", "cannot find an API server"},
 		{"no kubeconfig", write("bad", "a: ["), "", "", "home", "", "cannot read a kubeconfig"},
-		{"no context of that name", write("lost", "apiVersion: v1\nkind: Config\ncurrent-context: gone\n"), "", "", "home", "", "gone"},
+		{
+			"no context of that name", write("lost", "apiVersion: v1\nkind: Config\ncurrent-context: gone\n"), "", "", "home",
+			"", "gone",
+		},
 	} {
 		t.Setenv("KUBECONFIG", tc.env)
 		t.Setenv("KUBERNETES_SERVICE_HOST", tc.pod)
@@ -69,7 +75,8 @@ func TestConfig(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
 	t.Setenv("HOME", filepath.Join(dir, "home"))
 	got, err := fairlead.Config("")
-	if err == nil && got.Host != "https://10.0.0.1:443" || err != nil && !strings.Contains(err.Error(), "cannot use the service account of this pod") {
+	if err == nil && got.Host != "https://10.0.0.1:443" ||
+		err != nil && !strings.Contains(err.Error(), "cannot use the service account of this pod") {
 		t.Errorf("in a pod: got %v, %v", got, err)
 	}
 }

@@ -24,7 +24,9 @@ func TestAllMistakesAreToldBeforeAnyRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		rt := fairlead.New(s.Config())
 		other := rt.Join("other", s.Config())
-		fine := reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Done, nil })
+		fine := reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		})
 		reconcile.New[corev1.ConfigMap](rt, "fine", fine)
 		reconcile.New[corev1.ConfigMap](rt, "nobody", nil)
 		reconcile.New[corev1.ConfigMap](rt, "nothing", fine, reconcile.Watches[corev1.Secret](nil))
@@ -34,13 +36,19 @@ func TestAllMistakesAreToldBeforeAnyRequest(t *testing.T) {
 			func(context.Context, *unstructured.Unstructured) (reconcile.Result, error) {
 				return reconcile.Done, nil
 			}))
-		reconcile.Flow(rt, "no flow", nil, reconcile.Fibers[corev1.ConfigMap, corev1.ConfigMap]{Flow: flow.New[corev1.ConfigMap]("empty")})
-		observe.On(rt, Maps, func(context.Context, observe.Event[metav1.PartialObjectMetadata]) error { return nil }) // of nobody's source
+		reconcile.Flow(rt, "no flow", nil, reconcile.Fibers[corev1.ConfigMap, corev1.ConfigMap]{
+			Flow: flow.New[corev1.ConfigMap]("empty"),
+		})
+		// of nobody's source
+		observe.On(rt, Maps, func(context.Context, observe.Event[metav1.PartialObjectMetadata]) error { return nil })
 		err := rt.Run(t.Context())
 		if !errors.Is(err, reconcile.ErrInvalid) {
 			t.Fatalf("got %v", err)
 		}
-		for _, want := range []string{"nobody", "nothing", "a finalizer", "an unknown kind", "no kind", "no flow", "no engine", "no position", "maps"} {
+		for _, want := range []string{
+			"nobody", "nothing", "a finalizer", "an unknown kind", "no kind", "no flow",
+			"no engine", "no position", "maps",
+		} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("the error does not tell of %q:\n%v", want, err)
 			}

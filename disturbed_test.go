@@ -137,7 +137,8 @@ func (d *disturbedRun) play() {
 
 // longest is how long Run may take to return: sources that are found out, tasks, observers with drain and grace,
 // caches.
-const longest = 3*time.Second + fairlead.DefaultStopTimeout + fairlead.DefaultDrain + 5*time.Second + 5*time.Second + 10*time.Second
+const longest = 3*time.Second + fairlead.DefaultStopTimeout + fairlead.DefaultDrain + 5*time.Second + 5*time.Second +
+	10*time.Second
 
 func (d *disturbedRun) check(err error, lost, broken bool) {
 	d.mu.Lock()

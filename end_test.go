@@ -121,7 +121,8 @@ func TestFlowsEndWithTheRuntime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		engine := flow.NewEngine(flow.EngineOptions{})
 		wait := func(d time.Duration) *flow.Flow[struct{}] {
-			return flow.New("wait", flow.Step("wait", func(_ context.Context, f *flow.Fiber[struct{}]) flow.Next { return f.Delay(d) }))
+			return flow.New("wait", flow.Step("wait",
+				func(_ context.Context, f *flow.Fiber[struct{}]) flow.Next { return f.Delay(d) }))
 		}
 		rt := fairlead.New(s.Config())
 		rt.Flows(engine)
@@ -160,7 +161,8 @@ func TestStopTimeout(t *testing.T) {
 		r := run(rt)
 		synctest.Wait()
 		begin := time.Now()
-		if err := r.end(); err == nil || !strings.Contains(err.Error(), "still running after 3s: stubborn") || time.Since(begin) != 3*time.Second {
+		if err := r.end(); err == nil || !strings.Contains(err.Error(), "still running after 3s: stubborn") ||
+			time.Since(begin) != 3*time.Second {
 			t.Errorf("after %v, Run: %v", time.Since(begin), err)
 		}
 		time.Sleep(time.Hour)
@@ -232,13 +234,15 @@ func TestLateJoin(t *testing.T) {
 		synctest.Wait()
 		east := rt.Join("east", s.Config())
 		observeMaps(east, &d)
-		if !strings.Contains(log.String(), `/end_test.go:`) || !strings.Contains(log.String(), `cannot join cluster \"east\": the runtime has been run already`) {
+		if !strings.Contains(log.String(), `/end_test.go:`) ||
+			!strings.Contains(log.String(), `cannot join cluster \"east\": the runtime has been run already`) {
 			t.Errorf("it is not logged: %s", log.String())
 		}
 		if code, body := get(rt, "/readyz"); code != 200 {
 			t.Errorf("readyz is %d: %s", code, body)
 		}
-		if code, body := get(rt, "/metrics"); code != 200 || strings.Contains(body, `cluster="east"`) || !strings.Contains(body, `fairlead_store_objects{cluster=""`) {
+		if code, body := get(rt, "/metrics"); code != 200 || strings.Contains(body, `cluster="east"`) ||
+			!strings.Contains(body, `fairlead_store_objects{cluster=""`) {
 			t.Errorf("metrics are %d, of a cluster that does not run, or not of the one that does: %s", code, body)
 		}
 		if err := r.end(); !errors.Is(err, fairlead.ErrRan) || !strings.Contains(err.Error(), `/end_test.go:`) {
@@ -263,9 +267,11 @@ func TestOneClusterFails(t *testing.T) {
 		rt := fairlead.New(s.Config())
 		east := rt.Join("east", s.Config())
 		observeMaps(rt, &diary{})
-		observe.SourceFunc[corev1.ConfigMap](east, Maps, func(context.Context) ([]source.Option, error) { return nil, broken })
+		observe.SourceFunc[corev1.ConfigMap](east, Maps,
+			func(context.Context) ([]source.Option, error) { return nil, broken })
 		observe.Known[corev1.ConfigMap](east, Maps)
-		if err := rt.Run(t.Context()); !errors.Is(err, broken) || !strings.Contains(err.Error(), `cluster "east": cannot start observers`) {
+		if err := rt.Run(t.Context()); !errors.Is(err, broken) ||
+			!strings.Contains(err.Error(), `cluster "east": cannot start observers`) {
 			t.Errorf("Run: %v", err)
 		}
 		synctest.Wait()
@@ -293,7 +299,8 @@ func TestLateMistakes(t *testing.T) {
 		put(t, s, "x")
 		synctest.Wait()
 		err := r.end()
-		if !errors.Is(err, observe.ErrNoSource) || !errors.Is(err, observe.ErrDuplicateSource) || strings.Count(err.Error(), "/end_test.go:") != 2 {
+		if !errors.Is(err, observe.ErrNoSource) || !errors.Is(err, observe.ErrDuplicateSource) ||
+			strings.Count(err.Error(), "/end_test.go:") != 2 {
 			t.Errorf("Run: %v", err)
 		}
 		if err != nil && (strings.Contains(err.Error(), "early") || strings.Contains(err.Error(), "nowhere")) {

@@ -46,7 +46,8 @@ func Example() {
 	CertainConfigMaps := observe.Selector("certain-configmaps") // usually a package variable
 
 	rt := fairlead.New(cluster.Config())
-	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a", "team-b"), source.Labels("app=web"))
+	observe.Source[corev1.ConfigMap](rt, CertainConfigMaps, source.Namespaces("team-a", "team-b"),
+		source.Labels("app=web"))
 	observe.On(rt, CertainConfigMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 		if e.Type == observe.Synchronized {
 			stop()
@@ -85,7 +86,8 @@ func ExampleCluster_Add() {
 		defer stop()
 		<-settings.Synced()
 		key := store.Key{Namespace: "team-a", Name: "settings"}
-		err := client.Modify(ctx, rt.Client(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
+		err := client.Modify(ctx, rt.Client(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}},
 			func(c *corev1.ConfigMap) error { c.Data["colour"] = "red"; return nil })
 		if err != nil {
 			return err
@@ -171,7 +173,9 @@ func ExampleRuntime_Join() {
 // Pages of the program's own stand beside those of the runtime; see also WithListen.
 func ExampleRuntime_Handle() {
 	rt := fairlead.New((&apiserver.Server{}).Config())
-	rt.Handle("/debug/greeting", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "hello") }))
+	rt.Handle("/debug/greeting", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, "hello")
+	}))
 
 	w := httptest.NewRecorder()
 	rt.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/", nil))

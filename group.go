@@ -86,7 +86,8 @@ func (g *group) stop(bound time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.running) > 0 {
-		late = fmt.Errorf("cannot stop: still running after %v: %s", bound, strings.Join(slices.Sorted(maps.Keys(g.running)), ", "))
+		late = fmt.Errorf("cannot stop: still running after %v: %s", bound,
+			strings.Join(slices.Sorted(maps.Keys(g.running)), ", "))
 	}
 	return errors.Join(append(slices.Clone(g.errs), late)...)
 }

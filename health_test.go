@@ -124,9 +124,10 @@ func TestHealthOfReconcilers(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, s *apiserver.Server) {
 		rt := fairlead.New(s.Config())
-		reconcile.New[corev1.ConfigMap](rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-			return reconcile.Done, nil
-		}))
+		reconcile.New[corev1.ConfigMap](rt, "maps",
+			reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+				return reconcile.Done, nil
+			}))
 		forbidden := s.On(apiserver.Match{Resource: "configmaps"}, apiserver.Answer(apiserver.Failure(403)))
 		r := run(rt)
 		synctest.Wait()
@@ -137,7 +138,8 @@ func TestHealthOfReconcilers(t *testing.T) {
 		if code, body := get(rt, "/healthz"); code != 503 {
 			t.Errorf("healthy after six minutes of 403: %d %s", code, body)
 		}
-		if _, body := get(rt, "/metrics"); !strings.Contains(body, `fairlead_store_staleness_seconds{cluster="",group="",namespace="",resource="configmaps"`) {
+		if _, body := get(rt, "/metrics"); !strings.Contains(body,
+			`fairlead_store_staleness_seconds{cluster="",group="",namespace="",resource="configmaps"`) {
 			t.Errorf("no metrics of the watch")
 		}
 		forbidden.Off()

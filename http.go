@@ -198,7 +198,8 @@ func (rt *Runtime) blocked() []string {
 	for _, c := range rt.overseen() {
 		switch d := c.Describe(0); {
 		case d.Error != "":
-			problems = append(problems, fmt.Sprintf("controller %s: %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State, d.Error))
+			problems = append(problems, fmt.Sprintf("controller %s: %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State,
+				d.Error))
 		case d.State == reconcile.StateNew:
 			problems = append(problems, fmt.Sprintf("controller %s: %s", strings.TrimSpace(d.Cluster+" "+d.Name), d.State))
 		}

@@ -39,17 +39,25 @@ func TestPages(t *testing.T) {
 			want []string
 		}{
 			{"/debug/", 200, []string{"/debug/flows\n/debug/observers\n/debug/own\n/debug/sources\n"}},
-			{"/debug/observers", 200, []string{"maps", "v1.ConfigMap", "runtime_test.go:", "1 objects, Watching", "<- mine", "All, sync", "secrets", "not listed: nobody observes it"}},
-			{"/debug/observers?format=json", 200, []string{`"selector":["maps"]`, `"name":"mine"`, `/runtime_test.go:`, `"phase":"Watching"`, `"synced":true`}},
+			{"/debug/observers", 200, []string{
+				"maps", "v1.ConfigMap", "runtime_test.go:", "1 objects, Watching", "<- mine",
+				"All, sync", "secrets", "not listed: nobody observes it",
+			}},
+			{
+				"/debug/observers?format=json", 200,
+				[]string{`"selector":["maps"]`, `"name":"mine"`, `/runtime_test.go:`, `"phase":"Watching"`, `"synced":true`},
+			},
 			{"/debug/sources", 200, []string{"maps", "1 objects, Watching", "Lists:1"}},
 			{"/debug/sources?format=json", 200, []string{`"objects":1`, `"Lists":1`}},
 			{"/debug/flows", 200, nil},
 			{"/debug/own", http.StatusTeapot, nil},
 			{"/debug/none", 404, nil},
 			{"/metrics", 200, []string{
-				`fairlead_observer_events_total{cluster="",observer="mine",selector="maps"} 2`, `fairlead_observer_lag{`, `fairlead_observer_failures_total{`,
+				`fairlead_observer_events_total{cluster="",observer="mine",selector="maps"} 2`, `fairlead_observer_lag{`,
+				`fairlead_observer_failures_total{`,
 				`fairlead_source_objects{cluster="",selector="maps"} 1`, `fairlead_source_running{cluster="",selector="secrets"} 0`,
-				`fairlead_source_staleness_seconds{cluster="",namespace="",selector="maps"} 0`, `fairlead_source_watching{cluster="",namespace="",selector="maps"} 1`,
+				`fairlead_source_staleness_seconds{cluster="",namespace="",selector="maps"} 0`,
+				`fairlead_source_watching{cluster="",namespace="",selector="maps"} 1`,
 				`fairlead_call_`, `go_goroutines`,
 			}},
 		} {
@@ -77,7 +85,8 @@ func TestListen(t *testing.T) {
 	}
 	defer s.Close()
 	log, lines := io.Pipe()
-	rt := fairlead.New(s.Config(), fairlead.WithListen("127.0.0.1:0"), fairlead.WithLogger(slog.New(slog.NewTextHandler(lines, nil))))
+	rt := fairlead.New(s.Config(), fairlead.WithListen("127.0.0.1:0"),
+		fairlead.WithLogger(slog.New(slog.NewTextHandler(lines, nil))))
 	address := make(chan string, 1)
 	go func() {
 		var all strings.Builder
@@ -111,7 +120,8 @@ func TestListen(t *testing.T) {
 	}
 	_ = lines.Close() // a pipe cannot fail
 
-	if err := fairlead.New(s.Config(), fairlead.WithListen("256.0.0.1:0")).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot listen") {
+	if err := fairlead.New(s.Config(), fairlead.WithListen("256.0.0.1:0")).Run(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "cannot listen") {
 		t.Errorf("Run: %v", err)
 	}
 }
@@ -123,12 +133,14 @@ func TestSourcesOfReconcilersAndClients(t *testing.T) {
 		put(t, s, "x")
 		rt := fairlead.New(s.Config())
 		observeMaps(rt, &diary{})
-		reconcile.New[corev1.ConfigMap](rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-			return reconcile.Done, nil
-		}))
-		reconcile.New[corev1.Secret](rt, "secrets", reconcile.Func[corev1.Secret](func(context.Context, *corev1.Secret) (reconcile.Result, error) {
-			return reconcile.Done, nil
-		}))
+		reconcile.New[corev1.ConfigMap](rt, "maps",
+			reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+				return reconcile.Done, nil
+			}))
+		reconcile.New[corev1.Secret](rt, "secrets",
+			reconcile.Func[corev1.Secret](func(context.Context, *corev1.Secret) (reconcile.Result, error) {
+				return reconcile.Done, nil
+			}))
 		handle, err := rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), source.Labels("app=web"))
 		if err != nil {
 			t.Fatal(err)

@@ -37,9 +37,10 @@ func TestOneLogger(t *testing.T) {
 		if own != nil {
 			opts = append(opts, reconcile.Logger(own))
 		}
-		reconcile.New(h, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-			panic("ouch")
-		}), opts...)
+		reconcile.New(h, "maps",
+			reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+				panic("ouch")
+			}), opts...)
 	}
 	for _, tc := range []struct {
 		reason  string

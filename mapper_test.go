@@ -22,7 +22,10 @@ func TestAKindThatIsInstalledLaterIsFound(t *testing.T) {
 	if _, err := mapper.RESTMapping(later, "v1"); !meta.IsNoMatchError(err) {
 		t.Fatalf("got %v, want no match", err)
 	}
-	server.Register(apiserver.Resource{Group: later.Group, Version: "v1", Resource: "laters", Kind: later.Kind, Namespaced: true})
+	server.Register(apiserver.Resource{
+		Group: later.Group, Version: "v1", Resource: "laters", Kind: later.Kind,
+		Namespaced: true,
+	})
 	if _, err := mapper.RESTMapping(later, "v1"); err != nil {
 		t.Error(err)
 	}

@@ -32,7 +32,9 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-var descriptor = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
+var descriptor = regexp.MustCompile(
+	`^Desc\{fqName: "([^"]+)", help: ".*", constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`,
+)
 
 // exportedMetrics are the metrics of a registry, by name, with their labels, and with their type where they have a
 // value now.
@@ -107,9 +109,10 @@ func TestMetricsAreListed(t *testing.T) {
 		observeMaps(rt, &diary{})
 		engine := flow.NewEngine(flow.EngineOptions{})
 		rt.Flows(engine)
-		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-			return reconcile.Done, nil
-		}))
+		reconcile.New(rt, "maps",
+			reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+				return reconcile.Done, nil
+			}))
 		r := run(rt)
 		synctest.Wait()
 		h, err := flow.New("one", flow.Step("only", flow.Do(func(context.Context, *int) error { return nil }))).
@@ -167,7 +170,10 @@ func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 	}
 	version := v1alpha1.GroupVersion
 	for resource, kind := range map[string]string{"operations": v1alpha1.KindOperation, "webhooks": v1alpha1.KindWebhook} {
-		s.Register(apiserver.Resource{Group: version.Group, Version: version.Version, Resource: resource, Kind: kind, Namespaced: true})
+		s.Register(apiserver.Resource{
+			Group: version.Group, Version: version.Version, Resource: resource, Kind: kind,
+			Namespaced: true,
+		})
 	}
 	rt := fairlead.New(s.Config(), fairlead.WithScheme(types))
 	acquire := func(kind schema.GroupVersionKind) *store.Store {
@@ -179,7 +185,8 @@ func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 	}
 	e, err := executor.New(executor.Options{
 		Calls: rt.Calls(), Registerer: rt.Registry(), Operations: acquire(version.WithKind(v1alpha1.KindOperation)),
-		Webhooks: acquire(version.WithKind(v1alpha1.KindWebhook)), Secrets: acquire(corev1.SchemeGroupVersion.WithKind("Secret")),
+		Webhooks: acquire(version.WithKind(v1alpha1.KindWebhook)),
+		Secrets:  acquire(corev1.SchemeGroupVersion.WithKind("Secret")),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -192,13 +199,17 @@ func operations(t *testing.T, s *apiserver.Server) *fairlead.Runtime {
 // serveOperations registers what serves the HTTP API.
 func serveOperations(t *testing.T, rt *fairlead.Runtime, known *store.Store, s *apiserver.Server) {
 	t.Helper()
-	scheduler, err := operation.NewScheduler(operation.Options{Config: s.Config(), Calls: rt.Calls(), Namespace: "default"})
+	scheduler, err := operation.NewScheduler(
+		operation.Options{Config: s.Config(), Calls: rt.Calls(), Namespace: "default"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(scheduler.Close)
 	reviews := httpapi.NewKubernetes(rt.Calls())
-	api, err := httpapi.New(httpapi.Options{Scheduler: scheduler, Operations: known, Authorizer: reviews, Registerer: rt.Registry()})
+	api, err := httpapi.New(httpapi.Options{
+		Scheduler: scheduler, Operations: known, Authorizer: reviews, Registerer: rt.Registry(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,11 +26,14 @@ func TestAllKindsThatAreMissingAreTold(t *testing.T) {
 	kind := func(name string) reconcile.WatchOption {
 		return reconcile.Kind(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: name})
 	}
-	done := reconcile.Func[metav1.PartialObjectMetadata](func(context.Context, *metav1.PartialObjectMetadata) (reconcile.Result, error) {
-		return reconcile.Done, nil
-	})
+	done := reconcile.Func[metav1.PartialObjectMetadata](
+		func(context.Context, *metav1.PartialObjectMetadata) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		},
+	)
 	reconcile.New[metav1.PartialObjectMetadata](rt, "one", done, reconcile.Primary(kind("One")),
-		reconcile.Owns[metav1.PartialObjectMetadata](kind("Child")), reconcile.Owns[metav1.PartialObjectMetadata](kind("Grandchild")))
+		reconcile.Owns[metav1.PartialObjectMetadata](kind("Child")),
+		reconcile.Owns[metav1.PartialObjectMetadata](kind("Grandchild")))
 	reconcile.New[metav1.PartialObjectMetadata](rt, "two", done, reconcile.Primary(kind("Two")))
 	reconcile.New[metav1.PartialObjectMetadata](rt, "three", done, reconcile.Primary(kind("Three")))
 	err = rt.Run(t.Context())

@@ -113,7 +113,8 @@ func TestDetectMutation(t *testing.T) {
 				if tc.found != "" && !strings.Contains(log.String(), "key="+tc.found+" ") {
 					t.Errorf("%s: the log does not name %s:\n%s", tc.reason, tc.found, log.String())
 				}
-				if reader := map[bool]string{true: "reader=culprit", false: "mutation_test.go:"}[name == "prior"]; tc.found != "" && !strings.Contains(log.String(), reader) {
+				if reader := map[bool]string{true: "reader=culprit", false: "mutation_test.go:"}[name == "prior"]; tc.found != "" &&
+					!strings.Contains(log.String(), reader) {
 					t.Errorf("%s: the log does not name the observer:\n%s", tc.reason, log.String())
 				}
 				if n := mutations(metrics); n != strconv.Itoa(want) {
@@ -127,7 +128,10 @@ func TestDetectMutation(t *testing.T) {
 // touch changes an object.
 func touch(t *testing.T, s *apiserver.Server, name string) {
 	t.Helper()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Data: map[string]string{"touched": "yes"}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name},
+		Data:       map[string]string{"touched": "yes"},
+	}
 	if _, err := s.Put(cm); err != nil {
 		t.Fatal(err)
 	}

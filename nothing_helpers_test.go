@@ -139,7 +139,10 @@ func TestNothing(t *testing.T) {
 	ctx := t.Context()
 	table := nothing(ctx)
 	var all []string
-	for _, dir := range []string{".", "alloc", "client", "call", "flow", "observe", "reconcile", "reconcile/lease", "store"} {
+	for _, dir := range []string{
+		".", "alloc", "client", "call", "flow", "observe", "reconcile", "reconcile/lease",
+		"store",
+	} {
 		name := path.Base(dir)
 		if dir == "." {
 			name = "fairlead"
@@ -207,9 +210,10 @@ func TestMethodsOfNothing(t *testing.T) {
 	seen := observe.On(ended, "maps", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil })
 	known := observe.Known[corev1.ConfigMap](ended, "maps")
 	origin := observe.Source[corev1.Secret](ended, "secrets")
-	worked := reconcile.New(ended, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-		return reconcile.Done, nil
-	}))
+	worked := reconcile.New(ended, "maps",
+		reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		}))
 	handle, err := ended.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"), source.Namespaces("default"))
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +227,8 @@ func TestMethodsOfNothing(t *testing.T) {
 	cursor.Close()
 	handle.Release()
 	engine := flow.NewEngine(flow.EngineOptions{})
-	h, err := flow.New("f", flow.Step("s", flow.Do(func(context.Context, *int) error { return nil }))).Start(ctx, engine, new(int), flow.StartOptions{})
+	h, err := flow.New("f", flow.Step("s", flow.Do(func(context.Context, *int) error { return nil }))).Start(ctx, engine,
+		new(int), flow.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

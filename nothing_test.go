@@ -3,6 +3,7 @@ package fairlead_test
 import (
 	"context"
 	"errors"
+	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,8 @@ func nothing(ctx context.Context) map[string]func() error {
 	step := func(o flow.Option) error { // an option of nothing, in a flow that runs
 		e := flow.NewEngine(flow.EngineOptions{})
 		defer e.Close(context.WithoutCancel(ctx))
-		h, err := flow.New("one", flow.Step("only", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }, o)).
+		h, err := flow.New("one", flow.Step("only", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() },
+			o)).
 			Start(ctx, e, new(int), flow.StartOptions{})
 		if err != nil {
 			return err
@@ -58,6 +60,8 @@ func nothing(ctx context.Context) map[string]func() error {
 		"fairlead.WithLinger":         func() error { return runs(fairlead.WithLinger(0)) },
 		"fairlead.New":                func() error { return runs(nil) },
 		"fairlead.Serve":              func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
+		"fairlead.WithContent":        func() error { return runs(fairlead.WithContent(schema.GroupKind{}, store.Content{})) },
+		"fairlead.WithHeapFloor":      func() error { return runs(fairlead.WithHeapFloor(0)) },
 		"fairlead.WithDegraded":       func() error { return runs(fairlead.WithDegraded()) },
 		"fairlead.WithDetectMutation": func() error { return runs(fairlead.WithDetectMutation()) },
 		"fairlead.WithDrain":          func() error { return runs(fairlead.WithDrain(0)) },
@@ -118,14 +122,25 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.NewConfigMapPositions": func() error { return positions(ctx, client.NewConfigMapPositions(c, client.Key{})) },
 		"client.NewMapper":             func() error { return fails(client.NewMapper(nil)) },
 		"client.NewStatusPosition":     func() error { return positions(ctx, client.NewStatusPosition[pod](c, nil, nil)) },
-		"client.OwnedBy":               func() error { return reads(client.OwnedBy(nil)) },
-		"client.Owner":                 func() error { return writes(client.Owner("")) },
-		"client.Propagation":           func() error { return writes(client.Propagation("")) },
-		"client.RawPatch":              func() error { return orNone(c.Patch(ctx, nil, client.RawPatch("", nil))) },
-		"client.SameUID":               func() error { return writes(client.SameUID()) },
-		"client.SameVersion":           func() error { return writes(client.SameVersion()) },
-		"client.When":                  func() error { return wait(client.When[pod](c, client.Key{}, nil)) },
-		"client.WithPolicy":            func() error { return writes(client.WithPolicy(call.Policy{})) },
+		"client.Overlay": func() error {
+			get, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1:1", http.NoBody)
+			if err != nil {
+				return err
+			}
+			answer, err := client.Overlay(nil, nil, client.OverlayOptions{}).RoundTrip(get)
+			if err == nil {
+				_ = answer.Body.Close()
+			}
+			return orNone(err)
+		},
+		"client.OwnedBy":     func() error { return reads(client.OwnedBy(nil)) },
+		"client.Owner":       func() error { return writes(client.Owner("")) },
+		"client.Propagation": func() error { return writes(client.Propagation("")) },
+		"client.RawPatch":    func() error { return orNone(c.Patch(ctx, nil, client.RawPatch("", nil))) },
+		"client.SameUID":     func() error { return writes(client.SameUID()) },
+		"client.SameVersion": func() error { return writes(client.SameVersion()) },
+		"client.When":        func() error { return wait(client.When[pod](c, client.Key{}, nil)) },
+		"client.WithPolicy":  func() error { return writes(client.WithPolicy(call.Policy{})) },
 
 		"call.Do":         func() error { return fails(call.Do(ctx, calls, call.Request{}, call.Policy{})) },
 		"call.List":       func() error { return each(call.List[pod](ctx, calls, call.Request{}, call.Policy{})) },
@@ -171,15 +186,17 @@ func nothing(ctx context.Context) map[string]func() error {
 		"flow.Use":     func() error { return inFiber(ctx, func(f *flow.Fiber[int]) { _, _ = flow.Use[any](f) }) },
 		"flow.Value":   func() error { return inFiber(ctx, func(f *flow.Fiber[int]) { _, _ = flow.Value[any](f) }) },
 
-		"observe.All":          func() error { return ok(observe.All()) },
-		"observe.Async":        func() error { return observes(observe.Async(0)) },
-		"observe.Every":        func() error { return observes(observe.Every(0)) },
-		"observe.Filter":       func() error { return ok(observe.Filter[pod](rt, "", "", nil)) },
-		"observe.Join":         func() error { return ok(observe.Join[pod](rt, "")) },
-		"observe.Known":        func() error { k := observe.Known[pod](rt, ""); return fails(k.Get(store.Key{})) },
-		"observe.Map":          func() error { return ok(observe.Map[pod, pod](rt, "", "", nil)) },
-		"observe.Name":         func() error { return observes(observe.Name("")) },
-		"observe.NewRegistry":  func() error { return orNone(declared(observe.NewRegistry(observe.RegistryOptions{})).Start(ctx)) },
+		"observe.All":    func() error { return ok(observe.All()) },
+		"observe.Async":  func() error { return observes(observe.Async(0)) },
+		"observe.Every":  func() error { return observes(observe.Every(0)) },
+		"observe.Filter": func() error { return ok(observe.Filter[pod](rt, "", "", nil)) },
+		"observe.Join":   func() error { return ok(observe.Join[pod](rt, "")) },
+		"observe.Known":  func() error { k := observe.Known[pod](rt, ""); return fails(k.Get(store.Key{})) },
+		"observe.Map":    func() error { return ok(observe.Map[pod, pod](rt, "", "", nil)) },
+		"observe.Name":   func() error { return observes(observe.Name("")) },
+		"observe.NewRegistry": func() error {
+			return orNone(declared(observe.NewRegistry(observe.RegistryOptions{})).Start(ctx))
+		},
 		"observe.On":           func() error { return ok(observe.On[pod](rt, "", nil, nil)) },
 		"observe.OnFailure":    func() error { return observes(observe.OnFailure(0, 0)) },
 		"observe.OnObject":     func() error { return ok(observe.OnObject(rt, "", nil, nil)) },
@@ -199,7 +216,8 @@ func nothing(ctx context.Context) map[string]func() error {
 			return ok(reconcile.Flow(rt, "", nil, reconcile.Fibers[pod, int]{Flow: &flow.Flow[int]{}}, nil))
 		},
 		"reconcile.Follow": func() error {
-			return errors.Join(orNone(reconcile.Follow[pod](nil, reconcile.Key{}, "", nil)), orNone(reconcile.Follow[pod](reconcile.New(rt, "", reconcile.Func[pod](nil)), reconcile.Key{}, "", nil)))
+			return errors.Join(orNone(reconcile.Follow[pod](nil, reconcile.Key{}, "", nil)),
+				orNone(reconcile.Follow[pod](reconcile.New(rt, "", reconcile.Func[pod](nil)), reconcile.Key{}, "", nil)))
 		},
 		"reconcile.From":          func() error { return watches(reconcile.From(nil)) },
 		"reconcile.If":            func() error { return watches(reconcile.If[pod](nil)) },
@@ -207,16 +225,19 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.IfSpecChanged": func() error { return watches(reconcile.IfSpecChanged()) },
 		"reconcile.InfoFrom":      func() error { return ok(reconcile.InfoFrom(ctx)) },
 		"reconcile.IsReady": func() error {
-			return ok(reconcile.IsReady(nil, nil, ""), reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, ""))
+			return ok(reconcile.IsReady(nil, nil, ""),
+				reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, ""))
 		},
-		"reconcile.Kind":           func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
-		"reconcile.Leader":         func() error { return controls(reconcile.Leader(nil)) },
-		"reconcile.Logger":         func() error { return controls(reconcile.Logger(nil)) },
-		"reconcile.MaxAttempts":    func() error { return controls(reconcile.MaxAttempts(0)) },
-		"reconcile.MaxInterval":    func() error { return controls(reconcile.MaxInterval(0)) },
-		"reconcile.Named":          func() error { return watches(reconcile.Named("")) },
-		"reconcile.New":            func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
-		"reconcile.NewRecorder":    func() error { return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", "")) },
+		"reconcile.Kind":        func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
+		"reconcile.Leader":      func() error { return controls(reconcile.Leader(nil)) },
+		"reconcile.Logger":      func() error { return controls(reconcile.Logger(nil)) },
+		"reconcile.MaxAttempts": func() error { return controls(reconcile.MaxAttempts(0)) },
+		"reconcile.MaxInterval": func() error { return controls(reconcile.MaxInterval(0)) },
+		"reconcile.Named":       func() error { return watches(reconcile.Named("")) },
+		"reconcile.New":         func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
+		"reconcile.NewRecorder": func() error {
+			return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", ""))
+		},
 		"reconcile.OnFailure":      func() error { return controls(reconcile.OnFailure(nil)) },
 		"reconcile.OwnerReference": func() error { return fails(reconcile.OwnerReference(nil, nil)) },
 		"reconcile.Own": func() error {
@@ -229,7 +250,8 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.ReasonsFrom": func() error { return ok(reconcile.ReasonsFrom(ctx)) },
 		"reconcile.Retry":       func() error { return ok(reconcile.Retry(nil)) },
 		"reconcile.SetCondition": func() error {
-			return ok(reconcile.SetCondition(nil, nil, "", "", "", ""), reconcile.SetCondition((*pod)(nil), &[]metav1.Condition{}, "", "", "", ""))
+			return ok(reconcile.SetCondition(nil, nil, "", "", "", ""),
+				reconcile.SetCondition((*pod)(nil), &[]metav1.Condition{}, "", "", "", ""))
 		},
 		"reconcile.Stuck":          func() error { return controls(reconcile.Stuck(0)) },
 		"reconcile.Terminal":       func() error { return ok(reconcile.Terminal(nil)) },
@@ -246,6 +268,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		},
 		"store.As":        func() error { return fails(store.As[pod](nil)) },
 		"store.Collector": func() error { return ok(prometheus.NewPedanticRegistry().Register(store.Collector(nil))) },
+		"store.FieldPath": func() error { return ok(store.FieldPath("")(nil)) },
 		"store.IndexBy":   func() error { return orNone(store.IndexBy[pod](store.View[pod]{}, "", nil)) },
 		"store.Metadata":  func() error { return fails(store.Metadata(nil).Get(store.Key{})) },
 		"store.New": func() error {

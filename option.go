@@ -2,6 +2,7 @@ package fairlead
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"syscall"
@@ -11,10 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // Option changes a Runtime when it is made.
@@ -36,6 +39,8 @@ type options struct {
 	lease       *[2]string // namespace and name
 	leadership  Leadership
 	hotBytes    int64
+	heapFloor   int64
+	contents    map[schema.GroupKind]store.Content
 	linger      time.Duration
 	dir         string
 	detect      bool
@@ -60,7 +65,8 @@ func (o *options) complete() {
 	}
 	if o.registry == nil {
 		o.registry = prometheus.NewRegistry()
-		o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		o.registry.MustRegister(collectors.NewGoCollector(),
+			collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	if o.staleness <= 0 {
 		o.staleness = DefaultStaleness
@@ -150,6 +156,30 @@ func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d
 // WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none.
 // It suits programs that look at most objects rarely, such as controllers whose objects wait.
 func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
+
+// WithHeapFloor has the garbage collector wait, while Run runs, until the heap has this size in bytes, such as 256<<20.
+// With GOGC alone it collects whenever the heap has doubled, which is often where Fairlead keeps little on it: a floor
+// saves a part of the CPU of events (docs/benchmarks.md has figures of larger heaps). The heap is about as large as the
+// floor then, and more while a collection is under way on a busy machine. It raises GOGC of the process where that is
+// too low, and sets it back at the end; GOMEMLIMIT counts as ever, and with GOGC=off nothing is done. One Runtime of a
+// process should have it. Default, and 0 or less: GOGC is left alone.
+func WithHeapFloor(bytes int64) Option { return func(o *options) { o.heapFloor = bytes } }
+
+// WithContent says what the cache holds of the objects of a kind: managedFields besides, without certain fields, as
+// changed by a function; see store.Content. The empty kind stands for all kinds that nothing is said of. The last one
+// that is said of a kind counts. What is dropped is in no memory, on no disk and in no log, and no observer, reconciler
+// or client is shown it; Modify and patches work as before, and an Update that would take it from the server is refused
+// (client.DroppedError). Default: all of an object but its managedFields.
+//
+//	fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, store.Content{Drop: []string{"data", "stringData"}})
+func WithContent(kind schema.GroupKind, content store.Content) Option {
+	return func(o *options) {
+		contents := map[schema.GroupKind]store.Content{}
+		maps.Copy(contents, o.contents)
+		contents[kind] = content
+		o.contents = contents
+	}
+}
 
 // WithPersistence has what is watched saved in a directory, every five minutes and at the end, from where the next run
 // goes on without a list. Default: nothing is saved. The directory is made if it is not there; it must be this

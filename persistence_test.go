@@ -36,7 +36,8 @@ func TestPersistence(t *testing.T) {
 				t.Errorf("run %d (-want +got):\n%s", i+1, diff)
 			}
 			for _, q := range s.Log().Requests[asked:] {
-				if i > 0 && q.Resource == "configmaps" && (q.Verb == "list" && q.Query.Get("limit") != "1" || q.Query.Get("sendInitialEvents") != "") {
+				if i > 0 && q.Resource == "configmaps" &&
+					(q.Verb == "list" && q.Query.Get("limit") != "1" || q.Query.Get("sendInitialEvents") != "") {
 					t.Errorf("run %d listed: %v", i+1, q.Query)
 				}
 			}

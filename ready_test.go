@@ -18,9 +18,10 @@ import (
 )
 
 func reconcileMaps(h reconcile.Host, opts ...reconcile.Option) {
-	reconcile.New(h, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-		return reconcile.Done, nil
-	}), opts...)
+	reconcile.New(h, "maps",
+		reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		}), opts...)
 }
 
 // readiness checks the code of /readyz and what it says.
@@ -47,7 +48,9 @@ func TestReadinessSaysWhy(t *testing.T) {
 	}{
 		{"a reconciler", func(rt *fairlead.Runtime) { reconcileMaps(rt) }},
 		{"an observer", func(rt *fairlead.Runtime) { observeMaps(rt, &diary{}) }},
-		{"a client", func(rt *fairlead.Runtime) { _, _ = rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap")) }},
+		{"a client", func(rt *fairlead.Runtime) {
+			_, _ = rt.Cache().Acquire(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		}},
 		{"a collection", func(rt *fairlead.Runtime) {
 			observe.Known[corev1.ConfigMap](rt, Maps)
 			observe.Source[corev1.ConfigMap](rt, Maps)
@@ -85,10 +88,11 @@ func TestDegradedController(t *testing.T) {
 			}
 			rt := fairlead.New(s.Config(), opts...)
 			reconciled := 0
-			reconcile.New(rt, "gateways", reconcile.Func[testbed.Gateway](func(context.Context, *testbed.Gateway) (reconcile.Result, error) {
-				reconciled++
-				return reconcile.Done, nil
-			}))
+			reconcile.New(rt, "gateways",
+				reconcile.Func[testbed.Gateway](func(context.Context, *testbed.Gateway) (reconcile.Result, error) {
+					reconciled++
+					return reconcile.Done, nil
+				}))
 			r := run(rt)
 			time.Sleep(time.Second)
 			if degraded {
@@ -162,7 +166,8 @@ func TestEngineThatIsClosedUnderAController(t *testing.T) {
 				time.Sleep(2 * time.Second)
 			}
 			err := r.end()
-			if early && (err == nil || !strings.Contains(err.Error(), reconcile.ErrEngineClosed.Error())) || !early && err != nil {
+			if early && (err == nil || !strings.Contains(err.Error(), reconcile.ErrEngineClosed.Error())) ||
+				!early && err != nil {
 				t.Errorf("closed early: %v; Run returns %v", early, err)
 			}
 		})

@@ -94,7 +94,11 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 // elect refuses names that are missing, as of variables that are not set: nobody would be elected, or all of them.
 func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (Leadership, error) {
 	if namespace == "" || name == "" {
-		return nil, fmt.Errorf("cannot elect a leader: WithLeaderElection needs the namespace and the name of a Lease, and has %q and %q", namespace, name)
+		return nil,
+			fmt.Errorf(
+				"cannot elect a leader: WithLeaderElection needs the namespace and the name of a Lease, and has %q and %q",
+				namespace, name,
+			)
 	}
 	return lease.New(cfg, lease.Options{Namespace: namespace, Name: name, Logger: rt.log})
 }
@@ -206,6 +210,7 @@ func (rt *Runtime) Run(ctx context.Context) error {
 		return err
 	}
 	defer rt.close()
+	defer raiseHeap(rt.opts.heapFloor)()
 	defer rt.phase.Store(phaseStopping)
 	if len(rt.opts.signals) > 0 {
 		var restore func()

@@ -210,7 +210,10 @@ func TestRunReturnsWhatFailed(t *testing.T) {
 			observe.Source[corev1.ConfigMap](rt, Maps)
 			rt.Handle("GET /metrics", http.NotFoundHandler())
 			rt.Join("", nil)
-		}, []string{`cannot serve "GET /metrics"`, "/runtime_test.go:", "cannot join cluster: it has no name", "another source is declared"}, observe.ErrDuplicateSource, 0},
+		}, []string{
+			`cannot serve "GET /metrics"`, "/runtime_test.go:", "cannot join cluster: it has no name",
+			"another source is declared",
+		}, observe.ErrDuplicateSource, 0},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -353,7 +356,8 @@ func TestSeveralClusters(t *testing.T) {
 		if _, body := get(rt, "/debug/observers"); !strings.Contains(body, "\neast: maps") {
 			t.Errorf("observers:\n%s", body)
 		}
-		if _, body := get(rt, "/metrics"); !strings.Contains(body, `fairlead_source_objects{cluster="east",selector="maps"} 1`) {
+		if _, body := get(rt, "/metrics"); !strings.Contains(body,
+			`fairlead_source_objects{cluster="east",selector="maps"} 1`) {
 			t.Errorf("metrics:\n%s", body)
 		}
 		east.Add("fails", func(context.Context) error { return errors.New("broken") })
@@ -379,18 +383,24 @@ func TestFailureBeforeTheEndIsReturned(t *testing.T) {
 		declare func(rt *fairlead.Runtime, other *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error))
 		want    string
 	}{
-		{"a source of the same cluster", func(rt *fairlead.Runtime, _ *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
-			observe.SourceFunc[corev1.ConfigMap](rt, "fails", fail)
-			observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
-			observe.Known[corev1.ConfigMap](rt, "fails")
-			observe.Known[corev1.ConfigMap](rt, "waits")
-		}, "cannot start observers"},
-		{"a source of another cluster", func(rt *fairlead.Runtime, other *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
-			observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
-			observe.SourceFunc[corev1.ConfigMap](other, "fails", fail)
-			observe.Known[corev1.ConfigMap](rt, "waits")
-			observe.Known[corev1.ConfigMap](other, "fails")
-		}, `cluster "east"`},
+		{
+			"a source of the same cluster",
+			func(rt *fairlead.Runtime, _ *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
+				observe.SourceFunc[corev1.ConfigMap](rt, "fails", fail)
+				observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
+				observe.Known[corev1.ConfigMap](rt, "fails")
+				observe.Known[corev1.ConfigMap](rt, "waits")
+			}, "cannot start observers",
+		},
+		{
+			"a source of another cluster",
+			func(rt *fairlead.Runtime, other *fairlead.Cluster, fail, wait func(context.Context) ([]source.Option, error)) {
+				observe.SourceFunc[corev1.ConfigMap](rt, "waits", wait)
+				observe.SourceFunc[corev1.ConfigMap](other, "fails", fail)
+				observe.Known[corev1.ConfigMap](rt, "waits")
+				observe.Known[corev1.ConfigMap](other, "fails")
+			}, `cluster "east"`,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -405,7 +415,8 @@ func TestFailureBeforeTheEndIsReturned(t *testing.T) {
 					})
 				r := run(rt)
 				synctest.Wait()
-				if err := r.end(); !errors.Is(err, broken) || !strings.Contains(err.Error(), tc.want) || errors.Is(err, context.Canceled) {
+				if err := r.end(); !errors.Is(err, broken) || !strings.Contains(err.Error(), tc.want) ||
+					errors.Is(err, context.Canceled) {
 					t.Errorf("Run: %v", err)
 				}
 			})

@@ -66,7 +66,9 @@ type allocation[T any, PT client.ObjectOf[T]] struct {
 	behind bool // the cache was found to know less than the server
 }
 
-func begin[T any, PT client.ObjectOf[T]](ctx context.Context, op string, c *client.Client, obj PT, slot string, opts []Option) *allocation[T, PT] {
+func begin[T any, PT client.ObjectOf[T]](
+	ctx context.Context, op string, c *client.Client, obj PT, slot string, opts []Option,
+) *allocation[T, PT] {
 	a := &allocation[T, PT]{op: op, c: c, obj: obj, slot: slot}
 	a.behind = obj != nil && obj.GetUID() == "" // which incarnation is meant is for the server to say
 	a.finalizer, _ = ctx.Value(finalizerKey{}).(string)
@@ -139,7 +141,9 @@ func (a *allocation[T, PT]) change(ctx context.Context, at place, fn func(PT, *S
 	return err
 }
 
-func (a *allocation[T, PT]) modify(ctx context.Context, at place, fn func(PT, *Slot) error, opts ...client.WriteOption) (wrote bool, err error) {
+func (a *allocation[T, PT]) modify(
+	ctx context.Context, at place, fn func(PT, *Slot) error, opts ...client.WriteOption,
+) (wrote bool, err error) {
 	change := func(o PT) error {
 		wrote = false
 		slots, err := slotsOf(o)
@@ -210,7 +214,11 @@ func (a *allocation[T, PT]) guarded(o PT) error {
 // Once fails before create is called if the server does not keep the intent (ErrDropped), the controller's finalizer is
 // not on the object (ErrNoFinalizer), or the object is being deleted (ErrDeleting). obj is brought up to date when
 // something is written. It is safe for concurrent use with different objs.
-func Once[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, create func(ctx context.Context, key string) (string, error), opts ...Option) (string, error) {
+func Once[T any, PT client.ObjectOf[T]](
+	ctx context.Context, c *client.Client, obj PT, slot string, create func(
+		ctx context.Context, key string,
+	) (string, error), opts ...Option,
+) (string, error) {
 	a := begin(ctx, "allocate", c, obj, slot, opts)
 	if err := a.check(create == nil); err != nil {
 		return "", a.fail(err)
@@ -301,7 +309,9 @@ func (a *allocation[T, PT]) mark(ctx context.Context, want Slot) (Slot, error) {
 }
 
 // create asks the provider for a resource.
-func (a *allocation[T, PT]) create(ctx context.Context, key string, fn func(context.Context, string) (string, error)) (value string, err error) {
+func (a *allocation[T, PT]) create(
+	ctx context.Context, key string, fn func(context.Context, string) (string, error),
+) (value string, err error) {
 	if a.find != nil {
 		value, found, err := a.find(ctx, key)
 		if err != nil {

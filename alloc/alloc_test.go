@@ -130,7 +130,8 @@ func TestTheSameKeyAfterAFailure(t *testing.T) {
 	}{
 		{"create fails after it has created", func(_ *bench, p *provider) { p.fails = 1 }},
 		{"the answer to the intent is lost", func(b *bench, _ *provider) {
-			b.server.On(apiserver.Match{Verb: "patch", Nth: 1}, apiserver.After(func(context.Context, apiserver.Request) {}), apiserver.DropAfter())
+			b.server.On(apiserver.Match{Verb: "patch", Nth: 1}, apiserver.After(func(context.Context, apiserver.Request) {}),
+				apiserver.DropAfter())
 		}},
 		{"the value cannot be recorded", func(b *bench, _ *provider) {
 			b.server.On(apiserver.Match{Verb: "patch", Nth: 2}, apiserver.Answer(apiserver.Failure(422)))
@@ -199,13 +200,21 @@ func TestRefusals(t *testing.T) {
 			synctest.Wait()
 			return b.ctx
 		}},
-		{reason: "the finalizer was removed, and the cache is behind", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
-			b.server.HoldEvents(apiserver.Match{Resource: "gateways"})
-			testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
-			return b.ctx
+		{
+			reason: "the finalizer was removed, and the cache is behind", want: alloc.ErrNoFinalizer,
+			prepare: func(b *bench) context.Context {
+				b.server.HoldEvents(apiserver.Match{Resource: "gateways"})
+				testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
+				return b.ctx
+			},
+		},
+		{reason: "no finalizer is known", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context {
+			return b.t.Context()
 		}},
-		{reason: "no finalizer is known", want: alloc.ErrNoFinalizer, prepare: func(b *bench) context.Context { return b.t.Context() }},
-		{reason: "another finalizer guards", want: alloc.ErrNoFinalizer, opts: []alloc.Option{alloc.Guard("test.fairlead.io/other")}},
+		{
+			reason: "another finalizer guards", want: alloc.ErrNoFinalizer,
+			opts: []alloc.Option{alloc.Guard("test.fairlead.io/other")},
+		},
 		{reason: "the object is being deleted", want: alloc.ErrDeleting, prepare: func(b *bench) context.Context {
 			b.server.HoldEvents(apiserver.Match{Resource: "gateways"})
 			if err := b.server.Delete(b.ctx, testbed.Gateways, "a", "web", metav1.DeleteOptions{}); err != nil {
@@ -281,7 +290,8 @@ func TestAnnotation(t *testing.T) {
 		if !strings.Contains(cm.Annotations[alloc.Annotation], p.keys[0]) {
 			t.Errorf("the annotation is %v", cm.Annotations)
 		}
-		if err := alloc.Release(b.ctx, b.c, cm, "ip", func(context.Context, string, string) error { return nil }); err != nil || len(alloc.Held(cm)) > 0 {
+		if err := alloc.Release(b.ctx, b.c, cm, "ip",
+			func(context.Context, string, string) error { return nil }); err != nil || len(alloc.Held(cm)) > 0 {
 			t.Errorf("released: %v, held %v", err, alloc.Held(cm))
 		}
 		cm.Annotations = map[string]string{alloc.Annotation: "{"}
@@ -365,7 +375,8 @@ func TestOrphans(t *testing.T) {
 	}{
 		{"the object is gone", func(b *bench) { _ = b.server.Remove(testbed.Gateways, "a", "web") }, []string{"mine"}},
 		{"another process released the slot", func(b *bench) {
-			if err := alloc.Release(b.ctx, b.c, b.get(), "ip", func(context.Context, string, string) error { return nil }); err != nil {
+			if err := alloc.Release(b.ctx, b.c, b.get(), "ip",
+				func(context.Context, string, string) error { return nil }); err != nil {
 				b.t.Error(err)
 			}
 		}, []string{"mine"}},
@@ -381,9 +392,13 @@ func TestOrphans(t *testing.T) {
 				_, err := alloc.Once(b.ctx, b.c, b.get(), "ip", func(context.Context, string) (string, error) {
 					tc.during(b)
 					return "mine", nil
-				}, alloc.Discard(func(_ context.Context, _, value string) error { discarded = append(discarded, value); return nil }))
+				}, alloc.Discard(func(_ context.Context, _, value string) error {
+					discarded = append(discarded, value)
+					return nil
+				}))
 				var o *alloc.OrphanError
-				if !errors.As(err, &o) || o.Value != "mine" || o.IdempotencyKey == "" || o.Discarded != (tc.discarded != nil) || !cmp.Equal(discarded, tc.discarded) {
+				if !errors.As(err, &o) || o.Value != "mine" || o.IdempotencyKey == "" || o.Discarded != (tc.discarded != nil) ||
+					!cmp.Equal(discarded, tc.discarded) {
 					t.Errorf("got %v, discarded %v", err, discarded)
 				}
 			})

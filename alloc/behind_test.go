@@ -37,7 +37,8 @@ func (b *bench) stored() alloc.Slot { return testbed.Stored(b.server, web).Statu
 
 // wipe is what others do who know nothing of slots.
 func (b *bench) wipe(path ...string) {
-	testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, path...) })
+	testbed.Change(b.t, b.server, testbed.Gateways, web,
+		func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, path...) })
 }
 
 // returned notes what was given back.
@@ -58,7 +59,10 @@ func (r *returns) fn(_ context.Context, key, value string) error {
 func TestAReplicaThatIsBehindGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ lag, pace time.Duration }{
-		{150 * time.Millisecond, 40 * time.Millisecond}, {20 * time.Millisecond, 40 * time.Millisecond}, {5 * time.Millisecond, time.Millisecond}, {10 * time.Second, 0},
+		{150 * time.Millisecond, 40 * time.Millisecond},
+		{20 * time.Millisecond, 40 * time.Millisecond},
+		{5 * time.Millisecond, time.Millisecond},
+		{10 * time.Second, 0},
 	} {
 		t.Run(fmt.Sprint(tc.lag, " and ", tc.pace), func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -128,7 +132,8 @@ func TestReleaseBehindTheServer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := alloc.Release(b.ctx, b.c, testbed.Stored(b.server, web), "ip", back.fn); err != nil || !cmp.Equal(back.values, []string{ip}) {
+				if err := alloc.Release(b.ctx, b.c, testbed.Stored(b.server, web), "ip", back.fn); err != nil ||
+					!cmp.Equal(back.values, []string{ip}) {
 					t.Errorf("released %v, %v, want %s", back.values, err, ip)
 				}
 				if s := b.stored(); s.Key != "" || s.Released != 1 {
@@ -159,8 +164,13 @@ func TestOnceBehindTheServer(t *testing.T) {
 		reason       string
 		before, then func(u *unstructured.Unstructured)
 	}{
-		{"the finalizer is there by now", func(u *unstructured.Unstructured) { u.SetFinalizers(nil) }, func(u *unstructured.Unstructured) { u.SetFinalizers([]string{finalizer}) }},
-		{"the annotation was repaired", func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{alloc.Annotation: "{"}) }, func(u *unstructured.Unstructured) { u.SetAnnotations(nil) }},
+		{
+			"the finalizer is there by now", func(u *unstructured.Unstructured) { u.SetFinalizers(nil) },
+			func(u *unstructured.Unstructured) { u.SetFinalizers([]string{finalizer}) },
+		},
+		{"the annotation was repaired", func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{alloc.Annotation: "{"})
+		}, func(u *unstructured.Unstructured) { u.SetAnnotations(nil) }},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -262,7 +272,8 @@ func TestAWipedStatus(t *testing.T) {
 				if held := alloc.Held(g); !cmp.Equal(held, []string{"ip"}) {
 					t.Errorf("held: %v", held)
 				}
-				if err := alloc.Release(b.ctx, b.c, g, "ip", back.fn); err != nil || !cmp.Equal(back.keys, p.keys) || len(alloc.Held(b.get())) > 0 {
+				if err := alloc.Release(b.ctx, b.c, g, "ip", back.fn); err != nil || !cmp.Equal(back.keys, p.keys) ||
+					len(alloc.Held(b.get())) > 0 {
 					t.Errorf("released %v, %v, want %v; held %v", back.keys, err, p.keys, alloc.Held(b.get()))
 				}
 			})
@@ -289,13 +300,15 @@ func TestAWipedStatus(t *testing.T) {
 						break
 					}
 					synctest.Wait()
-					if ip, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create); !errors.Is(err, alloc.ErrReleasing) || !b.stored().Releasing {
+					if ip, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create); !errors.Is(err, alloc.ErrReleasing) ||
+						!b.stored().Releasing {
 						t.Errorf("got %q, %v, stored is %+v", ip, err, b.stored())
 					}
 				}
 				tc.wipe(b)
 				synctest.Wait()
-				if _, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create); err != nil || len(p.keys) != 2 || p.keys[0] == p.keys[1] {
+				if _, err := alloc.Once(b.ctx, b.c, b.get(), "ip", p.create); err != nil || len(p.keys) != 2 ||
+					p.keys[0] == p.keys[1] {
 					t.Errorf("afterwards: %v, keys %v", err, p.keys)
 				}
 			})
@@ -312,7 +325,8 @@ func TestADiscardedKeyIsNotUsedAgain(t *testing.T) {
 			// As a version would that knows of no marks.
 			testbed.Change(t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
 				u.SetAnnotations(nil)
-				_ = unstructured.SetNestedField(u.Object, map[string]any{"ip": map[string]any{"released": int64(1)}}, "status", "allocated")
+				_ = unstructured.SetNestedField(u.Object, map[string]any{"ip": map[string]any{"released": int64(1)}}, "status",
+					"allocated")
 			})
 			return p.create(ctx, key)
 		}, alloc.Discard(func(ctx context.Context, key, value string) error {
@@ -341,7 +355,8 @@ func TestNothingIsDiscardedInDoubt(t *testing.T) {
 		{"the server does not answer", func(b *bench) { b.server.On(apiserver.Match{}, apiserver.Drop()) }},
 		{"the number cannot be marked", func(b *bench) {
 			testbed.Change(b.t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
-				_ = unstructured.SetNestedField(u.Object, map[string]any{"ip": map[string]any{"released": int64(1)}}, "status", "allocated")
+				_ = unstructured.SetNestedField(u.Object, map[string]any{"ip": map[string]any{"released": int64(1)}}, "status",
+					"allocated")
 			})
 			b.server.On(apiserver.Match{Verb: "patch"}, apiserver.Answer(apiserver.Failure(http.StatusForbidden)))
 		}},
@@ -349,7 +364,8 @@ func TestNothingIsDiscardedInDoubt(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
 				var back returns
-				_, err := alloc.Once(b.ctx, b.c, b.get(), "ip", func(context.Context, string) (string, error) { tc.during(b); return "mine", nil }, alloc.Discard(back.fn))
+				_, err := alloc.Once(b.ctx, b.c, b.get(), "ip",
+					func(context.Context, string) (string, error) { tc.during(b); return "mine", nil }, alloc.Discard(back.fn))
 				if err == nil || len(back.values) > 0 {
 					t.Errorf("got %v, given back %v", err, back.values)
 				}
@@ -370,7 +386,8 @@ func TestAnOldStatusIsNotBelieved(t *testing.T) {
 			t.Fatal(err)
 		}
 		testbed.Change(t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
-			_ = unstructured.SetNestedField(u.Object, map[string]any{"key": old.Key, "value": old.Value}, "status", "allocated", "ip")
+			_ = unstructured.SetNestedField(u.Object, map[string]any{"key": old.Key, "value": old.Value}, "status", "allocated",
+				"ip")
 		})
 		synctest.Wait()
 		if v := alloc.Values(b.get()); len(v) > 0 {
@@ -423,7 +440,8 @@ func TestAnObjectThatGoesWithoutTheFinalizer(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var back returns
 		_, err := alloc.Once(b.ctx, b.c, b.get(), "ip", func(context.Context, string) (string, error) {
-			testbed.Change(t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.com/other"}) })
+			testbed.Change(t, b.server, testbed.Gateways, web,
+				func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.com/other"}) })
 			return "mine", b.server.Delete(b.ctx, testbed.Gateways, "a", "web", metav1.DeleteOptions{})
 		}, alloc.Discard(back.fn))
 		if !errors.Is(err, alloc.ErrDeleting) || !cmp.Equal(back.values, []string{"mine"}) {

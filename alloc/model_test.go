@@ -44,7 +44,8 @@ var (
 	slotNames = []string{"ip", "port"}
 	steps     = []string{
 		"change", "change", "hold", "release", "relist", "disconnect", "lose answer", "lose request", "conflict",
-		"crash", "crash", "delete", "create", "create", "rotate", "rotate", "provider fails", "provider is slow", "provider is slow",
+		"crash", "crash", "delete", "create", "create", "rotate", "rotate", "provider fails", "provider is slow",
+		"provider is slow",
 		"wipe slot", "wipe slots", "wipe status", "wipe status", "lead",
 		"during a call", "during a call", "during a call", "during a call",
 	}
@@ -108,7 +109,8 @@ func (w *world) problem(format string, args ...any) {
 
 func play(t *testing.T, schedule []step, how setting) []string {
 	w := &world{
-		setting: how, t: t, ctx: t.Context(), start: time.Now(), rand: rand.New(rand.NewPCG(how.seed, 1)), rotate: map[string]bool{},
+		setting: how, t: t, ctx: t.Context(), start: time.Now(), rand: rand.New(rand.NewPCG(how.seed, 1)),
+		rotate: map[string]bool{},
 	}
 	w.cloud = &cloud{w: w, live: map[string]string{}, gone: map[string]bool{}, given: map[string]time.Time{}}
 	resources := testbed.Resources()
@@ -418,7 +420,10 @@ func (p *process) reconcile(ctx context.Context, name string) error {
 		})
 	}
 	if !slices.Contains(g.Finalizers, finalizer) {
-		if err := client.Modify(ctx, p.c, g, func(g *gateway) error { g.Finalizers = []string{finalizer}; return nil }); err != nil {
+		if err := client.Modify(ctx, p.c, g, func(g *gateway) error {
+			g.Finalizers = []string{finalizer}
+			return nil
+		}); err != nil {
 			return err
 		}
 	}
@@ -464,7 +469,8 @@ func (p *process) once(ctx context.Context, g *gateway, slot string) error {
 	p.w.mu.Lock()
 	defer p.w.mu.Unlock()
 	p.w.history = append(p.w.history, porcupine.Operation{
-		ClientId: p.id, Call: began.Nanoseconds(), Output: returned{s.Key, value}, Return: time.Since(p.w.start).Nanoseconds(),
+		ClientId: p.id, Call: began.Nanoseconds(), Output: returned{s.Key, value},
+		Return: time.Since(p.w.start).Nanoseconds(),
 	})
 	return nil
 }

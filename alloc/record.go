@@ -81,7 +81,8 @@ func (a *allocation[T, PT]) recordable(o PT, s, intent Slot, value string) error
 		return fmt.Errorf("%w: %q", ErrTwoValues, s.Value)
 	case s.Key != "" && s.Key != intent.Key && s.Released == intent.Released:
 		return ErrSuperseded
-	case s.Value == "" && o.GetDeletionTimestamp() != nil && a.finalizer != "" && !a.unguarded && !slices.Contains(o.GetFinalizers(), a.finalizer):
+	case s.Value == "" && o.GetDeletionTimestamp() != nil && a.finalizer != "" && !a.unguarded &&
+		!slices.Contains(o.GetFinalizers(), a.finalizer):
 		return &neverError{errLost}
 	}
 	return nil

@@ -13,7 +13,11 @@ import (
 //
 // Release does nothing for a slot in which nothing is recorded, nor for an object that does not exist; that it is so,
 // the server has said.
-func Release[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client, obj PT, slot string, release func(ctx context.Context, key, value string) error, opts ...Option) error {
+func Release[T any, PT client.ObjectOf[T]](
+	ctx context.Context, c *client.Client, obj PT, slot string, release func(
+		ctx context.Context, key, value string,
+	) error, opts ...Option,
+) error {
 	a := begin(ctx, "release", c, obj, slot, opts)
 	if err := a.check(release == nil); err != nil {
 		return a.fail(err)
@@ -26,7 +30,9 @@ func Release[T any, PT client.ObjectOf[T]](ctx context.Context, c *client.Client
 
 // giveBack takes the key out of use first, by the mark: whoever is about to record its value cannot from then on, even
 // if the status is wiped in between.
-func (a *allocation[T, PT]) giveBack(ctx context.Context, release func(ctx context.Context, key, value string) error) error {
+func (a *allocation[T, PT]) giveBack(
+	ctx context.Context, release func(ctx context.Context, key, value string) error,
+) error {
 	releasing := func(_ PT, s *Slot) error {
 		s.Releasing = s.Key != ""
 		return nil
@@ -70,7 +76,9 @@ func (a *allocation[T, PT]) giveBack(ctx context.Context, release func(ctx conte
 }
 
 // release calls the user's function, and returns the value that it was given.
-func (a *allocation[T, PT]) release(ctx context.Context, s Slot, fn func(ctx context.Context, key, value string) error) (string, error) {
+func (a *allocation[T, PT]) release(
+	ctx context.Context, s Slot, fn func(ctx context.Context, key, value string) error,
+) (string, error) {
 	err := guard(func() error {
 		if s.Value == "" && a.find != nil {
 			value, found, err := a.find(ctx, s.Key)

@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/fairlead-io/fairlead v0.0.0
+	github.com/fairlead-io/fairlead/controllerruntime v0.0.0
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0
 	go.uber.org/goleak v1.3.0
@@ -81,4 +82,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/fairlead-io/fairlead => ../
+replace (
+	github.com/fairlead-io/fairlead => ../
+	github.com/fairlead-io/fairlead/controllerruntime => ../controllerruntime
+)

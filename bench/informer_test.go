@@ -84,7 +84,8 @@ func (s informerSubject) Start(cfg scenario.Config) (scenario.Instance, error) {
 	}
 	i := &informer{
 		cfg: cfg, done: make(chan struct{}),
-		informer: cache.NewSharedIndexInformerWithOptions(lister, example, cache.SharedIndexInformerOptions{ResyncPeriod: cfg.Resync}),
+		informer: cache.NewSharedIndexInformerWithOptions(lister, example,
+			cache.SharedIndexInformerOptions{ResyncPeriod: cfg.Resync}),
 	}
 	i.ctx, i.cancel = context.WithCancel(context.Background())
 	i.probe = i.subscribe("probe")
@@ -116,7 +117,9 @@ type informer struct {
 func (i *informer) Subscribe(name string) scenario.Subscriber { return i.subscribe(name) }
 
 func (i *informer) subscribe(name string) *informerSubscriber {
-	s := &informerSubscriber{i: i, rec: fairleadtest.Recording{Name: name, Filtered: i.cfg.Labels != "" || len(i.cfg.Namespaces) > 0}}
+	s := &informerSubscriber{i: i, rec: fairleadtest.Recording{
+		Name: name, Filtered: i.cfg.Labels != "" || len(i.cfg.Namespaces) > 0,
+	}}
 	reg, err := i.informer.AddEventHandler(s)
 	if err != nil {
 		panic(err) // of a stopped informer: the script's mistake
@@ -201,7 +204,10 @@ func (s *informerSubscriber) given(typ store.EventType, obj, prior any, initial,
 		}
 	}
 	m := obj.(metav1.Object)
-	e := fairleadtest.Event{At: time.Now(), Type: typ, Key: m.GetNamespace() + "/" + m.GetName(), Object: stateOf(m), Initial: initial, Inferred: inferred, Looked: true}
+	e := fairleadtest.Event{
+		At: time.Now(), Type: typ, Key: m.GetNamespace() + "/" + m.GetName(), Object: stateOf(m),
+		Initial: initial, Inferred: inferred, Looked: true,
+	}
 	if cached, ok, err := s.i.informer.GetStore().GetByKey(e.Key); ok && err == nil {
 		e.Cached = stateOf(cached.(metav1.Object))
 	}

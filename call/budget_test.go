@@ -17,7 +17,10 @@ func TestBudgetBounds(t *testing.T) {
 		{"the defaults: 100 at once, and 30 s of 10 a second", &Budget{}, 400},
 		{"a bucket that as good as never fills", &Budget{PerSecond: 1e-12, Burst: 3}, 3},
 		{"one that never fills", &Budget{PerSecond: math.SmallestNonzeroFloat64, Burst: 3}, 3},
-		{"numbers that are none stand for the defaults", &Budget{PerSecond: math.NaN(), Burst: math.NaN(), Ratio: math.NaN()}, 400},
+		{
+			"numbers that are none stand for the defaults", &Budget{PerSecond: math.NaN(), Burst: math.NaN(), Ratio: math.NaN()},
+			400,
+		},
 		{"a burst of less than one waits for each", &Budget{PerSecond: 1, Burst: 0.5, MaxWait: 3 * time.Second}, 3},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

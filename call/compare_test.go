@@ -24,42 +24,106 @@ func TestHolds(t *testing.T) {
 		sent, live string
 		want       bool
 	}{
-		{"a created object may have gained fields", create, "", "", `{"spec":{"a":1}}`, `{"metadata":{"uid":"u"},"spec":{"a":1,"b":2}}`, true},
-		{"one that is on its way out was there before, or is not there for long", create, "", "", `{"spec":{"a":1}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":1}}`, false},
+		{
+			"a created object may have gained fields", create, "", "", `{"spec":{"a":1}}`,
+			`{"metadata":{"uid":"u"},"spec":{"a":1,"b":2}}`, true,
+		},
+		{
+			"one that is on its way out was there before, or is not there for long", create, "", "", `{"spec":{"a":1}}`,
+			`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":1}}`, false,
+		},
 		{"but must have those sent", create, "", "", `{"spec":{"a":1}}`, `{"spec":{"a":2}}`, false},
-		{"an empty string is a value where another one is", create, "", "", `{"data":{"k":""}}`, `{"data":{"k":"other"}}`, false},
+		{
+			"an empty string is a value where another one is", create, "", "", `{"data":{"k":""}}`, `{"data":{"k":"other"}}`,
+			false,
+		},
 		{"and nothing where there is none", create, "", "", `{"data":{"k":""}}`, `{"data":{}}`, true},
 		{"false is a value", create, "", "", `{"spec":{"automount":false}}`, `{"spec":{}}`, false},
-		{"what the server sets may be sent empty", create, "", "", `{"metadata":{"creationTimestamp":null},"spec":{"strategy":{}},"status":{}}`, `{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"strategy":{"type":"RollingUpdate"}}}`, true},
-		{"admission puts list elements between", create, "", "", `{"l":[{"name":"a"},{"name":"c"}]}`, `{"l":[{"name":"a","x":1},{"name":"b"},{"name":"c"}]}`, true},
+		{
+			"what the server sets may be sent empty", create, "", "",
+			`{"metadata":{"creationTimestamp":null},"spec":{"strategy":{}},"status":{}}`,
+			`{"metadata":{"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"strategy":{"type":"RollingUpdate"}}}`, true,
+		},
+		{
+			"admission puts list elements between", create, "", "", `{"l":[{"name":"a"},{"name":"c"}]}`,
+			`{"l":[{"name":"a","x":1},{"name":"b"},{"name":"c"}]}`, true,
+		},
 		{"but does not turn them round", create, "", "", `{"l":["a","b"]}`, `{"l":["b","a"]}`, false},
 
-		{"an update that is there", update, "", "", `{"kind":"T","metadata":{"name":"a","resourceVersion":"6"},"spec":{"a":1}}`, `{"kind":"T","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","generation":2,"managedFields":[{}]},"spec":{"a":1}}`, true},
-		{"one that removes a finalizer that is still there", update, "", "", `{"metadata":{"resourceVersion":"6"},"spec":{}}`, `{"metadata":{"resourceVersion":"7","finalizers":["f"]},"spec":{}}`, false},
-		{"one that empties a list", update, "", "", `{"metadata":{"finalizers":[]}}`, `{"metadata":{"finalizers":["f"]}}`, false},
+		{
+			"an update that is there", update, "", "",
+			`{"kind":"T","metadata":{"name":"a","resourceVersion":"6"},"spec":{"a":1}}`,
+			`{"kind":"T","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","generation":2,"managedFields":[{}]},"spec":{"a":1}}`, true,
+		},
+		{
+			"one that removes a finalizer that is still there", update, "", "", `{"metadata":{"resourceVersion":"6"},"spec":{}}`,
+			`{"metadata":{"resourceVersion":"7","finalizers":["f"]},"spec":{}}`, false,
+		},
+		{
+			"one that empties a list", update, "", "", `{"metadata":{"finalizers":[]}}`, `{"metadata":{"finalizers":["f"]}}`,
+			false,
+		},
 		{"one that removes a key", update, "", "", `{"data":{"a":"1"}}`, `{"data":{"a":"1","b":"2"}}`, false},
 		{"one that removes an empty key", update, "", "", `{"data":{"a":"1"}}`, `{"data":{"a":"1","b":""}}`, false},
 		{"one that blanks a value", update, "", "", `{"data":{"a":""}}`, `{"data":{"a":"1"}}`, false},
 		{"one that sets a switch off", update, "", "", `{"spec":{"automount":false}}`, `{"spec":{}}`, false},
-		{"one that selects everything", update, "", "", `{"spec":{"from":[{"namespaceSelector":{}}]}}`, `{"spec":{"from":[{}]}}`, false},
-		{"one that takes an element out of a list", update, "", "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a","b"]}}`, false},
-		{"an object that is being deleted can be updated", update, "", "", `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":1}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0},"spec":{"a":1}}`, true},
+		{
+			"one that selects everything", update, "", "", `{"spec":{"from":[{"namespaceSelector":{}}]}}`,
+			`{"spec":{"from":[{}]}}`, false,
+		},
+		{
+			"one that takes an element out of a list", update, "", "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a","b"]}}`,
+			false,
+		},
+		{
+			"an object that is being deleted can be updated", update, "", "",
+			`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"a":1}}`,
+			`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":0},"spec":{"a":1}}`, true,
+		},
 		{"null is nothing", update, "", "", `{"spec":{"a":1,"b":null}}`, `{"spec":{"a":1,"c":null}}`, true},
-		{"another object of the same name", update, "", "", `{"metadata":{"uid":"u1"},"spec":{}}`, `{"metadata":{"uid":"u2"},"spec":{}}`, false},
-		{"a status that was not sent belongs to others", update, "", "", `{"spec":{"a":1},"status":{}}`, `{"spec":{"a":1},"status":{"ready":true}}`, true},
-		{"one that was sent must be there: the kind may have no status subresource", update, "", "", `{"spec":{"a":1},"status":{"ready":true}}`, `{"spec":{"a":1},"status":{"ready":false}}`, false},
-		{"an update of the status does nothing else", update, "", "status", `{"metadata":{"labels":{"x":"y"}},"spec":{"a":2},"status":{"ready":true}}`, `{"metadata":{"uid":"u"},"spec":{"a":1},"status":{"ready":true}}`, true},
-		{"one that removes a condition", update, "", "status", `{"status":{"conditions":[]}}`, `{"status":{"conditions":[{"type":"Ready"}]}}`, false},
+		{
+			"another object of the same name", update, "", "", `{"metadata":{"uid":"u1"},"spec":{}}`,
+			`{"metadata":{"uid":"u2"},"spec":{}}`, false,
+		},
+		{
+			"a status that was not sent belongs to others", update, "", "", `{"spec":{"a":1},"status":{}}`,
+			`{"spec":{"a":1},"status":{"ready":true}}`, true,
+		},
+		{
+			"one that was sent must be there: the kind may have no status subresource", update, "", "",
+			`{"spec":{"a":1},"status":{"ready":true}}`, `{"spec":{"a":1},"status":{"ready":false}}`, false,
+		},
+		{
+			"an update of the status does nothing else", update, "", "status",
+			`{"metadata":{"labels":{"x":"y"}},"spec":{"a":2},"status":{"ready":true}}`,
+			`{"metadata":{"uid":"u"},"spec":{"a":1},"status":{"ready":true}}`, true,
+		},
+		{
+			"one that removes a condition", update, "", "status", `{"status":{"conditions":[]}}`,
+			`{"status":{"conditions":[{"type":"Ready"}]}}`, false,
+		},
 		{"one that removes all", update, "", "status", `{"spec":{}}`, `{"spec":{},"status":{"ready":true}}`, false},
-		{"one of another object of the same name", update, "", "status", `{"metadata":{"uid":"u1"},"status":{"a":1}}`, `{"metadata":{"uid":"u2"},"status":{"a":1}}`, false},
+		{
+			"one of another object of the same name", update, "", "status", `{"metadata":{"uid":"u1"},"status":{"a":1}}`,
+			`{"metadata":{"uid":"u2"},"status":{"a":1}}`, false,
+		},
 
-		{"a strategic patch that is there", patch, strategic, "", `{"metadata":{"resourceVersion":"6"},"spec":{"a":1}}`, `{"metadata":{"resourceVersion":"7"},"spec":{"a":1,"b":2}}`, true},
+		{
+			"a strategic patch that is there", patch, strategic, "", `{"metadata":{"resourceVersion":"6"},"spec":{"a":1}}`,
+			`{"metadata":{"resourceVersion":"7"},"spec":{"a":1,"b":2}}`, true,
+		},
 		{"one that removes cannot be told", patch, strategic, "", `{"spec":{"a":1,"b":null}}`, `{"spec":{"a":1}}`, false},
-		{"nor one with a list, that may replace or merge", patch, strategic, "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a","b"]}}`, false},
+		{
+			"nor one with a list, that may replace or merge", patch, strategic, "", `{"spec":{"args":["a"]}}`,
+			`{"spec":{"args":["a","b"]}}`, false,
+		},
 		{"nor one that empties a list", patch, strategic, "", `{"spec":{"args":[]}}`, `{"spec":{"args":["a"]}}`, false},
 		{"unless the list is just that", patch, strategic, "", `{"spec":{"args":["a"]}}`, `{"spec":{"args":["a"]}}`, true},
 		{"one that blanks a value", patch, strategic, "", `{"data":{"a":""}}`, `{"data":{"a":"1"}}`, false},
-		{"a json patch cannot be told", patch, types.JSONPatchType, "", `[{"op":"add","path":"/a","value":1}]`, `{"a":1}`, false},
+		{
+			"a json patch cannot be told", patch, types.JSONPatchType, "", `[{"op":"add","path":"/a","value":1}]`, `{"a":1}`,
+			false,
+		},
 
 		{"nothing is held by what is no object", create, "", "", `{"a":1}`, `<html>`, false},
 	} {
@@ -86,12 +150,31 @@ func TestHoldsApply(t *testing.T) {
 		want               bool
 	}{
 		{"all of it, and no more", "us", "", whole, true},
-		{"a label that is not applied any more is still owned", "us", "", `{"metadata":{"name":"a","finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false},
-		{"so is a finalizer", "us", "", `{"metadata":{"name":"a","labels":{"a":"1"}},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false},
-		{"or a list element", "us", "", `{"metadata":{"name":"a","labels":{"a":"1"},"finalizers":["x"]},"spec":{"args":["-v"],"ports":[]}}`, false},
-		{"or a field of one", "us", "", `{"metadata":{"name":"a","labels":{"a":"1"},"finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80}]}}`, false},
-		{"an atomic list is compared as a whole", "us", "", `{"metadata":{"name":"a","labels":{"a":"1"},"finalizers":["x"]},"spec":{"args":[],"ports":[{"port":80,"name":"web"}]}}`, false},
-		{"a field that is not there yet", "us", "", `{"metadata":{"name":"a","labels":{"a":"1","c":"3"},"finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false},
+		{
+			"a label that is not applied any more is still owned", "us", "",
+			`{"metadata":{"name":"a","finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false,
+		},
+		{
+			"so is a finalizer", "us", "",
+			`{"metadata":{"name":"a","labels":{"a":"1"}},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false,
+		},
+		{
+			"or a list element", "us", "",
+			`{"metadata":{"name":"a","labels":{"a":"1"},"finalizers":["x"]},"spec":{"args":["-v"],"ports":[]}}`, false,
+		},
+		{
+			"or a field of one", "us", "",
+			`{"metadata":{"name":"a","labels":{"a":"1"},"finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80}]}}`,
+			false,
+		},
+		{
+			"an atomic list is compared as a whole", "us", "",
+			`{"metadata":{"name":"a","labels":{"a":"1"},"finalizers":["x"]},"spec":{"args":[],"ports":[{"port":80,"name":"web"}]}}`, false,
+		},
+		{
+			"a field that is not there yet", "us", "",
+			`{"metadata":{"name":"a","labels":{"a":"1","c":"3"},"finalizers":["x"]},"spec":{"args":["-v"],"ports":[{"port":80,"name":"web"}]}}`, false,
+		},
 		{"a manager that has applied nothing", "them", "", whole, false},
 		{"one that only updated", "other", "", `{"metadata":{"labels":{"b":"2"}}}`, false},
 		{"an apply of the status", "us", "status", `{"metadata":{"name":"a"},"status":{"ready":true}}`, true},

@@ -18,7 +18,8 @@ func TestDecideProperties(t *testing.T) {
 	t.Parallel()
 	verbs := []Verb{VerbGet, VerbList, VerbCreate, VerbUpdate, VerbPatch, VerbApply, VerbDelete, VerbDeleteCollection}
 	bodies := []string{
-		`{}`, `{"metadata":{"name":"a"}}`, `{"metadata":{"generateName":"a-"}}`, `{"metadata":{"name":"a","resourceVersion":"5"}}`, `[]`,
+		`{}`, `{"metadata":{"name":"a"}}`, `{"metadata":{"generateName":"a-"}}`,
+		`{"metadata":{"name":"a","resourceVersion":"5"}}`, `[]`,
 		`[{"op":"test","path":"/metadata/resourceVersion","value":"5"}]`,
 	}
 	patches := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
@@ -43,9 +44,15 @@ func TestDecideProperties(t *testing.T) {
 		{code: 504},
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		p := Policy{Retries: rapid.IntRange(-1, 6).Draw(t, "retries"), Conflicts: rapid.IntRange(-1, 4).Draw(t, "conflicts")}.Resolved()
+		p := Policy{
+			Retries:   rapid.IntRange(-1, 6).Draw(t, "retries"),
+			Conflicts: rapid.IntRange(-1, 4).Draw(t, "conflicts"),
+		}.Resolved()
 		sent := []byte(rapid.SampledFrom(bodies).Draw(t, "body"))
-		r := &Request{Verb: rapid.SampledFrom(verbs).Draw(t, "verb"), PatchType: rapid.SampledFrom(patches).Draw(t, "patch"), NotFoundOK: rapid.Bool().Draw(t, "absence is fine")}
+		r := &Request{
+			Verb: rapid.SampledFrom(verbs).Draw(t, "verb"), PatchType: rapid.SampledFrom(patches).Draw(t, "patch"),
+			NotFoundOK: rapid.Bool().Draw(t, "absence is fine"),
+		}
 		if rapid.Bool().Draw(t, "dry run") {
 			r.Query = url.Values{"dryRun": {"All"}}
 		}
@@ -98,7 +105,8 @@ func TestThousandRetriesStayInBounds(t *testing.T) {
 	var pr progress
 	for i := range 1000 {
 		var o outcome
-		o, pr = decide(&Request{Verb: VerbGet}, p, nil, pr, answer{code: 503, header: http.Header{}}, func() float64 { return 0 })
+		o, pr = decide(&Request{Verb: VerbGet}, p, nil, pr, answer{code: 503, header: http.Header{}},
+			func() float64 { return 0 })
 		if o.action != retry || o.after < 40*time.Millisecond || o.after > p.Cap {
 			t.Fatalf("retry %d: %+v", i, o)
 		}

@@ -44,7 +44,8 @@ func TestRetries(t *testing.T) {
 			"429, 500, 502 and 504 are tried again",
 			call.Policy{},
 			[]http.HandlerFunc{
-				status(429, "TooManyRequests", "x"), status(500, "InternalError", "x"), answer(502, ""), status(504, "Timeout", "x"), ok,
+				status(429, "TooManyRequests", "x"), status(500, "InternalError", "x"), answer(502, ""),
+				status(504, "Timeout", "x"), ok,
 			},
 			[]time.Duration{400 * ms, 800 * ms, 1600 * ms, 3200 * ms},
 			nil,
@@ -56,7 +57,13 @@ func TestRetries(t *testing.T) {
 			[]time.Duration{400 * ms, 800 * ms, 1000 * ms, 1000 * ms, 1000 * ms},
 			apierrors.IsServiceUnavailable,
 		},
-		{"negative retries mean one try", call.Policy{Retries: -1}, []http.HandlerFunc{five03}, nil, apierrors.IsServiceUnavailable},
+		{
+			"negative retries mean one try",
+			call.Policy{Retries: -1},
+			[]http.HandlerFunc{five03},
+			nil,
+			apierrors.IsServiceUnavailable,
+		},
 		{
 			"Retry-After wins, with a little jitter on top",
 			call.Policy{},
@@ -81,7 +88,8 @@ func TestRetries(t *testing.T) {
 			"a date in the future is waited for",
 			call.Policy{},
 			[]http.HandlerFunc{func(w http.ResponseWriter, r *http.Request) {
-				withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", time.Now().Add(9*time.Second).UTC().Format(http.TimeFormat))(w, r)
+				withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After",
+					time.Now().Add(9*time.Second).UTC().Format(http.TimeFormat))(w, r)
 			}, ok},
 			[]time.Duration{9400 * ms},
 			nil,
@@ -96,9 +104,14 @@ func TestRetries(t *testing.T) {
 		},
 		{"403 is final", call.Policy{}, []http.HandlerFunc{status(403, "Forbidden", "no")}, nil, apierrors.IsForbidden},
 		{"404 is final", call.Policy{}, []http.HandlerFunc{status(404, "NotFound", "no")}, nil, apierrors.IsNotFound},
-		{"a page of a proxy is no object", call.Policy{}, []http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
-			w.Write([]byte("<html>log in</html>"))
-		}, "Content-Type", "text/html")}, nil, func(err error) bool { return errors.Is(err, call.ErrProtocol) }},
+		{
+			"a page of a proxy is no object",
+			call.Policy{},
+			[]http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
+				w.Write([]byte("<html>log in</html>"))
+			}, "Content-Type", "text/html")},
+			nil, func(err error) bool { return errors.Is(err, call.ErrProtocol) },
+		},
 		{
 			"nor is a body that is not json",
 			call.Policy{},
@@ -148,7 +161,10 @@ func TestRefusedConnectionIsTriedAgain(t *testing.T) {
 			return nil
 		}
 		// Not even an unnamed create is in doubt when nobody was there to take it.
-		r := call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Body: []byte(`{"metadata":{"generateName":"x-"}}`)}
+		r := call.Request{
+			Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+			Body: []byte(`{"metadata":{"generateName":"x-"}}`),
+		}
 		if a, err := call.Do(t.Context(), b.client, r, call.Policy{}); err != nil || a.Tries != 3 {
 			t.Errorf("got %+v, %v; want success at the third try", a, err)
 		}
@@ -193,7 +209,9 @@ func TestCancellation(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(3*time.Second, func() { cancel(preempted) })
 			begun := time.Now()
-			_, err := call.Do(ctx, b.client, call.Request{Verb: call.VerbUpdate, Resource: configMaps, Name: "web", Namespace: "a", Body: []byte(web)}, call.Policy{})
+			_, err := call.Do(ctx, b.client, call.Request{
+				Verb: call.VerbUpdate, Resource: configMaps, Name: "web", Namespace: "a", Body: []byte(web),
+			}, call.Policy{})
 			if !errors.Is(err, preempted) || !errors.Is(err, call.ErrOutcomeUnknown) {
 				t.Errorf("got %v, want the cause and an unknown outcome", err)
 			}
@@ -241,10 +259,11 @@ func TestCancellation(t *testing.T) {
 	t.Run("nor does a timeout of the HTTP client that is shared with others", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, call.Options{HTTPClient: &http.Client{Timeout: time.Second}}, func(w http.ResponseWriter, r *http.Request) {
-				<-time.After(8 * time.Second) // of fake time
-				answer(200, web)(w, r)
-			})
+			b := newBench(t, call.Options{HTTPClient: &http.Client{Timeout: time.Second}},
+				func(w http.ResponseWriter, r *http.Request) {
+					<-time.After(8 * time.Second) // of fake time
+					answer(200, web)(w, r)
+				})
 			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: -1}); err != nil {
 				t.Errorf("a call with time left failed: %v", err)
 			}
@@ -254,7 +273,8 @@ func TestCancellation(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
-			b := newBench(t, call.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, status(503, "ServiceUnavailable", "x"), hang)
+			b := newBench(t, call.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+				status(503, "ServiceUnavailable", "x"), hang)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(3*time.Second, func() { cancel(preempted) })
 			_, err := call.Do(ctx, b.client, get(), call.Policy{})
@@ -278,7 +298,8 @@ func TestCancellation(t *testing.T) {
 				answer(200, web)(w, r)
 			}
 			b := newBench(t, call.Options{}, hang, slow)
-			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Timeout: time.Second, Retries: -1}); !errors.Is(err, call.ErrTimeout) {
+			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Timeout: time.Second, Retries: -1}); !errors.Is(err,
+				call.ErrTimeout) {
 				t.Errorf("got %v, want a timeout", err)
 			}
 			if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Retries: -1}); err != nil {
@@ -291,7 +312,10 @@ func TestCancellation(t *testing.T) {
 func TestOnConflict(t *testing.T) {
 	t.Parallel()
 	update := func(on func(context.Context, call.Conflict) (call.Request, error)) call.Request {
-		return call.Request{Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web", Body: []byte(web), OnConflict: on}
+		return call.Request{
+			Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web",
+			Body: []byte(web), OnConflict: on,
+		}
 	}
 	refused := status(409, "Conflict", "the object has been modified")
 	t.Run("the next request is sent after a back-off", func(t *testing.T) {
@@ -314,7 +338,8 @@ func TestOnConflict(t *testing.T) {
 			if diff := cmp.Diff([]time.Duration{400 * ms, 800 * ms}, b.waits()); diff != "" {
 				t.Error(diff)
 			}
-			if got := b.seen()[2]; got != `PUT /api/v1/namespaces/a/configmaps/web {"metadata":{"name":"web","resourceVersion":"9"}}` {
+			if got := b.seen()[2]; got !=
+				`PUT /api/v1/namespaces/a/configmaps/web {"metadata":{"name":"web","resourceVersion":"9"}}` {
 				t.Errorf("third request is %q", got)
 			}
 		})
@@ -323,7 +348,9 @@ func TestOnConflict(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, call.Options{}, refused)
-			_, err := call.Do(t.Context(), b.client, update(func(_ context.Context, c call.Conflict) (call.Request, error) { return c.Request, nil }), call.Policy{Conflicts: 3})
+			_, err := call.Do(t.Context(), b.client,
+				update(func(_ context.Context, c call.Conflict) (call.Request, error) { return c.Request, nil }),
+				call.Policy{Conflicts: 3})
 			if !apierrors.IsConflict(err) || len(b.seen()) != 4 {
 				t.Errorf("after %d requests: %v", len(b.seen()), err)
 			}
@@ -334,11 +361,13 @@ func TestOnConflict(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, call.Options{}, refused)
 			gone := errors.New("gone")
-			_, err := call.Do(t.Context(), b.client, update(func(context.Context, call.Conflict) (call.Request, error) { return call.Request{}, gone }), call.Policy{})
+			_, err := call.Do(t.Context(), b.client,
+				update(func(context.Context, call.Conflict) (call.Request, error) { return call.Request{}, gone }), call.Policy{})
 			if !errors.Is(err, gone) || !apierrors.IsConflict(err) {
 				t.Errorf("got %v, want both the conflict and what the function said", err)
 			}
-			_, err = call.Do(t.Context(), b.client, update(func(context.Context, call.Conflict) (call.Request, error) { panic("boom") }), call.Policy{})
+			_, err = call.Do(t.Context(), b.client,
+				update(func(context.Context, call.Conflict) (call.Request, error) { panic("boom") }), call.Policy{})
 			if err == nil || !apierrors.IsConflict(err) {
 				t.Errorf("got %v, want the panic as an error", err)
 			}

@@ -44,14 +44,18 @@ func TestUnknownOutcome(t *testing.T) {
 		return func(r *call.Request) { r.Query = url.Values{"fieldManager": {manager}} }
 	}
 	setBy := func(manager string) http.HandlerFunc {
-		fields := `"metadata":{"managedFields":[{"manager":"` + manager + `","operation":"Update","fieldsV1":{"f:data":{"f:k":{}}}}],`
+		fields := `"metadata":{"managedFields":[{"manager":"` + manager +
+			`","operation":"Update","fieldsV1":{"f:data":{"f:k":{}}}}],`
 		return answer(200, strings.Replace(web, `"metadata":{`, fields, 1))
 	}
 	dry := func(r *call.Request) { r.Query = url.Values{"dryRun": {"All"}} }
 	idempotent := func(r *call.Request) { r.Idempotent = true }
 	subresource := func(s string) func(*call.Request) { return func(r *call.Request) { r.Subresource = s } }
 	typed := func(r *call.Request) {
-		r.Object = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"}, Data: map[string]string{"k": "v"}}
+		r.Object = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"},
+			Data:       map[string]string{"k": "v"},
+		}
 	}
 	const (
 		named     = `{"metadata":{"name":"web","creationTimestamp":null,"labels":{}},"data":{"k":"v"}}`
@@ -73,7 +77,12 @@ func TestUnknownOutcome(t *testing.T) {
 		paths   []string
 		want    int
 	}{
-		{"a named create is repeated", write(call.VerbCreate, named), []http.HandlerFunc{reset, ok}, []string{create, create}, succeeds},
+		{
+			"a named create is repeated", write(call.VerbCreate, named),
+			[]http.HandlerFunc{reset, ok},
+			[]string{create, create},
+			succeeds,
+		},
 		{
 			"a create that exists with all we sent was ours", write(call.VerbCreate, named),
 			[]http.HandlerFunc{reset, exists, ok},
@@ -140,8 +149,18 @@ func TestUnknownOutcome(t *testing.T) {
 			[]string{"POST" + path + "/eviction", "POST" + path + "/eviction"},
 			succeeds,
 		},
-		{"an update with a version is repeated", write(call.VerbUpdate, versioned), []http.HandlerFunc{reset, ok}, []string{"PUT" + path, "PUT" + path}, succeeds},
-		{"an update without one is not", write(call.VerbUpdate, named), []http.HandlerFunc{reset, ok}, []string{"PUT" + path}, doubtful},
+		{
+			"an update with a version is repeated", write(call.VerbUpdate, versioned),
+			[]http.HandlerFunc{reset, ok},
+			[]string{"PUT" + path, "PUT" + path},
+			succeeds,
+		},
+		{
+			"an update without one is not", write(call.VerbUpdate, named),
+			[]http.HandlerFunc{reset, ok},
+			[]string{"PUT" + path},
+			doubtful,
+		},
 		{
 			"a conflict after doubt is compared with the live object: done", write(call.VerbUpdate, versioned),
 			[]http.HandlerFunc{reset, changed, ok},
@@ -154,7 +173,12 @@ func TestUnknownOutcome(t *testing.T) {
 			[]string{"PUT" + path, "PUT" + path, "GET" + path},
 			doubtfulConflict, // it may have been done, and overwritten
 		},
-		{"a conflict without doubt is a conflict", write(call.VerbUpdate, versioned), []http.HandlerFunc{changed, ok}, []string{"PUT" + path}, refused},
+		{
+			"a conflict without doubt is a conflict", write(call.VerbUpdate, versioned),
+			[]http.HandlerFunc{changed, ok},
+			[]string{"PUT" + path},
+			refused,
+		},
 		{
 			"a merge patch is idempotent", write(call.VerbPatch, `{"data":{"k":"v"}}`, patch(types.MergePatchType)),
 			[]http.HandlerFunc{reset, ok},
@@ -162,50 +186,62 @@ func TestUnknownOutcome(t *testing.T) {
 			succeeds,
 		},
 		{
-			"a merge patch with a version that has been done", write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v","x":null}}`, patch(types.MergePatchType)),
+			"a merge patch with a version that has been done",
+			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v","x":null}}`, patch(types.MergePatchType)),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PATCH" + path, "PATCH" + path, "GET" + path},
 			recovers,
 		},
 		{
 			"a merge patch of which the live object has all values was ours if a value is ours",
-			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType), by("us")),
+			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType),
+				by("us")),
 			[]http.HandlerFunc{reset, changed, setBy("us")},
 			[]string{"PATCH" + path, "PATCH" + path, "GET" + path},
 			recovers,
 		},
 		{
 			"and not if somebody else has set them: both have counted from 1 to 2",
-			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType), by("us")),
+			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":"v"}}`, patch(types.MergePatchType),
+				by("us")),
 			[]http.HandlerFunc{reset, changed, setBy("them")},
 			[]string{"PATCH" + path, "PATCH" + path, "GET" + path},
 			doubtfulConflict,
 		},
 		{
-			"a merge patch whose removal has not been done", write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":null}}`, patch(types.MergePatchType)),
+			"a merge patch whose removal has not been done",
+			write(call.VerbPatch, `{"metadata":{"resourceVersion":"6"},"data":{"k":null}}`, patch(types.MergePatchType)),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PATCH" + path, "PATCH" + path, "GET" + path},
 			doubtfulConflict, // it may have been done, and overwritten
 		},
 		{
-			"a json patch may not be repeated", write(call.VerbPatch, `[{"op":"add","path":"/data/l/-","value":1}]`, patch(types.JSONPatchType)),
+			"a json patch may not be repeated", write(call.VerbPatch, `[{"op":"add","path":"/data/l/-","value":1}]`,
+				patch(types.JSONPatchType)),
 			[]http.HandlerFunc{reset, ok},
 			[]string{"PATCH" + path},
 			doubtful,
 		},
 		{
-			"unless it tests the version", write(call.VerbPatch, `[{"op":"test","path":"/metadata/resourceVersion","value":"6"}]`, patch(types.JSONPatchType)),
+			"unless it tests the version", write(call.VerbPatch,
+				`[{"op":"test","path":"/metadata/resourceVersion","value":"6"}]`, patch(types.JSONPatchType)),
 			[]http.HandlerFunc{reset, ok},
 			[]string{"PATCH" + path, "PATCH" + path},
 			succeeds,
 		},
 		{
-			"a strategic patch without a version may not be repeated", write(call.VerbPatch, `{"data":{"k":"v"}}`, patch(types.StrategicMergePatchType)),
+			"a strategic patch without a version may not be repeated",
+			write(call.VerbPatch, `{"data":{"k":"v"}}`, patch(types.StrategicMergePatchType)),
 			[]http.HandlerFunc{reset, ok},
 			[]string{"PATCH" + path},
 			doubtful,
 		},
-		{"a server-side apply is idempotent", write(call.VerbApply, named), []http.HandlerFunc{reset, ok}, []string{"PATCH" + path, "PATCH" + path}, succeeds},
+		{
+			"a server-side apply is idempotent", write(call.VerbApply, named),
+			[]http.HandlerFunc{reset, ok},
+			[]string{"PATCH" + path, "PATCH" + path},
+			succeeds,
+		},
 		{
 			"a delete is repeated, and 404 then means that it was done", write(call.VerbDelete, ""),
 			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
@@ -219,13 +255,15 @@ func TestUnknownOutcome(t *testing.T) {
 			refused,
 		},
 		{
-			"nor has one whose options are in the body", write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}`),
+			"nor has one whose options are in the body",
+			write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}`),
 			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
 			[]string{"DELETE" + path, "DELETE" + path},
 			refused,
 		},
 		{
-			"a delete whose options say something else has", write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}`),
+			"a delete whose options say something else has",
+			write(call.VerbDelete, `{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}`),
 			[]http.HandlerFunc{reset, status(404, "NotFound", "")},
 			[]string{"DELETE" + path, "DELETE" + path},
 			recovers,
@@ -248,9 +286,15 @@ func TestUnknownOutcome(t *testing.T) {
 			[]string{"PUT" + path, "PUT" + path},
 			refused,
 		},
-		{"a delete of nothing is not a success", write(call.VerbDelete, ""), []http.HandlerFunc{status(404, "NotFound", "")}, []string{"DELETE" + path}, refused},
 		{
-			"an update is not taken for done when what it removes is still there", write(call.VerbUpdate, `{"metadata":{"resourceVersion":"6"},"data":{}}`),
+			"a delete of nothing is not a success", write(call.VerbDelete, ""),
+			[]http.HandlerFunc{status(404, "NotFound", "")},
+			[]string{"DELETE" + path},
+			refused,
+		},
+		{
+			"an update is not taken for done when what it removes is still there",
+			write(call.VerbUpdate, `{"metadata":{"resourceVersion":"6"},"data":{}}`),
 			[]http.HandlerFunc{reset, changed, ok},
 			[]string{"PUT" + path, "PUT" + path, "GET" + path},
 			doubtfulConflict, // it may have been done, and overwritten
@@ -263,7 +307,9 @@ func TestUnknownOutcome(t *testing.T) {
 		},
 		{
 			"so does who is given a page of a proxy", write(call.VerbCreate, named),
-			[]http.HandlerFunc{reset, exists, withHeader(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("<html>")) }, "Content-Type", "text/html")},
+			[]http.HandlerFunc{reset, exists, withHeader(func(w http.ResponseWriter, _ *http.Request) {
+				w.Write([]byte("<html>"))
+			}, "Content-Type", "text/html")},
 			[]string{create, create, "GET" + path},
 			doubtfulConflict,
 		},
@@ -315,9 +361,14 @@ func TestUnknownOutcome(t *testing.T) {
 			[]string{create},
 			refused,
 		},
-		{"a page instead of an answer leaves doubt", write(call.VerbUpdate, versioned), []http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
-			w.Write([]byte("<html>"))
-		}, "Content-Type", "text/html")}, []string{"PUT" + path}, doubtful},
+		{
+			"a page instead of an answer leaves doubt", write(call.VerbUpdate, versioned),
+			[]http.HandlerFunc{withHeader(func(w http.ResponseWriter, _ *http.Request) {
+				w.Write([]byte("<html>"))
+			}, "Content-Type", "text/html")},
+			[]string{"PUT" + path},
+			doubtful,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -333,7 +384,8 @@ func TestUnknownOutcome(t *testing.T) {
 					if err == nil || errors.Is(err, call.ErrOutcomeUnknown) != (tc.want != refused) {
 						t.Errorf("got %v; outcome unknown: want %v", err, tc.want != refused)
 					}
-					if e, ok := errors.AsType[*call.Error](err); tc.want == doubtfulConflict && !(ok && e.Code == http.StatusConflict && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err))) {
+					if e, ok := errors.AsType[*call.Error](err); tc.want == doubtfulConflict &&
+						!(ok && e.Code == http.StatusConflict && (apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err))) {
 						t.Errorf("got %v, want the refusal of the write", err)
 					}
 				}
@@ -356,12 +408,16 @@ func TestProtobufCreateInDoubt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var stored []byte
-		b := newBench(t, call.Options{}, reset, status(409, "AlreadyExists", ""), func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", call.Protobuf)
-			w.Write(stored)
-		})
+		b := newBench(t, call.Options{}, reset, status(409, "AlreadyExists", ""),
+			func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", call.Protobuf)
+				w.Write(stored)
+			})
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"}, Data: map[string]string{"k": "v"}}
-		stored = protobuf(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a", UID: "u1", ResourceVersion: "7"}, Data: map[string]string{"k": "v"}}, "ConfigMap")
+		stored = protobuf(t, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a", UID: "u1", ResourceVersion: "7"},
+			Data:       map[string]string{"k": "v"},
+		}, "ConfigMap")
 		a, err := call.Do(t.Context(), b.client, call.Request{
 			Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
 			Object: cm, ContentType: call.Protobuf, Accept: call.Protobuf,
@@ -383,7 +439,11 @@ func TestJSONPatchConflict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, call.Options{}, status(422, "Invalid", "the path does not exist"))
-		_, err := call.Do(t.Context(), b.client, call.Request{Verb: call.VerbPatch, PatchType: types.JSONPatchType, Resource: configMaps, Namespace: "a", Name: "web", Body: []byte(`[]`)}, call.Policy{})
+		_, err := call.Do(t.Context(), b.client,
+			call.Request{
+				Verb: call.VerbPatch, PatchType: types.JSONPatchType, Resource: configMaps, Namespace: "a", Name: "web",
+				Body: []byte(`[]`),
+			}, call.Policy{})
 		if !apierrors.IsInvalid(err) || len(b.seen()) != 1 {
 			t.Errorf("after %d requests: %v", len(b.seen()), err)
 		}

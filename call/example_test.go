@@ -38,7 +38,9 @@ func Example() {
 	}
 	fmt.Println("created, recovered:", answer.Recovered)
 
-	answer, err = call.Do(ctx, client, call.Request{Verb: call.VerbGet, Resource: configMaps, Namespace: "team-a", Name: "db", NotFoundOK: true}, call.Policy{})
+	answer, err = call.Do(ctx, client, call.Request{
+		Verb: call.VerbGet, Resource: configMaps, Namespace: "team-a", Name: "db", NotFoundOK: true,
+	}, call.Policy{})
 	fmt.Println("absent:", answer == nil, err)
 
 	for cm, err := range call.List[corev1.ConfigMap](ctx, client, call.Request{Resource: configMaps}, call.Policy{}) {

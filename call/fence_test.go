@@ -27,9 +27,10 @@ func TestFence(t *testing.T) {
 					t.Errorf("%d requests, and %v", len(b.seen()), err)
 				}
 				asked = 0
-				for _, err = range call.Pages(t.Context(), b.client, call.Request{Verb: call.VerbList, Resource: configMaps}, call.Policy{
-					Fence: func() error { asked++; return over },
-				}) {
+				for _, err = range call.Pages(t.Context(), b.client, call.Request{Verb: call.VerbList, Resource: configMaps},
+					call.Policy{
+						Fence: func() error { asked++; return over },
+					}) {
 				}
 				if !errors.Is(err, over) || len(b.seen()) != leave || asked != 1 {
 					t.Errorf("a list: %d requests, asked %d times, and %v", len(b.seen())-leave, asked, err)

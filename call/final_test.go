@@ -30,7 +30,8 @@ func TestEverythingElseIsFinal(t *testing.T) {
 		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, call.Options{}, withHeader(answer(code, `{"kind":"Status","details":{"retryAfterSeconds":1}}`), "Retry-After", "1"))
+				b := newBench(t, call.Options{}, withHeader(answer(code, `{"kind":"Status","details":{"retryAfterSeconds":1}}`),
+					"Retry-After", "1"))
 				for _, verb := range []call.Verb{call.VerbGet, call.VerbUpdate, call.VerbCreate, call.VerbDelete} {
 					r := get()
 					r.Verb = verb
@@ -59,7 +60,8 @@ func TestReadsAreRedirected(t *testing.T) {
 			t.Errorf("got %+v, %v", a, err)
 		}
 		circle := newBench(t, call.Options{}, withHeader(answer(307, ""), "Location", "/round"))
-		if _, err := call.Do(t.Context(), circle.client, get(), call.Policy{Retries: -1}); err == nil || len(circle.seen()) != 10 {
+		if _, err := call.Do(t.Context(), circle.client, get(), call.Policy{Retries: -1}); err == nil ||
+			len(circle.seen()) != 10 {
 			t.Errorf("got %v after %d requests", err, len(circle.seen()))
 		}
 	})
@@ -95,14 +97,16 @@ func TestRateLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if d := cmp.Diff([]time.Duration{2 * time.Second, 2 * time.Second}, b.waits(), cmpopts.EquateApprox(0, float64(10*ms))); d != "" {
+		if d := cmp.Diff([]time.Duration{2 * time.Second, 2 * time.Second}, b.waits(),
+			cmpopts.EquateApprox(0, float64(10*ms))); d != "" {
 			t.Error(d)
 		}
 		stop := errors.New("stop")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(stop) })
 		begun := time.Now()
-		if _, err := call.Do(ctx, b.client, get(), call.Policy{}); !errors.Is(err, stop) || time.Since(begun) != time.Second || len(b.seen()) != 3 {
+		if _, err := call.Do(ctx, b.client, get(), call.Policy{}); !errors.Is(err, stop) ||
+			time.Since(begun) != time.Second || len(b.seen()) != 3 {
 			t.Errorf("after %v and %d requests: %v", time.Since(begun), len(b.seen()), err)
 		}
 	})
@@ -110,7 +114,10 @@ func TestRateLimit(t *testing.T) {
 
 func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
-	want := call.Policy{Timeout: 10 * time.Second, Retries: 5, Base: 400 * ms, Cap: 10 * time.Second, Conflicts: 5, PageSize: 50}
+	want := call.Policy{
+		Timeout: 10 * time.Second, Retries: 5, Base: 400 * ms, Cap: 10 * time.Second, Conflicts: 5,
+		PageSize: 50,
+	}
 	if d := cmp.Diff(want, call.Policy{}.Resolved(), cmpopts.IgnoreFields(call.Policy{}, "Budget")); d != "" {
 		t.Error(d)
 	}

@@ -144,7 +144,9 @@ func answer(code int, body string) http.HandlerFunc {
 
 // status replies as an API server does when it refuses.
 func status(code int, reason, message string) http.HandlerFunc {
-	return answer(code, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message))
+	return answer(code,
+		fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason,
+			message))
 }
 
 func withHeader(h http.HandlerFunc, key, value string) http.HandlerFunc {

@@ -29,9 +29,13 @@ func pageBody(next string, objects ...string) string {
 	var items []string
 	for _, o := range objects {
 		name, version, _ := strings.Cut(o, "@")
-		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":%q}}`, name, name, version))
+		items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"uid":"uid-%s","resourceVersion":%q}}`, name, name,
+			version))
 	}
-	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"50","continue":%q},"items":[%s]}`, next, strings.Join(items, ","))
+	return fmt.Sprintf(
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"50","continue":%q},"items":[%s]}`, next,
+		strings.Join(items, ","),
+	)
 }
 
 var expired = status(410, "Expired", "the continue parameter is too old")
@@ -74,7 +78,13 @@ func TestList(t *testing.T) {
 			[]string{"limit=2&resourceVersion=0", "continue=t1&limit=2", "limit=2&resourceVersion=0", "continue=t2&limit=2"},
 			apierrors.IsResourceExpired,
 		},
-		{"410 without a token is an error", []http.HandlerFunc{expired}, nil, []string{"limit=2&resourceVersion=0"}, apierrors.IsResourceExpired},
+		{
+			"410 without a token is an error",
+			[]http.HandlerFunc{expired},
+			nil,
+			[]string{"limit=2&resourceVersion=0"},
+			apierrors.IsResourceExpired,
+		},
 		{
 			"a server that answers with the token that it was given is not asked for ever",
 			[]http.HandlerFunc{page("t1", "a@1"), page("t1", "a@1")},
@@ -134,8 +144,10 @@ func TestListStopsWhenAsked(t *testing.T) {
 
 func TestListUnstructuredKeepsKindAndIntegers(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, call.Options{}, answer(200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a","generation":9007199254740993}}]}`))
-	for u, err := range call.List[unstructured.Unstructured](t.Context(), b.client, call.Request{Resource: configMaps}, call.Policy{}) {
+	b := newBench(t, call.Options{}, answer(200,
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[{"metadata":{"name":"a","generation":9007199254740993}}]}`))
+	for u, err := range call.List[unstructured.Unstructured](t.Context(), b.client, call.Request{Resource: configMaps},
+		call.Policy{}) {
 		if err != nil || u.GetKind() != "ConfigMap" || u.GetAPIVersion() != "v1" || u.GetGeneration() != 9007199254740993 {
 			t.Errorf("got %v, %v", u, err)
 		}
@@ -145,7 +157,8 @@ func TestListUnstructuredKeepsKindAndIntegers(t *testing.T) {
 func TestListProtobuf(t *testing.T) {
 	t.Parallel()
 	list := corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "50"}, Items: []corev1.ConfigMap{
-		{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
 	}}
 	body := protobuf(t, &list, "ConfigMapList")
 	b := newBench(t, call.Options{}, func(w http.ResponseWriter, _ *http.Request) {
@@ -153,7 +166,8 @@ func TestListProtobuf(t *testing.T) {
 		w.Write(body)
 	})
 	var got []string
-	for cm, err := range call.List[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps, Accept: call.Protobuf}, call.Policy{}) {
+	for cm, err := range call.List[corev1.ConfigMap](t.Context(), b.client,
+		call.Request{Resource: configMaps, Accept: call.Protobuf}, call.Policy{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +184,8 @@ func TestStreamStartsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, call.Options{}, page("t1", "a@1", "b@2"), expired, page("t2", "a@1", "b@9"), page("", "c@3"))
 		var got []string
-		for cm, err := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps}, call.Policy{PageSize: 2}) {
+		for cm, err := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps},
+			call.Policy{PageSize: 2}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -244,14 +259,27 @@ func TestStream(t *testing.T) {
 		ok     bool
 	}{
 		{"one body", []http.HandlerFunc{answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 1, true},
-		{"a body that breaks off is asked for again", []http.HandlerFunc{cut, answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 2, true},
+		{
+			"a body that breaks off is asked for again",
+			[]http.HandlerFunc{cut, answer(200, whole)},
+			[]string{"a@1", "b@2", "c@3"},
+			2, true,
+		},
 		{"one without progress too", []http.HandlerFunc{stall, answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 2, true},
 		{"a slow one is left alone", []http.HandlerFunc{trickle}, []string{"a@1", "b@2", "c@3"}, 1, true},
-		{"an error before the list", []http.HandlerFunc{status(503, "ServiceUnavailable", "x"), answer(200, whole)}, []string{"a@1", "b@2", "c@3"}, 2, true},
+		{
+			"an error before the list",
+			[]http.HandlerFunc{status(503, "ServiceUnavailable", "x"), answer(200, whole)},
+			[]string{"a@1", "b@2", "c@3"},
+			2, true,
+		},
 		{"a server that always breaks off", []http.HandlerFunc{cut}, []string{"a@1", "b@2"}, 6, false},
 		{
 			"metadata after the items",
-			[]http.HandlerFunc{answer(200, `{"items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"kind":"ConfigMapList","metadata":{"resourceVersion":"5"}}`)},
+			[]http.HandlerFunc{
+				answer(200,
+					`{"items":[{"metadata":{"name":"a","resourceVersion":"1"}}],"kind":"ConfigMapList","metadata":{"resourceVersion":"5"}}`),
+			},
 			[]string{"a@1"},
 			1, true,
 		},
@@ -266,7 +294,8 @@ func TestStream(t *testing.T) {
 				b := newBench(t, call.Options{}, tc.script...)
 				var got []string
 				var err error
-				for cm, e := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps}, call.Policy{}) {
+				for cm, e := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps},
+					call.Policy{}) {
 					if err = e; err == nil {
 						got = append(got, cm.Name+"@"+cm.ResourceVersion)
 					}

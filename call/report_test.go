@@ -45,9 +45,11 @@ func protobuf(t *testing.T, obj interface{ Marshal() ([]byte, error) }, kind str
 func TestErrorSaysWhatHappened(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		invalid := answer(422, `{"kind":"Status","code":422,"reason":"Invalid","message":"ConfigMap \"web\" is invalid: data: too long",
+		invalid := answer(422,
+			`{"kind":"Status","code":422,"reason":"Invalid","message":"ConfigMap \"web\" is invalid: data: too long",
 			"details":{"causes":[{"reason":"FieldValueTooLong","message":"too long","field":"data"}]}}`)
-		b := newBench(t, call.Options{}, status(503, "ServiceUnavailable", "x"), status(503, "ServiceUnavailable", "x"), hang, invalid)
+		b := newBench(t, call.Options{}, status(503, "ServiceUnavailable", "x"), status(503, "ServiceUnavailable", "x"), hang,
+			invalid)
 		_, err := call.Do(t.Context(), b.client, call.Request{
 			Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web", Subresource: "status",
 			Body: []byte(web),
@@ -60,7 +62,8 @@ func TestErrorSaysWhatHappened(t *testing.T) {
 		if diff := cmp.Diff(want, err.Error()); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]metav1.StatusCause{{Type: "FieldValueTooLong", Message: "too long", Field: "data"}}, e.Causes); diff != "" {
+		if diff := cmp.Diff([]metav1.StatusCause{{Type: "FieldValueTooLong", Message: "too long", Field: "data"}},
+			e.Causes); diff != "" {
 			t.Error(diff)
 		}
 		if e.Code != 422 || e.Reason != metav1.StatusReasonInvalid || len(e.Tries) != 4 {
@@ -114,10 +117,12 @@ func TestLogAndMetrics(t *testing.T) {
 			if e.Request != "" {
 				ids = append(ids, e.Request)
 			}
-			lines = append(lines, fmt.Sprint(e.Msg, " ", e.Kind, " ", e.Namespace, "/", e.Name, " ", e.Reason, e.Warning, " ", e.RetryIn))
+			lines = append(lines, fmt.Sprint(e.Msg, " ", e.Kind, " ", e.Namespace, "/", e.Name, " ", e.Reason, e.Warning, " ",
+				e.RetryIn))
 		}
 		if diff := cmp.Diff([]string{
-			"request failed ConfigMap a/web reset 400ms", "request failed ConfigMap a/web ServiceUnavailable 800ms", "the API server warns  / v1 is old 0s",
+			"request failed ConfigMap a/web reset 400ms", "request failed ConfigMap a/web ServiceUnavailable 800ms",
+			"the API server warns  / v1 is old 0s",
 		}, lines); diff != "" {
 			t.Errorf("log (-want +got):\n%s", diff)
 		}

@@ -55,7 +55,10 @@ func TestWritesAreExactAgainstAServer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, c, stop := newServer(t)
 			defer stop()
-			obj := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}, Data: map[string]string{"k": "old"}}
+			obj := &corev1.ConfigMap{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}, Data: map[string]string{"k": "old"},
+			}
 			if verb != call.VerbCreate {
 				put, err := s.Put(obj)
 				if err != nil {
@@ -96,7 +99,8 @@ func TestWritesAreExactAgainstAServer(t *testing.T) {
 				}
 			} else {
 				var got corev1.ConfigMap
-				if err := json.Unmarshal(a.Raw, &got); err != nil || got.Data["k"] != "new" || got.ResourceVersion != live.GetResourceVersion() {
+				if err := json.Unmarshal(a.Raw, &got); err != nil || got.Data["k"] != "new" ||
+					got.ResourceVersion != live.GetResourceVersion() {
 					t.Fatalf("%s with %v: answer %+v, %v; live %v", verb, plan, got, err, live)
 				}
 			}
@@ -132,14 +136,18 @@ func TestListAgainstAServer(t *testing.T) {
 		s, c, stop := newServer(t)
 		defer stop()
 		for i := range 120 {
-			if _, err := s.Put(&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("cm-%03d", i)}}); err != nil {
+			if _, err := s.Put(&corev1.ConfigMap{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: fmt.Sprintf("cm-%03d", i)},
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.On(apiserver.Match{Verb: "list", Page: 3, Times: 1}, apiserver.ExpireContinue(true))
 		for _, accept := range []string{call.JSON, call.Protobuf} {
 			seen := map[string]int{}
-			for cm, err := range call.List[corev1.ConfigMap](t.Context(), c, call.Request{Resource: configMaps, Namespace: "a", Accept: accept}, call.Policy{}) {
+			for cm, err := range call.List[corev1.ConfigMap](t.Context(), c,
+				call.Request{Resource: configMaps, Namespace: "a", Accept: accept}, call.Policy{}) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -206,7 +214,8 @@ func TestLostRemovals(t *testing.T) {
 					r.Verb = verb
 					switch verb {
 					case call.VerbApply:
-						r.Body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","resourceVersion":"` + cm.ResourceVersion + `"},"data":{"keep":"1"}}`)
+						r.Body = []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"web","resourceVersion":"` +
+							cm.ResourceVersion + `"},"data":{"keep":"1"}}`)
 					case call.VerbUpdate:
 						delete(cm.Data, "drop")
 						r.Object, r.Body = &cm, nil

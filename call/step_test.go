@@ -32,7 +32,10 @@ func TestStep(t *testing.T) {
 	read := func(context.Context, *visit) (call.Request, error) { return get(), nil }
 	update := func(_ context.Context, v *visit) (call.Request, error) {
 		v.note("request " + v.version)
-		return call.Request{Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web", Body: []byte(`{"metadata":{"resourceVersion":"` + v.version + `"}}`)}, nil
+		return call.Request{
+			Verb: call.VerbUpdate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Name: "web",
+			Body: []byte(`{"metadata":{"resourceVersion":"` + v.version + `"}}`),
+		}, nil
 	}
 	onSuccess := func(_ context.Context, f *flow.Fiber[visit], a *call.Answer) flow.Next {
 		if a == nil {
@@ -53,8 +56,20 @@ func TestStep(t *testing.T) {
 		waits  []time.Duration
 		err    func(error) bool
 	}{
-		{"a good answer goes on", call.StepSpec[visit]{Request: read, OnSuccess: onSuccess}, []http.HandlerFunc{answer(200, web)}, []string{"success", "after"}, nil, nil},
-		{"by default without a word", call.StepSpec[visit]{Request: read}, []http.HandlerFunc{answer(200, web)}, []string{"after"}, nil, nil},
+		{
+			"a good answer goes on",
+			call.StepSpec[visit]{Request: read, OnSuccess: onSuccess},
+			[]http.HandlerFunc{answer(200, web)},
+			[]string{"success", "after"},
+			nil, nil,
+		},
+		{
+			"by default without a word",
+			call.StepSpec[visit]{Request: read},
+			[]http.HandlerFunc{answer(200, web)},
+			[]string{"after"},
+			nil, nil,
+		},
 		{
 			"failed tries are repeated after a back-off",
 			call.StepSpec[visit]{Request: read, OnSuccess: onSuccess},
@@ -71,15 +86,25 @@ func TestStep(t *testing.T) {
 			[]time.Duration{400 * ms},
 			apierrors.IsServiceUnavailable,
 		},
-		{"a failure can be dealt with", call.StepSpec[visit]{Request: read, OnFailure: func(_ context.Context, f *flow.Fiber[visit], err error) flow.Next {
-			f.Packet.note("failure")
-			return f.Next()
-		}}, []http.HandlerFunc{status(403, "Forbidden", "no")}, []string{"failure", "after"}, nil, nil},
-		{"absence can be dealt with", call.StepSpec[visit]{Request: read, OnNotFound: func(_ context.Context, f *flow.Fiber[visit]) flow.Next {
-			f.Packet.note("absent")
-			return f.Next()
-		}}, []http.HandlerFunc{status(404, "NotFound", "no")}, []string{"absent", "after"}, nil, nil},
-		{"or is a failure", call.StepSpec[visit]{Request: read}, []http.HandlerFunc{status(404, "NotFound", "no")}, nil, nil, apierrors.IsNotFound},
+		{"a failure can be dealt with", call.StepSpec[visit]{
+			Request: read, OnFailure: func(_ context.Context, f *flow.Fiber[visit], err error) flow.Next {
+				f.Packet.note("failure")
+				return f.Next()
+			},
+		}, []http.HandlerFunc{status(403, "Forbidden", "no")}, []string{"failure", "after"}, nil, nil},
+		{"absence can be dealt with", call.StepSpec[visit]{
+			Request: read, OnNotFound: func(_ context.Context, f *flow.Fiber[visit]) flow.Next {
+				f.Packet.note("absent")
+				return f.Next()
+			},
+		}, []http.HandlerFunc{status(404, "NotFound", "no")}, []string{"absent", "after"}, nil, nil},
+		{
+			"or is a failure",
+			call.StepSpec[visit]{Request: read},
+			[]http.HandlerFunc{status(404, "NotFound", "no")},
+			nil, nil,
+			apierrors.IsNotFound,
+		},
 		{
 			"a conflict takes the detour, and then asks for the request again",
 			call.StepSpec[visit]{
@@ -111,7 +136,13 @@ func TestStep(t *testing.T) {
 			[]http.HandlerFunc{answer(200, web)},
 			nil, nil, func(err error) bool { return errors.Is(err, broken) },
 		},
-		{"so does a step without one", call.StepSpec[visit]{}, []http.HandlerFunc{answer(200, web)}, nil, nil, func(err error) bool { return err != nil }},
+		{
+			"so does a step without one",
+			call.StepSpec[visit]{},
+			[]http.HandlerFunc{answer(200, web)},
+			nil, nil,
+			func(err error) bool { return err != nil },
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +151,11 @@ func TestStep(t *testing.T) {
 				e := flow.NewEngine(flow.EngineOptions{Workers: 1})
 				fl := flow.New("visit", call.Step("call", b.client, tc.spec),
 					flow.Step("after", flow.Do(func(_ context.Context, v *visit) error { v.note("after"); return nil })),
-					flow.Detour("read-again", flow.Do(func(_ context.Context, v *visit) error { v.note("read"); v.version += "x"; return nil })))
+					flow.Detour("read-again", flow.Do(func(_ context.Context, v *visit) error {
+						v.note("read")
+						v.version += "x"
+						return nil
+					})))
 				var v visit
 				h, err := fl.Start(t.Context(), e, &v, flow.StartOptions{Key: "a/web"})
 				if err != nil {
@@ -149,9 +184,10 @@ func TestStep(t *testing.T) {
 func TestStepsInRetryAreParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const fibers = 500
-		b := newBench(t, call.Options{Budget: &call.Budget{Burst: 10 * fibers}}, func(w http.ResponseWriter, r *http.Request) {
-			withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "3600")(w, r)
-		})
+		b := newBench(t, call.Options{Budget: &call.Budget{Burst: 10 * fibers}},
+			func(w http.ResponseWriter, r *http.Request) {
+				withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "3600")(w, r)
+			})
 		e := flow.NewEngine(flow.EngineOptions{Workers: 2})
 		fl := flow.New("visit", call.Step("call", b.client, call.StepSpec[visit]{
 			Policy:  call.Policy{Retries: 1},
@@ -198,9 +234,13 @@ func TestStepOfAPreemptedFiberIsCancelledOnTheWire(t *testing.T) {
 		s.On(apiserver.Match{Verb: "create", Times: 1}, apiserver.HoldRequest(gate))
 		e := flow.NewEngine(flow.EngineOptions{})
 		create := func(name string) *flow.Flow[visit] {
-			return flow.New("create", call.Step("call", c, call.StepSpec[visit]{Request: func(context.Context, *visit) (call.Request, error) {
-				return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}}, nil
-			}}))
+			return flow.New("create", call.Step("call", c,
+				call.StepSpec[visit]{Request: func(context.Context, *visit) (call.Request, error) {
+					return call.Request{
+						Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+						Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+					}, nil
+				}}))
 		}
 		first, err := create("first").Start(t.Context(), e, new(visit), flow.StartOptions{Key: "a/web"})
 		if err != nil {
@@ -243,7 +283,10 @@ func TestStepThatRunsAgainIsInDoubt(t *testing.T) {
 		fl := flow.New("create", call.Step("call", c, call.StepSpec[visit]{
 			Policy: call.Policy{Retries: -1},
 			Request: func(context.Context, *visit) (call.Request, error) {
-				return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}, nil
+				return call.Request{
+					Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+					Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}},
+				}, nil
 			},
 			OnSuccess: func(_ context.Context, f *flow.Fiber[visit], a *call.Answer) flow.Next {
 				recovered = a.Recovered
@@ -282,7 +325,10 @@ func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
 				e := flow.NewEngine(flow.EngineOptions{})
 				fl := flow.New("create", call.Step("call", b.client, call.StepSpec[visit]{
 					Request: func(context.Context, *visit) (call.Request, error) {
-						return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Body: []byte(`{"metadata":{"generateName":"web-"}}`)}, nil
+						return call.Request{
+							Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+							Body: []byte(`{"metadata":{"generateName":"web-"}}`),
+						}, nil
 					},
 				}, flow.Retry(flow.Backoff{Attempts: 3})))
 				h, err := fl.Start(t.Context(), e, new(visit), flow.StartOptions{})
@@ -308,12 +354,16 @@ func TestStepDoesNotRepeatWhatMayBeDone(t *testing.T) {
 func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, call.Options{}, withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "60"), answer(200, web))
+		b := newBench(t, call.Options{}, withHeader(status(503, "ServiceUnavailable", "x"), "Retry-After", "60"),
+			answer(200, web))
 		e := flow.NewEngine(flow.EngineOptions{})
 		fl := flow.New("update",
 			call.Step("call", b.client, call.StepSpec[visit]{
 				Request: func(_ context.Context, v *visit) (call.Request, error) {
-					return call.Request{Verb: call.VerbUpdate, Resource: configMaps, Namespace: "a", Name: "web", Body: []byte(`{"metadata":{"resourceVersion":"` + v.version + `"}}`)}, nil
+					return call.Request{
+						Verb: call.VerbUpdate, Resource: configMaps, Namespace: "a", Name: "web",
+						Body: []byte(`{"metadata":{"resourceVersion":"` + v.version + `"}}`),
+					}, nil
 				},
 			}, flow.Deadline(5*time.Second), flow.OnError("renew")),
 			flow.Step("end", func(_ context.Context, f *flow.Fiber[visit]) flow.Next { return f.End() }),
@@ -329,7 +379,10 @@ func TestStepEnteredAnewMakesANewRequest(t *testing.T) {
 			t.Error(err)
 		}
 		const path = "PUT /api/v1/namespaces/a/configmaps/web "
-		if diff := cmp.Diff([]string{path + `{"metadata":{"resourceVersion":"7"}}`, path + `{"metadata":{"resourceVersion":"7x"}}`}, b.seen()); diff != "" {
+		if diff := cmp.Diff([]string{
+			path + `{"metadata":{"resourceVersion":"7"}}`,
+			path + `{"metadata":{"resourceVersion":"7x"}}`,
+		}, b.seen()); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		if err := e.Close(t.Context()); err != nil {
@@ -353,7 +406,10 @@ func TestStepGoesOnAfterARestart(t *testing.T) {
 			Policy: call.Policy{Base: time.Minute, Cap: time.Minute},
 			Request: func(context.Context, *visit) (call.Request, error) {
 				requests++
-				return call.Request{Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a", Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}}}, nil
+				return call.Request{
+					Verb: call.VerbCreate, Resource: configMaps, Kind: "ConfigMap", Namespace: "a",
+					Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "web"}},
+				}, nil
 			},
 			OnSuccess: func(_ context.Context, f *flow.Fiber[visit], a *call.Answer) flow.Next {
 				recovered = a.Recovered
@@ -408,7 +464,8 @@ func TestACreateOnTheWireDuringACrash(t *testing.T) {
 				s, c, stop := newServer(t)
 				defer stop()
 				if _, err := s.Put(&corev1.ConfigMap{
-					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}, Data: map[string]string{"k": tc.there},
+					TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}, Data: map[string]string{"k": tc.there},
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -421,7 +478,8 @@ func TestACreateOnTheWireDuringACrash(t *testing.T) {
 					},
 				}, flow.Save()))
 				var positions flow.Memory
-				if err := positions.Save(t.Context(), "a/web", flow.Position{Flow: "create", Step: "call", Reason: "save", Token: "t"}); err != nil {
+				if err := positions.Save(t.Context(), "a/web",
+					flow.Position{Flow: "create", Step: "call", Reason: "save", Token: "t"}); err != nil {
 					t.Fatal(err)
 				}
 				e := flow.NewEngine(flow.EngineOptions{})

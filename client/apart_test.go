@@ -86,7 +86,8 @@ func TestTheStatusTakenAwayByModify(t *testing.T) {
 		w := widget("one")
 		w.Object["status"] = map[string]any{"ready": true}
 		c.put(w)
-		err := client.Modify(c.ctx, c.client, widget("one"), func(w *unstructured.Unstructured) error { delete(w.Object, "status"); return nil })
+		err := client.Modify(c.ctx, c.client, widget("one"),
+			func(w *unstructured.Unstructured) error { delete(w.Object, "status"); return nil })
 		if !errors.Is(err, client.ErrStatusApart) {
 			t.Errorf("got %v, want ErrStatusApart", err)
 		}
@@ -122,7 +123,8 @@ func TestConflictsOfJSONPatches(t *testing.T) {
 				}
 				err := c.client.Patch(c.ctx, cm, client.RawPatch(types.JSONPatchType, []byte("["+tc.op+"]")), client.SameVersion())
 				fits := tc.op[7:14] == "replace"
-				if fits && !tc.foreign != (err == nil) || apierrors.IsConflict(err) != tc.conflict || !fits && !apierrors.IsInvalid(err) {
+				if fits && !tc.foreign != (err == nil) || apierrors.IsConflict(err) != tc.conflict ||
+					!fits && !apierrors.IsInvalid(err) {
 					t.Errorf("got %v", err)
 				}
 				live, err := c.server.Object(configMaps, "a", "web")

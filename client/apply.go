@@ -64,7 +64,7 @@ func (c *Client) apply(ctx context.Context, subresource string, what Applicable,
 	if err != nil {
 		return w.fail(err)
 	}
-	r := w.known()
+	r := w.whole()
 	if r != nil && !w.o.always && !w.o.dryRun && sameVersion(version, r) && c.applied.holds(memo, r, want) {
 		return fill(w.k, r, obj)
 	}

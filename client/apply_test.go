@@ -66,7 +66,8 @@ func TestApplyOfWhatWasRead(t *testing.T) {
 			"without its time":           changed(func(cm *corev1.ConfigMap) { cm.CreationTimestamp = metav1.Time{} }),
 			"a configuration made of it": corev1ac.ConfigMap("web", "a").WithCreationTimestamp(answered.CreationTimestamp),
 		} {
-			if err := c.client.Apply(c.ctx, obj, client.Force()); !errors.Is(err, client.ErrWasRead) || !strings.Contains(err.Error(), "Modify") {
+			if err := c.client.Apply(c.ctx, obj, client.Force()); !errors.Is(err, client.ErrWasRead) ||
+				!strings.Contains(err.Error(), "Modify") {
 				t.Errorf("%s: got %v, want a refusal that says what to do", reason, err)
 			}
 			if err := c.client.Status().Apply(c.ctx, obj, client.Force()); !errors.Is(err, client.ErrWasRead) {
@@ -84,9 +85,12 @@ func TestApplyOfWhatWasRead(t *testing.T) {
 			change   func(cm *corev1.ConfigMap)
 			conflict bool
 		}{
-			"the uid that it has":         {func(cm *corev1.ConfigMap) { cm.UID = live.GetUID() }, false},
-			"another uid":                 {func(cm *corev1.ConfigMap) { cm.UID = "other" }, true},
-			"the version that it has":     {func(cm *corev1.ConfigMap) { cm.ResourceVersion = live.GetResourceVersion() }, false},
+			"the uid that it has": {func(cm *corev1.ConfigMap) { cm.UID = live.GetUID() }, false},
+			"another uid":         {func(cm *corev1.ConfigMap) { cm.UID = "other" }, true},
+			"the version that it has": {
+				func(cm *corev1.ConfigMap) { cm.ResourceVersion = live.GetResourceVersion() },
+				false,
+			},
 			"a version that it has not":   {func(cm *corev1.ConfigMap) { cm.ResourceVersion = "1" }, true},
 			"nothing but what is applied": {func(*corev1.ConfigMap) {}, false},
 		} {
@@ -163,7 +167,8 @@ func TestApplyOfConfigurations(t *testing.T) {
 		}
 		apply("by force", 1, func() error { return c.client.Apply(c.ctx, theirs, client.Owner("they"), client.Force()) })
 		shows("by force", map[string]string{"a": "3"})
-		if err := c.client.Apply(c.ctx, corev1ac.ConfigMap("web", "a").WithResourceVersion("1"), client.SameVersion()); !apierrors.IsConflict(err) {
+		if err := c.client.Apply(c.ctx, corev1ac.ConfigMap("web", "a").WithResourceVersion("1"),
+			client.SameVersion()); !apierrors.IsConflict(err) {
 			t.Errorf("got %v, want a conflict with another version", err)
 		}
 		strict := client.Bind(c.ctx, client.Binding{RequireVersion: true})
@@ -178,13 +183,18 @@ func TestApplyOfConfigurations(t *testing.T) {
 			t.Fatal(err)
 		}
 		apply("of a status", 1, func() error {
-			return c.client.Status().Apply(c.ctx, corev1ac.Pod("one", "a").WithStatus(corev1ac.PodStatus().WithPhase(corev1.PodRunning)), client.Force())
+			return c.client.Status().Apply(c.ctx,
+				corev1ac.Pod("one", "a").WithStatus(corev1ac.PodStatus().WithPhase(corev1.PodRunning)), client.Force())
 		})
-		if p, err := client.Get[corev1.Pod](c.ctx, c.client, key("one")); err != nil || p.Status.Phase != corev1.PodRunning || len(p.Spec.Containers) != 1 {
+		if p, err := client.Get[corev1.Pod](c.ctx, c.client, key("one")); err != nil || p.Status.Phase != corev1.PodRunning ||
+			len(p.Spec.Containers) != 1 {
 			t.Errorf("the next read shows %v, %v", p, err)
 		}
 
-		mine := &widgetConfiguration{ObjectMetaApplyConfiguration: metav1ac.ObjectMeta().WithName("w").WithNamespace("a"), Spec: map[string]any{"size": 7}}
+		mine := &widgetConfiguration{
+			ObjectMetaApplyConfiguration: metav1ac.ObjectMeta().WithName("w").WithNamespace("a"),
+			Spec:                         map[string]any{"size": 7},
+		}
 		mine.WithKind("Widget").WithAPIVersion(apiserver.Widgets().GVK().GroupVersion().String())
 		apply("of a kind of one's own", 1, func() error { return c.client.Apply(c.ctx, mine) })
 		w := widget("w")
@@ -206,8 +216,11 @@ func TestApplyOfWhatIsNothingToApply(t *testing.T) {
 			what client.Applicable
 			want string
 		}{
-			"nothing":                  {nil, "cannot apply a <nil>"},
-			"an object by value":       {*configMap("web"), "cannot apply a v1.ConfigMap: it is neither a pointer to an object nor"},
+			"nothing": {nil, "cannot apply a <nil>"},
+			"an object by value": {
+				*configMap("web"),
+				"cannot apply a v1.ConfigMap: it is neither a pointer to an object nor",
+			},
 			"a text":                   {`{"kind":"ConfigMap"}`, "cannot apply a string"},
 			"no constructor":           {&corev1ac.ConfigMapApplyConfiguration{}, "set its apiVersion and kind"},
 			"no configuration":         {(*corev1ac.ConfigMapApplyConfiguration)(nil), "set its apiVersion and kind"},
@@ -216,7 +229,9 @@ func TestApplyOfWhatIsNothingToApply(t *testing.T) {
 			"no namespace":             {corev1ac.ConfigMap("web", ""), client.ErrNoName.Error()},
 			"a kind that there is not": {corev1ac.ConfigMap("web", "a").WithKind("Nothing"), "Nothing"},
 		} {
-			for name, apply := range map[string]func(context.Context, client.Applicable, ...client.WriteOption) error{"whole": c.client.Apply, "status": c.client.Status().Apply} {
+			for name, apply := range map[string]func(context.Context, client.Applicable, ...client.WriteOption) error{
+				"whole": c.client.Apply, "status": c.client.Status().Apply,
+			} {
 				if err := apply(c.ctx, tc.what); err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%s, %s: got %v, want %q", reason, name, err, tc.want)
 				}

@@ -86,7 +86,8 @@ func TestACacheThatIsBehindIsNotBelieved(t *testing.T) {
 			return c.client.Patch(c.ctx, seen, client.RawPatch(types.MergePatchType, []byte(`{"data":{"n":"1"}}`)))
 		},
 		"JSON patch": func(c *cluster, seen *corev1.ConfigMap) error {
-			return c.client.Patch(c.ctx, seen, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/data/n","value":"1"}]`)))
+			return c.client.Patch(c.ctx, seen, client.RawPatch(types.JSONPatchType,
+				[]byte(`[{"op":"replace","path":"/data/n","value":"1"}]`)))
 		},
 		"JSON patch of one version": func(c *cluster, seen *corev1.ConfigMap) error {
 			patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/data/n","value":"1"}]`))
@@ -154,7 +155,8 @@ func TestAnApplyThatIsBoundToAVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := fmt.Sprintf(`"resourceVersion":%q`, seen.ResourceVersion)
-			if body := lastBody(c, "apply") + lastBody(c, "patch"); there != (there && strings.Contains(body, want)) || !there && strings.Contains(body, "resourceVersion") {
+			if body := lastBody(c, "apply") + lastBody(c, "patch"); there != (there && strings.Contains(body, want)) ||
+				!there && strings.Contains(body, "resourceVersion") {
 				t.Errorf("there %v: sent %s", there, body)
 			}
 		})
@@ -255,17 +257,23 @@ func TestPositionsBehind(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if p, found, err := client.NewStatusPosition(c.client, live, atPosition).Load(c.ctx, ""); err != nil || !found || p.Step != "wait" {
+		if p, found, err := client.NewStatusPosition(c.client, live, atPosition).Load(c.ctx, ""); err != nil || !found ||
+			p.Step != "wait" {
 			t.Errorf("load: %v, %v, %v", p, found, err)
 		}
-		made := &task{TypeMeta: live.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "made"}, Status: taskStatus{Position: &flow.Position{Step: "last"}}}
+		made := &task{
+			TypeMeta: live.TypeMeta, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "made"},
+			Status: taskStatus{Position: &flow.Position{Step: "last"}},
+		}
 		if err := other.Create(c.ctx, made); err != nil {
 			t.Fatal(err)
 		}
-		if p, found, err := client.NewStatusPosition(c.client, made, atPosition).Load(c.ctx, ""); err != nil || found != (made.Status.Position != nil) {
+		if p, found, err := client.NewStatusPosition(c.client, made, atPosition).Load(c.ctx, ""); err != nil ||
+			found != (made.Status.Position != nil) {
 			t.Errorf("load of one that was just created: %v, %v, %v", p, found, err)
 		}
-		if err := client.NewStatusPosition(c.client, made, atPosition).Save(c.ctx, "", flow.Position{Step: "first"}); err != nil {
+		if err := client.NewStatusPosition(c.client, made, atPosition).Save(c.ctx, "",
+			flow.Position{Step: "first"}); err != nil {
 			t.Errorf("save in one that was just created: %v", err)
 		}
 	})

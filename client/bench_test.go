@@ -98,9 +98,11 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	version := strconv.FormatInt(1_000_000_000+a.version.Add(1), 10)
-	body := bytes.Replace(sent, []byte(`"resourceVersion":"`+string(h.ResourceVersion)+`"`), []byte(`"resourceVersion":"`+version+`"`), 1)
+	body := bytes.Replace(sent, []byte(`"resourceVersion":"`+string(h.ResourceVersion)+`"`),
+		[]byte(`"resourceVersion":"`+version+`"`), 1)
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r,
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), Request: r,
 	}, nil
 }
 

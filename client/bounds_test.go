@@ -72,18 +72,31 @@ func TestAnOverdueWriteIsReadLive(t *testing.T) {
 	})
 }
 
+// withSubdomains is a server that selects pods by a field that kube-apiserver does not select them by.
+func withSubdomains() apiserver.Options {
+	o := apiserver.Options{Resources: apiserver.DefaultResources()}
+	for i, r := range o.Resources {
+		if r.Resource == "pods" {
+			o.Resources[i].Fields["spec.subdomain"] = store.FieldPath("spec.subdomain")
+		}
+	}
+	return o
+}
+
 // Where a field selector cannot be evaluated on the answer, the server is asked for this one object when the watch does
 // not bring it soon, and what it says is read, also when the object has left the selector.
 func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{watch: []string{"Pod"}, sources: []source.Option{source.Fields("spec.nodeName=n1")}})
+		c := start(t.Context(), t, setup{
+			server: withSubdomains(), watch: []string{"Pod"}, sources: []source.Option{source.Fields("spec.subdomain=n1")},
+		})
 		defer c.close()
 		st := c.cache.Stores(pods)[0]
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		on := func(name, node string) *corev1.Pod {
 			p := pod(name)
-			p.Spec.NodeName = node
+			p.Spec.Subdomain = node
 			return p
 		}
 		one, two := on("one", "n1"), on("two", "n2")
@@ -96,15 +109,18 @@ func TestAFieldSelectorThatCannotBeEvaluatedAsks(t *testing.T) {
 			{"one that is selected is created", func() error { return c.client.Create(c.ctx, one) }, one, true},
 			{"one that is not selected is created", func() error { return c.client.Create(c.ctx, two) }, two, false},
 			{"it comes in", func() error {
-				return client.Modify(c.ctx, c.client, two, func(p *corev1.Pod) error { p.Spec.NodeName = "n1"; return nil })
+				return client.Modify(c.ctx, c.client, two, func(p *corev1.Pod) error { p.Spec.Subdomain = "n1"; return nil })
 			}, two, true},
 			{"it goes out", func() error {
-				return client.Modify(c.ctx, c.client, two, func(p *corev1.Pod) error { p.Spec.NodeName = "n2"; return nil })
+				return client.Modify(c.ctx, c.client, two, func(p *corev1.Pod) error { p.Spec.Subdomain = "n2"; return nil })
 			}, two, false},
 			{"a change", func() error {
 				return client.Modify(c.ctx, c.client, one, func(p *corev1.Pod) error { p.Finalizers = []string{"x/y"}; return nil })
 			}, one, true},
-			{"a delete, which the finalizer holds", func() error { return c.client.Delete(c.ctx, one, client.Grace(0)) }, one, true},
+			{
+				"a delete, which the finalizer holds", func() error { return c.client.Delete(c.ctx, one, client.Grace(0)) }, one,
+				true,
+			},
 		} {
 			lists, begun := c.requests("list"), time.Now()
 			if err := tc.write(); err != nil {
@@ -145,11 +161,15 @@ func TestAWriteThatTheCacheCannotShow(t *testing.T) {
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		c.server.On(apiserver.Match{Verb: "list"}, apiserver.Drop())
 		next := c.server.Revision() + 1
-		c.server.On(apiserver.Match{Verb: "update", Subresource: "scale"}, apiserver.Before(func(context.Context, apiserver.Request) {
-			c.put(foreign("web", "replicas", "3"))
-		}), apiserver.Respond(http.StatusOK, "application/json", fmt.Sprintf(
-			`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"a","resourceVersion":"%d"},"spec":{"replicas":3}}`, next)))
-		scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+		c.server.On(apiserver.Match{Verb: "update", Subresource: "scale"},
+			apiserver.Before(func(context.Context, apiserver.Request) {
+				c.put(foreign("web", "replicas", "3"))
+			}), apiserver.Respond(http.StatusOK, "application/json", fmt.Sprintf(
+				`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"a","resourceVersion":"%d"},"spec":{"replicas":3}}`, next)))
+		scale := &autoscalingv1.Scale{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"},
+			Spec:       autoscalingv1.ScaleSpec{Replicas: 3},
+		}
 		if err := c.client.SubResource("scale").Update(c.ctx, configMap("web"), client.Body(scale)); err != nil {
 			t.Fatal(err)
 		}
@@ -174,12 +194,12 @@ func TestAWriteThatTheCacheCannotShow(t *testing.T) {
 func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{})
+		c := start(t.Context(), t, setup{server: withSubdomains()})
 		defer c.close()
 		const owner = "reconcile/test"
 		var cursors []*store.Cursor
 		for _, node := range []string{"n1", "n2", "n3"} {
-			h, err := c.cache.Acquire(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, source.Fields("spec.nodeName="+node))
+			h, err := c.cache.Acquire(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, source.Fields("spec.subdomain="+node))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +221,7 @@ func TestAStoreThatIsBehindHoldsNoEventsOfOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			live.Object["spec"].(map[string]any)["nodeName"] = node
+			live.Object["spec"].(map[string]any)["subdomain"] = node
 			c.put(live)
 			synctest.Wait()
 			var given []store.EventType

@@ -162,6 +162,7 @@ type shared struct {
 	plain   url.Values // the query of a write without options; read-only
 	applied applied
 	hubs    hubs
+	layer   layer
 }
 
 // New returns a client. It sends nothing: without a Mapper, the server is asked for its resources when they are needed
@@ -208,6 +209,7 @@ func New(o Options) (*Client, error) {
 		c.apart[resource] = append(c.apart[resource], st)
 	}
 	c.applied.init(o.AppliesKept)
+	c.layer = layer{stores: c.written, poke: c.hubs.poke, timeout: o.CacheTimeout, log: c.log}
 	return c, nil
 }
 

@@ -79,18 +79,60 @@ func TestReadsFromACoveringStore(t *testing.T) {
 		{"get of what has the labels", [][]source.Option{web}, "a/web", nil, "web", 0},
 		{"get of what has other labels", [][]source.Option{web}, "a/api", nil, "api", 1},
 		{"get of what there is not", [][]source.Option{web}, "a/none", nil, "", 1},
-		{"get in a namespace that is watched besides", [][]source.Option{web, {source.Namespaces("b")}}, "b/none", nil, "", 0},
-		{"get of what the server selects", [][]source.Option{{source.Fields("metadata.name=web")}}, "a/web", nil, "web", 1},
+		{
+			"get in a namespace that is watched besides",
+			[][]source.Option{web, {source.Namespaces("b")}},
+			"b/none", nil, "",
+			0,
+		},
+		{"get of what a field selects", [][]source.Option{{source.Fields("metadata.name=web")}}, "a/web", nil, "web", 0},
+		{"get of what it does not select", [][]source.Option{{source.Fields("metadata.name=db")}}, "a/web", nil, "web", 1},
 		{"list of the labels", [][]source.Option{web}, "", []client.ReadOption{client.Labels("app=web")}, "db web web2", 0},
-		{"list of the labels and more", [][]source.Option{web}, "", []client.ReadOption{client.Labels("tier=db,app=web")}, "db", 0},
-		{"list of the labels in a namespace", [][]source.Option{web}, "", []client.ReadOption{client.Labels("app=web"), client.InNamespace("b")}, "web2", 0},
+		{
+			"list of the labels and more",
+			[][]source.Option{web},
+			"",
+			[]client.ReadOption{client.Labels("tier=db,app=web")},
+			"db", 0,
+		},
+		{
+			"list of the labels in a namespace",
+			[][]source.Option{web},
+			"",
+			[]client.ReadOption{client.Labels("app=web"), client.InNamespace("b")},
+			"web2", 0,
+		},
 		{"list of other labels", [][]source.Option{web}, "", []client.ReadOption{client.Labels("tier=db")}, "db", 1},
-		{"list of fewer labels", [][]source.Option{{source.Labels("app=web,tier=db")}}, "", []client.ReadOption{client.Labels("app=web")}, "db web web2", 1},
+		{
+			"list of fewer labels",
+			[][]source.Option{{source.Labels("app=web,tier=db")}},
+			"",
+			[]client.ReadOption{client.Labels("app=web")},
+			"db web web2", 1,
+		},
 		{"list of all", [][]source.Option{web}, "", nil, "api db web web2", 1},
 		{"list of all, which are watched besides", [][]source.Option{web, nil}, "", nil, "api db web web2", 0},
-		{"list of a namespace that is watched besides", [][]source.Option{{source.Namespaces("a")}, {source.Namespaces("b")}}, "", []client.ReadOption{client.InNamespace("b")}, "web2", 0},
-		{"list of a namespace that is not", [][]source.Option{{source.Namespaces("a")}}, "", []client.ReadOption{client.InNamespace("b")}, "web2", 1},
-		{"list of what the server selects", [][]source.Option{{source.Fields("metadata.name=web")}}, "", []client.ReadOption{client.Fields("metadata.name=web")}, "web", 1},
+		{
+			"list of a namespace that is watched besides",
+			[][]source.Option{{source.Namespaces("a")}, {source.Namespaces("b")}},
+			"",
+			[]client.ReadOption{client.InNamespace("b")},
+			"web2", 0,
+		},
+		{
+			"list of a namespace that is not",
+			[][]source.Option{{source.Namespaces("a")}},
+			"",
+			[]client.ReadOption{client.InNamespace("b")},
+			"web2", 1,
+		},
+		{
+			"list of what the server selects",
+			[][]source.Option{{source.Fields("metadata.name=web")}},
+			"",
+			[]client.ReadOption{client.Fields("metadata.name=web")},
+			"web", 1,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -137,7 +179,8 @@ func TestOwnWritesInAStoreOfLabels(t *testing.T) {
 		defer hold.Release()
 		check := func(when, want, label string) {
 			t.Helper()
-			if names, requests, err := c.names(t, client.Labels("app=web")); err != nil || requests != 0 || strings.Join(names, " ") != want {
+			if names, requests, err := c.names(t, client.Labels("app=web")); err != nil || requests != 0 ||
+				strings.Join(names, " ") != want {
 				t.Errorf("%s: listed %v for %d requests, %v; want %q", when, names, requests, err, want)
 			}
 			if cm, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web")); err != nil || cm.Labels["app"] != label {
@@ -146,7 +189,8 @@ func TestOwnWritesInAStoreOfLabels(t *testing.T) {
 		}
 		move := func(label string) {
 			t.Helper()
-			if err := client.Modify(c.ctx, c.client, configMap("web"), func(cm *corev1.ConfigMap) error { cm.Labels["app"] = label; return nil }); err != nil {
+			if err := client.Modify(c.ctx, c.client, configMap("web"),
+				func(cm *corev1.ConfigMap) error { cm.Labels["app"] = label; return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -158,7 +202,8 @@ func TestOwnWritesInAStoreOfLabels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.client.Patch(c.ctx, shared, client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))); !errors.Is(err, client.ErrShared) {
+		if err := c.client.Patch(c.ctx, shared,
+			client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`))); !errors.Is(err, client.ErrShared) {
 			t.Errorf("a write into what all readers of that store share: got %v", err)
 		}
 	})
@@ -172,17 +217,22 @@ func TestOwnedBy(t *testing.T) {
 		child := func(namespace, name string, owners ...types.UID) *corev1.ConfigMap {
 			cm := labelled(namespace, name, "app=web")
 			for _, uid := range owners {
-				cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: uid})
+				cm.OwnerReferences = append(cm.OwnerReferences,
+					metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: uid})
 			}
 			return cm
 		}
-		for _, cm := range []*corev1.ConfigMap{child("a", "one", "u1"), child("a", "two", "u2", "u1"), child("a", "three", "u2"), child("b", "elsewhere", "u1"), child("a", "alone")} {
+		for _, cm := range []*corev1.ConfigMap{
+			child("a", "one", "u1"), child("a", "two", "u2", "u1"),
+			child("a", "three", "u2"), child("b", "elsewhere", "u1"), child("a", "alone"),
+		} {
 			c.put(cm)
 		}
 		owner := func(namespace string, uid types.UID) *metav1.ObjectMeta {
 			return &metav1.ObjectMeta{Namespace: namespace, Name: "p", UID: uid}
 		}
-		if _, _, err := c.names(t, client.OwnedBy(owner("a", "u1"))); !errors.Is(err, client.ErrNotWatched) || !strings.Contains(err.Error(), "the kind is not watched") {
+		if _, _, err := c.names(t, client.OwnedBy(owner("a", "u1"))); !errors.Is(err, client.ErrNotWatched) ||
+			!strings.Contains(err.Error(), "the kind is not watched") {
 			t.Errorf("not watched: got %v", err)
 		}
 		c.acquire(t, source.Namespaces("a"))
@@ -200,12 +250,25 @@ func TestOwnedBy(t *testing.T) {
 			fails  error
 		}{
 			{"its children, in its namespace", []client.ReadOption{client.OwnedBy(owner("a", "u1"))}, "four one two", nil},
-			{"a namespace that was asked for", []client.ReadOption{client.InNamespace("a"), client.OwnedBy(owner("a", "u2"))}, "three two", nil},
-			{"an owner of all namespaces", []client.ReadOption{client.OwnedBy(owner("", "u2")), client.InNamespace("a")}, "three two", nil},
+			{
+				"a namespace that was asked for",
+				[]client.ReadOption{client.InNamespace("a"), client.OwnedBy(owner("a", "u2"))},
+				"three two", nil,
+			},
+			{
+				"an owner of all namespaces",
+				[]client.ReadOption{client.OwnedBy(owner("", "u2")), client.InNamespace("a")},
+				"three two", nil,
+			},
 			{"with labels", []client.ReadOption{client.OwnedBy(owner("a", "u1")), client.Labels("app=api")}, "", nil},
 			{"who owns nothing", []client.ReadOption{client.OwnedBy(owner("a", "u3"))}, "", nil},
 			{"who is not made yet", []client.ReadOption{client.OwnedBy(owner("a", ""))}, "", client.ErrNoUID},
-			{"another namespace than is watched", []client.ReadOption{client.OwnedBy(owner("b", "u1"))}, "", client.ErrNotWatched},
+			{
+				"another namespace than is watched",
+				[]client.ReadOption{client.OwnedBy(owner("b", "u1"))},
+				"",
+				client.ErrNotWatched,
+			},
 		} {
 			names, requests, err := c.names(t, tc.opts...)
 			if got := strings.Join(names, " "); !errors.Is(err, tc.fails) || got != tc.want || requests != 0 {
@@ -252,10 +315,32 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 			client.ErrNotWatched,
 			[]string{"namespace a, and namespace b with fields metadata.name=x"},
 		},
-		{"asked live", [][]source.Option{nil}, []client.ReadOption{client.Index("colour", "1"), client.Live()}, client.ErrNotWatched, []string{"Live"}},
-		{"a field", [][]source.Option{nil}, []client.ReadOption{client.Index("colour", "1"), client.Fields("data.x=y")}, client.ErrNotWatched, []string{"data.x=y"}},
-		{"the labels are asked for", [][]source.Option{{source.Labels("app=web")}}, []client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")}, nil, nil},
-		{"another store of it has the index", [][]source.Option{nil, {source.Labels("app=web")}}, []client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")}, nil, nil},
+		{
+			"asked live",
+			[][]source.Option{nil},
+			[]client.ReadOption{client.Index("colour", "1"), client.Live()},
+			client.ErrNotWatched,
+			[]string{"Live"},
+		},
+		{
+			"a field",
+			[][]source.Option{nil},
+			[]client.ReadOption{client.Index("colour", "1"), client.Fields("data.x=y")},
+			client.ErrNotWatched,
+			[]string{"data.x=y"},
+		},
+		{
+			"the labels are asked for",
+			[][]source.Option{{source.Labels("app=web")}},
+			[]client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")},
+			nil, nil,
+		},
+		{
+			"another store of it has the index",
+			[][]source.Option{nil, {source.Labels("app=web")}},
+			[]client.ReadOption{client.Index("colour", "1"), client.Labels("app=web")},
+			nil, nil,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

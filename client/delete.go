@@ -53,19 +53,12 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		return w.fail(err)
 	}
 	f := w.takeOff(ctx)
-	// What the cache shows now is certainly gone, should the server not know the object any more.
-	shown := make([]types.UID, len(f.stores))
-	for i, st := range f.stores {
-		if r, ok := st.Get(w.key); ok {
-			shown[i] = r.UID()
-		}
-	}
 	w.req.NotFoundOK = w.o.notFoundOK && subresource == ""
 	a, err := call.Do(ctx, c.call, w.req, c.fenced(ctx, *w.o.policy))
 	if err != nil && pre.UID != nil && apierrors.IsConflict(err) {
 		switch inDoubt := errors.Is(err, call.ErrOutcomeUnknown); { // which a dry run never is
 		case inDoubt && w.replaced(ctx, *pre.UID): // an earlier try has found it; what has its name now is not ours to delete
-			f.gone("", shown)
+			f.absent(ctx)
 			return nil
 		case named && !inDoubt: // the cache did not know yet
 			w.req.Object = w.o.deleteOptions(nil) // the others hold for whatever has the name
@@ -76,14 +69,14 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 		w.o.answered(a.Raw)
 	}
 	switch {
-	case err == nil && a == nil:
-		f.gone("", shown)
+	case err == nil && a == nil, // it does not exist
+		err == nil && len(a.Raw) == 0 && subresource == "", // an earlier try had done it
+		apierrors.IsNotFound(err) && subresource == "":
+		f.absent(ctx)
 	case err == nil:
-		f.deleted(ctx, a, shown)
-	case apierrors.IsNotFound(err) && subresource == "":
-		f.gone("", shown)
+		f.deleted(ctx, w.read(a))
 	default:
-		f.fail()
+		f.failed(ctx, err)
 	}
 	return err
 }
@@ -91,7 +84,10 @@ func (c *Client) delete(ctx context.Context, subresource string, obj Object, opt
 // deleteOptions are the options of a delete, all in one body: kube-apiserver does not look at the query of one that has
 // a body.
 func (o *writeOptions) deleteOptions(pre *metav1.Preconditions) *metav1.DeleteOptions {
-	d := &metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"}, GracePeriodSeconds: o.grace}
+	d := &metav1.DeleteOptions{
+		TypeMeta:           metav1.TypeMeta{Kind: "DeleteOptions", APIVersion: "v1"},
+		GracePeriodSeconds: o.grace,
+	}
 	if pre != nil && *pre != (metav1.Preconditions{}) {
 		d.Preconditions = pre
 	}
@@ -121,44 +117,6 @@ func (w *writing) replaced(ctx context.Context, uid types.UID) bool {
 	return apierrors.IsNotFound(err) || err == nil && now.UID != uid
 }
 
-// deleted lays the answer to a delete over the stores.
-func (f *flight) deleted(ctx context.Context, a *call.Answer, shown []types.UID) {
-	if f.w.sub != "" || len(f.writes) == 0 {
-		f.fail()
-		return
-	}
-	if len(a.Raw) == 0 { // an earlier try had done it
-		f.gone("", shown)
-		return
-	}
-	gone, uid, err := store.ParseDeletion(a.Raw)
-	switch {
-	case err == nil && gone && !keptBySpec(f.w.k, a):
-		f.gone(uid, shown)
-	default: // it is there still, or nobody can tell
-		_, version, _ := f.whole(a)
-		f.done(ctx, a, version)
-	}
-}
-
-// gone makes reads say that an incarnation is gone: the one that the server named, else the one that each store showed.
-func (f *flight) gone(uid types.UID, shown []types.UID) {
-	for i, w := range f.writes {
-		switch {
-		case uid != "":
-			if shown[i] != "" && shown[i] != uid {
-				f.stores[i].PutDeleted(f.w.key, shown[i]) // it made room for the one that was deleted
-			}
-			w.Deleted(uid)
-		case shown[i] != "":
-			w.Deleted(shown[i])
-		default:
-			w.Fail()
-		}
-		f.w.c.hubs.poke(f.stores[i], f.w.key)
-	}
-}
-
 // DeleteCollection deletes the objects of the kind of obj, of which nothing else is used, that the selection names.
 // What the server answers does not say what is left, so where the kind is watched one list of the namespace follows,
 // and its result is laid over the store.
@@ -183,7 +141,8 @@ func (c *Client) DeleteCollection(ctx context.Context, obj Object, sel Selection
 		}
 	}
 	a, err := call.Do(ctx, c.call, call.Request{
-		Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q, Object: o.deleteOptions(nil),
+		Verb: call.VerbDeleteCollection, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: sel.Namespace, Query: q,
+		Object: o.deleteOptions(nil),
 	}, c.fenced(ctx, *o.policy))
 	if err != nil || o.dryRun {
 		return err
@@ -257,7 +216,8 @@ func (c *Client) relist(ctx context.Context, k *kind, namespace string, answer [
 		}
 		if unsettled[st] { // what is left has changed, and whether that concerns the store only its watch can say
 			if err := st.Barrier(ctx); err != nil {
-				c.log.WarnContext(ctx, "the cache does not show a write yet", "op", "delete collection of", "kind", k.gvk.Kind, "error", err)
+				c.log.WarnContext(ctx, "the cache does not show a write yet", "op", "delete collection of", "kind", k.gvk.Kind,
+					"error", err)
 			}
 		}
 	}

@@ -28,8 +28,14 @@ func TestDeleteInDoubt(t *testing.T) {
 		{reason: "the caller knows it", kept: true},
 		{reason: "the caller insists on it", opts: []client.WriteOption{client.SameUID()}, kept: true},
 		{reason: "nobody knows", byName: true},
-		{reason: "what the cache knows is outdated, and whatever has the name is meant", watched: true, byName: true, stale: true},
-		{reason: "it is outdated, and only that one is meant", watched: true, stale: true, opts: []client.WriteOption{client.SameUID()}, kept: true, refused: true},
+		{
+			reason: "what the cache knows is outdated, and whatever has the name is meant", watched: true, byName: true,
+			stale: true,
+		},
+		{
+			reason: "it is outdated, and only that one is meant", watched: true, stale: true,
+			opts: []client.WriteOption{client.SameUID()}, kept: true, refused: true,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -61,7 +67,8 @@ func TestDeleteInDoubt(t *testing.T) {
 				if tc.byName {
 					obj = configMap("web")
 				}
-				if err := c.client.Delete(c.ctx, obj, tc.opts...); (err != nil) != tc.refused || tc.refused && !apierrors.IsConflict(err) {
+				if err := c.client.Delete(c.ctx, obj, tc.opts...); (err != nil) != tc.refused ||
+					tc.refused && !apierrors.IsConflict(err) {
 					t.Errorf("got %v", err)
 				}
 				synctest.Wait()

@@ -86,7 +86,8 @@ func TestDisturbedCounters(t *testing.T) {
 func disturbedCounters(t *testing.T, seed uint64) {
 	c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}})
 	defer c.close()
-	if err := c.client.Apply(c.ctx, configMap("shared", "n", "0")); err != nil { // from here on the server keeps managedFields
+	// from here on the server keeps managedFields
+	if err := c.client.Apply(c.ctx, configMap("shared", "n", "0")); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
@@ -98,7 +99,10 @@ func disturbedCounters(t *testing.T, seed uint64) {
 		o := client.Options{Mapper: c.client.Mapper()}
 		policy := call.Policy{}
 		if seed%2 == 1 {
-			policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+			policy = call.Policy{
+				Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
+				Budget: &call.Budget{PerSecond: 1000},
+			}
 		}
 		o.Policy = policy
 		if i < 2 {
@@ -113,7 +117,8 @@ func disturbedCounters(t *testing.T, seed uint64) {
 				switch {
 				case err == nil:
 					readsOwnWrite(c.ctx, t, cl, cm)
-				case !errors.Is(err, call.ErrOutcomeUnknown) && !errors.Is(err, client.ErrTooManyConflicts) && !errors.Is(err, disturb.ErrLost):
+				case !errors.Is(err, call.ErrOutcomeUnknown) && !errors.Is(err, client.ErrTooManyConflicts) &&
+					!errors.Is(err, disturb.ErrLost):
 					t.Errorf("FAIRLEAD_SEED=%d: %v", seed, err)
 				}
 				mu.Lock()
@@ -137,7 +142,8 @@ func disturbedCounters(t *testing.T, seed uint64) {
 	data, _ := u.Object["data"].(map[string]any)
 	n, _ := strconv.Atoi(fmt.Sprint(data["n"]))
 	if n < counted || n > counted+inDoubt {
-		t.Errorf("FAIRLEAD_SEED=%d: the number is %d after %d increments and %d in doubt\n%s", seed, n, counted, inDoubt, strings.Join(log, "\n"))
+		t.Errorf("FAIRLEAD_SEED=%d: the number is %d after %d increments and %d in doubt\n%s", seed, n, counted, inDoubt,
+			strings.Join(log, "\n"))
 	}
 	t.Logf("%d increments, %d in doubt", counted, inDoubt)
 }

@@ -15,10 +15,10 @@
 //
 // A read of a kind that is watched comes from the store and costs no request: own writes are laid over it, so that the
 // same pass can go on (C1), and what was deleted is not found (C2). A read of a kind, or of a namespace, that is not
-// watched, or not listed yet, is a request to the server, as is one through [Client.Live], and one of an object whose
-// last write the watch has not brought for too long. A watch of some labels answers a Get of what has them, and a List
-// that selects them, or them and more. [Get] and [List] hand out the store's shared objects: they are READ-ONLY. The
-// methods fill an object of the caller's own.
+// watched, of a whole object where only metadata is watched, or not listed yet, is a request to the server, as is one
+// through [Client.Live], and one of an object whose last write the watch has not brought for too long. A watch of some
+// labels answers a Get of what has them, and a List that selects them, or them and more. [Get] and [List] hand out the
+// store's shared objects: they are READ-ONLY. The methods fill an object of the caller's own.
 //
 // A cache that is behind is not believed against the caller: that an object is absent, is another one, or has already
 // what is to be written is confirmed by the server when the caller has read something newer, or would be refused
@@ -26,7 +26,7 @@
 //
 // [OwnedBy] lists what an object owns, [Index] by any index of the store.
 //
-// Objects from the store lack their managedFields.
+// Objects from the store lack their managedFields, and what else the store is told to drop (store.Content).
 //
 // # Writes
 //
@@ -34,20 +34,26 @@
 // call and its retry rules. The answer is put over the store before the method returns, and into the object that was
 // given. A write that would change nothing of what the cache shows is not sent, unless it is told [Always].
 //
-// A write that was made is never an error because the cache is late. Where the answer cannot be laid over the store (a
-// field selector that only the server can evaluate; subresources that are answered without the object) the watch has a
-// tenth of a second to bring it, and then the server is asked for this one object.
+// A write that was made is never an error because the cache is late. One that failed and may have been made all the
+// same (call.ErrOutcomeUnknown) is asked for before the method returns, or else by the next read. Where the answer
+// cannot be laid over the store (a field selector that only the server can evaluate; subresources that are answered
+// without the object) the watch has a tenth of a second to bring it, and then the server is asked for this one object.
 //
 // Prefer [Modify] and Apply to Update. Modify applies a function to the freshest known state, sends the difference with
 // the resourceVersion that it was computed from, and does it again after a conflict. An Update replaces the whole
-// object: what the Go type does not know is removed, which is refused where the cache shows it ([ErrPruned]), and with
-// a conflict nothing is tried again.
+// object: what the Go type does not know is removed, which is refused where the cache shows it ([ErrPruned]), as is
+// that of an object that lacks what the cache drops ([DroppedError]), and with a conflict nothing is tried again.
 //
 // [Client.Replace] is the lean one, for those who hold the object in exactly the version that they change: one
 // request, no look at the cache, and nothing of the answer is read but its header.
 //
 // Apply takes objects and apply configurations ([Applicable]) that say what is wanted and nothing else. One that was
 // read holds what users and other managers set, and is refused ([ErrWasRead]).
+//
+// # Programs of client-go
+//
+// [Overlay] is a transport that does for clientsets, dynamic and metadata clients what a Client does: what they write
+// is laid over the stores of a cache before their call returns.
 //
 // # Who may write
 //

@@ -58,7 +58,9 @@ func startReal(t *testing.T, watched bool) *real {
 			t.Fatalf("%s is not synced: %+v", kind, h.Statuses())
 		}
 	}
-	if r.client, err = client.New(client.Options{Config: cfg, Cache: r.cache, Mapper: mapper, FieldOwner: "dry"}); err != nil {
+	if r.client, err = client.New(client.Options{
+		Config: cfg, Cache: r.cache, Mapper: mapper, FieldOwner: "dry",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.client.Close)
@@ -101,7 +103,9 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 		cm.UID = "00000000-0000-4000-8000-000000000000"
 		return cm
 	}
-	del := func(of func(*corev1.ConfigMap) *corev1.ConfigMap, opts ...client.WriteOption) func(*real, *corev1.ConfigMap) error {
+	del := func(of func(*corev1.ConfigMap) *corev1.ConfigMap, opts ...client.WriteOption) func(
+		*real, *corev1.ConfigMap,
+	) error {
 		return func(r *real, cm *corev1.ConfigMap) error {
 			return r.client.Delete(r.ctx, of(cm), append(opts, client.DryRun())...)
 		}
@@ -124,7 +128,8 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 		{"a delete without dependents", del(bare, client.Propagation(metav1.DeletePropagationOrphan))},
 		{"a delete at once", del(uid, client.Grace(0), client.IgnoreNotFound())},
 		{"a delete of all", func(r *real, cm *corev1.ConfigMap) error {
-			return r.client.DeleteCollection(r.ctx, cm, client.Selection{Namespace: r.namespace}, client.DryRun(), client.Grace(0))
+			return r.client.DeleteCollection(r.ctx, cm, client.Selection{Namespace: r.namespace}, client.DryRun(),
+				client.Grace(0))
 		}},
 		{"an update", func(r *real, cm *corev1.ConfigMap) error {
 			cm.Data["k"] = "dry"
@@ -146,7 +151,8 @@ func TestDryRunsLeaveNoTrace(t *testing.T) {
 			return r.client.Apply(r.ctx, r.configMap("other"), client.DryRun())
 		}},
 		{"a modification", func(r *real, cm *corev1.ConfigMap) error {
-			return client.Modify(r.ctx, r.client, cm, func(cm *corev1.ConfigMap) error { cm.Data["k"] = "dry"; return nil }, client.DryRun())
+			return client.Modify(r.ctx, r.client, cm, func(cm *corev1.ConfigMap) error { cm.Data["k"] = "dry"; return nil },
+				client.DryRun())
 		}},
 		{"a create", func(r *real, _ *corev1.ConfigMap) error {
 			return r.client.Create(r.ctx, r.configMap("other"), client.DryRun())
@@ -258,7 +264,8 @@ func TestDryRunThenForReal(t *testing.T) {
 			}
 			stored("2")
 			set("3", client.DryRun())
-			if err := r.client.Patch(r.ctx, cm, client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"3"}}`))); err != nil {
+			if err := r.client.Patch(r.ctx, cm, client.RawPatch(types.MergePatchType,
+				[]byte(`{"data":{"k":"3"}}`))); err != nil {
 				t.Fatal(err)
 			}
 			stored("3")
@@ -312,10 +319,12 @@ func TestDryRunsOfSubresources(t *testing.T) {
 			return r.client.Status().Update(r.ctx, p, client.DryRun())
 		},
 		"modified status": func(r *real, p *corev1.Pod) error {
-			return client.ModifyStatus(r.ctx, r.client, p, func(p *corev1.Pod) error { p.Status.Phase = corev1.PodRunning; return nil }, client.DryRun())
+			return client.ModifyStatus(r.ctx, r.client, p,
+				func(p *corev1.Pod) error { p.Status.Phase = corev1.PodRunning; return nil }, client.DryRun())
 		},
 		"patched status": func(r *real, p *corev1.Pod) error {
-			return r.client.Status().Patch(r.ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`)), client.DryRun())
+			return r.client.Status().Patch(r.ctx, p,
+				client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`)), client.DryRun())
 		},
 		"eviction": func(r *real, p *corev1.Pod) error {
 			eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}}
@@ -367,13 +376,15 @@ func TestDeleteOptionsHold(t *testing.T) {
 					return m
 				}
 				for policy, finalizer := range map[metav1.DeletionPropagation]string{
-					metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents, metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents,
+					metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
+					metav1.DeletePropagationOrphan:     metav1.FinalizerOrphanDependents,
 				} {
 					cm := r.configMap("web-" + string(policy[0]|0x20))
 					if err := r.client.Create(r.ctx, cm); err != nil {
 						t.Fatal(err)
 					}
-					if err := r.client.Delete(r.ctx, &corev1.ConfigMap{ObjectMeta: meta(cm.ObjectMeta)}, client.Propagation(policy)); err != nil {
+					if err := r.client.Delete(r.ctx, &corev1.ConfigMap{ObjectMeta: meta(cm.ObjectMeta)},
+						client.Propagation(policy)); err != nil {
 						t.Fatal(err)
 					}
 					got, err := client.Get[corev1.ConfigMap](r.ctx, r.client, client.KeyOf(cm))
@@ -403,7 +414,8 @@ func TestDeleteOptionsHold(t *testing.T) {
 				if err := r.client.Create(r.ctx, p); err != nil {
 					t.Fatal(err)
 				}
-				if err := r.client.DeleteCollection(r.ctx, p, client.Selection{Namespace: r.namespace}, client.Grace(9)); err != nil {
+				if err := r.client.DeleteCollection(r.ctx, p, client.Selection{Namespace: r.namespace},
+					client.Grace(9)); err != nil {
 					t.Fatal(err)
 				}
 				got, err = client.Get[corev1.Pod](r.ctx, r.client, client.KeyOf(p))
@@ -429,8 +441,9 @@ func TestDeleteWithBody(t *testing.T) {
 		"a dry run":         r.client.SubResource("x").Delete(r.ctx, cm, body, client.DryRun()),
 		"a uid":             r.client.SubResource("x").Delete(r.ctx, cm, body, client.SameUID()),
 		"a grace period":    r.client.SubResource("x").Delete(r.ctx, cm, body, client.Grace(0)),
-		"a propagation":     r.client.SubResource("x").Delete(r.ctx, cm, body, client.Propagation(metav1.DeletePropagationOrphan)),
-		"a collection":      r.client.DeleteCollection(r.ctx, cm, client.Selection{Namespace: r.namespace}, body),
+		"a propagation": r.client.SubResource("x").Delete(r.ctx, cm, body,
+			client.Propagation(metav1.DeletePropagationOrphan)),
+		"a collection": r.client.DeleteCollection(r.ctx, cm, client.Selection{Namespace: r.namespace}, body),
 	} {
 		if err == nil || apierrors.IsNotFound(err) {
 			t.Errorf("%s: got %v, want a refusal", name, err)

@@ -42,10 +42,12 @@ func TestOwnEchoesAreKnown(t *testing.T) {
 		if err := c.client.Status().Update(ours, p); err != nil {
 			t.Fatal(err)
 		}
-		if err := client.Modify(ours, c.client, p, func(p *corev1.Pod) error { p.Labels = map[string]string{"l": "v"}; return nil }); err != nil {
+		if err := client.Modify(ours, c.client, p,
+			func(p *corev1.Pod) error { p.Labels = map[string]string{"l": "v"}; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.client.Patch(ours, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"l":"w"}}}`)), client.SameVersion()); err != nil {
+		if err := c.client.Patch(ours, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"l":"w"}}}`)),
+			client.SameVersion()); err != nil {
 			t.Fatal(err)
 		}
 		relabel := []byte(`[{"op":"replace","path":"/metadata/labels/l","value":"j"}]`)
@@ -62,7 +64,8 @@ func TestOwnEchoesAreKnown(t *testing.T) {
 		if diff := cmp.Diff([]string{"MODIFIED web"}, events()); diff != "" {
 			t.Errorf("a JSON patch of no version, as RawPatch says (-want +got):\n%s", diff)
 		}
-		if err := c.client.Patch(c.ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"l":"x"}}}`))); err != nil {
+		if err := c.client.Patch(c.ctx, p, client.RawPatch(types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"l":"x"}}}`))); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.client.Delete(ours, p, client.Grace(0)); err != nil {

@@ -32,8 +32,8 @@ var (
 	ErrNoUID = errors.New("the object has no uid")
 
 	// ErrPruned is matched when an object was to be sent whole that lacks fields of the one that it replaces, so that the
-	// server would remove them: its Go type does not know them, or it is the metadata alone. Modify and Patch send the
-	// difference.
+	// server would remove them: its Go type does not know them, the cache does not keep them (DroppedError), or it is the
+	// metadata alone. Modify and Patch send the difference.
 	ErrPruned = errors.New("the object lacks fields of the one that it replaces")
 
 	// ErrWasRead is matched when an object was to be applied that was read, or is the answer to a write: it holds what

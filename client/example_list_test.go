@@ -47,7 +47,8 @@ func ExampleList() {
 	// Bring the number of shards to what is wanted: as often as this is called, it makes none too many.
 	scale := func(wanted int) error {
 		var names []string
-		for cm, err := range client.List[corev1.ConfigMap](ctx, c, client.InNamespace("team-a"), client.Labels("part-of=shards")) {
+		for cm, err := range client.List[corev1.ConfigMap](ctx, c, client.InNamespace("team-a"),
+			client.Labels("part-of=shards")) {
 			if err != nil {
 				return err
 			}
@@ -64,7 +65,9 @@ func ExampleList() {
 			}
 		}
 		for i := wanted; i < len(names); i++ {
-			if err := c.Delete(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: names[i]}}); err != nil {
+			if err := c.Delete(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: names[i]},
+			}); err != nil {
 				return err
 			}
 		}

@@ -31,7 +31,8 @@ func exampleServer(ctx context.Context) (server *apiserver.Server, c *client.Cli
 	stopped := make(chan error)
 	go func() { stopped <- cache.Run(ctx) }()
 	watched, err := cache.Open(store.Request{
-		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespaced: true,
+		Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+		Namespaced: true,
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -57,7 +58,10 @@ func Example() {
 
 	held := server.HoldEvents(apiserver.Match{Verb: "watch"}) // the watch lags
 	defer held.Release()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web"}, Data: map[string]string{"colour": "green"}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web"},
+		Data:       map[string]string{"colour": "green"},
+	}
 	if err := c.Create(ctx, cm); err != nil {
 		log.Fatal(err)
 	}
@@ -94,9 +98,11 @@ func ExampleOwnedBy() {
 	if err := c.Create(ctx, parent); err != nil {
 		log.Fatal(err)
 	}
-	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "child", OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: "v1", Kind: "ConfigMap", Name: parent.Name, UID: parent.UID},
-	}}}
+	child := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: "child", OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: parent.Name, UID: parent.UID},
+		},
+	}}
 	if err := c.Create(ctx, child); err != nil {
 		log.Fatal(err)
 	}
@@ -115,7 +121,10 @@ func ExampleClient_Apply() {
 	ctx := context.Background()
 	_, c, stop := exampleServer(ctx)
 	defer stop()
-	theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web"}, Data: map[string]string{"colour": "green"}}
+	theirs := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web"},
+		Data:       map[string]string{"colour": "green"},
+	}
 	if err := c.Create(ctx, theirs, client.Owner("a-user")); err != nil {
 		log.Fatal(err)
 	}

@@ -51,6 +51,7 @@ type setup struct {
 	watch   []string // kinds of the core group that are watched, or Widget
 	sources []source.Option
 	lazy    bool // do not wait until synced
+	hold    bool // watches are not answered, from the first one on
 	store   store.Options
 }
 
@@ -62,15 +63,22 @@ func start(ctx context.Context, t tester, s setup) *cluster {
 	if c.server, err = apiserver.New(s.server); err != nil {
 		t.Fatal(err)
 	}
+	if s.hold {
+		c.server.On(apiserver.Match{Verb: "watch"}, apiserver.BlackHole())
+	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, r := range apiserver.DefaultResources() {
 		scope := meta.RESTScopeRoot
 		if r.Namespaced {
 			scope = meta.RESTScopeNamespace
 		}
-		mapper.AddSpecific(r.GVK(), r.GVR(), schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Singular}, scope)
+		mapper.AddSpecific(r.GVK(), r.GVR(), schema.GroupVersionResource{
+			Group: r.Group, Version: r.Version, Resource: r.Singular,
+		}, scope)
 	}
-	if c.cache, err = store.NewCache(store.CacheOptions{Config: c.server.Config(), Scheme: scheme.Scheme, Mapper: mapper, Store: s.store}); err != nil {
+	if c.cache, err = store.NewCache(store.CacheOptions{
+		Config: c.server.Config(), Scheme: scheme.Scheme, Mapper: mapper, Store: s.store,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	running, cancel := context.WithCancel(ctx)
@@ -172,7 +180,10 @@ func foreign(name string, data ...string) *corev1.ConfigMap {
 }
 
 func pod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+	}
 }
 
 func widget(name string) *unstructured.Unstructured {
@@ -184,7 +195,8 @@ func widget(name string) *unstructured.Unstructured {
 }
 
 func addIndex(st *store.Store) error {
-	return store.IndexBy(store.Of[corev1.ConfigMap](st), "colour", func(cm *corev1.ConfigMap) []string { return []string{cm.Data["colour"]} })
+	return store.IndexBy(store.Of[corev1.ConfigMap](st), "colour",
+		func(cm *corev1.ConfigMap) []string { return []string{cm.Data["colour"]} })
 }
 
 // lastBody is the body of the last request of a verb.

@@ -76,7 +76,8 @@ func (ks *kinds) ofList(list runtime.Object) (*kind, error) {
 	}
 	item, ok := strings.CutSuffix(gvk.Kind, "List")
 	if !ok {
-		return nil, fmt.Errorf("cannot tell the kind of the items of a %T: its kind is %q, which does not end in List", list, gvk.Kind)
+		return nil, fmt.Errorf("cannot tell the kind of the items of a %T: its kind is %q, which does not end in List", list,
+			gvk.Kind)
 	}
 	return ks.mapped(gvk.GroupVersion().WithKind(item))
 }
@@ -92,6 +93,8 @@ func (ks *kinds) mapped(gvk schema.GroupVersionKind) (*kind, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot tell the resource of %s: %w", gvk, err)
 	}
-	k, _ := ks.byGVK.LoadOrStore(gvk, &kind{gvk: gvk, gvr: m.Resource, namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace})
+	k, _ := ks.byGVK.LoadOrStore(gvk, &kind{
+		gvk: gvk, gvr: m.Resource, namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace,
+	})
 	return k.(*kind), nil
 }

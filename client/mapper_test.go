@@ -28,7 +28,10 @@ func TestAMapperFindsWhatWasInstalledLater(t *testing.T) {
 	if _, err := m.RESTMapping(later, "v1"); !meta.IsNoMatchError(err) {
 		t.Fatalf("got %v, want no match", err)
 	}
-	server.Register(apiserver.Resource{Group: later.Group, Version: "v1", Resource: "laters", Kind: later.Kind, Namespaced: true})
+	server.Register(apiserver.Resource{
+		Group: later.Group, Version: "v1", Resource: "laters", Kind: later.Kind,
+		Namespaced: true,
+	})
 	got, err := m.RESTMapping(later, "v1")
 	if err != nil {
 		t.Fatal(err)

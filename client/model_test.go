@@ -35,7 +35,8 @@ type op struct {
 func TestOverlaidReadsAgainstAModel(t *testing.T) {
 	t.Parallel()
 	kinds := []string{
-		"create", "create", "modify", "modify", "apply", "patch", "finalize", "delete", "delete", "delete collection", "lost update",
+		"create", "create", "modify", "modify", "apply", "patch", "finalize", "delete", "delete", "delete collection",
+		"lost update",
 		"foreign put", "foreign put", "foreign remove", "allow", "allow", "cut", "compact", "read",
 	}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -130,7 +131,8 @@ func runModel(t *testing.T, ops []op) (failure string) {
 				m.dead[before.GetUID()] = true
 			}
 		case "delete collection":
-			if err := c.client.DeleteCollection(c.ctx, cm, client.Selection{Namespace: "a", Field: "metadata.name=" + o.key}); err != nil {
+			if err := c.client.DeleteCollection(c.ctx, cm,
+				client.Selection{Namespace: "a", Field: "metadata.name=" + o.key}); err != nil {
 				failure = fail("%v", err)
 			}
 			if after, _ := c.server.Object(configMaps, "a", o.key); before != nil && after == nil {

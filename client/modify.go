@@ -34,20 +34,26 @@ import (
 //
 // Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands
 // out, which is refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is
-// changed: else ErrReplaced. What the cache does not keep (managedFields) is neither seen nor lost. If fn changes the
-// status, too, and the server does not take that because it is a subresource, the error matches ErrStatusApart; the
-// rest is written then.
-func Modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
+// changed: else ErrReplaced. What the cache does not keep (store.Content) is neither seen nor lost, and what a
+// transform changes in it fn is given as the server has it. If fn changes the status, too, and the server does not take
+// that because it is a subresource, the error matches ErrStatusApart; the rest is written then.
+func Modify[T any, PT ObjectOf[T]](
+	ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption,
+) error {
 	return modify(ctx, c, "", obj, fn, opts)
 }
 
 // ModifyStatus is Modify for the status. If fn changes anything else, nothing is sent, and the error matches
 // ErrStatusApart.
-func ModifyStatus[T any, PT ObjectOf[T]](ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption) error {
+func ModifyStatus[T any, PT ObjectOf[T]](
+	ctx context.Context, c *Client, obj PT, fn func(PT) error, opts ...WriteOption,
+) error {
 	return modify(ctx, c, "status", obj, fn, opts)
 }
 
-func modify[T any, PT ObjectOf[T]](ctx context.Context, c *Client, subresource string, obj PT, fn func(PT) error, opts []WriteOption) error {
+func modify[T any, PT ObjectOf[T]](
+	ctx context.Context, c *Client, subresource string, obj PT, fn func(PT) error, opts []WriteOption,
+) error {
 	m, err := c.modification(ctx, subresource, obj, opts)
 	if err != nil {
 		return err
@@ -68,7 +74,9 @@ type modification struct {
 	last error
 }
 
-func (c *Client) modification(ctx context.Context, subresource string, obj Object, opts []WriteOption) (*modification, error) {
+func (c *Client) modification(
+	ctx context.Context, subresource string, obj Object, opts []WriteOption,
+) (*modification, error) {
 	w, err := c.begin(ctx, call.VerbPatch, subresource, obj, opts)
 	if err != nil {
 		return nil, err
@@ -117,9 +125,9 @@ func (m *modification) known(ctx context.Context, tries int) (Object, error) {
 	base := m.obj.DeepCopyObject().(Object)
 	if !m.live {
 		// With versions that cannot be ordered the lock finds out whether the cache is behind.
-		r := m.w.cached()
+		r := m.w.cached(isMetadata(m.obj))
 		if r != nil && (m.uid == "" || r.UID() == m.uid) && (m.w.unordered() || m.w.believes(r)) {
-			return base, fill(m.w.k, r, base)
+			return base, fillKept(m.w.k, r, base)
 		}
 		if tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.c.watched(m.w.k) == nil {
 			m.own = true
@@ -153,7 +161,9 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 		}
 	}
 	if len(d) == 0 && !m.w.o.always {
-		if m.own { // which may have been changed by the caller, or be the answer to a dry run: only the server knows that nothing is to do
+		// which may have been changed by the caller, or be the answer to a dry run: only the server knows that nothing is to
+		// do
+		if m.own {
 			m.live = true
 			if base, err = m.freshest(ctx, 0); err != nil {
 				return err
@@ -187,7 +197,8 @@ func (m *modification) taken(before, patch map[string]any) error {
 		return m.w.fail(err)
 	}
 	if tree.Same(answer["status"], before["status"]) {
-		return m.w.fail(fmt.Errorf("%w: the server has dropped the change of the status; use ModifyStatus for it", ErrStatusApart))
+		return m.w.fail(fmt.Errorf("%w: the server has dropped the change of the status; use ModifyStatus for it",
+			ErrStatusApart))
 	}
 	return nil
 }

@@ -67,7 +67,8 @@ func TestModify(t *testing.T) {
 					}))
 					runs := 0
 					cm := configMap("web")
-					if err := client.Modify(c.ctx, c.client, cm, func(cm *corev1.ConfigMap) error { runs++; return set("own", "y")(cm) }); err != nil {
+					if err := client.Modify(c.ctx, c.client, cm,
+						func(cm *corev1.ConfigMap) error { runs++; return set("own", "y")(cm) }); err != nil {
 						t.Fatal(err)
 					}
 					live, err := c.server.Object(configMaps, "a", "web")
@@ -90,7 +91,10 @@ func TestModify(t *testing.T) {
 func TestModifyGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 4}}})
+		c := start(t.Context(), t, setup{
+			watch:   []string{"ConfigMap"},
+			options: client.Options{Conflicts: client.Conflicts{Tries: 4}},
+		})
 		defer c.close()
 		c.put(foreign("web", "k", "v"))
 		synctest.Wait()
@@ -115,10 +119,12 @@ func TestModifyEnds(t *testing.T) {
 		if err := client.Modify(c.ctx, c.client, configMap("absent"), set("k", "w")); !apierrors.IsNotFound(err) {
 			t.Errorf("absent: %v", err)
 		}
-		if err := client.Modify(c.ctx, c.client, old.DeepCopy(), func(*corev1.ConfigMap) error { return broken }); !errors.Is(err, broken) {
+		if err := client.Modify(c.ctx, c.client, old.DeepCopy(),
+			func(*corev1.ConfigMap) error { return broken }); !errors.Is(err, broken) {
 			t.Errorf("an error of the function: %v", err)
 		}
-		if err := client.Modify(c.ctx, c.client, old.DeepCopy(), func(*corev1.ConfigMap) error { panic("boom") }); err == nil || !strings.Contains(err.Error(), "boom") {
+		if err := client.Modify(c.ctx, c.client, old.DeepCopy(),
+			func(*corev1.ConfigMap) error { panic("boom") }); err == nil || !strings.Contains(err.Error(), "boom") {
 			t.Errorf("a panic of the function: %v", err)
 		}
 		shared, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
@@ -147,7 +153,10 @@ func TestModifyEnds(t *testing.T) {
 func TestModifyInParallel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{watch: []string{"ConfigMap"}, options: client.Options{Conflicts: client.Conflicts{Tries: 100}}})
+		c := start(t.Context(), t, setup{
+			watch:   []string{"ConfigMap"},
+			options: client.Options{Conflicts: client.Conflicts{Tries: 100}},
+		})
 		defer c.close()
 		if err := c.client.Create(c.ctx, configMap("web")); err != nil {
 			t.Fatal(err)
@@ -201,7 +210,8 @@ func TestOpaqueVersions(t *testing.T) {
 		}
 		time.AfterFunc(time.Second, hold.Release)
 		cm := configMap("web")
-		if err := client.Modify(c.ctx, c.client, cm, set("own", "x")); err != nil || fmt.Sprint(cm.Data) != "map[k:foreign own:x]" {
+		if err := client.Modify(c.ctx, c.client, cm, set("own", "x")); err != nil ||
+			fmt.Sprint(cm.Data) != "map[k:foreign own:x]" {
 			t.Errorf("got %v, %v", cm.Data, err)
 		}
 		own, err := client.Get[corev1.ConfigMap](c.ctx, c.client, key("web"))
@@ -282,10 +292,12 @@ func TestModifyInDoubt(t *testing.T) {
 					}
 				}))
 				c.server.On(apiserver.Match{Verb: "patch", Times: 1}, tc.fault)
-				if err := client.Modify(c.ctx, c.client, configMap("web"), tc.fn); (err == nil) != tc.known || !tc.known && !errors.Is(err, call.ErrOutcomeUnknown) {
+				if err := client.Modify(c.ctx, c.client, configMap("web"), tc.fn); (err == nil) != tc.known ||
+					!tc.known && !errors.Is(err, call.ErrOutcomeUnknown) {
 					t.Errorf("got %v", err)
 				}
-				if live, err := c.server.Object(configMaps, "a", "web"); err != nil || live.Object["data"].(map[string]any)["n"] != tc.want {
+				if live, err := c.server.Object(configMaps, "a", "web"); err != nil ||
+					live.Object["data"].(map[string]any)["n"] != tc.want {
 					t.Errorf("the server has %v, %v", live, err)
 				}
 			})
@@ -302,7 +314,9 @@ func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
 		var warnings, details bytes.Buffer
 		log := slog.New(slog.NewMultiHandler(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelInfo}),
 			slog.NewTextHandler(&details, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		logging, err := client.New(client.Options{Config: c.server.Config(), Logger: log, Cache: c.cache, Mapper: c.client.Mapper()})
+		logging, err := client.New(client.Options{
+			Config: c.server.Config(), Logger: log, Cache: c.cache, Mapper: c.client.Mapper(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,6 +24,7 @@ type readOptions struct {
 	index      string
 	indexValue string
 	live       bool
+	metadata   bool // no more of objects is wanted
 	err        error
 }
 

@@ -2,155 +2,232 @@ package client
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/url"
 	"sync"
+	"sync/atomic"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// flight is a write that is under way, as the stores of its kind know it.
-type flight struct {
-	w      *writing
-	stores []*store.Store
-	writes []*store.Write
+// OverlayOptions tune [Overlay]. The zero value works.
+type OverlayOptions struct {
+	// Server is the address at which requests reach the server of the cache, if it is another one than the cache itself
+	// uses: scheme, host, and the path in front of those of the API, if there is one.
+	Server *url.URL
+	// Timeout bounds what it takes to have the cache show a write that cannot be laid over it; 10 s.
+	Timeout time.Duration
+	Logger  *slog.Logger
 }
 
-// takeOff announces the write to every store of the kind, those with a selector too: each decides whether it concerns
-// it.
-func (w *writing) takeOff(ctx context.Context) *flight {
-	f := &flight{w: w}
-	if w.o.dryRun {
-		return f
+// Overlay returns a transport through which any program of client-go reads its own writes: it passes every request on
+// to next, and lays the answers to writes over the stores of c before it returns them, so that the next read of a store
+// shows them. Typed, dynamic and metadata clients and the client of controller-runtime are all given it the same way:
+//
+//	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+//		return client.Overlay(next, cache, client.OverlayOptions{})
+//	})
+//
+// Requests and answers pass as they are, byte for byte. What is read of an answer, which is only that to a write of a
+// resource that is watched, is kept until the caller has read it, too; one of more than 64 MiB is not looked at. A
+// request that is no write costs nothing, and a write of what is not watched next to nothing.
+//
+// Creates, updates, patches and applies of objects and of their subresources, deletes and deletes of collections are
+// recognised by method and path, and answers in JSON and in protobuf read, compressed or not. The object goes through
+// the selectors and the content rules of each store. Where the answer is not the object as a store has it (a Scale, the
+// metadata alone, a table, another version of the API), the store's watch has a tenth of a second to bring it; then the
+// store asks the server for this one object, and RoundTrip returns after that. So it does, within a second, where the
+// answer was lost and nobody knows whether the write was made; the error is the same. Where that fails, or the context
+// of the request has ended, readers are told to ask the server ([store.Store.Overdue], [store.Store.Settle]).
+//
+// Nothing is laid over the stores of what changes nothing (dry runs, refusals), of requests as another user
+// (impersonation), and of those to another server than that of c; see OverlayOptions.Server. That a delete is answered
+// with 404 tells that the object is gone.
+//
+// Writes whose context has a binding ([Bind]) belong to its Write.Owner, as those of a [Client] do.
+//
+// next is http.DefaultTransport if it is nil. Without a cache Overlay returns next. The transport is safe for
+// concurrent use if next is; it has no goroutine and need not be closed.
+func Overlay(next http.RoundTripper, c *store.Cache, o OverlayOptions) http.RoundTripper {
+	if next == nil {
+		next = http.DefaultTransport
 	}
-	f.stores = w.c.stores(w.k)
-	for _, st := range f.stores {
-		wc := w.c.owner(ctx)
-		wc.Base, wc.Locked = nil, false
-		wc.Create = w.req.Verb == call.VerbCreate && w.sub == ""
-		wc.Subresource, wc.Sent = w.sub, w.sent
-		if r, ok := st.Get(w.key); ok && !wc.Create && (w.version == "" || w.version == r.Version()) {
-			wc.Base, wc.Locked = r, w.version != ""
+	server := c.Server()
+	if server == nil {
+		return next
+	}
+	if o.Server != nil {
+		server = o.Server
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &overlay{
+		next: next, server: server,
+		layer: layer{
+			stores:  func(r schema.GroupVersionResource) []*store.Store { return inCache(c, r) },
+			timeout: orDefault(o.Timeout, 10*time.Second),
+			log:     o.Logger,
+		},
+	}
+}
+
+// overlay is the transport that Overlay returns.
+type overlay struct {
+	next   http.RoundTripper
+	server *url.URL
+	layer  layer
+
+	sent sync.Map // *http.Request that was given → the one that was passed on, while it is under way
+}
+
+var _ utilnet.RoundTripperWrapper = (*overlay)(nil)
+
+// WrappedRoundTripper implements utilnet.RoundTripperWrapper.
+func (t *overlay) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// CloseIdleConnections closes those of the transport beneath.
+func (t *overlay) CloseIdleConnections() { utilnet.CloseIdleConnectionsFor(t.next) }
+
+// CancelRequest has the transport beneath cancel a request, if it can.
+func (t *overlay) CancelRequest(r *http.Request) {
+	if passed, ok := t.sent.Load(r); ok {
+		r = passed.(*http.Request)
+	}
+	for next := t.next; next != nil; {
+		if c, ok := next.(interface{ CancelRequest(*http.Request) }); ok {
+			c.CancelRequest(r)
+			return
 		}
-		f.writes = append(f.writes, st.BeginWrite(w.key, wc))
-	}
-	return f
-}
-
-func (f *flight) fail() {
-	for _, w := range f.writes {
-		w.Fail()
+		w, ok := next.(utilnet.RoundTripperWrapper)
+		if !ok {
+			return
+		}
+		next = w.WrappedRoundTripper()
 	}
 }
 
-// land makes reads see what was answered: it puts the answer over the stores, and where that is not possible it brings
-// the object up to date there. The write was made, whatever comes of that, so there is no error.
-func (f *flight) land(ctx context.Context, a *call.Answer) {
-	if len(f.writes) == 0 {
+// RoundTrip implements http.RoundTripper.
+func (t *overlay) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return t.write(r).roundTrip()
+	}
+	return t.next.RoundTrip(r)
+}
+
+// roundTrip sends a write and has it land.
+func (w *overlayWrite) roundTrip() (*http.Response, error) {
+	ctx := w.r.Context()
+	if w.flight == nil {
+		return w.pass(ctx)
+	}
+	defer w.flight.fail()          // of a transport that panics
+	var asked, written atomic.Bool // a request that never got a connection has not been executed
+	res, err := w.pass(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GetConn:      func(string) { asked.Store(true) },
+		WroteHeaders: func() { written.Store(true) },
+	}))
+	dial, _ := errors.AsType[*net.OpError](err)
+	switch {
+	case err != nil && (asked.Load() && !written.Load() || dial != nil && dial.Op == "dial"):
+		w.flight.fail()
+	case err != nil:
+		w.lost(ctx)
+	case res.StatusCode == http.StatusNotFound && w.deletes && w.flight.sub == "" && w.flight.join():
+		if body, err := readAnswer(res); err == nil && saysAbsent(body, w.flight.key.Name) {
+			w.flight.absent(ctx)
+		}
+	case res.StatusCode >= http.StatusInternalServerError && !unavailable(res):
+		w.lost(ctx)
+	case res.StatusCode >= http.StatusOK && res.StatusCode < http.StatusMultipleChoices:
+		w.answered(ctx, res)
+	}
+	return res, err
+}
+
+// pass sends the request on.
+func (w *overlayWrite) pass(ctx context.Context) (*http.Response, error) {
+	r := w.body.attach(w.r.WithContext(ctx))
+	w.t.sent.Store(w.r, r)
+	defer w.t.sent.Delete(w.r)
+	res, err := w.t.next.RoundTrip(r)
+	if res != nil && res.Request == r {
+		res.Request = w.r
+	}
+	return res, err
+}
+
+// unavailable says that a server has refused a request before it looked at it.
+func unavailable(res *http.Response) bool {
+	return res.StatusCode == http.StatusNotImplemented ||
+		res.StatusCode == http.StatusServiceUnavailable && res.Header.Get("Retry-After") != ""
+}
+
+// answered has a write land that was made.
+func (w *overlayWrite) answered(ctx context.Context, res *http.Response) {
+	f := w.flight
+	if !f.join() {
 		return
 	}
-	w := f.w
-	whole, version, gone := f.whole(a)
-	if whole && gone != "" {
-		// The last finalizer of a deleted object was taken away: the server has dropped it.
-		for i, write := range f.writes {
-			write.Deleted(gone)
-			w.c.hubs.poke(f.stores[i], w.key)
-		}
+	var head source.Header
+	a := &reply{code: res.StatusCode}
+	switch known, stream := mediaOf(res); {
+	case stream && f.sub != "": // nobody knows when it ends, nor what it has to do with the object
 		return
+	case known:
+		body, err := readAnswer(res)
+		if err != nil && !errors.Is(err, errUnread) {
+			w.lost(ctx)
+			return
+		}
+		if err == nil {
+			a = read(res.StatusCode, body, &head)
+		}
 	}
-	if !whole {
+	if f.key.Name == "" && !w.collection && (!a.readable() || len(head.Name) == 0) {
+		f.key.Name = w.body.name()
+	}
+	switch {
+	case w.collection:
+		w.cleared(ctx, a, f.timeout)
+	case w.unsure: // perhaps it was a dry run
 		f.fail()
-		if version != "" || evicts[w.sub] {
-			f.settle(ctx, f.stores, version)
-		}
+		f.settle(ctx, f.on, "")
+	case w.deletes:
+		f.deleted(ctx, a)
+	default:
+		f.land(ctx, a)
+	}
+}
+
+// lost has a write end of which nobody knows whether it was made.
+func (w *overlayWrite) lost(ctx context.Context) {
+	f := w.flight
+	if w.collection {
+		w.cleared(ctx, &reply{}, lostPatience)
 		return
 	}
-	f.done(ctx, a, version)
+	if f.key.Name == "" {
+		f.key.Name = w.body.name()
+	}
+	f.lost(ctx)
 }
 
-// done lays the answered object over the stores, and settles those that cannot tell whether they hold it. All writes
-// have ended before: else the events of the key would be held back meanwhile.
-func (f *flight) done(ctx context.Context, a *call.Answer, version string) {
-	w := f.w
-	var unsettled []*store.Store
-	for i, write := range f.writes {
-		if a.Code == http.StatusCreated && w.sub == "" { // an apply may create
-			write.Created()
-		}
-		result, err := write.Done(source.JSON, a.Raw)
-		w.c.hubs.poke(f.stores[i], w.key)
-		if err != nil || result == store.NeedsBarrier {
-			unsettled = append(unsettled, f.stores[i])
-		}
-	}
-	f.settle(ctx, unsettled, version)
-}
-
-// settle brings the object up to date in stores over which the answer could not be laid, all at once. Where that fails,
-// readers ask the server until it is.
-func (f *flight) settle(ctx context.Context, stores []*store.Store, version string) {
-	if len(stores) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, f.w.c.opt.CacheTimeout)
-	defer cancel()
-	var wg sync.WaitGroup
-	for _, st := range stores {
-		wg.Go(func() {
-			if err := st.Settle(ctx, f.w.key, version); err != nil {
-				f.w.c.log.WarnContext(ctx, "the cache does not show a write yet", "op", f.w.op(), "kind", f.w.k.gvk.Kind, "key", f.w.key.String(),
-					"version", version, "error", err)
-			}
-			f.w.c.hubs.poke(st, f.w.key)
-		})
-	}
-	wg.Wait()
-}
-
-// evicts are the subresources whose create changes the object without an answer that shows it.
-var evicts = map[string]bool{"eviction": true, "binding": true}
-
-// whole says whether the answer is the object itself, as that of a status is. Of other subresources (a Scale) only the
-// version is of use. gone is the uid of an object that the write has brought to its end.
-func (f *flight) whole(a *call.Answer) (whole bool, version string, gone types.UID) {
-	if h := f.w.scan(a); h != nil && len(h.DeletionTimestamp) == 0 {
-		return string(h.Kind) == f.w.k.gvk.Kind, string(h.ResourceVersion), ""
-	}
-	var head struct {
-		Kind     string
-		Metadata struct {
-			UID                        types.UID
-			ResourceVersion            string
-			DeletionTimestamp          *string
-			DeletionGracePeriodSeconds *int64
-			Finalizers                 []string
-		}
-	}
-	if a.ContentType != call.JSON || json.Unmarshal(a.Raw, &head) != nil {
-		return false, "", ""
-	}
-	m := head.Metadata
-	if keptBySpec(f.w.k, a) {
-		return head.Kind == f.w.k.gvk.Kind, m.ResourceVersion, ""
-	}
-	if m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.DeletionGracePeriodSeconds == nil || *m.DeletionGracePeriodSeconds == 0) {
-		gone = m.UID
-	}
-	return head.Kind == f.w.k.gvk.Kind, m.ResourceVersion, gone
-}
-
-// keptBySpec says whether the answered object is kept by the finalizers of its spec, as a namespace that is being
-// deleted is until it is empty.
-func keptBySpec(k *kind, a *call.Answer) bool {
-	if k.gvk != corev1.SchemeGroupVersion.WithKind("Namespace") {
-		return false
-	}
-	var ns struct{ Spec struct{ Finalizers []string } }
-	return json.Unmarshal(a.Raw, &ns) == nil && len(ns.Spec.Finalizers) > 0
+// saysAbsent tells "there is no such object" from the 404 of a path that nobody serves.
+func saysAbsent(body []byte, name string) bool {
+	var s metav1.Status
+	a := read(http.StatusNotFound, body, &source.Header{})
+	return a.status() && a.decode(&s) == nil && s.Reason == metav1.StatusReasonNotFound &&
+		s.Details != nil && s.Details.Name == name
 }

@@ -106,7 +106,12 @@ func TestOwnWritesAreRead(t *testing.T) {
 			if err := c.Live().Get(ctx, key("one"), p); err != nil {
 				return err
 			}
-			p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{}`)}}
+			p.ManagedFields = []metav1.ManagedFieldsEntry{
+				{
+					Manager: "x", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+					FieldsV1: metav1.NewFieldsV1(`{}`),
+				},
+			}
 			return c.Update(ctx, label(p, "new"))
 		}, map[string]string{"one": "new/Pending"}},
 		{"patch", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
@@ -117,7 +122,8 @@ func TestOwnWritesAreRead(t *testing.T) {
 			return c.Patch(ctx, label(p, "new"), client.MergeFrom(base))
 		}, map[string]string{"one": "new/Pending"}},
 		{"json patch", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
-			return c.Patch(ctx, p, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/metadata/labels/l","value":"new"}]`)))
+			return c.Patch(ctx, p, client.RawPatch(types.JSONPatchType,
+				[]byte(`[{"op":"replace","path":"/metadata/labels/l","value":"new"}]`)))
 		}, map[string]string{"one": "new/Pending"}},
 		{"apply", func(ctx context.Context, c *client.Client, _ *corev1.Pod) error {
 			return c.Apply(ctx, apply(pod("one")), client.Force())
@@ -133,7 +139,10 @@ func TestOwnWritesAreRead(t *testing.T) {
 			return c.Status().Patch(ctx, p, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`)))
 		}, map[string]string{"one": "old/Running"}},
 		{"status apply", func(ctx context.Context, c *client.Client, _ *corev1.Pod) error {
-			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+			p := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "one"},
+				Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+			}
 			return c.Status().Apply(ctx, p, client.Force())
 		}, map[string]string{"one": "old/Running"}},
 		{"status modify", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
@@ -155,13 +164,19 @@ func TestOwnWritesAreRead(t *testing.T) {
 			return c.Create(ctx, label(pod("one"), "again"))
 		}, map[string]string{"one": "again/Pending"}},
 		{"delete with a finalizer", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
-			if err := client.Modify(ctx, c, p, func(p *corev1.Pod) error { p.Finalizers = []string{"x/y"}; return nil }); err != nil {
+			if err := client.Modify(ctx, c, p, func(p *corev1.Pod) error {
+				p.Finalizers = []string{"x/y"}
+				return nil
+			}); err != nil {
 				return err
 			}
 			return c.Delete(ctx, p)
 		}, map[string]string{"one": "old/Pending-"}},
 		{"the last finalizer of a deleted object", func(ctx context.Context, c *client.Client, p *corev1.Pod) error {
-			if err := client.Modify(ctx, c, p, func(p *corev1.Pod) error { p.Finalizers = []string{"x/y"}; return nil }); err != nil {
+			if err := client.Modify(ctx, c, p, func(p *corev1.Pod) error {
+				p.Finalizers = []string{"x/y"}
+				return nil
+			}); err != nil {
 				return err
 			}
 			if err := c.Delete(ctx, p, client.Grace(0)); err != nil {

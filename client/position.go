@@ -137,7 +137,9 @@ func (s *StatusPosition[T, PT]) knows(there *flow.Position) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return there == nil || len(s.known) == 0 ||
-		slices.ContainsFunc(s.known, func(p *flow.Position) bool { return p != nil && reflect.DeepEqual(stored(p), stored(there)) })
+		slices.ContainsFunc(s.known, func(p *flow.Position) bool {
+			return p != nil && reflect.DeepEqual(stored(p), stored(there))
+		})
 }
 
 // maxTried bounds what is remembered of saves that have failed.

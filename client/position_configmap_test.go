@@ -52,7 +52,8 @@ func TestAFiberGoesOnWhereTheConfigMapSays(t *testing.T) {
 					return f.Next()
 				}
 			}
-			fl := flow.New("working", flow.Step("first", note("first")), flow.Step("wait", note("wait")), flow.Step("last", note("last")))
+			fl := flow.New("working", flow.Step("first", note("first")), flow.Step("wait", note("wait")),
+				flow.Step("last", note("last")))
 			opt := flow.StartOptions{Key: "prod/orders", Positions: pos}
 			e := flow.NewEngine(flow.EngineOptions{})
 			if _, err := fl.Start(c.ctx, e, &struct{}{}, opt); err != nil {
@@ -135,13 +136,15 @@ func TestAPositionThatCannotBeReadIsAnError(t *testing.T) {
 		}
 		c.put(foreign("positions", "x", "{"))
 		synctest.Wait()
-		if _, _, err := pos.Load(c.ctx, "x"); err == nil || !strings.Contains(err.Error(), `position of "x" in ConfigMap a/positions`) {
+		if _, _, err := pos.Load(c.ctx, "x"); err == nil ||
+			!strings.Contains(err.Error(), `position of "x" in ConfigMap a/positions`) {
 			t.Errorf("error: %v", err)
 		}
 		stopped, cancel := context.WithCancelCause(c.ctx)
 		over := errors.New("over")
 		cancel(over)
-		if err := pos.Save(stopped, "y", flow.Position{Flow: "f", Step: "s"}); !errors.Is(err, over) && !errors.Is(err, context.Canceled) {
+		if err := pos.Save(stopped, "y", flow.Position{Flow: "f", Step: "s"}); !errors.Is(err, over) &&
+			!errors.Is(err, context.Canceled) {
 			t.Errorf("error: %v", err)
 		}
 	})

@@ -19,7 +19,9 @@ import (
 func overtaken(t *testing.T, before, after *flow.Position, fn func(c *cluster, live *task)) {
 	t.Helper()
 	positions(t, true, func(c *cluster, live *task) {
-		other, err := client.New(client.Options{Call: c.calls, Mapper: c.client.Mapper(), Scheme: taskScheme(), FieldOwner: "other"})
+		other, err := client.New(client.Options{
+			Call: c.calls, Mapper: c.client.Mapper(), Scheme: taskScheme(), FieldOwner: "other",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,11 +48,16 @@ func overtaken(t *testing.T, before, after *flow.Position, fn func(c *cluster, l
 func TestAPositionIsNotReplacedByAFiberThatIsBehindIt(t *testing.T) {
 	t.Parallel()
 	at := func(step, token string) *flow.Position {
-		return &flow.Position{Flow: "working", Step: step, Token: token, Reason: "await", Attempt: 3, Checkpoint: []byte(`{"n": 1}`)}
+		return &flow.Position{
+			Flow: "working", Step: step, Token: token, Reason: "await", Attempt: 3,
+			Checkpoint: []byte(`{"n": 1}`),
+		}
 	}
-	failing := flow.New("working", flow.Step("first", flow.Do(func(context.Context, *work) error { return errors.New("no") })),
+	failing := flow.New("working", flow.Step("first",
+		flow.Do(func(context.Context, *work) error { return errors.New("no") })),
 		flow.Step("wait", func(_ context.Context, f *flow.Fiber[work]) flow.Next { return f.Await(&f.Packet.gate) }))
-	saving := flow.New("working", flow.Step("first", flow.Do(func(_ context.Context, w *work) error { w.note("first"); return nil }), flow.Save()),
+	saving := flow.New("working", flow.Step("first",
+		flow.Do(func(_ context.Context, w *work) error { w.note("first"); return nil }), flow.Save()),
 		flow.Step("wait", func(_ context.Context, f *flow.Fiber[work]) flow.Next { return f.Await(&f.Packet.gate) }))
 	for reason, tc := range map[string]struct {
 		before, after *flow.Position
@@ -58,9 +65,13 @@ func TestAPositionIsNotReplacedByAFiberThatIsBehindIt(t *testing.T) {
 		ran           []string
 		failed        bool
 	}{
-		"nothing was saved, and it parks":              {nil, at("last", "other"), working, []string{"first", "wait"}, false},
-		"a step before, and it parks":                  {at("wait", "other"), at("last", "other"), working, []string{"wait"}, false},
-		"another run, and it parks":                    {at("wait", "old"), at("wait", "other"), working, []string{"wait"}, false},
+		"nothing was saved, and it parks": {nil, at("last", "other"), working, []string{"first", "wait"}, false},
+		"a step before, and it parks": {
+			at("wait", "other"), at("last", "other"), working, []string{"wait"}, false,
+		},
+		"another run, and it parks": {
+			at("wait", "old"), at("wait", "other"), working, []string{"wait"}, false,
+		},
 		"nothing was saved, and it fails":              {nil, at("last", "other"), failing, nil, true},
 		"nothing was saved, and a step has to be kept": {nil, at("last", "other"), saving, nil, false},
 	} {
@@ -134,7 +145,9 @@ func TestASaveWhoseAnswerIsLostDoesNotOvertakeItself(t *testing.T) {
 		// It has arrived all the same.
 		u := widget("w")
 		u.SetUID(live.UID)
-		u.Object["status"] = map[string]any{"position": map[string]any{"flow": "", "step": "one", "token": "t", "begun": "0001-01-01T00:00:00Z", "started": "0001-01-01T00:00:00Z"}}
+		u.Object["status"] = map[string]any{"position": map[string]any{
+			"flow": "", "step": "one", "token": "t", "begun": "0001-01-01T00:00:00Z", "started": "0001-01-01T00:00:00Z",
+		}}
 		c.put(u)
 		if err := pos.Save(c.ctx, "a/w", flow.Position{Step: "two", Token: "t"}); err != nil {
 			t.Errorf("the next save: %v", err)
@@ -149,7 +162,8 @@ func TestASaveWhoseAnswerIsLostDoesNotOvertakeItself(t *testing.T) {
 func TestAPositionThatWasWipedIsSavedAgain(t *testing.T) {
 	t.Parallel()
 	positions(t, true, func(c *cluster, live *task) {
-		if err := client.NewStatusPosition(c.client, live, atPosition).Save(c.ctx, "a/w", flow.Position{Step: "one", Token: "t"}); err != nil {
+		if err := client.NewStatusPosition(c.client, live, atPosition).Save(c.ctx, "a/w",
+			flow.Position{Step: "one", Token: "t"}); err != nil {
 			t.Fatal(err)
 		}
 		pos := client.NewStatusPosition(c.client, live, atPosition)

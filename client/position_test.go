@@ -120,7 +120,8 @@ func TestAPositionInTheStatusCostsOnePatchPerSave(t *testing.T) {
 			}
 			synctest.Wait()
 			got := c.task()
-			if p := got.Status.Position; p == nil || p.Step != "wait" || p.Generation != 7 || p.Reason != "await" || got.Status.Phase != "Working" {
+			if p := got.Status.Position; p == nil || p.Step != "wait" || p.Generation != 7 || p.Reason != "await" ||
+				got.Status.Phase != "Working" {
 				t.Fatalf("watched %v, parked: %+v", watched, got.Status)
 			}
 			w.gate.Set()
@@ -266,7 +267,9 @@ func TestPositionsOfObjectsThatAreNotTheOne(t *testing.T) {
 		clears bool
 	}{
 		{"the object", "w", "", atPosition, true, func(err error) bool { return err == nil }, true},
-		{"another object of its name", "w", "other", atPosition, false, func(err error) bool { return errors.Is(err, client.ErrReplaced) }, true},
+		{"another object of its name", "w", "other", atPosition, false, func(err error) bool {
+			return errors.Is(err, client.ErrReplaced)
+		}, true},
 		{"an object that is gone", "gone", "", atPosition, false, apierrors.IsNotFound, true},
 		{
 			"a field that the server does not keep", "w", "", func(*task) **flow.Position { return new(*flow.Position) }, false,

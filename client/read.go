@@ -26,7 +26,7 @@ func (c *Client) Get(ctx context.Context, key Key, obj Object) error {
 	if err != nil {
 		return err
 	}
-	r, from, err := c.lookup(ctx, k, key)
+	r, from, err := c.lookup(ctx, k, key, isMetadata(obj))
 	switch {
 	case err != nil:
 		return err
@@ -43,6 +43,7 @@ func (c *Client) List(ctx context.Context, list ObjectList, opts ...ReadOption) 
 		return err
 	}
 	o := resolveRead(opts)
+	o.metadata = isMetadata(list)
 	items, err := newItems(list)
 	if err != nil {
 		return k.fail("list", Key{Namespace: o.namespace}, err)
@@ -90,7 +91,7 @@ func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UI
 	if err != nil {
 		return err
 	}
-	r, from, err := c.lookup(ctx, k, key)
+	r, from, err := c.lookup(ctx, k, key, isMetadata(obj))
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return err
@@ -103,6 +104,23 @@ func (c *Client) getFresh(ctx context.Context, key Key, obj Object, uid types.UI
 // fill decodes a record into an object of the caller's own.
 func fill(k *kind, r *store.Record, obj Object) error {
 	err := decodeRecord(r, obj)
+	if err != nil {
+		return k.fail("get", r.Key(), fmt.Errorf("cannot decode it as %T: %w", obj, err))
+	}
+	name(k, obj)
+	return nil
+}
+
+// fillKept is fill with the object as it is kept, not as a transform shows it.
+func fillKept(k *kind, r *store.Record, obj Object) error {
+	if r.Content().Transform == nil {
+		return fill(k, r, obj)
+	}
+	clearObject(obj)
+	raw, err := r.AppendJSON(nil)
+	if err == nil {
+		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, obj)
+	}
 	if err != nil {
 		return k.fail("get", r.Key(), fmt.Errorf("cannot decode it as %T: %w", obj, err))
 	}
@@ -161,12 +179,13 @@ func (c *Client) fetch(ctx context.Context, k *kind, key Key, accept string) (*c
 	}, c.opt.Policy)
 }
 
-// into decodes an answer into an object that may hold something.
+// into decodes an answer into an object that may hold something. After an error it holds that still.
 func into(k *kind, a *call.Answer, obj Object) error {
-	clearObject(obj)
-	if err := a.Into(obj); err != nil {
+	fresh := reflect.New(reflect.TypeOf(obj).Elem())
+	if err := a.Into(fresh.Interface().(Object)); err != nil {
 		return err
 	}
+	reflect.ValueOf(obj).Elem().Set(fresh.Elem())
 	name(k, obj)
 	return nil
 }

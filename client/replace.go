@@ -13,7 +13,7 @@ import (
 //
 // obj has to be the caller's own and, but for what is to be changed, what the server has in that version: it was read
 // or written before, in a Go type that knows all of its fields, which is not checked here as [Client.Update] does. It
-// is sent though it would change nothing.
+// is sent though it would change nothing. Only what the cache is told to drop is looked at: DroppedError.
 //
 // Afterwards obj has the resourceVersion and the generation of the answer, and no managedFields: the next write
 // without any leaves those of the server as they are. All else stays as it was sent. Where the server may have made
@@ -48,18 +48,21 @@ func (c *Client) replace(ctx context.Context, subresource string, obj Object, op
 	if w.o.body != nil {
 		return w.fail(errors.New("a Replace has no Body: it writes the object itself"))
 	}
+	if err := w.incomplete(obj, func() (map[string]any, error) { return content(obj) }); err != nil {
+		return err
+	}
 	w.req.Object, w.byHeader = obj, true
 	return w.send(ctx)
 }
 
 // header takes of an answer what the server has added to what was sent. It returns false where that is not all that
 // it may have changed.
-func (w *writing) header(a *call.Answer) bool {
-	if !w.byHeader || a.Recovered || w.o.dryRun {
+func (w *writing) header(a *call.Answer, read *reply) bool {
+	if !w.byHeader || a.Recovered || w.o.dryRun || !read.readable() {
 		return false
 	}
-	h := w.scan(a)
-	if h == nil || len(h.ResourceVersion) == 0 || string(h.UID) != string(w.answer.GetUID()) ||
+	h := read.head
+	if len(h.ResourceVersion) == 0 || string(h.UID) != string(w.answer.GetUID()) ||
 		w.o.kept != nil && !w.o.kept(a.Raw) {
 		return false
 	}

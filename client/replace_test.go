@@ -60,7 +60,8 @@ func TestReplace(t *testing.T) {
 			t.Errorf("%d requests for 4 writes", n)
 		}
 		live, err := c.server.Object(pods, "a", "web")
-		if err != nil || len(live.GetManagedFields()) == 0 || live.GetLabels()["seen"] != "true" || live.GetResourceVersion() != p.ResourceVersion {
+		if err != nil || len(live.GetManagedFields()) == 0 || live.GetLabels()["seen"] != "true" ||
+			live.GetResourceVersion() != p.ResourceVersion {
 			t.Errorf("the server has %v, %v", live, err)
 		}
 		synctest.Wait()
@@ -103,9 +104,19 @@ func TestReplaceAnswer(t *testing.T) {
 		},
 		"Dropped": {
 			reason: "the caller misses something in the answer, which is then read",
-			opts:   []client.WriteOption{client.Kept(func(answer []byte) bool { return bytes.Contains(answer, []byte("other")) })},
+			opts: []client.WriteOption{
+				client.Kept(func(answer []byte) bool { return bytes.Contains(answer, []byte("other")) }),
+			},
 			change: func(cm *corev1.ConfigMap) { cm.CreationTimestamp = metav1.Time{} }, // which the server keeps
 			data:   "2",
+		},
+		"Unreadable": {
+			reason: "it was written, and the answer is not what the Go type can hold",
+			fault: func(c *cluster) {
+				c.server.On(apiserver.Match{Verb: "update", Times: 1}, apiserver.Respond(http.StatusOK, call.JSON,
+					`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"namespace":"a","name":"web","uid":"other","labels":{"n":1}}}`))
+			},
+			want: func(err error) bool { return err != nil }, data: "2",
 		},
 		"NoVersion": {
 			reason: "there is no version to hold for",
@@ -217,7 +228,8 @@ func TestReplaceRefuses(t *testing.T) {
 			t.Errorf("of an object that is shared: %v", err)
 		}
 		deposed := errors.New("deposed")
-		if err := c.client.Replace(client.Bind(c.ctx, client.Binding{Fence: func() error { return deposed }}), p); !errors.Is(err, client.ErrFenced) || !errors.Is(err, deposed) {
+		if err := c.client.Replace(client.Bind(c.ctx, client.Binding{Fence: func() error { return deposed }}),
+			p); !errors.Is(err, client.ErrFenced) || !errors.Is(err, deposed) {
 			t.Errorf("behind a fence: %v", err)
 		}
 		if err := c.client.Replace(c.ctx, p, client.Body(pod("other"))); err == nil {
@@ -239,7 +251,10 @@ func TestReplaceReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Data: map[string]string{"n": "1"}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Data:       map[string]string{"n": "1"},
+	}
 	if err := c.Create(t.Context(), cm); err != nil {
 		t.Fatal(err)
 	}

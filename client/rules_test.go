@@ -41,14 +41,20 @@ func TestWritesThatChangeNothingAreNotSent(t *testing.T) {
 			if err := c.Live().Get(ctx, key("w"), u); err != nil {
 				return err
 			}
-			u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "m", Operation: "Update", APIVersion: "example.fairlead.io/v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1("{}")}})
+			u.SetManagedFields([]metav1.ManagedFieldsEntry{
+				{
+					Manager: "m", Operation: "Update", APIVersion: "example.fairlead.io/v1", FieldsType: "FieldsV1",
+					FieldsV1: metav1.NewFieldsV1("{}"),
+				},
+			})
 			return c.Update(ctx, u, client.Always())
 		}, 1},
 		{"merge patch", func(ctx context.Context, c *client.Client) error {
 			return c.Patch(ctx, widget("w"), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"size":7}}`)))
 		}, 0},
 		{"json patch", func(ctx context.Context, c *client.Client) error {
-			return c.Patch(ctx, widget("w"), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/size","value":8}]`)))
+			return c.Patch(ctx, widget("w"), client.RawPatch(types.JSONPatchType,
+				[]byte(`[{"op":"replace","path":"/spec/size","value":8}]`)))
 		}, 0},
 		{"merge from", func(ctx context.Context, c *client.Client) error {
 			u := widget("w")
@@ -153,7 +159,8 @@ func TestUpdateOfACachedObject(t *testing.T) {
 				t.Error(err)
 			}
 			live, err := c.server.Object(apiserver.Widgets().GVR(), "a", "w")
-			if size, _, _ := unstructured.NestedInt64(live.Object, "spec", "size"); err != nil || size != n || len(live.GetManagedFields()) == 0 {
+			if size, _, _ := unstructured.NestedInt64(live.Object, "spec", "size"); err != nil || size != n ||
+				len(live.GetManagedFields()) == 0 {
 				t.Errorf("the server has %v, %v", live, err)
 			}
 		}
@@ -173,7 +180,9 @@ func TestUpdateOfAnotherSubresourceIsSent(t *testing.T) {
 		if err := c.client.Get(c.ctx, key("one"), &own); err != nil {
 			t.Fatal(err)
 		}
-		own.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "shell"}}}
+		own.Spec.EphemeralContainers = []corev1.EphemeralContainer{
+			{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "shell"}},
+		}
 		before := c.requests("update")
 		err := c.client.SubResource("ephemeralcontainers").Update(c.ctx, &own)
 		if sent := c.requests("update") - before; sent != 1 {
@@ -201,7 +210,8 @@ func TestObjectsThatLackSomething(t *testing.T) {
 			{"no uid", c.client.Delete(c.ctx, configMap("web"), client.SameUID()), client.ErrNoUID},
 			{"no version to delete", c.client.Delete(c.ctx, configMap("web"), client.SameVersion()), client.ErrNoVersion},
 			{"no version to update", c.client.Update(c.ctx, configMap("web"), client.SameVersion()), client.ErrNoVersion},
-			{"no version to patch", c.client.Patch(c.ctx, configMap("web"), client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`)), client.SameVersion()), client.ErrNoVersion},
+			{"no version to patch", c.client.Patch(c.ctx, configMap("web"),
+				client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"b"}}`)), client.SameVersion()), client.ErrNoVersion},
 			{"nothing to wait for", c.client.WaitForCache(c.ctx, configMap("web")), client.ErrNotWatched},
 		} {
 			if !errors.Is(tc.err, tc.want) {
@@ -233,7 +243,8 @@ func TestFences(t *testing.T) {
 		}
 		lost := errors.New("leadership lost")
 		var why error
-		ctx := client.Bind(client.Bind(c.ctx, client.Binding{Fence: func() error { return why }}), client.Binding{RequireVersion: true})
+		ctx := client.Bind(client.Bind(c.ctx, client.Binding{Fence: func() error { return why }}),
+			client.Binding{RequireVersion: true})
 		merge := client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"w"}}`))
 		if err := c.client.Patch(ctx, configMap("web"), merge); err != nil {
 			t.Fatal(err)
@@ -253,7 +264,8 @@ func TestFences(t *testing.T) {
 		why = lost
 		before := len(c.server.Log().Requests)
 		for op, err := range map[string]error{
-			"create": c.client.Create(ctx, configMap("other")), "patch": c.client.Patch(ctx, configMap("web"), client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"z"}}`))),
+			"create": c.client.Create(ctx, configMap("other")),
+			"patch":  c.client.Patch(ctx, configMap("web"), client.RawPatch(types.MergePatchType, []byte(`{"data":{"k":"z"}}`))),
 			"delete": c.client.Delete(ctx, configMap("web")), "live get": c.client.Live().Get(ctx, key("web"), configMap("")),
 			"delete collection": c.client.DeleteCollection(ctx, configMap(""), client.Selection{Namespace: "a"}),
 		} {
@@ -284,7 +296,8 @@ func TestPreemptedFiberIsFenced(t *testing.T) {
 		type packet struct{}
 		first := flow.New("first", flow.Step("write", flow.Do(func(ctx context.Context, _ *packet) error {
 			var cm corev1.ConfigMap
-			if err := client.Modify(ctx, c.client, configMap("web"), func(cm *corev1.ConfigMap) error { cm.Data["k"] = "first"; return nil }); err != nil {
+			if err := client.Modify(ctx, c.client, configMap("web"),
+				func(cm *corev1.ConfigMap) error { cm.Data["k"] = "first"; return nil }); err != nil {
 				return err
 			}
 			close(running)
@@ -298,7 +311,8 @@ func TestPreemptedFiberIsFenced(t *testing.T) {
 		}
 		<-running
 		second := flow.New("second", flow.Step("write", flow.Do(func(ctx context.Context, _ *packet) error {
-			return client.Modify(ctx, c.client, configMap("web"), func(cm *corev1.ConfigMap) error { cm.Data["k"] = "second"; return nil })
+			return client.Modify(ctx, c.client, configMap("web"),
+				func(cm *corev1.ConfigMap) error { cm.Data["k"] = "second"; return nil })
 		})))
 		h, err := second.Start(c.ctx, e, new(packet), flow.StartOptions{Key: "a/web"})
 		if err != nil {

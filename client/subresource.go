@@ -38,7 +38,8 @@ func (s *SubResource) Get(ctx context.Context, obj, into Object) error {
 		return k.fail("get "+s.name+" of", KeyOf(obj), err)
 	}
 	a, err := call.Do(ctx, s.c.call, call.Request{
-		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), Subresource: s.name,
+		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		Subresource: s.name,
 	}, s.c.opt.Policy)
 	if err != nil {
 		return err

@@ -31,11 +31,13 @@ func TestEvictionIsRead(t *testing.T) {
 		synctest.Wait()
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		defer hold.Release()
-		c.server.On(apiserver.Match{Verb: "create", Subresource: "eviction"}, apiserver.Before(func(context.Context, apiserver.Request) {
-			if err := c.server.Remove(pods, "a", "web"); err != nil {
-				t.Error(err)
-			}
-		}), apiserver.Respond(http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success","code":201}`))
+		c.server.On(apiserver.Match{Verb: "create", Subresource: "eviction"},
+			apiserver.Before(func(context.Context, apiserver.Request) {
+				if err := c.server.Remove(pods, "a", "web"); err != nil {
+					t.Error(err)
+				}
+			}), apiserver.Respond(http.StatusCreated, "application/json",
+				`{"kind":"Status","apiVersion":"v1","status":"Success","code":201}`))
 		body := &policyv1.Eviction{ObjectMeta: p.ObjectMeta}
 		if err := c.client.SubResource("eviction").Create(c.ctx, p, client.Body(body)); err != nil {
 			t.Fatal(err)
@@ -66,11 +68,15 @@ func TestScaleIsRead(t *testing.T) {
 				defer hold.Release()
 			}
 			next := c.server.Revision() + 1
-			c.server.On(apiserver.Match{Verb: "update", Subresource: "scale"}, apiserver.Before(func(context.Context, apiserver.Request) {
-				c.put(foreign("web", "replicas", "3"))
-			}), apiserver.Respond(http.StatusOK, "application/json", fmt.Sprintf(
-				`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"a","resourceVersion":"%d"},"spec":{"replicas":3}}`, next)))
-			scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"}, Spec: autoscalingv1.ScaleSpec{Replicas: 3}}
+			c.server.On(apiserver.Match{Verb: "update", Subresource: "scale"},
+				apiserver.Before(func(context.Context, apiserver.Request) {
+					c.put(foreign("web", "replicas", "3"))
+				}), apiserver.Respond(http.StatusOK, "application/json", fmt.Sprintf(
+					`{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"web","namespace":"a","resourceVersion":"%d"},"spec":{"replicas":3}}`, next)))
+			scale := &autoscalingv1.Scale{
+				ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "a"},
+				Spec:       autoscalingv1.ScaleSpec{Replicas: 3},
+			}
 			begun := time.Now()
 			err := c.client.SubResource("scale").Update(c.ctx, configMap("web"), client.Body(scale))
 			want := map[bool]time.Duration{true: 100 * time.Millisecond, false: 50 * time.Millisecond}[held]

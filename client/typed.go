@@ -26,7 +26,7 @@ func Get[T any, PT ObjectOf[T]](ctx context.Context, c *Client, key Key) (*T, er
 	if err != nil {
 		return nil, err
 	}
-	r, from, err := c.lookup(ctx, k, key)
+	r, from, err := c.lookup(ctx, k, key, isMetadata(PT(nil)))
 	switch {
 	case err != nil:
 		return nil, err
@@ -51,6 +51,7 @@ func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOpt
 			return
 		}
 		o := resolveRead(opts)
+		o.metadata = isMetadata(PT(nil))
 		records, _, err := c.snapshot(ctx, k, &o)
 		if err == nil && records == nil {
 			err = c.fence(ctx)

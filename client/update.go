@@ -24,9 +24,11 @@ import (
 // does not keep, the server does: an update without any leaves them as they are, but for what it changes.)
 func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error) {
 	if _, metadata := obj.(*metav1.PartialObjectMetadata); metadata {
-		return false, w.fail(fmt.Errorf("%w: it is the metadata alone, and an update would remove the rest; use Patch or Modify", ErrPruned))
+		return false,
+			w.fail(fmt.Errorf("%w: it is the metadata alone, and an update would remove the rest; use Patch or Modify",
+				ErrPruned))
 	}
-	r := w.known()
+	r := w.whole()
 	if r == nil {
 		return false, nil
 	}
@@ -50,7 +52,12 @@ func (w *writing) replacing(obj Object, want map[string]any) (done bool, _ error
 		return false, w.fail(err)
 	}
 	if what != "" {
-		return false, w.fail(fmt.Errorf("%w: %T does not know %s, and an update would remove it; use Modify or Patch", ErrPruned, obj, what))
+		who := fmt.Sprintf("%T does not know", obj)
+		if r.Content().Transform != nil {
+			who = "the type, or the transform of the cache, takes away or changes"
+		}
+		return false,
+			w.fail(fmt.Errorf("%w: %s %s, and an update would remove it; use Modify or Patch", ErrPruned, who, what))
 	}
 	return false, nil
 }

@@ -15,7 +15,10 @@ import (
 func TestFieldsThatAMessageDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	st := store.New(store.Options{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: gvk, Scheme: scheme.Scheme, Namespaced: true})
+	st := store.New(store.Options{
+		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: gvk,
+		Scheme: scheme.Scheme, Namespaced: true,
+	})
 	defer st.Close()
 	st.Sink("")
 	w := &writing{c: &Client{shared: &shared{}}, k: &kind{gvk: gvk}}

@@ -42,7 +42,9 @@ func await(t *testing.T, c *cluster, w flow.Wait, timeout time.Duration, meanwhi
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	green := func(c *client.Client) flow.Wait {
-		return client.When(c, key("web"), func(cm *corev1.ConfigMap) (bool, error) { return cm != nil && cm.Data["colour"] == "green", nil })
+		return client.When(c, key("web"), func(cm *corev1.ConfigMap) (bool, error) {
+			return cm != nil && cm.Data["colour"] == "green", nil
+		})
 	}
 	broken := errors.New("broken")
 	for _, tc := range []struct {
@@ -54,8 +56,12 @@ func TestWaits(t *testing.T) {
 		took      time.Duration // at most, and more than nothing: backstops are spread
 		err       error
 	}{
-		{"true already", setup{watch: []string{"ConfigMap"}}, func(c *client.Client) flow.Wait { return client.Gone[corev1.ConfigMap](c, key("absent")) }, false, nil, 0, nil},
-		{"an event", setup{watch: []string{"ConfigMap"}}, green, false, func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 0, nil},
+		{"true already", setup{watch: []string{"ConfigMap"}}, func(c *client.Client) flow.Wait {
+			return client.Gone[corev1.ConfigMap](c, key("absent"))
+		}, false, nil, 0, nil},
+		{"an event", setup{watch: []string{"ConfigMap"}}, green, false, func(c *cluster) {
+			c.put(foreign("web", "colour", "green"))
+		}, 0, nil},
 		{
 			"a deletion",
 			setup{watch: []string{"ConfigMap"}},
@@ -82,7 +88,9 @@ func TestWaits(t *testing.T) {
 			green, true,
 			func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 7 * time.Second, nil,
 		},
-		{"the backstop, when nothing is watched", setup{}, green, false, func(c *cluster) { c.put(foreign("web", "colour", "green")) }, 30 * time.Second, nil},
+		{"the backstop, when nothing is watched", setup{}, green, false, func(c *cluster) {
+			c.put(foreign("web", "colour", "green"))
+		}, 30 * time.Second, nil},
 		{"a timeout", setup{watch: []string{"ConfigMap"}}, green, false, nil, time.Minute, flow.ErrTimeout},
 		{"an error of the condition", setup{watch: []string{"ConfigMap"}}, func(c *client.Client) flow.Wait {
 			return client.When(c, key("web"), func(*corev1.ConfigMap) (bool, error) { return false, broken })
@@ -123,7 +131,8 @@ func TestWhatAWaitSawIsRead(t *testing.T) {
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch"})
 		defer hold.Release()
 		c.put(foreign("web", "colour", "green"))
-		w := client.When(c.client, key("web"), func(cm *corev1.ConfigMap) (bool, error) { return cm.Data["colour"] == "green", nil })
+		w := client.When(c.client, key("web"),
+			func(cm *corev1.ConfigMap) (bool, error) { return cm.Data["colour"] == "green", nil })
 		if _, err := await(t, c, w, time.Minute, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -161,13 +170,17 @@ func TestCondition(t *testing.T) {
 func TestWaitForCache(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t.Context(), t, setup{watch: []string{"ConfigMap", "Pod"}, server: apiserver.Options{BookmarkInterval: time.Hour}})
+		c := start(t.Context(), t, setup{
+			watch:  []string{"ConfigMap", "Pod"},
+			server: apiserver.Options{BookmarkInterval: time.Hour},
+		})
 		defer c.close()
 		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch", Resource: "configmaps"})
 		c.put(foreign("web"))
 		begun := time.Now()
 		err := c.client.WaitForCache(c.ctx, configMap(""))
-		if !errors.Is(err, client.ErrCacheBehind) || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 10*time.Second {
+		if !errors.Is(err, client.ErrCacheBehind) || !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begun) != 10*time.Second {
 			t.Errorf("after %v: %v", time.Since(begun), err)
 		}
 		hold.Release()

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -23,6 +25,38 @@ func (c *Client) stores(k *kind) []*store.Store {
 	return c.opt.Cache.Lookup(k.gvr)
 }
 
+// written returns all stores over which a write of a resource is laid, also those of its other versions.
+func (c *Client) written(resource schema.GroupVersionResource) (stores []*store.Store) {
+	for of, own := range c.apart {
+		if of.GroupResource() == resource.GroupResource() {
+			stores = append(stores, own...)
+		}
+	}
+	if c.opt.Cache == nil {
+		return stores
+	}
+	if len(stores) == 0 {
+		return inCache(c.opt.Cache, resource)
+	}
+	for _, st := range inCache(c.opt.Cache, resource) { // it is laid over them too, though others are read
+		if !slices.Contains(stores, st) {
+			stores = append(stores, st)
+		}
+	}
+	return stores
+}
+
+// inCache returns all stores of what is written in a resource: in all its versions, and in both groups of events.
+func inCache(c *store.Cache, resource schema.GroupVersionResource) []*store.Store {
+	of := resource.GroupResource()
+	stores := c.LookupAll(of)
+	if of.Resource == "events" && (of.Group == "" || of.Group == "events.k8s.io") {
+		twin := map[string]string{"": "events.k8s.io", "events.k8s.io": ""}[of.Group]
+		stores = append(stores, c.LookupAll(schema.GroupResource{Group: twin, Resource: of.Resource})...)
+	}
+	return stores
+}
+
 // unordered says whether the versions of a store are opaque: a change can be told, but not which of two is newer.
 func unordered(st *store.Store) bool {
 	for _, r := range st.Version() {
@@ -33,7 +67,20 @@ func unordered(st *store.Store) bool {
 	return false
 }
 
-// watched returns the first store of a kind that holds all of it, in the namespaces that it watches.
+// tells says whether a store can tell all that is asked for: whole objects, or their metadata.
+func tells(st *store.Store, metadata bool) bool { return metadata || !st.Options().Content.Metadata }
+
+// isMetadata says whether no more than the metadata of objects is asked for.
+func isMetadata(obj any) bool {
+	switch obj.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return true
+	}
+	return false
+}
+
+// watched returns the first store of a kind that holds all of it, in the namespaces that it watches; perhaps no more
+// than its metadata.
 func (c *Client) watched(k *kind) *store.Store {
 	if stores := c.stores(k); len(stores) > 0 && stores[0].Complete() {
 		return stores[0]
@@ -51,15 +98,19 @@ func knows(st *store.Store, namespace string) bool {
 	return false
 }
 
-// holds finds an object in the stores. One that holds only what has certain labels can tell what the object is, but not
-// that there is none; and where only the server knows what is selected, an own write may not be shown. sure is false
-// when the server must be asked.
-func (c *Client) holds(k *kind, key Key) (r *store.Record, sure bool) {
+// holds finds an object, or its metadata, in the stores. One that holds only what has certain labels can tell what the
+// object is, but not that there is none; one of metadata, that there is none; and where only the server knows what is
+// selected, an own write may not be shown. sure is false when the server must be asked.
+func (c *Client) holds(k *kind, key Key, metadata bool) (r *store.Record, sure bool) {
 	for _, st := range c.stores(k) {
 		if st.Overdue(key) {
 			return nil, false
 		}
-		if r, ok := st.Get(key); ok && byLabels(st) {
+		r, ok := st.Get(key)
+		switch {
+		case ok && !tells(st, metadata):
+			continue
+		case ok && (st.Complete() || st.Decides()):
 			return r, true
 		}
 		if st.Complete() && knows(st, key.Namespace) {
@@ -77,14 +128,14 @@ func byLabels(st *store.Store) bool {
 
 // lookup finds an object in the stores. from is false when the server must be asked; an object that they know to be
 // absent is an error.
-func (c *Client) lookup(_ context.Context, k *kind, key Key) (r *store.Record, from bool, err error) {
+func (c *Client) lookup(_ context.Context, k *kind, key Key, metadata bool) (r *store.Record, from bool, err error) {
 	if !k.namespaced {
 		key.Namespace = ""
 	}
 	if key.Name == "" || k.namespaced && key.Namespace == "" { // no object, so none that is absent
 		return nil, false, k.fail("get", key, ErrNoName)
 	}
-	r, sure := c.holds(k, key)
+	r, sure := c.holds(k, key, metadata)
 	if sure && r == nil {
 		return nil, true, k.absent(key)
 	}
@@ -98,7 +149,7 @@ func (c *Client) covering(k *kind, o *readOptions) (st, bare *store.Store) {
 		return nil, nil
 	}
 	for _, st := range c.stores(k) {
-		if !knows(st, o.namespace) || !o.within(st) {
+		if !knows(st, o.namespace) || !o.within(st) || !tells(st, o.metadata) {
 			continue
 		}
 		if o.index == "" || st.Snapshot().HasIndex(o.index) {
@@ -151,7 +202,8 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 	}
 	return func(yield func(*store.Record) bool) {
 		for r := range all {
-			if (o.namespace == "" || r.Namespace() == o.namespace) && (o.labels.Empty() || o.labels.Matches(r.Labels())) && matchesName(o.fields, r) && !yield(r) {
+			if (o.namespace == "" || r.Namespace() == o.namespace) && (o.labels.Empty() || o.labels.Matches(r.Labels())) &&
+				matchesName(o.fields, r) && !yield(r) {
 				return
 			}
 		}
@@ -161,8 +213,10 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 // noIndex says why a list by an index cannot be answered.
 func (c *Client) noIndex(k *kind, o *readOptions, bare *store.Store) error {
 	if bare != nil {
-		return fmt.Errorf("%w: %q; %s has the indexes %s, and store.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
-			ErrNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "))
+		return fmt.Errorf(
+			"%w: %q; %s has the indexes %s, and store.IndexBy adds one to the store of a controller, of observe.Known or of Cache.Acquire",
+			ErrNoIndex, o.index, k.gvk.Kind, strings.Join(bare.Snapshot().Indexes(), ", "),
+		)
 	}
 	why := "the kind is not watched: Owns, Watches, observe.Known or Cache.Acquire would"
 	var kept []string
@@ -195,7 +249,12 @@ func extent(st *store.Store) string {
 	}
 	o := st.Options()
 	text := strings.Join(scopes, ", ")
-	for _, sel := range []struct{ what, selector string }{{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector}} {
+	if o.Content.Metadata {
+		text = "the metadata of " + text
+	}
+	for _, sel := range []struct{ what, selector string }{
+		{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector},
+	} {
 		if sel.selector != "" {
 			text += " with " + sel.what + " " + sel.selector
 		}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -23,8 +24,9 @@ func (c *Client) Create(ctx context.Context, obj Object, opts ...WriteOption) er
 
 // Update replaces the object by obj. With a resourceVersion it conflicts with later changes, without one it overwrites
 // them. Fields that the Go type of obj does not know are removed by the server: where the cache shows that there are
-// such, the error matches ErrPruned and names one, and nothing is sent. What is not watched cannot be checked. The
-// managedFields, which objects from the cache lack, the server keeps. An Update that would change nothing is not sent.
+// such, the error matches ErrPruned and names one, and nothing is sent; so it is, by a DroppedError, of an object that
+// lacks what the cache drops. What is not watched cannot be checked. The managedFields, which objects from the cache
+// lack, the server keeps. An Update that would change nothing is not sent.
 func (c *Client) Update(ctx context.Context, obj Object, opts ...WriteOption) error {
 	return c.update(ctx, "", obj, opts)
 }
@@ -59,12 +61,14 @@ type writing struct {
 	sent    []byte // body of a merge patch or an apply, for the ledger
 
 	byHeader bool          // the answer is what was sent, under a new header
-	head     source.Header // of the answer, when it was scanned
+	head     source.Header // of the answer, once it was read
 
 	after func(*call.Answer) // runs once the answer lies over the store
 }
 
-func (c *Client) begin(ctx context.Context, verb call.Verb, subresource string, obj Object, opts []WriteOption) (*writing, error) {
+func (c *Client) begin(
+	ctx context.Context, verb call.Verb, subresource string, obj Object, opts []WriteOption,
+) (*writing, error) {
 	k, err := c.kindOf(obj)
 	if err != nil {
 		return nil, err
@@ -101,22 +105,30 @@ func (w *writing) op() string {
 	return w.verb + " " + w.sub + " of"
 }
 
-// cached is what the cache shows of the object; nil if it shows nothing, or readers ask the server.
-func (w *writing) cached() *store.Record {
-	r, _ := w.c.holds(w.k, w.key)
+// cached is what the cache shows of the object, or of its metadata; nil if it shows nothing, or readers ask the server.
+func (w *writing) cached(metadata bool) *store.Record {
+	r, _ := w.c.holds(w.k, w.key, metadata)
 	return r
 }
 
-// known is cached, but for what may be older than what the caller was shown.
-func (w *writing) known() *store.Record {
-	if r := w.cached(); r != nil && w.believes(r) {
+// known is what the cache shows of the object, if only its metadata, but for what may be older than what the caller was
+// shown.
+func (w *writing) known() *store.Record { return w.believed(w.cached(true)) }
+
+// whole is known for who looks at more than the metadata.
+func (w *writing) whole() *store.Record { return w.believed(w.cached(false)) }
+
+func (w *writing) believed(r *store.Record) *store.Record {
+	if r != nil && w.believes(r) {
 		return r
 	}
 	return nil
 }
 
 func (w *writing) believes(r *store.Record) bool {
-	return !slices.ContainsFunc(w.shown, func(o metav1.Object) bool { return outdated(r, o.GetUID(), o.GetResourceVersion()) })
+	return !slices.ContainsFunc(w.shown, func(o metav1.Object) bool {
+		return outdated(r, o.GetUID(), o.GetResourceVersion())
+	})
 }
 
 // outdated says whether a record may be older than what somebody was shown of the object: another incarnation, or
@@ -181,7 +193,11 @@ func (c *Client) update(ctx context.Context, subresource string, obj Object, opt
 		return w.fail(err)
 	}
 	if w.o.body == nil {
-		if done, err := w.replacing(obj, want); done || err != nil {
+		done, err := w.replacing(obj, want)
+		if err == nil && !done {
+			err = w.incomplete(obj, func() (map[string]any, error) { return want, nil })
+		}
+		if done || err != nil {
 			return err
 		}
 	}
@@ -214,8 +230,8 @@ func (c *Client) patch(ctx context.Context, subresource string, obj Object, p Pa
 	}
 	if !w.o.always {
 		var shown []byte
-		r := w.known()
-		if r != nil && w.o.body == nil && (subresource == "" || subresource == "status") {
+		r := w.whole()
+		if r != nil && len(r.Dropped()) == 0 && w.o.body == nil && (subresource == "" || subresource == "status") {
 			if shown, err = r.AppendJSON(nil); err != nil {
 				shown = nil
 			}
@@ -307,14 +323,15 @@ func (w *writing) send(ctx context.Context) error {
 	flight := w.takeOff(ctx)
 	a, err := call.Do(ctx, w.c.call, w.req, w.c.fenced(ctx, *w.o.policy))
 	if err != nil {
-		flight.fail()
+		flight.failed(ctx, err)
 		return err
 	}
 	if w.o.answered != nil && len(a.Raw) > 0 {
 		w.o.answered(a.Raw)
 	}
-	flight.land(ctx, a)
-	if len(a.Raw) > 0 && !w.header(a) && !w.answeredByStatus(a) {
+	read := w.read(a)
+	flight.land(ctx, read)
+	if len(a.Raw) > 0 && !w.header(a, read) && (w.sub == "" || w.sub == "status" || !read.status()) {
 		if err := into(w.k, a, w.answer); err != nil {
 			return w.fail(err)
 		}
@@ -325,21 +342,25 @@ func (w *writing) send(ctx context.Context) error {
 	return nil
 }
 
-// scan returns the header of an answer; nil if it has none.
-func (w *writing) scan(a *call.Answer) *source.Header {
-	if len(w.head.Kind) > 0 {
-		return &w.head
+// takeOff announces the write to the stores.
+func (w *writing) takeOff(ctx context.Context) *flight {
+	if w.o.dryRun {
+		return &flight{layer: &w.c.layer, dry: true}
 	}
-	if a.ContentType != call.JSON || source.Scan(source.JSON, a.Raw, &w.head) != nil {
-		w.head = source.Header{}
-		return nil
-	}
-	return &w.head
+	return w.c.layer.takeOff(w.c.owner(ctx), target{
+		op: w.op(), resource: w.k.gvr, kind: w.k.gvk, key: w.key, sub: w.sub, version: w.version, sent: w.sent,
+		create: w.req.Verb == call.VerbCreate && w.sub == "",
+	})
 }
 
-// answeredByStatus says whether a subresource was answered with a mere Status, as an eviction is: there is nothing in
-// it.
-func (w *writing) answeredByStatus(a *call.Answer) bool {
-	var head struct{ Kind string }
-	return w.sub != "" && w.sub != "status" && json.Unmarshal(a.Raw, &head) == nil && head.Kind == "Status"
+// failed ends a write that has no good answer.
+func (f *flight) failed(ctx context.Context, err error) {
+	if errors.Is(err, call.ErrOutcomeUnknown) {
+		f.lost(ctx)
+		return
+	}
+	f.fail()
 }
+
+// read reads the answer to the write.
+func (w *writing) read(a *call.Answer) *reply { return read(a.Code, a.Raw, &w.head) }

@@ -125,7 +125,8 @@ func (b *builder) build(ctx context.Context) (Binaries, error) {
 // key names the set of binaries: what they are built from, with which Go, for which platform.
 func (b *builder) key(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, b.goCmd, "env", "GOVERSION")
-	cmd.Dir, cmd.Env = "/", buildEnv() // outside of any module, whose go.mod could select another toolchain: anybody may put one into /tmp
+	// outside of any module, whose go.mod could select another toolchain: anybody may put one into /tmp
+	cmd.Dir, cmd.Env = "/", buildEnv()
 	version, err := cmd.Output()
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -134,7 +135,10 @@ func (b *builder) key(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("go env: %w", withStderr(err))
 	}
 	h := sha256.New()
-	for _, part := range []string{goMod, goSum, string(version), runtime.GOOS, runtime.GOARCH, strings.Join(buildFlags, " ")} {
+	for _, part := range []string{
+		goMod, goSum, string(version), runtime.GOOS, runtime.GOARCH,
+		strings.Join(buildFlags, " "),
+	} {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil

@@ -88,7 +88,10 @@ func testCompact(t *testing.T, c *cluster.Cluster) {
 	if err := c.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	exact := metav1.ListOptions{ResourceVersion: old.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	exact := metav1.ListOptions{
+		ResourceVersion:      old.ResourceVersion,
+		ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	}
 	if _, err := maps.List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
 		t.Errorf("list at a compacted version: got %v, want 410 Expired", err)
 	}

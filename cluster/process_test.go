@@ -18,7 +18,8 @@ import (
 func TestStopKillsWhoDoesNotListen(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "log")
-	p, err := startProcess("deaf", "/bin/sh", []string{"-c", `trap "" TERM; echo deaf; while :; do sleep 1; done`}, "/", log)
+	p, err := startProcess("deaf", "/bin/sh", []string{"-c", `trap "" TERM; echo deaf; while :; do sleep 1; done`}, "/",
+		log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,8 @@ func TestTemporaryDirsOfTheDeadAreRemoved(t *testing.T) {
 	makeDir := func(name string, at time.Time) string {
 		dir := filepath.Join(tmp, tempPrefix+name)
 		lock := filepath.Join(dir, lockFile)
-		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(lock, []byte(strconv.Itoa(1)), 0o600), os.Chtimes(lock, at, at)); err != nil {
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(lock, []byte(strconv.Itoa(1)), 0o600),
+			os.Chtimes(lock, at, at)); err != nil {
 			t.Fatal(err)
 		}
 		return dir
@@ -216,7 +218,8 @@ func TestTrapsInTheTemporaryDirectory(t *testing.T) {
 		t.Errorf("%s is not for this user alone", dir)
 	}
 	for path, want := range map[string]string{
-		precious: "content", filepath.Join(filepath.Dir(precious), lockFile): "a lock of others", filepath.Join(open, lockFile): "7",
+		precious: "content", filepath.Join(filepath.Dir(precious), lockFile): "a lock of others",
+		filepath.Join(open, lockFile): "7",
 	} {
 		if got, err := os.ReadFile(path); err != nil || string(got) != want {
 			t.Errorf("%s has %q, %v", path, got, err)

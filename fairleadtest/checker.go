@@ -100,7 +100,8 @@ func CheckEvents(events []store.Event) (map[store.Key]*store.Record, error) {
 	have := map[store.Key]*store.Record{}
 	for i, e := range events {
 		if e.Prior != have[e.Key] {
-			return have, fmt.Errorf("event %d, %s: W3: prior is %s, given last was %s", i, Of(e), StateOf(e.Prior), StateOf(have[e.Key]))
+			return have, fmt.Errorf("event %d, %s: W3: prior is %s, given last was %s", i, Of(e), StateOf(e.Prior),
+				StateOf(have[e.Key]))
 		}
 		if e.Object != nil && e.Object.Key() != e.Key {
 			return have, fmt.Errorf("event %d, %s: object has key %s", i, Of(e), e.Object.Key())

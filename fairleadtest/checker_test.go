@@ -56,7 +56,9 @@ func TestCheck(t *testing.T) {
 		{"SYNCED before the last initial object", fairleadtest.Recording{Events: []fairleadtest.Event{
 			change(synced, func(e *fairleadtest.Event) { e.Count = 0 }), add,
 		}}, []string{"W6"}},
-		{"a queue of events", fairleadtest.Recording{Events: []fairleadtest.Event{add, synced}, MaxWaiting: 100_000, Keys: 10}, []string{"W10"}},
+		{"a queue of events", fairleadtest.Recording{
+			Events: []fairleadtest.Event{add, synced}, MaxWaiting: 100_000, Keys: 10,
+		}, []string{"W10"}},
 		{"deleted by mistake", fairleadtest.Recording{Events: []fairleadtest.Event{
 			add, synced, modified, deleted,
 			{Type: store.Added, Key: "a", Object: at("u", "9")},
@@ -77,7 +79,9 @@ func TestCheck(t *testing.T) {
 // TestCheckAtRest compares the fold of the events with server and cache.
 func TestCheckAtRest(t *testing.T) {
 	t.Parallel()
-	rec := fairleadtest.Recording{Events: []fairleadtest.Event{{Type: store.Added, Key: "a", Object: at("u", "5"), Initial: true}}}
+	rec := fairleadtest.Recording{Events: []fairleadtest.Event{
+		{Type: store.Added, Key: "a", Object: at("u", "5"), Initial: true},
+	}}
 	server := map[string]fairleadtest.State{"a": at("u", "5")}
 	if found := rec.CheckAtRest(server, server); len(found) > 0 {
 		t.Errorf("at rest: %v", found)

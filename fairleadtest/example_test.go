@@ -23,7 +23,10 @@ func Example() {
 	}
 	defer server.Close()
 	put := func(colour string) {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}, Data: map[string]string{"colour": colour}}
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"},
+			Data:       map[string]string{"colour": colour},
+		}
 		if _, err := server.Put(cm); err != nil {
 			panic(err)
 		}

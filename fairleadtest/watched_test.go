@@ -34,7 +34,10 @@ func TestWatchFailsWhoChangesSharedObjects(t *testing.T) {
 		change func(*corev1.ConfigMap)
 		want   []string
 	}{
-		{"a shared object is nobody's own", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"changed": "yes"} }, []string{"a/x"}},
+		{
+			"a shared object is nobody's own", func(cm *corev1.ConfigMap) { cm.Data = map[string]string{"changed": "yes"} },
+			[]string{"a/x"},
+		},
 		{"a copy is", func(cm *corev1.ConfigMap) { cm.DeepCopy().Data = map[string]string{"changed": "yes"} }, nil},
 	} {
 		server, err := apiserver.New(apiserver.Options{})
@@ -46,7 +49,8 @@ func TestWatchFailsWhoChangesSharedObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		inner := &observed{TB: t}
-		watched := fairleadtest.Watch(inner, server, source.Config{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
+		watched := fairleadtest.Watch(inner, server,
+			source.Config{Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}})
 		<-watched.Store.Synced()
 		view := store.Of[corev1.ConfigMap](watched.Store)
 		for range 2 {

@@ -34,7 +34,8 @@ func TestBackoffDelay(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		b := Backoff{Base: time.Duration(rapid.Int64().Draw(t, "base")), Max: time.Duration(rapid.Int64().Draw(t, "max"))}
-		if got := b.Delay(rapid.Int().Draw(t, "attempt")); got <= 0 || b.Base > 0 && got < b.Base || b.Max > 0 && got > max(b.Base, b.Max, 400*time.Millisecond) {
+		if got := b.Delay(rapid.Int().Draw(t, "attempt")); got <= 0 || b.Base > 0 && got < b.Base ||
+			b.Max > 0 && got > max(b.Base, b.Max, 400*time.Millisecond) {
 			t.Fatalf("%+v: %v", b, got)
 		}
 	})

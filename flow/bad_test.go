@@ -49,18 +49,42 @@ func TestWhatStepsDoWrong(t *testing.T) {
 	}{
 		{"a panic", func(context.Context, *fib) Next { panic("no") }, nil, nil, "panic: no"},
 		{"a panic of an error", func(context.Context, *fib) Next { panic(errBad) }, nil, errBad, "panic: bad"},
-		{"a nil packet", func(_ context.Context, f *fib) Next { f.Packet = nil; f.Packet.note("x"); return f.Next() }, nil, nil, "nil pointer"},
-		{"the end of its goroutine", func(context.Context, *fib) Next { exit(); return Next{} }, nil, ErrGoexit, "ended its goroutine"},
+		{
+			"a nil packet", func(_ context.Context, f *fib) Next { f.Packet = nil; f.Packet.note("x"); return f.Next() }, nil,
+			nil, "nil pointer",
+		},
+		{
+			"the end of its goroutine", func(context.Context, *fib) Next { exit(); return Next{} }, nil, ErrGoexit,
+			"ended its goroutine",
+		},
 		{"no outcome", func(context.Context, *fib) Next { return Next{} }, nil, ErrNoOutcome, "the zero Next"},
-		{"no outcome, with a place to go on", func(context.Context, *fib) Next { return Next{}.Then("a") }, nil, ErrNoOutcome, "the zero Next"},
-		{"a failure without an error", func(_ context.Context, f *fib) Next { return f.Fail(nil) }, nil, errAny, "without an error"},
-		{"an error that cannot be printed", func(_ context.Context, f *fib) Next { return f.Fail(none) }, nil, nil, "Error method of a *flow.unreadable"},
+		{
+			"no outcome, with a place to go on", func(context.Context, *fib) Next { return Next{}.Then("a") }, nil, ErrNoOutcome,
+			"the zero Next",
+		},
+		{
+			"a failure without an error", func(_ context.Context, f *fib) Next { return f.Fail(nil) }, nil, errAny,
+			"without an error",
+		},
+		{
+			"an error that cannot be printed", func(_ context.Context, f *fib) Next { return f.Fail(none) }, nil, nil,
+			"Error method of a *flow.unreadable",
+		},
 		{"a wait for nothing", func(_ context.Context, f *fib) Next { return f.Await(nil) }, nil, ErrInvalid, "wait is nil"},
-		{"a suspension on no token", func(_ context.Context, f *fib) Next { return f.Suspend(Token{}) }, nil, ErrStaleToken, "token is stale"},
+		{
+			"a suspension on no token", func(_ context.Context, f *fib) Next { return f.Suspend(Token{}) }, nil, ErrStaleToken,
+			"token is stale",
+		},
 		{"a step that there is not", func(_ context.Context, f *fib) Next { return f.Goto("x") }, nil, ErrUnknownStep, `"x"`},
 		{"the step of no name", func(_ context.Context, f *fib) Next { return f.Goto("") }, nil, ErrUnknownStep, `""`},
-		{"one to go on at that there is not", func(_ context.Context, f *fib) Next { return f.Delay(time.Second).Else("x") }, nil, ErrUnknownStep, `"x"`},
-		{"a fork of nothing", func(_ context.Context, f *fib) Next { return f.Fork([]Child{{}}) }, nil, ErrInvalid, "child 0 is empty"},
+		{
+			"one to go on at that there is not", func(_ context.Context, f *fib) Next { return f.Delay(time.Second).Else("x") },
+			nil, ErrUnknownStep, `"x"`,
+		},
+		{
+			"a fork of nothing", func(_ context.Context, f *fib) Next { return f.Fork([]Child{{}}) }, nil, ErrInvalid,
+			"child 0 is empty",
+		},
 		{"a quorum out of reach", func(_ context.Context, f *fib) Next {
 			return f.Fork([]Child{New("child", note("x")).Child("", f.Packet)}, Quorum(2))
 		}, nil, ErrInvalid, "quorum of 2 with 1"},
@@ -110,7 +134,8 @@ func TestWhatStepsDoWrong(t *testing.T) {
 						t.Errorf("%s: saved %+v", c.reason, p)
 					}
 				}
-				if err := start(t, e, New("g", note("x")), &packet{}, StartOptions{Key: "ns/x", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
+				if err := start(t, e, New("g", note("x")), &packet{},
+					StartOptions{Key: "ns/x", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
 					t.Errorf("%s: the key or the worker is gone: %v", c.reason, err)
 				}
 			})
@@ -136,17 +161,39 @@ func TestWhatStartRefuses(t *testing.T) {
 			want   error
 			text   string
 		}{
-			{"an empty flow", e, New[packet]("f"), StartOptions{Key: "ns/x"}, ErrInvalid, `cannot start "f" for "ns/x": cannot build flow "f": invalid flow: no step in the line`},
-			{"no engine", nil, good, StartOptions{Key: "ns/x"}, ErrInvalid, `cannot start "f" for "ns/x": invalid flow: no engine`},
-			{"positions without a key", e, good, StartOptions{Positions: &Memory{}}, ErrInvalid, `cannot start "f": invalid flow: positions need a key`},
-			{"a first step that there is not", e, good, StartOptions{Key: "ns/x", From: "b"}, ErrUnknownStep, `cannot start "f" for "ns/x": cannot begin at "b": unknown step`},
+			{
+				"an empty flow", e, New[packet]("f"),
+				StartOptions{Key: "ns/x"},
+				ErrInvalid,
+				`cannot start "f" for "ns/x": cannot build flow "f": invalid flow: no step in the line`,
+			},
+			{
+				"no engine", nil, good,
+				StartOptions{Key: "ns/x"},
+				ErrInvalid,
+				`cannot start "f" for "ns/x": invalid flow: no engine`,
+			},
+			{
+				"positions without a key", e, good,
+				StartOptions{Positions: &Memory{}},
+				ErrInvalid,
+				`cannot start "f": invalid flow: positions need a key`,
+			},
+			{
+				"a first step that there is not", e, good,
+				StartOptions{Key: "ns/x", From: "b"},
+				ErrUnknownStep,
+				`cannot start "f" for "ns/x": cannot begin at "b": unknown step`,
+			},
 		}
 		for _, c := range cases {
-			if _, err := c.flow.Start(t.Context(), c.engine, &packet{}, c.opt); !errors.Is(err, c.want) || err.Error() != c.text {
+			if _, err := c.flow.Start(t.Context(), c.engine, &packet{}, c.opt); !errors.Is(err, c.want) ||
+				err.Error() != c.text {
 				t.Errorf("%s: got %v", c.reason, err)
 			}
 		}
-		if _, err := New[packet]("f").Undo(t.Context(), e, &packet{}, StartOptions{Key: "ns/x"}); !errors.Is(err, ErrInvalid) {
+		if _, err := New[packet]("f").Undo(t.Context(), e, &packet{}, StartOptions{Key: "ns/x"}); !errors.Is(err,
+			ErrInvalid) {
 			t.Errorf("the undoing of an empty flow: %v", err)
 		}
 		if e.Live() != 0 {
@@ -219,7 +266,8 @@ func TestACancellationSaysOfWhat(t *testing.T) {
 			h.Cancel(cause)
 			err := h.Wait(t.Context())
 			c, ok := errors.AsType[*CancelError](err)
-			if !ok || c.Key != "ns/x" || !strings.Contains(err.Error(), c.Path+": cancelled: ") || !errors.Is(err, ErrCancelled) {
+			if !ok || c.Key != "ns/x" || !strings.Contains(err.Error(), c.Path+": cancelled: ") ||
+				!errors.Is(err, ErrCancelled) {
 				t.Errorf("cause %T: got %v", cause, err)
 			}
 			if p, ok, _ := saved.Load(t.Context(), "ns/x"); !ok || p.Err != err.Error() {
@@ -236,7 +284,8 @@ func TestAStepThatBlocksForEverIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := NewEngine(EngineOptions{Workers: 2})
 		forever := make(chan struct{})
-		h := start(t, e, New("f", Step("block", func(ctx context.Context, f *fib) Next { <-forever; return f.Next() }, Deadline(time.Second))), &packet{}, StartOptions{Key: "ns/x"})
+		h := start(t, e, New("f", Step("block", func(ctx context.Context, f *fib) Next { <-forever; return f.Next() },
+			Deadline(time.Second))), &packet{}, StartOptions{Key: "ns/x"})
 		if err := start(t, e, sleeper(time.Minute), &packet{}, StartOptions{Key: "ns/y"}).Wait(t.Context()); err != nil {
 			t.Errorf("another fiber: %v", err)
 		}
@@ -267,7 +316,8 @@ func TestAPositionStaysSmall(t *testing.T) {
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		saved := &Memory{}
 		long := errors.New(strings.Repeat("ä", 10_000))
-		h := start(t, e, New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Fail(long) })), &packet{}, StartOptions{Key: "k", Positions: saved})
+		h := start(t, e, New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Fail(long) })), &packet{},
+			StartOptions{Key: "k", Positions: saved})
 		if err := h.Wait(t.Context()); !errors.Is(err, long) {
 			t.Error(err)
 		}

@@ -24,11 +24,13 @@ func memory() uint64 {
 func parkedBytes(tb testing.TB, n int) float64 {
 	e := NewEngine(EngineOptions{Workers: 8})
 	defer e.Close(context.Background())
-	fl := New("f", Step("a", stay), Step("b", stay), Step("c", stay), Step("d", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) }), Step("e", stay))
+	fl := New("f", Step("a", stay), Step("b", stay), Step("c", stay),
+		Step("d", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) }), Step("e", stay))
 	packets := make([]packet, n)
 	before := memory()
 	for i := range n {
-		if _, err := fl.Start(context.Background(), e, &packets[i], StartOptions{Key: fmt.Sprintf("namespace-%d/object-%d", i%100, i)}); err != nil {
+		if _, err := fl.Start(context.Background(), e, &packets[i],
+			StartOptions{Key: fmt.Sprintf("namespace-%d/object-%d", i%100, i)}); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -172,12 +174,14 @@ func BenchmarkFiber(b *testing.B) {
 func BenchmarkRestart(b *testing.B) {
 	const n = 10_000
 	var store Memory
-	fl := New("f", Step("a", stay), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) }), Step("c", stay))
+	fl := New("f", Step("a", stay), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) }),
+		Step("c", stay))
 	run := func() {
 		e := NewEngine(EngineOptions{})
 		b.StartTimer()
 		for i := range n {
-			if _, err := fl.Start(context.Background(), e, &packet{}, StartOptions{Key: fmt.Sprintf("ns-%d/object-%d", i%50, i), Positions: &store}); err != nil {
+			if _, err := fl.Start(context.Background(), e, &packet{},
+				StartOptions{Key: fmt.Sprintf("ns-%d/object-%d", i%50, i), Positions: &store}); err != nil {
 				b.Fatal(err)
 			}
 		}

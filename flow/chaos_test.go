@@ -79,9 +79,10 @@ func anything(ctx context.Context, f *flow.Fiber[item]) flow.Next {
 			return nil
 		}).Else("b")
 	case 5:
-		return f.Await(&c.signal, flow.Timeout(time.Duration(c.s.N(int(20*time.Millisecond)))), flow.Func(func(ctx context.Context) (bool, error) {
-			return c.s.N(4) == 0, nil
-		}, 3*time.Millisecond))
+		return f.Await(&c.signal, flow.Timeout(time.Duration(c.s.N(int(20*time.Millisecond)))),
+			flow.Func(func(ctx context.Context) (bool, error) {
+				return c.s.N(4) == 0, nil
+			}, 3*time.Millisecond))
 	case 6, 7, 8:
 		if f.Packet.depth >= 2 {
 			return f.Next()
@@ -110,7 +111,8 @@ func anything(ctx context.Context, f *flow.Fiber[item]) flow.Next {
 func work(c *chaos) *flow.Flow[item] {
 	step := flowtest.Watched(c.m, anything)
 	return flow.New("work", flow.Step("a", step, flow.Deadline(15*time.Millisecond)), flow.Detour("again", step),
-		flow.Step("b", step, flow.Retry(flow.Backoff{Base: time.Millisecond, Max: 2 * time.Millisecond, Attempts: 3})), flow.Step("c", step, flow.Save()))
+		flow.Step("b", step, flow.Retry(flow.Backoff{Base: time.Millisecond, Max: 2 * time.Millisecond, Attempts: 3})),
+		flow.Step("c", step, flow.Save()))
 }
 
 // flaky is a slow store that fails now and then.

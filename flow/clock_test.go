@@ -68,7 +68,10 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 		h := start(t, e, New("f",
 			Step("delay", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) }),
 			Step("await", func(ctx context.Context, f *fib) Next { return f.Await(Timeout(time.Minute)).Else("late") }),
-			Step("late", func(ctx context.Context, f *fib) Next { f.Packet.note(f.Now().Format(time.TimeOnly)); return f.Next() }),
+			Step("late", func(ctx context.Context, f *fib) Next {
+				f.Packet.note(f.Now().Format(time.TimeOnly))
+				return f.Next()
+			}),
 		), p, StartOptions{Key: "k", Positions: saved})
 		step := func() string { // where it is once nothing moves
 			synctest.Wait()
@@ -78,7 +81,8 @@ func TestAnEngineOnAClockOfItsOwn(t *testing.T) {
 		if got := step(); got != "delay" {
 			t.Fatalf("it is at %s before its time", got)
 		}
-		if at, _, _ := saved.Load(t.Context(), "k"); !at.Wake.Equal(clock.Now().Add(time.Hour)) || !at.Begun.Equal(clock.Now()) {
+		if at, _, _ := saved.Load(t.Context(), "k"); !at.Wake.Equal(clock.Now().Add(time.Hour)) ||
+			!at.Begun.Equal(clock.Now()) {
 			t.Errorf("saved %+v", at)
 		}
 		clock.add(59 * time.Minute)

@@ -27,12 +27,19 @@ func TestUndoOfLittle(t *testing.T) {
 		want   string // "" is none
 		as     error
 	}{
-		{"nothing was begun that has an undo", New("f", Step("park", park), Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never begun") }))), "", nil},
-		{"the children to be undone cannot be told", New("f", Fork("kids", kids, OnError("park")), Step("park", park)), "f/undo/kids: bad", errBad},
-		{"an undo panics", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { panic(errBad) })), Step("park", park)), "f/undo/a: panic: bad", errBad},
-		{"an undo has no outcome", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { return Next{} })), Step("park", park)), "f/undo/a: step returned the zero Next", ErrNoOutcome},
+		{"nothing was begun that has an undo", New("f", Step("park", park),
+			Step("b", stay, undo(func(context.Context, *fib) Next { panic("b was never begun") }))), "", nil},
 		{
-			"an undo goes where no undo is", New("f", Step("a", stay, undo(func(_ context.Context, f *fib) Next { return f.Goto("park") })), Step("park", park)),
+			"the children to be undone cannot be told", New("f", Fork("kids", kids, OnError("park")), Step("park", park)),
+			"f/undo/kids: bad", errBad,
+		},
+		{"an undo panics", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { panic(errBad) })),
+			Step("park", park)), "f/undo/a: panic: bad", errBad},
+		{"an undo has no outcome", New("f", Step("a", stay, undo(func(context.Context, *fib) Next { return Next{} })),
+			Step("park", park)), "f/undo/a: step returned the zero Next", ErrNoOutcome},
+		{
+			"an undo goes where no undo is", New("f",
+				Step("a", stay, undo(func(_ context.Context, f *fib) Next { return f.Goto("park") })), Step("park", park)),
 			`f/undo/a: cannot go to "park": unknown step`, ErrUnknownStep,
 		},
 	}
@@ -63,7 +70,8 @@ func TestUndoOfLittle(t *testing.T) {
 func TestADelayForEver(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		h := start(t, e, New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Delay(math.MaxInt64) })), &packet{}, StartOptions{Key: "k", Positions: &Memory{}})
+		h := start(t, e, New("f", Step("a", func(_ context.Context, f *fib) Next { return f.Delay(math.MaxInt64) })),
+			&packet{}, StartOptions{Key: "k", Positions: &Memory{}})
 		time.Sleep(100 * 365 * 24 * time.Hour)
 		synctest.Wait()
 		if got := h.Status(); got != Parked {
@@ -107,16 +115,21 @@ func TestTheEndIsLogged(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[slog.Level]int{slog.LevelWarn: 1, slog.LevelDebug: 3} {
 		var out bytes.Buffer
-		bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))}, func(t *testing.T, e *Engine) {
-			bad := func(_ context.Context, f *fib) Next { return f.Fail(errBad) }
-			start(t, e, New("good", note("a")), &packet{}, StartOptions{}).Wait(t.Context())
-			start(t, e, New("f", note("a"), children("kids", []fstep{bad})), &packet{}, StartOptions{Key: "ns/x"}).Wait(t.Context())
-		})
+		bubble(t, EngineOptions{Workers: 1, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level}))},
+			func(t *testing.T, e *Engine) {
+				bad := func(_ context.Context, f *fib) Next { return f.Fail(errBad) }
+				start(t, e, New("good", note("a")), &packet{}, StartOptions{}).Wait(t.Context())
+				start(t, e, New("f", note("a"), children("kids", []fstep{bad})), &packet{},
+					StartOptions{Key: "ns/x"}).Wait(t.Context())
+			})
 		text := out.String()
 		if got := strings.Count(text, `msg="fiber ended"`); got != want {
 			t.Errorf("%d lines at level %v, want %d:\n%s", got, level, want, text)
 		}
-		for _, part := range []string{"level=WARN", "path=f/kids", "key=ns/x", "status=failed", `error="f/kids[0]/work: bad"`, `trail="a:next kids:fork"`} {
+		for _, part := range []string{
+			"level=WARN", "path=f/kids", "key=ns/x", "status=failed", `error="f/kids[0]/work: bad"`,
+			`trail="a:next kids:fork"`,
+		} {
 			if !strings.Contains(text, part) {
 				t.Errorf("the log at level %v lacks %s:\n%s", level, part, text)
 			}
@@ -131,7 +144,8 @@ func TestChainingNeedsTheCurrentFiber(t *testing.T) {
 		if err := h.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New("f", note("a")).Start(t.Context(), e, &packet{}, StartOptions{IfCurrent: h}); !errors.Is(err, ErrNotCurrent) {
+		if _, err := New("f", note("a")).Start(t.Context(), e, &packet{}, StartOptions{IfCurrent: h}); !errors.Is(err,
+			ErrNotCurrent) {
 			t.Errorf("after a fiber without a key: %v", err)
 		}
 	})

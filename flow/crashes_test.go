@@ -153,10 +153,13 @@ func outcomes() []outcome {
 		{"retry of less", just(f.Retry(-sec))},
 		{"long retry else", just(f.Retry(10 * sec).Else("handler"))},
 		{"suspend", resumed(func(t flow.Token) { t.Resume("value") }, same)},
-		{"suspend then", resumed(func(t flow.Token) { t.Resume("value") }, func(n flow.Next) flow.Next { return n.Then("z") })},
-		{"suspend then a detour", resumed(func(t flow.Token) { t.Resume("value") }, func(n flow.Next) flow.Next { return n.Then("detour") })},
+		{"suspend then", resumed(func(t flow.Token) { t.Resume("value") },
+			func(n flow.Next) flow.Next { return n.Then("z") })},
+		{"suspend then a detour", resumed(func(t flow.Token) { t.Resume("value") },
+			func(n flow.Next) flow.Next { return n.Then("detour") })},
 		{"suspend, with an error", resumed(func(t flow.Token) { t.Fail(errGone) }, same)},
-		{"suspend else", resumed(func(t flow.Token) { t.Fail(errGone) }, func(n flow.Next) flow.Next { return n.Else("handler") })},
+		{"suspend else", resumed(func(t flow.Token) { t.Fail(errGone) },
+			func(n flow.Next) flow.Next { return n.Else("handler") })},
 		{"suspend for ever", resumed(func(flow.Token) {}, func(n flow.Next) flow.Next { return n.Else("handler") })},
 		{"suspend, resumed before", func(_ context.Context, f *sfib) flow.Next {
 			token := f.Token()
@@ -178,8 +181,14 @@ func outcomes() []outcome {
 		{"await timeout", just(f.Await(&flow.Signal{}, flow.Timeout(2*sec)))},
 		{"await timeout else", just(f.Await(&flow.Signal{}, flow.Timeout(2*sec)).Else("handler"))},
 		{"await timeout else a detour", just(f.Await(&flow.Signal{}, flow.Timeout(2*sec)).Else("deep"))},
-		{"await a negative interval", just(f.Await(flow.Func(func(context.Context) (bool, error) { return false, nil }, -sec)))},
-		{"await no interval", just(f.Await(flow.Func(func(context.Context) (bool, error) { return false, nil }, 0)).Else("handler"))},
+		{
+			"await a negative interval",
+			just(f.Await(flow.Func(func(context.Context) (bool, error) { return false, nil }, -sec))),
+		},
+		{
+			"await no interval",
+			just(f.Await(flow.Func(func(context.Context) (bool, error) { return false, nil }, 0)).Else("handler")),
+		},
 		{"await a panic", just(f.Await(flow.Func(func(context.Context) (bool, error) { panic(errBoom) }, sec)))},
 		{"fork", forked(both)},
 		{"fork, limited", forked(both, flow.Limit(1))},
@@ -268,7 +277,10 @@ func variants() []variant {
 			return false, nil
 		})),
 		{name: "a timeout of the fiber", start: flow.StartOptions{Timeout: 5*sec + sec/4}},
-		{name: "a timeout of the fiber and on error", start: flow.StartOptions{Timeout: 3*sec + sec/4}, opts: []flow.Option{flow.OnError("handler")}},
+		{
+			name: "a timeout of the fiber and on error", start: flow.StartOptions{Timeout: 3*sec + sec/4},
+			opts: []flow.Option{flow.OnError("handler")},
+		},
 		at("the last step", func(x sstep, opts []flow.Option) []flow.Node[seen] {
 			return append([]flow.Node[seen]{sfrom("x"), szed(), flow.Group("g", flow.Step("x", x, opts...))}, sdetours()...)
 		}),
@@ -280,7 +292,8 @@ func variants() []variant {
 			return append([]flow.Node[seen]{sfrom("g"), group, szed()}, sdetours()...)
 		}),
 		at("an inlined flow", func(x sstep, opts []flow.Option) []flow.Node[seen] {
-			inner := flow.New("inner", append([]flow.Node[seen]{flow.Step("x", x, opts...), sfollow(), szed()}, sdetours()...)...)
+			inner := flow.New("inner", append([]flow.Node[seen]{flow.Step("x", x, opts...), sfollow(), szed()},
+				sdetours()...)...)
 			return []flow.Node[seen]{sfrom("inner"), flow.Inline(inner)}
 		}),
 		at("a detour", func(x sstep, opts []flow.Option) []flow.Node[seen] {
@@ -388,7 +401,8 @@ func TestEveryOutcomeWithEveryOptionSurvivesACrash(t *testing.T) {
 			t.Parallel()
 			for _, o := range outcomes() {
 				x := func(ctx context.Context, f *sfib) flow.Next { look(f); return o.next(ctx, f) }
-				nodes := append([]flow.Node[seen]{sfrom("x"), flow.Step("x", x, append(v.opts, sundo("x"))...), sfollow(), szed()}, sdetours()...)
+				nodes := append([]flow.Node[seen]{sfrom("x"), flow.Step("x", x, append(v.opts, sundo("x"))...), sfollow(), szed()},
+					sdetours()...)
 				if v.place != nil {
 					nodes = v.place(x, v.opts)
 				}

@@ -13,10 +13,10 @@ type durable struct {
 	timeout    time.Duration
 	fresh      bool     // not to be resumed: another fiber of the key was alive
 	left       bool     // what is saved is left to be resumed
-	tries      int      // failed loads, or saves before a step that has an Undo
+	saved      bool     // last is known
+	dirty      bool     // something may be stored under the key
+	tries      int32    // failed loads, or saves before a step that has an Undo
 	last       Position // as saved
-	saved      bool
-	dirty      bool // something may be stored under the key
 	cut        cutWait
 	reached    int32 // the furthest step that this run or an earlier one of the key has come to
 	covered    int32 // the furthest step that what is stored says

@@ -44,7 +44,7 @@ type Engine struct {
 	wg    sync.WaitGroup // workers, alarms, reports
 
 	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only
-	// lock taken within it is fiber.mu.
+	// lock taken within it is that of a fiber's progress.
 	mu      sync.Mutex
 	idle    *sync.Cond
 	ready   ready

@@ -186,7 +186,8 @@ func ExampleUndo() {
 	fl := flow.New("create",
 		flow.Step("network", fine, undo("network")),
 		flow.Step("disk", fine, undo("disk")),
-		flow.Step("machine", flow.Do(func(context.Context, *int) error { return errors.New("no capacity") }), undo("machine")),
+		flow.Step("machine", flow.Do(func(context.Context, *int) error { return errors.New("no capacity") }),
+			undo("machine")),
 		flow.Step("address", fine, undo("address")))
 	engine := flow.NewEngine(flow.EngineOptions{})
 	defer engine.Close(context.Background())

@@ -40,12 +40,14 @@ func TestWhatIsTriedAgain(t *testing.T) {
 				}, tries, OnError("handler"))
 			},
 			"of its Done": func(asked *int) Node[packet] {
-				return Step("a", stay, tries, OnError("handler"), Done(func(context.Context, *fib) (bool, error) { *asked++; return false, c.err }))
+				return Step("a", stay, tries, OnError("handler"),
+					Done(func(context.Context, *fib) (bool, error) { *asked++; return false, c.err }))
 			},
 		} {
 			bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 				asked, handled := 0, false
-				fl := New("f", step(&asked), Step("handler", func(_ context.Context, f *fib) Next { handled = f.Err() != nil; return f.Next() }))
+				fl := New("f", step(&asked), Step("handler",
+					func(_ context.Context, f *fib) Next { handled = f.Err() != nil; return f.Next() }))
 				if err := start(t, e, fl, &packet{}, StartOptions{}).Wait(t.Context()); err != nil {
 					t.Errorf("%s %s: %v", c.reason, place, err)
 				}

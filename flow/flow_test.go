@@ -37,16 +37,21 @@ func TestNewTellsWhatIsWrong(t *testing.T) {
 		{"a step without code", New("f", Step[packet]("a", nil)), "has no function"},
 		{"an unknown target", New("f", Step("a", stay, To("b"))), `goes to "b": unknown step`},
 		{"an unknown error handler", New("f", Step("a", stay, OnError("b"))), `goes to "b" on error: unknown step`},
-		{"targets are looked up outwards", New("f", Group("g", Step("a", stay, To("b", "c"), OnError("c")), Step("b", stay)), Step("c", stay)), ""},
+		{"targets are looked up outwards", New("f", Group("g", Step("a", stay, To("b", "c"), OnError("c")), Step("b", stay)),
+			Step("c", stay)), ""},
 		{"a group is a target", New("f", Step("a", stay, To("g")), Group("g", Step("b", stay))), ""},
 		{"its own error handler", New("f", Step("a", stay, OnError("a"))), "cycle of 1"},
 		{"error handlers in a circle", New("f", Step("a", stay, OnError("b")), Step("b", stay, OnError("a"))), "cycle of 2"},
 		{"options of forks on a step", New("f", Step("a", stay, Limit(2))), "no fork"},
-		{"a negative limit", New("f", Fork("a", func(context.Context, *fib) ([]Child, error) { return nil, nil }, Limit(-1))), "negative"},
+		{
+			"a negative limit", New("f", Fork("a", func(context.Context, *fib) ([]Child, error) { return nil, nil }, Limit(-1))),
+			"negative",
+		},
 		{"a negative deadline", New("f", Step("a", stay, Deadline(-1))), "negative deadline"},
 		{"an undo for another packet", New("f", Step("a", stay, Undo(other))), "for another packet"},
 		{"an undo that would never run", New("f", Step("a", stay), Detour("d", stay, Undo(stay))), "never run"},
-		{"a done for another packet", New("f", Step("a", stay, Done(func(context.Context, *Fiber[int]) (bool, error) { return true, nil }))), "for another packet"},
+		{"a done for another packet", New("f",
+			Step("a", stay, Done(func(context.Context, *Fiber[int]) (bool, error) { return true, nil }))), "for another packet"},
 	}
 	for _, c := range cases {
 		err := c.flow.Err()
@@ -86,28 +91,66 @@ func TestStepsRunInOrder(t *testing.T) {
 		err    string
 	}{
 		{"a line", New("f", note("a"), note("b"), note("c")), "a b c", 0, ""},
-		{"groups are flattened", New("f", note("a"), Group("g", note("b"), Group("h", note("c"))), note("d")), "a b c d", 0, ""},
-		{"a plain function", New("f", Step("a", Do(func(ctx context.Context, p *packet) error { p.note("plain"); return nil })), note("b")), "plain b", 0, ""},
-		{"a plain function fails", New("f", Step("a", Do(func(context.Context, *packet) error { return errors.New("no") })), note("b")), "", 0, "f/a: no"},
-		{"goto skips", New("f", Step("a", once(func(f *fib) Next { return f.Goto("c") })), note("b"), note("c")), "f/a c", 0, ""},
-		{"goto goes back", New("f", note("x"), Step("a", once(func(f *fib) Next { return f.Goto("x") }))), "x f/a x f/a", 0, ""},
-		{"goto a group", New("f", Step("a", once(func(f *fib) Next { return f.Goto("g") })), note("b"), Group("g", note("c"))), "f/a c", 0, ""},
+		{
+			"groups are flattened", New("f", note("a"), Group("g", note("b"), Group("h", note("c"))), note("d")), "a b c d", 0,
+			"",
+		},
+		{
+			"a plain function", New("f", Step("a",
+				Do(func(ctx context.Context, p *packet) error { p.note("plain"); return nil })), note("b")), "plain b", 0, "",
+		},
+		{"a plain function fails", New("f", Step("a", Do(func(context.Context, *packet) error { return errors.New("no") })),
+			note("b")), "", 0, "f/a: no"},
+		{
+			"goto skips", New("f", Step("a", once(func(f *fib) Next { return f.Goto("c") })), note("b"), note("c")), "f/a c", 0,
+			"",
+		},
+		{
+			"goto goes back", New("f", note("x"), Step("a", once(func(f *fib) Next { return f.Goto("x") }))), "x f/a x f/a", 0,
+			"",
+		},
+		{"goto a group", New("f", Step("a", once(func(f *fib) Next { return f.Goto("g") })), note("b"),
+			Group("g", note("c"))), "f/a c", 0, ""},
 		{"a detour is not in the line", New("f", note("a"), Detour("d", stay), note("b")), "a b", 0, ""},
-		{"a detour comes back", New("f", Step("a", once(func(f *fib) Next { return f.Goto("d") })), Detour("d", once(nil)), note("b")), "f/a f/d f/a b", 0, ""},
+		{"a detour comes back", New("f", Step("a", once(func(f *fib) Next { return f.Goto("d") })), Detour("d", once(nil)),
+			note("b")), "f/a f/d f/a b", 0, ""},
 		{"end skips the rest", New("f", Step("a", once(func(f *fib) Next { return f.End() })), note("b")), "f/a", 0, ""},
-		{"delay", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second) })), note("b")), "f/a b", time.Second, ""},
-		{"delay, then elsewhere", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second).Then("c") })), note("b"), note("c")), "f/a c", time.Second, ""},
+		{
+			"delay", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second) })), note("b")), "f/a b",
+			time.Second, "",
+		},
+		{"delay, then elsewhere", New("f", Step("a", once(func(f *fib) Next { return f.Delay(time.Second).Then("c") })),
+			note("b"), note("c")), "f/a c", time.Second, ""},
 		{"delay of nothing", New("f", Step("a", once(func(f *fib) Next { return f.Delay(0) })), note("b")), "f/a b", 0, ""},
-		{"retry", New("f", Step("a", once(func(f *fib) Next { return f.Retry(time.Minute) })), note("b")), "f/a f/a b", time.Minute, ""},
+		{
+			"retry", New("f", Step("a", once(func(f *fib) Next { return f.Retry(time.Minute) })), note("b")), "f/a f/a b",
+			time.Minute, "",
+		},
 		{"yield", New("f", Step("a", once(func(f *fib) Next { return f.Yield() })), note("b")), "f/a b", 0, ""},
 		{"yield at the end", New("f", Step("a", once(func(f *fib) Next { return f.Yield() }))), "f/a", 0, ""},
-		{"a failure goes to its handler", New("f", Step("a", once(func(f *fib) Next { return f.Fail(errors.New("no")) }), OnError("c")), note("b"), note("c")), "f/a c", 0, ""},
-		{"else wins over the handler", New("f", Step("a", once(func(f *fib) Next { return f.Fail(errors.New("no")).Else("b") }), OnError("c")), note("b"), note("c")), "f/a b c", 0, ""},
-		{"failing without an error is a failure", New("f", Step("a", once(func(f *fib) Next { return f.Fail(nil) }))), "f/a", 0, "f/a: step failed without an error"},
-		{"an unknown step", New("f", Step("a", once(func(f *fib) Next { return f.Goto("nowhere") }))), "f/a", 0, `f/a: cannot go to "nowhere": unknown step`},
-		{"the zero outcome", New("f", Step("a", once(func(f *fib) Next { return Next{} }))), "f/a", 0, "f/a: step returned the zero Next"},
+		{"a failure goes to its handler", New(
+			"f", Step("a", once(func(f *fib) Next { return f.Fail(errors.New("no")) }), OnError("c")), note("b"), note("c"),
+		), "f/a c", 0, ""},
+		{"else wins over the handler", New("f",
+			Step("a", once(func(f *fib) Next { return f.Fail(errors.New("no")).Else("b") }), OnError("c")), note("b"),
+			note("c")), "f/a b c", 0, ""},
+		{
+			"failing without an error is a failure", New("f", Step("a", once(func(f *fib) Next { return f.Fail(nil) }))), "f/a",
+			0, "f/a: step failed without an error",
+		},
+		{
+			"an unknown step", New("f", Step("a", once(func(f *fib) Next { return f.Goto("nowhere") }))), "f/a", 0,
+			`f/a: cannot go to "nowhere": unknown step`,
+		},
+		{
+			"the zero outcome", New("f", Step("a", once(func(f *fib) Next { return Next{} }))), "f/a", 0,
+			"f/a: step returned the zero Next",
+		},
 		{"what is done is skipped", New("f", Step("a", once(nil), Done(yes)), note("b")), "b", 0, ""},
-		{"a path has the group", New("f", Group("g", Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errors.New("no")) }))), "", 0, "f/g/a: no"},
+		{
+			"a path has the group", New("f", Group("g",
+				Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errors.New("no")) }))), "", 0, "f/g/a: no",
+		},
 	}
 	for _, c := range cases {
 		bubble(t, EngineOptions{Workers: 2}, func(t *testing.T, e *Engine) {

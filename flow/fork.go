@@ -64,7 +64,7 @@ func (j *join) start(e *Engine) {
 		f.resume = c.def.first
 		f.progress.start(e.now())
 		x := f.ext()
-		x.childName, x.childIndex = c.name, i
+		x.childName, x.childIndex = c.name, int32(i)
 		f.linkSpan(j.parent.spanContext())
 		j.kids[i] = f
 		j.alive++
@@ -85,7 +85,7 @@ func (j *join) childEnded(e *Engine, f *fiber, status Status, err error, calls *
 		j.done++
 	case status == Cancelled && x.cause == ErrNotNeeded:
 	default:
-		j.errs = append(j.errs, childError{x.childIndex, err})
+		j.errs = append(j.errs, childError{int(x.childIndex), err})
 	}
 	q := j.mode.quorum
 	switch {

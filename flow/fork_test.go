@@ -40,11 +40,29 @@ func TestForkModes(t *testing.T) {
 			"f/kids: 2 of 3 children failed: f/kids[0]/work: x; f/kids[2]/work: y",
 		},
 		{"all: one error is told as it is", []fstep{fail(s, "x"), ok(2 * s)}, nil, 2 * s, "f/kids[0]/work: x"},
-		{"fail-fast cancels the rest", []fstep{ok(time.Hour), fail(s, "x"), ok(time.Hour)}, []Option{FailFast()}, s, "f/kids[1]/work: x"},
-		{"fail-fast starts no more", []fstep{fail(s, "x"), fail(s, "never")}, []Option{FailFast(), Limit(1)}, s, "f/kids[0]/work: x"},
+		{
+			"fail-fast cancels the rest",
+			[]fstep{ok(time.Hour), fail(s, "x"), ok(time.Hour)},
+			[]Option{FailFast()},
+			s,
+			"f/kids[1]/work: x",
+		},
+		{
+			"fail-fast starts no more",
+			[]fstep{fail(s, "x"), fail(s, "never")},
+			[]Option{FailFast(), Limit(1)},
+			s,
+			"f/kids[0]/work: x",
+		},
 		{"first cancels the rest", []fstep{ok(time.Hour), ok(s), ok(time.Hour)}, []Option{First()}, s, ""},
 		{"first bears errors", []fstep{fail(s, "x"), ok(2 * s), fail(s, "y")}, []Option{First()}, 2 * s, ""},
-		{"first fails when all have", []fstep{fail(s, "x"), fail(2*s, "y")}, []Option{First()}, 2 * s, "f/kids: 2 of 2 children failed: f/kids[0]/work: x; f/kids[1]/work: y"},
+		{
+			"first fails when all have",
+			[]fstep{fail(s, "x"), fail(2*s, "y")},
+			[]Option{First()},
+			2 * s,
+			"f/kids: 2 of 2 children failed: f/kids[0]/work: x; f/kids[1]/work: y",
+		},
 		{"quorum", []fstep{ok(s), ok(2 * s), ok(time.Hour)}, []Option{Quorum(2)}, 2 * s, ""},
 		{
 			"quorum fails once it is out of reach",
@@ -53,9 +71,20 @@ func TestForkModes(t *testing.T) {
 			2 * s,
 			"f/kids: 2 of 3 children failed: f/kids[1]/work: x; f/kids[2]/work: y",
 		},
-		{"a quorum of more than there are", []fstep{ok(s)}, []Option{Quorum(2)}, 0, "f/kids: invalid flow: cannot reach a quorum of 2 with 1 children"},
+		{
+			"a quorum of more than there are",
+			[]fstep{ok(s)},
+			[]Option{Quorum(2)},
+			0,
+			"f/kids: invalid flow: cannot reach a quorum of 2 with 1 children",
+		},
 		{"limit", []fstep{ok(s), ok(s), ok(s), ok(s), ok(s)}, []Option{Limit(2)}, 3 * s, ""},
-		{"a panic of a child is an error of the fork", []fstep{func(context.Context, *fib) Next { panic("no") }, ok(s)}, nil, s, "f/kids[0]/work: panic: no"},
+		{
+			"a panic of a child is an error of the fork",
+			[]fstep{func(context.Context, *fib) Next { panic("no") }, ok(s)},
+			nil,
+			s, "f/kids[0]/work: panic: no",
+		},
 	}
 	for _, c := range cases {
 		bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -96,12 +125,16 @@ func TestForkRefusesWhatCannotRun(t *testing.T) {
 		{"a name by index that is taken", New("f", Step("a", func(ctx context.Context, f *fib) Next {
 			return f.Fork([]Child{child.Child("1", f.Packet), child.Child("", f.Packet)})
 		})), `duplicate child "1"`},
-		{"the zero child", New("f", Step("a", func(ctx context.Context, f *fib) Next { return f.Fork([]Child{{}}) })), "child 0 is empty"},
+		{
+			"the zero child", New("f", Step("a", func(ctx context.Context, f *fib) Next { return f.Fork([]Child{{}}) })),
+			"child 0 is empty",
+		},
 		{"an invalid flow", New("f", Step("a", func(ctx context.Context, f *fib) Next {
 			return f.Fork([]Child{New[packet]("empty").Child("", f.Packet)})
 		})), "no step in the line"},
 		{"a flow that forks itself without end", endless, "nested too deeply"},
-		{"children that cannot be told", New("f", Fork("kids", func(context.Context, *fib) ([]Child, error) { return nil, errBad })), "f/kids: bad"},
+		{"children that cannot be told", New("f",
+			Fork("kids", func(context.Context, *fib) ([]Child, error) { return nil, errBad })), "f/kids: bad"},
 	}
 	for _, c := range cases {
 		bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
@@ -117,37 +150,38 @@ func TestPathsAndProvidersOfChildren(t *testing.T) {
 	t.Parallel()
 	type cloud string
 	type region string
-	bubble(t, EngineOptions{Providers: []Provider{Provide(cloud("engine")), Provide(region("engine"))}}, func(t *testing.T, e *Engine) {
-		var path, key string
-		var epoch uint64
-		var c cloud
-		var r region
-		var missing bool
-		grandchild := New("g", Group("prep", Step("wait-ready", func(ctx context.Context, f *fib) Next {
-			path, key, epoch = f.Path(), f.Key(), f.Epoch()
-			c, _ = Use[cloud](f)
-			r, _ = Use[region](f)
-			_, ok := Use[string](f)
-			missing = !ok
-			return f.Next()
-		})))
-		child := New("c", Fork("inner", func(ctx context.Context, f *fib) ([]Child, error) {
-			return []Child{grandchild.Child("x", &packet{})}, nil
-		})).Provide(Provide(region("child flow")))
-		fl := New("bring-up", Fork("managed-servers", func(ctx context.Context, f *fib) ([]Child, error) {
-			return []Child{child.Child("", &packet{})}, nil
-		})).Provide(Provide(cloud("flow")))
-		h := start(t, e, fl, &packet{}, StartOptions{Key: "ns/one", Providers: []Provider{Provide(cloud("fiber"))}})
-		if err := h.Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if path != "bring-up/managed-servers[0]/inner[x]/prep/wait-ready" || key != "ns/one" || epoch != h.Epoch() {
-			t.Errorf("path %q, key %q, epoch %d", path, key, epoch)
-		}
-		if c != "fiber" || r != "child flow" || !missing {
-			t.Errorf("cloud of the %s, region of the %s", c, r)
-		}
-	})
+	bubble(t, EngineOptions{Providers: []Provider{Provide(cloud("engine")), Provide(region("engine"))}},
+		func(t *testing.T, e *Engine) {
+			var path, key string
+			var epoch uint64
+			var c cloud
+			var r region
+			var missing bool
+			grandchild := New("g", Group("prep", Step("wait-ready", func(ctx context.Context, f *fib) Next {
+				path, key, epoch = f.Path(), f.Key(), f.Epoch()
+				c, _ = Use[cloud](f)
+				r, _ = Use[region](f)
+				_, ok := Use[string](f)
+				missing = !ok
+				return f.Next()
+			})))
+			child := New("c", Fork("inner", func(ctx context.Context, f *fib) ([]Child, error) {
+				return []Child{grandchild.Child("x", &packet{})}, nil
+			})).Provide(Provide(region("child flow")))
+			fl := New("bring-up", Fork("managed-servers", func(ctx context.Context, f *fib) ([]Child, error) {
+				return []Child{child.Child("", &packet{})}, nil
+			})).Provide(Provide(cloud("flow")))
+			h := start(t, e, fl, &packet{}, StartOptions{Key: "ns/one", Providers: []Provider{Provide(cloud("fiber"))}})
+			if err := h.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if path != "bring-up/managed-servers[0]/inner[x]/prep/wait-ready" || key != "ns/one" || epoch != h.Epoch() {
+				t.Errorf("path %q, key %q, epoch %d", path, key, epoch)
+			}
+			if c != "fiber" || r != "child flow" || !missing {
+				t.Errorf("cloud of the %s, region of the %s", c, r)
+			}
+		})
 }
 
 func TestPreemptionWaitsForTheCodeOfChildren(t *testing.T) {

@@ -42,9 +42,6 @@ func (e *Engine) passGate(f *fiber, opt StartOptions, calls *cancels) (wait bool
 	x := f.ext()
 	x.pred = cur
 	cur.ext().succ = f
-	if x.grace = opt.Grace; x.grace == 0 {
-		x.grace = e.opt.Grace
-	}
 	if x.durable != nil {
 		x.durable.fresh, x.durable.dirty = true, true // its predecessor's position is not its own
 	}

@@ -58,7 +58,8 @@ func TestASuccessorCancelledWhileItWaitsLeavesTheKeyToThePredecessor(t *testing.
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		leave := make(chan struct{})
-		a := start(t, e, New("f", Step("a", func(ctx context.Context, f *fib) Next { <-leave; return f.Next() })), &packet{}, StartOptions{Key: "k"})
+		a := start(t, e, New("f", Step("a", func(ctx context.Context, f *fib) Next { <-leave; return f.Next() })), &packet{},
+			StartOptions{Key: "k"})
 		synctest.Wait()
 		b := start(t, e, sleeper(0), &packet{}, StartOptions{Key: "k"})
 		b.Cancel(errBad)
@@ -68,7 +69,8 @@ func TestASuccessorCancelledWhileItWaitsLeavesTheKeyToThePredecessor(t *testing.
 		if h, ok := e.Find("k"); !ok || h != a {
 			t.Error("the key is not the predecessor's")
 		}
-		if _, err := sleeper(0).Start(t.Context(), e, &packet{}, StartOptions{Key: "k", Mode: SkipIfBusy}); !errors.Is(err, ErrBusy) {
+		if _, err := sleeper(0).Start(t.Context(), e, &packet{}, StartOptions{Key: "k", Mode: SkipIfBusy}); !errors.Is(err,
+			ErrBusy) {
 			t.Errorf("busy key: %v", err)
 		}
 		c := start(t, e, sleeper(0), &packet{}, StartOptions{Key: "k"})
@@ -93,7 +95,8 @@ func TestIfCurrentChainsFailureSteps(t *testing.T) {
 			fl := New("f", children("kids", []fstep{func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }}),
 				Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) }))
 			h := start(t, e, fl, &packet{}, StartOptions{Key: "k", OnEnd: func(r Result) {
-				chained, err = New("failure", note("repair")).Start(context.Background(), e, repaired, StartOptions{IfCurrent: r.Handle})
+				chained, err = New("failure", note("repair")).Start(context.Background(), e, repaired,
+					StartOptions{IfCurrent: r.Handle})
 			}})
 			synctest.Wait()
 			if superseded {
@@ -131,7 +134,9 @@ func TestAStuckPredecessorIsReportedWithItsStack(t *testing.T) {
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		leave := make(chan struct{})
-		a := start(t, e, New("a", children("kids", []fstep{func(ctx context.Context, f *fib) Next { stubborn(leave); return f.Next() }})), &packet{}, StartOptions{Key: "ns/k"})
+		a := start(t, e,
+			New("a", children("kids", []fstep{func(ctx context.Context, f *fib) Next { stubborn(leave); return f.Next() }})),
+			&packet{}, StartOptions{Key: "ns/k"})
 		synctest.Wait()
 		b := start(t, e, sleeper(0), &packet{}, StartOptions{Key: "ns/k"})
 		time.Sleep(4 * time.Minute) // reported after 1, 2 and 4
@@ -151,7 +156,8 @@ func TestAStuckPredecessorIsReportedWithItsStack(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := e.Close(ctx); !errors.Is(err, ErrStuck) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "a/kids[0]/work") {
+		if err := e.Close(ctx); !errors.Is(err, ErrStuck) || !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "a/kids[0]/work") {
 			t.Errorf("Close with a stuck fiber: %v", err)
 		}
 		close(leave)
@@ -169,7 +175,8 @@ func TestAFloodOfOneGroupDelaysAnotherByOneTurn(t *testing.T) {
 		var order []string
 		fl := New("f", Step("a", func(ctx context.Context, f *fib) Next { order = append(order, f.Key()); return f.Next() }))
 		hold := make(chan struct{})
-		start(t, e, New("hold", Step("a", func(ctx context.Context, f *fib) Next { <-hold; return f.Next() })), &packet{}, StartOptions{Key: "big/hold"})
+		start(t, e, New("hold", Step("a", func(ctx context.Context, f *fib) Next { <-hold; return f.Next() })), &packet{},
+			StartOptions{Key: "big/hold"})
 		synctest.Wait()
 		for i := range 1000 {
 			start(t, e, fl, &packet{}, StartOptions{Key: fmt.Sprintf("big/%d", i)})
@@ -190,7 +197,8 @@ func TestManySubgroupsDelayAnotherGroupByOneTurn(t *testing.T) {
 		var order []string
 		fl := New("f", Step("a", func(ctx context.Context, f *fib) Next { order = append(order, f.Key()); return f.Next() }))
 		hold := make(chan struct{})
-		start(t, e, New("hold", Step("a", func(ctx context.Context, f *fib) Next { <-hold; return f.Next() })), &packet{}, StartOptions{Key: "big/hold"})
+		start(t, e, New("hold", Step("a", func(ctx context.Context, f *fib) Next { <-hold; return f.Next() })), &packet{},
+			StartOptions{Key: "big/hold"})
 		synctest.Wait()
 		for i := range 3 {
 			start(t, e, fl, &packet{}, StartOptions{Key: fmt.Sprintf("big/flood-%d", i), Subgroup: "flood"})
@@ -242,7 +250,8 @@ func TestALongLineLetsOthersRun(t *testing.T) {
 		}), Step("b", func(ctx context.Context, f *fib) Next { return f.Goto("a") }))
 		h := start(t, e, spin, &packet{}, StartOptions{})
 		<-began
-		start(t, e, New("other", Step("a", func(ctx context.Context, f *fib) Next { seen = steps; return f.Next() })), &packet{}, StartOptions{Group: "other"})
+		start(t, e, New("other", Step("a", func(ctx context.Context, f *fib) Next { seen = steps; return f.Next() })),
+			&packet{}, StartOptions{Group: "other"})
 		if err := h.Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +277,8 @@ func TestPerGroupLeavesWorkersToOthers(t *testing.T) {
 			}
 		}
 		p := &packet{}
-		if err := start(t, e, New("g", note("a")), p, StartOptions{Key: "small/one"}).Wait(t.Context()); err != nil || running != 2 {
+		if err := start(t, e, New("g", note("a")), p, StartOptions{Key: "small/one"}).Wait(t.Context()); err != nil ||
+			running != 2 {
 			t.Errorf("%v, %d of the group ran at a time", err, running)
 		}
 		close(leave)

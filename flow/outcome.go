@@ -166,7 +166,7 @@ func (r *run) coverLater(err error, orElse int32) move {
 	}
 	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries,
 		"error", err)
-	return r.park(whyLoad, f.untilDeadline(r.e.now()+int64(Backoff{}.Delay(d.tries))))
+	return r.park(whyLoad, f.untilDeadline(r.e.now()+int64(Backoff{}.Delay(int(d.tries)))))
 }
 
 // suspend runs the action and parks, unless the token has been resumed already.

@@ -53,35 +53,39 @@ var outcomes = map[string]func(f *fib) Next{
 	"await with an error": func(f *fib) Next {
 		return f.Await(Func(func(context.Context) (bool, error) { return false, errBad }, time.Second))
 	},
-	"fork":                       func(f *fib) Next { return f.Fork([]Child{nap(f, 1), nap(f, 6)}) },
-	"fork, then a detour":        func(f *fib) Next { return f.Fork([]Child{nap(f, 6)}).Then("aside") },
-	"fork, one at a time":        func(f *fib) Next { return f.Fork([]Child{nap(f, 1), nap(f, 3)}, Limit(1)) },
-	"fork for long":              func(f *fib) Next { return f.Fork([]Child{nap(f, 30)}) },
-	"fork of nothing":            func(f *fib) Next { return f.Fork(nil) },
-	"fork that fails":            func(f *fib) Next { return f.Fork([]Child{nap(f, 2), nap(f, -1)}) },
-	"fork that fails fast, else": func(f *fib) Next { return f.Fork([]Child{nap(f, 9), nap(f, -1)}, FailFast()).Else("other") },
-	"fork, the first":            func(f *fib) Next { return f.Fork([]Child{nap(f, 2), nap(f, 99)}, First()) },
-	"fork without a quorum":      func(f *fib) Next { return f.Fork([]Child{nap(f, 2), nap(f, -1)}, Quorum(2)) },
-	"fork with a bad limit":      func(f *fib) Next { return f.Fork([]Child{nap(f, 2)}, Limit(-1)) },
-	"fork with a bad quorum":     func(f *fib) Next { return f.Fork([]Child{nap(f, 2)}, Quorum(0)) },
-	"fork with a step's option":  func(f *fib) Next { return f.Fork([]Child{nap(f, 2)}, Save()) },
-	"suspend":                    func(f *fib) Next { return f.Suspend(resumedAt(f, 3, nil)) },
-	"suspend, then a detour":     func(f *fib) Next { return f.Suspend(resumedAt(f, 3, nil)).Then("aside") },
-	"suspend, else":              func(f *fib) Next { return f.Suspend(resumedAt(f, 3, errBad)).Else("other") },
-	"suspend for long":           func(f *fib) Next { return f.Suspend(resumedAt(f, 30, nil)) },
+	"fork":                func(f *fib) Next { return f.Fork([]Child{nap(f, 1), nap(f, 6)}) },
+	"fork, then a detour": func(f *fib) Next { return f.Fork([]Child{nap(f, 6)}).Then("aside") },
+	"fork, one at a time": func(f *fib) Next { return f.Fork([]Child{nap(f, 1), nap(f, 3)}, Limit(1)) },
+	"fork for long":       func(f *fib) Next { return f.Fork([]Child{nap(f, 30)}) },
+	"fork of nothing":     func(f *fib) Next { return f.Fork(nil) },
+	"fork that fails":     func(f *fib) Next { return f.Fork([]Child{nap(f, 2), nap(f, -1)}) },
+	"fork that fails fast, else": func(f *fib) Next {
+		return f.Fork([]Child{nap(f, 9), nap(f, -1)}, FailFast()).Else("other")
+	},
+	"fork, the first":           func(f *fib) Next { return f.Fork([]Child{nap(f, 2), nap(f, 99)}, First()) },
+	"fork without a quorum":     func(f *fib) Next { return f.Fork([]Child{nap(f, 2), nap(f, -1)}, Quorum(2)) },
+	"fork with a bad limit":     func(f *fib) Next { return f.Fork([]Child{nap(f, 2)}, Limit(-1)) },
+	"fork with a bad quorum":    func(f *fib) Next { return f.Fork([]Child{nap(f, 2)}, Quorum(0)) },
+	"fork with a step's option": func(f *fib) Next { return f.Fork([]Child{nap(f, 2)}, Save()) },
+	"suspend":                   func(f *fib) Next { return f.Suspend(resumedAt(f, 3, nil)) },
+	"suspend, then a detour":    func(f *fib) Next { return f.Suspend(resumedAt(f, 3, nil)).Then("aside") },
+	"suspend, else":             func(f *fib) Next { return f.Suspend(resumedAt(f, 3, errBad)).Else("other") },
+	"suspend for long":          func(f *fib) Next { return f.Suspend(resumedAt(f, 30, nil)) },
 }
 
 // stepOptions are those of the step under test.
 var stepOptions = map[string]func() []Option{
-	"none":                 func() []Option { return nil },
-	"deadline":             func() []Option { return []Option{Deadline(10 * time.Second)} },
-	"deadline, on error":   func() []Option { return []Option{Deadline(10 * time.Second), OnError("other")} },
-	"on error":             func() []Option { return []Option{OnError("other")} },
-	"on error, a detour":   func() []Option { return []Option{OnError("aside")} },
-	"retries":              func() []Option { return []Option{retries(2, 3)} },
-	"retries and deadline": func() []Option { return []Option{retries(4, 9), Deadline(10 * time.Second), OnError("other")} },
-	"save":                 func() []Option { return []Option{Save()} },
-	"save and deadline":    func() []Option { return []Option{Save(), Deadline(10 * time.Second)} },
+	"none":               func() []Option { return nil },
+	"deadline":           func() []Option { return []Option{Deadline(10 * time.Second)} },
+	"deadline, on error": func() []Option { return []Option{Deadline(10 * time.Second), OnError("other")} },
+	"on error":           func() []Option { return []Option{OnError("other")} },
+	"on error, a detour": func() []Option { return []Option{OnError("aside")} },
+	"retries":            func() []Option { return []Option{retries(2, 3)} },
+	"retries and deadline": func() []Option {
+		return []Option{retries(4, 9), Deadline(10 * time.Second), OnError("other")}
+	},
+	"save":              func() []Option { return []Option{Save()} },
+	"save and deadline": func() []Option { return []Option{Save(), Deadline(10 * time.Second)} },
 	"done": func() []Option {
 		return []Option{Done(func(_ context.Context, f *fib) (bool, error) { return f.Attempt() > 0, nil })}
 	},

@@ -25,11 +25,23 @@ func TestPositionsOfOlderVersions(t *testing.T) {
 		reason, saved, log string
 		took               time.Duration
 	}{
-		{"a delay longer than the deadline of what follows", `{"flow":"f","step":"b","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "b c", 20 * time.Second},
-		{"a delay that was over before the restart", `{"flow":"f","step":"c","reason":"delay","wake":"1999-12-31T23:59:50Z",` + rest, "c", 0},
-		{"a delay towards a detour, whose way back is not known", `{"flow":"f","step":"aside","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "a b c", 0},
+		{
+			"a delay longer than the deadline of what follows",
+			`{"flow":"f","step":"b","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "b c", 20 * time.Second,
+		},
+		{
+			"a delay that was over before the restart",
+			`{"flow":"f","step":"c","reason":"delay","wake":"1999-12-31T23:59:50Z",` + rest, "c", 0,
+		},
+		{
+			"a delay towards a detour, whose way back is not known",
+			`{"flow":"f","step":"aside","reason":"delay","wake":"2000-01-01T00:00:20Z",` + rest, "a b c", 0,
+		},
 		{"an await", `{"flow":"f","step":"c","reason":"await",` + rest, "c", 0},
-		{"a retry", `{"flow":"f","step":"c","reason":"retry","attempt":2,"wake":"2000-01-01T00:00:07Z",` + rest, "c", 7 * time.Second},
+		{
+			"a retry", `{"flow":"f","step":"c","reason":"retry","attempt":2,"wake":"2000-01-01T00:00:07Z",` + rest, "c",
+			7 * time.Second,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var saved Position
@@ -54,9 +66,12 @@ func TestBadNumbersOfAFlow(t *testing.T) {
 	t.Parallel()
 	kids := func(context.Context, *fib) ([]Child, error) { return nil, nil }
 	for reason, node := range map[string]Node[packet]{
-		"negative limit": Fork("a", kids, Limit(-1)), "quorum of none": Fork("a", kids, Quorum(0)), "negative quorum": Fork("a", kids, Quorum(-2)),
-		"negative deadline": Step("a", stay, Deadline(-1)), "negative attempts": Step("a", stay, Retry(Backoff{Attempts: -1})),
-		"negative base": Step("a", stay, Retry(Backoff{Base: -1})), "negative cap": Step("a", stay, Retry(Backoff{Max: -1})),
+		"negative limit": Fork("a", kids, Limit(-1)), "quorum of none": Fork("a", kids, Quorum(0)),
+		"negative quorum":   Fork("a", kids, Quorum(-2)),
+		"negative deadline": Step("a", stay, Deadline(-1)),
+		"negative attempts": Step("a", stay, Retry(Backoff{Attempts: -1})),
+		"negative base":     Step("a", stay, Retry(Backoff{Base: -1})),
+		"negative cap":      Step("a", stay, Retry(Backoff{Max: -1})),
 	} {
 		if err := New("f", node).Err(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", reason, err)

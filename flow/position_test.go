@@ -61,9 +61,17 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 		clears int
 	}{
 		{"steps that do not park save nothing", []Node[packet]{note("a"), note("b")}, "", 0},
-		{"a delay saves the step that follows", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }), note("b")}, "b:delay", 1},
-		{"a delay of nothing saves nothing of use", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(0) }), note("b")}, "", 0},
-		{"a delay at the end", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) })}, "a:delay", 1},
+		{"a delay saves the step that follows", []Node[packet]{
+			Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }), note("b"),
+		}, "b:delay", 1},
+		{
+			"a delay of nothing saves nothing of use",
+			[]Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(0) }), note("b")},
+			"", 0,
+		},
+		{"a delay at the end", []Node[packet]{
+			Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }),
+		}, "a:delay", 1},
 		{"an await saves its own step", []Node[packet]{Step("a", signal)}, "a:await", 1},
 		{"a save step saves before it runs", []Node[packet]{note("a"), Step("b", stay, Save())}, "b:save", 1},
 		{"each try is saved", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next {
@@ -72,13 +80,20 @@ func TestPositionsAreSavedOnParkBeforeSaveStepsAndAtTheEnd(t *testing.T) {
 			}
 			return f.Next()
 		}, Save())}, "a:save a:retry a:save a:retry a:save", 1},
-		{"a fork", []Node[packet]{children("kids", []fstep{func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }})}, "kids:fork", 1},
-		{"a yield is no park", []Node[packet]{Step("a", func(ctx context.Context, f *fib) Next { return f.Yield() }), note("b")}, "", 0},
+		{
+			"a fork", []Node[packet]{children("kids",
+				[]fstep{func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }})}, "kids:fork", 1,
+		},
+		{"a yield is no park", []Node[packet]{
+			Step("a", func(ctx context.Context, f *fib) Next { return f.Yield() }), note("b"),
+		}, "", 0},
 		{"a detour saves the step it comes back to", []Node[packet]{
 			Step("a", conflict),
 			Detour("read-again", func(ctx context.Context, f *fib) Next { return f.Delay(time.Second) }),
 		}, "a:delay", 1},
-		{"a failure stays, for undo", []Node[packet]{note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) })}, "b:failed", 0},
+		{"a failure stays, for undo", []Node[packet]{
+			note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) }),
+		}, "b:failed", 0},
 	}
 	for _, c := range cases {
 		s.Clear()
@@ -126,15 +141,26 @@ func TestResumeAfterARestart(t *testing.T) {
 	}{
 		{"a delay goes on", line(Step("a", delay)), nil, 3 * time.Second, nil, outcome{"b", 2 * time.Second, ""}},
 		{"a delay that is over", line(Step("a", delay)), nil, time.Hour, nil, outcome{"b", 0, ""}},
-		{"an await is made again, its timeout goes on counting", line(Step("a", await)), nil, 3 * time.Second, nil, outcome{"a", 2 * time.Second, "f/a: await: timed out"}},
-		{"an await whose timeout is over", line(Step("a", await)), nil, time.Hour, nil, outcome{"a", 0, "f/a: await: timed out"}},
-		{"attempts go on counting, and so does the wait", line(Step("a", retry)), nil, 0, nil, outcome{"a1 a2 a3 b", 13 * time.Second, ""}},
 		{
-			"the deadline of a step goes on counting", line(Step("a", slow, Deadline(10*time.Second))), nil, 3 * time.Second, nil,
+			"an await is made again, its timeout goes on counting", line(Step("a", await)), nil, 3 * time.Second, nil,
+			outcome{"a", 2 * time.Second, "f/a: await: timed out"},
+		},
+		{
+			"an await whose timeout is over", line(Step("a", await)), nil, time.Hour, nil,
+			outcome{"a", 0, "f/a: await: timed out"},
+		},
+		{
+			"attempts go on counting, and so does the wait", line(Step("a", retry)), nil, 0, nil,
+			outcome{"a1 a2 a3 b", 13 * time.Second, ""},
+		},
+		{
+			"the deadline of a step goes on counting", line(Step("a", slow, Deadline(10*time.Second))), nil, 3 * time.Second,
+			nil,
 			outcome{"a", 2 * time.Second, "f/a: deadline of the step: timed out"},
 		},
 		{
-			"the timeout of a fiber goes on counting", line(Step("a", slow)), nil, 3 * time.Second, func(o *StartOptions) { o.Timeout = 10 * time.Second },
+			"the timeout of a fiber goes on counting", line(Step("a", slow)), nil, 3 * time.Second,
+			func(o *StartOptions) { o.Timeout = 10 * time.Second },
 			outcome{"a", 2 * time.Second, "f/a: deadline of the fiber: timed out"},
 		},
 		{
@@ -144,10 +170,22 @@ func TestResumeAfterARestart(t *testing.T) {
 			nil, 0, nil,
 			outcome{"b", 0, ""},
 		},
-		{"an unknown step starts from the first", line(Step("a", delay)), New("f", note("other")), 0, nil, outcome{"other", 0, ""}},
-		{"another version starts from the first", line(Step("a", delay)), line(Step("a", stay)).Version(2), 0, nil, outcome{"zero b", 0, ""}},
-		{"another flow starts from the first", line(Step("a", delay)), New("g", note("zero"), note("b")), 0, nil, outcome{"zero b", 0, ""}},
-		{"another generation starts from the first", line(Step("a", delay)), nil, 0, func(o *StartOptions) { o.Generation++ }, outcome{"zero a b", 10 * time.Second, ""}},
+		{
+			"an unknown step starts from the first", line(Step("a", delay)), New("f", note("other")), 0, nil,
+			outcome{"other", 0, ""},
+		},
+		{
+			"another version starts from the first", line(Step("a", delay)), line(Step("a", stay)).Version(2), 0, nil,
+			outcome{"zero b", 0, ""},
+		},
+		{
+			"another flow starts from the first", line(Step("a", delay)), New("g", note("zero"), note("b")), 0, nil,
+			outcome{"zero b", 0, ""},
+		},
+		{
+			"another generation starts from the first", line(Step("a", delay)), nil, 0, func(o *StartOptions) { o.Generation++ },
+			outcome{"zero a b", 10 * time.Second, ""},
+		},
 	}
 	for _, c := range cases {
 		synctest.Test(t, func(t *testing.T) {
@@ -188,7 +226,10 @@ func TestAPreemptedFiberLeavesNoPositionToItsSuccessor(t *testing.T) {
 	t.Parallel()
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		var store Memory
-		fl := New("f", note("a"), Step("b", func(ctx context.Context, f *fib) Next { f.Packet.note("b"); return f.Delay(time.Hour) }), note("c"))
+		fl := New("f", note("a"), Step("b", func(ctx context.Context, f *fib) Next {
+			f.Packet.note("b")
+			return f.Delay(time.Hour)
+		}), note("c"))
 		opt := StartOptions{Key: "k", Positions: &store}
 		start(t, e, fl, &packet{}, opt)
 		synctest.Wait()
@@ -206,8 +247,9 @@ func TestASaveStepRunsOnlyOnceItIsSaved(t *testing.T) {
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 		r := &recorder{failing: errBad}
 		p := &packet{}
-		h := start(t, e, New("f", Step("a", func(ctx context.Context, f *fib) Next { f.Packet.note("effect"); return f.Next() }, Save(),
-			Retry(Backoff{Base: time.Second}))), p, StartOptions{Key: "k", Positions: r})
+		h := start(t, e,
+			New("f", Step("a", func(ctx context.Context, f *fib) Next { f.Packet.note("effect"); return f.Next() }, Save(),
+				Retry(Backoff{Base: time.Second}))), p, StartOptions{Key: "k", Positions: r})
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		if len(p.log) != 0 {
@@ -300,10 +342,11 @@ func TestUndoRunsInReverseFromTheLastStepBegun(t *testing.T) {
 			return f.Next()
 		})
 	}
-	kid := New("kid", Step("k", func(ctx context.Context, f *fib) Next { return f.Next() }, Undo(func(ctx context.Context, f *fib) Next {
-		f.Packet.note("-kid")
-		return f.Next()
-	})))
+	kid := New("kid", Step("k", func(ctx context.Context, f *fib) Next { return f.Next() },
+		Undo(func(ctx context.Context, f *fib) Next {
+			f.Packet.note("-kid")
+			return f.Next()
+		})))
 	fl := New("f", Step("a", stay, undo("a")), Group("g", Step("b", stay, undo("b"))), note("c"),
 		Fork("kids", func(ctx context.Context, f *fib) ([]Child, error) { return []Child{kid.Child("", f.Packet)}, nil }),
 		Step("d", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) }, undo("d")), Step("e", stay, undo("e")))
@@ -347,7 +390,9 @@ func TestUndoRunsInReverseFromTheLastStepBegun(t *testing.T) {
 		})
 	}
 	bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
-		fl := New("f", Step("a", stay, undo("a")), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour).Then("b") }, undo("b")), Step("c", stay, undo("c")))
+		fl := New("f", Step("a", stay, undo("a")),
+			Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour).Then("b") }, undo("b")),
+			Step("c", stay, undo("c")))
 		opt := StartOptions{Key: "k", Positions: &Memory{}}
 		h := start(t, e, fl, &packet{}, opt)
 		synctest.Wait()
@@ -356,7 +401,8 @@ func TestUndoRunsInReverseFromTheLastStepBegun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := u.Wait(t.Context()); err != nil || !errors.Is(h.Err(), ErrPreempted) || strings.Join(p.log, " ") != "-b -a" {
+		if err := u.Wait(t.Context()); err != nil || !errors.Is(h.Err(), ErrPreempted) ||
+			strings.Join(p.log, " ") != "-b -a" {
 			t.Errorf("undo of a live fiber: %v, it ended with %v, undone %v", err, h.Err(), p.log)
 		}
 	})
@@ -380,10 +426,14 @@ func TestPositionHasAStableForm(t *testing.T) {
 	})
 	zero := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	want := []Position{
-		{Flow: "f", Version: 3, Generation: 7, Step: "a", Reason: "retry", Attempt: 1, Begun: zero, Started: zero, Wake: zero.Add(time.Minute)},
 		{
-			Flow: "f", Version: 3, Generation: 7, Step: "a", Reason: "cancelled", Attempt: 0, Begun: zero, Started: zero, Ended: true,
-			Err: "f/a: cancelled: fiber cancelled",
+			Flow: "f", Version: 3, Generation: 7, Step: "a", Reason: "retry", Attempt: 1, Begun: zero, Started: zero,
+			Wake: zero.Add(time.Minute),
+		},
+		{
+			Flow: "f", Version: 3, Generation: 7, Step: "a", Reason: "cancelled", Attempt: 0, Begun: zero, Started: zero,
+			Ended: true,
+			Err:   "f/a: cancelled: fiber cancelled",
 		},
 	}
 	if diff := cmp.Diff(want, r.saves, cmpopts.IgnoreFields(Position{}, "Token")); diff != "" {

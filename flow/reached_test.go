@@ -35,7 +35,8 @@ func TestUndoBeginsAtTheFurthestStep(t *testing.T) {
 				return f.Next()
 			}
 		}
-		fl := flow.New("f", flow.Step("a", park(true), undo("a")), flow.Step("b", park(true), undo("b")), flow.Step("c", park(false), undo("c")))
+		fl := flow.New("f", flow.Step("a", park(true), undo("a")), flow.Step("b", park(true), undo("b")),
+			flow.Step("c", park(false), undo("c")))
 		var saved flow.Memory
 		opt := flow.StartOptions{Key: "ns/x", Positions: &saved}
 		for _, early := range []bool{false, true} {
@@ -65,7 +66,9 @@ func TestAnInterruptedFiberKeepsItsPosition(t *testing.T) {
 		e := flow.NewEngine(flow.EngineOptions{})
 		defer e.Close(context.Background())
 		var saved flow.Memory
-		fl := flow.New("f", flow.Step("a", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Delay(time.Hour) }),
+		fl := flow.New("f", flow.Step("a", func(_ context.Context, f *flow.Fiber[int]) flow.Next {
+			return f.Delay(time.Hour)
+		}),
 			flow.Step("b", func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }))
 		h, err := fl.Start(t.Context(), e, new(int), flow.StartOptions{Key: "ns/x", Positions: &saved})
 		if err != nil {
@@ -132,9 +135,10 @@ func TestStepsFindTheValuesOfTheStart(t *testing.T) {
 		return f.Next()
 	}
 	child := flow.New("child", flow.Step("look", look))
-	fl := flow.New("f", flow.Step("look", look), flow.Fork("kids", func(_ context.Context, f *flow.Fiber[int]) ([]flow.Child, error) {
-		return []flow.Child{child.Child("", new(int))}, nil
-	}))
+	fl := flow.New("f", flow.Step("look", look),
+		flow.Fork("kids", func(_ context.Context, f *flow.Fiber[int]) ([]flow.Child, error) {
+			return []flow.Child{child.Child("", new(int))}, nil
+		}))
 	h, err := fl.Start(t.Context(), e, new(int), flow.StartOptions{Values: values})
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +197,11 @@ func TestAnUndoingGoesOnWhereItWas(t *testing.T) {
 					})
 				}
 				next := func(_ context.Context, f *flow.Fiber[bool]) flow.Next { return f.Next() }
-				fl := flow.New("f", flow.Step("a", next, undo("a", false)), flow.Step("b", next, undo("b", true)), flow.Step("c", next, undo("c", false)),
-					flow.Step("stop", func(_ context.Context, f *flow.Fiber[bool]) flow.Next { return f.Delay(time.Hour).Then("stop") }),
+				fl := flow.New("f", flow.Step("a", next, undo("a", false)), flow.Step("b", next, undo("b", true)),
+					flow.Step("c", next, undo("c", false)),
+					flow.Step("stop", func(_ context.Context, f *flow.Fiber[bool]) flow.Next {
+						return f.Delay(time.Hour).Then("stop")
+					}),
 					flow.Step("never", next, undo("never", false)))
 				opt := flow.StartOptions{Key: "ns/x", Positions: &flow.Memory{}}
 				if _, err := fl.Start(t.Context(), e, new(bool), opt); err != nil {
@@ -227,10 +234,12 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 		saved flow.Position
 		want  []string
 	}{
-		"it has ended: that is where it was":   {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
-		"it has not, and came no further":      {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
-		"it is of another version":             {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
-		"it has, and an earlier one came to b": {flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"}},
+		"it has ended: that is where it was": {flow.Position{Flow: "f", Step: "a", Ended: true}, []string{"a"}},
+		"it has not, and came no further":    {flow.Position{Flow: "f", Step: "a"}, []string{"a"}},
+		"it is of another version":           {flow.Position{Flow: "f", Step: "a", Version: 2}, []string{"b", "a"}},
+		"it has, and an earlier one came to b": {
+			flow.Position{Flow: "f", Step: "a", Reached: "b", Ended: true}, []string{"b", "a"},
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			e := flow.NewEngine(flow.EngineOptions{})
@@ -247,7 +256,8 @@ func TestAnInterruptedRunIsUndoneFromTheLastStep(t *testing.T) {
 			if err := positions.Save(t.Context(), "ns/x", test.saved); err != nil {
 				t.Fatal(err)
 			}
-			h, err := flow.New("f", step("a"), step("b")).Undo(t.Context(), e, new(bool), flow.StartOptions{Key: "ns/x", Positions: &positions})
+			h, err := flow.New("f", step("a"), step("b")).Undo(t.Context(), e, new(bool),
+				flow.StartOptions{Key: "ns/x", Positions: &positions})
 			if err != nil {
 				t.Fatal(err)
 			}

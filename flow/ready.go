@@ -3,10 +3,11 @@ package flow
 // group are the ready fibers that share one turn, which its parts have one after the other.
 type group struct {
 	name       string
-	parts      map[string]*part
-	head, tail *part  // ring of those with a ready fiber
-	next       *group // in the ring of groups with a turn
-	running    int
+	first      part             // the one that most groups have
+	others     map[string]*part // nil while there are none
+	head, tail *part            // ring of those with a ready fiber
+	next       *group           // in the ring of groups with a turn
+	running    int32
 	inRing     bool
 }
 
@@ -31,27 +32,41 @@ type ready struct {
 func (r *ready) join(name, sub string) *part {
 	g := r.groups[name]
 	if g == nil {
-		g = &group{name: name, parts: map[string]*part{}}
+		g = &group{name: name}
+		g.first = part{group: g, name: sub}
 		if r.groups == nil {
 			r.groups = map[string]*group{}
 		}
 		r.groups[name] = g
 	}
-	p := g.parts[sub]
-	if p == nil {
-		p = &part{group: g, name: sub}
-		g.parts[sub] = p
-	}
+	p := g.part(sub)
 	p.refs++
 	return p
 }
 
-func (r *ready) leave(p *part) {
-	if p.refs--; p.refs > 0 {
-		return
+// part returns the part of that name, a new one if there is none.
+func (g *group) part(sub string) *part {
+	if g.first.name == sub {
+		return &g.first
 	}
-	if delete(p.group.parts, p.name); len(p.group.parts) == 0 {
-		delete(r.groups, p.group.name)
+	p := g.others[sub]
+	if p == nil {
+		if g.others == nil {
+			g.others = map[string]*part{}
+		}
+		p = &part{group: g, name: sub}
+		g.others[sub] = p
+	}
+	return p
+}
+
+func (r *ready) leave(p *part) {
+	g := p.group
+	if p.refs--; p.refs == 0 && p != &g.first {
+		delete(g.others, p.name)
+	}
+	if g.first.refs == 0 && len(g.others) == 0 {
+		delete(r.groups, g.name)
 	}
 }
 
@@ -96,7 +111,7 @@ func (g *group) pop() *fiber {
 
 // turn puts g into the ring if it is due for a turn and not there.
 func (r *ready) turn(g *group) {
-	if g.inRing || g.head == nil || (r.perGroup > 0 && g.running >= r.perGroup) {
+	if g.inRing || g.head == nil || (r.perGroup > 0 && int(g.running) >= r.perGroup) {
 		return
 	}
 	g.inRing, g.next = true, nil

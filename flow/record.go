@@ -51,13 +51,13 @@ type fiber struct {
 // extra is what most parked fibers do without.
 type extra struct {
 	pred, succ *fiber // before and after it at the gate
-	grace      time.Duration
-	cause      error // of its cancellation; set before progress.cancelled
-	err        error // how it ended
-	lastErr    error // (owner) what led to an Else or OnError step
-	value      any   // given by Token.Resume; guarded by Engine.mu
-	resumeErr  error // given by Token.Fail; guarded by Engine.mu
+	cause      error  // of its cancellation; set before progress.cancelled
+	err        error  // how it ended
+	lastErr    error  // (owner) what led to an Else or OnError step
+	value      any    // given by Token.Resume; guarded by Engine.mu
+	resumeErr  error  // given by Token.Fail; guarded by Engine.mu
 	tokenSeq   uint32
+	childIndex int32
 	done       chan struct{}
 	providers  []Provider
 	durable    *durable
@@ -68,7 +68,6 @@ type extra struct {
 	checkpoint json.RawMessage
 	values     context.Context //nolint:containedctx // only its values
 	childName  string
-	childIndex int
 }
 
 // back is a step that was left for a detour, to be returned to.

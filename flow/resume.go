@@ -75,12 +75,15 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	if delayed {
 		at = *pos.Left
 	}
-	back, known := s.way(append(pos.Back[:len(pos.Back):len(pos.Back)], at), now)
+	here, known := s.back(at, now)
 	if !known {
 		return move{}, whyNone, false
 	}
-	here := back[len(back)-1]
-	if back = back[:len(back)-1]; def.steps[here.pc].detour && len(back) == 0 {
+	back, known := s.way(pos.Back, now)
+	if !known {
+		return move{}, whyNone, false
+	}
+	if def.steps[here.pc].detour && len(back) == 0 {
 		return move{}, whyNone, false // of a version that did not save the way back
 	}
 	s.adopt(pos)
@@ -131,16 +134,21 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 }
 
 // way finds the steps of saved places; false if one is not known any more.
-func (s saver) way(places []Place, now int64) ([]back, bool) {
-	var out []back
+func (s saver) way(places []Place, now int64) (way []back, known bool) {
 	for _, p := range places {
-		i, ok := s.f.flow.def.index[p.Step]
-		if !ok {
+		b, known := s.back(p, now)
+		if !known {
 			return nil, false
 		}
-		out = append(out, back{pc: i, attempt: int32(min(max(p.Attempt, 0), 1<<30)), entered: s.past(p.Started, now)})
+		way = append(way, b)
 	}
-	return out, true
+	return way, true
+}
+
+// back finds the step of a saved place; false if it is not known any more.
+func (s saver) back(p Place, now int64) (back, bool) {
+	i, known := s.f.flow.def.index[p.Step]
+	return back{pc: i, attempt: int32(min(max(p.Attempt, 0), 1<<30)), entered: s.past(p.Started, now)}, known
 }
 
 // past is a time that was saved, which an absent or a future one cannot be.

@@ -59,12 +59,30 @@ func TestDeadlinesCountFromWhenAStepIsEntered(t *testing.T) {
 		nodes  []Node[packet]
 		want   went
 	}{
-		{"of the step ahead", 0, []Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))}, went{"b", 9 * s, ""}},
-		{"down for a while", 3 * s, []Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))}, went{"b", 6 * s, ""}},
-		{"down beyond the delay", time.Hour, []Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))}, went{"b", 4 * s, ""}},
+		{
+			"of the step ahead", 0,
+			[]Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))},
+			went{"b", 9 * s, ""},
+		},
+		{
+			"down for a while", 3 * s,
+			[]Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))},
+			went{"b", 6 * s, ""},
+		},
+		{
+			"down beyond the delay", time.Hour,
+			[]Node[packet]{Step("a", then(10*s, "")), Step("b", next, Deadline(5*s))},
+			went{"b", 4 * s, ""},
+		},
 		{"of itself", 0, []Node[packet]{Step("a", visits, Deadline(11*s))}, went{"a", 9 * s, ""}},
-		{"of itself, down beyond the delay", time.Hour, []Node[packet]{Step("a", visits, Deadline(11*s))}, went{"a", 4 * s, ""}},
-		{"of the step that delays", 0, []Node[packet]{Step("a", then(10*s, ""), Deadline(8*s), OnError("h")), Step("b", next), Detour("h", handler)}, went{"late", 3 * s, ""}},
+		{
+			"of itself, down beyond the delay", time.Hour,
+			[]Node[packet]{Step("a", visits, Deadline(11*s))},
+			went{"a", 4 * s, ""},
+		},
+		{"of the step that delays", 0, []Node[packet]{
+			Step("a", then(10*s, ""), Deadline(8*s), OnError("h")), Step("b", next), Detour("h", handler),
+		}, went{"late", 3 * s, ""}},
 		{
 			"of the step that delays, down beyond it", time.Hour,
 			[]Node[packet]{Step("a", then(10*s, ""), Deadline(8*s), OnError("h")), Step("b", next), Detour("h", handler)},
@@ -155,7 +173,8 @@ func TestTheTimeOfAStepIsOver(t *testing.T) {
 		want   went
 	}{
 		{"when it would be tried again", []Node[packet]{
-			Step("a", func(_ context.Context, f *fib) Next { return f.Retry(time.Minute).Else("late") }, Deadline(time.Minute)), late,
+			Step("a", func(_ context.Context, f *fib) Next { return f.Retry(time.Minute).Else("late") }, Deadline(time.Minute)),
+			late,
 		}, went{"late", time.Minute, ""}},
 		{"a detour leads back to it, which handles its errors", []Node[packet]{
 			Step("a", func(_ context.Context, f *fib) Next { return f.Await() }, Deadline(time.Minute), OnError("d")),

@@ -114,7 +114,7 @@ func (r *run) loadLater(err error) move {
 	d.tries++
 	r.e.log.Warn("cannot load position", "key", f.key, "flow", f.flow.def.name, "try", d.tries, "error", err)
 	r.setBegun(false)
-	return r.park(whyLoad, r.e.now()+int64(Backoff{}.Delay(d.tries)))
+	return r.park(whyLoad, r.e.now()+int64(Backoff{}.Delay(int(d.tries))))
 }
 
 func (r *run) setBegun(begun bool) {

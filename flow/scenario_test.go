@@ -37,13 +37,15 @@ func TestPanicFailsTheFiberWithItsStack(t *testing.T) {
 	for _, c := range cases {
 		bubble(t, EngineOptions{Workers: 1}, func(t *testing.T, e *Engine) {
 			ends := 0
-			h := start(t, e, New("f", Step("a", c.step, append(c.opts, Retry(Backoff{}))...)), &packet{}, StartOptions{OnEnd: func(Result) { ends++ }})
+			h := start(t, e, New("f", Step("a", c.step, append(c.opts, Retry(Backoff{}))...)), &packet{},
+				StartOptions{OnEnd: func(Result) { ends++ }})
 			err := h.Wait(t.Context())
 			var p *PanicError
 			if !errors.As(err, &p) || !errors.Is(err, cause) {
 				t.Fatalf("%s: %v", c.reason, err)
 			}
-			if p.Path != "f/a" || !strings.Contains(string(p.Stack), "TestPanicFails") && !strings.Contains(string(p.Stack), "badWait") {
+			if p.Path != "f/a" || !strings.Contains(string(p.Stack), "TestPanicFails") &&
+				!strings.Contains(string(p.Stack), "badWait") {
 				t.Errorf("%s: path %q, stack:\n%s", c.reason, p.Path, p.Stack)
 			}
 			if h.Status() != Failed || ends != 1 {
@@ -70,7 +72,8 @@ func TestPanicInTheCallbackHarmsNobody(t *testing.T) {
 		if err := h.Wait(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := start(t, e, New("f", note("a")), &packet{}, StartOptions{Key: "k", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
+		if err := start(t, e, New("f", note("a")), &packet{},
+			StartOptions{Key: "k", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
 			t.Error("the key is not free:", err)
 		}
 	})
@@ -86,7 +89,8 @@ func TestAStepThatEndsItsGoroutineFails(t *testing.T) {
 		if err := h.Wait(t.Context()); !errors.Is(err, ErrGoexit) || ends != 1 {
 			t.Error(err, ends)
 		}
-		if err := start(t, e, New("g", note("x")), &packet{}, StartOptions{Key: "k", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
+		if err := start(t, e, New("g", note("x")), &packet{},
+			StartOptions{Key: "k", Mode: SkipIfBusy}).Wait(t.Context()); err != nil {
 			t.Error("the worker is gone:", err)
 		}
 	})
@@ -97,7 +101,8 @@ func TestEmptyForkJoinsAtOnce(t *testing.T) {
 	for _, opts := range [][]Option{nil, {FailFast()}, {First()}, {Limit(1)}} {
 		bubble(t, EngineOptions{}, func(t *testing.T, e *Engine) {
 			p := &packet{}
-			fl := New("f", Fork("kids", func(context.Context, *fib) ([]Child, error) { return nil, nil }, opts...), note("after"))
+			fl := New("f", Fork("kids", func(context.Context, *fib) ([]Child, error) { return nil, nil }, opts...),
+				note("after"))
 			if err := start(t, e, fl, p, StartOptions{}).Wait(t.Context()); err != nil || len(p.log) != 1 {
 				t.Error(err, p.log)
 			}
@@ -261,7 +266,8 @@ func TestAThousandFibersOfOneKey(t *testing.T) {
 			var last Handle
 			started := 0
 			for range 1000 {
-				h, err := fl.Start(t.Context(), e, &packet{}, StartOptions{Key: "k", Mode: mode, OnEnd: func(Result) { ends.Add(1) }})
+				h, err := fl.Start(t.Context(), e, &packet{},
+					StartOptions{Key: "k", Mode: mode, OnEnd: func(Result) { ends.Add(1) }})
 				if err == nil {
 					started, last = started+1, h
 				} else if !errors.Is(err, ErrBusy) {
@@ -300,9 +306,14 @@ func TestCancelWhereverItIs(t *testing.T) {
 	}{
 		{"while delayed", Step("a", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) })},
 		{"while it waits for a retry", Step("a", func(ctx context.Context, f *fib) Next { return f.Retry(time.Hour) })},
-		{"while it backs off", Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(why) }, Retry(Backoff{Base: time.Hour}))},
+		{"while it backs off", Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(why) },
+			Retry(Backoff{Base: time.Hour}))},
 		{"while suspended", Step("a", func(ctx context.Context, f *fib) Next { return f.Suspend(f.Token()) })},
-		{"while awaiting", Step("a", func(ctx context.Context, f *fib) Next { return f.Await(&Signal{}, Timeout(time.Hour)) })},
+		{
+			"while awaiting", Step("a", func(ctx context.Context, f *fib) Next {
+				return f.Await(&Signal{}, Timeout(time.Hour))
+			}),
+		},
 		{"while awaiting nothing", Step("a", func(ctx context.Context, f *fib) Next { return f.Await() })},
 		{"while forked", children("a", []fstep{
 			func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) },
@@ -311,7 +322,8 @@ func TestCancelWhereverItIs(t *testing.T) {
 		}, Limit(2))},
 		{"while running", Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(ctx.Err()) })},
 		{"while running, unmoved", Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Next() })},
-		{"while running, about to park", Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Await() })},
+		{"while running, about to park", Step("a",
+			func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Await() })},
 		{"while running, about to fork", Step("a", func(ctx context.Context, f *fib) Next {
 			<-ctx.Done()
 			return f.Fork([]Child{New("never", note("x")).Child("", &packet{})})
@@ -358,7 +370,9 @@ func TestCloseWithTenThousandParkedFibers(t *testing.T) {
 			case 2:
 				return f.Await(&Signal{}, Timeout(time.Hour))
 			}
-			return f.Fork([]Child{New("child", Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) })).Child("", &packet{})})
+			return f.Fork([]Child{
+				New("child", Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) })).Child("", &packet{}),
+			})
 		}))
 		var ends atomic.Int32
 		for i := range 10_000 {

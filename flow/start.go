@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -144,8 +145,8 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	f.flow.started()
 	if wait {
 		f.state, f.why = Parked, whyGate
-		if g := f.ext().grace; g > 0 {
-			e.setTimer(f, plus(f.progress.began, g))
+		if grace := cmp.Or(opt.Grace, e.opt.Grace); grace > 0 {
+			e.setTimer(f, plus(f.progress.began, grace))
 		}
 	} else {
 		e.makeReady(f)

@@ -31,7 +31,8 @@ func (s *storm) step(ctx context.Context, f *flow.Fiber[storm]) flow.Next {
 		s.tokens <- t
 		return f.Suspend(t)
 	case 5, 6:
-		return f.Await(&s.signal, flow.Func(func(context.Context) (bool, error) { return rand.N(3) == 0, nil }, 100*time.Microsecond))
+		return f.Await(&s.signal, flow.Func(func(context.Context) (bool, error) { return rand.N(3) == 0, nil },
+			100*time.Microsecond))
 	case 7:
 		if f.Attempt() < 3 {
 			return f.Retry(short)
@@ -61,7 +62,8 @@ func TestManyAtOnce(t *testing.T) {
 	e := flow.NewEngine(flow.EngineOptions{Workers: 16, PerGroup: 12, Backstop: time.Millisecond})
 	s := &storm{tokens: make(chan flow.Token, 1<<16)}
 	step := flowtest.Watched(m, s.step)
-	fl := flow.New("storm", flow.Step("a", step), flow.Step("b", step, flow.Deadline(5*time.Millisecond)), flow.Step("c", step))
+	fl := flow.New("storm", flow.Step("a", step), flow.Step("b", step, flow.Deadline(5*time.Millisecond)),
+		flow.Step("c", step))
 	ctx, stop := context.WithCancel(t.Context())
 	var others, starters sync.WaitGroup
 	for range 2 {
@@ -94,7 +96,9 @@ func TestManyAtOnce(t *testing.T) {
 		starters.Go(func() {
 			for i := range 500 {
 				name := fmt.Sprintf("%d-%d", g, i)
-				h, err := fl.Start(ctx, e, s, flow.StartOptions{Key: fmt.Sprintf("ns%d/%d", g%2, rand.N(20)), Mode: flow.Mode(rand.N(3)), OnEnd: m.OnEnd(name, nil)})
+				h, err := fl.Start(ctx, e, s, flow.StartOptions{
+					Key: fmt.Sprintf("ns%d/%d", g%2, rand.N(20)), Mode: flow.Mode(rand.N(3)), OnEnd: m.OnEnd(name, nil),
+				})
 				m.Started(name, h, err)
 				if err != nil && !errors.Is(err, flow.ErrBusy) {
 					t.Error(err)

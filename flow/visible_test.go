@@ -41,7 +41,10 @@ func TestTrailKeepsTheLastAndCollapsesRepeats(t *testing.T) {
 				want[n-1].Repeats++
 				continue
 			}
-			want = append(want, TrailEntry{Step: d.steps[pc].path, Outcome: out.String(), Took: unpackTime(packTime(1000)), Repeats: 1})
+			want = append(want, TrailEntry{
+				Step: d.steps[pc].path, Outcome: out.String(), Took: unpackTime(packTime(1000)),
+				Repeats: 1,
+			})
 		}
 		got := tr.entries(d)
 		if len(got)+int(tr.dropped) != len(want) {
@@ -75,7 +78,10 @@ func TestPackedTimeIsWithinAnEighth(t *testing.T) {
 func TestBackoffStaysBetweenBaseAndMax(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		b := Backoff{Base: time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "base")), Max: time.Duration(rapid.Int64().Draw(t, "max"))}
+		b := Backoff{
+			Base: time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "base")),
+			Max:  time.Duration(rapid.Int64().Draw(t, "max")),
+		}
 		limit := b.Max
 		if limit <= 0 {
 			limit = 10 * time.Second
@@ -92,9 +98,13 @@ func TestBackoffStaysBetweenBaseAndMax(t *testing.T) {
 
 // parkedWorld starts a fiber in each place where one can be.
 func parkedWorld(t *testing.T, e *Engine) {
-	start(t, e, New("delayed", note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) })), &packet{}, StartOptions{Key: "ns/delayed"})
-	start(t, e, New("forked", children("kids", []fstep{func(ctx context.Context, f *fib) Next { return f.Suspend(f.Token()) }})), &packet{}, StartOptions{Key: "ns/forked"})
-	start(t, e, New("busy", Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Next() })), &packet{}, StartOptions{Key: "other/busy"})
+	start(t, e, New("delayed", note("a"), Step("b", func(ctx context.Context, f *fib) Next { return f.Delay(time.Hour) })),
+		&packet{}, StartOptions{Key: "ns/delayed"})
+	start(t, e,
+		New("forked", children("kids", []fstep{func(ctx context.Context, f *fib) Next { return f.Suspend(f.Token()) }})),
+		&packet{}, StartOptions{Key: "ns/forked"})
+	start(t, e, New("busy", Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Next() })),
+		&packet{}, StartOptions{Key: "other/busy"})
 	synctest.Wait()
 	time.Sleep(time.Minute)
 }
@@ -105,7 +115,8 @@ func TestFibersAreShown(t *testing.T) {
 		parkedWorld(t, e)
 		var got []string
 		for i := range e.Fibers() {
-			got = append(got, strings.Join([]string{i.Path, i.Key, i.Status.String(), i.Why, i.Trail.String(), i.For.String()}, "|"))
+			got = append(got, strings.Join([]string{i.Path, i.Key, i.Status.String(), i.Why, i.Trail.String(), i.For.String()},
+				"|"))
 		}
 		want := []string{
 			"delayed/b|ns/delayed|parked|delay|a:next b:delay|1m0s",
@@ -119,7 +130,8 @@ func TestFibersAreShown(t *testing.T) {
 		for range e.Fibers() {
 			break // leaves no cursor behind
 		}
-		start(t, e, New("young", Step("a", func(ctx context.Context, f *fib) Next { return f.Await() })), &packet{}, StartOptions{})
+		start(t, e, New("young", Step("a", func(ctx context.Context, f *fib) Next { return f.Await() })), &packet{},
+			StartOptions{})
 		synctest.Wait()
 		n := 0
 		for i := range e.Stuck(30 * time.Second) {
@@ -143,7 +155,10 @@ func TestFibersAreShownWhileTheirPositionsAreTakenOver(t *testing.T) {
 		for j := range 1000 {
 			keys = append(keys, fmt.Sprintf("%d/%d", i, j))
 			now := time.Now()
-			pos := Position{Flow: "saved", Step: "b", Reason: reason.String(), Attempt: 2, Begun: now, Started: now, Wake: now.Add(time.Hour)}
+			pos := Position{
+				Flow: "saved", Step: "b", Reason: reason.String(), Attempt: 2, Begun: now, Started: now,
+				Wake: now.Add(time.Hour),
+			}
 			if err := saved.Save(t.Context(), keys[len(keys)-1], pos); err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +261,8 @@ func TestMetrics(t *testing.T) {
 		reg := prometheus.NewPedanticRegistry()
 		reg.MustRegister(e.Collector())
 		parkedWorld(t, e)
-		start(t, e, New("failing", Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) })), &packet{}, StartOptions{})
+		start(t, e, New("failing", Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) })), &packet{},
+			StartOptions{})
 		start(t, e, sleeper(time.Hour), &packet{}, StartOptions{Key: "ns/delayed"})
 		synctest.Wait()
 		want := `
@@ -259,7 +275,8 @@ fairlead_flow_fibers{status="running"} 1
 # TYPE fairlead_flow_preempted_total counter
 fairlead_flow_preempted_total 1
 `
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fairlead_flow_fibers", "fairlead_flow_preempted_total"); err != nil {
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want), "fairlead_flow_fibers",
+			"fairlead_flow_preempted_total"); err != nil {
 			t.Error(err)
 		}
 		var text bytes.Buffer
@@ -270,7 +287,10 @@ fairlead_flow_preempted_total 1
 		for _, f := range families {
 			text.WriteString(f.String())
 		}
-		for _, part := range []string{"fairlead_flow_steps_total", "fairlead_flow_step_duration_seconds", "fairlead_flow_fibers_ended_total", `"fail"`} {
+		for _, part := range []string{
+			"fairlead_flow_steps_total", "fairlead_flow_step_duration_seconds",
+			"fairlead_flow_fibers_ended_total", `"fail"`,
+		} {
 			if !strings.Contains(text.String(), part) {
 				t.Errorf("%s is missing", part)
 			}
@@ -299,7 +319,8 @@ func TestASpanPerStep(t *testing.T) {
 	tracer := provider.Tracer("test")
 	bubble(t, EngineOptions{Tracer: tracer}, func(t *testing.T, e *Engine) {
 		ctx, request := tracer.Start(t.Context(), "request")
-		fl := New("f", note("a"), children("kids", []fstep{stay}), Step("b", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) }))
+		fl := New("f", note("a"), children("kids", []fstep{stay}),
+			Step("b", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) }))
 		h, err := fl.Start(ctx, e, &packet{}, StartOptions{Key: "k"})
 		if err != nil {
 			t.Fatal(err)
@@ -317,7 +338,10 @@ func TestASpanPerStep(t *testing.T) {
 	for _, s := range spans.Ended() {
 		parents[s.Name()] = names[s.Parent().SpanID().String()]
 	}
-	want := map[string]string{"request": "", "f": "request", "a": "f", "kids": "f", "child": "f", "work": "child", "b": "f"}
+	want := map[string]string{
+		"request": "", "f": "request", "a": "f", "kids": "f", "child": "f", "work": "child",
+		"b": "f",
+	}
 	if diff := cmp.Diff(want, parents); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -338,9 +362,17 @@ func TestLabels(t *testing.T) {
 }
 
 func FuzzPosition(f *testing.F) {
-	f.Add([]byte(`{"flow":"f","step":"b","reason":"retry","attempt":1,"begun":"2000-01-01T00:00:00Z","started":"2000-01-01T00:00:00Z","wake":"2000-01-01T00:01:00Z","token":"t"}`))
-	f.Add([]byte(`{"flow":"f","step":"d","reason":"await","attempt":-7,"deadline":"9999-01-01T00:00:00Z","checkpoint":[1]}`))
-	f.Add([]byte(`{"flow":"f","step":"b","started":"9999-01-01T00:00:00Z","wake":"2200-01-01T00:00:00Z","reason":"retry"}`))
+	f.Add(
+		[]byte(
+			`{"flow":"f","step":"b","reason":"retry","attempt":1,"begun":"2000-01-01T00:00:00Z","started":"2000-01-01T00:00:00Z","wake":"2000-01-01T00:01:00Z","token":"t"}`,
+		),
+	)
+	f.Add(
+		[]byte(`{"flow":"f","step":"d","reason":"await","attempt":-7,"deadline":"9999-01-01T00:00:00Z","checkpoint":[1]}`),
+	)
+	f.Add(
+		[]byte(`{"flow":"f","step":"b","started":"9999-01-01T00:00:00Z","wake":"2200-01-01T00:00:00Z","reason":"retry"}`),
+	)
 	fl := New("f", note("a"), Step("b", stay, Deadline(time.Minute)), Detour("d", stay), note("c"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p Position
@@ -358,7 +390,8 @@ func FuzzPosition(f *testing.F) {
 				}
 				h.Cancel(nil)
 			}
-			if err := h.Wait(t.Context()); err != nil && !errors.Is(err, ErrCancelled) && !errors.Is(err, ErrTimeout) && !errors.Is(err, ErrUnknownStep) {
+			if err := h.Wait(t.Context()); err != nil && !errors.Is(err, ErrCancelled) && !errors.Is(err, ErrTimeout) &&
+				!errors.Is(err, ErrUnknownStep) {
 				t.Error(err)
 			}
 		})

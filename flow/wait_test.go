@@ -75,7 +75,10 @@ func TestAwait(t *testing.T) {
 		took   time.Duration
 		log    string
 	}{
-		{"a condition that holds already parks nothing", nil, func(o *object) { o.cached.Store(true) }, "", nil, 0, "then late"},
+		{
+			"a condition that holds already parks nothing", nil, func(o *object) { o.cached.Store(true) }, "", nil, 0,
+			"then late",
+		},
 		{"an event ends it", nil, func(o *object) {
 			time.AfterFunc(time.Second, func() { o.cached.Store(true); o.wake() })
 		}, "", nil, time.Second, "then late"},
@@ -86,18 +89,40 @@ func TestAwait(t *testing.T) {
 		{"a missed event is found by the live check", nil, func(o *object) {
 			time.AfterFunc(3*time.Second, func() { o.live.Store(true) })
 		}, "", nil, 10 * time.Second, "then late"}, // or up to half of that earlier
-		{"a timeout fails the step", func(o *object) []Wait { return []Wait{o, Timeout(25 * time.Second)} }, nil, "", ErrTimeout, 25 * time.Second, ""},
-		{"a timeout looks live a last time", func(o *object) []Wait { return []Wait{o, Timeout(4 * time.Second)} }, func(o *object) {
-			time.AfterFunc(time.Second, func() { o.live.Store(true) })
-		}, "", nil, 4 * time.Second, "then late"},
-		{"an event within the registration", func(o *object) []Wait { return []Wait{eager{o}} }, func(o *object) { o.cached.Store(true) }, "", nil, 0, "then late"},
-		{"a timeout goes elsewhere", func(o *object) []Wait { return []Wait{o, Timeout(25 * time.Second)} }, nil, "late", nil, 25 * time.Second, "late"},
-		{"the shortest timeout counts", func(o *object) []Wait { return []Wait{Timeout(time.Hour), o, Timeout(time.Second)} }, nil, "", ErrTimeout, time.Second, ""},
+		{
+			"a timeout fails the step", func(o *object) []Wait { return []Wait{o, Timeout(25 * time.Second)} }, nil, "",
+			ErrTimeout, 25 * time.Second, "",
+		},
+		{
+			"a timeout looks live a last time", func(o *object) []Wait { return []Wait{o, Timeout(4 * time.Second)} },
+			func(o *object) {
+				time.AfterFunc(time.Second, func() { o.live.Store(true) })
+			}, "", nil, 4 * time.Second, "then late",
+		},
+		{"an event within the registration", func(o *object) []Wait { return []Wait{eager{o}} }, func(o *object) {
+			o.cached.Store(true)
+		}, "", nil, 0, "then late"},
+		{
+			"a timeout goes elsewhere", func(o *object) []Wait { return []Wait{o, Timeout(25 * time.Second)} }, nil, "late", nil,
+			25 * time.Second, "late",
+		},
+		{
+			"the shortest timeout counts", func(o *object) []Wait { return []Wait{Timeout(time.Hour), o, Timeout(time.Second)} },
+			nil, "", ErrTimeout, time.Second, "",
+		},
 		{"a check that fails", nil, func(o *object) { o.err = broken }, "", broken, 0, ""},
 		{"a check that fails goes elsewhere", nil, func(o *object) { o.err = broken }, "late", nil, 0, "late"},
-		{"any of them: a time", func(o *object) []Wait { return []Wait{o, Until(time.Now().Add(4 * time.Second))} }, nil, "", nil, 4 * time.Second, "then late"},
-		{"any of them: a time between live checks", func(o *object) []Wait { return []Wait{o, Until(time.Now().Add(14 * time.Second))} }, nil, "", nil, 14 * time.Second, "then late"},
-		{"a time that has passed", func(o *object) []Wait { return []Wait{Until(time.Now().Add(-time.Second))} }, nil, "", nil, 0, "then late"},
+		{
+			"any of them: a time", func(o *object) []Wait { return []Wait{o, Until(time.Now().Add(4 * time.Second))} }, nil, "",
+			nil, 4 * time.Second, "then late",
+		},
+		{"any of them: a time between live checks", func(o *object) []Wait {
+			return []Wait{o, Until(time.Now().Add(14 * time.Second))}
+		}, nil, "", nil, 14 * time.Second, "then late"},
+		{
+			"a time that has passed", func(o *object) []Wait { return []Wait{Until(time.Now().Add(-time.Second))} }, nil, "",
+			nil, 0, "then late",
+		},
 		{"a nil wait", func(o *object) []Wait { return []Wait{o, nil} }, nil, "late", nil, 0, "late"},
 	}
 	for _, c := range cases {
@@ -115,7 +140,8 @@ func TestAwait(t *testing.T) {
 				t.Errorf("%s: %v", c.reason, err)
 			}
 			took := time.Since(began)
-			if spread := strings.Contains(c.reason, "missed event"); took > c.took || took < c.took && !(spread && took >= c.took/2) {
+			if spread := strings.Contains(c.reason, "missed event"); took > c.took ||
+				took < c.took && !(spread && took >= c.took/2) {
 				t.Errorf("%s: took %v, want %v", c.reason, took, c.took)
 			}
 			if got := strings.Join(p.log, " "); got != c.log {
@@ -145,7 +171,8 @@ func TestAWakeWhileTheConditionIsCheckedIsNotLost(t *testing.T) {
 			}
 		}
 		check := func(ctx context.Context) (bool, error) { return false, nil }
-		if err := start(t, e, await("", lateState{o}, Func(check, 0)), &packet{}, StartOptions{}).Wait(t.Context()); err != nil {
+		if err := start(t, e, await("", lateState{o}, Func(check, 0)), &packet{},
+			StartOptions{}).Wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if time.Since(began) != 0 {
@@ -218,7 +245,8 @@ func TestSignal(t *testing.T) {
 		h := start(t, e, fl, &packet{}, StartOptions{})
 		synctest.Wait()
 		busy := make(chan struct{})
-		start(t, e, New("busy", Step("a", func(ctx context.Context, f *fib) Next { <-busy; return f.Next() })), &packet{}, StartOptions{})
+		start(t, e, New("busy", Step("a", func(ctx context.Context, f *fib) Next { <-busy; return f.Next() })), &packet{},
+			StartOptions{})
 		synctest.Wait()
 		s.Set()
 		s.Clear() // while no worker is free to see it
@@ -259,9 +287,19 @@ func TestADeadlineIsOnlyThatOfItsStep(t *testing.T) {
 			err    string
 		}{
 			{"the following step has none", []Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut)}, ""},
-			{"the following step has a longer one", []Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut, Deadline(time.Minute))}, ""},
-			{"a step after one that was cut", []Node[packet]{Step("a", cut, Deadline(time.Second), OnError("b")), Step("b", cut)}, ""},
-			{"its own counts", []Node[packet]{Step("a", stay, Deadline(time.Minute)), Step("b", cut, Deadline(time.Second))}, "f/b: deadline of the step: timed out"},
+			{
+				"the following step has a longer one",
+				[]Node[packet]{Step("a", stay, Deadline(time.Second)), Step("b", cut, Deadline(time.Minute))},
+				"",
+			},
+			{"a step after one that was cut", []Node[packet]{
+				Step("a", cut, Deadline(time.Second), OnError("b")), Step("b", cut),
+			}, ""},
+			{
+				"its own counts",
+				[]Node[packet]{Step("a", stay, Deadline(time.Minute)), Step("b", cut, Deadline(time.Second))},
+				"f/b: deadline of the step: timed out",
+			},
 		}
 		for _, c := range cases {
 			err := start(t, e, New("f", c.nodes...), &packet{}, StartOptions{}).Wait(t.Context())
@@ -296,7 +334,8 @@ func TestDeadlines(t *testing.T) {
 			return f.Next()
 		}, Deadline(time.Second)), 0, time.Second, nil, "after"},
 		{"a handler gets a context of its own", Group("g",
-			Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(ctx.Err()) }, Deadline(time.Second), OnError("b")),
+			Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(ctx.Err()) }, Deadline(time.Second),
+				OnError("b")),
 			Step("b", func(ctx context.Context, f *fib) Next {
 				if ctx.Err() != nil || !errors.Is(f.Err(), ErrTimeout) {
 					return f.Fail(errors.Join(ctx.Err(), f.Err()))
@@ -304,24 +343,39 @@ func TestDeadlines(t *testing.T) {
 				return f.Next()
 			})), 0, time.Second, nil, "after"},
 		{"while delayed", Step("a", forever, Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
-		{"while suspended", Step("a", func(ctx context.Context, f *fib) Next { return f.Suspend(f.Token()) }, Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
-		{"while awaiting", Step("a", func(ctx context.Context, f *fib) Next { return f.Await(&Signal{}) }, Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
+		{"while suspended", Step("a", func(ctx context.Context, f *fib) Next { return f.Suspend(f.Token()) },
+			Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
+		{"while awaiting", Step("a", func(ctx context.Context, f *fib) Next { return f.Await(&Signal{}) },
+			Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
 		{"while forked", children("a", []fstep{forever, forever}, Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
-		{"while forked, children that are slow to stop", children("a", []fstep{forever, func(ctx context.Context, f *fib) Next {
-			<-ctx.Done()
-			time.Sleep(time.Second)
-			return f.Next()
-		}}, Deadline(time.Second)), 0, 2 * time.Second, ErrTimeout, ""},
-		{"retries included", Step("a", func(ctx context.Context, f *fib) Next { return f.Retry(300 * time.Millisecond) }, Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
-		{"no retry beyond it", Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) },
-			Deadline(5*time.Second), Retry(Backoff{Base: 2 * time.Second, Max: 2 * time.Second})), 0, 4 * time.Second, errBad, ""},
+		{
+			"while forked, children that are slow to stop",
+			children("a", []fstep{forever, func(ctx context.Context, f *fib) Next {
+				<-ctx.Done()
+				time.Sleep(time.Second)
+				return f.Next()
+			}}, Deadline(time.Second)), 0, 2 * time.Second, ErrTimeout, "",
+		},
+		{"retries included", Step("a", func(ctx context.Context, f *fib) Next { return f.Retry(300 * time.Millisecond) },
+			Deadline(time.Second)), 0, time.Second, ErrTimeout, ""},
+		{
+			"no retry beyond it", Step("a", func(ctx context.Context, f *fib) Next { return f.Fail(errBad) },
+				Deadline(5*time.Second), Retry(Backoff{Base: 2 * time.Second, Max: 2 * time.Second})), 0, 4 * time.Second, errBad,
+			"",
+		},
 		{"of the fiber, parked", Step("a", forever), time.Minute, time.Minute, ErrTimeout, ""},
-		{"of the fiber, running", Step("a", func(ctx context.Context, f *fib) Next { <-ctx.Done(); return f.Fail(context.Cause(ctx)) }), time.Minute, time.Minute, ErrTimeout, ""},
+		{"of the fiber, running", Step("a", func(ctx context.Context, f *fib) Next {
+			<-ctx.Done()
+			return f.Fail(context.Cause(ctx))
+		}), time.Minute, time.Minute, ErrTimeout, ""},
 		{"of the fiber: a step that ignores it is the last", Group("g", Step("a", func(ctx context.Context, f *fib) Next {
 			<-ctx.Done()
 			return f.Next()
 		}), note("never")), time.Minute, time.Minute, ErrTimeout, ""},
-		{"of the fiber: no handler outlives it", Step("a", forever, OnError("after")), time.Minute, time.Minute, ErrTimeout, ""},
+		{
+			"of the fiber: no handler outlives it", Step("a", forever, OnError("after")), time.Minute, time.Minute, ErrTimeout,
+			"",
+		},
 	}
 	for _, c := range cases {
 		bubble(t, EngineOptions{Backstop: -1}, func(t *testing.T, e *Engine) {
@@ -332,7 +386,8 @@ func TestDeadlines(t *testing.T) {
 				t.Errorf("%s: %v, %v", c.reason, h.Status(), err)
 			}
 			took := time.Since(began)
-			if spread := strings.Contains(c.reason, "missed event"); took > c.took || took < c.took && !(spread && took >= c.took/2) {
+			if spread := strings.Contains(c.reason, "missed event"); took > c.took ||
+				took < c.took && !(spread && took >= c.took/2) {
 				t.Errorf("%s: took %v, want %v", c.reason, took, c.took)
 			}
 			if got := strings.Join(p.log, " "); got != c.log {

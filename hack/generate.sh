@@ -27,3 +27,10 @@ else
 	"$CONTROLLER_GEN" applyconfiguration paths="./$things"
 	cp -r "$things/applyconfiguration" "$out/$things/"
 fi
+
+# The example of an operator of controller-runtime, a module of its own.
+example=examples/controller-runtime
+for into in api/v1 config/crd; do mkdir -p "$out/$example/$into"; done
+to=$(cd "$out/$example" && pwd)
+(cd "$example" && "$CONTROLLER_GEN" object paths=./api/v1 output:dir="$to/api/v1")
+(cd "$example" && "$CONTROLLER_GEN" crd paths=./api/v1 output:dir="$to/config/crd")

@@ -81,7 +81,8 @@ func TestResyncGivesTheKnownStateAgain(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		lines := got.take()
-		if d := cmp.Diff([]string{"Added initial a/x =1", "Synchronized", "Resync a/x 1=1"}, slices.Compact(slices.Clone(lines))); d != "" {
+		if d := cmp.Diff([]string{"Added initial a/x =1", "Synchronized", "Resync a/x 1=1"},
+			slices.Compact(slices.Clone(lines))); d != "" {
 			t.Error(d)
 		}
 		if n := len(lines) - 2; n < 9 || n > 11 {
@@ -218,7 +219,8 @@ func TestEpochComesToEveryObserver(t *testing.T) {
 		sourceOf(h, Maps)
 		observe.Map(h, "mapped", Maps, func(c *corev1.ConfigMap) *corev1.ConfigMap { return c })
 		observe.On(h, Maps, sync.observe, observe.Only(observe.OnEpoch|observe.OnModified|observe.OnDeleted))
-		observe.On(h, Maps, async.observe, observe.Async(4), observe.Only(observe.OnEpoch|observe.OnModified|observe.OnDeleted))
+		observe.On(h, Maps, async.observe, observe.Async(4),
+			observe.Only(observe.OnEpoch|observe.OnModified|observe.OnDeleted))
 		observe.On(h, "mapped", derived.observe, observe.Only(observe.OnEpoch))
 		h.start()
 		if err := h.server.Rollback(restored); err != nil {

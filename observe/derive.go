@@ -33,7 +33,7 @@ func Filter[T any, P Object[T]](h Host, s, from Selector, matches func(*T) bool)
 func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*T) *U) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[U](), place: declared(), nilFunc: fn == nil,
-		inputs: []input{{from, reflect.TypeFor[T]()}}, decode: decoder[U, Q],
+		inputs: []input{{from, reflect.TypeFor[T]()}},
 	}
 	o.derive = derivedFrom[U, Q](func(r *store.Record) (*U, error) {
 		object, err := store.As[T](r)
@@ -51,7 +51,6 @@ func Map[T, U any, P Object[T], Q Object[U]](h Host, s, from Selector, fn func(*
 func Join[T any, P Object[T]](h Host, s Selector, from ...Selector) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(),
-		decode: decoder[T, P],
 	}
 	for _, f := range from {
 		o.inputs = append(o.inputs, input{f, o.object})

@@ -41,7 +41,10 @@ func TestFilter(t *testing.T) {
 		}
 		h.remove("b/z")
 		synctest.Wait()
-		want := []string{"Added initial a/x =1", "Synchronized", "Added a/y =2", "Added b/z =3", "Deleted a/x 1=11", "Modified b/z 3=4", "Deleted b/z 4=4"}
+		want := []string{
+			"Added initial a/x =1", "Synchronized", "Added a/y =2", "Added b/z =3", "Deleted a/x 1=11",
+			"Modified b/z 3=4", "Deleted b/z 4=4",
+		}
 		if d := cmp.Diff(want, got.take()); d != "" {
 			t.Error(d)
 		}
@@ -98,7 +101,10 @@ func TestMap(t *testing.T) {
 		})
 		known := observe.Known[corev1.Secret](h, "secrets")
 		h.start()
-		for _, put := range []string{"a/x=2", "a/x=2 and the same is made of it", "a/hidden=3", "a/x=panic", "a/x=4", "a/hidden="} {
+		for _, put := range []string{
+			"a/x=2", "a/x=2 and the same is made of it", "a/hidden=3", "a/x=panic", "a/x=4",
+			"a/hidden=",
+		} {
 			key, value, _ := strings.Cut(put, "=")
 			h.put(key, value)
 			synctest.Wait()
@@ -107,7 +113,8 @@ func TestMap(t *testing.T) {
 			}
 		}
 		want := []string{
-			"Added a/x 1 v1", "Synchronized /", "Modified a/x 1 2 v3", "Added a/hidden 3 v4", "Modified a/x 2 4 v5", "Deleted a/hidden 3 3 v6",
+			"Added a/x 1 v1", "Synchronized /", "Modified a/x 1 2 v3", "Added a/hidden 3 v4", "Modified a/x 2 4 v5",
+			"Deleted a/hidden 3 3 v6",
 		}
 		lines := got.take()
 		lines[1] = strings.Replace(lines[1], "Synchronized ", "Synchronized /", 1)
@@ -186,7 +193,10 @@ func TestJoin(t *testing.T) {
 		sourceOf(h, "a", source.Namespaces("a"))
 		sourceOf(h, "b", source.Namespaces("b"))
 		observe.Map(h, "renamed", "b", func(c *corev1.ConfigMap) *corev1.ConfigMap { // to the names of those in a
-			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: c.Name}, Data: map[string]string{"v": "b" + c.Data["v"]}}
+			return &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: c.Name},
+				Data:       map[string]string{"v": "b" + c.Data["v"]},
+			}
 		})
 		observe.Join[corev1.ConfigMap](h, "joined", "a", "renamed")
 		o := observe.On(h, "joined", got.observe)
@@ -262,7 +272,8 @@ func TestKnown(t *testing.T) {
 		sourceOf(h, Maps)
 		known := observe.Known[corev1.ConfigMap](h, Maps)
 		x := store.Key{Namespace: "a", Name: "x"}
-		if _, err := known.Get(x); err == nil || known.Len() != 0 || known.Store() != nil || len(maps.Collect(known.All())) != 0 {
+		if _, err := known.Get(x); err == nil || known.Len() != 0 || known.Store() != nil ||
+			len(maps.Collect(known.All())) != 0 {
 			t.Error("there is something before the start")
 		}
 		h.start()
@@ -279,7 +290,8 @@ func TestKnown(t *testing.T) {
 			slices.Sort(out)
 			return out
 		}
-		if err := store.IndexBy(store.Of[corev1.ConfigMap](known.Store()), "v", func(c *corev1.ConfigMap) []string { return []string{c.Data["v"]} }); err != nil {
+		if err := store.IndexBy(store.Of[corev1.ConfigMap](known.Store()), "v",
+			func(c *corev1.ConfigMap) []string { return []string{c.Data["v"]} }); err != nil {
 			t.Fatal(err)
 		}
 		for reason, tc := range map[string]struct {

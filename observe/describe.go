@@ -106,6 +106,9 @@ func (o *Origin) description(now time.Time) SourceDescription {
 	for _, in := range o.inputs {
 		d.From = append(d.From, in.selector.String())
 	}
+	if o.twin != nil && o.feed == nil && !o.opening {
+		o = o.twin
+	}
 	if o.err != nil {
 		d.Error = o.err.Error()
 	}
@@ -139,7 +142,7 @@ func statusOf(st source.Status, now time.Time) StatusDescription {
 func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 	r.mu.Lock()
 	own := map[*store.Store]bool{}
-	for _, o := range r.origins {
+	for o := range r.roots() {
 		if o.feed != nil {
 			own[o.feed.store] = true
 		}

@@ -93,7 +93,8 @@ func TestDescribe(t *testing.T) {
 		observe.Filter(h, "filtered", observe.All(Maps, web), func(*corev1.ConfigMap) bool { return true })
 		observe.Source[corev1.Pod](h, "pods")
 		observe.On(h, observe.All(Maps, web), ignore[corev1.ConfigMap], observe.Name("prints"))
-		observe.On(h, "filtered", ignore[metav1.PartialObjectMetadata], observe.Async(0), observe.Only(observe.OnAdded|observe.Initial))
+		observe.On(h, "filtered", ignore[metav1.PartialObjectMetadata], observe.Async(0),
+			observe.Only(observe.OnAdded|observe.Initial))
 		if d := h.Describe().String(); !strings.Contains(d, "not started") {
 			t.Errorf("before the start:\n%s", d)
 		}
@@ -129,7 +130,10 @@ func TestDescribe(t *testing.T) {
 		if d := cmp.Diff(d, back); d != "" {
 			t.Errorf("JSON: %s", d)
 		}
-		for _, want := range []string{`"selector":["maps","web"]`, `"namespace":"b","phase":"Degraded","reason":"Forbidden"`, `"failure":"Stop"`} {
+		for _, want := range []string{
+			`"selector":["maps","web"]`, `"namespace":"b","phase":"Degraded","reason":"Forbidden"`,
+			`"failure":"Stop"`,
+		} {
 			if !strings.Contains(string(raw), want) {
 				t.Errorf("JSON does not say %s:\n%s", want, raw)
 			}

@@ -34,6 +34,8 @@
 //
 //   - One watch per source and one decoding per event and type, however many observers; a source without an observer is
 //     never listed.
+//   - What an observer does not ask for is not decoded. An object that cannot be decoded is given up before the
+//     observer is called, by what its bytes and the type tell: once called, it gets what it asks for.
 //   - A sync observer is called for one event at a time, in the order of the changes. An async observer is called
 //     for several keys at once, up to its limit, and in order per key. Both on one source weaken neither.
 //   - An observer that is slow, fails or panics delays and disturbs no other one. What a slow observer has not been
@@ -50,7 +52,7 @@
 //
 // Each file rests on those before it, with few exceptions:
 //
-//   - what a user writes and gets: selector.go, errors.go, event.go, option.go;
+//   - what a user writes and gets: selector.go, errors.go, demand.go, event.go, option.go;
 //   - what is declared: registry.go, origin.go, observer.go, host.go;
 //   - how events reach an observer: latch.go, async.go, delivery.go, stats.go, lifecycle.go;
 //   - sources made of others: quarantine.go, derivation.go, derive.go, collection.go;

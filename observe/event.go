@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -77,13 +78,23 @@ func (c Change) ResourceVersion() string {
 type Event[T any] struct {
 	Change
 
-	object *T
+	given
+}
+
+// given are the objects of an event, decoded when they are asked for.
+type given struct {
+	object any // a pointer; nil: there is none, or it can be decoded for sure
 	prior  *store.Record
+	demand *demand
 }
 
 // Object returns the object: its new state, or its last one for Deleted; nil for Synchronized and Epoch. It is
-// shared and read-only.
-func (e Event[T]) Object() *T { return e.object }
+// shared and read-only. It may be decoded only now, and never if nobody asks: that it can be was found out before the
+// observer was called.
+func (e Event[T]) Object() *T {
+	object, _ := e.give(e.record, reflect.TypeFor[T]()).(*T)
+	return object
+}
 
 // Prior returns the state that this observer was given before, nil if there was none or if it cannot be decoded. It is
 // shared and read-only, and decoded only when asked for.
@@ -102,21 +113,39 @@ func (e Event[T]) Prior() *T {
 type ObjectEvent struct {
 	Change
 
-	object client.Object
-	prior  *store.Record
-	decode func(*store.Record) (client.Object, error)
+	given
+	origin *Origin
 }
 
 // Object is Event.Object.
-func (e ObjectEvent) Object() client.Object { return e.object }
+func (e ObjectEvent) Object() client.Object {
+	object, _ := e.give(e.record, e.origin.object).(client.Object)
+	return object
+}
 
 // Prior is Event.Prior.
 func (e ObjectEvent) Prior() client.Object {
 	if e.prior == nil {
 		return nil
 	}
-	object, err := e.decode(e.prior)
+	object, err := e.origin.decode(e.prior)
 	if err != nil {
+		return nil
+	}
+	return object
+}
+
+// give returns the object of an event.
+func (g *given) give(r *store.Record, t reflect.Type) any {
+	if r == nil {
+		return nil
+	}
+	g.demand.ask()
+	if g.object != nil {
+		return g.object
+	}
+	object, err := r.As(t)
+	if err != nil { // see store.Record.AsLater: our own bytes have changed
 		return nil
 	}
 	return object

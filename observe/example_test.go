@@ -27,7 +27,10 @@ func demo(declare func(h observe.Host), running func(r *observe.Registry)) {
 	}
 	defer server.Close()
 	for _, colour := range []string{"blue", "red"} {
-		c := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: colour}, Data: map[string]string{"colour": colour}}
+		c := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: colour},
+			Data:       map[string]string{"colour": colour},
+		}
 		if _, err := server.Put(c); err != nil {
 			panic(err)
 		}
@@ -224,7 +227,8 @@ func ExampleOnObject() {
 func ExampleRegistry_Describe() {
 	demo(func(h observe.Host) {
 		observe.Source[corev1.ConfigMap](h, "colours")
-		observe.On(h, "colours", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil }, observe.Name("painter"))
+		observe.On(h, "colours", func(context.Context, observe.Event[corev1.ConfigMap]) error { return nil },
+			observe.Name("painter"))
 	}, func(r *observe.Registry) {
 		for _, s := range r.Describe().Sources {
 			fmt.Println(s.Selector, s.Type, s.Objects, "objects for", s.Observers[0].Name)

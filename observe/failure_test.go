@@ -165,6 +165,12 @@ func TestHandlerThatEndsItsGoroutine(t *testing.T) {
 
 func TestObjectsThatCannotBeDecodedAreNotRetried(t *testing.T) {
 	t.Parallel()
+	t.Run("a type that decodes itself", undecodable[Widget])
+	t.Run("a type of which the bytes tell", undecodable[Gadget])
+}
+
+func undecodable[T any, P observe.Object[T]](t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		if _, err := h.server.Put(widget("bad", "red")); err != nil {
 			t.Fatal(err)
@@ -175,8 +181,8 @@ func TestObjectsThatCannotBeDecodedAreNotRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		var typed, metadata, objects []string
-		observe.Source[Widget](h, "widgets")
-		observe.On(h, "widgets", func(_ context.Context, e observe.Event[Widget]) error {
+		observe.Source[T, P](h, "widgets")
+		observe.On[T, P](h, "widgets", func(_ context.Context, e observe.Event[T]) error {
 			typed = append(typed, e.Type.String())
 			return nil
 		})
@@ -234,7 +240,9 @@ func TestRetriesAreSpread(t *testing.T) {
 		h.start()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		for i, ceiling := range []time.Duration{400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond} {
+		for i, ceiling := range []time.Duration{
+			400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond,
+		} {
 			if len(waits[i]) < observers/2 {
 				t.Errorf("retry %d comes after %d different times for %d observers", i+1, len(waits[i]), observers)
 			}

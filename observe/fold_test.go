@@ -68,7 +68,8 @@ func (h *historian) change() {
 	if typ == source.Added {
 		h.uid++
 	}
-	o, err := scan(fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"%d","resourceVersion":"%d"}}`,
+	o, err := scan(fmt.Appendf(nil,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"%d","resourceVersion":"%d"}}`,
 		h.uid, h.version))
 	if err == nil {
 		err = h.sink.Apply(typ, o)

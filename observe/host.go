@@ -42,15 +42,19 @@ func SourceOfKind(h Host, s Selector, kind schema.GroupVersionKind, options ...s
 // settings are the options of a source: known when it is declared, or found out when it starts.
 type settings struct {
 	known []source.Option
+	fixed bool // known is what there is to find
 	find  func(context.Context) ([]source.Option, error)
 }
 
 func fixed(options []source.Option) settings {
-	return settings{known: options, find: func(context.Context) ([]source.Option, error) { return options, nil }}
+	return settings{known: options, fixed: true, find: func(context.Context) ([]source.Option, error) {
+		return options, nil
+	}}
 }
 
 // On declares an observer of a selector. T is the type of the source, or metav1.PartialObjectMetadata for the metadata
-// of any source, or unstructured.Unstructured. The observer can be declared before or after the source; while the host
+// of any source, or unstructured.Unstructured. Of a source whose observers, and the filters before them, all take the
+// metadata nothing else is transferred or held. The observer can be declared before or after the source; while the host
 // runs it is started at once, in the background, and a mistake in its declaration is logged, and returned at the end:
 // see [Registry.Mistakes].
 //
@@ -80,20 +84,21 @@ func OnObject(h Host, s Selector, fn func(ctx context.Context, e ObjectEvent) er
 	return o
 }
 
-// caller turns a typed function into one that takes events of a store. An event that the mask leaves out is not
-// decoded.
+// caller turns a typed function into one that takes events of a store. Of an event that the mask leaves out nothing is
+// looked at, and of others the object is not decoded before it is asked for; see demand.
 func caller[T any](o *Observer, fn func(context.Context, Event[T]) error) func(context.Context, *store.Event) error {
 	return func(ctx context.Context, e *store.Event) error {
 		t := typeOf(e.Type)
 		if t == 0 || !o.opts.mask.accepts(t, e.Initial) {
 			return nil
 		}
-		typed := Event[T]{Change: changeOf(e, t), prior: e.Prior}
-		if e.Object != nil {
-			var err error
-			if typed.object, err = store.As[T](e.Object); err != nil {
-				return err
-			}
+		typed := Event[T]{Change: changeOf(e, t)}
+		var err error
+		if typed.given, err = o.demand.prepare(e, reflect.TypeFor[T](), o.stats.handled.Load()); err != nil {
+			return err
+		}
+		if typed.demand != nil {
+			defer o.demand.count()
 		}
 		if o.registry.opts.DetectMutation {
 			defer o.verify(e)()
@@ -123,12 +128,13 @@ func objectCaller(o *Observer, fn func(context.Context, ObjectEvent) error) func
 		if t == 0 || !o.opts.mask.accepts(t, e.Initial) {
 			return nil
 		}
-		event := ObjectEvent{Change: changeOf(e, t), prior: e.Prior, decode: o.root.decode}
-		if e.Object != nil {
-			var err error
-			if event.object, err = o.root.decode(e.Object); err != nil {
-				return err
-			}
+		event := ObjectEvent{Change: changeOf(e, t), origin: o.root}
+		var err error
+		if event.given, err = o.demand.prepare(e, o.root.object, o.stats.handled.Load()); err != nil {
+			return err
+		}
+		if event.demand != nil {
+			defer o.demand.count()
 		}
 		if o.registry.opts.DetectMutation {
 			defer o.verify(e)()

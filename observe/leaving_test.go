@@ -41,7 +41,8 @@ func TestStopNamesWhatHangs(t *testing.T) {
 		<-begun
 		now, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := h.Stop(now); err == nil || !strings.Contains(err.Error(), "removed") || !strings.Contains(err.Error(), `source "deaf" (`) {
+		if err := h.Stop(now); err == nil || !strings.Contains(err.Error(), "removed") ||
+			!strings.Contains(err.Error(), `source "deaf" (`) {
 			t.Errorf("Stop: %v", err)
 		}
 		close(release)

@@ -63,7 +63,7 @@ func (r *Registry) Start(ctx context.Context) error {
 		ended = context.Cause(ctx)
 	}
 	wrong := false
-	for _, o := range r.origins {
+	for o := range r.roots() {
 		if o.err != nil && !r.opts.Degraded && (ended == nil || !errors.Is(o.err, ended)) {
 			errs, wrong = append(errs, o.err), true
 		}
@@ -97,6 +97,7 @@ func (r *Registry) begin(ctx context.Context) (*running, error) {
 	run := &running{starting: true, tried: make(chan struct{})}
 	run.ctx, run.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.run = run
+	r.expect()
 	for _, o := range slices.Clone(r.observers) {
 		r.attach(o)
 	}
@@ -119,7 +120,13 @@ func (r *Registry) used(o *Origin) bool {
 
 // attach connects an observer, which was checked, with its source, which is opened if it is not. The lock is held.
 func (r *Registry) attach(o *Observer) {
-	if o.root, o.filter = r.resolve(r.origin(o.selector)); o.root == nil || o.root.opening {
+	if o.root, o.filter = r.resolve(r.origin(o.selector)); o.root == nil {
+		return
+	}
+	if r.takesMetadata(o.selector, o.object) && !r.wantsWhole(o.root) {
+		o.root = o.root.metadata()
+	}
+	if o.root.opening {
 		return
 	}
 	if o.root.feed != nil {
@@ -256,7 +263,7 @@ func (r *Registry) end() {
 			o.delivery.close()
 		}
 	}
-	for _, o := range slices.Backward(r.origins) {
+	for _, o := range slices.Backward(slices.Collect(r.roots())) {
 		if o.feed != nil {
 			run.feeds = append(run.feeds, o.feed)
 			o.feed = nil
@@ -279,7 +286,7 @@ func (r *Registry) working() string {
 			names = append(names, o.describe())
 		}
 	}
-	for _, o := range r.origins {
+	for o := range r.roots() {
 		if o.opening {
 			names = append(names, fmt.Sprintf("source %q (%s)", o.selector, o.place))
 		}

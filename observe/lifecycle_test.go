@@ -127,19 +127,31 @@ func TestMistakesAreReportedTogether(t *testing.T) {
 			text string
 			is   error
 		}{
-			{`cannot declare source "maps": another source is declared for this selector: observe/lifecycle_test.go:`, observe.ErrDuplicateSource},
+			{
+				`cannot declare source "maps": another source is declared for this selector: observe/lifecycle_test.go:`,
+				observe.ErrDuplicateSource,
+			},
 			{`cannot declare source "": the selector is empty`, observe.ErrEmptySelector},
 			{`cannot declare source "labels": malformed selector`, observe.ErrMalformedSelector},
 			{`cannot declare source "fields": malformed selector`, observe.ErrMalformedSelector},
 			{`cannot declare source "nil function": the function is nil`, observe.ErrNilFunction},
-			{`cannot declare source "unknown": the type is not registered in the scheme: observe_test.unknown`, observe.ErrUnknownType},
+			{
+				`cannot declare source "unknown": the type is not registered in the scheme: observe_test.unknown`,
+				observe.ErrUnknownType,
+			},
 			{`cannot declare source "circle": the source is derived from itself`, observe.ErrCycle},
 			{`cannot declare source "round": the source is derived from itself`, observe.ErrCycle},
 			{`cannot declare source "joined": observer and source differ in type: it takes v1.Secret`, observe.ErrTypeMismatch},
 			{`cannot declare source "joined": no source is declared`, observe.ErrNoSource},
 			{`cannot declare observer "nobody": no source is declared for this selector`, observe.ErrNoSource},
-			{`cannot declare observer "maps + more": no source is declared for this selector; the source at observe/`, observe.ErrNoSource},
-			{`cannot declare observer "maps": observer and source differ in type: it takes v1.Pod, and the source at observe/`, observe.ErrTypeMismatch},
+			{
+				`cannot declare observer "maps + more": no source is declared for this selector; the source at observe/`,
+				observe.ErrNoSource,
+			},
+			{
+				`cannot declare observer "maps": observer and source differ in type: it takes v1.Pod, and the source at observe/`,
+				observe.ErrTypeMismatch,
+			},
 			{`cannot declare observer "maps": the function is nil`, observe.ErrNilFunction},
 			{`cannot declare observer "maps": observer and source differ in type: it takes v1.Secret`, observe.ErrTypeMismatch},
 		} {
@@ -179,7 +191,9 @@ func TestThirdOfFiveFails(t *testing.T) {
 	}{
 		{
 			"an error",
-			map[int]func() ([]source.Option, error){3: func() ([]source.Option, error) { return nil, errors.New("no configuration") }},
+			map[int]func() ([]source.Option, error){
+				3: func() ([]source.Option, error) { return nil, errors.New("no configuration") },
+			},
 			[]string{`cannot start source "3" (observe/lifecycle_test.go:`, "no configuration"},
 		},
 		{
@@ -270,7 +284,8 @@ func TestDegradedStart(t *testing.T) {
 		}
 		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := h.WaitSynced(soon); err == nil || !strings.Contains(err.Error(), "bad (waiting, observe/") || !strings.Contains(err.Error(), "not installed yet") {
+		if err := h.WaitSynced(soon); err == nil || !strings.Contains(err.Error(), "bad (waiting, observe/") ||
+			!strings.Contains(err.Error(), "not installed yet") {
 			t.Errorf("WaitSynced: %v", err)
 		}
 		if err := h.WaitSynced(t.Context()); err != nil {

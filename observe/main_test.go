@@ -65,6 +65,24 @@ func decoded(name string) int64 {
 	return n.(*atomic.Int64).Load()
 }
 
+// Gadget is a widget of which the bytes tell whether it can be decoded. It is counted too: who decodes asks for the
+// kind.
+type Gadget struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              WidgetSpec `json:"spec"`
+}
+
+func (g *Gadget) GetObjectKind() schema.ObjectKind {
+	n, _ := decodes.LoadOrStore(g.Name, new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
+	return &g.TypeMeta
+}
+
+func (g *Gadget) DeepCopyObject() runtime.Object {
+	return (*Gadget)((*Widget)(g).DeepCopyObject().(*Widget))
+}
+
 func (w *Widget) DeepCopyObject() runtime.Object {
 	c := *w
 	w.DeepCopyInto(&c.ObjectMeta)
@@ -91,6 +109,7 @@ func testScheme() *runtime.Scheme {
 	gvk := apiserver.Widgets().GVK()
 	s.AddKnownTypeWithName(gvk, &Widget{})
 	s.AddKnownTypeWithName(gvk.GroupVersion().WithKind("Plain"), &Plain{})
+	s.AddKnownTypeWithName(gvk.GroupVersion().WithKind("Gadget"), &Gadget{})
 	metav1.AddToGroupVersion(s, gvk.GroupVersion())
 	return s
 }
@@ -103,6 +122,7 @@ func testMapper() meta.RESTMapper {
 	m.Add(apiserver.Widgets().GVK(), meta.RESTScopeNamespace)
 	plain := apiserver.Widgets().GVK().GroupVersion()
 	m.AddSpecific(plain.WithKind("Plain"), widgets, widgets, meta.RESTScopeNamespace)
+	m.AddSpecific(plain.WithKind("Gadget"), widgets, widgets, meta.RESTScopeNamespace)
 	return m
 }
 

@@ -24,6 +24,7 @@ type Observer struct {
 	gone   latch                // it was removed or stopped
 	feed   atomic.Pointer[feed] // while it is attached
 	stats  stats
+	demand demand
 
 	// What follows is guarded by Registry.mu; root and filter do not change after the delivery was made.
 	root     *Origin // the source that it is attached to, filters resolved

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -25,7 +26,6 @@ type Origin struct {
 	selector Selector
 	object   reflect.Type // what it delivers; nil for a filter, which delivers what its input does
 	place    string
-	decode   func(*store.Record) (client.Object, error)
 
 	// One of these three is set.
 	settings settings // of a watch
@@ -36,10 +36,13 @@ type Origin struct {
 	inputs   []input                 // of a filter or derived source
 	nilFunc  bool
 	settled  atomic.Pointer[[]source.Option] // what settings.find returned
+	finding  chan struct{}                   // held by who asks for it
 	scoping  sync.Mutex                      // serializes changes of the namespaces of an open watch
 	assigned atomic.Pointer[[]string]        // namespaces set at run time
+	whole    *Origin                         // of a twin: whose it is
 
 	// What follows is guarded by Registry.mu.
+	twin    *Origin // of metadata only; nil until somebody needs it
 	feed    *feed
 	opening bool
 	first   bool // it is being opened for the first time, at the start
@@ -64,18 +67,19 @@ type feed struct {
 func watched[T any, P Object[T]](h Host, s Selector, kind schema.GroupVersionKind, set settings) *Origin {
 	o := &Origin{
 		registry: h.Observers(), selector: s, object: reflect.TypeFor[T](), place: declared(), kind: kind, settings: set,
-		nilFunc: set.find == nil, decode: decoder[T, P],
+		nilFunc: set.find == nil, finding: make(chan struct{}, 1),
 	}
 	o.registry.declareOrigin(o)
 	return o
 }
 
-func decoder[T any, P Object[T]](r *store.Record) (client.Object, error) {
-	o, err := store.As[T](r)
+// decode returns the shared object of a record as what the source delivers.
+func (o *Origin) decode(r *store.Record) (client.Object, error) {
+	object, err := r.As(o.object)
 	if err != nil {
 		return nil, err
 	}
-	return P(o), nil
+	return object.(client.Object), nil
 }
 
 // Selector returns the selector that the source is declared for.
@@ -92,16 +96,23 @@ func (o *Origin) SetNamespaces(namespaces ...string) error {
 	namespaces = slices.Clone(namespaces)
 	o.assigned.Store(&namespaces)
 	o.registry.mu.Lock()
-	feed := o.feed
-	o.registry.mu.Unlock()
-	if feed == nil {
-		return nil // they are used when it is opened
+	feeds := []*feed{o.feed}
+	if o.twin != nil {
+		feeds = append(feeds, o.twin.feed)
 	}
-	return o.applyNamespaces(feed)
+	o.registry.mu.Unlock()
+	var errs []error
+	for _, f := range feeds {
+		if f != nil { // else they are used when it is opened
+			errs = append(errs, o.applyNamespaces(f))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // applyNamespaces brings an open watch to the namespaces that were assigned last.
 func (o *Origin) applyNamespaces(f *feed) error {
+	o = o.base()
 	o.scoping.Lock()
 	defer o.scoping.Unlock()
 	assigned := o.assigned.Load()
@@ -151,29 +162,15 @@ func (o *Origin) findFeed(ctx context.Context) (*feed, error) {
 		return o.derive(ctx, o)
 	}
 	r := o.registry
-	options := o.settled.Load()
-	if options == nil {
-		found, err := o.settings.find(ctx)
-		if err != nil {
-			return nil, err
-		}
-		options = &found
-		o.settled.Store(options)
-		if err := (settings{known: found}).check(); err != nil {
-			return nil, err
-		}
+	options, err := o.options(ctx)
+	if err != nil {
+		return nil, err
 	}
-	kind := o.kind
-	if kind.Empty() {
-		var err error
-		if kind, err = r.kindOf(o.object); err != nil {
-			return nil, err
-		}
-	}
-	unstructured := o.object == unstructuredType || r.wanted(o.selector, unstructuredType)
-	request := store.Request{Kind: kind, Options: *options, Unstructured: unstructured}
-	if assigned := o.assigned.Load(); assigned != nil {
-		request.Options = append(slices.Clone(request.Options), source.Namespaces(*assigned...))
+	r.mu.Lock()
+	request, err := r.request(o, options)
+	r.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
 	handle, err := r.opts.Stores.Open(request)
 	if err != nil {

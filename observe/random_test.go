@@ -50,7 +50,8 @@ func (l *ledger) take(e observe.Event[corev1.ConfigMap]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wrong := func(text string) {
-		l.t.Errorf("%s: %s: %s %s, prior %v, object %v; given last: %q", l.name, text, e.Type, e.Key, e.Prior(), e.Object(), l.state[e.Key])
+		l.t.Errorf("%s: %s: %s %s, prior %v, object %v; given last: %q", l.name, text, e.Type, e.Key, e.Prior(), e.Object(),
+			l.state[e.Key])
 	}
 	if e.Type == observe.Synchronized {
 		l.synced++
@@ -115,7 +116,10 @@ func playHistory(t *testing.T, h *host, rnd *rand.Rand) {
 	observers := map[*ledger]*observe.Observer{}
 	seeds := rand.New(rand.NewPCG(rnd.Uint64(), 2))
 	add := func(s observe.Selector, opts ...observe.Option) {
-		l := &ledger{t: t, name: fmt.Sprintf("%s %d", s, len(ledgers)), state: map[store.Key]string{}, keep: func(*corev1.ConfigMap) bool { return true }}
+		l := &ledger{
+			t: t, name: fmt.Sprintf("%s %d", s, len(ledgers)), state: map[store.Key]string{},
+			keep: func(*corev1.ConfigMap) bool { return true },
+		}
 		if s == "even" {
 			l.keep = even
 		}

@@ -292,9 +292,7 @@ func (r *Registry) kindOf(object reflect.Type) (schema.GroupVersionKind, error) 
 	return kinds[0], nil
 }
 
-// wanted says whether anybody takes the objects of a source as this type.
+// wanted says whether anybody takes the objects of a source as this type. The lock is held.
 func (r *Registry) wanted(s Selector, object reflect.Type) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.observers, func(o *Observer) bool { return o.selector == s && o.object == object })
 }

@@ -49,7 +49,8 @@ func TestObserverRemovedFromInside(t *testing.T) {
 				if d := cmp.Diff([]string{"Synchronized", "Added a/first =1", "Added a/last =1"}, got.take()); d != "" {
 					t.Error(d)
 				}
-				if d := cmp.Diff([]string{"Synchronized", "Added a/first =1", "Added a/last =1", "Added a/later =1"}, other.take()); d != "" {
+				if d := cmp.Diff([]string{"Synchronized", "Added a/first =1", "Added a/last =1", "Added a/later =1"},
+					other.take()); d != "" {
 					t.Error(d)
 				}
 				if n := h.server.Log().Open(watches); n != 1 {

@@ -118,7 +118,8 @@ func TestStopNamesWhoDoesNot(t *testing.T) {
 		drain, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := h.Stop(drain)
-		if err == nil || !strings.Contains(err.Error(), "still running after 10s: maps (stubborn, observe/") || strings.Contains(err.Error(), "polite") {
+		if err == nil || !strings.Contains(err.Error(), "still running after 10s: maps (stubborn, observe/") ||
+			strings.Contains(err.Error(), "polite") {
 			t.Errorf("Stop: %v", err)
 		}
 		if err := <-cause; !errors.Is(err, observe.ErrStopped) {
@@ -195,7 +196,8 @@ func TestStopTwiceNamesWhoDoesNot(t *testing.T) {
 		drain, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		if err := h.Stop(drain); err == nil || !strings.Contains(err.Error(), "stubborn") || time.Since(begin) != 11*time.Second {
+		if err := h.Stop(drain); err == nil || !strings.Contains(err.Error(), "stubborn") ||
+			time.Since(begin) != 11*time.Second {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		if err := <-first; err == nil || !strings.Contains(err.Error(), "stubborn") {

@@ -51,14 +51,16 @@ func TestAsync(t *testing.T) {
 	}
 	resp, v := ask("Prefer", "respond-async", "Idempotency-Key", "one")
 	if resp.StatusCode != http.StatusAccepted || resp.Header.Get("Location") != "/operations/A%2FB/1" ||
-		resp.Header.Get("Preference-Applied") != "respond-async" || v.OperationID != "one" || v.Status != operation.InProgress {
+		resp.Header.Get("Preference-Applied") != "respond-async" || v.OperationID != "one" ||
+		v.Status != operation.InProgress {
 		t.Errorf("respond-async: %+v %+v", resp, v)
 	}
 	if resp, _ := ask("Prefer", "respond-async", "Idempotency-Key", "two"); resp.StatusCode != http.StatusConflict ||
 		resp.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("while another one is in progress: %+v", resp)
 	}
-	if resp, v := ask("Prefer", "handling=lenient, wait=0", "Idempotency-Key", "one"); resp.StatusCode != http.StatusAccepted || v.Status != operation.InProgress {
+	if resp, v := ask("Prefer", "handling=lenient, wait=0", "Idempotency-Key",
+		"one"); resp.StatusCode != http.StatusAccepted || v.Status != operation.InProgress {
 		t.Errorf("wait=0: %+v", resp)
 	}
 	b.finish(operation.Resource{Type: "A/B", ID: "1"}, v1alpha1.PhaseFailed)
@@ -68,24 +70,31 @@ func TestAsync(t *testing.T) {
 			t.Errorf("%q after the end: %+v %+v", prefer, resp, v)
 		}
 	}
-	if resp, v := ask("Prefer", "respond-async", "Idempotency-Key", "one"); resp.StatusCode != http.StatusAccepted || v.Status != operation.Failed ||
+	if resp, v := ask("Prefer", "respond-async", "Idempotency-Key", "one"); resp.StatusCode != http.StatusAccepted ||
+		v.Status != operation.Failed ||
 		v.OperationID != "one" || resp.Header.Get("Retry-After") != "" || resp.Header.Get("Operation-Status") != "FAILED" {
 		t.Errorf("respond-async after the end: %+v %+v", resp, v)
 	}
 	begun := began
-	if resp, _ := ask("Prefer", "respond-async", "Idempotency-Key", "a.b"); resp.StatusCode != http.StatusUnprocessableEntity || began != begun {
+	if resp, _ := ask("Prefer", "respond-async", "Idempotency-Key",
+		"a.b"); resp.StatusCode != http.StatusUnprocessableEntity || began != begun {
 		t.Errorf("a key that no operation can have: %+v, begun %v", resp, began != begun)
 	}
-	if resp, _ := ask("Prefer", "wait=1, respond-async"); resp.StatusCode != http.StatusAccepted || resp.Header.Get("Preference-Applied") != "respond-async" {
+	if resp, _ := ask("Prefer", "wait=1, respond-async"); resp.StatusCode != http.StatusAccepted ||
+		resp.Header.Get("Preference-Applied") != "respond-async" {
 		t.Errorf("not ended in time: %+v", resp)
 	}
 	for err, want := range map[error]int{
-		teapot{}: http.StatusTeapot, operation.ErrIDReused: http.StatusUnprocessableEntity, operation.ErrInProgress: http.StatusConflict,
-		&operation.InvalidError{}: http.StatusUnprocessableEntity, errors.New("password=hunter2"): http.StatusInternalServerError,
-		apierrors.NewTooManyRequests("hunter2", 7): http.StatusServiceUnavailable, apierrors.NewServiceUnavailable("hunter2"): http.StatusServiceUnavailable,
+		teapot{}: http.StatusTeapot, operation.ErrIDReused: http.StatusUnprocessableEntity,
+		operation.ErrInProgress:                    http.StatusConflict,
+		&operation.InvalidError{}:                  http.StatusUnprocessableEntity,
+		errors.New("password=hunter2"):             http.StatusInternalServerError,
+		apierrors.NewTooManyRequests("hunter2", 7): http.StatusServiceUnavailable,
+		apierrors.NewServiceUnavailable("hunter2"): http.StatusServiceUnavailable,
 		apierrors.NewConflict(v1alpha1.OperationsResource.GroupResource(), "hunter2", nil): http.StatusServiceUnavailable,
-		apierrors.NewTimeoutError("hunter2", 0):                                            http.StatusGatewayTimeout, context.DeadlineExceeded: http.StatusGatewayTimeout,
-		apierrors.NewInternalError(errors.New("hunter2")): http.StatusInternalServerError,
+		apierrors.NewTimeoutError("hunter2", 0):                                            http.StatusGatewayTimeout,
+		context.DeadlineExceeded:                                                           http.StatusGatewayTimeout,
+		apierrors.NewInternalError(errors.New("hunter2")):                                  http.StatusInternalServerError,
 	} {
 		refuse = err
 		req := httptest.NewRequestWithContext(b.ctx, http.MethodDelete, "/applications/1", nil)

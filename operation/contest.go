@@ -42,5 +42,6 @@ func (c *contest) next(ctx context.Context) bool {
 
 // err says why there is no further round.
 func (c *contest) err() error {
-	return fmt.Errorf("gave up after %d lost races in %s: %w", c.rounds-1, time.Since(c.began).Round(time.Millisecond), c.lost)
+	return fmt.Errorf("gave up after %d lost races in %s: %w", c.rounds-1, time.Since(c.began).Round(time.Millisecond),
+		c.lost)
 }

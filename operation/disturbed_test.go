@@ -69,7 +69,10 @@ func (c *caller) act(step int, deletes bool) {
 	switch what := c.rnd.IntN(10); {
 	case what < 7 && c.begun(c.res) > 8: // the history holds ten
 	case what < 5:
-		request := operation.Request{ID: action, Type: operation.Update, Resource: c.res, Object: map[string]any{"b": 1, "a": []int{2}}}
+		request := operation.Request{
+			ID: action, Type: operation.Update, Resource: c.res,
+			Object: map[string]any{"b": 1, "a": []int{2}},
+		}
 		c.repeat(func() bool {
 			op, err := scheduler().Schedule(ctx, request)
 			c.scheduled(action, op, err)
@@ -106,7 +109,8 @@ func (c *caller) repeat(again func() bool) {
 // made.
 func answered(err error) bool {
 	return slices.ContainsFunc([]error{
-		operation.ErrInProgress, operation.ErrIDReused, operation.ErrNotFound, operation.ErrEnded, operation.ErrSucceeded, operation.ErrFollowed,
+		operation.ErrInProgress, operation.ErrIDReused, operation.ErrNotFound, operation.ErrEnded, operation.ErrSucceeded,
+		operation.ErrFollowed,
 	}, func(target error) bool { return errors.Is(err, target) })
 }
 
@@ -143,7 +147,8 @@ func (d *disturber) canceled(action string, op *v1alpha1.Operation, err error) {
 		d.errorf("%s canceled %q", action, canceled)
 	case err == nil && (!op.Spec.CancelRequested || len(canceled) == 1 && canceled[0] != op.EffectiveID()):
 		d.errorf("%s says %s and canceled %q", action, op.EffectiveID(), canceled)
-	case errors.Is(err, operation.ErrInProgress), errors.Is(err, operation.ErrNotFound) && len(canceled) > 0 && d.removed(canceled[0]) == 0:
+	case errors.Is(err, operation.ErrInProgress), errors.Is(err, operation.ErrNotFound) && len(canceled) > 0 &&
+		d.removed(canceled[0]) == 0:
 		d.errorf("%s canceled %q: %v", action, canceled, err)
 	}
 	d.plain(action, err)
@@ -162,7 +167,9 @@ func (d *disturber) check() {
 	log := slices.Clone(d.log)
 	d.mu.Unlock()
 	last := func(e entry) int { return map[kind]int{remove: 1}[e.kind] } // it has the version that it has removed
-	slices.SortFunc(log, func(a, b entry) int { return cmp.Or(cmp.Compare(a.version, b.version), cmp.Compare(last(a), last(b))) })
+	slices.SortFunc(log, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.version, b.version), cmp.Compare(last(a), last(b)))
+	})
 	running, began, removed := map[string]string{}, map[string]int{}, map[string]int{}
 	for _, e := range log {
 		switch e.kind {
@@ -224,7 +231,10 @@ func (d *disturber) scheduler() *operation.Scheduler {
 	d.t.Helper()
 	s, err := operation.NewScheduler(operation.Options{
 		Config: disturb.Config(env.Config(d.t), d.roundTrip), Namespace: d.Namespace(),
-		Policy: call.Policy{Retries: 2, Base: time.Millisecond, Cap: 2 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}},
+		Policy: call.Policy{
+			Retries: 2, Base: time.Millisecond, Cap: 2 * time.Millisecond,
+			Budget: &call.Budget{PerSecond: 1000},
+		},
 	})
 	if err != nil {
 		d.t.Fatal(err)
@@ -353,7 +363,9 @@ func (d *disturber) follow(res operation.Resource, rnd *rand.Rand) bool {
 	if d.begun(res) > 5 {
 		return false
 	}
-	op, err := d.Schedule(d.ctx, operation.Request{ID: fmt.Sprintf("other-%x", rnd.Uint64()), Type: operation.Update, Resource: res})
+	op, err := d.Schedule(d.ctx, operation.Request{
+		ID: fmt.Sprintf("other-%x", rnd.Uint64()), Type: operation.Update, Resource: res,
+	})
 	if err != nil {
 		if !errors.Is(err, operation.ErrInProgress) && !apierrors.IsConflict(err) {
 			d.errorf("another one: %v", err)
@@ -387,7 +399,9 @@ func (d *disturber) end(res operation.Resource, rnd *rand.Rand) {
 }
 
 // change writes an Operation, again after a conflict, unless there is nothing to be changed.
-func (d *disturber) change(res operation.Resource, subresource string, change func(*v1alpha1.Operation) bool) *v1alpha1.Operation {
+func (d *disturber) change(
+	res operation.Resource, subresource string, change func(*v1alpha1.Operation) bool,
+) *v1alpha1.Operation {
 	for {
 		op, err := d.Get(d.ctx, res)
 		if errors.Is(err, operation.ErrNotFound) || err == nil && !change(op) {
@@ -423,8 +437,10 @@ func (d *disturber) remove(res operation.Resource) {
 		}
 		if err == nil {
 			_, err = call.Do(d.ctx, d.calls, call.Request{
-				Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: op.Namespace, Name: op.Name,
-				Body: fmt.Appendf(nil, `{"preconditions":{"resourceVersion":%q}}`, op.ResourceVersion), // so that it is known what is forgotten
+				Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: op.Namespace,
+				Name: op.Name,
+				// so that it is known what is forgotten
+				Body: fmt.Appendf(nil, `{"preconditions":{"resourceVersion":%q}}`, op.ResourceVersion),
 			}, call.Policy{})
 		}
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {

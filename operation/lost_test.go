@@ -50,8 +50,12 @@ func TestRetryWhoseAnswerIsLost(t *testing.T) {
 		reason string
 		others func()
 	}{
-		"Ended":    {"The executor was faster than the second try.", func() { b.finish(shop, v1alpha1.PhaseFailed) }},
-		"Followed": {"So was a whole other operation.", func() { b.finish(shop, v1alpha1.PhaseFailed); b.update("other"); b.finish(shop, v1alpha1.PhaseFailed) }},
+		"Ended": {"The executor was faster than the second try.", func() { b.finish(shop, v1alpha1.PhaseFailed) }},
+		"Followed": {"So was a whole other operation.", func() {
+			b.finish(shop, v1alpha1.PhaseFailed)
+			b.update("other")
+			b.finish(shop, v1alpha1.PhaseFailed)
+		}},
 	}
 	b.update("one")
 	b.finish(shop, v1alpha1.PhaseFailed)
@@ -136,12 +140,15 @@ func TestScheduleOfWhatIsDeleted(t *testing.T) {
 		}
 		return answer, err
 	})
-	s, err := operation.NewScheduler(operation.Options{Config: config, Namespace: b.Namespace(), Policy: call.Policy{Retries: 1}})
+	s, err := operation.NewScheduler(operation.Options{
+		Config: config, Namespace: b.Namespace(), Policy: call.Policy{Retries: 1},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if op, err := s.Schedule(b.ctx, operation.Request{ID: "one", Type: operation.Update, Resource: shop}); err != nil || op.EffectiveID() != "one" {
+	if op, err := s.Schedule(b.ctx, operation.Request{ID: "one", Type: operation.Update, Resource: shop}); err != nil ||
+		op.EffectiveID() != "one" {
 		t.Errorf("%v %v", op, err)
 	}
 }

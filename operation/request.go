@@ -108,11 +108,13 @@ func (r Request) Spec() (v1alpha1.OperationSpec, error) {
 	}
 	for _, related := range r.Related {
 		if !slices.Contains(r.Lock, related) {
-			spec.RelatedResources = append(spec.RelatedResources, v1alpha1.RelatedResource{ResourceReference: related.reference()})
+			spec.RelatedResources = append(spec.RelatedResources,
+				v1alpha1.RelatedResource{ResourceReference: related.reference()})
 		}
 	}
 	for _, locked := range r.Lock {
-		spec.RelatedResources = append(spec.RelatedResources, v1alpha1.RelatedResource{ResourceReference: locked.reference(), Lock: true})
+		spec.RelatedResources = append(spec.RelatedResources,
+			v1alpha1.RelatedResource{ResourceReference: locked.reference(), Lock: true})
 	}
 	if r.TTLAfterFinished != nil {
 		spec.TTLAfterFinished = &metav1.Duration{Duration: *r.TTLAfterFinished}
@@ -123,7 +125,9 @@ func (r Request) Spec() (v1alpha1.OperationSpec, error) {
 	if r.Object != nil {
 		raw, err := json.Marshal(r.Object)
 		if err != nil {
-			return spec, &InvalidError{Fields: []FieldError{{"spec.requestObject.resource", "cannot be encoded as JSON: " + err.Error()}}}
+			return spec, &InvalidError{Fields: []FieldError{
+				{"spec.requestObject.resource", "cannot be encoded as JSON: " + err.Error()},
+			}}
 		}
 		spec.RequestObject.Resource = &apiextensionsv1.JSON{Raw: raw}
 	}
@@ -134,8 +138,10 @@ var (
 	operationID   = regexp.MustCompile(`^[!--/-~]+$`)
 	correlationID = regexp.MustCompile(`^[ -~]*$`)
 	headerName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	credential    = regexp.MustCompile(`^(?i)(authentication|proxy[-_].*|.*cookie2?|(.*[-_])?(authorization|(api|access|auth|private|secret)[-_]?key|` +
-		`(access|auth|id)[-_]?token|auth|token|secret|password|credentials?)|x[-_]forwarded[-_]client[-_]cert|www[-_]authenticate)$`)
+	credential    = regexp.MustCompile(
+		`^(?i)(authentication|proxy[-_].*|.*cookie2?|(.*[-_])?(authorization|(api|access|auth|private|secret)[-_]?key|` +
+			`(access|auth|id)[-_]?token|auth|token|secret|password|credentials?)|x[-_]forwarded[-_]client[-_]cert|www[-_]authenticate)$`,
+	)
 )
 
 // What a spec may have of each. Of lists that are longer only as much is looked at: the work is not the caller's to
@@ -167,7 +173,8 @@ func Validate(spec v1alpha1.OperationSpec) error {
 	for i, related := range spec.RelatedResources[:min(len(spec.RelatedResources), maxRelated)] {
 		v.resource(fmt.Sprintf("spec.relatedResources[%d].", i), related.ResourceReference)
 	}
-	v.check(len(spec.RelatedResources) <= maxRelated, "spec.relatedResources", fmt.Sprintf("must not have more than %d items", maxRelated))
+	v.check(len(spec.RelatedResources) <= maxRelated, "spec.relatedResources",
+		fmt.Sprintf("must not have more than %d items", maxRelated))
 	v.length("spec.correlationID", spec.CorrelationID, 255)
 	v.check(correlationID.MatchString(spec.CorrelationID), "spec.correlationID", "must be printable ASCII")
 	v.webhooks("spec.webhookIDs", spec.WebhookIDs)
@@ -231,7 +238,8 @@ func (v *validator) requestObject(o *v1alpha1.RequestObject) {
 		return
 	}
 	v.length("spec.requestObject.tenantID", o.TenantID, 253)
-	v.check(len(o.Headers) <= maxHeaders, "spec.requestObject.headers", fmt.Sprintf("must not have more than %d items", maxHeaders))
+	v.check(len(o.Headers) <= maxHeaders, "spec.requestObject.headers",
+		fmt.Sprintf("must not have more than %d items", maxHeaders))
 	for _, name := range slices.Sorted(maps.Keys(o.Headers))[:min(len(o.Headers), maxHeaders)] {
 		at := fmt.Sprintf("spec.requestObject.headers[%s]", name)
 		v.check(headerName.MatchString(name), at, "must be named with letters, digits, dash and underscore, up to 128")

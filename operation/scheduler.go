@@ -259,7 +259,8 @@ func same(a, b *v1alpha1.OperationSpec) bool {
 		}
 		return op.Spec
 	}
-	return equality.Semantic.DeepEqual(normal(a), normal(b)) // nil and empty are alike: a server does not keep the difference
+	// nil and empty are alike: a server does not keep the difference
+	return equality.Semantic.DeepEqual(normal(a), normal(b))
 }
 
 func stamp(op *v1alpha1.Operation) {

@@ -75,7 +75,8 @@ func setEnd(op *v1alpha1.Operation, phase v1alpha1.Phase) {
 	}
 	now := v1alpha1.FinishedOperation{}.FinishedAt
 	now.Time = time.Now()
-	op.Status.Phase, op.Status.OperationID, op.Status.OperationType, op.Status.FinishedAt = phase, op.EffectiveID(), op.Spec.OperationType, &now
+	op.Status.Phase, op.Status.OperationID, op.Status.OperationType, op.Status.FinishedAt = phase, op.EffectiveID(),
+		op.Spec.OperationType, &now
 }
 
 // TestRace has many schedulers ask for the same resource, when there is no operation and when one has ended.
@@ -96,7 +97,8 @@ func TestRace(t *testing.T) {
 					mu.Lock()
 					won = append(won, op.EffectiveID())
 					mu.Unlock()
-				case !errors.As(err, &running) || !errors.Is(err, operation.ErrInProgress) || !strings.HasPrefix(running.Running.EffectiveID(), fmt.Sprintf("r%d-", round)):
+				case !errors.As(err, &running) || !errors.Is(err, operation.ErrInProgress) ||
+					!strings.HasPrefix(running.Running.EffectiveID(), fmt.Sprintf("r%d-", round)):
 					t.Errorf("loser: %v", err)
 				}
 			})
@@ -111,7 +113,10 @@ func TestRace(t *testing.T) {
 
 func TestIdempotency(t *testing.T) {
 	b := setup(t)
-	request := operation.Request{ID: "one", Type: operation.Delete, Resource: shop, Object: map[string]any{"b": 1, "a": []int{2}}}
+	request := operation.Request{
+		ID: "one", Type: operation.Delete, Resource: shop,
+		Object: map[string]any{"b": 1, "a": []int{2}},
+	}
 	for range 2 {
 		if _, err := b.Schedule(b.ctx, request); err != nil {
 			t.Fatal(err)
@@ -135,7 +140,8 @@ func TestIdempotency(t *testing.T) {
 	if err != nil || op.Terminal() || operation.ViewOf(op).Status != operation.InProgress {
 		t.Errorf("a request that was not picked up: %+v %v", op.Status, err)
 	}
-	if _, err := b.Schedule(b.ctx, operation.Request{ID: "three", Type: operation.Delete, Resource: shop}); !errors.Is(err, operation.ErrInProgress) {
+	if _, err := b.Schedule(b.ctx, operation.Request{ID: "three", Type: operation.Delete, Resource: shop}); !errors.Is(err,
+		operation.ErrInProgress) {
 		t.Errorf("another one meanwhile: %v", err)
 	}
 	for _, when := range []string{"before its successor was picked up", "in the history"} {
@@ -143,7 +149,8 @@ func TestIdempotency(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
-		if v := operation.ViewOf(old); v.Status != operation.Failed || v.OperationID != "one" || v.FinishedAt == nil || !v.CreatedAt.IsZero() {
+		if v := operation.ViewOf(old); v.Status != operation.Failed || v.OperationID != "one" || v.FinishedAt == nil ||
+			!v.CreatedAt.IsZero() {
 			t.Errorf("%s: %+v", when, v)
 		}
 		changed := request
@@ -160,7 +167,9 @@ func TestIdempotency(t *testing.T) {
 
 func TestInvalidIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	b := setup(t)
-	_, err := b.Schedule(b.ctx, operation.Request{Type: "Drop", Resource: operation.Resource{Type: "a\xff"}, Webhooks: []string{"x", "x"}})
+	_, err := b.Schedule(b.ctx, operation.Request{
+		Type: "Drop", Resource: operation.Resource{Type: "a\xff"}, Webhooks: []string{"x", "x"},
+	})
 	var invalid *operation.InvalidError
 	if !errors.As(err, &invalid) || !errors.Is(err, operation.ErrInvalid) {
 		t.Fatal(err)
@@ -169,7 +178,8 @@ func TestInvalidIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	for _, f := range invalid.Fields {
 		fields = append(fields, f.Field)
 	}
-	if diff := cmp.Diff([]string{"spec.operationType", "spec.resourceID", "spec.resourceType", "spec.webhookIDs[1]"}, fields); diff != "" {
+	if diff := cmp.Diff([]string{"spec.operationType", "spec.resourceID", "spec.resourceType", "spec.webhookIDs[1]"},
+		fields); diff != "" {
 		t.Errorf("every reason: -want +got:\n%s", diff)
 	}
 	for op, err := range b.List(b.ctx, operation.Query{}) {
@@ -217,7 +227,9 @@ func TestCancelAndRetry(t *testing.T) {
 	if _, err := b.Cancel(b.ctx, shop, ""); !errors.Is(err, operation.ErrNotFound) {
 		t.Errorf("cancel of none: %v", err)
 	}
-	if _, err := b.Schedule(b.ctx, operation.Request{ID: "one", Type: operation.Update, Resource: shop, Category: "c"}); err != nil {
+	if _, err := b.Schedule(b.ctx, operation.Request{
+		ID: "one", Type: operation.Update, Resource: shop, Category: "c",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Retry(b.ctx, shop); !errors.Is(err, operation.ErrInProgress) {
@@ -242,7 +254,8 @@ func TestCancelAndRetry(t *testing.T) {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPut {
 				faster.Do(func() {
-					if op, err := b.Retry(b.ctx, shop); err != nil || op.Spec.CancelRequested || op.EffectiveID() == "one" || op.Spec.OperationCategory != "c" {
+					if op, err := b.Retry(b.ctx, shop); err != nil || op.Spec.CancelRequested || op.EffectiveID() == "one" ||
+						op.Spec.OperationCategory != "c" {
 						t.Errorf("retry: %+v %v", op, err)
 					}
 					b.finish(shop, v1alpha1.PhaseFailed)
@@ -307,7 +320,8 @@ func TestWaitForWhatIsDeleted(t *testing.T) {
 			remove()
 		})
 		v, err := b.WaitFor(b.ctx, op, func(operation.View) { once() }) // by then the waiter has seen it
-		if ended := err == nil && v.Status == operation.Succeeded; ended != tc.ended || !ended && !errors.Is(err, operation.ErrNotFound) {
+		if ended := err == nil && v.Status == operation.Succeeded; ended != tc.ended ||
+			!ended && !errors.Is(err, operation.ErrNotFound) {
 			t.Errorf("%s: %s: %+v %v", name, tc.reason, v, err)
 		}
 		if v, err := b.WaitFor(b.ctx, op, nil); !errors.Is(err, operation.ErrNotFound) {

@@ -20,21 +20,23 @@ const (
 
 // View is an operation as the HTTP API and the command line show it.
 type View struct {
-	OperationID       string                       `json:"operationID"`
-	OperationType     v1alpha1.OperationType       `json:"operationType"`
-	OperationCategory string                       `json:"operationCategory,omitempty"`
-	ResourceType      string                       `json:"resourceType"`
-	ResourceID        string                       `json:"resourceID"`
-	CorrelationID     string                       `json:"correlationID,omitempty"`
-	RelatedResources  []v1alpha1.RelatedResource   `json:"relatedResources,omitempty"`
-	Status            Status                       `json:"status"`
-	Waiting           string                       `json:"waiting,omitempty"` // for what no call is made: an operation that excludes this one by a lock, a Webhook that does not exist, credentials that are not released, a CustomResourceDefinition that is too old
-	Reason            string                       `json:"reason,omitempty"`
-	Error             string                       `json:"error,omitempty"`
-	Progress          Progress                     `json:"progress"`
-	CreatedAt         time.Time                    `json:"createdAt,omitzero"` // not known of one that others have followed
-	FinishedAt        *time.Time                   `json:"finishedAt,omitempty"`
-	Webhooks          []v1alpha1.WebhookCallStatus `json:"webhooks,omitempty"`
+	OperationID       string                     `json:"operationID"`
+	OperationType     v1alpha1.OperationType     `json:"operationType"`
+	OperationCategory string                     `json:"operationCategory,omitempty"`
+	ResourceType      string                     `json:"resourceType"`
+	ResourceID        string                     `json:"resourceID"`
+	CorrelationID     string                     `json:"correlationID,omitempty"`
+	RelatedResources  []v1alpha1.RelatedResource `json:"relatedResources,omitempty"`
+	Status            Status                     `json:"status"`
+	// for what no call is made: an operation that excludes this one by a lock, a Webhook that does not exist, credentials
+	// that are not released, a CustomResourceDefinition that is too old
+	Waiting    string                       `json:"waiting,omitempty"`
+	Reason     string                       `json:"reason,omitempty"`
+	Error      string                       `json:"error,omitempty"`
+	Progress   Progress                     `json:"progress"`
+	CreatedAt  time.Time                    `json:"createdAt,omitzero"` // not known of one that others have followed
+	FinishedAt *time.Time                   `json:"finishedAt,omitempty"`
+	Webhooks   []v1alpha1.WebhookCallStatus `json:"webhooks,omitempty"`
 }
 
 // Progress counts the webhooks of an operation.
@@ -99,7 +101,8 @@ func waiting(op *v1alpha1.Operation) string {
 		return ""
 	}
 	switch c.Reason {
-	case v1alpha1.ReasonWaitingForLock, v1alpha1.ReasonWaitingForWebhook, v1alpha1.ReasonNotReleased, v1alpha1.ReasonWaitingForShare,
+	case v1alpha1.ReasonWaitingForLock, v1alpha1.ReasonWaitingForWebhook, v1alpha1.ReasonNotReleased,
+		v1alpha1.ReasonWaitingForShare,
 		v1alpha1.ReasonOutdatedCRD:
 		return c.Message
 	}

@@ -100,7 +100,10 @@ func (b *bench) disturbedReconciliations(seed uint64) {
 	t := b.t
 	d := newDisturber(b, seed)
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	l := &ledger{b: b, rnd: rand.New(rand.NewPCG(seed, 3)), seen: map[string]gateway{}, opened: map[string]int{}, cleaned: map[string]int{}}
+	l := &ledger{
+		b: b, rnd: rand.New(rand.NewPCG(seed, 3)), seen: map[string]gateway{}, opened: map[string]int{},
+		cleaned: map[string]int{},
+	}
 	var policy requests.Policy
 	if seed%2 == 0 {
 		policy = impatient
@@ -112,7 +115,8 @@ func (b *bench) disturbedReconciliations(seed uint64) {
 	var c *reconcile.Controller
 	process := func() {
 		b.host = b.disturbed(d, func() bool { return false }, policy)
-		c = reconcile.New[gateway](b.host, "gateways", l, append(opts, reconcile.MaxInterval(-1), reconcile.Finalizer(finalizer))...)
+		c = reconcile.New[gateway](b.host, "gateways", l,
+			append(opts, reconcile.MaxInterval(-1), reconcile.Finalizer(finalizer))...)
 		b.host.Start(b.ctx)
 	}
 	process()
@@ -130,7 +134,8 @@ func (b *bench) disturbedReconciliations(seed uint64) {
 		switch n := rnd.IntN(12); {
 		case n < 5:
 			patch := fmt.Sprintf(`{"spec":{"size":%d}}`, i+2)
-			if err := d.foreign.Patch(b.ctx, testbed.New("a", name), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			if err := d.foreign.Patch(b.ctx, testbed.New("a", name),
+				client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 				t.Error(err)
 			}
 		case n < 10:
@@ -162,7 +167,8 @@ func (b *bench) disturbedReconciliations(seed uint64) {
 		default:
 			seen := l.seen[name]
 			if seen.Generation != g.Generation || seen.Annotations["touched"] != g.Annotations["touched"] {
-				problem(name, "generation %d touched by %s was never reconciled, but %d touched by %s", g.Generation, g.Annotations["touched"],
+				problem(name, "generation %d touched by %s was never reconciled, but %d touched by %s", g.Generation,
+					g.Annotations["touched"],
 					seen.Generation, seen.Annotations["touched"])
 			}
 			if g.Status.Seen != g.Generation || g.Status.Note["touched"] != g.Annotations["touched"] {

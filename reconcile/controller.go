@@ -161,6 +161,8 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	}
 	if checker, ok := h.(Checker); ok {
 		checker.Check(c.check)
+	} else {
+		_ = c.resolve() // it is done again, and its error returned, when the controller runs
 	}
 	h.Add("controller "+name, c.run)
 	return c
@@ -186,7 +188,13 @@ func (c *Controller) resolve() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kindOf = c.main.kind.Kind + "." + c.main.kind.GroupVersion().String()
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if err == nil { // what others watch of the same kinds may be metadata
+		for _, w := range append([]*watch{c.main}, c.set.watches...) {
+			c.host.Cache().Expect(w.request())
+		}
+	}
+	return err
 }
 
 func (c *Controller) failure(err error) error {

@@ -95,7 +95,8 @@ func TestBackoff(t *testing.T) {
 			}
 		}
 		f := c.Failures()
-		if len(f) != 1 || f[0].Key != web || f[0].Class != reconcile.Retryable || f[0].Attempts != n || f[0].Next.IsZero() || !errors.Is(f[0].Err, fail) {
+		if len(f) != 1 || f[0].Key != web || f[0].Class != reconcile.Retryable || f[0].Attempts != n || f[0].Next.IsZero() ||
+			!errors.Is(f[0].Err, fail) {
 			t.Errorf("failures are %+v", f)
 		}
 		if !strings.Contains(f[0].Err.Error(), `cannot reconcile a/web with "gateways": out of paper`) {
@@ -233,7 +234,8 @@ func TestTerminal(t *testing.T) {
 		b.change(label("x"))
 		testbed.Settle(10 * time.Hour)
 		b.wantCalls(1, "the spec has not changed")
-		if f := c.Failures(); len(f) != 1 || f[0].Class != reconcile.Stopped || !f[0].Next.IsZero() || !errors.Is(f[0].Err, reconcile.ErrTerminal) {
+		if f := c.Failures(); len(f) != 1 || f[0].Class != reconcile.Stopped || !f[0].Next.IsZero() ||
+			!errors.Is(f[0].Err, reconcile.ErrTerminal) {
 			t.Errorf("failures are %+v", f)
 		}
 		b.change(size(2))
@@ -335,7 +337,8 @@ func TestReasons(t *testing.T) {
 		b.start()
 		b.change(size(2))
 		b.settle()
-		if got := b.last().info.Reasons; len(got) != 1 || got[0].Type != reconcile.Modified || got[0].Source != "Gateway" || got[0].Key != web || got[0].Version == "" {
+		if got := b.last().info.Reasons; len(got) != 1 || got[0].Type != reconcile.Modified || got[0].Source != "Gateway" ||
+			got[0].Key != web || got[0].Version == "" {
 			t.Errorf("the reasons are %v", got)
 		}
 		if got := b.last().info; got.Controller != "gateways" || got.Key != web || got.Attempt != 1 {
@@ -356,7 +359,8 @@ func TestTrigger(t *testing.T) {
 		c.Trigger(reconcile.Key{Namespace: "a", Name: "nobody"}, "a phone call")
 		b.settle()
 		b.wantCalls(2, "one of the two exists")
-		if got := b.last().info.Reasons; len(got) != 1 || got[0].Type != reconcile.Triggered || got[0].Source != "a phone call" {
+		if got := b.last().info.Reasons; len(got) != 1 || got[0].Type != reconcile.Triggered ||
+			got[0].Source != "a phone call" {
 			t.Errorf("the reasons are %v", got)
 		}
 		if s := c.Stats(); s != (reconcile.Stats{}) {

@@ -66,7 +66,8 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	if fault != disturb.None {
 		d.hurt++
 	}
-	d.log = append(d.log, fmt.Sprintf("%s %s %s %s", time.Since(epoch), name, r.Method+" "+r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], fault))
+	d.log = append(d.log, fmt.Sprintf("%s %s %s %s", time.Since(epoch), name,
+		r.Method+" "+r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], fault))
 	d.mu.Unlock()
 	return fault.RoundTrip(r, next, func() { d.touch(r.Context(), name, nth) })
 }
@@ -104,7 +105,10 @@ func (d *disturber) requested() int {
 }
 
 // impatient gives a request up soon, so that failures reach those who make them.
-var impatient = requests.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &requests.Budget{PerSecond: 1000}}
+var impatient = requests.Policy{
+	Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
+	Budget: &requests.Budget{PerSecond: 1000},
+}
 
 // terms is a leadership that the test gives and takes.
 type terms struct {

@@ -40,7 +40,8 @@ func steps(rt *rapid.T, name string, most int, kinds ...string) []step {
 func TestNoForeignChangeIsSwallowed(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		foreign := steps(rt, "foreign", 8, "spec", "spec", "label", "status", "hold", "hold", "release", "drop", "compact", "replace", "delete")
+		foreign := steps(rt, "foreign", 8, "spec", "spec", "label", "status", "hold", "hold", "release", "drop", "compact",
+			"replace", "delete")
 		var own [][]step // by call
 		for i := range 4 {
 			own = append(own, steps(rt, fmt.Sprint("own ", i, " "), 6, "status", "no-op", "no-op", "annotate", "refused"))
@@ -73,7 +74,8 @@ func swallowed(t *testing.T, foreign []step, own [][]step) string {
 			case "status":
 				err = b.countUp(ctx, g)
 			case "no-op":
-				err = b.client().Status().Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"status":{"seen":7}}`)), client.Always())
+				err = b.client().Status().Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"status":{"seen":7}}`)),
+					client.Always())
 			case "annotate":
 				err = client.Modify(ctx, b.client(), g, func(g *gateway) error {
 					metav1.SetMetaDataAnnotation(&g.ObjectMeta, "own", fmt.Sprint(n, time.Now().UnixNano()))
@@ -144,9 +146,12 @@ func swallowed(t *testing.T, foreign []step, own [][]step) string {
 		return ""
 	}
 	got := b.last().obj
-	if got.UID != want.UID || got.Spec.Size != want.Spec.Size || got.Labels["l"] != want.Labels["l"] || got.Status.Note["foreign"] != want.Status.Note["foreign"] {
-		return fmt.Sprintf("the last of %d reconciliations saw size %d, labels %v, note %v of %s; the server has %d, %v, %v of %s", b.count(),
-			got.Spec.Size, got.Labels, got.Status.Note, got.UID, want.Spec.Size, want.Labels, want.Status.Note, want.UID)
+	if got.UID != want.UID || got.Spec.Size != want.Spec.Size || got.Labels["l"] != want.Labels["l"] ||
+		got.Status.Note["foreign"] != want.Status.Note["foreign"] {
+		return fmt.Sprintf(
+			"the last of %d reconciliations saw size %d, labels %v, note %v of %s; the server has %d, %v, %v of %s", b.count(),
+			got.Spec.Size, got.Labels, got.Status.Note, got.UID, want.Spec.Size, want.Labels, want.Status.Note, want.UID,
+		)
 	}
 	return ""
 }

@@ -30,7 +30,8 @@ func watchAgain(h *store.Handle) error {
 func TestOwnEchoes(t *testing.T) {
 	t.Parallel()
 	noop := func(ctx context.Context, b *bench, g *gateway) error {
-		return b.client().Status().Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"status":{"count":7}}`)), client.Always())
+		return b.client().Status().Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"status":{"count":7}}`)),
+			client.Always())
 	}
 	for _, tc := range []struct {
 		reason string
@@ -55,7 +56,8 @@ func TestOwnEchoes(t *testing.T) {
 		{
 			reason: "an own write of labels and one of the spec are echoes, too",
 			first: func(ctx context.Context, b *bench, g *gateway) error {
-				return client.Modify(ctx, b.client(), g, func(g *gateway) error { g.Labels = map[string]string{"own": "1"}; g.Spec.Size = 9; return nil })
+				return client.Modify(ctx, b.client(), g,
+					func(g *gateway) error { g.Labels = map[string]string{"own": "1"}; g.Spec.Size = 9; return nil })
 			},
 			want: 1,
 		},
@@ -228,7 +230,8 @@ func TestOwnEchoes(t *testing.T) {
 			reason: "a write that fails releases the events that were held because of it",
 			first: func(ctx context.Context, b *bench, g *gateway) error {
 				gate := apiserver.NewGate()
-				b.server.On(apiserver.Match{Verb: "patch", Subresource: "status", Times: 1}, apiserver.HoldRequest(gate), apiserver.Answer(apiserver.Failure(422)))
+				b.server.On(apiserver.Match{Verb: "patch", Subresource: "status", Times: 1}, apiserver.HoldRequest(gate),
+					apiserver.Answer(apiserver.Failure(422)))
 				done := make(chan error)
 				go func() { done <- b.countUp(ctx, g) }()
 				if err := gate.Wait(ctx, 1); err != nil {

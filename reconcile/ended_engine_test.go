@@ -107,10 +107,11 @@ func TestDegradedControllers(t *testing.T) {
 				var log logbook
 				h := b.overseer(reconcile.Inherited{Degraded: degraded, Logger: log.Logger()})
 				ran := 0
-				c := reconcile.New[gateway](h, "gateways", reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
-					ran++
-					return reconcile.Done, nil
-				}), reconcile.MaxInterval(-1))
+				c := reconcile.New[gateway](h, "gateways",
+					reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
+						ran++
+						return reconcile.Done, nil
+					}), reconcile.MaxInterval(-1))
 				b.start()
 				want := map[bool]reconcile.State{false: reconcile.StateStopped, true: reconcile.StateBlocked}[degraded]
 				if d := c.Describe(-1); d.State != want || !strings.Contains(d.Error, "CustomResourceDefinition") {

@@ -63,7 +63,8 @@ func TestRecorder(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := r.Event(b.ctx, g, corev1.EventTypeNormal, "Ready", "has address 192.0.2.1"); err != nil || len(stored()) != 1 {
+		if err := r.Event(b.ctx, g, corev1.EventTypeNormal, "Ready", "has address 192.0.2.1"); err != nil ||
+			len(stored()) != 1 {
 			t.Errorf("after it expired: %v, %d events", err, len(stored()))
 		}
 		for range 100 {
@@ -90,7 +91,8 @@ func TestConditions(t *testing.T) {
 	if reconcile.IsReady(g, *conditions, "Ready") {
 		t.Error("ready without a condition")
 	}
-	if !reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") || !reconcile.IsReady(g, *conditions, "Ready") {
+	if !reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") ||
+		!reconcile.IsReady(g, *conditions, "Ready") {
 		t.Errorf("the conditions are %v", *conditions)
 	}
 	if reconcile.SetCondition(g, conditions, "Ready", metav1.ConditionTrue, "Up", "it is up") {

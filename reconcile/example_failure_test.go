@@ -63,7 +63,8 @@ func ExampleSetCondition() {
 		defer stop()
 		return nil
 	}}
-	reconcile.New[testbed.Gateway](rt, "sites", sites, reconcile.WithBackoff(reconcile.Backoff{Base: 10 * time.Millisecond}),
+	reconcile.New[testbed.Gateway](rt, "sites", sites,
+		reconcile.WithBackoff(reconcile.Backoff{Base: 10 * time.Millisecond}),
 		reconcile.OnFailure(func(f reconcile.Failure) { fmt.Println(f.Err) }))
 	if err := rt.Run(ctx); err != nil {
 		fmt.Println(err)

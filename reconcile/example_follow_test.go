@@ -64,7 +64,8 @@ func ExampleFollow() {
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(testbed.Scheme()))
 	r := &Accounts{Client: rt.Client(), Ready: stop, Missing: func() {
 		_, err := server.Put(&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "account"}, Data: map[string][]byte{"user": []byte("someone")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "account"},
+			Data:       map[string][]byte{"user": []byte("someone")},
 		})
 		if err != nil {
 			panic(err)

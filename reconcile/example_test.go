@@ -88,7 +88,9 @@ func ExampleWatches() {
 	defer server.Close()
 	for _, obj := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}},
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "password", Labels: map[string]string{"for": "settings"}}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team-a", Name: "password", Labels: map[string]string{"for": "settings"},
+		}},
 	} {
 		if _, err := server.Put(obj); err != nil {
 			panic(err)
@@ -97,19 +99,20 @@ func ExampleWatches() {
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
 	rt := fairlead.New(server.Config(), fairlead.WithScheme(scheme.Scheme))
-	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](func(ctx context.Context, cm *corev1.ConfigMap) (reconcile.Result, error) {
-		for _, why := range reconcile.ReasonsFrom(ctx) {
-			fmt.Println(cm.Name, "because of", why)
-			if why.Type == reconcile.Initial {
-				err := server.Remove(corev1.SchemeGroupVersion.WithResource("secrets"), "team-a", "password")
-				return reconcile.Retry(err)
+	reconcile.New(rt, "settings",
+		reconcile.Func[corev1.ConfigMap](func(ctx context.Context, cm *corev1.ConfigMap) (reconcile.Result, error) {
+			for _, why := range reconcile.ReasonsFrom(ctx) {
+				fmt.Println(cm.Name, "because of", why)
+				if why.Type == reconcile.Initial {
+					err := server.Remove(corev1.SchemeGroupVersion.WithResource("secrets"), "team-a", "password")
+					return reconcile.Retry(err)
+				}
 			}
-		}
-		stop()
-		return reconcile.Done, nil
-	}), reconcile.Watches(func(s *corev1.Secret) []reconcile.Key {
-		return []reconcile.Key{{Namespace: s.Namespace, Name: s.Labels["for"]}}
-	}))
+			stop()
+			return reconcile.Done, nil
+		}), reconcile.Watches(func(s *corev1.Secret) []reconcile.Key {
+			return []reconcile.Key{{Namespace: s.Namespace, Name: s.Labels["for"]}}
+		}))
 	if err := rt.Run(ctx); err != nil {
 		fmt.Println(err)
 	}

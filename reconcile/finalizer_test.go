@@ -45,7 +45,8 @@ func (c *cleaner) Cleanup(ctx context.Context, g *gateway) (reconcile.Result, er
 
 func (b *bench) cleaner(c *cleaner, opts ...reconcile.Option) *reconcile.Controller {
 	c.b = b
-	return reconcile.New[gateway](b.host, "gateways", c, append([]reconcile.Option{reconcile.Finalizer(finalizer), reconcile.MaxInterval(-1)}, opts...)...)
+	return reconcile.New[gateway](b.host, "gateways", c,
+		append([]reconcile.Option{reconcile.Finalizer(finalizer), reconcile.MaxInterval(-1)}, opts...)...)
 }
 
 func (b *bench) delete(name string) {
@@ -58,7 +59,8 @@ func (b *bench) delete(name string) {
 func TestFinalizerIsThereBeforeTheFirstEffect(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.cleaner(&cleaner{do: func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
-			if stored := testbed.Stored(b.server, web); !slices.Contains(stored.Finalizers, finalizer) || !slices.Contains(g.Finalizers, finalizer) {
+			if stored := testbed.Stored(b.server, web); !slices.Contains(stored.Finalizers, finalizer) ||
+				!slices.Contains(g.Finalizers, finalizer) {
 				t.Errorf("the first call comes without the finalizer: %v, %v", stored.Finalizers, g.Finalizers)
 			}
 			if got := reconcile.InfoFrom(ctx).Finalizer; got != finalizer {
@@ -175,23 +177,27 @@ func TestFinalizerStaysWhileSomethingIsAllocated(t *testing.T) {
 		given := 0
 		c := b.cleaner(&cleaner{
 			do: func(ctx context.Context, _ int, g *gateway) (reconcile.Result, error) {
-				ip, err := alloc.Once(ctx, b.client(), g, "ip", func(_ context.Context, key string) (string, error) { return "ip-of-" + key, nil })
+				ip, err := alloc.Once(ctx, b.client(), g, "ip",
+					func(_ context.Context, key string) (string, error) { return "ip-of-" + key, nil })
 				if err != nil {
 					return reconcile.Retry(err)
 				}
-				return reconcile.Done, client.ModifyStatus(ctx, b.client(), g, func(g *gateway) error { g.Status.Note = map[string]string{"ip": ip}; return nil })
+				return reconcile.Done, client.ModifyStatus(ctx, b.client(), g,
+					func(g *gateway) error { g.Status.Note = map[string]string{"ip": ip}; return nil })
 			},
 			cleanup: func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
 				if n == 2 {
 					return reconcile.Done, nil // forgotten
 				}
-				return reconcile.Done, alloc.Release(ctx, b.client(), g, "ip", func(context.Context, string, string) error { given++; return nil })
+				return reconcile.Done, alloc.Release(ctx, b.client(), g, "ip",
+					func(context.Context, string, string) error { given++; return nil })
 			},
 		})
 		b.put("web")
 		b.start()
 		b.wantCalls(1, "intent, value and note are echoes")
-		if g := testbed.Stored(b.server, web); g.Status.Allocated["ip"].Value == "" || g.Status.Note["ip"] != g.Status.Allocated["ip"].Value {
+		if g := testbed.Stored(b.server, web); g.Status.Allocated["ip"].Value == "" ||
+			g.Status.Note["ip"] != g.Status.Allocated["ip"].Value {
 			t.Errorf("the status is %+v", g.Status)
 		}
 		b.delete("web")

@@ -36,11 +36,17 @@ func TestACompletedFlowRunsAgainIfItIsNeeded(t *testing.T) {
 		failures int
 		want     []string
 	}{
-		"it is not":                      {func(int) (bool, error) { return false, nil }, 0, []string{"up"}},
-		"it is, once":                    {func(asked int) (bool, error) { return asked == 1, nil }, 0, []string{"up", "up"}},
-		"an error is tried again":        {func(asked int) (bool, error) { return asked == 3, errIf(boom, asked < 3) }, 0, []string{"up", "up"}},
-		"an error of another kind stops": {func(int) (bool, error) { return true, reconcile.AsTerminal(boom) }, 1, []string{"up"}},
-		"a panic is an error":            {func(int) (bool, error) { panic(boom) }, 1, []string{"up"}},
+		"it is not":   {func(int) (bool, error) { return false, nil }, 0, []string{"up"}},
+		"it is, once": {func(asked int) (bool, error) { return asked == 1, nil }, 0, []string{"up", "up"}},
+		"an error is tried again": {
+			func(asked int) (bool, error) { return asked == 3, errIf(boom, asked < 3) }, 0,
+			[]string{"up", "up"},
+		},
+		"an error of another kind stops": {
+			func(int) (bool, error) { return true, reconcile.AsTerminal(boom) }, 1,
+			[]string{"up"},
+		},
+		"a panic is an error": {func(int) (bool, error) { panic(boom) }, 1, []string{"up"}},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -95,10 +101,12 @@ func TestNeededIsAskedOnlyAtRest(t *testing.T) {
 		var s script
 		var asked []string
 		how := func() reconcile.Fibers[gateway, gateway] {
-			return reconcile.Fibers[gateway, gateway]{Flow: s.flow(false), Needed: func(_ context.Context, g *gateway) (bool, error) {
-				asked = append(asked, g.Labels["l"])
-				return g.Labels["l"] == "again", nil
-			}}
+			return reconcile.Fibers[gateway, gateway]{
+				Flow: s.flow(false), Needed: func(_ context.Context, g *gateway) (bool, error) {
+					asked = append(asked, g.Labels["l"])
+					return g.Labels["l"] == "again", nil
+				},
+			}
 		}
 		_, e := b.fibers(&s, how())
 		b.put("web")
@@ -135,7 +143,9 @@ func TestTheFlowIsChosenByTheStateOfTheObject(t *testing.T) {
 			flow.Step("hold", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next { return f.Await(&s.hold) }),
 		)
 		flows := map[int]*flow.Flow[gateway]{2: slow, 3: flow.New[gateway]("nothing")}
-		how := reconcile.Fibers[gateway, gateway]{Flow: s.noted("up"), Choose: func(g *gateway) *flow.Flow[gateway] { return flows[g.Spec.Size] }}
+		how := reconcile.Fibers[gateway, gateway]{
+			Flow: s.noted("up"), Choose: func(g *gateway) *flow.Flow[gateway] { return flows[g.Spec.Size] },
+		}
 		_, e := b.fibers(&s, how)
 		b.put("web")
 		b.start()
@@ -158,7 +168,8 @@ func TestTheFlowIsChosenByTheStateOfTheObject(t *testing.T) {
 		b.change(size(3))
 		testbed.Settle(time.Hour)
 		fails := c.Failures()
-		if len(fails) != 1 || fails[0].Attempts != 1 || fails[0].Class != reconcile.Stopped || !errors.Is(fails[0].Err, flow.ErrInvalid) {
+		if len(fails) != 1 || fails[0].Attempts != 1 || fails[0].Class != reconcile.Stopped ||
+			!errors.Is(fails[0].Err, flow.ErrInvalid) {
 			t.Errorf("failures of a chosen flow that is empty: %+v", fails)
 		}
 		b.change(size(4))
@@ -217,7 +228,9 @@ func TestAnUndoIsCutShort(t *testing.T) {
 			b.start()
 			return e
 		},
-		"the process ends, the spec changes": func(b *bench, _ *script, e *flow.Engine, again func() *flow.Engine) *flow.Engine {
+		"the process ends, the spec changes": func(
+			b *bench, _ *script, e *flow.Engine, again func() *flow.Engine,
+		) *flow.Engine {
 			b.restart(e)
 			b.change(size(2))
 			e = again()
@@ -252,7 +265,9 @@ func TestAnUndoIsCutShort(t *testing.T) {
 				}
 				fl := flow.New("up",
 					flow.Step("a", step("a"), flow.Undo(step("undo-a"))),
-					flow.Step("b", step("b"), flow.Undo(func(_ context.Context, f *flow.Fiber[gateway]) flow.Next { return f.Await(&hold) })),
+					flow.Step("b", step("b"), flow.Undo(func(_ context.Context, f *flow.Fiber[gateway]) flow.Next {
+						return f.Await(&hold)
+					})),
 					flow.Step("c", step("c"), flow.Undo(step("undo-c"))),
 					flow.Step("wait", func(_ context.Context, f *flow.Fiber[gateway]) flow.Next { return f.Await(&s.hold) }),
 					flow.Step("d", step("d"), flow.Undo(step("undo-d"))),

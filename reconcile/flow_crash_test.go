@@ -154,14 +154,16 @@ func (o *outside) flow() *flow.Flow[gateway] {
 func TestACrashAtEveryBoundaryOfAFlow(t *testing.T) {
 	t.Parallel()
 	crashEverywhere(t, false,
-		"before up/reserve", "after up/reserve", "after up/servers[]/start", "after up/report", "after the patch of gateways/status",
+		"before up/reserve", "after up/reserve", "after up/servers[]/start", "after up/report",
+		"after the patch of gateways/status",
 		"after the patch of gateways/", "before up/undo/servers[]/start", "after up/undo/reserve")
 }
 
 // Nor is anything left if the object is deleted before the next process sees it, wherever the last one was.
 func TestAnObjectIsDeletedAfterACrash(t *testing.T) {
 	t.Parallel()
-	crashEverywhere(t, true, "before up/reserve", "after up/servers[]/start", "before up/register", "after up/register", "after up/report")
+	crashEverywhere(t, true, "before up/reserve", "after up/servers[]/start", "before up/register", "after up/register",
+		"after up/report")
 }
 
 // either of the servers, which are started side by side, may be the one at which a process dies.

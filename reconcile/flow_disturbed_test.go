@@ -39,7 +39,8 @@ func (w *world) note(f *flow.Fiber[gateway], step string, undo bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	run, _, _ := strings.Cut(f.IdempotencyKey(), "/")
-	w.done[f.Packet.Name] = append(w.done[f.Packet.Name], effect{run: run, gen: f.Packet.Generation, step: step, undo: undo})
+	w.done[f.Packet.Name] = append(w.done[f.Packet.Name],
+		effect{run: run, gen: f.Packet.Generation, step: step, undo: undo})
 }
 
 func (w *world) of(name string) []effect {
@@ -131,7 +132,8 @@ func (b *bench) disturbedFlows(seed uint64) {
 			OnEnd: func(g *gateway, r flow.Result) {
 				mu.Lock()
 				defer mu.Unlock()
-				ends = append(ends, fmt.Sprintf("%s %s generation %d: %s %v", time.Since(epoch), g.Name, g.Generation, r.Status, r.Err))
+				ends = append(ends, fmt.Sprintf("%s %s generation %d: %s %v", time.Since(epoch), g.Name, g.Generation, r.Status,
+					r.Err))
 			},
 		}, reconcile.MaxInterval(-1), reconcile.Finalizer(finalizer), reconcile.Leader(lead))
 		b.host.Start(b.ctx)
@@ -166,7 +168,8 @@ func (b *bench) disturbedFlows(seed uint64) {
 		switch n := rnd.IntN(10); {
 		case n < 5 && !deleted[name]:
 			patch := fmt.Sprintf(`{"spec":{"size":%d}}`, rnd.IntN(1000)+2)
-			if err := d.foreign.Patch(b.ctx, testbed.New("a", name), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			if err := d.foreign.Patch(b.ctx, testbed.New("a", name),
+				client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 				t.Error(err)
 			}
 		case n == 5 && !deleted[name]:

@@ -45,11 +45,13 @@ func TestAFiberThatWasToldToEndWritesNothing(t *testing.T) {
 					<-ctx.Done()
 					close(told)
 					<-leave // it has not heard, or does not care
-					late = client.ModifyStatus(context.WithoutCancel(ctx), b.client(), f.Packet, func(g *gateway) error { g.Status.Count = 99; return nil })
+					late = client.ModifyStatus(context.WithoutCancel(ctx), b.client(), f.Packet,
+						func(g *gateway) error { g.Status.Count = 99; return nil })
 					_ = s.note("late")
 					return f.Next()
 				}, flow.Undo(flow.Do(func(context.Context, *gateway) error { return s.note("undo") }))))
-				_, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{Flow: fl}, reconcile.Finalizer(finalizer), reconcile.Leader(l))
+				_, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{Flow: fl}, reconcile.Finalizer(finalizer),
+					reconcile.Leader(l))
 				b.put("web")
 				b.start()
 				test.tell(b, l)

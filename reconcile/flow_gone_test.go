@@ -30,7 +30,10 @@ func TestAnObjectIsDeletedWhileTheOperatorIsDown(t *testing.T) {
 	}{
 		{reason: "nothing was begun"},
 		{reason: "it was parked before c", up: func(*bench, *script) {}, want: []string{"undo-a"}},
-		{reason: "it had completed", up: func(b *bench, s *script) { s.hold.Set(); b.settle() }, want: []string{"undo-c", "undo-a"}},
+		{
+			reason: "it had completed", up: func(b *bench, s *script) { s.hold.Set(); b.settle() },
+			want: []string{"undo-c", "undo-a"},
+		},
 		{
 			reason: "it was killed in c, which is not the step that it has parked at",
 			up: func(b *bench, s *script) {
@@ -101,12 +104,14 @@ func TestUndoBehindTheCache(t *testing.T) {
 		var s script
 		b.put("web", func(g *gateway) { g.Finalizers = []string{finalizer} })
 		b.change(dying)
-		b.server.On(apiserver.Match{Verb: "get", Resource: "gateways", Name: "web", Times: 1}, apiserver.Before(func(context.Context, apiserver.Request) {
-			b.server.HoldEvents(apiserver.Match{Verb: "watch", Resource: "gateways"})
-			testbed.Change(t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
-				_ = unstructured.SetNestedField(u.Object, map[string]any{"flow": "up", "step": "wait", "generation": int64(1)}, "status", "flow")
-			})
-		}))
+		b.server.On(apiserver.Match{Verb: "get", Resource: "gateways", Name: "web", Times: 1},
+			apiserver.Before(func(context.Context, apiserver.Request) {
+				b.server.HoldEvents(apiserver.Match{Verb: "watch", Resource: "gateways"})
+				testbed.Change(t, b.server, testbed.Gateways, web, func(u *unstructured.Unstructured) {
+					_ = unstructured.SetNestedField(u.Object, map[string]any{"flow": "up", "step": "wait", "generation": int64(1)},
+						"status", "flow")
+				})
+			}))
 		_, e := b.flows(&s, true, reconcile.Finalizer(finalizer))
 		defer e.Close(context.Background())
 		b.start()

@@ -15,7 +15,8 @@ import (
 func TestANewLeaderBehindItsCacheGoesOnWhereTheFormerOneWas(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var s script
-		b.put("web", func(g *gateway) { g.Finalizers = []string{finalizer} }) // else its own write of that would show it the rest
+		// else its own write of that would show it the rest
+		b.put("web", func(g *gateway) { g.Finalizers = []string{finalizer} })
 		turn := &turns{begin: make(chan struct{})}
 		_, e := b.flows(&s, true, reconcile.Finalizer(finalizer), reconcile.Leader(turn))
 		defer e.Close(context.Background())

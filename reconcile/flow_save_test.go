@@ -78,7 +78,8 @@ func TestTheStatusGoesWithThePosition(t *testing.T) {
 		s.hold.Set()
 		b.settle()
 		if got := b.stored().Status.Count; flushed != 111 || got != 1111 || patches.Hits() != 3 {
-			t.Errorf("at the end: the status says %d, then %d, after %d patches, want 111, then 1111, after three", flushed, got, patches.Hits())
+			t.Errorf("at the end: the status says %d, then %d, after %d patches, want 111, then 1111, after three", flushed, got,
+				patches.Hits())
 		}
 		b.close(e)
 	})

@@ -80,7 +80,9 @@ func (b *bench) flows(s *script, undo bool, opts ...reconcile.Option) (c *reconc
 	return b.fibers(s, reconcile.Fibers[gateway, gateway]{Flow: s.flow(undo)}, opts...)
 }
 
-func (b *bench) fibers(s *script, how reconcile.Fibers[gateway, gateway], opts ...reconcile.Option) (c *reconcile.Controller, e *flow.Engine) {
+func (b *bench) fibers(
+	s *script, how reconcile.Fibers[gateway, gateway], opts ...reconcile.Option,
+) (c *reconcile.Controller, e *flow.Engine) {
 	e = flow.NewEngine(flow.EngineOptions{})
 	how.Position = func(g *gateway) **flow.Position { return &g.Status.Flow }
 	how.OnEnd = func(_ *gateway, r flow.Result) {
@@ -199,7 +201,8 @@ func TestAFailedFlow(t *testing.T) {
 				testbed.Settle(time.Minute)
 				s.want(t, reason, slices.Repeat([]string{"a"}, test.runs)...)
 				fails := c.Failures()
-				if len(fails) != 1 || fails[0].Attempts != test.runs || fails[0].Class != reconcile.Stopped || !errors.Is(fails[0].Err, boom) {
+				if len(fails) != 1 || fails[0].Attempts != test.runs || fails[0].Class != reconcile.Stopped ||
+					!errors.Is(fails[0].Err, boom) {
 					t.Fatalf("failures: %+v", fails)
 				}
 				s.mu.Lock()
@@ -251,7 +254,10 @@ func TestDeletionUndoesAFlow(t *testing.T) {
 		want   []string
 	}{
 		"parked in the middle: from there": {func(*bench, *script) {}, []string{"undo-a"}},
-		"completed: all of it":             {func(b *bench, s *script) { s.hold.Set(); b.settle() }, []string{"undo-c", "undo-a"}},
+		"completed: all of it": {
+			func(b *bench, s *script) { s.hold.Set(); b.settle() },
+			[]string{"undo-c", "undo-a"},
+		},
 		"completed, then begun anew: what the former run did, too": {func(b *bench, s *script) {
 			s.hold.Set()
 			b.settle()

@@ -153,21 +153,25 @@ func (b *bench) wantCalls(n int, reason string) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for i, c := range b.calls {
-			b.t.Logf("%d at %v: %s rv %s gen %d, because of %v", i+1, c.at, c.key, c.obj.ResourceVersion, c.obj.Generation, c.info.Reasons)
+			b.t.Logf("%d at %v: %s rv %s gen %d, because of %v", i+1, c.at, c.key, c.obj.ResourceVersion, c.obj.Generation,
+				c.info.Reasons)
 		}
 		b.t.Fatalf("%s: %d reconciliations, want %d", reason, got, n)
 	}
 }
 
 // controller declares one whose reconciler notes the call and then does fn, which may be nil.
-func (b *bench) controller(fn func(ctx context.Context, n int, g *gateway) (reconcile.Result, error), opts ...reconcile.Option) *reconcile.Controller {
-	return reconcile.New[gateway](b.host, "gateways", reconcile.Func[gateway](func(ctx context.Context, g *gateway) (reconcile.Result, error) {
-		n := b.note(ctx, g)
-		if fn == nil {
-			return reconcile.Done, nil
-		}
-		return fn(ctx, n, g)
-	}), append([]reconcile.Option{reconcile.MaxInterval(-1)}, opts...)...)
+func (b *bench) controller(
+	fn func(ctx context.Context, n int, g *gateway) (reconcile.Result, error), opts ...reconcile.Option,
+) *reconcile.Controller {
+	return reconcile.New[gateway](b.host, "gateways",
+		reconcile.Func[gateway](func(ctx context.Context, g *gateway) (reconcile.Result, error) {
+			n := b.note(ctx, g)
+			if fn == nil {
+				return reconcile.Done, nil
+			}
+			return fn(ctx, n, g)
+		}), append([]reconcile.Option{reconcile.MaxInterval(-1)}, opts...)...)
 }
 
 // countUp writes the status.

@@ -50,8 +50,12 @@ func TestHostileReconcilers(t *testing.T) {
 			var p *reconcile.PanicError
 			return errors.As(err, &p) && p.Value == "ouch" && strings.Contains(string(p.Stack), "hostile_test.go")
 		}},
-		{"panic with an error", func() error { panic(errors.ErrUnsupported) }, func(err error) bool { return errors.Is(err, errors.ErrUnsupported) }},
-		{"end of the goroutine", func() error { runtime.Goexit(); return nil }, func(err error) bool { return errors.Is(err, reconcile.ErrGoexit) }},
+		{"panic with an error", func() error { panic(errors.ErrUnsupported) }, func(err error) bool {
+			return errors.Is(err, errors.ErrUnsupported)
+		}},
+		{"end of the goroutine", func() error { runtime.Goexit(); return nil }, func(err error) bool {
+			return errors.Is(err, reconcile.ErrGoexit)
+		}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -61,7 +65,10 @@ func TestHostileReconcilers(t *testing.T) {
 						return reconcile.Done, tc.do()
 					}
 					return reconcile.Done, nil
-				}, reconcile.Workers(1), reconcile.OnFailure(func(f reconcile.Failure) { failures = append(failures, f); panic("in OnFailure") }),
+				}, reconcile.Workers(1), reconcile.OnFailure(func(f reconcile.Failure) {
+					failures = append(failures, f)
+					panic("in OnFailure")
+				}),
 					reconcile.MaxAttempts(3))
 				b.put("web")
 				b.start()
@@ -148,7 +155,10 @@ func TestChangesOfObjects(t *testing.T) {
 func TestWritesToAKindThatIsNotWatched(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "made"}, Data: map[string]string{"n": "1"}}
+			cm := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "made"},
+				Data:       map[string]string{"n": "1"},
+			}
 			if err := reconcile.Own(b.client(), g, cm); err != nil {
 				return reconcile.Retry(err)
 			}
@@ -175,16 +185,28 @@ func TestWrongDeclarations(t *testing.T) {
 	}{
 		{"no reconciler", "no reconciler", func(h reconcile.Host) { reconcile.New[gateway](h, "x", nil) }},
 		{"no name", "no name", func(h reconcile.Host) { reconcile.New[gateway](h, "", noop) }},
-		{"a name twice", "unique", func(h reconcile.Host) { reconcile.New[gateway](h, "x", noop); reconcile.New[gateway](h, "x", noop) }},
-		{"a finalizer without a domain", "domain", func(h reconcile.Host) { reconcile.New[gateway](h, "x", noop, reconcile.Finalizer("mine")) }},
+		{"a name twice", "unique", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop)
+			reconcile.New[gateway](h, "x", noop)
+		}},
+		{"a finalizer without a domain", "domain", func(h reconcile.Host) {
+			reconcile.New[gateway](h, "x", noop, reconcile.Finalizer("mine"))
+		}},
 		{"a kind that nobody knows", "no kind is registered", func(h reconcile.Host) {
-			reconcile.New[stranger](h, "x", reconcile.Func[stranger](func(context.Context, *stranger) (reconcile.Result, error) { return reconcile.Done, nil }))
+			reconcile.New[stranger](h, "x", reconcile.Func[stranger](func(context.Context, *stranger) (reconcile.Result, error) {
+				return reconcile.Done, nil
+			}))
 		}},
-		{"a filter of another type", "a function takes v1.Secret, and the objects of the watch are v1.ConfigMap", func(h reconcile.Host) {
-			reconcile.New[gateway](h, "x", noop, reconcile.Owns[corev1.ConfigMap](reconcile.If(func(*corev1.Secret) bool { return true })))
-		}},
+		{
+			"a filter of another type", "a function takes v1.Secret, and the objects of the watch are v1.ConfigMap",
+			func(h reconcile.Host) {
+				reconcile.New[gateway](h, "x", noop,
+					reconcile.Owns[corev1.ConfigMap](reconcile.If(func(*corev1.Secret) bool { return true })))
+			},
+		},
 		{"a comparison of another type", "a function takes v1.Secret", func(h reconcile.Host) {
-			reconcile.New[gateway](h, "x", noop, reconcile.Primary(reconcile.IfChanged(func(_, _ *corev1.Secret) bool { return true })))
+			reconcile.New[gateway](h, "x", noop,
+				reconcile.Primary(reconcile.IfChanged(func(_, _ *corev1.Secret) bool { return true })))
 		}},
 		{"a mapping that is nil", "the function of Watches is nil", func(h reconcile.Host) {
 			reconcile.New[gateway](h, "x", noop, reconcile.Watches[corev1.ConfigMap](nil))
@@ -204,7 +226,8 @@ func TestWrongDeclarations(t *testing.T) {
 				h.Start(b.ctx)
 				b.settle()
 				err := h.Stop()
-				if !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "controller") {
+				if !errors.Is(err, reconcile.ErrInvalid) || !strings.Contains(err.Error(), tc.want) ||
+					!strings.Contains(err.Error(), "controller") {
 					t.Errorf("the host says %v", err)
 				}
 				b.host.Start(b.ctx)
@@ -215,7 +238,9 @@ func TestWrongDeclarations(t *testing.T) {
 
 type stranger struct{ gateway }
 
-var noop = reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) { return reconcile.Done, nil })
+var noop = reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
+	return reconcile.Done, nil
+})
 
 // A watch that cannot be listed holds the controller back, and says so.
 func TestWaitsForTheFirstList(t *testing.T) {
@@ -252,7 +277,8 @@ func TestChangesOfSharedObjects(t *testing.T) {
 			if err := b.client().Get(ctx, web, own); err != nil || own.Spec.Size != 1 {
 				t.Errorf("an own copy has size %d, %v", own.Spec.Size, err)
 			}
-			return reconcile.Done, client.Modify(ctx, b.client(), own, func(g *gateway) error { g.Labels = map[string]string{"l": "x"}; return nil })
+			return reconcile.Done, client.Modify(ctx, b.client(), own,
+				func(g *gateway) error { g.Labels = map[string]string{"l": "x"}; return nil })
 		})
 		b.put("web")
 		b.start()

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -109,9 +110,13 @@ func (q *queue) expired(now time.Time) *item {
 // lines are the ready items of one priority: a line for each namespace, which take turns.
 type lines struct {
 	live  int // items, without those that have left
+	held  int // with them
 	byNS  map[string]*line
 	turns []*line // those that are not empty, the next first
 }
+
+// idleItems is how many items that have left the lines may hold besides as many as are live.
+const idleItems = 16
 
 type line struct {
 	ns    string
@@ -130,6 +135,27 @@ func (l *lines) push(it *item) {
 		l.turns = append(l.turns, own)
 	}
 	own.items = append(own.items, it)
+	if l.held++; l.held > 2*l.live+idleItems {
+		l.tidy(it.prio)
+	}
+}
+
+// tidy drops the items that have left. One that has come again keeps its first place, as it does for pop.
+func (l *lines) tidy(p priority) {
+	l.held = 0
+	seen := make(map[*item]bool, l.live)
+	l.turns = slices.DeleteFunc(l.turns, func(own *line) bool {
+		own.items = slices.DeleteFunc(own.items, func(it *item) bool {
+			left := it.state != ready || it.prio != p || seen[it]
+			seen[it] = true
+			return left
+		})
+		l.held += len(own.items)
+		if len(own.items) == 0 {
+			delete(l.byNS, own.ns)
+		}
+		return len(own.items) == 0
+	})
 }
 
 // pop takes the first item of the next line. Items that have left are passed over.
@@ -142,6 +168,7 @@ func (l *lines) pop(p priority) *item {
 			it := own.items[0]
 			own.items[0] = nil
 			own.items = own.items[1:]
+			l.held--
 			if it.state == ready && it.prio == p {
 				found = it
 			}

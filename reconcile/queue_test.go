@@ -29,6 +29,42 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 }
 
+// Objects that come and go while nobody works, as in a process that does not lead, leave nothing in the lines.
+func TestLinesForgetThoseThatHaveLeft(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	for i := range 10 {
+		q.makeReady(q.item(key("stays", i)), high)
+	}
+	later := time.Unix(1, 0)
+	for i := range 100_000 {
+		it := q.item(key(fmt.Sprint("ns", i%1000), i))
+		q.makeReady(it, low)
+		q.makeReady(it, high)
+		q.forget(it)
+		again := q.item(key("stays", i%10))
+		q.wait(again, later, Scheduled)
+		q.makeReady(again, high)
+	}
+	for p, l := range q.lines {
+		held := 0
+		for _, own := range l.byNS {
+			held += len(own.items)
+		}
+		if held > 100 || len(l.byNS) > 100 || len(l.turns) > 100 {
+			t.Errorf("lines of priority %d: %d items in %d lines, %d turns", p, held, len(l.byNS), len(l.turns))
+		}
+	}
+	for i := range 10 {
+		if it := q.pick(); it == nil || it.key.Namespace != "stays" {
+			t.Errorf("picked %v after %d", it, i)
+		}
+	}
+	if it := q.pick(); it != nil {
+		t.Errorf("picked %v, which is not ready", it.key)
+	}
+}
+
 // Initial objects wait for live changes, but not for ever.
 func TestPriorities(t *testing.T) {
 	t.Parallel()
@@ -137,12 +173,28 @@ func TestQueueModel(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
+				for p, l := range q.lines {
+					held, live := 0, 0
+					for _, own := range l.byNS {
+						held += len(own.items)
+					}
+					for _, it := range q.items {
+						if it.state == ready && it.prio == priority(p) {
+							live++
+						}
+					}
+					if held != l.held || live != l.live || len(l.turns) != len(l.byNS) {
+						t.Fatalf("lines say %d held and %d live, and have %d and %d", l.held, l.live, held, live)
+					}
+				}
 				count := map[itemState]int{}
 				for _, s := range state {
 					count[s]++
 				}
-				if q.ready != count[ready] || q.running != count[running] || len(q.times) != count[waiting] || q.lines[0].live+q.lines[1].live != q.ready {
-					t.Fatalf("ready %d, running %d, waiting %d, in line %d; want %v", q.ready, q.running, len(q.times), q.lines[0].live+q.lines[1].live, count)
+				if q.ready != count[ready] || q.running != count[running] || len(q.times) != count[waiting] ||
+					q.lines[0].live+q.lines[1].live != q.ready {
+					t.Fatalf("ready %d, running %d, waiting %d, in line %d; want %v", q.ready, q.running, len(q.times),
+						q.lines[0].live+q.lines[1].live, count)
 				}
 			},
 		})

@@ -121,7 +121,9 @@ func TestTheScheduledTimeSurvives(t *testing.T) {
 		// What is no reason to reconcile leaves the time of After alone, too; the interval does reconcile, so that is
 		// off here.
 		owned := configMap("owned")
-		owned.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, testbed.GroupVersion.WithKind("Gateway"))}
+		owned.OwnerReferences = []metav1.OwnerReference{
+			*metav1.NewControllerRef(owner, testbed.GroupVersion.WithKind("Gateway")),
+		}
 		disturb := func(d time.Duration) {
 			for i := range int(d / time.Minute) {
 				b.change(label(fmt.Sprint(i)))

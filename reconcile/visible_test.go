@@ -53,10 +53,19 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 		do     func() (reconcile.Result, error)
 		want   []string
 	}{
-		{"an error", func() (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) }, []string{"no luck", "class=retryable", "key=a/web"}},
-		{"a terminal one", func() (reconcile.Result, error) { return reconcile.Terminal(errors.New("no luck")) }, []string{"no luck", "class=stopped"}},
+		{
+			"an error", func() (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) },
+			[]string{"no luck", "class=retryable", "key=a/web"},
+		},
+		{
+			"a terminal one", func() (reconcile.Result, error) { return reconcile.Terminal(errors.New("no luck")) },
+			[]string{"no luck", "class=stopped"},
+		},
 		{"a panic", func() (reconcile.Result, error) { panic("ouch") }, []string{"panic: ouch", "visible_test.go"}},
-		{"an error that panics", func() (reconcile.Result, error) { return reconcile.Done, (*nilError)(nil) }, []string{"nil pointer", "visible_test.go"}},
+		{
+			"an error that panics", func() (reconcile.Result, error) { return reconcile.Done, (*nilError)(nil) },
+			[]string{"nil pointer", "visible_test.go"},
+		},
 		{"an error and a time", func() (reconcile.Result, error) {
 			return reconcile.After(time.Minute), errors.New("no luck")
 		}, []string{"no luck", "after=1m0s", "afterHonoured=true"}},
@@ -64,7 +73,10 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 			_, err := reconcile.Terminal(errors.New("no luck"))
 			return reconcile.After(time.Minute), err
 		}, []string{"no luck", "after=1m0s", "afterHonoured=false"}},
-		{"a negative time", func() (reconcile.Result, error) { return reconcile.After(-time.Second), nil }, []string{"level=ERROR", "negative", "after=-1s"}},
+		{
+			"a negative time", func() (reconcile.Result, error) { return reconcile.After(-time.Second), nil },
+			[]string{"level=ERROR", "negative", "after=-1s"},
+		},
 	} {
 		for _, own := range []bool{false, true} {
 			t.Run(fmt.Sprint(tc.reason, ", own logger ", own), func(t *testing.T) {
@@ -76,9 +88,10 @@ func TestFailuresAreLoggedByTheHost(t *testing.T) {
 					if own {
 						opts, told, silent = append(opts, its.option()), &its, &host
 					}
-					reconcile.New[gateway](h, "gateways", reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
-						return tc.do()
-					}), opts...)
+					reconcile.New[gateway](h, "gateways",
+						reconcile.Func[gateway](func(context.Context, *gateway) (reconcile.Result, error) {
+							return tc.do()
+						}), opts...)
 					b.put("web")
 					b.start()
 					for _, want := range tc.want {
@@ -104,7 +117,10 @@ func TestOvertakenFailuresAreLogged(t *testing.T) {
 		do     func(ctx context.Context) error
 	}{
 		{"an error after the spec has changed", nil, func(context.Context) error { return errors.New("ouch") }},
-		{"a panic of a preempted run", []reconcile.Option{reconcile.Preempt()}, func(ctx context.Context) error { <-ctx.Done(); panic("ouch") }},
+		{"a panic of a preempted run", []reconcile.Option{reconcile.Preempt()}, func(ctx context.Context) error {
+			<-ctx.Done()
+			panic("ouch")
+		}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
@@ -181,14 +197,16 @@ func TestControllersPage(t *testing.T) {
 		body, _ := h.page("")
 		text := strings.Join(strings.Fields(body), " ")
 		for _, want := range []string{
-			"east/bystanders Gateway.test.fairlead.io/v1 running 0 0 0 0", "east/gateways Gateway.test.fairlead.io/v1 running 0 2 0 3",
+			"east/bystanders Gateway.test.fairlead.io/v1 running 0 0 0 0",
+			"east/gateways Gateway.test.fairlead.io/v1 running 0 2 0 3",
 			"east/gateways a/bad stopped 1", "rests never", "no luck at all", "panic: xxx",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the page does not say %q:\n%s", want, body)
 			}
 		}
-		if strings.Index(text, "bystanders") > strings.Index(text, "gateways Gate") || strings.Index(text, "a/bad") > strings.Index(text, "a/web") {
+		if strings.Index(text, "bystanders") > strings.Index(text, "gateways Gate") ||
+			strings.Index(text, "a/bad") > strings.Index(text, "a/web") {
 			t.Errorf("it is not sorted:\n%s", body)
 		}
 		all, _ := h.page("?format=json&controller=gateways")
@@ -198,12 +216,17 @@ func TestControllersPage(t *testing.T) {
 		}
 		var got []string
 		for _, f := range d.Failures {
-			got = append(got, fmt.Sprint(f.Key, " ", f.Class, " ", len(f.Error) <= 1024, " ", f.Next != nil, " ", f.Stack != "", " ", f.Attempts > 0))
+			got = append(got, fmt.Sprint(f.Key, " ", f.Class, " ", len(f.Error) <= 1024, " ", f.Next != nil, " ", f.Stack != "",
+				" ", f.Attempts > 0))
 		}
-		if diff := cmp.Diff([]string{"a/bad stopped true false false true", "a/mad retryable true true true true", "a/web retryable true true false true"}, got); diff != "" {
+		if diff := cmp.Diff([]string{
+			"a/bad stopped true false false true", "a/mad retryable true true true true",
+			"a/web retryable true true false true",
+		}, got); diff != "" {
 			t.Error(diff)
 		}
-		if d.Failed != 3 || d.State != reconcile.StateRunning || d.Cluster != "east" || !strings.Contains(d.At, "visible_test.go:") {
+		if d.Failed != 3 || d.State != reconcile.StateRunning || d.Cluster != "east" ||
+			!strings.Contains(d.At, "visible_test.go:") {
 			t.Errorf("described as %+v", d)
 		}
 		if one, _ := h.page("?limit=1&format=json"); strings.Count(one, `"key"`) != 1 || strings.Count(one, "\n") != 2 {
@@ -229,7 +252,10 @@ func TestEventsOfFailures(t *testing.T) {
 	}{
 		{"the world is at fault", func() error { return errors.New("unreachable") }, nil, nil},
 		{"a conflict", conflictError, nil, nil},
-		{"terminal", func() error { _, err := reconcile.Terminal(errors.New("no such size")); return err }, nil, []string{"ReconcileFailed: no such size"}},
+		{
+			"terminal", func() error { _, err := reconcile.Terminal(errors.New("no such size")); return err }, nil,
+			[]string{"ReconcileFailed: no such size"},
+		},
 		{"panic", func() error { panic("ouch") }, nil, []string{"ReconcilePanicked: panic: ouch"}},
 		{
 			"exhausted", func() error { return errors.New("unreachable") },
@@ -240,7 +266,8 @@ func TestEventsOfFailures(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(b *bench) {
-				b.controller(func(context.Context, int, *gateway) (reconcile.Result, error) { return reconcile.Done, tc.do() }, tc.opts...)
+				b.controller(func(context.Context, int, *gateway) (reconcile.Result, error) { return reconcile.Done, tc.do() },
+					tc.opts...)
 				b.put("web")
 				b.start()
 				testbed.Settle(10 * time.Minute)

@@ -69,14 +69,17 @@ type WatchOption func(*watch)
 // Named sets the name of a watch, by which reasons and errors call it; its kind by default.
 func Named(name string) WatchOption { return func(w *watch) { w.name = name } }
 
-// Kind says which kind is watched, for unstructured.Unstructured and metav1.PartialObjectMetadata.
+// Kind says which kind is watched, for unstructured.Unstructured and metav1.PartialObjectMetadata. Of what is watched
+// as the latter, and filtered and mapped by functions of it, nothing but metadata is transferred and held, unless the
+// program watches the same objects as a whole, too. The client's reads of whole objects of the kind are requests then.
 func Kind(gvk schema.GroupVersionKind) WatchOption { return func(w *watch) { w.kind = gvk } }
 
 // From restricts what is watched: source.Namespaces, source.Labels and the like. The client's reads of the kind are
 // then answered by the cache as far as it holds what they may find, and are requests otherwise: with
 // source.Labels("app=web"), a Get of an object that has the label, and a List with client.Labels("app=web") or more; in
-// the namespaces of source.Namespaces, all. With source.Fields each read is a request, unless another watch of the
-// kind, of anybody in the program, holds more.
+// the namespaces of source.Namespaces, all. With source.Fields a Get of an object that is selected is answered, if the
+// selector is of fields of a built-in kind or of those of store.CacheOptions.Fields; each other read is a request,
+// unless another watch of the kind, of anybody in the program, holds more.
 func From(opts ...source.Option) WatchOption {
 	return func(w *watch) { w.options = append(w.options, opts...) }
 }
@@ -202,9 +205,14 @@ func (w *watch) resolve(scheme *runtime.Scheme) error {
 	return nil
 }
 
-func (w *watch) open(cache *store.Cache) (*store.Handle, error) {
+func (w *watch) open(cache *store.Cache) (*store.Handle, error) { return cache.Open(w.request()) }
+
+// request is for no more than the metadata of objects if that is all that anybody looks at.
+func (w *watch) request() store.Request {
 	_, generic := w.object.(runtime.Unstructured)
-	return cache.Open(store.Request{Kind: w.kind, Unstructured: generic, Options: w.options})
+	more := func(t reflect.Type) bool { return t != reflect.TypeFor[metav1.PartialObjectMetadata]() }
+	bare := !more(reflect.TypeOf(w.object).Elem()) && !slices.ContainsFunc(w.takes, more)
+	return store.Request{Kind: w.kind, Unstructured: generic, Options: w.options, Content: store.Content{Metadata: bare}}
 }
 
 // matches says whether an object is among those that are watched.

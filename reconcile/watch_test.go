@@ -19,7 +19,10 @@ import (
 )
 
 func configMap(name string, data ...string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}}
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name},
+	}
 	if len(data) > 0 {
 		cm.Data = map[string]string{"for": data[0]}
 	}
@@ -69,13 +72,15 @@ func TestWatches(t *testing.T) {
 		step("a change", func() {
 			testbed.Change(t, b.server, testbed.ConfigMaps, reconcile.Key{Namespace: "a", Name: "cm"}, label("x"))
 		}, "one")
-		step("both the one that is not referred to any more and the new one", func() { testbed.Put(t, b.server, configMap("cm", "two")) }, "one", "two")
+		step("both the one that is not referred to any more and the new one",
+			func() { testbed.Put(t, b.server, configMap("cm", "two")) }, "one", "two")
 		if got := b.last().info.Reasons; len(got) != 1 || got[0].Source != "ConfigMap" || got[0].Key.Name != "cm" {
 			t.Errorf("the reasons are %v", got)
 		}
 		step("a deletion uses the last known state", func() { _ = b.server.Remove(testbed.ConfigMaps, "a", "cm") }, "two")
 		step("one that nobody has heard of", func() { testbed.Put(t, b.server, configMap("cm", "nobody")) })
-		step("a map function that panics concerns the one event", func() { testbed.Put(t, b.server, configMap("bad", "panic")) })
+		step("a map function that panics concerns the one event",
+			func() { testbed.Put(t, b.server, configMap("bad", "panic")) })
 		step("and the others go on", func() { testbed.Put(t, b.server, configMap("good", "one")) }, "one")
 		if s := log.String(); !strings.Contains(s, "key=a/bad") {
 			t.Errorf("the panic is not reported:\n%s", s)
@@ -87,7 +92,10 @@ func TestOwns(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.controller(func(ctx context.Context, _ int, g *gateway) (reconcile.Result, error) {
 			for i := range 3 { // N own writes of a secondary
-				cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "of-" + g.Name}, Data: map[string]string{"n": string(rune('a' + i))}}
+				cm := &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "of-" + g.Name},
+					Data:       map[string]string{"n": string(rune('a' + i))},
+				}
 				if err := reconcile.Own(b.client(), g, cm); err != nil {
 					return reconcile.Retry(err)
 				}
@@ -159,13 +167,19 @@ func TestPredicates(t *testing.T) {
 func TestUnstructured(t *testing.T) {
 	bubble(t, func(b *bench) {
 		calls := 0
-		reconcile.New[unstructured.Unstructured](b.host, "widgets", reconcile.Func[unstructured.Unstructured](func(ctx context.Context, u *unstructured.Unstructured) (reconcile.Result, error) {
-			calls++
-			return reconcile.Done, client.Modify(ctx, b.client(), u, func(u *unstructured.Unstructured) error {
-				u.SetLabels(map[string]string{"seen": "true"})
-				return nil
-			})
-		}), reconcile.Primary(reconcile.Kind(apiserver.Widgets().GVK())), reconcile.Owns[metav1.PartialObjectMetadata](reconcile.Kind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})))
+		reconcile.New[unstructured.Unstructured](b.host, "widgets",
+			reconcile.Func[unstructured.Unstructured](
+				func(ctx context.Context, u *unstructured.Unstructured) (reconcile.Result, error) {
+					calls++
+					return reconcile.Done, client.Modify(ctx, b.client(), u, func(u *unstructured.Unstructured) error {
+						u.SetLabels(map[string]string{"seen": "true"})
+						return nil
+					})
+				},
+			), reconcile.Primary(reconcile.Kind(apiserver.Widgets().GVK())),
+			reconcile.Owns[metav1.PartialObjectMetadata](
+				reconcile.Kind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}),
+			))
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(apiserver.Widgets().GVK())
 		u.SetNamespace("a")
@@ -250,7 +264,8 @@ func TestFollow(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var c *reconcile.Controller
 		c = b.controller(func(_ context.Context, _ int, g *gateway) (reconcile.Result, error) {
-			return reconcile.Done, reconcile.Follow[corev1.ConfigMap](c, client.KeyOf(g), "ref", reconcile.From(source.Namespaces("b")),
+			return reconcile.Done, reconcile.Follow[corev1.ConfigMap](c, client.KeyOf(g), "ref",
+				reconcile.From(source.Namespaces("b")),
 				reconcile.If(func(cm *corev1.ConfigMap) bool { return cm.Name == g.Spec.Ref }))
 		})
 		if err := reconcile.Follow[corev1.ConfigMap](c, web, "early"); err == nil {

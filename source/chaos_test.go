@@ -20,14 +20,21 @@ import (
 // among them: there a bookmark overtakes an event that never comes.
 func faults(rnd *rand.Rand) []apiserver.Fault {
 	all := []apiserver.Fault{
-		apiserver.Answer(apiserver.Expired()), apiserver.Answer(apiserver.TooManyRequests(2)), apiserver.Answer(apiserver.VersionTooLarge(1)),
-		apiserver.Answer(apiserver.StoreReadError()), apiserver.Answer(apiserver.Failure(500)), apiserver.Answer(apiserver.Failure(401)),
-		apiserver.Answer(apiserver.Failure(403)), apiserver.Answer(apiserver.Failure(404)), apiserver.Answer(apiserver.Failure(504)),
-		apiserver.HTML(502), apiserver.HTML(200), apiserver.Text(503, "upstream"), apiserver.Table(), apiserver.DuplicateItems(),
-		apiserver.NoListVersion(), apiserver.ExpireContinue(true), apiserver.Silent(), apiserver.NoBookmarks(), apiserver.IgnoreTimeout(),
-		apiserver.EndAfter(rnd.IntN(4)), apiserver.ErrorEvent(rnd.IntN(3), apiserver.Expired()), apiserver.ErrorEvent(rnd.IntN(3), apiserver.Failure(500)),
+		apiserver.Answer(apiserver.Expired()), apiserver.Answer(apiserver.TooManyRequests(2)),
+		apiserver.Answer(apiserver.VersionTooLarge(1)),
+		apiserver.Answer(apiserver.StoreReadError()), apiserver.Answer(apiserver.Failure(500)),
+		apiserver.Answer(apiserver.Failure(401)),
+		apiserver.Answer(apiserver.Failure(403)), apiserver.Answer(apiserver.Failure(404)),
+		apiserver.Answer(apiserver.Failure(504)),
+		apiserver.HTML(502), apiserver.HTML(200), apiserver.Text(503, "upstream"), apiserver.Table(),
+		apiserver.DuplicateItems(),
+		apiserver.NoListVersion(), apiserver.ExpireContinue(true), apiserver.Silent(), apiserver.NoBookmarks(),
+		apiserver.IgnoreTimeout(),
+		apiserver.EndAfter(rnd.IntN(4)), apiserver.ErrorEvent(rnd.IntN(3), apiserver.Expired()),
+		apiserver.ErrorEvent(rnd.IntN(3), apiserver.Failure(500)),
 		apiserver.ErrorEvent(1, apiserver.StoreReadError()), apiserver.DuplicateEvents(), apiserver.ReplayEvents(3),
-		apiserver.NoInitialEventsEnd(), apiserver.PlainInitialEventsEnd(), apiserver.IgnoreWatchList(), apiserver.Delay(3 * time.Second),
+		apiserver.NoInitialEventsEnd(), apiserver.PlainInitialEventsEnd(), apiserver.IgnoreWatchList(),
+		apiserver.Delay(3 * time.Second),
 		apiserver.Drop(), apiserver.BlackHole(), apiserver.Cut(rnd.Int64N(2000)), apiserver.Fragment(1, 7, 100),
 	}
 	picked := []apiserver.Fault{all[rnd.IntN(len(all))]}
@@ -59,7 +66,8 @@ func chaos(t *testing.T, seed uint64) {
 	put := func() {
 		cm := &corev1.ConfigMap{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", rnd.IntN(12))}, Data: map[string]string{"n": fmt.Sprint(rnd.Int())},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", rnd.IntN(12))},
+			Data:       map[string]string{"n": fmt.Sprint(rnd.Int())},
 		}
 		if _, err := server.Put(cm); err != nil {
 			t.Fatal(err)
@@ -74,7 +82,10 @@ func chaos(t *testing.T, seed uint64) {
 	if rnd.IntN(2) == 0 {
 		enc = source.Protobuf
 	}
-	src, err := source.New(source.Config{REST: server.Config(), Resource: configMaps, PageSize: 1 + rnd.IntN(5), Encoding: enc}, r.sink)
+	src, err := source.New(source.Config{
+		REST: server.Config(), Resource: configMaps, PageSize: 1 + rnd.IntN(5),
+		Encoding: enc,
+	}, r.sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +164,8 @@ func TestRestoredBackup(t *testing.T) {
 		put := func(n int) {
 			cm := &corev1.ConfigMap{
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", n)}, Data: map[string]string{"at": fmt.Sprint(server.Revision())},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("o", n)},
+				Data:       map[string]string{"at": fmt.Sprint(server.Revision())},
 			}
 			if _, err := server.Put(cm); err != nil {
 				t.Fatal(err)

@@ -24,6 +24,7 @@ type Client struct {
 	cfg     *rest.Config
 	limiter *Limiter
 	gzip    bool
+	given   http.RoundTripper // nil: one is made
 
 	mu      sync.Mutex
 	current *generation
@@ -35,11 +36,22 @@ type ClientOptions struct {
 	// Limiter bounds the requests of all sources; nil: a new one with its defaults.
 	Limiter *Limiter
 	// Gzip asks the server to compress. It costs more time than it saves on any fast link.
+	// It is of no effect with Transport.
 	Gzip bool
+	// Transport sends the requests, in place of what would be made from the rest.Config: the Transport of an http.Client
+	// that the program has, for instance, as rest.HTTPClientFor makes it. Authentication, TLS, proxies, dialing and the
+	// User-Agent are its business then; of the rest.Config the address counts alone. It must be safe for concurrent use,
+	// must not bound how long a body is read, as http.Client.Timeout does, since a watch is read for minutes, and should
+	// notice connections that are dead, as client-go's transports do by HTTP/2 pings.
+	//
+	// It belongs to the caller, and so do its connections: Close leaves them open. A request that gets stuck is cancelled,
+	// which closes its connection if that was HTTP/1, and then the idle connections of Transport are closed: one of HTTP/2
+	// on which other requests are under way is not left, as one of a Client's own is.
+	Transport http.RoundTripper
 }
 
-// NewClient makes a Client from a copy of cfg. All ways to authenticate that client-go knows work; rate limits and
-// timeouts of cfg are ignored.
+// NewClient makes a Client from a copy of cfg. All ways to authenticate that client-go knows work, and so do the
+// Transport, the wrappers, the dialer and the proxy of cfg; rate limits and timeouts of cfg are ignored.
 func NewClient(cfg *rest.Config, o ClientOptions) (*Client, error) {
 	if cfg == nil {
 		return nil, errors.New("cannot make client: no rest.Config")
@@ -54,7 +66,7 @@ func NewClient(cfg *rest.Config, o ClientOptions) (*Client, error) {
 	if o.Limiter == nil {
 		o.Limiter = NewLimiter(0, 0)
 	}
-	return &Client{cfg: cfg, limiter: o.Limiter, gzip: o.Gzip}, nil
+	return &Client{cfg: cfg, limiter: o.Limiter, gzip: o.Gzip, given: o.Transport}, nil
 }
 
 // Close closes the connections that are not in use; the others close with their last request.
@@ -71,8 +83,10 @@ func (c *Client) Close() {
 // generation is one transport and the connections that it made.
 type generation struct {
 	client *http.Client
-	users  int // under the mutex of the Client
+	given  bool // the transport is the caller's
+	users  int  // under the mutex of the Client, like the next two
 	stale  bool
+	stuck  bool // a request on it was given up
 
 	mu    sync.Mutex
 	conns map[*trackedConn]struct{}
@@ -108,6 +122,7 @@ func (c *Client) release(g *generation) {
 func (c *Client) abandon(g *generation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	g.stuck = true
 	if c.current == g {
 		c.current = nil
 		g.retireLocked()
@@ -122,6 +137,9 @@ func (g *generation) retireLocked() {
 }
 
 func (g *generation) closeAll() {
+	if g.given && !g.stuck {
+		return // nothing of it is ours
+	}
 	utilnet.CloseIdleConnectionsFor(g.client.Transport)
 	g.mu.Lock()
 	conns := g.conns
@@ -169,6 +187,9 @@ func (g *generation) dial(next dialer) dialer {
 // connect builds a transport of our own rather than one of client-go's cache: it has larger buffers, it can be
 // abandoned, and it leaves no goroutine behind. Certificates and tokens are read anew.
 func (c *Client) connect() (*generation, error) {
+	if c.given != nil {
+		return &generation{client: &http.Client{Transport: c.given}, given: true}, nil
+	}
 	tc, err := c.cfg.TransportConfig()
 	if err != nil {
 		return nil, fmt.Errorf("cannot configure transport: %w", err)

@@ -39,7 +39,8 @@ func TestSourcesShareAConnection(t *testing.T) {
 	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	client, err := source.NewClient(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, source.ClientOptions{})
+	client, err := source.NewClient(&rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}},
+		source.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,9 @@ type holedConn struct {
 	once   sync.Once
 }
 
-func (h *hole) wrap(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+func (h *hole) wrap(
+	dial func(context.Context, string, string) (net.Conn, error),
+) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)
 		if err != nil {
@@ -165,7 +168,10 @@ func TestDeadConnection(t *testing.T) {
 				go func() { done <- src.Run(ctx) }()
 				time.Sleep(10 * time.Second)
 				network.swallow()
-				cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late"}}
+				cm := &corev1.ConfigMap{
+					TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late"},
+				}
 				if _, err := server.Put(cm); err != nil {
 					t.Fatal(err)
 				}

@@ -69,7 +69,10 @@ func runUntilCommit(tb testing.TB, server *httptest.Server, watchList bool, obje
 
 // run runs a source until the counter has what it waits for.
 func run(tb testing.TB, server *httptest.Server, c *counter, watchList bool) {
-	src, err := source.New(source.Config{REST: &rest.Config{Host: server.URL}, Resource: configMaps, NoWatchList: !watchList, PageSize: -1},
+	src, err := source.New(source.Config{
+		REST: &rest.Config{Host: server.URL}, Resource: configMaps,
+		NoWatchList: !watchList, PageSize: -1,
+	},
 		func(string) source.Sink { return c })
 	if err != nil {
 		tb.Fatal(err)

@@ -208,7 +208,9 @@ func (d *jsonList) finish() (*listMeta, error) {
 	if items, is := d.members["items"]; is && string(items) != "null" {
 		return nil, &ProtocolError{What: "items that are no array"}
 	}
-	return checkList(kind, apiVersion, listMeta{version: meta.ResourceVersion, next: meta.Continue, remaining: meta.RemainingItemCount})
+	return checkList(kind, apiVersion, listMeta{
+		version: meta.ResourceVersion, next: meta.Continue, remaining: meta.RemainingItemCount,
+	})
 }
 
 // checkList tells a list of objects from everything else that arrives with status 200.

@@ -99,11 +99,13 @@ const small = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"ns
 // FuzzListJSON: a list means the same whatever the fragmentation.
 func FuzzListJSON(f *testing.F) {
 	fuzzFragments(f, func() decoder { return &jsonList{} },
-		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"t"},"items":[`+small+`,`+small+`]}`,
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"t"},"items":[`+small+`,`+
+			small+`]}`,
 		` { "items" : [ ] , "metadata" : {"resourceVersion":"5"} , "kind" : "List" } `,
 		`{"items":[`+strings.Repeat(small+",", 50)+small+`],"metadata":{"resourceVersion":"5"},"kind":"XList"}`,
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"gone","reason":"Expired","code":410}`,
-		`{"kind":"Table"}`, `<html>`, `{"items":[1]}`, `{"items":null,"metadata":null,"kind":"List"}`, `{"kind":"List","metadata":{"resourceVersion":"5"},"items":[`+small+`]`,
+		`{"kind":"Table"}`, `<html>`, `{"items":[1]}`, `{"items":null,"metadata":null,"kind":"List"}`,
+		`{"kind":"List","metadata":{"resourceVersion":"5"},"items":[`+small+`]`,
 	)
 }
 
@@ -118,7 +120,8 @@ func FuzzWatchJSON(f *testing.F) {
 		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","code":410,"reason":"Expired","message":"old"}}`+"\n",
 		"{\n \"type\": \"ADDED\",\n \"object\": "+small+"\n}\n"+added+"\n",
 		`{"type":"ADDED","object":{]}`+"\n"+added+"\n",
-		`{"type":"ADDED","object":{"metadata":{"labels":3}}}`+"\n", "\n\n \r\n"+added, `{"kind":"Status"}`, `{"type":"ADDED"}`, "<html>",
+		`{"type":"ADDED","object":{"metadata":{"labels":3}}}`+"\n", "\n\n \r\n"+added, `{"kind":"Status"}`,
+		`{"type":"ADDED"}`, "<html>",
 	)
 }
 
@@ -164,7 +167,9 @@ func protoFrame(t testing.TB, kind string, object []byte) []byte {
 func protoPods(n int) *corev1.PodList {
 	l := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "99", Continue: "t"}}
 	for i := range n {
-		l.Items = append(l.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "ns", ResourceVersion: fmt.Sprint(i + 1)}})
+		l.Items = append(l.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprint("p", i), Namespace: "ns", ResourceVersion: fmt.Sprint(i + 1),
+		}})
 	}
 	return l
 }
@@ -173,7 +178,9 @@ func TestProtobuf(t *testing.T) {
 	t.Parallel()
 	p := protoPods(1).Items[0]
 	raw := marshal(t, &p)
-	end := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{initialEventsEnd: "true"}}}
+	end := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: "9", Annotations: map[string]string{initialEventsEnd: "true"},
+	}}
 	gone := metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired, Message: "old"}
 	var frames []byte
 	frames = append(frames, protoFrame(t, "ADDED", wrap(t, "v1", "Pod", raw))...)
@@ -187,7 +194,8 @@ func TestProtobuf(t *testing.T) {
 	}{
 		"watch": {func() decoder { return &protoWatch{} }, frames, []string{
 			"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "BOOKMARK 9 true",
-			fmt.Sprintf("GARBAGE %q", protoFrame(t, "ADDED", []byte("junk"))[4:]), "ERROR server answered 410 Expired: old", "END EOF",
+			fmt.Sprintf("GARBAGE %q", protoFrame(t, "ADDED", []byte("junk"))[4:]), "ERROR server answered 410 Expired: old",
+			"END EOF",
 		}},
 		"cut watch": {func() decoder { return &protoWatch{} }, frames[:len(frames)-3], []string{
 			"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "BOOKMARK 9 true",
@@ -195,16 +203,28 @@ func TestProtobuf(t *testing.T) {
 		}},
 		"list": {
 			func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1))),
-			[]string{"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)), "LIST {kind:Pod apiVersion:v1 version:99 next:t remaining:0}", "END EOF"},
+			[]string{
+				"OPENED", fmt.Sprintf("ADDED ns/p0 1 %d <nil>", len(raw)),
+				"LIST {kind:Pod apiVersion:v1 version:99 next:t remaining:0}", "END EOF",
+			},
 		},
 		"empty list": {
 			func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(0))),
 			[]string{"OPENED", "LIST {kind:Pod apiVersion:v1 version:99 next:t remaining:0}", "END EOF"},
 		},
-		"cut list":  {func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1)))[:40], []string{"OPENED", "END unexpected EOF"}},
-		"status":    {func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &gone)), []string{"OPENED", "END server answered 410 Expired: old"}},
+		"cut list": {
+			func() decoder { return &protoList{} }, wrap(t, "v1", "PodList", marshal(t, protoPods(1)))[:40],
+			[]string{"OPENED", "END unexpected EOF"},
+		},
+		"status": {
+			func() decoder { return &protoList{} }, wrap(t, "v1", "Status", marshal(t, &gone)),
+			[]string{"OPENED", "END server answered 410 Expired: old"},
+		},
 		"not magic": {func() decoder { return &protoList{} }, []byte("<html>"), []string{"OPENED", "PROTOCOL no list"}},
-		"object":    {func() decoder { return &protoList{} }, wrap(t, "v1", "Pod", raw), []string{"OPENED", "PROTOCOL Pod (v1) instead of a list"}},
+		"object": {
+			func() decoder { return &protoList{} }, wrap(t, "v1", "Pod", raw),
+			[]string{"OPENED", "PROTOCOL Pod (v1) instead of a list"},
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +240,8 @@ func TestProtobuf(t *testing.T) {
 
 func FuzzListProtobuf(f *testing.F) {
 	fuzzFragments(f, func() decoder { return &protoList{} },
-		string(wrap(f, "v1", "PodList", marshal(f, protoPods(3)))), string(wrap(f, "v1", "Status", marshal(f, &metav1.Status{Code: 410}))), magic, "x")
+		string(wrap(f, "v1", "PodList", marshal(f, protoPods(3)))),
+		string(wrap(f, "v1", "Status", marshal(f, &metav1.Status{Code: 410}))), magic, "x")
 }
 
 func FuzzWatchProtobuf(f *testing.F) {

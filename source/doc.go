@@ -17,6 +17,9 @@
 // batches of scanned objects to the goroutine of the scope (scope.go); that one calls the sink. An object is never
 // decoded: [Scan] finds the members of its metadata on the way through its bytes, and validates the rest.
 //
+// Config.Metadata asks for the metadata of objects alone (metadata.go). A server that does not know how is cut short
+// here, so that nobody sees more.
+//
 // # Repair
 //
 // Each attempt (list.go, watchlist.go, watch.go) ends with an error or an end of stream, and repair.go alone decides

@@ -45,7 +45,8 @@ func TestFallBackIsLoggedOncePerCondition(t *testing.T) {
 	forbidden, broken := status(403, "Forbidden", "no right"), status(500, "InternalError", "boom")
 	expired := watchThenEnd(event("ERROR", statusBody(410, "Expired", "too old")))
 	s := serve(t, []reply{forbidden}, []reply{
-		forbidden, forbidden, forbidden, broken, broken, watchThenEnd(initialEnd(5)), expired, broken, broken, forbidden, watch(initialEnd(20)),
+		forbidden, forbidden, forbidden, broken, broken, watchThenEnd(initialEnd(5)), expired, broken, broken, forbidden,
+		watch(initialEnd(20)),
 	})
 	l := lines{Handler: slog.DiscardHandler, text: "initial events", mu: &sync.Mutex{}, got: &[]string{}}
 	s.run(r, func(cfg *source.Config) { cfg.NoWatchList, cfg.Logger = false, slog.New(l) })

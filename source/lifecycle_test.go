@@ -38,19 +38,35 @@ func TestStopInEveryState(t *testing.T) {
 	}{
 		"before anything": {[]reply{hole}, nil, false, func(*script, *recorder) bool { return true }},
 		"connecting":      {[]reply{hole}, nil, false, func(s *script, _ *recorder) bool { return len(s.seen()) == 1 }},
-		"listing":         {[]reply{half}, nil, false, func(_ *script, r *recorder) bool { return r.status().Phase == source.Listing }},
-		"between pages":   {[]reply{page(5, "t", object("a", 1)), hole}, nil, false, func(s *script, _ *recorder) bool { return len(s.seen()) == 2 }},
-		"initial events":  {nil, []reply{watch(event("ADDED", object("a", 1)))}, true, func(_ *script, r *recorder) bool { return r.status().Phase == source.Listing }},
-		"opening a watch": {[]reply{list(5)}, []reply{hole}, false, func(s *script, _ *recorder) bool { return len(s.seen()) == 2 }},
-		"watching":        {[]reply{list(5)}, []reply{watch()}, false, func(_ *script, r *recorder) bool { return r.status().Phase == source.Watching }},
-		"waiting":         {[]reply{status(429, "TooManyRequests", "later", `{"retryAfterSeconds":100}`)}, nil, false, func(_ *script, r *recorder) bool { return r.status().Phase == source.Degraded }},
+		"listing": {[]reply{half}, nil, false, func(_ *script, r *recorder) bool {
+			return r.status().Phase == source.Listing
+		}},
+		"between pages": {[]reply{page(5, "t", object("a", 1)), hole}, nil, false, func(s *script, _ *recorder) bool {
+			return len(s.seen()) == 2
+		}},
+		"initial events": {nil, []reply{watch(event("ADDED", object("a", 1)))}, true, func(_ *script, r *recorder) bool {
+			return r.status().Phase == source.Listing
+		}},
+		"opening a watch": {[]reply{list(5)}, []reply{hole}, false, func(s *script, _ *recorder) bool {
+			return len(s.seen()) == 2
+		}},
+		"watching": {[]reply{list(5)}, []reply{watch()}, false, func(_ *script, r *recorder) bool {
+			return r.status().Phase == source.Watching
+		}},
+		"waiting": {
+			[]reply{status(429, "TooManyRequests", "later", `{"retryAfterSeconds":100}`)},
+			nil, false,
+			func(_ *script, r *recorder) bool { return r.status().Phase == source.Degraded },
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRecorder(t)
 			s := serve(t, c.lists, c.watches)
-			src, err := source.New(source.Config{REST: &rest.Config{Host: s.server.URL}, Resource: configMaps, NoWatchList: !c.watchList}, r.sink)
+			src, err := source.New(source.Config{
+				REST: &rest.Config{Host: s.server.URL}, Resource: configMaps, NoWatchList: !c.watchList,
+			}, r.sink)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,11 +172,16 @@ func TestNamespacesChangeAtRunTime(t *testing.T) {
 	forbidden.wait("Forbidden", func() bool { return forbidden.status().Reason == source.ReasonForbidden })
 	src.SetNamespaces("a", "b")
 	watching("b")
-	if st := forbidden.statuses[len(forbidden.statuses)-1]; st.Phase != source.Stopped || st.Reason != source.ReasonEnded || st.Err != nil {
+	if st := forbidden.statuses[len(forbidden.statuses)-1]; st.Phase != source.Stopped ||
+		st.Reason != source.ReasonEnded || st.Err != nil {
 		t.Errorf("removed scope has status %+v", st)
 	}
 	src.SetNamespaces("b")
-	eventually(t, "the watch of a to end", func() bool { mu.Lock(); defer mu.Unlock(); return open["a"] == 0 && open["b"] == 1 })
+	eventually(t, "the watch of a to end", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return open["a"] == 0 && open["b"] == 1
+	})
 	if all := src.Status(); len(all) != 1 || all[0].Namespace != "b" {
 		t.Errorf("status %+v", all)
 	}
@@ -199,7 +220,8 @@ func TestPanicOfASinkIsReported(t *testing.T) {
 	r := newRecorder(t)
 	r.refuse = func(*source.Object) error { panic("boom") }
 	s := serve(t, []reply{list(5, object("a", 1))}, []reply{watch()})
-	src, err := source.New(source.Config{REST: &rest.Config{Host: s.server.URL}, Resource: configMaps, NoWatchList: true}, r.sink)
+	src, err := source.New(source.Config{REST: &rest.Config{Host: s.server.URL}, Resource: configMaps, NoWatchList: true},
+		r.sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +240,8 @@ func TestRefusedObjectIsQuarantined(t *testing.T) {
 		}
 		return nil
 	}
-	s := serve(t, []reply{list(5, object("bad", 1), object("a", 2))}, []reply{watch(event("MODIFIED", object("bad", 6)), event("ADDED", object("b", 7)))})
+	s := serve(t, []reply{list(5, object("bad", 1), object("a", 2))},
+		[]reply{watch(event("MODIFIED", object("bad", 6)), event("ADDED", object("b", 7)))})
 	s.run(r)
 	r.wait("b", func() bool { return r.version == "7" })
 	if len(r.quarantined) != 2 || !errors.Is(r.quarantined[1].Err, broken) || len(r.objects) != 2 {

@@ -46,7 +46,8 @@ func (s *scope) sync(ctx context.Context, consistent bool) (*stream, error) {
 
 // confirm lists again, consistently and over another connection, before many objects are deleted.
 func (s *scope) confirm(ctx context.Context, c *confirmation) error {
-	s.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known, "listed", c.listed)
+	s.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known,
+		"listed", c.listed)
 	s.tell(reasonFor(c), c)
 	s.reconnect()
 	err := s.list(ctx, true, c)

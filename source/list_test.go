@@ -26,7 +26,10 @@ func TestExpiredContinueTokenRestartsTheList(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	gone := status(410, "Expired", "continue token expired")
-	s := serve(t, []reply{page(5, "t1", object("old", 1)), gone, page(8, "t2", object("a", 6)), gone, list(9, object("b", 7))},
+	s := serve(t, []reply{
+		page(5, "t1", object("old", 1)), gone, page(8, "t2", object("a", 6)), gone,
+		list(9, object("b", 7)),
+	},
 		[]reply{watch()})
 	s.run(r, func(c *source.Config) { c.PageSize = 1 })
 	r.wait("the watch", func() bool { return r.status().Phase == source.Watching })
@@ -42,7 +45,10 @@ func TestExpiredContinueTokenRestartsTheList(t *testing.T) {
 func TestPageIsTriedAgainWithItsToken(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
-	s := serve(t, []reply{page(5, "t1", object("a", 1)), status(503, "ServiceUnavailable", "restarting"), page(5, "", object("b", 2))},
+	s := serve(t, []reply{
+		page(5, "t1", object("a", 1)), status(503, "ServiceUnavailable", "restarting"),
+		page(5, "", object("b", 2)),
+	},
 		[]reply{watch()})
 	s.run(r, func(c *source.Config) { c.PageSize = 1 })
 	r.wait("the list", func() bool { return len(r.objects) == 2 })
@@ -60,19 +66,33 @@ func TestBadListChangesNothing(t *testing.T) {
 		reason string
 		bad    reply
 	}{
-		"cut":             {"a cut body ends in the middle", cutBody(good, len(good)-10)},
-		"cut in an item":  {"a cut body ends in an item", cutBody(good, strings.Index(good, "uid"))},
-		"ended early":     {"a body that ends in the middle without an error of the transport", body(good[:len(good)-2])},
-		"empty":           {"no body at all", body("")},
-		"html":            {"a page of a proxy", html(200)},
-		"table":           {"a Table", body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},"rows":[]}`)},
-		"object":          {"a single object", body(object("a", 3))},
-		"other kind":      {"a list of another kind than before", body(strings.Replace(good, "ConfigMapList", "SecretList", 1))},
-		"no version":      {"a list without resource version", body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}`)},
-		"kind at the end": {"a Status whose kind comes last", body(`{"items":[],"metadata":{"resourceVersion":"9"},"kind":"Foo"}`)},
-		"items no array":  {"items of another type", body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":{}}`)},
-		"trailing":        {"bytes behind the list", body(good + "x")},
-		"malformed item":  {"an item that is no JSON", body(strings.Replace(good, `"namespace"`, `namespace`, 1))},
+		"cut":            {"a cut body ends in the middle", cutBody(good, len(good)-10)},
+		"cut in an item": {"a cut body ends in an item", cutBody(good, strings.Index(good, "uid"))},
+		"ended early":    {"a body that ends in the middle without an error of the transport", body(good[:len(good)-2])},
+		"empty":          {"no body at all", body("")},
+		"html":           {"a page of a proxy", html(200)},
+		"table": {
+			"a Table", body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9"},"rows":[]}`),
+		},
+		"object": {"a single object", body(object("a", 3))},
+		"other kind": {
+			"a list of another kind than before",
+			body(strings.Replace(good, "ConfigMapList", "SecretList", 1)),
+		},
+		"no version": {
+			"a list without resource version",
+			body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}`),
+		},
+		"kind at the end": {
+			"a Status whose kind comes last",
+			body(`{"items":[],"metadata":{"resourceVersion":"9"},"kind":"Foo"}`),
+		},
+		"items no array": {
+			"items of another type",
+			body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":{}}`),
+		},
+		"trailing":       {"bytes behind the list", body(good + "x")},
+		"malformed item": {"an item that is no JSON", body(strings.Replace(good, `"namespace"`, `namespace`, 1))},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -86,7 +106,8 @@ func TestBadListChangesNothing(t *testing.T) {
 			var protocol *source.ProtocolError
 			found := false
 			for _, st := range r.statuses {
-				found = found || st.Reason == source.ReasonProtocolError && st.Phase == source.Degraded && errors.As(st.Err, &protocol)
+				found = found || st.Reason == source.ReasonProtocolError && st.Phase == source.Degraded &&
+					errors.As(st.Err, &protocol)
 			}
 			if !found {
 				t.Errorf("%s: no protocol error among %q", c.reason, r.lines())
@@ -122,7 +143,8 @@ func TestEmptyListIsConfirmed(t *testing.T) {
 	t.Run("refuted", func(t *testing.T) {
 		t.Parallel()
 		r := newRecorder(t)
-		s := serve(t, []reply{list(5, objects(3, 1)...), list(9), list(10, objects(3, 1)...)}, []reply{expired, watch(bookmark(20))})
+		s := serve(t, []reply{list(5, objects(3, 1)...), list(9), list(10, objects(3, 1)...)},
+			[]reply{expired, watch(bookmark(20))})
 		s.run(r)
 		r.wait("the bookmark", func() bool { return r.version == "20" })
 		if n := len(r.snapshot()); n != 3 {
@@ -173,7 +195,8 @@ func TestBulkDeleteGuard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRecorder(t)
-			s := serve(t, []reply{list(5, objects(20, 1)...), list(9, objects(2, 1)...), c.second}, []reply{expired, watch(bookmark(20))})
+			s := serve(t, []reply{list(5, objects(20, 1)...), list(9, objects(2, 1)...), c.second},
+				[]reply{expired, watch(bookmark(20))})
 			s.run(r, func(cfg *source.Config) { cfg.BulkDeleteGuard = c.guard })
 			r.wait("the bookmark", func() bool { return r.version == "20" })
 			if n := len(r.snapshot()); n != c.left {
@@ -194,16 +217,22 @@ func TestWatchListFallsBack(t *testing.T) {
 		first  reply
 		probe  bool // whether anything is still to come is asked first
 	}{
-		"422":                {"feature off", status(422, "Invalid", "sendInitialEvents is forbidden"), false},
-		"400":                {"old server", status(400, "BadRequest", "resourceVersionMatch is forbidden for watch"), false},
-		"403":                {"no right to watch this way", status(403, "Forbidden", "cannot watch"), false},
-		"500":                {"server error", status(500, "InternalError", "boom"), false},
-		"ends early":         {"stream ends before the bookmark", watchThenEnd(some), false},
-		"breaks early":       {"stream breaks before the bookmark", watchThenBreak(some), false},
-		"no bookmark":        {"end bookmark never comes", watch(some, bookmark(4)), true},
-		"wrong bookmark":     {"an annotation that is not true ends nothing", watch(some, strings.Replace(initialEnd(4), `"true"`, `"false"`, 1)), true},
-		"list instead":       {"a proxy drops the query", body(listBody(7, "", object("partial", 3))), false},
-		"internal in-stream": {"an error event", watchThenEnd(some, event("ERROR", statusBody(500, "InternalError", "boom"))), false},
+		"422":          {"feature off", status(422, "Invalid", "sendInitialEvents is forbidden"), false},
+		"400":          {"old server", status(400, "BadRequest", "resourceVersionMatch is forbidden for watch"), false},
+		"403":          {"no right to watch this way", status(403, "Forbidden", "cannot watch"), false},
+		"500":          {"server error", status(500, "InternalError", "boom"), false},
+		"ends early":   {"stream ends before the bookmark", watchThenEnd(some), false},
+		"breaks early": {"stream breaks before the bookmark", watchThenBreak(some), false},
+		"no bookmark":  {"end bookmark never comes", watch(some, bookmark(4)), true},
+		"wrong bookmark": {
+			"an annotation that is not true ends nothing",
+			watch(some, strings.Replace(initialEnd(4), `"true"`, `"false"`, 1)), true,
+		},
+		"list instead": {"a proxy drops the query", body(listBody(7, "", object("partial", 3))), false},
+		"internal in-stream": {
+			"an error event", watchThenEnd(some, event("ERROR", statusBody(500, "InternalError", "boom"))),
+			false,
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -215,7 +244,10 @@ func TestWatchListFallsBack(t *testing.T) {
 			if got := r.snapshot(); len(got) != 1 || got["ns/a"].version != "1" {
 				t.Errorf("%s: objects %v, want a alone", c.reason, got)
 			}
-			want := []string{"WATCH resourceVersionMatch=NotOlderThan sendInitialEvents=true", "LIST limit=1", "LIST limit=500", "WATCH resourceVersion=5"}
+			want := []string{
+				"WATCH resourceVersionMatch=NotOlderThan sendInitialEvents=true", "LIST limit=1", "LIST limit=500",
+				"WATCH resourceVersion=5",
+			}
 			if !c.probe {
 				want = slices.Delete(want, 1, 2)
 			}
@@ -257,7 +289,8 @@ func TestPoisonObjectIsQuarantined(t *testing.T) {
 	r := newRecorder(t)
 	bad := strings.Replace(object("bad", 3), `"namespace"`, `"labels":{"a":7},"namespace"`, 1)
 	s := serve(t, []reply{list(5, object("a", 1), bad, object("b", 2))},
-		[]reply{watch(event("MODIFIED", strings.Replace(bad, `"3"`, `"6"`, 1)), event("ADDED", `{"metadata":{"resourceVersion":"7"}}`), event("ADDED", object("c", 8)))})
+		[]reply{watch(event("MODIFIED", strings.Replace(bad, `"3"`, `"6"`, 1)),
+			event("ADDED", `{"metadata":{"resourceVersion":"7"}}`), event("ADDED", object("c", 8)))})
 	s.run(r)
 	r.wait("c", func() bool { return r.version == "8" })
 	if got := r.snapshot(); len(got) != 3 {
@@ -268,7 +301,8 @@ func TestPoisonObjectIsQuarantined(t *testing.T) {
 	}
 	q := r.quarantined[1]
 	var field *source.FieldError
-	if q.Key() != "ns/bad" || q.UID != "u-bad" || q.Version != "6" || !errors.As(q.Err, &field) || !strings.Contains(string(q.Raw), `"a":7`) {
+	if q.Key() != "ns/bad" || q.UID != "u-bad" || q.Version != "6" || !errors.As(q.Err, &field) ||
+		!strings.Contains(string(q.Raw), `"a":7`) {
 		t.Errorf("quarantined %+v", q)
 	}
 }
@@ -277,7 +311,10 @@ func TestLaggingReplicaIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	r.version, r.objects = "100", map[string]held{"ns/a": {"u-a", "90", ""}, "ns/b": {"u-b", "95", ""}}
-	s := serve(t, []reply{list(80, object("a", 70)), list(85, object("a", 70)), list(120), list(130, object("a", 90), object("b", 95), object("c", 110))},
+	s := serve(t, []reply{
+		list(80, object("a", 70)), list(85, object("a", 70)), list(120),
+		list(130, object("a", 90), object("b", 95), object("c", 110)),
+	},
 		[]reply{status(410, "Expired", "too old"), watch()})
 	s.run(r)
 	r.wait("the list", func() bool { return len(r.objects) == 3 })

@@ -25,12 +25,13 @@ func TestRefusedAfterASignOfLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			watches := []reply{watchThenEnd(bookmark(5), event("ERROR", refusal))}
-			inBubble(t, []reply{list(5, object("a", 1))}, watches, time.Hour, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-				within(t, "lists in an hour", counted(s.seen(), "LIST"), 100, 500)
-				if st := r.status(); st.Phase != source.Degraded || st.Message == "" {
-					t.Errorf("status %+v", st)
-				}
-			})
+			inBubble(t, []reply{list(5, object("a", 1))}, watches, time.Hour,
+				func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+					within(t, "lists in an hour", counted(s.seen(), "LIST"), 100, 500)
+					if st := r.status(); st.Phase != source.Degraded || st.Message == "" {
+						t.Errorf("status %+v", st)
+					}
+				})
 		})
 	}
 }
@@ -40,23 +41,26 @@ func TestRefusedAfterASignOfLife(t *testing.T) {
 func TestStuckWatch(t *testing.T) {
 	html := body("<html>log in</html>")
 	t.Run("of a sane server", func(t *testing.T) {
-		inBubble(t, []reply{list(5, object("a", 1))}, []reply{html}, time.Hour, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-			within(t, "lists", counted(s.seen(), "LIST limit=500")+counted(s.seen(), "LIST resourceVersion"), 20, 100)
-			within(t, "probes", counted(s.seen(), "LIST limit=1"), 20, 100)
-			if st := r.status(); st.Phase != source.Degraded || st.Reason != source.ReasonProtocolError {
-				t.Errorf("status %+v", st)
-			}
-		})
+		inBubble(t, []reply{list(5, object("a", 1))}, []reply{html}, time.Hour,
+			func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+				within(t, "lists", counted(s.seen(), "LIST limit=500")+counted(s.seen(), "LIST resourceVersion"), 20, 100)
+				within(t, "probes", counted(s.seen(), "LIST limit=1"), 20, 100)
+				if st := r.status(); st.Phase != source.Degraded || st.Reason != source.ReasonProtocolError {
+					t.Errorf("status %+v", st)
+				}
+			})
 	})
 	t.Run("of one that is down", func(t *testing.T) {
 		down := status(503, "ServiceUnavailable", "later")
-		inBubble(t, []reply{list(5, object("a", 1)), down}, []reply{down}, time.Hour, func(t *testing.T, s *script, _ *recorder, _ *source.Source) {
-			within(t, "lists", counted(s.seen(), "LIST limit=500")+counted(s.seen(), "LIST resourceVersion"), 1, 1)
-		})
+		inBubble(t, []reply{list(5, object("a", 1)), down}, []reply{down}, time.Hour,
+			func(t *testing.T, s *script, _ *recorder, _ *source.Source) {
+				within(t, "lists", counted(s.seen(), "LIST limit=500")+counted(s.seen(), "LIST resourceVersion"), 1, 1)
+			})
 	})
 	t.Run("by an event that never ends", func(t *testing.T) {
 		stuck := watch(`{"type":"ADDED","object":{`)
-		inBubble(t, []reply{list(5, object("a", 1)), list(5, object("a", 1)), list(8, object("a", 1))}, []reply{stuck, stuck, stuck, stuck, watch()},
+		inBubble(t, []reply{list(5, object("a", 1)), list(5, object("a", 1)), list(8, object("a", 1))},
+			[]reply{stuck, stuck, stuck, stuck, watch()},
 			10*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
 				if r.version != "8" || counted(r.lines(), "STATUS Degraded/Stalled") == 0 || r.status().Phase != source.Watching {
 					t.Errorf("requests %q, log %q", s.seen(), r.lines())
@@ -77,11 +81,13 @@ func TestSlowEvent(t *testing.T) {
 		}
 	}
 	lists := []reply{list(5, object("a", 1)), list(7, object("a", 1), object("b", 7))}
-	inBubble(t, lists, []reply{slow, watch()}, 14*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-		if r.version != "7" || counted(s.seen(), "WATCH resourceVersion=5") != 1 || counted(s.seen(), "LIST limit=500") != 1 {
-			t.Errorf("version %s, requests %q", r.version, s.seen())
-		}
-	})
+	inBubble(t, lists, []reply{slow, watch()}, 14*time.Minute,
+		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+			if r.version != "7" || counted(s.seen(), "WATCH resourceVersion=5") != 1 ||
+				counted(s.seen(), "LIST limit=500") != 1 {
+				t.Errorf("version %s, requests %q", r.version, s.seen())
+			}
+		})
 }
 
 // TestListAtVersionTwice: whatever is wrong with a list at a version, the third one is consistent.
@@ -91,14 +97,16 @@ func TestListAtVersionTwice(t *testing.T) {
 		answer reply
 		at     int // lists at the version
 	}{
-		"too large":          {status(504, "Timeout", "Too large resource version: 9, current: 5"), 1},
-		"too large, cause":   {status(504, "Timeout", "x", `{"causes":[{"message":"Too large resource version"}]}`), 1},
-		"too large, no body": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "Too large resource version", 504) }, 1},
-		"gateway":            {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 504) }, 2},
-		"internal":           {status(500, "InternalError", "x"), 2},
-		"html":               {body("<html>"), 2},
-		"broken":             {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 2},
-		"expired":            {status(410, "Expired", "x"), 1},
+		"too large":        {status(504, "Timeout", "Too large resource version: 9, current: 5"), 1},
+		"too large, cause": {status(504, "Timeout", "x", `{"causes":[{"message":"Too large resource version"}]}`), 1},
+		"too large, no body": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "Too large resource version", 504)
+		}, 1},
+		"gateway":  {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 504) }, 2},
+		"internal": {status(500, "InternalError", "x"), 2},
+		"html":     {body("<html>"), 2},
+		"broken":   {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, 2},
+		"expired":  {status(410, "Expired", "x"), 1},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

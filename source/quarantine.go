@@ -7,12 +7,15 @@ import (
 	"time"
 )
 
-// quarantine hands over an object that could not be read or was refused. Its bytes are copied.
+// quarantine hands over an object that could not be read or was refused. Its bytes are copied, if they may be shown.
 func (s *scope) quarantine(o *Object, err error) {
 	h := &o.Header
 	q := Quarantined{
 		Namespace: string(h.Namespace), Name: string(h.Name), UID: string(h.UID), Version: string(h.ResourceVersion),
 		Err: err, Raw: bytes.Clone(o.Raw), Encoding: o.Encoding, At: time.Now(),
+	}
+	if s.src.cfg.NoExcerpts {
+		q.Raw = nil
 	}
 	s.count.Quarantined++
 	s.noteUnread(err)
@@ -47,13 +50,16 @@ func (s *scope) unreadMessage() string {
 func (s *scope) checkKind(o *Object) error {
 	kind, apiVersion := o.Header.Kind, o.Header.APIVersion
 	if len(apiVersion) > 0 && string(apiVersion) != s.apiVersion {
-		return &ProtocolError{What: "object of " + string(apiVersion) + " among those of " + s.apiVersion, Excerpt: excerpt(o.Raw)}
+		return &ProtocolError{
+			What:    "object of " + string(apiVersion) + " among those of " + s.apiVersion,
+			Excerpt: s.excerpt(o.Raw),
+		}
 	}
 	if s.kind == "" && s.guess == "" {
 		s.guess = string(kind)
 	}
 	if want := cmp.Or(s.kind, s.guess); len(kind) > 0 && string(kind) != want {
-		return &ProtocolError{What: "object of kind " + string(kind) + " among " + want, Excerpt: excerpt(o.Raw)}
+		return &ProtocolError{What: "object of kind " + string(kind) + " among " + want, Excerpt: s.excerpt(o.Raw)}
 	}
 	return nil
 }

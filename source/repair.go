@@ -267,7 +267,8 @@ func (s *scope) stuck(ctx context.Context, err error) error {
 	case resourceversion.Older(version, s.seen):
 		return errRolledBack
 	default:
-		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version", string(s.seen), "error", err)
+		s.log.InfoContext(ctx, "watch fails again and again while the server can be read, listing", "version", string(s.seen),
+			"error", err)
 		h.stuck = 0
 		s.relist = true
 	}

@@ -113,21 +113,30 @@ func (s *scope) opener(q query) opener {
 			return nil, nil, refusal(res)
 		}
 		st.contentType = res.Header.Get("Content-Type")
-		return body, newDecoder(q.watch, st.contentType), nil
+		d := newDecoder(q.watch, st.contentType)
+		switch {
+		case s.bare(q):
+			d = metadataDecoder{discreetDecoder{d}}
+		case s.src.cfg.NoExcerpts:
+			d = discreetDecoder{d}
+		}
+		return body, d, nil
 	}
 }
 
-// accepts is what to ask for. All objects have their metadata in protobuf.
+// accepts is what to ask for.
 func (s *scope) accepts(q query) string {
-	const partial = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	switch {
-	case q.metadata:
-		return protobufType + partial + ",application/json" + partial + ",application/json"
+	case s.bare(q):
+		return acceptMetadata(q.watch)
 	case s.src.cfg.Encoding == Protobuf:
 		return protobufType + ",application/json"
 	}
 	return "application/json"
 }
+
+// bare says whether no more than the metadata of objects is wanted.
+func (s *scope) bare(q query) bool { return q.metadata || s.src.cfg.Metadata }
 
 // releasingBody gives its connection free when it is closed, once.
 type releasingBody struct {
@@ -165,7 +174,10 @@ func refusal(res *http.Response) error {
 	var s metav1.Status
 	contentType := res.Header.Get("Content-Type")
 	if res.StatusCode < http.StatusBadRequest {
-		return &ProtocolError{What: "HTTP status " + res.Status + " instead of 200", ContentType: contentType, Excerpt: excerpt(body)}
+		return &ProtocolError{
+			What: "HTTP status " + res.Status + " instead of 200", ContentType: contentType,
+			Excerpt: excerpt(body),
+		}
 	}
 	switch {
 	case strings.HasPrefix(contentType, protobufType):
@@ -177,7 +189,8 @@ func refusal(res *http.Response) error {
 			s = metav1.Status{Message: proxyMessage(contentType, body)}
 		}
 	}
-	if res.StatusCode == http.StatusNotFound && s.Message == "404 page not found" { // what an API server says of a path that it does not have
+	// what an API server says of a path that it does not have
+	if res.StatusCode == http.StatusNotFound && s.Message == "404 page not found" {
 		s.Message = "the server does not serve this resource in this version: is its CustomResourceDefinition installed?"
 	}
 	e := newAPIError(res.StatusCode, s)

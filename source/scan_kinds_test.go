@@ -41,7 +41,8 @@ func builtins() (all []builtin) {
 
 func metaFacts(o metav1.Object) facts {
 	f := facts{
-		Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), Version: o.GetResourceVersion(), Generation: o.GetGeneration(),
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: string(o.GetUID()), Version: o.GetResourceVersion(),
+		Generation: o.GetGeneration(),
 		Finalizers: len(o.GetFinalizers()),
 	}
 	if at := o.GetDeletionTimestamp(); at != nil {

@@ -76,7 +76,10 @@ type typed struct {
 
 func (o *typed) facts() facts {
 	m := &o.Metadata
-	f := facts{o.APIVersion, o.Kind, m.Namespace, m.Name, m.UID, m.ResourceVersion, "", m.Generation, m.Labels, nil, len(m.Finalizers)}
+	f := facts{
+		o.APIVersion, o.Kind, m.Namespace, m.Name, m.UID, m.ResourceVersion, "", m.Generation, m.Labels, nil,
+		len(m.Finalizers),
+	}
 	if m.DeletionTimestamp != nil {
 		f.Deletion = *m.DeletionTimestamp
 	}
@@ -90,19 +93,26 @@ func (o *typed) facts() facts {
 }
 
 var scanSamples = []string{
-	pod(1), object("a", 1), `{}`, `{"metadata":null}`, `{"metadata":{}}`, `{"metadata":[]}`, `{"kind":7,"metadata":{"name":"x"}}`,
-	" \n" + `{"metadata":{"name":"x","managedFields":[{"a":1}],"uid":"u"}} `, `{"metadata":{"labels":{` + manyLabels() + `}}}`,
+	pod(1), object("a", 1), `{}`, `{"metadata":null}`, `{"metadata":{}}`, `{"metadata":[]}`,
+	`{"kind":7,"metadata":{"name":"x"}}`,
+	" \n" + `{"metadata":{"name":"x","managedFields":[{"a":1}],"uid":"u"}} `,
+	`{"metadata":{"labels":{` + manyLabels() + `}}}`,
 	`{"spec":{"metadata":{"name":"inner"}},"metadata":{"name":"outer"}}`,
 	` { "metadata" : { "name" : "x" , "labels" : { "a" : "b" , "a" : "c", "d":null } , "generation" : -12 } } `,
 	`{"metadata":{"name":"x"},"metadata":{"namespace":"y"}}`,
 	`{"metadata":{"name":"a\u00e9\n\ud83d\ude00","labels":{"\u0061":"1","a":"2"}}}`,
 	"{\"metadata\":{\"name\":\"\xff\",\"labels\":{\"\xfe\":\"\xfd\"}}}",
-	`{"metadata":{"generation":9223372036854775807}}`, `{"metadata":{"generation":9223372036854775808}}`, `{"metadata":{"generation":1.0}}`, `{"metadata":{"generation":"1"}}`,
-	`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a","b"]}}`, `{"metadata":{"deletionTimestamp":null,"finalizers":null}}`,
+	`{"metadata":{"generation":9223372036854775807}}`, `{"metadata":{"generation":9223372036854775808}}`,
+	`{"metadata":{"generation":1.0}}`, `{"metadata":{"generation":"1"}}`,
+	`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a","b"]}}`,
+	`{"metadata":{"deletionTimestamp":null,"finalizers":null}}`,
 	`{"metadata":{"ownerReferences":[{"uid":"u","kind":"K","name":"n","apiVersion":"v1","controller":true,"x":[1]},{"uid":"v","controller":null}]}}`,
-	`{"metadata":{"managedFields":[{"a":1}],"name":"x"}}`, `{"metadata":{"name":"x","managedFields":[{"a":1}]}}`, `{"metadata":{"managedFields":[]}}`,
-	`{"metadata":{"name":"x", "managedFields" : [ ] , "uid":"u"}}`, `{"\u006detadata":{"n\u0061me":"x"}}`, `{"metadata":{"labels":{"a":1},"name":"x"}}`,
-	`{"metadata":{"name":"x"}`, `{"metadata":{"name":"x"}} x`, `[]`, `null`, `{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
+	`{"metadata":{"managedFields":[{"a":1}],"name":"x"}}`, `{"metadata":{"name":"x","managedFields":[{"a":1}]}}`,
+	`{"metadata":{"managedFields":[]}}`,
+	`{"metadata":{"name":"x", "managedFields" : [ ] , "uid":"u"}}`, `{"\u006detadata":{"n\u0061me":"x"}}`,
+	`{"metadata":{"labels":{"a":1},"name":"x"}}`,
+	`{"metadata":{"name":"x"}`, `{"metadata":{"name":"x"}} x`, `[]`, `null`,
+	`{"a":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
 }
 
 // manyLabels are more than anybody should have, and some of them twice.
@@ -120,7 +130,8 @@ func FuzzScanJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if bytes.Count(raw, []byte("ownerReferences")) > 1 || bytes.Contains(raw, []byte(`\u`)) && bytes.Contains(raw, []byte("wnerRef")) {
+		if bytes.Count(raw, []byte("ownerReferences")) > 1 ||
+			bytes.Contains(raw, []byte(`\u`)) && bytes.Contains(raw, []byte("wnerRef")) {
 			return // decoding a list into one that was there mixes both, which nobody wants to have
 		}
 		var h source.Header
@@ -163,18 +174,27 @@ func fullPod() *corev1.Pod {
 	yes := true
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "web-0", Namespace: "team-a", UID: types.UID("uid-1"), ResourceVersion: "42", Generation: 7, DeletionTimestamp: &deleted,
-			Labels: map[string]string{"app": "web", "tier": "front"}, Annotations: map[string]string{"x": strings.Repeat("y", 300)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "uid-2", Controller: &yes}, {Name: "other"}},
-			Finalizers:      []string{"a/b", "c/d"},
-			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "one", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}, {Manager: "two"}},
+			Name: "web-0", Namespace: "team-a", UID: types.UID("uid-1"), ResourceVersion: "42", Generation: 7,
+			DeletionTimestamp: &deleted,
+			Labels:            map[string]string{"app": "web", "tier": "front"},
+			Annotations:       map[string]string{"x": strings.Repeat("y", 300)},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "uid-2", Controller: &yes}, {Name: "other"},
+			},
+			Finalizers: []string{"a/b", "c/d"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "one", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)}, {Manager: "two"},
+			},
 		},
 		Spec: corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 }
 
 func podFacts(p *corev1.Pod) facts {
-	f := facts{"", "", p.Namespace, p.Name, string(p.UID), p.ResourceVersion, "", p.Generation, p.Labels, nil, len(p.Finalizers)}
+	f := facts{
+		"", "", p.Namespace, p.Name, string(p.UID), p.ResourceVersion, "", p.Generation, p.Labels, nil,
+		len(p.Finalizers),
+	}
 	if p.DeletionTimestamp != nil {
 		f.Deletion = p.DeletionTimestamp.UTC().Format("2006-01-02T15:04:05Z07:00")
 	}

@@ -61,10 +61,15 @@ type scope struct {
 // logger tells the watches of one resource apart.
 func (c *Config) logger(namespace string) *slog.Logger {
 	attrs := []any{"resource", c.Resource.String(), "namespace", namespace}
-	for _, sel := range []struct{ name, selector string }{{"labels", c.LabelSelector}, {"fields", c.FieldSelector}, {"shard", c.ShardSelector}} {
+	for _, sel := range []struct{ name, selector string }{
+		{"labels", c.LabelSelector}, {"fields", c.FieldSelector}, {"shard", c.ShardSelector},
+	} {
 		if sel.selector != "" {
 			attrs = append(attrs, sel.name, sel.selector)
 		}
+	}
+	if c.Metadata {
+		attrs = append(attrs, "content", "metadata")
 	}
 	return c.Logger.With(attrs...)
 }

@@ -74,7 +74,10 @@ func (s *script) seen() []string {
 		if q.Get("watch") == "true" {
 			kind = "WATCH"
 		}
-		for _, k := range []string{"resourceVersion", "resourceVersionMatch", "continue", "limit", "sendInitialEvents", "labelSelector"} {
+		for _, k := range []string{
+			"resourceVersion", "resourceVersionMatch", "continue", "limit", "sendInitialEvents",
+			"labelSelector",
+		} {
 			if q.Has(k) {
 				kind += " " + k + "=" + q.Get(k)
 			}
@@ -116,8 +119,10 @@ func (s *script) run(r *recorder, change ...func(*source.Config)) *source.Source
 }
 
 func object(name string, version int) string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"ns","name":%q,"uid":"u-%s","resourceVersion":"%d"}}`,
-		name, name, version)
+	return fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"ns","name":%q,"uid":"u-%s","resourceVersion":"%d"}}`,
+		name, name, version,
+	)
 }
 
 func event(kind, object string) string {
@@ -125,16 +130,22 @@ func event(kind, object string) string {
 }
 
 func bookmark(version int) string {
-	return event("BOOKMARK", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"%d"}}`, version))
+	return event("BOOKMARK", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"%d"}}`,
+		version))
 }
 
 func initialEnd(version int) string {
-	return event("BOOKMARK", fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"%d","annotations":{"k8s.io/initial-events-end":"true"}}}`, version))
+	return event("BOOKMARK",
+		fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"resourceVersion":"%d","annotations":{"k8s.io/initial-events-end":"true"}}}`, version,
+		))
 }
 
 func listBody(version int, next string, objects ...string) string {
-	return fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`,
-		version, next, strings.Join(objects, ","))
+	return fmt.Sprintf(
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q},"items":[%s]}`,
+		version, next, strings.Join(objects, ","),
+	)
 }
 
 // list answers with a list.
@@ -166,8 +177,10 @@ func statusBody(code int, reason, message string, details ...string) string {
 		d = details[0]
 	}
 	b, _ := json.Marshal(message)
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%s,"reason":%q,"code":%d,"details":%s}`,
-		b, reason, code, d)
+	return fmt.Sprintf(
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":%s,"reason":%q,"code":%d,"details":%s}`,
+		b, reason, code, d,
+	)
 }
 
 // watch writes frames, one by one, and keeps the stream open until the client leaves.

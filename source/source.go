@@ -31,6 +31,14 @@ type Config struct {
 	// Encoding is what to ask for. A server that has no protobuf for the resource answers in JSON all the same: see
 	// Object.Encoding.
 	Encoding Encoding
+	// Metadata asks for no more than the metadata of objects, in protobuf if the server can, whatever Encoding says. What
+	// a server sends besides is cut: a Sink is given objects in which there is nothing else (see Object.KeepMetadata), and
+	// what is quarantined has no other bytes either.
+	Metadata bool
+
+	// NoExcerpts has errors, logs and statuses quote nothing of what has come, and leaves quarantined objects without
+	// their bytes: for a Sink that does not keep everything of an object.
+	NoExcerpts bool
 
 	PageSize    int  // objects per page of a LIST; 0: 500, negative: all at once
 	NoWatchList bool // never ask for the initial events of a watch; use LIST

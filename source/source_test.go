@@ -10,7 +10,8 @@ func TestListThenWatch(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	s := serve(t, []reply{page(5, "t1", object("a", 1)), page(5, "", object("b", 4))},
-		[]reply{watch(event("ADDED", object("c", 6)), event("MODIFIED", object("a", 7)), event("DELETED", object("b", 8)), bookmark(20))})
+		[]reply{watch(event("ADDED", object("c", 6)), event("MODIFIED", object("a", 7)), event("DELETED", object("b", 8)),
+			bookmark(20))})
 	s.run(r, func(c *source.Config) { c.PageSize = 1 })
 	r.wait("the bookmark", func() bool { return r.version == "20" })
 	got := r.snapshot()
@@ -29,7 +30,8 @@ func TestWatchList(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
 	s := serve(t, nil, []reply{watch(event("ADDED", object("a", 1)), event("ADDED", object("b", 2)), bookmark(3),
-		event("MODIFIED", object("a", 4)), event("DELETED", object("b", 5)), initialEnd(6), event("MODIFIED", object("a", 9)))})
+		event("MODIFIED", object("a", 4)), event("DELETED", object("b", 5)), initialEnd(6),
+		event("MODIFIED", object("a", 9)))})
 	s.run(r, func(c *source.Config) { c.NoWatchList = false })
 	r.wait("the change", func() bool { return r.version == "9" })
 	if got := r.snapshot(); len(got) != 1 || got["ns/a"].version != "9" {

@@ -19,11 +19,12 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonWatching        Reason = "Watching"
-	ReasonListing         Reason = "Listing"
-	ReasonDisconnected    Reason = "Disconnected"    // no connection, or it broke: network, DNS, TLS
-	ReasonStalled         Reason = "Stalled"         // a request without answer or progress
-	ReasonSilent          Reason = "Silent"          // a watch that brings nothing while the server moves on; Connecting: it is resumed to see
+	ReasonWatching     Reason = "Watching"
+	ReasonListing      Reason = "Listing"
+	ReasonDisconnected Reason = "Disconnected" // no connection, or it broke: network, DNS, TLS
+	ReasonStalled      Reason = "Stalled"      // a request without answer or progress
+	// a watch that brings nothing while the server moves on; Connecting: it is resumed to see
+	ReasonSilent          Reason = "Silent"
 	ReasonExpired         Reason = "Expired"         // 410: the history since our version is gone
 	ReasonTooManyRequests Reason = "TooManyRequests" // 429
 	ReasonUnauthorized    Reason = "Unauthorized"    // 401
@@ -36,10 +37,11 @@ const (
 
 // Status is the condition of one scope.
 type Status struct {
-	Namespace   string // "" for all
-	Phase       Phase
-	Reason      Reason
-	Message     string    // the server's own words where there are any; while Watching, how many objects cannot be read since the last list
+	Namespace string // "" for all
+	Phase     Phase
+	Reason    Reason
+	// the server's own words where there are any; while Watching, how many objects cannot be read since the last list
+	Message     string
 	Err         error     // what is wrong, or made it list again; nil when all is well
 	Since       time.Time // of this phase and reason
 	LastContact time.Time // when the server last said something that this scope could use; zero: never

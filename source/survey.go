@@ -66,11 +66,14 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 
 // Get reads one object as the scope selects it, and calls object with it, unless there is none of that name that the
 // scope selects. The version is that at which the server looked.
-func (v *Surveyor) Get(ctx context.Context, namespace, name string, object func(*Object) error) (version string, err error) {
+func (v *Surveyor) Get(
+	ctx context.Context, namespace, name string, object func(*Object) error,
+) (version string, err error) {
 	err = v.do(ctx, query{namespace: namespace, name: name}, func(ctx context.Context, q query) error {
 		var failed error
 		m, err := v.page(ctx, q, func(o *Object) {
-			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace { // servers that ignore fields list others
+			// servers that ignore fields list others
+			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace {
 				failed = object(o)
 			}
 		})

@@ -50,7 +50,11 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // inBubble runs a source with its default timings against the script for a time, then calls check.
-func inBubble(t *testing.T, lists, watches []reply, d time.Duration, check func(t *testing.T, s *script, r *recorder, src *source.Source)) {
+func inBubble(
+	t *testing.T, lists, watches []reply, d time.Duration, check func(
+		t *testing.T, s *script, r *recorder, src *source.Source,
+	),
+) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,17 +102,18 @@ func within(t *testing.T, what string, n, least, most int) {
 }
 
 func TestIdleWatchCausesNoStorm(t *testing.T) {
-	inBubble(t, []reply{list(5, object("a", 1))}, []reply{watch()}, time.Hour, func(t *testing.T, s *script, r *recorder, src *source.Source) {
-		within(t, "lists", counted(s.seen(), "LIST limit=500"), 1, 1)
-		within(t, "probes", counted(s.seen(), "LIST limit=1"), 30, 40)
-		within(t, "watches", counted(s.seen(), "WATCH"), 4, 5) // the lifetime of 15 minutes
-		if st := r.status(); st.Phase != source.Watching {
-			t.Errorf("status %+v", st)
-		}
-		if age := src.Status()[0].Staleness(time.Now()); age > 95*time.Second {
-			t.Errorf("stale for %v although probes answer", age)
-		}
-	})
+	inBubble(t, []reply{list(5, object("a", 1))}, []reply{watch()}, time.Hour,
+		func(t *testing.T, s *script, r *recorder, src *source.Source) {
+			within(t, "lists", counted(s.seen(), "LIST limit=500"), 1, 1)
+			within(t, "probes", counted(s.seen(), "LIST limit=1"), 30, 40)
+			within(t, "watches", counted(s.seen(), "WATCH"), 4, 5) // the lifetime of 15 minutes
+			if st := r.status(); st.Phase != source.Watching {
+				t.Errorf("status %+v", st)
+			}
+			if age := src.Status()[0].Staleness(time.Now()); age > 95*time.Second {
+				t.Errorf("stale for %v although probes answer", age)
+			}
+		})
 }
 
 // TestIdleAmongBusyResources: the server's version moves with other resources, and it sends no bookmarks.
@@ -118,25 +123,28 @@ func TestIdleAmongBusyResources(t *testing.T) {
 		version += 100
 		list(version, object("a", 1))(w, r)
 	}
-	inBubble(t, []reply{moving}, []reply{watch()}, 24*time.Hour, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-		full := counted(s.seen(), "LIST limit=500") + counted(s.seen(), "LIST resourceVersion")
-		within(t, "lists in a day", full, 10, 90)
-	})
+	inBubble(t, []reply{moving}, []reply{watch()}, 24*time.Hour,
+		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+			full := counted(s.seen(), "LIST limit=500") + counted(s.seen(), "LIST resourceVersion")
+			within(t, "lists in a day", full, 10, 90)
+		})
 }
 
 func TestExpiredForEver(t *testing.T) {
-	inBubble(t, []reply{list(5, object("a", 1))}, []reply{status(410, "Expired", "x")}, time.Hour, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-		within(t, "lists in an hour", counted(s.seen(), "LIST"), 100, 400)
-		if st := r.status(); st.Phase != source.Degraded || st.Reason != source.ReasonExpired {
-			t.Errorf("status %+v", st)
-		}
-	})
+	inBubble(t, []reply{list(5, object("a", 1))}, []reply{status(410, "Expired", "x")}, time.Hour,
+		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+			within(t, "lists in an hour", counted(s.seen(), "LIST"), 100, 400)
+			if st := r.status(); st.Phase != source.Degraded || st.Reason != source.ReasonExpired {
+				t.Errorf("status %+v", st)
+			}
+		})
 }
 
 func TestWatchThatEndsAtOnceForEver(t *testing.T) {
-	inBubble(t, []reply{list(5, object("a", 1))}, []reply{watchThenEnd()}, time.Hour, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-		within(t, "requests in an hour", len(s.seen()), 100, 600)
-	})
+	inBubble(t, []reply{list(5, object("a", 1))}, []reply{watchThenEnd()}, time.Hour,
+		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+			within(t, "requests in an hour", len(s.seen()), 100, 600)
+		})
 }
 
 func TestFlapping(t *testing.T) {
@@ -145,10 +153,11 @@ func TestFlapping(t *testing.T) {
 		n++
 		watchThenBreak(event("MODIFIED", object("a", n)))(w, r)
 	}
-	inBubble(t, []reply{list(5, object("a", 1))}, []reply{flap}, time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-		within(t, "watches in a minute", counted(s.seen(), "WATCH"), 60, 1000)
-		within(t, "lists", counted(s.seen(), "LIST"), 1, 1)
-	})
+	inBubble(t, []reply{list(5, object("a", 1))}, []reply{flap}, time.Minute,
+		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+			within(t, "watches in a minute", counted(s.seen(), "WATCH"), 60, 1000)
+			within(t, "lists", counted(s.seen(), "LIST"), 1, 1)
+		})
 }
 
 // TestOutage: requests during a long outage are few, and the end of it is noticed within the cap of the back-off.
@@ -177,18 +186,20 @@ func TestOutage(t *testing.T) {
 func TestBlackHole(t *testing.T) {
 	hole := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	t.Run("list", func(t *testing.T) {
-		inBubble(t, []reply{hole, list(5)}, []reply{watch()}, 35*time.Second, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-			if counted(r.lines(), "STATUS Degraded/Stalled") != 1 || r.status().Phase != source.Watching {
-				t.Errorf("log %q", r.lines())
-			}
-		})
+		inBubble(t, []reply{hole, list(5)}, []reply{watch()}, 35*time.Second,
+			func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+				if counted(r.lines(), "STATUS Degraded/Stalled") != 1 || r.status().Phase != source.Watching {
+					t.Errorf("log %q", r.lines())
+				}
+			})
 	})
 	t.Run("watch", func(t *testing.T) {
-		inBubble(t, []reply{list(5)}, []reply{hole, watch()}, 95*time.Second, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-			if counted(r.lines(), "STATUS Degraded/Stalled") != 1 || r.status().Phase != source.Watching {
-				t.Errorf("log %q", r.lines())
-			}
-		})
+		inBubble(t, []reply{list(5)}, []reply{hole, watch()}, 95*time.Second,
+			func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+				if counted(r.lines(), "STATUS Degraded/Stalled") != 1 || r.status().Phase != source.Watching {
+					t.Errorf("log %q", r.lines())
+				}
+			})
 	})
 }
 
@@ -203,11 +214,12 @@ func TestSlowListIsNotCutOff(t *testing.T) {
 			time.Sleep(25 * time.Second)
 		}
 	}
-	inBubble(t, []reply{slow, list(5, objects(4, 1)...)}, []reply{watch()}, 30*time.Minute, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-		if len(r.snapshot()) != 4 || len(s.seen()) < 2 || s.seen()[1] != "WATCH resourceVersion=5" {
-			t.Errorf("objects %v, requests %q", r.snapshot(), s.seen())
-		}
-	})
+	inBubble(t, []reply{slow, list(5, objects(4, 1)...)}, []reply{watch()}, 30*time.Minute,
+		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+			if len(r.snapshot()) != 4 || len(s.seen()) < 2 || s.seen()[1] != "WATCH resourceVersion=5" {
+				t.Errorf("objects %v, requests %q", r.snapshot(), s.seen())
+			}
+		})
 }
 
 // TestInitialEventsWithoutEnd: a server that does not know about initial events costs seconds, not the whole patience.
@@ -220,7 +232,10 @@ func TestInitialEventsWithoutEnd(t *testing.T) {
 		}
 		defer server.Close()
 		server.On(apiserver.Match{Verb: "watch"}, apiserver.IgnoreWatchList())
-		cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"}}
+		cm := &corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a"},
+		}
 		if _, err := server.Put(cm); err != nil {
 			t.Fatal(err)
 		}
@@ -246,12 +261,13 @@ func TestInitialEventsWithoutEnd(t *testing.T) {
 }
 
 func TestTimeoutSeconds(t *testing.T) {
-	inBubble(t, []reply{list(5)}, []reply{watch()}, time.Second, func(t *testing.T, s *script, r *recorder, _ *source.Source) {
-		d, err := time.ParseDuration(s.requests[1].Get("timeoutSeconds") + "s")
-		if err != nil || d < 5*time.Minute || d > 10*time.Minute || s.requests[1].Get("allowWatchBookmarks") != "true" {
-			t.Errorf("watch request %v", s.requests[1])
-		}
-	})
+	inBubble(t, []reply{list(5)}, []reply{watch()}, time.Second,
+		func(t *testing.T, s *script, r *recorder, _ *source.Source) {
+			d, err := time.ParseDuration(s.requests[1].Get("timeoutSeconds") + "s")
+			if err != nil || d < 5*time.Minute || d > 10*time.Minute || s.requests[1].Get("allowWatchBookmarks") != "true" {
+				t.Errorf("watch request %v", s.requests[1])
+			}
+		})
 }
 
 func TestLimiter(t *testing.T) {

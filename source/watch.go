@@ -207,7 +207,10 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 		return nil
 	}
 	if e.err == nil && e.change != Deleted && !noVersion(version) && foreign(version, s.seen) {
-		e.err = &ProtocolError{What: "version " + string(version) + " where versions are numbers", Excerpt: excerpt(e.obj.Raw)}
+		e.err = &ProtocolError{
+			What:    "version " + string(version) + " where versions are numbers",
+			Excerpt: s.excerpt(e.obj.Raw),
+		}
 	}
 	if e.err == nil {
 		e.err = s.sink.Apply(e.change, &e.obj)
@@ -268,7 +271,7 @@ func (s *scope) advance(w *watching, version []byte) {
 // object is one, and another object that is named is quarantined. When nobody knows what it was about, a list has to
 // tell: at once if there has been none because of that for the silence budget, else when the watch ends.
 func (s *scope) garbage(ctx context.Context, w *watching, e *event) error {
-	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
+	unreadable := &ProtocolError{What: "malformed watch event", Excerpt: s.excerpt(e.obj.Raw), Err: e.err}
 	if s.garbageAt != string(s.seen) {
 		s.garbageAt = string(s.seen)
 		return unreadable

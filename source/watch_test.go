@@ -31,7 +31,8 @@ const tooOld = "too old resource version"
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	c6 := event("ADDED", object("c", 6))
-	tooLarge := statusBody(504, "Timeout", "Too large resource version", `{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)
+	tooLarge := statusBody(504, "Timeout", "Too large resource version",
+		`{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)
 	cases := map[string]struct {
 		reason  string
 		watches []reply
@@ -161,7 +162,13 @@ func TestRepair(t *testing.T) {
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
 			"9",
 		},
-		"502": {"a proxy without server", []reply{html(502), watch(bookmark(9))}, nil, []string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
+		"502": {
+			"a proxy without server",
+			[]reply{html(502), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
 		"a bookmark that is no number": {
 			"of no use where versions are numbers: resume where it was",
 			[]reply{watchThenEnd(strings.Replace(bookmark(7), `"7"`, `"soon"`, 1)), watch(c6, bookmark(9))},
@@ -176,7 +183,13 @@ func TestRepair(t *testing.T) {
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
 			"9",
 		},
-		"html": {"a page instead of a watch", []reply{html(200), watch(bookmark(9))}, nil, []string{"LIST", "WATCH 5", "WATCH 5"}, "9"},
+		"html": {
+			"a page instead of a watch",
+			[]reply{html(200), watch(bookmark(9))},
+			nil,
+			[]string{"LIST", "WATCH 5", "WATCH 5"},
+			"9",
+		},
 		"last frame without newline": {
 			"complete: it counts",
 			[]reply{watchThenEnd(strings.TrimSuffix(c6, "\n")), watch(bookmark(9))},
@@ -214,21 +227,30 @@ func TestRepair(t *testing.T) {
 		},
 		"poison frame": {
 			"and skipped when it comes again, if it says of what",
-			[]reply{watch(event("ADDED", `{"metadata":{"name":"b"]`)), watch(event("ADDED", `{"metadata":{"name":"b"]`), c6, bookmark(9))},
+			[]reply{
+				watch(event("ADDED", `{"metadata":{"name":"b"]`)),
+				watch(event("ADDED", `{"metadata":{"name":"b"]`), c6, bookmark(9)),
+			},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 5"},
 			"9",
 		},
 		"poison frame without a name": {
 			"else a list tells what it was about",
-			[]reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6), watch(c6, bookmark(9))},
+			[]reply{
+				watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6),
+				watch(c6, bookmark(9)),
+			},
 			nil,
 			[]string{"LIST", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 5"},
 			"9",
 		},
 		"poison frame without a name in a poison list": {
 			"which does not stop the watch when it cannot be read either",
-			[]reply{watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6), watch(c6, bookmark(9))},
+			[]reply{
+				watch(`{"type":"ADDED","object":{]}` + "\n"), watch(`{"type":"ADDED","object":{]}`+"\n", c6),
+				watch(c6, bookmark(9)),
+			},
 			[]reply{body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{]}`)},
 			[]string{"LIST", "WATCH 5", "WATCH 5", "LIST 5 NotOlderThan", "WATCH 5"},
 			"9",
@@ -274,8 +296,9 @@ func TestReplayedEventsAreSuppressed(t *testing.T) {
 func TestSwappedEvents(t *testing.T) {
 	t.Parallel()
 	r := newRecorder(t)
-	s := serve(t, []reply{list(5, object("a", 1)), list(9)}, []reply{watch(event("ADDED", object("c", 7)), event("MODIFIED", object("a", 6)),
-		event("MODIFIED", object("c", 6)), event("MODIFIED", object("a", 6)), bookmark(9))})
+	s := serve(t, []reply{list(5, object("a", 1)), list(9)},
+		[]reply{watch(event("ADDED", object("c", 7)), event("MODIFIED", object("a", 6)),
+			event("MODIFIED", object("c", 6)), event("MODIFIED", object("a", 6)), bookmark(9))})
 	s.run(r)
 	r.wait("the bookmark", func() bool { return r.version == "9" })
 	if got := r.snapshot(); got["ns/a"].version != "6" || got["ns/c"].version != "7" {
@@ -337,8 +360,14 @@ func TestIncomparableVersions(t *testing.T) {
 	}
 	r := newRecorder(t)
 	r.odd = true
-	s := serve(t, []reply{body(strings.Replace(listBody(1, "", odd("a", "x9")), `"1"`, `"zz"`, 1)), body(strings.Replace(listBody(1, "", odd("a", "x9")), `"1"`, `"aa"`, 1))},
-		[]reply{watchThenBreak(event("MODIFIED", odd("a", "yy"))), watch(event("MODIFIED", odd("a", "bb")), event("ADDED", odd("b", "cc")))})
+	s := serve(t, []reply{
+		body(strings.Replace(listBody(1, "", odd("a", "x9")), `"1"`, `"zz"`, 1)),
+		body(strings.Replace(listBody(1, "", odd("a", "x9")), `"1"`, `"aa"`, 1)),
+	},
+		[]reply{
+			watchThenBreak(event("MODIFIED", odd("a", "yy"))),
+			watch(event("MODIFIED", odd("a", "bb")), event("ADDED", odd("b", "cc"))),
+		})
 	s.run(r)
 	r.wait("b", func() bool { return len(r.objects) == 2 })
 	if diff := cmp.Diff([]string{"LIST", "WATCH zz", "WATCH yy"}, s.short()); diff != "" {
@@ -355,14 +384,37 @@ func TestConditions(t *testing.T) {
 		message string
 		is      func(error) bool
 	}{
-		"401":       {status(401, "Unauthorized", "token has expired"), source.ReasonUnauthorized, "token has expired", apierrors.IsUnauthorized},
-		"403":       {status(403, "Forbidden", "user x cannot list"), source.ReasonForbidden, "user x cannot list", apierrors.IsForbidden},
-		"404":       {status(404, "NotFound", "the server could not find"), source.ReasonNotFound, "the server could not find", apierrors.IsNotFound},
-		"plain 404": {func(w http.ResponseWriter, r *http.Request) { http.Error(w, "404 page not found", 404) }, source.ReasonNotFound, "the server does not serve this resource in this version: is its CustomResourceDefinition installed?", nil},
-		"html 403":  {html(403), source.ReasonForbidden, "server answered 403: Forbidden", nil},
-		"429":       {status(429, "TooManyRequests", "slow down"), source.ReasonTooManyRequests, "slow down", apierrors.IsTooManyRequests},
-		"500":       {status(500, "InternalError", `conversion webhook for x failed: Post "https://x"`), source.ReasonServerError, `conversion webhook for x failed: Post "https://x"`, apierrors.IsInternalError},
-		"break":     {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, source.ReasonDisconnected, "", nil},
+		"401": {
+			status(401, "Unauthorized", "token has expired"), source.ReasonUnauthorized, "token has expired",
+			apierrors.IsUnauthorized,
+		},
+		"403": {
+			status(403, "Forbidden", "user x cannot list"), source.ReasonForbidden, "user x cannot list",
+			apierrors.IsForbidden,
+		},
+		"404": {
+			status(404, "NotFound", "the server could not find"), source.ReasonNotFound,
+			"the server could not find", apierrors.IsNotFound,
+		},
+		"plain 404": {
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Error(w, "404 page not found", 404)
+			}, source.ReasonNotFound,
+			"the server does not serve this resource in this version: is its CustomResourceDefinition installed?", nil,
+		},
+		"html 403": {html(403), source.ReasonForbidden, "server answered 403: Forbidden", nil},
+		"429": {
+			status(429, "TooManyRequests", "slow down"), source.ReasonTooManyRequests, "slow down",
+			apierrors.IsTooManyRequests,
+		},
+		"500": {
+			status(500, "InternalError", `conversion webhook for x failed: Post "https://x"`), source.ReasonServerError,
+			`conversion webhook for x failed: Post "https://x"`, apierrors.IsInternalError,
+		},
+		"break": {
+			func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, source.ReasonDisconnected, "",
+			nil,
+		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -385,7 +437,8 @@ func TestConditions(t *testing.T) {
 						bad = &r.statuses[i]
 					}
 				}
-				if bad == nil || bad.Reason != c.reason || c.message != "" && bad.Message != c.message || c.is != nil && !c.is(bad.Err) {
+				if bad == nil || bad.Reason != c.reason || c.message != "" && bad.Message != c.message ||
+					c.is != nil && !c.is(bad.Err) {
 					t.Errorf("%s: condition %+v, want %s %q", stage, bad, c.reason, c.message)
 				}
 				if last := r.status(); last.Err != nil || last.Message != "" {
@@ -461,7 +514,8 @@ func TestSilentWatch(t *testing.T) {
 		s := serve(t, []reply{list(5, object("a", 1)), list(9), list(9, object("a", 9))}, []reply{watch()})
 		s.run(r, short)
 		r.wait("the list", func() bool { return r.version == "9" })
-		if diff := cmp.Diff([]string{"LIST", "WATCH 5", "LIST limit=1", "WATCH 5", "LIST 5 NotOlderThan"}, s.short()[:5]); diff != "" {
+		if diff := cmp.Diff([]string{"LIST", "WATCH 5", "LIST limit=1", "WATCH 5", "LIST 5 NotOlderThan"},
+			s.short()[:5]); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
 		silent := false

@@ -142,7 +142,7 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 	case evError:
 		return false, e.err
 	case evGarbage:
-		return false, &ProtocolError{What: "malformed watch event", Excerpt: excerpt(e.obj.Raw), Err: e.err}
+		return false, &ProtocolError{What: "malformed watch event", Excerpt: s.excerpt(e.obj.Raw), Err: e.err}
 	case evObject:
 		if e.change == Deleted {
 			l.count--

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/source"
@@ -21,8 +22,9 @@ const (
 	// OutOfScope means: the store does not hold such objects (namespace, selector); reads of it are not affected, or
 	// say NotFound.
 	OutOfScope
-	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the history of the server
-	// went back while the write was under way, so that the answer may be of one that is no more; see Store.Settle.
+	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the answer lacks what its
+	// readers want (see Options.Unstructured), or the history of the server went back while the write was under way, so
+	// that the answer may be of one that is no more; see Store.Settle.
 	NeedsBarrier
 	// Unversioned means: the answer has no resource version.
 	Unversioned
@@ -35,21 +37,25 @@ func (r PutResult) String() string {
 
 // putting is how an answer is laid over the store.
 type putting struct {
-	w      *Write // that was answered, if it was announced
-	record func() // is called, under the lock, before any early return
-	sure   bool   // the watch selects the object
+	w      *Write     // that was answered, if it was announced
+	record func()     // is called, under the lock, before any early return
+	sure   bool       // the watch selects the object
+	fields fields.Set // of the object, by which the watch selects
 }
 
 // Put lays the answer to a successful create, update, patch or apply over the store.
 func (s *Store) Put(enc source.Encoding, raw []byte) (PutResult, error) {
-	rec, err := s.parse(enc, raw)
+	rec, has, err := s.answered(enc, raw)
 	if err != nil {
 		return 0, err
 	}
-	return s.put(rec, putting{}), nil
+	return s.put(rec, putting{fields: has}), nil
 }
 
 func (s *Store) put(rec *Record, how putting) PutResult {
+	if s.opt.Unstructured && rec.Encoding() == source.Protobuf && !how.sure && !rec.typeHasAll() {
+		return NeedsBarrier
+	}
 	for st := stage(rec, s.indexDefs()); ; st = stage(rec, s.indexDefs()) {
 		if result, ok := s.tryPut(st, how); ok {
 			return result
@@ -88,7 +94,7 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	if ent != nil && (ent.ver.atLeast(rec.ver) || ent.hides(rec)) {
 		return AlreadyKnown, true
 	}
-	in, decided := s.selected.selects(rec)
+	in, decided := s.selected.Load().selects(rec, how.fields)
 	if how.sure {
 		in, decided = true, true
 	}
@@ -193,12 +199,13 @@ func (s *Store) putAbsent(k Key, ver version) {
 		ent = &overlaid{ns: k.Namespace}
 		s.overlay.entries[k] = ent
 	}
+	toCome := ent.answered() // the watch has yet to tell of it
 	ent.st, ent.left, ent.asked, ent.ver, ent.clock, ent.since = staged{}, true, true, ver, s.overlay.tick(), time.Now()
 	next := root{base: cur.base, merged: cur.merged.copy()}
 	if seen, visible := cur.merged.get(s.intern.hashKey(k.Namespace, k.Name), k); visible {
 		next.merged.delete(nil, seen)
 	}
-	if !ok { // there is nothing to hide
+	if !ok && !toCome { // there is nothing to hide
 		ent.evict()
 		if s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
 			next.merged = next.base

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,6 +61,37 @@ func (c *Cache) fileIsFree(ctx context.Context, e *cacheEntry) bool {
 	}
 }
 
+// removeOthers removes what an earlier run has saved of the same objects with another content: it may have what is
+// dropped now. What a store of this run has or will have is left alone.
+func (c *Cache) removeOthers(ctx context.Context, e *cacheEntry) {
+	if content := &e.store.opt.Content; len(content.Drop) == 0 && !content.Metadata {
+		return
+	}
+	bases := map[string]bool{}
+	for _, form := range []struct{ json, metadata bool }{{true, false}, {false, false}, {true, true}} {
+		key := e.key
+		key.json, key.metadata = form.json, form.metadata
+		bases[e.store.opt.fileBase(key.scope())] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	files, err := os.ReadDir(c.opt.Dir)
+	for _, file := range files {
+		base, saved := strings.CutSuffix(file.Name(), fileSuffix)
+		if at := strings.LastIndexByte(base, '.'); at >= 0 && !bases[base] {
+			base = base[:at] // without that of the content
+		}
+		if !saved || !bases[base] || c.files[file.Name()] != nil {
+			continue
+		}
+		err = errors.Join(err, os.Remove(filepath.Join(c.opt.Dir, file.Name())))
+	}
+	if err != nil {
+		c.opt.Logger.ErrorContext(ctx, "cannot remove saved state of another content", "resource", e.key.resource.String(),
+			"error", err)
+	}
+}
+
 func (c *Cache) leaveFile(e *cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,9 +117,11 @@ func (c *Cache) resume(ctx context.Context, e *cacheEntry) {
 	err := e.store.loadScopes(c.opt.Dir, c.identity, func(namespace string) bool { return wanted[namespace] })
 	switch {
 	case err == nil:
-		c.opt.Logger.InfoContext(ctx, "resuming from saved state", "resource", e.key.resource.String(), "objects", e.store.Len(), "version", e.store.Version())
+		c.opt.Logger.InfoContext(ctx, "resuming from saved state", "resource", e.key.resource.String(),
+			"objects", e.store.Len(), "version", e.store.Version())
 	case !errors.Is(err, fs.ErrNotExist):
-		c.opt.Logger.WarnContext(ctx, "saved state is of no use, listing instead", "resource", e.key.resource.String(), "error", err)
+		c.opt.Logger.WarnContext(ctx, "saved state is of no use, listing instead", "resource", e.key.resource.String(),
+			"error", err)
 	}
 }
 

@@ -86,7 +86,10 @@ func (k *kept) settle(t *testing.T, s *apiserver.Server, limit time.Duration) {
 
 func putMap(t *testing.T, s *apiserver.Server, name, value string) {
 	t.Helper()
-	_, err := s.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"v": value}})
+	_, err := s.Put(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+		Data:       map[string]string{"v": value},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,22 +134,35 @@ func TestRestart(t *testing.T) {
 		// how many objects of before are told to be gone; only what is loaded can be
 		deleted int
 	}{
-		"resumes":   {reason: "a restart goes on at the saved version", deleted: 1},
-		"corrupt":   {reason: "a damaged file is not believed", damage: damage(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), lists: true},
-		"truncated": {reason: "half a file is not believed", damage: damage(func(b []byte) []byte { return b[:len(b)/2] }), lists: true},
-		"empty":     {reason: "an empty file is not believed", damage: damage(func([]byte) []byte { return nil }), lists: true},
+		"resumes": {reason: "a restart goes on at the saved version", deleted: 1},
+		"corrupt": {
+			reason: "a damaged file is not believed",
+			damage: damage(func(b []byte) []byte { b[len(b)/2] ^= 1; return b }), lists: true,
+		},
+		"truncated": {
+			reason: "half a file is not believed", damage: damage(func(b []byte) []byte { return b[:len(b)/2] }),
+			lists: true,
+		},
+		"empty": {reason: "an empty file is not believed", damage: damage(func([]byte) []byte { return nil }), lists: true},
 		"old": {reason: "after an hour nobody knows whether it is the same history", damage: func(t *testing.T, file string) {
 			before := time.Now().Add(-2 * time.Hour)
-			if err := errors.Join(os.Chtimes(file, before, before), os.WriteFile(file+".123", []byte("half of a save"), 0o600)); err != nil {
+			if err := errors.Join(os.Chtimes(file, before, before),
+				os.WriteFile(file+".123", []byte("half of a save"), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}, lists: true, deleted: 1},
-		"compacted": {reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) }, lists: true, deleted: 1},
-		"rolled back": {reason: "the server was restored from a backup that is older than what was saved", away: func(s *apiserver.Server, before uint64) {
-			if err := s.Rollback(before); err != nil {
-				panic(err)
-			}
-		}, lists: true, epochs: 1, deleted: 1},
+		"compacted": {
+			reason: "the saved version is gone", away: func(s *apiserver.Server, _ uint64) { s.Compact(0) },
+			lists: true, deleted: 1,
+		},
+		"rolled back": {
+			reason: "the server was restored from a backup that is older than what was saved",
+			away: func(s *apiserver.Server, before uint64) {
+				if err := s.Rollback(before); err != nil {
+					panic(err)
+				}
+			}, lists: true, epochs: 1, deleted: 1,
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +274,8 @@ func TestRestartIsSyncedWhenCurrent(t *testing.T) {
 			atMost: 100 * time.Millisecond, watches: 1,
 		},
 		"changes elsewhere": {
-			reason: "the bookmark at the end of a short watch says that there was nothing", away: elsewhere, atMost: 4 * time.Second, watches: 2,
+			reason: "the bookmark at the end of a short watch says that there was nothing", away: elsewhere,
+			atMost: 4 * time.Second, watches: 2,
 		},
 		"no bookmarks": {
 			reason: "a server that confirms nothing is listed",

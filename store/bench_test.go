@@ -18,15 +18,21 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// BenchmarkMemory prints what a pod of many workloads costs, everything included (S2).
+// BenchmarkMemory prints what a pod of many workloads costs, everything included (S2), without managedFields and with
+// them.
 func BenchmarkMemory(b *testing.B) {
+	b.Run("pruned", func(b *testing.B) { memory(b, store.Content{}) })
+	b.Run("managedFields", func(b *testing.B) { memory(b, store.Content{ManagedFields: true}) })
+}
+
+func memory(b *testing.B, content store.Content) {
 	const n = 50_000
 	for b.Loop() {
 		pods := corpus.NewPods(1, 300)
 		var m0, m1 runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m0)
-		s := store.New(store.Options{Namespaced: true})
+		s := store.New(store.Options{Namespaced: true, Content: content})
 		r := s.Sink("").Replace()
 		var o source.Object
 		var size int
@@ -35,7 +41,10 @@ func BenchmarkMemory(b *testing.B) {
 			if err := source.Scan(source.JSON, o.Raw, &o.Header); err != nil {
 				b.Fatal(err)
 			}
-			size += len(o.Raw) - (o.Header.ManagedFields.End - o.Header.ManagedFields.Start)
+			size += len(o.Raw)
+			if !content.ManagedFields {
+				size -= o.Header.ManagedFields.End - o.Header.ManagedFields.Start
+			}
 			if err := r.Put(&o); err != nil {
 				b.Fatal(err)
 			}
@@ -162,7 +171,8 @@ func BenchmarkApply(b *testing.B) {
 
 // custom is a custom resource of about 1.2 KB.
 func custom(i int) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"widget-%d","namespace":"team-%d","uid":"3c9d7c2e-8f5b-4e59-9a51-%012d","resourceVersion":"%d","generation":3,"creationTimestamp":"2026-11-20T10:00:00Z","labels":{"app":"widget","size":"s-%d"},"finalizers":["example.com/cleanup"],"managedFields":[{"manager":"operator","operation":"Update","apiVersion":"example.com/v1","time":"2026-11-20T10:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{".":{},"f:size":{},"f:region":{},"f:replicas":{},"f:template":{".":{},"f:image":{},"f:command":{}}}}}]},"spec":{"size":"large","region":"eu-%d","replicas":%d,"template":{"image":"registry.example.com/widgets/server:v1.%d.0","command":["serve","--port=8080","--verbose"]},"parameters":{"storage":"100Gi","class":"fast","window":"Sun 03:00"}},"status":{"phase":"Ready","observedGeneration":3,"endpoint":"widget-%d.example.com","conditions":[{"type":"Ready","status":"True","reason":"Running","message":"all replicas are up","lastTransitionTime":"2026-11-20T10:00:05Z"},{"type":"Synced","status":"True","reason":"Applied","message":"spec %d applied","lastTransitionTime":"2026-11-20T10:00:03Z"}]}}`,
+	return fmt.Appendf(nil,
+		`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"widget-%d","namespace":"team-%d","uid":"3c9d7c2e-8f5b-4e59-9a51-%012d","resourceVersion":"%d","generation":3,"creationTimestamp":"2026-11-20T10:00:00Z","labels":{"app":"widget","size":"s-%d"},"finalizers":["example.com/cleanup"],"managedFields":[{"manager":"operator","operation":"Update","apiVersion":"example.com/v1","time":"2026-11-20T10:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{".":{},"f:size":{},"f:region":{},"f:replicas":{},"f:template":{".":{},"f:image":{},"f:command":{}}}}}]},"spec":{"size":"large","region":"eu-%d","replicas":%d,"template":{"image":"registry.example.com/widgets/server:v1.%d.0","command":["serve","--port=8080","--verbose"]},"parameters":{"storage":"100Gi","class":"fast","window":"Sun 03:00"}},"status":{"phase":"Ready","observedGeneration":3,"endpoint":"widget-%d.example.com","conditions":[{"type":"Ready","status":"True","reason":"Running","message":"all replicas are up","lastTransitionTime":"2026-11-20T10:00:05Z"},{"type":"Synced","status":"True","reason":"Applied","message":"spec %d applied","lastTransitionTime":"2026-11-20T10:00:03Z"}]}}`,
 		i, i%50, i, 1000+i, i%4, i%3, i%9, i%40, i, i)
 }
 

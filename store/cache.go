@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,9 +37,15 @@ type CacheOptions struct {
 	Source []source.Option
 	// Store is the pattern for the options of every store: HotBytes, DetectMutation, OnMutation, OverlayBound.
 	Store Options
+	// Fields is Options.Fields of the stores of each kind.
+	Fields map[schema.GroupKind]map[string]FieldValue
+	// Contents say what of the objects of a kind is held, whoever asks for them, the entry of the empty kind of all kinds
+	// that have none. The Transform of an entry is shared by all who ask.
+	Contents map[schema.GroupKind]Content
 	// Dir is a directory where stores are saved, and from which they go on at the next start without a list; "":
 	// none. It must be there, and belong to this program alone: what is saved is as secret as what is watched. At
-	// first such a store may be behind what an earlier run wrote; Store.Barrier waits until it is not.
+	// first such a store may be behind what an earlier run wrote; Store.Barrier waits until it is not. A store that drops
+	// fields has what was saved of the same objects with more removed.
 	Dir string
 	// SaveEvery is how often a store that has changed is saved, besides when it stops; 0: 5 minutes.
 	SaveEvery time.Duration
@@ -57,37 +63,19 @@ type Cache struct {
 	identity string                 // of the cluster, for what is saved
 	files    map[string]*cacheEntry // who saves where, until it has saved last; guarded by mu
 
+	server     *url.URL                                                 // with the path in front of those of the API
 	byResource atomic.Pointer[map[schema.GroupVersionResource][]*Store] // of entries; replaced, never changed
 
-	mu      sync.Mutex
-	entries map[cacheKey]*cacheEntry
-	spawn   func(*cacheEntry) // starts the watch of an entry; nil while Run does not run
-	ended   bool
-	moves   int
-	running sync.WaitGroup
-	failed  error // of a watch that could not go on
-	fail    context.CancelFunc
-}
-
-// cacheKey is what makes two requests the same.
-type cacheKey struct {
-	resource            schema.GroupVersionResource
-	namespaces          string
-	label, field, shard string
-	json                bool
-	moved               int // not 0: it tells an entry whose namespaces were changed to those of another one
-}
-
-// scope tells apart the stores of one resource and selectors.
-func (k cacheKey) scope() string {
-	scope := k.namespaces
-	if !k.json {
-		scope += " protobuf"
-	}
-	if k.moved > 0 {
-		scope += fmt.Sprintf(" (%d)", k.moved+1)
-	}
-	return strings.TrimSpace(scope)
+	mu         sync.Mutex
+	entries    map[cacheKey]*cacheEntry
+	expects    map[expectation]Request
+	spawn      func(*cacheEntry) // starts the watch of an entry; nil while Run does not run
+	ended      bool
+	moves      int
+	transforms int // handed in with requests
+	running    sync.WaitGroup
+	failed     error // of a watch that could not go on
+	fail       context.CancelFunc
 }
 
 type cacheEntry struct {
@@ -113,6 +101,11 @@ type Request struct {
 	Namespaced bool
 	// Unstructured asks for a store that unstructured readers can use without loss, which is one from JSON.
 	Unstructured bool
+	// Content is what of each object is wanted, besides what CacheOptions.Contents say of the kind: what either drops is
+	// dropped, and managedFields are kept if either keeps them. Requests for the same share a store. Who wants the
+	// metadata only is given a store of whole objects that has the very same metadata where there is one already, or one
+	// was announced with Cache.Expect.
+	Content Content
 	// Options choose namespaces, selectors and how it is watched; of two requests that share a store the first one's
 	// count.
 	Options []source.Option
@@ -143,9 +136,20 @@ func NewCache(opt CacheOptions) (*Cache, error) {
 	if opt.SaveEvery <= 0 {
 		opt.SaveEvery = defaultSaveEvery
 	}
-	c := &Cache{opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}, files: map[string]*cacheEntry{}}
+	for kind, content := range opt.Contents {
+		if err := content.Check(); err != nil {
+			return nil, fmt.Errorf("cannot make cache: kind %q: %w", kind, err)
+		}
+	}
+	c := &Cache{
+		opt: opt, client: opt.Client, entries: map[cacheKey]*cacheEntry{}, files: map[string]*cacheEntry{},
+		expects: map[expectation]Request{},
+	}
 	c.index()
 	var err error
+	if c.server, _, err = rest.DefaultServerUrlFor(opt.Config); err != nil {
+		return nil, fmt.Errorf("cannot make cache: %w", err)
+	}
 	if c.client == nil {
 		if c.client, err = source.NewClient(opt.Config, source.ClientOptions{}); err != nil {
 			return nil, fmt.Errorf("cannot make cache: %w", err)
@@ -215,6 +219,7 @@ func (c *Cache) watch(ctx context.Context, e *cacheEntry) {
 	if e.saved != nil {
 		defer c.leaveFile(e)
 		if c.fileIsFree(ctx, e) {
+			c.removeOthers(ctx, e)
 			c.resume(ctx, e)
 			endSaving = c.saveNowAndThen(ctx, e)
 		}
@@ -245,28 +250,30 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 	if err := c.resolve(&req); err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
 	}
-	cfg := source.Config{Client: c.client, Resource: req.Resource, Logger: c.opt.Logger}
-	for _, o := range append(slices.Clone(c.opt.Source), req.Options...) {
-		if o != nil {
-			o(&cfg)
-		}
+	own := req.Content.Transform != nil
+	cfg := c.configure(&req)
+	if err := req.Content.checkFor(typeOf(c.opt.Scheme, req.Kind)); err != nil {
+		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
 	}
 	if !req.Namespaced {
 		cfg.Namespaces = nil
 	}
-	key := cacheKey{resource: req.Resource, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: cfg.ShardSelector, json: true}
+	key := cacheKey{resource: req.Resource, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: cfg.ShardSelector}
 	cfg.Namespaces, key.namespaces = distinct(cfg.Namespaces)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch {
+	case own:
+		c.transforms++
+		key.transform = c.transforms
+	case req.Content.Transform != nil:
+		key.transform = ofKind
+	}
 	if c.ended {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, ErrClosed)
 	}
-	e := c.entries[key] // one from JSON serves everybody
-	if e == nil && !req.Unstructured && c.hasProtobuf(req.Kind) {
-		key.json = false
-		e = c.entries[key]
-	}
+	e, key := c.find(key, &req)
 	if e == nil {
 		var err error
 		if e, err = c.newEntry(key, cfg, req); err != nil {
@@ -283,15 +290,17 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 
 // newEntry makes a store; the caller holds c.mu.
 func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEntry, error) {
+	cfg.Encoding, cfg.Metadata, cfg.NoExcerpts = source.JSON, key.metadata, cfg.NoExcerpts || len(req.Content.Drop) > 0
 	if !key.json {
 		cfg.Encoding = source.Protobuf
-	} else {
-		cfg.Encoding = source.JSON
 	}
 	opt := c.opt.Store
 	opt.Resource, opt.Kind, opt.Namespaced, opt.Scheme = req.Resource, req.Kind, req.Namespaced, c.opt.Scheme
 	opt.LabelSelector, opt.FieldSelector, opt.ShardSelector = key.label, key.field, key.shard
-	opt.Scope = key.scope()
+	opt.Scope, opt.Content, opt.Unstructured = key.scope(), req.Content, key.json && !key.metadata
+	if own := c.opt.Fields[req.Kind.GroupKind()]; own != nil {
+		opt.Fields = own
+	}
 	if opt.Logger == nil {
 		opt.Logger = c.opt.Logger
 	}
@@ -443,16 +452,9 @@ func (c *Cache) index() {
 	c.byResource.Store(&index)
 }
 
-// compare puts those that hold more before those that hold less: selectors, then namespaces.
-func (k cacheKey) compare(o cacheKey) int {
-	text := func(k cacheKey) []string {
-		return []string{k.label + k.field + k.shard, k.namespaces, k.scope(), k.label, k.field}
-	}
-	return slices.Compare(text(k), text(o))
-}
-
-// Lookup returns the stores that there are of one resource, those without a selector first, and of these the one of all
-// namespaces. It takes no lock and does not allocate. The slice is shared and READ-ONLY.
+// Lookup returns the stores that there are of one resource, those without a selector first, of these those of whole
+// objects before those that drop something and those of metadata, and of these the one of all namespaces. It takes no
+// lock and does not allocate. The slice is shared and READ-ONLY.
 func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
 	if c.usable() != nil {
 		return nil

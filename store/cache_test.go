@@ -32,7 +32,8 @@ type cluster struct {
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","namespace":"ns","uid":"u1","resourceVersion":"5"}}]}`)
+		fmt.Fprint(w,
+			`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a","namespace":"ns","uid":"u1","resourceVersion":"5"}}]}`)
 		return
 	}
 	c.note(r, 1)
@@ -151,7 +152,8 @@ func TestCache(t *testing.T) {
 		t.Error("two that ask for the same do not share a store")
 	}
 	<-one.Synced()
-	if o, err := store.Of[corev1.ConfigMap](one.Store).Get(store.Key{Namespace: "ns", Name: "a"}); err != nil || o.UID != "u1" {
+	if o, err := store.Of[corev1.ConfigMap](one.Store).Get(store.Key{Namespace: "ns", Name: "a"}); err != nil ||
+		o.UID != "u1" {
 		t.Errorf("read %v, %v", o, err)
 	}
 	if err := one.Barrier(t.Context()); err != nil {
@@ -267,7 +269,8 @@ func TestCacheLookup(t *testing.T) { // not parallel: it counts allocations
 	}
 	gvr := handles[0].Options().Resource
 	got := cache.Lookup(gvr)
-	if len(got) != 4 || got[0] != handles[2].Store || got[1] != handles[1].Store || got[2].Complete() || got[3].Complete() {
+	if len(got) != 4 || got[0] != handles[2].Store || got[1] != handles[1].Store || got[2].Complete() ||
+		got[3].Complete() {
 		t.Errorf("%d stores, not in the order of what they hold", len(got))
 	}
 	cache.Stores(gvr)[0] = nil // a copy

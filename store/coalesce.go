@@ -44,7 +44,8 @@ func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 		now = nil
 	}
 	gone := given != nil && (d.dead != nil || now == nil || !now.SameUID(given))
-	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && wants(d.dead) // an overlaid object that never was
+	// an overlaid object that never was
+	ghost := given == nil && d.given == nil && d.now == nil && d.dead != nil && wants(d.dead)
 	switch {
 	case gone || ghost:
 		e = Event{Type: Deleted, Key: d.key, Object: given, Prior: given, Inferred: d.inferred}

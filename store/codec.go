@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
-	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +17,7 @@ import (
 // codec makes records of objects, keeps their bytes compact, and decodes them. Those of one store share it.
 type codec struct {
 	kind       schema.GroupVersionKind
+	content    kept
 	scheme     *runtime.Scheme // nil: protobuf is not decoded without a static type
 	logger     *slog.Logger
 	intern     *interner
@@ -27,11 +27,12 @@ type codec struct {
 	onMutation func(Key, error) // nil: it is logged
 }
 
-// newRecord copies what is kept of an object: all but its managedFields. What it has in common with a prior version
+// newRecord copies what is kept of an object, see Content. What it has in common with a prior version
 // of the same key, if there is one, it shares.
 func (c *codec) newRecord(o *source.Object, ver version, prior *Record) (*Record, error) {
 	h := &o.Header
-	r := &Record{codec: c, ver: ver, gen: h.Generation, enc: o.Encoding, fin: uint16(min(h.Finalizers, math.MaxUint16))}
+	r := &Record{codec: c, ver: ver, gen: h.Generation}
+	r.marks.Store(marksOf(o.Encoding, h.Finalizers))
 	if len(h.DeletionTimestamp) > 0 {
 		t, err := time.Parse(time.RFC3339Nano, string(h.DeletionTimestamp))
 		if err != nil {
@@ -49,18 +50,26 @@ func (c *codec) newRecord(o *source.Object, ver version, prior *Record) (*Record
 	} else {
 		r.id = c.intern.ident(h, r.shape.ns)
 	}
-	n := len(o.Raw) - (h.ManagedFields.End - h.ManagedFields.Start)
-	r.body.Set(o.AppendPruned(make([]byte, 0, n)))
+	n := len(o.Raw)
+	if !c.content.ManagedFields {
+		n -= h.ManagedFields.End - h.ManagedFields.Start
+	}
+	raw, dropped, err := c.content.append(make([]byte, 0, n), o)
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep object %s/%s: %w", h.Namespace, h.Name, err)
+	}
+	r.body.Set(raw)
+	r.dropped = dropped
 	return r, nil
 }
 
-// contentSum is a hash of what matters in an object without managedFields, the same whether it came from a list
+// contentSum is a hash of what matters in what is kept of an object, the same whether it came from a list
 // (whose items lack kind and apiVersion) or from a watch. It is never 0.
-func (c *codec) contentSum(enc source.Encoding, pruned []byte) uint64 {
+func (c *codec) contentSum(enc source.Encoding, kept []byte) uint64 {
 	if enc == source.JSON {
-		pruned = pruned[max(0, bytes.Index(pruned, metadataMember)):]
+		kept = kept[max(0, bytes.Index(kept, metadataMember)):]
 	}
-	return max(1, maphash.Bytes(c.intern.seed, pruned))
+	return max(1, maphash.Bytes(c.intern.seed, kept))
 }
 
 // contentSum returns that of the record. Most are replaced before anybody asks. The buffer is for unpacking, and grows.
@@ -76,7 +85,7 @@ func (r *Record) contentSum(buf *[]byte) uint64 {
 		return 0
 	}
 	*buf = raw
-	sum := r.codec.contentSum(r.enc, raw)
+	sum := r.codec.contentSum(r.Encoding(), raw)
 	r.sum.Store(sum)
 	return sum
 }
@@ -105,5 +114,6 @@ func (c *codec) parse(enc source.Encoding, raw []byte) (*Record, error) {
 	if len(o.Header.Name) == 0 {
 		return nil, fmt.Errorf("cannot read the answer: %w", errNoName)
 	}
+	c.content.reduce(&o)
 	return c.newRecord(&o, parseVersion(o.Header.ResourceVersion), nil)
 }

@@ -384,7 +384,10 @@ func (c *Cursor) judgeNote(ch *change) {
 }
 
 func quarantinedEvent(q *source.Quarantined) Event {
-	return Event{Type: QuarantinedObject, Key: Key{q.Namespace, q.Name}, UID: types.UID(q.UID), Version: q.Version, Err: q.Err}
+	return Event{
+		Type: QuarantinedObject, Key: Key{q.Namespace, q.Name}, UID: types.UID(q.UID), Version: q.Version,
+		Err: q.Err,
+	}
 }
 
 func (c *Cursor) giveDelta(d *delta) {

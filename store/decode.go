@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,20 +21,28 @@ import (
 // there is.
 var errProtobuf = errors.New("the store holds protobuf, which cannot be read without its Go type")
 
-var errNoRecord = errors.New("there is no record, or nothing to decode it into")
+var (
+	errNoRecord = errors.New("there is no record, or nothing to decode it into")
+	errNoStruct = errors.New("it is not the type of a struct, as those of objects are")
+)
 
-// decode makes a new T from the bytes of a record.
-func decode[T any](r *Record, raw []byte) (*T, error) {
-	o := new(T)
-	var err error
-	switch t := any(o).(type) {
-	case *unstructured.Unstructured:
-		err = decodeUnstructured(r, raw, t)
-	default:
-		err = decodeInto(r, raw, t)
+// decode makes a new object, a *T for t, T, from the bytes of a record.
+func (r *Record) decode(t reflect.Type, raw []byte) (any, error) {
+	o := reflect.New(t).Interface()
+	err := r.codec.content.readable(o)
+	if err != nil {
+		return nil, &DecodeError{Key: r.Key(), Type: t, Err: err}
+	}
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		err = decodeUnstructured(r, raw, u)
+	} else {
+		err = decodeInto(r, raw, o)
+	}
+	if err == nil {
+		o, err = r.codec.content.transformed(o)
 	}
 	if err != nil {
-		return nil, &DecodeError{Key: r.Key(), Type: reflect.TypeFor[T](), Err: err}
+		return nil, &DecodeError{Key: r.Key(), Type: t, Err: err}
 	}
 	return o, nil
 }
@@ -46,6 +55,24 @@ func (r *Record) DecodeInto(obj any) error {
 		return &DecodeError{Type: reflect.TypeOf(obj), Err: errNoRecord}
 	}
 	v.Elem().SetZero()
+	if err := r.codec.content.readable(obj); err != nil {
+		return &DecodeError{Key: r.Key(), Type: reflect.TypeOf(obj), Err: err}
+	}
+	if err := r.decodeOwn(obj); err != nil {
+		return err
+	}
+	out, err := r.codec.content.transformed(obj)
+	if err != nil {
+		return &DecodeError{Key: r.Key(), Type: v.Type(), Err: err}
+	}
+	if out != obj {
+		v.Elem().Set(reflect.ValueOf(out).Elem())
+	}
+	return nil
+}
+
+// decodeOwn decodes the object as it is kept into one of the caller's own, which is empty.
+func (r *Record) decodeOwn(obj any) error {
 	raw, err := r.load()
 	if err != nil {
 		return err
@@ -53,7 +80,7 @@ func (r *Record) DecodeInto(obj any) error {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return decodeUnstructured(r, raw, u)
 	}
-	if _, ok := obj.(protobuf.Message); r.enc == source.Protobuf && !ok {
+	if _, ok := obj.(protobuf.Message); r.Encoding() == source.Protobuf && !ok {
 		if raw, err = r.AppendJSON(nil); err != nil {
 			return err
 		}
@@ -66,7 +93,7 @@ func decodeInto(r *Record, raw []byte, into any) error {
 	if err := r.codec.fits(into); err != nil {
 		return err
 	}
-	if r.enc == source.Protobuf {
+	if r.Encoding() == source.Protobuf {
 		pb, ok := into.(protobuf.Message)
 		if !ok {
 			return errProtobuf
@@ -85,7 +112,7 @@ func decodeInto(r *Record, raw []byte, into any) error {
 
 func decodeUnstructured(r *Record, raw []byte, into *unstructured.Unstructured) error {
 	var err error
-	if r.enc == source.Protobuf {
+	if r.Encoding() == source.Protobuf {
 		var typed runtime.Object
 		if typed, err = r.codec.decodeByScheme(r, raw); err == nil {
 			into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
@@ -129,6 +156,10 @@ func (c *codec) fits(into any) error {
 
 // decodeByScheme decodes protobuf without a static type.
 func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
+	if c.content.Metadata {
+		o := &metav1.PartialObjectMetadata{}
+		return o, decodeInto(r, raw, o)
+	}
 	if c.scheme == nil {
 		return nil, errProtobuf
 	}
@@ -139,10 +170,26 @@ func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
 	return o, decodeInto(r, raw, o)
 }
 
-// AppendJSON appends the object as JSON, without managedFields, to dst. An object that came as protobuf is decoded
-// through the Scheme and encoded again.
+// typeHasAll says whether the Go type of the Scheme has all fields of a record that came as protobuf, of which decoders
+// skip those that it has not.
+func (r *Record) typeHasAll() bool {
+	raw, err := r.load()
+	if err != nil {
+		return false
+	}
+	o, err := r.codec.decodeByScheme(r, raw)
+	message, ok := o.(interface{ Marshal() ([]byte, error) })
+	if err != nil || !ok {
+		return false
+	}
+	again, err := message.Marshal()
+	return err == nil && bytes.Equal(raw, again)
+}
+
+// AppendJSON appends the object as JSON, as it is kept, to dst. An object that came as protobuf is decoded through the
+// Scheme and encoded again. Where the store holds metadata only, that is all there is in it.
 func (r *Record) AppendJSON(dst []byte) ([]byte, error) {
-	if r.enc == source.JSON {
+	if r.Encoding() == source.JSON {
 		return r.AppendRaw(dst), nil
 	}
 	o, err := r.codec.decodeByScheme(r, r.Raw())

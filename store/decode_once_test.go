@@ -45,7 +45,8 @@ func TestConcurrentReadersDecodeOnce(t *testing.T) {
 		decoding.begun, decoding.gate = make(chan struct{}, 100), make(chan error, 100)
 		s := New(Options{Namespaced: true, HotBytes: hot})
 		defer s.Close()
-		raw := fmt.Appendf(nil, `{"kind":"C","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"1"}}`)
+		raw := fmt.Appendf(nil,
+			`{"kind":"C","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"1"}}`)
 		o := source.Object{Raw: raw, Encoding: source.JSON}
 		if err := source.Scan(source.JSON, raw, &o.Header); err != nil {
 			t.Fatal(err)

@@ -48,7 +48,8 @@ type coverage struct {
 }
 
 func (c coverage) has(o *unstructured.Unstructured) bool {
-	return (!c.red || o.GetLabels()["color"] == "red") && (len(c.namespaces) == 0 || slices.Contains(c.namespaces, o.GetNamespace()))
+	return (!c.red || o.GetLabels()["color"] == "red") &&
+		(len(c.namespaces) == 0 || slices.Contains(c.namespaces, o.GetNamespace()))
 }
 
 // claim is a handle with a subscriber.
@@ -218,7 +219,10 @@ func (p *disturbedCache) move() {
 }
 
 func (p *disturbedCache) fault() {
-	m := apiserver.Match{Verb: []string{"list", "watch", ""}[p.rnd.IntN(3)], Resource: "configmaps", Times: 1 + p.rnd.IntN(3)}
+	m := apiserver.Match{
+		Verb: []string{"list", "watch", ""}[p.rnd.IntN(3)], Resource: "configmaps",
+		Times: 1 + p.rnd.IntN(3),
+	}
 	p.server.On(m, scenario.Faults(p.rnd)...)
 }
 
@@ -228,7 +232,10 @@ func (p *disturbedCache) change() {
 		_ = p.server.Remove(savedMaps, ns, name) // unless there is none
 		return
 	}
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Data: map[string]string{"v": fmt.Sprint(p.rnd.Uint64())}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name},
+		Data:       map[string]string{"v": fmt.Sprint(p.rnd.Uint64())},
+	}
 	if p.rnd.IntN(2) == 0 {
 		cm.Labels = map[string]string{"color": "red"}
 	}
@@ -252,7 +259,9 @@ func (p *disturbedCache) atRest() {
 		cover, want, have := p.covers[c.Store], map[string]fairleadtest.State{}, map[string]fairleadtest.State{}
 		for _, o := range all {
 			if cover.has(o) {
-				want[o.GetNamespace()+"/"+o.GetName()] = fairleadtest.State{UID: string(o.GetUID()), Version: o.GetResourceVersion()}
+				want[o.GetNamespace()+"/"+o.GetName()] = fairleadtest.State{
+					UID: string(o.GetUID()), Version: o.GetResourceVersion(),
+				}
 			}
 		}
 		for r := range c.Snapshot().All() {

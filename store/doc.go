@@ -20,9 +20,19 @@
 //
 // # Decoded objects are read-only
 //
-// An object is kept as the bytes that the server sent, without managedFields, and decoded when somebody reads it. All
-// readers of one version get the same pointer. Copy it (DeepCopy) before changing anything in it.
-// Options.DetectMutation finds those who do not.
+// An object is kept as the bytes that the server sent and decoded when somebody reads it. All readers of one version
+// get the same pointer. Copy it (DeepCopy) before changing anything in it. Options.DetectMutation finds those who do
+// not.
+//
+// # What is kept of an object
+//
+// All of it but managedFields, unless [Content] says something else:
+//
+//	store.New(store.Options{…, Content: store.Content{Drop: []string{"data"}}}) // secrets without what is secret
+//
+// What is not kept is cut out of the bytes on the way in (package internal/cut), from the watch and from the answers to
+// own writes alike: it is not in memory, not in a saved file, not in what is quarantined, and in no log if the source
+// has NoExcerpts, as those of a [Cache] have. Requests to a Cache share a store where both are handed out the same.
 //
 // # Invariants
 //
@@ -52,19 +62,20 @@
 // Reading order. A file uses what comes before it, but for a few cases: mostly the types of fields of Store.
 //
 //   - The words: key, version, identity, shape, record, event, errors.
-//   - Records, without a store: intern (what they share), fastjson, codec (how they are made and kept small, with
-//     package internal/pack), decode, hot (how they are read).
-//   - The parts of a store that do not know it: log, coalesce, selector, options, status, index, facet, state,
+//   - Records, without a store: intern (what they share), content and kept (what of objects they hold, with package
+//     internal/cut), fastjson, codec (how they are made and kept small, with package internal/pack), decode, hot,
+//     later (how they are read).
+//   - The parts of a store that do not know it: log, coalesce, field, selector, options, status, index, facet, state,
 //     ledger, tombstone.
 //   - The store and what it covers: store, scope, overlay.
 //   - How it is followed: cursor, echo, resync, publish, drain.
 //   - How it is waited for: wait, survey, conditions.
 //   - How it is filled: by own writes (write, answer, settle), by a source (sink, replacement).
 //   - How it is read: index_build, snapshot, view, metrics.
-//   - The stores of one cluster, shared and saved: persist (with package internal/savefile), cache, acquire,
-//     autosave. They use the store, and nothing of it uses them. They are in this package because [Handle] is a Store
-//     and [Cache] makes it: a package of their own would have to import this one, which then could not offer their
-//     names.
+//   - The stores of one cluster, shared and saved: persist (with package internal/savefile), cachekey, cache, acquire,
+//     address, autosave. They use the store, and nothing of it uses them. They are in this package because [Handle] is
+//     a Store and [Cache] makes it: a package of their own would have to import this one, which then could not offer
+//     their names.
 //
 // Locks, in the order in which they may be taken: cacheEntry.scopes, Cache.mu, Store.mu, Cursor.mu, ledger.mu. Each
 // of these is a leaf, under which no other one is taken: Drainer.mu, statusBoard.mu, hotSet.mu, interner.mu, those of

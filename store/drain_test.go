@@ -177,9 +177,18 @@ func TestDrainRunSaysWhyItEnded(t *testing.T) {
 		more   bool
 		want   error
 	}{
-		{"its context ends", func(_ *store.Store, _ *store.Drainer, cancel context.CancelCauseFunc) { cancel(errStop) }, true, errStop},
-		{"it is closed", func(_ *store.Store, d *store.Drainer, _ context.CancelCauseFunc) { d.Close() }, true, store.ErrClosed},
-		{"the store is closed", func(s *store.Store, _ *store.Drainer, _ context.CancelCauseFunc) { s.Close() }, true, store.ErrClosed},
+		{
+			"its context ends", func(_ *store.Store, _ *store.Drainer, cancel context.CancelCauseFunc) { cancel(errStop) }, true,
+			errStop,
+		},
+		{
+			"it is closed", func(_ *store.Store, d *store.Drainer, _ context.CancelCauseFunc) { d.Close() }, true,
+			store.ErrClosed,
+		},
+		{
+			"the store is closed", func(s *store.Store, _ *store.Drainer, _ context.CancelCauseFunc) { s.Close() }, true,
+			store.ErrClosed,
+		},
 		{"the consumer wants no more", func(*store.Store, *store.Drainer, context.CancelCauseFunc) {}, false, nil},
 	}
 	for _, tc := range tests {
@@ -220,7 +229,11 @@ func TestDrainOutlivesABrokenConsumer(t *testing.T) {
 		want   string // of the panic; empty: the end of the goroutine
 	}{
 		{"a panic", store.DrainOptions{Consume: func([]store.Event) bool { panic("broken") }}, "broken"},
-		{"the end of the goroutine", store.DrainOptions{Consume: func([]store.Event) bool { runtime.Goexit(); return true }}, ""},
+		{
+			"the end of the goroutine",
+			store.DrainOptions{Consume: func([]store.Event) bool { runtime.Goexit(); return true }},
+			"",
+		},
 		{"the end of the goroutine in a filter", filter(runtime.Goexit), ""},
 	}
 	for _, tc := range tests {

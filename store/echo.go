@@ -105,7 +105,8 @@ func (c *Cursor) primaryOf(r *Record) (k Key, ok bool) {
 		return r.Key(), true
 	}
 	if p := protect.Call(func() { k, ok = c.opt.PrimaryOf(r) }); p != nil {
-		c.s.logger.Error("a subscriber's function for primaries panicked", "subscriber", c.opt.Name, "key", r.Key(), "panic", p.Value)
+		c.s.logger.Error("a subscriber's function for primaries panicked", "subscriber", c.opt.Name, "key", r.Key(),
+			"panic", p.Value)
 		return Key{}, false
 	}
 	return k, ok

@@ -26,6 +26,10 @@ var ErrNotSaved = errors.New("no usable saved state")
 // says with what.
 var ErrNoCache = errors.New("there is no cache: what should have made it has failed")
 
+// ErrMetadataOnly is wrapped in the DecodeError of an object that a store holds the metadata of, and that is read as
+// something else; see Content.
+var ErrMetadataOnly = errors.New("the store holds the metadata of objects only")
+
 var (
 	errNoName    = errors.New("object has no name")
 	errForeignNS = errors.New("object is not in the namespace of its scope")

@@ -25,7 +25,10 @@ const (
 	QuarantinedObject
 )
 
-var eventNames = [...]string{Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Synced: "SYNCED", Sync: "SYNC", Epoch: "EPOCH", QuarantinedObject: "QUARANTINED"}
+var eventNames = [...]string{
+	Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Synced: "SYNCED", Sync: "SYNC",
+	Epoch: "EPOCH", QuarantinedObject: "QUARANTINED",
+}
 
 // String returns the name as kubectl prints it: "ADDED" and so on.
 func (t EventType) String() string {

@@ -13,15 +13,25 @@ import (
 
 // A store is filled by a source, read through views, and followed with cursors.
 func Example() {
-	s := store.New(store.Options{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap")})
+	s := store.New(store.Options{
+		Resource: corev1.SchemeGroupVersion.WithResource("configmaps"),
+		Kind:     corev1.SchemeGroupVersion.WithKind("ConfigMap"),
+	})
 	defer s.Close()
 
 	// What a source does; in a program: source.New(source.Config{...}, s.Sink) and Run.
 	sink := s.Sink("")
 	initial := sink.Replace()
-	_ = initial.Put(parse(`{"metadata":{"namespace":"team-a","name":"web","uid":"1","resourceVersion":"5","labels":{"app":"web"}},"data":{"color":"red"}}`))
+	_ = initial.Put(
+		parse(
+			`{"metadata":{"namespace":"team-a","name":"web","uid":"1","resourceVersion":"5","labels":{"app":"web"}},"data":{"color":"red"}}`,
+		),
+	)
 	initial.Commit(source.Commit{Version: "9"})
-	_ = sink.Apply(source.Modified, parse(`{"metadata":{"namespace":"team-a","name":"web","uid":"1","resourceVersion":"10","labels":{"app":"web"}},"data":{"color":"blue"}}`))
+	_ = sink.Apply(source.Modified,
+		parse(
+			`{"metadata":{"namespace":"team-a","name":"web","uid":"1","resourceVersion":"10","labels":{"app":"web"}},"data":{"color":"blue"}}`,
+		))
 
 	maps := store.Of[corev1.ConfigMap](s)
 	for key, m := range maps.Index(store.IndexLabel, "app=web") {
@@ -70,7 +80,8 @@ func ExampleIndexBy() {
 	defer s.Close()
 	pods := store.Of[corev1.Pod](s)
 	_ = store.IndexBy(pods, "node", func(p *corev1.Pod) []string { return []string{p.Spec.NodeName} })
-	_ = s.Sink("").Apply(source.Added, parse(`{"metadata":{"namespace":"ns","name":"web-0","uid":"1","resourceVersion":"5"},"spec":{"nodeName":"n1"}}`))
+	_ = s.Sink("").Apply(source.Added,
+		parse(`{"metadata":{"namespace":"ns","name":"web-0","uid":"1","resourceVersion":"5"},"spec":{"nodeName":"n1"}}`))
 	for key := range pods.Index("node", "n1") {
 		fmt.Println(key)
 	}

@@ -93,3 +93,6 @@ func HasFacets(s *Store) bool {
 	x := s.root.Load().base.facets[byLabel]
 	return x != nil && !x.building
 }
+
+// FileName is that of the file that a store is saved in.
+func FileName(s *Store) string { return s.opt.fileName() }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/fairlead-io/fairlead/internal/decodable"
 	"github.com/fairlead-io/fairlead/internal/protobuf"
 	"github.com/fairlead-io/fairlead/internal/untyped"
 )
@@ -25,6 +26,8 @@ type decoders struct {
 	fits     sync.Map // reflect.Type: error, nil where the type is of the store's kind
 	protobuf protobuf.Decoder
 	untyped  untyped.Decoder
+	json     decodable.Checker
+	later
 }
 
 type decoderOf struct {

@@ -24,11 +24,14 @@ import (
 // TestFastDecoderAgrees decodes random objects with both decoders.
 func TestFastDecoderAgrees(t *testing.T) {
 	t.Parallel()
-	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, randSource{rand.New(rand.NewPCG(1, 2))}, serializer.NewCodecFactory(runtime.NewScheme()))
+	fill := fuzzer.FuzzerFor(metafuzzer.Funcs, randSource{rand.New(rand.NewPCG(1, 2))},
+		serializer.NewCodecFactory(runtime.NewScheme()))
 	for _, proto := range []runtime.Object{
 		&corev1.Pod{}, &corev1.Service{}, &corev1.Node{}, &corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Event{},
-		&corev1.PersistentVolume{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &batchv1.CronJob{},
-		&networkingv1.Ingress{}, &networkingv1.NetworkPolicy{}, &rbacv1.ClusterRole{}, &autoscalingv2.HorizontalPodAutoscaler{},
+		&corev1.PersistentVolume{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
+		&batchv1.CronJob{},
+		&networkingv1.Ingress{}, &networkingv1.NetworkPolicy{}, &rbacv1.ClusterRole{},
+		&autoscalingv2.HorizontalPodAutoscaler{},
 		&metav1.PartialObjectMetadata{},
 	} {
 		typ := reflect.TypeOf(proto).Elem()
@@ -69,11 +72,19 @@ func TestFastDecoderFallsBack(t *testing.T) {
 		into any
 		want any
 	}{
-		"duplicate names: the last one counts": {`{"data":{"k":"1"},"data":{"k":"2"}}`, &corev1.ConfigMap{}, &corev1.ConfigMap{Data: map[string]string{"k": "2"}}},
-		"invalid UTF-8 is replaced":            {"{\"data\":{\"k\":\"\xff\"}}", &corev1.ConfigMap{}, &corev1.ConfigMap{Data: map[string]string{"k": "\ufffd"}}},
-		"names are case-sensitive":             {`{"Data":{"k":"1"}}`, &corev1.ConfigMap{}, &corev1.ConfigMap{}},
-		"null is nothing":                      {`{"data":null,"metadata":null}`, &corev1.ConfigMap{}, &corev1.ConfigMap{}},
-		"integers stay integers":               {`{"Data":{"n":9007199254740993}}`, &loose{}, &loose{Data: map[string]any{"n": int64(9007199254740993)}}},
+		"duplicate names: the last one counts": {
+			`{"data":{"k":"1"},"data":{"k":"2"}}`, &corev1.ConfigMap{}, &corev1.ConfigMap{Data: map[string]string{"k": "2"}},
+		},
+		"invalid UTF-8 is replaced": {
+			"{\"data\":{\"k\":\"\xff\"}}", &corev1.ConfigMap{},
+			&corev1.ConfigMap{Data: map[string]string{"k": "\ufffd"}},
+		},
+		"names are case-sensitive": {`{"Data":{"k":"1"}}`, &corev1.ConfigMap{}, &corev1.ConfigMap{}},
+		"null is nothing":          {`{"data":null,"metadata":null}`, &corev1.ConfigMap{}, &corev1.ConfigMap{}},
+		"integers stay integers": {
+			`{"Data":{"n":9007199254740993}}`, &loose{},
+			&loose{Data: map[string]any{"n": int64(9007199254740993)}},
+		},
 	} {
 		if err := d.unmarshal([]byte(tc.raw), tc.into); err != nil {
 			t.Errorf("%s: %v", reason, err)
@@ -88,7 +99,10 @@ func TestFastDecoderFallsBack(t *testing.T) {
 
 func TestFastDecoderReadsTimes(t *testing.T) {
 	t.Parallel()
-	for _, raw := range []string{`null`, `"2026-01-02T03:04:05Z"`, `"\u0032026-01-02T03:04:05Z"`, `"2026-01-02T03:04:05.5+02:00"`, `""`, `"x"`, `1`, `"2026-01-02"`} {
+	for _, raw := range []string{
+		`null`, `"2026-01-02T03:04:05Z"`, `"\u0032026-01-02T03:04:05Z"`,
+		`"2026-01-02T03:04:05.5+02:00"`, `""`, `"x"`, `1`, `"2026-01-02"`,
+	} {
 		var d decoders
 		object := []byte(`{"metadata":{"creationTimestamp":` + raw + `,"deletionTimestamp":` + raw + `}}`)
 		var got, want corev1.ConfigMap

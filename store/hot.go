@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 	"weak"
 )
 
@@ -14,27 +15,38 @@ import (
 // weakly, so that an object that somebody still uses is found again, and one that nobody uses is collected.
 type form struct {
 	next  *form
-	obj   any // *T; nil when it is held weakly
-	weak  weakRef
+	typ   reflect.Type // T
+	obj   any          // *T; nil when it is held weakly
+	weak  weak.Pointer[byte]
 	used  atomic.Bool // since the hot set looked last
 	check *mutationCheck
 }
 
-type weakRef interface{ value() any }
-
-type weakTo[T any] struct{ p weak.Pointer[T] }
-
-func (w weakTo[T]) value() any {
-	if p := w.p.Value(); p != nil {
-		return p
+// value returns the object of a form, *T; nil if nobody uses it any more.
+func (v *form) value() any {
+	if v.obj != nil {
+		return v.obj
+	}
+	if p := v.weak.Value(); p != nil {
+		return reflect.NewAt(v.typ, unsafe.Pointer(p)).Interface()
 	}
 	return nil
+}
+
+// read notes that the object, which is held, is given to a reader.
+func (v *form) read(r *Record) {
+	if !v.used.Load() {
+		v.used.Store(true)
+	}
+	if v.check != nil {
+		v.verify(r, "")
+	}
 }
 
 // hotSet bounds the decoded objects that are held although nobody may use them: a clock with a second chance.
 type hotSet struct {
 	mu       sync.Mutex                  // also serializes changes of Record.forms
-	decoding map[decodeKey]chan struct{} // closed when the decoding ends
+	decoding map[decodeKey]chan struct{} // closed when the decoding ends; nil: nobody waits for it
 	limit    int64
 	bytes    int64
 	ring     []hotEntry
@@ -70,13 +82,14 @@ func (h *hotSet) init(limit int64, detect bool) {
 	}
 }
 
-// asCold finds an object that is held weakly, or decodes it. Of several readers at the same time one decodes.
-func asCold[T any](r *Record) (*T, error) {
+// asCold finds an object that is held weakly, or decodes it: a *T for t, T. Of several readers at the same time one
+// decodes.
+func (r *Record) asCold(t reflect.Type) (any, error) {
 	h := &r.codec.hot
-	mine := decodeKey{r, reflect.TypeFor[T]()}
+	mine := decodeKey{r, t}
 	h.mu.Lock()
 	for {
-		if o := stillUsed[T](h, r); o != nil {
+		if o := r.stillUsed(t); o != nil {
 			h.mu.Unlock()
 			return o, nil
 		}
@@ -84,15 +97,18 @@ func asCold[T any](r *Record) (*T, error) {
 		if !busy {
 			break
 		}
+		if other == nil {
+			other = make(chan struct{})
+			h.decoding[mine] = other
+		}
 		h.mu.Unlock()
 		<-other
 		h.mu.Lock()
 	}
-	done := make(chan struct{})
 	if h.decoding == nil {
 		h.decoding = map[decodeKey]chan struct{}{}
 	}
-	h.decoding[mine] = done
+	h.decoding[mine] = nil
 	h.mu.Unlock()
 
 	var v *form
@@ -102,8 +118,10 @@ func asCold[T any](r *Record) (*T, error) {
 		if v != nil {
 			h.insert(r, v, int64(size)*decodedFactor)
 		}
+		if waiting := h.decoding[mine]; waiting != nil {
+			close(waiting)
+		}
 		delete(h.decoding, mine)
-		close(done)
 		suspects := h.suspects
 		h.suspects = nil
 		h.mu.Unlock()
@@ -115,26 +133,23 @@ func asCold[T any](r *Record) (*T, error) {
 	if err != nil {
 		return nil, &DecodeError{Key: r.Key(), Type: mine.typ, Err: err}
 	}
-	o, err := decode[T](r, raw)
+	o, err := r.decode(t, raw)
 	if err != nil {
 		return nil, err
 	}
 	size = len(raw)
-	v = &form{obj: o, weak: weakTo[T]{weak.Make(o)}}
+	v = &form{typ: t, obj: o, weak: weak.Make((*byte)(reflect.ValueOf(o).UnsafePointer()))}
 	if h.detect {
 		v.check = newMutationCheck(o)
 	}
 	return o, nil
 }
 
-// stillUsed returns the object if anybody has it; the caller holds h.mu.
-func stillUsed[T any](h *hotSet, r *Record) *T {
+// stillUsed returns the object as t if anybody has it; the caller holds the lock of the hot set.
+func (r *Record) stillUsed(t reflect.Type) any {
 	for v := r.forms.Load(); v != nil; v = v.next {
-		if o, ok := v.obj.(*T); ok {
-			return o
-		}
-		if w, ok := v.weak.(weakTo[T]); ok {
-			if o, ok := w.value().(*T); ok {
+		if v.typ == t {
+			if o := v.value(); o != nil {
 				return o
 			}
 		}
@@ -183,11 +198,11 @@ func (h *hotSet) cool(r *Record, v *form) {
 		h.suspects = append(h.suspects, hotEntry{rec: r, form: v})
 	}
 	rest := without(r.forms.Load(), v)
-	if v.weak.value() == nil {
+	if v.weak.Value() == nil {
 		r.forms.Store(rest)
 		return
 	}
-	r.forms.Store(&form{next: rest, weak: v.weak, check: v.check})
+	r.forms.Store(&form{next: rest, typ: v.typ, weak: v.weak, check: v.check})
 }
 
 // without returns a list without the forms of the type of v, and without those whose object is gone.
@@ -196,10 +211,10 @@ func without(list, v *form) *form {
 		return nil
 	}
 	rest := without(list.next, v)
-	if list == v || reflect.TypeOf(list.weak) == reflect.TypeOf(v.weak) || list.obj == nil && list.weak.value() == nil {
+	if list.typ == v.typ || list.obj == nil && list.weak.Value() == nil {
 		return rest
 	}
-	c := &form{next: rest, obj: list.obj, weak: list.weak, check: list.check}
+	c := &form{next: rest, typ: list.typ, obj: list.obj, weak: list.weak, check: list.check}
 	c.used.Store(list.used.Load())
 	return c
 }
@@ -234,10 +249,7 @@ func (r *Record) Verify(reader string) {
 
 // verify reports a changed object, once.
 func (v *form) verify(r *Record, reader string) {
-	o := v.obj
-	if o == nil {
-		o = v.weak.value()
-	}
+	o := v.value()
 	if o == nil || fingerprint(o) == v.check.sum || v.check.bad.Swap(true) {
 		return
 	}

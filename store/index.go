@@ -156,6 +156,15 @@ func (st *staged) valuesOf(d *indexDef) indexValues {
 	return indexValues{}
 }
 
+// without returns a staged record that knows nothing of one of its indexes.
+func (st staged) without(d *indexDef) staged {
+	if i := slices.Index(st.defs, d); i >= 0 {
+		st.defs = slices.Delete(slices.Clone(st.defs), i, i+1)
+		st.values = slices.Delete(slices.Clone(st.values), i, i+1)
+	}
+	return st
+}
+
 func sameDefs(a, b []*indexDef) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

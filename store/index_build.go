@@ -16,37 +16,74 @@ const addAtOnce = 256
 //
 // It returns when the index is complete, which reads do not see before. Other writers go on meanwhile, and how much
 // they change makes no difference: from the beginning whoever changes an object puts it into the index, so that each
-// object is visited once.
+// object is visited once. If the index is removed before it is complete, that is an error.
 func (s *Store) AddIndex(name string, fn IndexFunc) error {
+	if err := s.addIndex(name, fn); err != nil {
+		return fmt.Errorf("cannot add index %q to the store of %s: %w", name, s.opt.Resource.GroupResource(), err)
+	}
+	return nil
+}
+
+func (s *Store) addIndex(name string, fn IndexFunc) error {
+	if fn == nil {
+		return errNoIndexFunc
+	}
 	def := &indexDef{name: name, fn: fn, seed: s.intern.seed}
 	b := indexBuild{s, def}
 	overlaid, err := b.begin()
 	if err != nil {
-		return fmt.Errorf("cannot add index %q to the store of %s: %w", name, s.opt.Resource.GroupResource(), err)
+		return err
 	}
-	some := make([]staged, 0, addAtOnce)
+	some, there := make([]staged, 0, addAtOnce), true
 	for _, r := range overlaid {
 		some = append(some, stage(r, []*indexDef{def}))
 		if len(some) == addAtOnce {
-			b.add(some)
+			there = b.add(some)
 			some = some[:0]
 		}
 	}
-	b.add(some)
-	for at, more := (trie.Place{}), true; more; {
+	there = b.add(some) && there
+	for at, more := (trie.Place{}), true; more && there; {
 		var records []*Record
-		records, at, more = s.root.Load().base.objects.After(at, addAtOnce) // of the newest state: no old one is held meanwhile
+		// of the newest state: no old one is held meanwhile
+		records, at, more = s.root.Load().base.objects.After(at, addAtOnce)
 		some = some[:0]
 		for _, r := range records {
 			some = append(some, stage(r, []*indexDef{def}))
 		}
-		b.add(some)
+		there = b.add(some)
 	}
-	b.end()
+	if !there || !b.end() {
+		return errIndexRemoved
+	}
 	return nil
 }
 
-var errIndexExists = errors.New("there is one of that name")
+// RemoveIndex removes an index that was added, at any time, also while it is being added; the name is free then. What
+// is no such index stays: the built-in ones, and those of snapshots that were taken before. Its function is not called
+// any more for what changes from now on.
+func (s *Store) RemoveIndex(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := slices.IndexFunc(s.defs, func(d *indexDef) bool { return d.name == name })
+	if at < 0 {
+		return
+	}
+	def := s.defs[at]
+	s.defs = slices.Delete(slices.Clone(s.defs), at, at+1)
+	s.editBoth(func(st *state) {
+		st.indexes = slices.DeleteFunc(st.indexes, func(x *index) bool { return x.def == def })
+	})
+	for _, ent := range s.overlay.entries {
+		ent.st = ent.st.without(def)
+	}
+}
+
+var (
+	errIndexExists  = errors.New("there is one of that name")
+	errIndexRemoved = errors.New("it was removed meanwhile")
+	errNoIndexFunc  = errors.New("there is no function")
+)
 
 // indexBuild adds one index while the store runs.
 type indexBuild struct {
@@ -61,7 +98,8 @@ func (b indexBuild) begin() (overlaid []*Record, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cur := s.root.Load()
-	if _, exists := cur.merged.byIndex(def.name, ""); exists || slices.ContainsFunc(s.defs, func(d *indexDef) bool { return d.name == def.name }) {
+	if _, exists := cur.merged.byIndex(def.name, ""); exists ||
+		slices.ContainsFunc(s.defs, func(d *indexDef) bool { return d.name == def.name }) {
 		return nil, errIndexExists
 	}
 	s.defs = append(slices.Clone(s.defs), def)
@@ -77,10 +115,14 @@ func (b indexBuild) begin() (overlaid []*Record, err error) {
 }
 
 // add puts objects into a new index, but for those that have been replaced meanwhile: who did that has put them there.
-func (b indexBuild) add(some []staged) {
+// It returns false if the index was removed.
+func (b indexBuild) add(some []staged) (there bool) {
 	s, def := b.s, b.def
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !slices.Contains(s.defs, def) {
+		return false
+	}
 	s.editBoth(func(st *state) {
 		e := &trie.Edit{}
 		x := st.index(def)
@@ -92,17 +134,25 @@ func (b indexBuild) add(some []staged) {
 	})
 	for _, one := range some {
 		// It has been laid over before the index was added: the next merged state is to have it in the index, too.
-		if ent := s.overlay.entries[one.rec.Key()]; ent != nil && ent.st.rec == one.rec && !slices.Contains(ent.st.defs, def) {
-			ent.st = staged{rec: one.rec, defs: append(slices.Clone(ent.st.defs), def), values: append(slices.Clone(ent.st.values), one.valuesOf(def))}
+		if ent := s.overlay.entries[one.rec.Key()]; ent != nil && ent.st.rec == one.rec &&
+			!slices.Contains(ent.st.defs, def) {
+			ent.st = staged{
+				rec: one.rec, defs: append(slices.Clone(ent.st.defs), def),
+				values: append(slices.Clone(ent.st.values), one.valuesOf(def)),
+			}
 		}
 	}
+	return true
 }
 
-// end makes the index visible.
-func (b indexBuild) end() {
+// end makes the index visible, unless it was removed.
+func (b indexBuild) end() (there bool) {
 	b.s.mu.Lock()
 	defer b.s.mu.Unlock()
-	b.s.editBoth(func(st *state) { st.index(b.def).building = false })
+	if there = slices.Contains(b.s.defs, b.def); there {
+		b.s.editBoth(func(st *state) { st.index(b.def).building = false })
+	}
+	return there
 }
 
 // needFacets makes the facets of a kind if there are many shapes and none yet. Writers keep them from the beginning,

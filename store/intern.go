@@ -25,7 +25,10 @@ type interner struct {
 const maxStrings = 1 << 16
 
 func newInterner() *interner {
-	return &interner{seed: maphash.MakeSeed(), strings: map[string]string{}, shapes: map[uint64][]weak.Pointer[shape]{}, sweepAt: 1024}
+	return &interner{
+		seed: maphash.MakeSeed(), strings: map[string]string{}, shapes: map[uint64][]weak.Pointer[shape]{},
+		sweepAt: 1024,
+	}
 }
 
 func (t *interner) hashKey(ns, name string) uint64 {
@@ -76,10 +79,14 @@ func (t *interner) shape(h *source.Header) *shape {
 	slices.SortFunc(s.labels, func(a, b Label) int { return strings.Compare(a.Key, b.Key) })
 	for i := range h.Owners {
 		o := &h.Owners[i]
-		s.owners = append(s.owners, Owner{UID: types.UID(o.UID), APIVersion: t.text(o.APIVersion), Kind: t.text(o.Kind), Name: t.text(o.Name), Controller: o.Controller})
+		s.owners = append(s.owners, Owner{
+			UID: types.UID(o.UID), APIVersion: t.text(o.APIVersion), Kind: t.text(o.Kind),
+			Name: t.text(o.Name), Controller: o.Controller,
+		})
 	}
 	s.siblings = t.siblings(s)
-	t.shapes[sum] = append(slices.DeleteFunc(list, func(w weak.Pointer[shape]) bool { return w.Value() == nil }), weak.Make(s))
+	t.shapes[sum] = append(slices.DeleteFunc(list, func(w weak.Pointer[shape]) bool { return w.Value() == nil }),
+		weak.Make(s))
 	if len(t.shapes) >= t.sweepAt {
 		t.sweep()
 	}

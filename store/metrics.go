@@ -31,7 +31,8 @@ type MemoryStats struct {
 // Stats returns numbers about the store.
 func (s *Store) Stats() Stats {
 	out := Stats{
-		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(), Commits: s.stats.commits.Load(),
+		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(),
+		Commits:     s.stats.commits.Load(),
 		Quarantined: s.stats.quarantined.Load(), Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
 	}
 	s.mu.Lock()
@@ -63,7 +64,8 @@ type metric struct {
 }
 
 func newMetric(name, help string, kind prometheus.ValueType, value func(Stats) float64) metric {
-	return metric{prometheus.NewDesc("fairlead_store_"+name, help, []string{"group", "version", "resource", "selector"}, nil), kind, value}
+	return metric{prometheus.NewDesc("fairlead_store_"+name, help, []string{"group", "version", "resource", "selector"},
+		nil), kind, value}
 }
 
 func metrics() []metric {
@@ -71,22 +73,31 @@ func metrics() []metric {
 	return []metric{
 		newMetric("objects", "Objects in the store.", gauge, func(s Stats) float64 { return float64(s.Objects) }),
 		newMetric("changes_total", "Changes applied.", count, func(s Stats) float64 { return float64(s.Applied) }),
-		newMetric("suppressed_total", "Changes that were older than what was known.", count, func(s Stats) float64 { return float64(s.Suppressed) }),
+		newMetric("suppressed_total", "Changes that were older than what was known.", count,
+			func(s Stats) float64 { return float64(s.Suppressed) }),
 		newMetric("lists_total", "Lists applied.", count, func(s Stats) float64 { return float64(s.Commits) }),
-		newMetric("quarantined_total", "Objects that could not be kept.", count, func(s Stats) float64 { return float64(s.Quarantined) }),
+		newMetric("quarantined_total", "Objects that could not be kept.", count,
+			func(s Stats) float64 { return float64(s.Quarantined) }),
 		newMetric("subscribers", "Subscribers.", gauge, func(s Stats) float64 { return float64(s.Subscribers) }),
-		newMetric("subscriber_lag", "Changes that the slowest subscriber has not taken.", gauge, func(s Stats) float64 { return float64(s.MaxLag) }),
-		newMetric("mutations_total", "Shared objects that were found changed.", count, func(s Stats) float64 { return float64(s.Mutations) }),
-		newMetric("overlay_entries", "Own writes that the watch has not brought yet.", gauge, func(s Stats) float64 { return float64(s.Overlay.Entries) }),
-		newMetric("overlay_oldest_seconds", "Age of the oldest of them.", gauge, func(s Stats) float64 { return s.Overlay.Oldest.Seconds() }),
-		newMetric("overlay_overdue", "Those that are older than the bound.", gauge, func(s Stats) float64 { return float64(len(s.Overlay.Overdue)) }),
-		newMetric("packed_bytes", "Bytes of encoded objects outside of the Go heap.", gauge, func(s Stats) float64 { return float64(s.Memory.Live) }),
+		newMetric("subscriber_lag", "Changes that the slowest subscriber has not taken.", gauge,
+			func(s Stats) float64 { return float64(s.MaxLag) }),
+		newMetric("mutations_total", "Shared objects that were found changed.", count,
+			func(s Stats) float64 { return float64(s.Mutations) }),
+		newMetric("overlay_entries", "Own writes that the watch has not brought yet.", gauge,
+			func(s Stats) float64 { return float64(s.Overlay.Entries) }),
+		newMetric("overlay_oldest_seconds", "Age of the oldest of them.", gauge,
+			func(s Stats) float64 { return s.Overlay.Oldest.Seconds() }),
+		newMetric("overlay_overdue", "Those that are older than the bound.", gauge,
+			func(s Stats) float64 { return float64(len(s.Overlay.Overdue)) }),
+		newMetric("packed_bytes", "Bytes of encoded objects outside of the Go heap.", gauge,
+			func(s Stats) float64 { return float64(s.Memory.Live) }),
 		newMetric("mapped_bytes", "Bytes mapped for them.", gauge, func(s Stats) float64 { return float64(s.Memory.Mapped) }),
 	}
 }
 
 func staleness() *prometheus.Desc {
-	return prometheus.NewDesc("fairlead_store_staleness_seconds", "For how long nothing has confirmed what is stored.", []string{"group", "version", "resource", "selector", "namespace"}, nil)
+	return prometheus.NewDesc("fairlead_store_staleness_seconds", "For how long nothing has confirmed what is stored.",
+		[]string{"group", "version", "resource", "selector", "namespace"}, nil)
 }
 
 // Describe implements prometheus.Collector.
@@ -107,14 +118,18 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(stats), labels...)
 		}
 		for _, st := range s.Statuses() {
-			out <- prometheus.MustNewConstMetric(stale, prometheus.GaugeValue, st.Staleness(now).Seconds(), append(labels[:4:4], st.Namespace)...)
+			out <- prometheus.MustNewConstMetric(stale, prometheus.GaugeValue, st.Staleness(now).Seconds(),
+				append(labels[:4:4], st.Namespace)...)
 		}
 	}
 }
 
 // label is the distinction of the options, with the scope as it is now.
 func (s *Store) label() string {
-	o := Options{LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector, ShardSelector: s.opt.ShardSelector, Scope: s.opt.Scope}
+	o := Options{
+		LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector,
+		ShardSelector: s.opt.ShardSelector, Scope: s.opt.Scope,
+	}
 	if scope := s.scope.Load(); scope != nil {
 		o.Scope = *scope
 	}

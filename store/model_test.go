@@ -58,7 +58,10 @@ type subscriber struct {
 }
 
 func newModel(rt *rapid.T) *model {
-	m := &model{s: store.New(store.Options{Namespaced: true}), server: map[store.Key]thing{}, known: map[store.Key]thing{}, version: 100}
+	m := &model{
+		s: store.New(store.Options{Namespaced: true}), server: map[store.Key]thing{}, known: map[store.Key]thing{},
+		version: 100,
+	}
 	m.sink = m.s.Sink("")
 	err := m.s.AddIndex("color", func(r *store.Record) ([]string, error) {
 		v, _ := r.Label("color")
@@ -76,7 +79,10 @@ func newModel(rt *rapid.T) *model {
 var colors = []string{"red", "green", "blue"}
 
 func (m *model) pick(rt *rapid.T) store.Key {
-	return store.Key{Namespace: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "ns"), Name: rapid.SampledFrom([]string{"x", "y", "z"}).Draw(rt, "name")}
+	return store.Key{
+		Namespace: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "ns"),
+		Name:      rapid.SampledFrom([]string{"x", "y", "z"}).Draw(rt, "name"),
+	}
 }
 
 func (m *model) make(rt *rapid.T, k store.Key, fresh bool) thing {

@@ -57,7 +57,10 @@ func withCache(t *testing.T, opt store.CacheOptions, test func(c *runningCache))
 
 func (c *runningCache) open(namespaces ...string) *store.Handle {
 	c.t.Helper()
-	h, err := c.Open(store.Request{Resource: savedMaps, Namespaced: true, Options: []source.Option{source.Namespaces(namespaces...)}})
+	h, err := c.Open(store.Request{
+		Resource: savedMaps, Namespaced: true,
+		Options: []source.Option{source.Namespaces(namespaces...)},
+	})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -209,7 +212,8 @@ func TestOpenedAgainWhileSaving(t *testing.T) {
 		if n := lists(); n != before+1 {
 			t.Errorf("%d lists of a store that may not be saved, want 1", n-before)
 		}
-		if log := c.log.String(); strings.Contains(log, "level=ERROR") || strings.Contains(log, "of no use") && !strings.Contains(log, "no such file") {
+		if log := c.log.String(); strings.Contains(log, "level=ERROR") ||
+			strings.Contains(log, "of no use") && !strings.Contains(log, "no such file") {
 			t.Error(log)
 		}
 		if files, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "*", "*")); len(files) != 1 {

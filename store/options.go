@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +21,21 @@ type Options struct {
 	// LabelSelector and FieldSelector are those of the watch; own writes that do not match are not laid over the store.
 	LabelSelector string
 	FieldSelector string
+	// Fields says how to evaluate field selectors on own writes, by label: those of custom resources are in
+	// spec.versions[].selectableFields of their definition, as {"spec.color": FieldPath(".spec.color")}. Those of built-in
+	// kinds, and metadata.name and metadata.namespace, are known. An own write that only the server can tell whether it
+	// is selected is settled by asking.
+	Fields map[string]FieldValue
 	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes are settled by asking the server.
 	ShardSelector string
+	// Unstructured says that readers without a Go type use the store: what was answered as protobuf is laid over it only
+	// if its Go type has all that is in it.
+	Unstructured bool
 	// Scope tells this store from others of the same resource and selectors, in metrics: the namespaces, the encoding.
 	Scope string
+	// Content says what of each object is held. With one that is malformed (Content.Check) nothing is held: all objects
+	// are refused.
+	Content Content
 	// HotBytes bounds the decoded objects that survive garbage collection without being used; 0: 32 MiB, negative:
 	// none.
 	HotBytes int64
@@ -42,25 +54,18 @@ type Options struct {
 // Probe returns the server's current resource version, by a consistent read. A store that a source fills needs none.
 type Probe func(context.Context) (version string, err error)
 
-// distinction tells the stores of one resource apart: their selectors and their scope.
+// distinction tells the stores of one resource apart: their selectors, what they hold, and their scope.
 func (o *Options) distinction() string {
-	out := ""
-	for _, s := range []string{o.LabelSelector, o.FieldSelector, o.ShardSelector, o.Scope} {
-		if s == "" {
-			continue
-		}
-		if out != "" {
-			out += "; "
-		}
-		out += s
-	}
-	return out
+	parts := []string{o.LabelSelector, o.FieldSelector, o.ShardSelector, o.Content.name(), o.Scope}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
 }
 
 // selectors names the selectors of the watch for messages: "labels app=web, fields …"; "" if there are none.
 func (o *Options) selectors() string {
 	var with []string
-	for _, sel := range []struct{ what, selector string }{{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector}} {
+	for _, sel := range []struct{ what, selector string }{
+		{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector},
+	} {
 		if sel.selector != "" {
 			with = append(with, sel.what+" "+sel.selector)
 		}

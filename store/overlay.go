@@ -92,6 +92,7 @@ func (ent *overlaid) oldest() (since time.Time, ok bool) {
 // doubt says that a write was made that cannot be read here.
 type doubt struct {
 	ver   version // the scope has it when it is here; zero: it is not known
+	clock uint64
 	since time.Time
 }
 
@@ -151,7 +152,8 @@ func (o *overlay) removed(s *Store, cur *root, base *state, rec, prior *Record) 
 	if ent := o.entries[rec.Key()]; ent != nil {
 		ent.buried(s, rec, prior)
 		own := ent.st.rec
-		if ent.answered() && !ent.asked && (!s.unordered && ent.ver.newer(rec.ver) || s.unordered && own != nil && !own.SameUID(rec)) {
+		if ent.answered() && !ent.asked && (!s.unordered && ent.ver.newer(rec.ver) ||
+			s.unordered && own != nil && !own.SameUID(rec)) {
 			return cur.merged // written after that deletion
 		}
 		ent.evict()
@@ -314,7 +316,8 @@ func (s *Store) Overdue(k Key) bool {
 	ent.told = ent.told || late
 	s.mu.Unlock()
 	if tell {
-		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", version.String(), "age", time.Since(since))
+		s.logger.Warn("an own write is not confirmed by the watch", "key", k, "version", version.String(),
+			"age", time.Since(since))
 	}
 	return doubted || late
 }

@@ -60,7 +60,8 @@ func TestOverlay(t *testing.T) {
 			nil, 1,
 		},
 		{
-			"a create is read at once, beside the others", func(t *testing.T, s *store.Store, sink source.Sink) { put(t, s, obj("b", "u2", 10)) },
+			"a create is read at once, beside the others",
+			func(t *testing.T, s *store.Store, sink source.Sink) { put(t, s, obj("b", "u2", 10)) },
 			[]string{"ns/a@5", "ns/b@10"},
 			nil, 1,
 		},
@@ -82,13 +83,19 @@ func TestOverlay(t *testing.T) {
 				t.Error(r)
 			}
 		}, []string{"ns/a@12"}, []string{"MODIFIED ns/a@12<5"}, 0},
-		{"an answer after creation and deletion were seen resurrects nothing", func(t *testing.T, s *store.Store, sink source.Sink) {
-			apply(t, sink, source.Added, obj("b", "u2", 10))
-			apply(t, sink, source.Deleted, obj("b", "u2", 11))
-			if r := put(t, s, obj("b", "u2", 10)); r != store.AlreadyKnown {
-				t.Error(r)
-			}
-		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10"}, 0},
+		{
+			"an answer after creation and deletion were seen resurrects nothing",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				apply(t, sink, source.Added, obj("b", "u2", 10))
+				apply(t, sink, source.Deleted, obj("b", "u2", 11))
+				if r := put(t, s, obj("b", "u2", 10)); r != store.AlreadyKnown {
+					t.Error(r)
+				}
+			},
+			[]string{"ns/a@5"},
+			[]string{"ADDED ns/b@10", "DELETED ns/b@11<10"},
+			0,
+		},
 		{"a bookmark that is past the answer says the same", func(t *testing.T, s *store.Store, sink source.Sink) {
 			sink.Bookmark("20")
 			put(t, s, obj("b", "u2", 15))
@@ -121,27 +128,49 @@ func TestOverlay(t *testing.T) {
 			s.PutDeleted(a(0).key(), "u1")
 			put(t, s, obj("a", "u9", 12))
 		}, []string{"ns/a@12"}, nil, 1},
-		{"the deletion that precedes our re-creation does not evict it", func(t *testing.T, s *store.Store, sink source.Sink) {
-			s.PutDeleted(a(0).key(), "u1")
-			put(t, s, obj("a", "u9", 12))
-			apply(t, sink, source.Deleted, a(11))
-		}, []string{"ns/a@12"}, []string{"DELETED ns/a@11<5"}, 1},
+		{
+			"the deletion that precedes our re-creation does not evict it",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				s.PutDeleted(a(0).key(), "u1")
+				put(t, s, obj("a", "u9", 12))
+				apply(t, sink, source.Deleted, a(11))
+			},
+			[]string{"ns/a@12"},
+			[]string{"DELETED ns/a@11<5"},
+			1,
+		},
 		{"a foreign re-creation is read", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(a(0).key(), "u1")
 			apply(t, sink, source.Added, obj("a", "u9", 12))
 		}, []string{"ns/a@12"}, []string{"DELETED ns/a@5<5 inferred", "ADDED ns/a@12"}, 0},
-		{"a late answer to an update does not bring back what was deleted", func(t *testing.T, s *store.Store, sink source.Sink) {
-			s.PutDeleted(a(0).key(), "u1")
-			put(t, s, a(11))
-		}, []string{}, nil, 1},
-		{"a delete of an unknown incarnation changes nothing that is read, and is remembered", func(t *testing.T, s *store.Store, sink source.Sink) {
-			s.PutDeleted(a(0).key(), "u0")
-		}, []string{"ns/a@5"}, nil, 1},
-		{"what we deleted before the watch told of its creation is not read, and given", func(t *testing.T, s *store.Store, sink source.Sink) {
-			s.PutDeleted(obj("b", "", 0).key(), "u2")
-			apply(t, sink, source.Added, obj("b", "u2", 10))
-			apply(t, sink, source.Modified, obj("b", "u2", 11))
-		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "MODIFIED ns/b@11<10"}, 1},
+		{
+			"a late answer to an update does not bring back what was deleted",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				s.PutDeleted(a(0).key(), "u1")
+				put(t, s, a(11))
+			},
+			[]string{},
+			nil, 1,
+		},
+		{
+			"a delete of an unknown incarnation changes nothing that is read, and is remembered",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				s.PutDeleted(a(0).key(), "u0")
+			},
+			[]string{"ns/a@5"},
+			nil, 1,
+		},
+		{
+			"what we deleted before the watch told of its creation is not read, and given",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				s.PutDeleted(obj("b", "", 0).key(), "u2")
+				apply(t, sink, source.Added, obj("b", "u2", 10))
+				apply(t, sink, source.Modified, obj("b", "u2", 11))
+			},
+			[]string{"ns/a@5"},
+			[]string{"ADDED ns/b@10", "MODIFIED ns/b@11<10"},
+			1,
+		},
 		{"until the watch tells of its deletion", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(obj("b", "", 0).key(), "u2")
 			apply(t, sink, source.Added, obj("b", "u2", 10))
@@ -164,13 +193,19 @@ func TestOverlay(t *testing.T) {
 				t.Error(r)
 			}
 		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
-		{"of several incarnations that we made and deleted none comes back", func(t *testing.T, s *store.Store, sink source.Sink) {
-			for i, uid := range []string{"u2", "u3"} {
-				put(t, s, obj("b", uid, 10+2*i))
-				s.PutDeleted(obj("b", "", 0).key(), types.UID(uid))
-			}
-			apply(t, sink, source.Added, obj("b", "u2", 10))
-		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10"}, 1},
+		{
+			"of several incarnations that we made and deleted none comes back",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				for i, uid := range []string{"u2", "u3"} {
+					put(t, s, obj("b", uid, 10+2*i))
+					s.PutDeleted(obj("b", "", 0).key(), types.UID(uid))
+				}
+				apply(t, sink, source.Added, obj("b", "u2", 10))
+			},
+			[]string{"ns/a@5"},
+			[]string{"ADDED ns/b@10"},
+			1,
+		},
 		{"until all of it has been told", func(t *testing.T, s *store.Store, sink source.Sink) {
 			for i, uid := range []string{"u2", "u3"} {
 				put(t, s, obj("b", uid, 10+2*i))
@@ -181,11 +216,17 @@ func TestOverlay(t *testing.T) {
 				apply(t, sink, source.Deleted, obj("b", uid, 11+2*i))
 			}
 		}, []string{"ns/a@5"}, []string{"ADDED ns/b@10", "DELETED ns/b@11<10", "ADDED ns/b@12", "DELETED ns/b@13<12"}, 0},
-		{"what was there before the incarnation that we deleted does not come back either", func(t *testing.T, s *store.Store, sink source.Sink) {
-			put(t, s, obj("a", "u9", 12)) // u1 was deleted by somebody
-			s.PutDeleted(a(0).key(), "u9")
-			apply(t, sink, source.Modified, a(10))
-		}, []string{}, []string{"MODIFIED ns/a@10<5"}, 1},
+		{
+			"what was there before the incarnation that we deleted does not come back either",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				put(t, s, obj("a", "u9", 12)) // u1 was deleted by somebody
+				s.PutDeleted(a(0).key(), "u9")
+				apply(t, sink, source.Modified, a(10))
+			},
+			[]string{},
+			[]string{"MODIFIED ns/a@10<5"},
+			1,
+		},
 		{"a write between two deletes keeps what is known to be gone", func(t *testing.T, s *store.Store, sink source.Sink) {
 			s.PutDeleted(a(0).key(), "u1")
 			put(t, s, obj("a", "u9", 12))
@@ -194,10 +235,16 @@ func TestOverlay(t *testing.T) {
 			apply(t, sink, source.Deleted, a(11))
 			apply(t, sink, source.Added, obj("a", "u9", 12))
 		}, []string{}, []string{"MODIFIED ns/a@10<5", "DELETED ns/a@11<10", "ADDED ns/a@12"}, 1},
-		{"a list begun after the delete that omits it ends the tombstone", func(t *testing.T, s *store.Store, sink source.Sink) {
-			s.PutDeleted(a(0).key(), "u1")
-			list(t, sink, 20)
-		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
+		{
+			"a list begun after the delete that omits it ends the tombstone",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				s.PutDeleted(a(0).key(), "u1")
+				list(t, sink, 20)
+			},
+			[]string{},
+			[]string{"DELETED ns/a@5<5 inferred"},
+			0,
+		},
 		{"a list begun before it does not bring it back", func(t *testing.T, s *store.Store, sink source.Sink) {
 			r := sink.Replace()
 			if err := r.Put(a(5).object()); err != nil {
@@ -206,11 +253,17 @@ func TestOverlay(t *testing.T) {
 			s.PutDeleted(a(0).key(), "u1")
 			r.Commit(source.Commit{Version: "20"})
 		}, []string{}, nil, 1},
-		{"a list begun before a delete that omits what was there ends the tombstone", func(t *testing.T, s *store.Store, sink source.Sink) {
-			r := sink.Replace()
-			s.PutDeleted(a(0).key(), "u1")
-			r.Commit(source.Commit{Version: "20"})
-		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
+		{
+			"a list begun before a delete that omits what was there ends the tombstone",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				r := sink.Replace()
+				s.PutDeleted(a(0).key(), "u1")
+				r.Commit(source.Commit{Version: "20"})
+			},
+			[]string{},
+			[]string{"DELETED ns/a@5<5 inferred"},
+			0,
+		},
 		{"also if it is newer than what we alone knew", func(t *testing.T, s *store.Store, sink source.Sink) {
 			r := sink.Replace()
 			if err := r.Put(a(5).object()); err != nil {
@@ -238,14 +291,26 @@ func TestOverlay(t *testing.T) {
 			put(t, s, obj("b", "u2", 30))
 			list(t, sink, 20, a(5))
 		}, []string{"ns/a@5", "ns/b@30"}, nil, 1},
-		{"created by us, deleted by somebody during an outage: a ghost", func(t *testing.T, s *store.Store, sink source.Sink) {
-			put(t, s, obj("b", "u2", 10))
-			list(t, sink, 20, a(5))
-		}, []string{"ns/a@5"}, []string{"DELETED ns/b@10 inferred"}, 0},
-		{"a deletion concluded from a list evicts, whatever the version", func(t *testing.T, s *store.Store, sink source.Sink) {
-			put(t, s, a(30))
-			list(t, sink, 20)
-		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
+		{
+			"created by us, deleted by somebody during an outage: a ghost",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				put(t, s, obj("b", "u2", 10))
+				list(t, sink, 20, a(5))
+			},
+			[]string{"ns/a@5"},
+			[]string{"DELETED ns/b@10 inferred"},
+			0,
+		},
+		{
+			"a deletion concluded from a list evicts, whatever the version",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				put(t, s, a(30))
+				list(t, sink, 20)
+			},
+			[]string{},
+			[]string{"DELETED ns/a@5<5 inferred"},
+			0,
+		},
 		{"but not our re-creation after that list", func(t *testing.T, s *store.Store, sink source.Sink) {
 			put(t, s, obj("a", "u9", 30))
 			list(t, sink, 20)
@@ -260,31 +325,44 @@ func TestOverlay(t *testing.T) {
 			}
 			r.Commit(source.Commit{Version: "4", Epoch: true})
 		}, []string{"ns/a@3"}, []string{"EPOCH", "MODIFIED ns/a@3<5"}, 0},
-		{"an answer or a delete of before an epoch that comes after it is not believed", func(t *testing.T, s *store.Store, sink source.Sink) {
-			written := s.BeginWrite(a(0).key(), store.WriteContext{})
-			deleted := s.BeginWrite(a(0).key(), store.WriteContext{})
-			r := sink.Replace()
-			if err := r.Put(a(3).object()); err != nil {
-				t.Fatal(err)
-			}
-			r.Commit(source.Commit{Version: "4", Epoch: true})
-			if r, err := written.Done(source.JSON, a(30).json()); r != store.NeedsBarrier || err != nil {
-				t.Error(r, err)
-			}
-			if r := deleted.Deleted("u1"); r != store.NeedsBarrier {
-				t.Error(r)
-			}
-			if r, err := s.BeginWrite(a(0).key(), store.WriteContext{}).Done(source.JSON, a(6).json()); r != store.Overlaid || err != nil {
-				t.Error(r, err)
-			}
-		}, []string{"ns/a@6"}, []string{"EPOCH", "MODIFIED ns/a@3<5"}, 1},
-		{"a namespace that is not watched any more takes its entries along", func(t *testing.T, s *store.Store, sink source.Sink) {
-			put(t, s, a(30))
-			s.DropScope("")
-			if r := put(t, s, a(31)); r != store.OutOfScope {
-				t.Error(r)
-			}
-		}, []string{}, []string{"DELETED ns/a@5<5 inferred"}, 0},
+		{
+			"an answer or a delete of before an epoch that comes after it is not believed",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				written := s.BeginWrite(a(0).key(), store.WriteContext{})
+				deleted := s.BeginWrite(a(0).key(), store.WriteContext{})
+				r := sink.Replace()
+				if err := r.Put(a(3).object()); err != nil {
+					t.Fatal(err)
+				}
+				r.Commit(source.Commit{Version: "4", Epoch: true})
+				if r, err := written.Done(source.JSON, a(30).json()); r != store.NeedsBarrier || err != nil {
+					t.Error(r, err)
+				}
+				if r := deleted.Deleted("u1"); r != store.NeedsBarrier {
+					t.Error(r)
+				}
+				if r, err := s.BeginWrite(a(0).key(), store.WriteContext{}).Done(source.JSON, a(6).json()); r != store.Overlaid ||
+					err != nil {
+					t.Error(r, err)
+				}
+			},
+			[]string{"ns/a@6"},
+			[]string{"EPOCH", "MODIFIED ns/a@3<5"},
+			1,
+		},
+		{
+			"a namespace that is not watched any more takes its entries along",
+			func(t *testing.T, s *store.Store, sink source.Sink) {
+				put(t, s, a(30))
+				s.DropScope("")
+				if r := put(t, s, a(31)); r != store.OutOfScope {
+					t.Error(r)
+				}
+			},
+			[]string{},
+			[]string{"DELETED ns/a@5<5 inferred"},
+			0,
+		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -473,7 +551,9 @@ func TestParseDeletion(t *testing.T) {
 			t.Errorf("%s: %s, %v, want %s", body, got, err, want)
 		}
 	}
-	if _, _, err := store.ParseDeletion([]byte("<html>")); err == nil {
-		t.Error("no error for what is no answer")
+	for _, bad := range []string{"<html>", "k8s\x00\xff"} {
+		if _, _, err := store.ParseDeletion([]byte(bad)); err == nil {
+			t.Errorf("no error for %q, which is no answer", bad)
+		}
 	}
 }

@@ -11,7 +11,9 @@ import (
 )
 
 func packed(ns, name string, version int, body string) *source.Object {
-	raw := fmt.Appendf(nil, `{"metadata":{"namespace":%q,"name":%q,"uid":"u-%s","resourceVersion":"%d","labels":{"app":%q}},"spec":%q}`, ns, name, name, version, ns, body)
+	raw := fmt.Appendf(nil,
+		`{"metadata":{"namespace":%q,"name":%q,"uid":"u-%s","resourceVersion":"%d","labels":{"app":%q}},"spec":%q}`, ns, name,
+		name, version, ns, body)
 	o := &source.Object{Raw: raw}
 	if err := source.Scan(source.JSON, raw, &o.Header); err != nil {
 		panic(err)

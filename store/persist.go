@@ -36,17 +36,41 @@ func (s *Store) Save(dir, identity string) (err error) {
 	if dir == "" { // the working directory is nobody's intention
 		return errNoDirectory
 	}
-	return saveFormat(identity).Write(filepath.Join(dir, s.opt.fileName()), s.encode)
+	return s.opt.saveFormat(identity).Write(filepath.Join(dir, s.opt.fileName()), s.encode)
+}
+
+// saveFormat is that of the file of a store: one of another content is of no use.
+func (o *Options) saveFormat(identity string) savefile.Format {
+	if content := o.Content.name(); content != "" {
+		identity += "\n" + content
+	}
+	return saveFormat(identity)
 }
 
 // fileName is of the resource and what tells its stores apart.
 func (o *Options) fileName() string {
-	r := o.Resource
+	return o.fileBase(o.Scope) + hashed(".", o.Content.name()) + fileSuffix
+}
+
+const fileSuffix = ".store"
+
+// fileBase is what the names of files have in common that differ in the content only.
+func (o *Options) fileBase(scope string) string {
+	r, whole := o.Resource, *o
+	whole.Content, whole.Scope = Content{}, scope
 	name := fmt.Sprintf("%s.%s.%s", r.Resource, r.Version, r.Group)
-	if sel, scope := o.distinction(), o.Scope; sel != "" || scope != "" {
-		name += fmt.Sprintf("-%x", sha256.Sum256([]byte(sel+"\n"+scope)))[:17]
+	if sel := whole.distinction(); sel != "" {
+		name += hashed("-", sel+"\n"+scope)
 	}
-	return name + ".store"
+	return name
+}
+
+// hashed is a part of a name, "" of nothing.
+func hashed(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]
 }
 
 // savedScope is one scope at the version of a state.
@@ -77,7 +101,7 @@ func (s *Store) encode(out *savefile.Encoder) error {
 			if err != nil {
 				return err
 			}
-			out.Number(uint64(r.enc))
+			out.Number(uint64(r.Encoding()))
 			out.Field(raw)
 		}
 	}
@@ -100,7 +124,7 @@ func (s *Store) loadScopes(dir, identity string, wanted func(namespace string) b
 	}
 	path := filepath.Join(dir, s.opt.fileName())
 	l := &loading{store: s, wanted: wanted}
-	at, err := saveFormat(identity).Read(path, func(in *savefile.Decoder) error { return decodeScopes(in, l.scope) })
+	at, err := s.opt.saveFormat(identity).Read(path, func(in *savefile.Decoder) error { return decodeScopes(in, l.scope) })
 	if err != nil {
 		l.abort()
 		return fmt.Errorf("cannot load store: %w: %w", ErrNotSaved, err)

@@ -113,7 +113,8 @@ func TestLoadRefuses(t *testing.T) {
 	if err := newStore(t, store.Options{}).Load(dir, "other"); !errors.Is(err, store.ErrNotSaved) {
 		t.Errorf("another cluster: %v", err)
 	}
-	if err := newStore(t, store.Options{}).Load(t.TempDir(), "cluster"); !errors.Is(err, store.ErrNotSaved) || !errors.Is(err, os.ErrNotExist) {
+	if err := newStore(t, store.Options{}).Load(t.TempDir(), "cluster"); !errors.Is(err, store.ErrNotSaved) ||
+		!errors.Is(err, os.ErrNotExist) {
 		t.Errorf("nothing there: %v", err)
 	}
 	if err := newStore(t, store.Options{}).Save(filepath.Join(dir, "none"), "cluster"); err == nil {

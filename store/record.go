@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/internal/cut"
 	"github.com/fairlead-io/fairlead/internal/pack"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -25,8 +26,25 @@ type Record struct {
 	sum   atomic.Uint64 // see contentSum; 0: not known yet
 	body  pack.Item     // the encoded object
 	forms atomic.Pointer[form]
-	fin   uint16
-	enc   source.Encoding
+	marks atomic.Uint32
+	// dropped is what was in the object and is not kept.
+	dropped cut.Set
+}
+
+// The marks of a record, in so many bits because there are as many records as objects: the number of finalizers, the
+// encoding, and the types into which it can be decoded for sure (see AsLater), which are found out later.
+const (
+	markFinalizers = 1<<16 - 1
+	markProtobuf   = 1 << 16
+	markTypes      = 17 // from this bit on
+)
+
+func marksOf(enc source.Encoding, finalizers int) uint32 {
+	marks := uint32(min(finalizers, markFinalizers))
+	if enc == source.Protobuf {
+		marks |= markProtobuf
+	}
+	return marks
 }
 
 // recordKeys has records found by their key.
@@ -68,7 +86,7 @@ func (r *Record) DeletionTime() time.Time {
 }
 
 // Finalizers returns the number of finalizers.
-func (r *Record) Finalizers() int { return int(r.fin) }
+func (r *Record) Finalizers() int { return int(r.marks.Load() & markFinalizers) }
 
 // Labels returns the labels for matching with a labels.Selector. It is shared and read-only.
 func (r *Record) Labels() labels.Labels { return &r.shape.labels }
@@ -101,9 +119,25 @@ func (r *Record) Controller() (Owner, bool) {
 }
 
 // Encoding says how the bytes of Raw are encoded.
-func (r *Record) Encoding() source.Encoding { return r.enc }
+func (r *Record) Encoding() source.Encoding {
+	if r.marks.Load()&markProtobuf != 0 {
+		return source.Protobuf
+	}
+	return source.JSON
+}
 
-// AppendRaw appends the encoded object, as it is kept (without managedFields; see Encoding), to dst.
+// Content says what of objects is kept where the record is from.
+func (r *Record) Content() Content { return r.codec.content.Content }
+
+// Dropped returns the paths of Content.Drop that were in the object, and are not kept.
+func (r *Record) Dropped() []string {
+	if r.dropped == 0 {
+		return nil
+	}
+	return r.codec.content.dropped(r.dropped)
+}
+
+// AppendRaw appends the encoded object, as it is kept (see Content and Encoding), to dst.
 func (r *Record) AppendRaw(dst []byte) []byte {
 	if dst == nil {
 		dst = []byte{}
@@ -126,7 +160,7 @@ func (r *Record) load() ([]byte, error) { return r.codec.pack.Append(nil, &r.bod
 // change.
 func (r *Record) Shares(obj any) bool {
 	for v := r.forms.Load(); v != nil; v = v.next {
-		if v.obj == obj || v.obj == nil && v.weak.value() == obj {
+		if o := v.value(); o != nil && o == obj {
 			return true
 		}
 	}

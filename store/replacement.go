@@ -20,7 +20,7 @@ type replacement struct {
 	gone      map[Key]version // removed
 	unordered bool            // versions say nothing about before and after
 	defs      []*indexDef
-	pruned    []byte          // scratch
+	kept      []byte          // scratch
 	prior     []byte          // scratch
 	saved     bool            // it comes from disk
 	unread    map[Key]version // quarantined meanwhile
@@ -45,6 +45,7 @@ func (sc *scope) Replace() source.Replacement {
 // Put implements source.Replacement.
 func (r *replacement) Put(o *source.Object) error {
 	sc, s := r.sc, r.sc.s
+	s.content.reduce(o)
 	if err := sc.check(o); err != nil {
 		s.stats.quarantined.Add(1)
 		return err
@@ -59,8 +60,12 @@ func (r *replacement) Put(o *source.Object) error {
 	if known {
 		r.see(prior.id)
 		if prior.ver.equal(ver) && prior.id.hasUID(o.Header.UID) {
-			r.pruned = o.AppendPruned(r.pruned[:0])
-			if s.contentSum(o.Encoding, r.pruned) == prior.contentSum(&r.prior) {
+			var err error
+			if r.kept, _, err = s.content.append(r.kept[:0], o); err != nil {
+				s.stats.quarantined.Add(1)
+				return err
+			}
+			if s.contentSum(o.Encoding, r.kept) == prior.contentSum(&r.prior) {
 				r.unstage(prior.Key())
 				return nil
 			}
@@ -93,23 +98,20 @@ func (r *replacement) isOutdated(o *source.Object, ver version, prior *Record) b
 	if r.unordered || !listed && len(r.byKey) == 0 && len(r.gone) == 0 {
 		return false
 	}
-	k := keyOf(o)
-	if gone, ok := r.gone[k]; ok && gone.atLeast(ver) {
+	h := &o.Header
+	if gone, ok := r.gone[Key{string(h.Namespace), string(h.Name)}]; ok && gone.atLeast(ver) {
 		return true
 	}
-	return r.isNewer(k, prior, ver)
+	return r.isNewer(h, prior, ver)
 }
 
-// isNewer says that the key has been put in a newer version than this one.
-func (r *replacement) isNewer(k Key, prior *Record, ver version) bool {
-	if i, ok := r.byKey[k]; ok {
+// isNewer says that the key has been put in a newer version than this one. It is asked for every object of a list, and
+// allocates nothing: a key that is made for a look into a map needs no memory.
+func (r *replacement) isNewer(h *source.Header, prior *Record, ver version) bool {
+	if i, ok := r.byKey[Key{string(h.Namespace), string(h.Name)}]; ok {
 		return r.staged[i].rec.ver.newer(ver)
 	}
 	return prior != nil && prior.id.mark.Load() == r.mark && prior.ver.newer(ver)
-}
-
-func keyOf(o *source.Object) Key {
-	return Key{Namespace: string(o.Header.Namespace), Name: string(o.Header.Name)}
 }
 
 // see marks a known object as listed.
@@ -129,9 +131,10 @@ func (r *replacement) unstage(k Key) {
 
 // Remove implements source.Replacement.
 func (r *replacement) Remove(o *source.Object) {
-	k, ver := keyOf(o), parseVersion(o.Header.ResourceVersion)
-	prior, _ := r.sc.s.root.Load().base.find(r.sc.s.intern, &o.Header)
-	if !r.unordered && (r.isNewer(k, prior, ver) || r.unread[k].newer(ver)) {
+	h := &o.Header
+	k, ver := Key{string(h.Namespace), string(h.Name)}, parseVersion(h.ResourceVersion)
+	prior, _ := r.sc.s.root.Load().base.find(r.sc.s.intern, h)
+	if !r.unordered && (r.isNewer(h, prior, ver) || r.unread[k].newer(ver)) {
 		return // of an earlier incarnation
 	}
 	r.unstage(k)
@@ -165,7 +168,7 @@ func (r *replacement) discard() {
 
 func (r *replacement) end() {
 	r.done = true
-	r.staged, r.byKey, r.gone, r.pruned = nil, nil, nil, nil
+	r.staged, r.byKey, r.gone, r.kept = nil, nil, nil, nil
 	if r.sc.listing == r {
 		r.sc.listing = nil
 	}

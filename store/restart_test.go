@@ -152,7 +152,10 @@ func (r *restarts) change(t *testing.T) {
 		case 0:
 			_ = r.server.Remove(savedMaps, "ns", name) // unless there is none
 		case 1:
-			other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, StringData: map[string]string{"v": fmt.Sprint(r.rnd.Uint64())}}
+			other := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+				StringData: map[string]string{"v": fmt.Sprint(r.rnd.Uint64())},
+			}
 			if _, err := r.server.Put(other); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +167,10 @@ func (r *restarts) change(t *testing.T) {
 
 func (r *restarts) fault() {
 	if r.rnd.IntN(2) == 0 {
-		m := apiserver.Match{Verb: []string{"list", "watch", ""}[r.rnd.IntN(3)], Resource: "configmaps", Times: 1 + r.rnd.IntN(3)}
+		m := apiserver.Match{
+			Verb: []string{"list", "watch", ""}[r.rnd.IntN(3)], Resource: "configmaps",
+			Times: 1 + r.rnd.IntN(3),
+		}
 		r.server.On(m, scenario.Faults(r.rnd)...)
 	}
 }

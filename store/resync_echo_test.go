@@ -14,7 +14,8 @@ import (
 func TestResyncWaitsForWrites(t *testing.T) {
 	t.Parallel()
 	var cursor atomic.Pointer[store.Cursor]
-	watchdog := time.AfterFunc(5*time.Second, func() { cursor.Load().Close() }) // on the real clock: the other one stands still
+	// on the real clock: the other one stands still
+	watchdog := time.AfterFunc(5*time.Second, func() { cursor.Load().Close() })
 	defer watchdog.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -37,7 +37,9 @@ func TestSetNamespaces(t *testing.T) {
 		kind := schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 		mapper := meta.NewDefaultRESTMapper(nil)
 		mapper.Add(kind, meta.RESTScopeNamespace)
-		cache, err := store.NewCache(store.CacheOptions{Config: server.Config(), Scheme: scheme.Scheme, Mapper: mapper, Linger: -1})
+		cache, err := store.NewCache(store.CacheOptions{
+			Config: server.Config(), Scheme: scheme.Scheme, Mapper: mapper, Linger: -1,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

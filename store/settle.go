@@ -24,7 +24,7 @@ func (s *Store) Settle(ctx context.Context, k Key, version string) error {
 		s.mu.Unlock()
 		return nil
 	}
-	by, want := sc.surveys.by, parseVersion(version)
+	by, want, began := sc.surveys.by, parseVersion(version), s.overlay.tick()
 	s.mu.Unlock()
 	if !want.isZero() {
 		short, cancel := context.WithTimeout(ctx, waitPatience)
@@ -38,6 +38,7 @@ func (s *Store) Settle(ctx context.Context, k Key, version string) error {
 		err = s.ask(ctx, by, k)
 	}
 	if err == nil {
+		s.trust(k, began)
 		return nil
 	}
 	s.distrust(sc, k, want)
@@ -62,6 +63,18 @@ func (s *Store) ask(ctx context.Context, by *source.Surveyor, k Key) error {
 	return nil
 }
 
+// Doubt has readers of an object ask the server (Overdue), because a write of it may or may not have been made: until
+// Settle has asked, or for as long as an own write may be laid over (Options.OverlayBound). It does not block, and does
+// nothing for an object without a name or of a namespace that is not watched.
+func (s *Store) Doubt(k Key) {
+	s.mu.Lock()
+	sc := s.scopes.of(k.Namespace)
+	s.mu.Unlock()
+	if sc != nil && k.Name != "" {
+		s.distrust(sc, k, version{})
+	}
+}
+
 // distrust has readers of an object ask the server until the scope has come to a version; without one, for as long as
 // an own write may be laid over.
 func (s *Store) distrust(sc *scope, k Key, ver version) {
@@ -75,9 +88,24 @@ func (s *Store) distrust(sc *scope, k Key, ver version) {
 		ent = &overlaid{ns: k.Namespace}
 		s.overlay.entries[k] = ent
 	}
-	if ent.doubt == nil || ver.newer(ent.doubt.ver) {
-		ent.doubt = &doubt{ver: ver, since: time.Now()}
+	if d := ent.doubt; d == nil || ver.isZero() || ver.newer(d.ver) { // without a version it is the graver one
+		ent.doubt = &doubt{ver: ver, clock: s.overlay.tick(), since: time.Now()}
 	}
 	cur := s.root.Load()
 	s.publish(root{base: cur.base, merged: cur.merged.copy()}, nil)
+}
+
+// trust ends a doubt that was there when the server began to be asked.
+func (s *Store) trust(k Key, began uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ent := s.overlay.entries[k]
+	if ent == nil || ent.doubt == nil || ent.doubt.clock > began {
+		return
+	}
+	ent.doubt = nil
+	if s.overlay.drop(k, ent) && len(s.overlay.entries) == 0 {
+		base := s.root.Load().base
+		s.publish(root{base: base, merged: base}, nil)
+	}
 }

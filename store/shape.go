@@ -36,6 +36,23 @@ func (shapeKeys) Hash(s *shape) uint64 { return s.hash }
 
 func (shapeKeys) Same(a, b *shape) bool { return a == b }
 
+// indexValues returns the values under which a built-in index has objects of the shape.
+func (s *shape) indexValues(name string) (values []string) {
+	switch name {
+	case IndexNamespace:
+		values = append(values, s.ns)
+	case IndexLabel:
+		for _, l := range s.labels {
+			values = append(values, l.Key+"="+l.Value)
+		}
+	case IndexOwner:
+		for i := range s.owners {
+			values = append(values, string(s.owners[i].UID))
+		}
+	}
+	return values
+}
+
 func (s *shape) matches(h *source.Header) bool {
 	if len(s.labels) != len(h.Labels) || len(s.owners) != len(h.Owners) || s.ns != string(h.Namespace) {
 		return false

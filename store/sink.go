@@ -26,6 +26,7 @@ func (sc *scope) Known() source.Known {
 // from before its deletion.
 func (sc *scope) Apply(t source.ChangeType, o *source.Object) error {
 	s := sc.s
+	s.content.reduce(o)
 	if err := sc.check(o); err != nil {
 		s.stats.quarantined.Add(1)
 		return err
@@ -104,7 +105,7 @@ func (sc *scope) applyDeleted(o *source.Object, ver version) error {
 	unread := o.Raw == nil
 	rec, err := s.newRecord(o, ver, prior) // the final state, for the subscribers
 	if err != nil {                        // without which it is gone all the same
-		unread, o.Header.DeletionTimestamp = true, nil
+		unread, o.Raw, o.Header.DeletionTimestamp = true, nil, nil
 		rec, err = s.newRecord(o, ver, prior)
 	}
 	if err != nil {
@@ -170,6 +171,7 @@ const maxQuarantined = 1000
 // Quarantine implements source.Sink.
 func (sc *scope) Quarantine(q source.Quarantined) {
 	s := sc.s
+	s.content.reduceQuarantined(&q)
 	s.mu.Lock()
 	k := Key{q.Namespace, q.Name}
 	if _, again := sc.quarantine[k]; again || len(sc.quarantine) < maxQuarantined {

@@ -106,7 +106,10 @@ func TestEvents(t *testing.T) {
 			}
 			r.Commit(source.Commit{Version: "70", Epoch: true, Reason: "restored"})
 			apply(t, sink, source.Modified, obj("b", "u2", 71))
-		}, []string{"ADDED ns/a@50 initial", "ADDED ns/b@60 initial", "SYNCED", "EPOCH", "MODIFIED ns/a@50<50", "MODIFIED ns/b@40<60", "MODIFIED ns/b@71<40"}},
+		}, []string{
+			"ADDED ns/a@50 initial", "ADDED ns/b@60 initial", "SYNCED", "EPOCH", "MODIFIED ns/a@50<50",
+			"MODIFIED ns/b@40<60", "MODIFIED ns/b@71<40",
+		}},
 		{"versions that are no numbers are only compared for equality", func(t *testing.T, sink source.Sink) {
 			r := sink.Replace()
 			r.Commit(source.Commit{Version: "zzz"})
@@ -183,7 +186,9 @@ func TestRefusedObjects(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, store.Options{})
 	sink := s.Sink("ns")
-	for reason, x := range map[string]thing{"no name": {ns: "ns", uid: "u"}, "foreign namespace": {ns: "other", name: "a", uid: "u", version: 3}} {
+	for reason, x := range map[string]thing{
+		"no name": {ns: "ns", uid: "u"}, "foreign namespace": {ns: "other", name: "a", uid: "u", version: 3},
+	} {
 		if err := sink.Apply(source.Added, x.object()); err == nil {
 			t.Errorf("%s: Apply took it", reason)
 		}
@@ -208,14 +213,16 @@ func TestQuarantine(t *testing.T) {
 		t.Error("an object that cannot be read any more was deleted")
 	}
 	events := drain(c)
-	if len(events) != 1 || events[0].Type != store.QuarantinedObject || !errors.Is(events[0].Err, bad) || events[0].Version != "12" {
+	if len(events) != 1 || events[0].Type != store.QuarantinedObject || !errors.Is(events[0].Err, bad) ||
+		events[0].Version != "12" {
 		t.Errorf("events %v, want one QUARANTINED", summary(events))
 	}
 	if q := s.Quarantined(); len(q) != 1 || q[0].Name != "a" {
 		t.Errorf("quarantined %v", q)
 	}
 	late := drain(s.Subscribe(store.SubscribeOptions{}))
-	if len(late) != 3 || late[0].Type != store.Added || late[1].Type != store.QuarantinedObject || !errors.Is(late[1].Err, bad) || late[2].Type != store.Synced {
+	if len(late) != 3 || late[0].Type != store.Added || late[1].Type != store.QuarantinedObject ||
+		!errors.Is(late[1].Err, bad) || late[2].Type != store.Synced {
 		t.Errorf("who subscribes later is given %v, want ADDED, QUARANTINED, SYNCED", summary(late))
 	}
 	if now := drain(s.Subscribe(store.SubscribeOptions{From: store.FromNow})); len(now) != 1 {
@@ -256,7 +263,8 @@ func TestScopes(t *testing.T) {
 	if d := cmp.Diff([]string{"DELETED two/a@6<6 inferred"}, summary(drain(c))); d != "" {
 		t.Errorf("a namespace that is not watched any more (-want +got):\n%s", d)
 	}
-	if err := two.Apply(source.Added, thing{ns: "two", name: "b", uid: "u3", version: 30}.object()); err != nil || s.Len() != 0 {
+	if err := two.Apply(source.Added, thing{ns: "two", name: "b", uid: "u3", version: 30}.object()); err != nil ||
+		s.Len() != 0 {
 		t.Error("a dropped scope still fills the store")
 	}
 	list(t, s.Sink("two"), 31, thing{ns: "two", name: "c", uid: "u4", version: 30})

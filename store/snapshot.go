@@ -57,6 +57,33 @@ func (v Snapshot) HasIndex(name string) bool {
 	return ok
 }
 
+// IndexValues yields the values under which an index has objects, each once, in no particular order: of IndexNamespace,
+// IndexLabel (as "key=value"), IndexOwner, or one of AddIndex. An index that does not exist has none.
+func (v Snapshot) IndexValues(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, x := range v.state.indexes {
+			if x.def.name != name || x.building {
+				continue
+			}
+			for b := range x.buckets.All() {
+				if !yield(b.value) {
+					return
+				}
+			}
+			return
+		}
+		told := map[string]bool{}
+		for g := range v.state.groups.All() {
+			for _, value := range g.shape.indexValues(name) {
+				if !told[value] && !yield(value) {
+					return
+				}
+				told[value] = true
+			}
+		}
+	}
+}
+
 // Indexes returns the names of all indexes, sorted.
 func (v Snapshot) Indexes() []string {
 	names := []string{IndexNamespace, IndexLabel, IndexOwner}

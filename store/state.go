@@ -217,7 +217,8 @@ func (s *state) byIndex(name, value string) (_ iter.Seq[*Record], ok bool) {
 func hasLabel(set labelSet, expr string) bool {
 	for _, l := range set {
 		n := len(l.Key)
-		if len(expr) == n && expr == l.Key || len(expr) == n+1+len(l.Value) && expr[n] == '=' && expr[:n] == l.Key && expr[n+1:] == l.Value {
+		if len(expr) == n && expr == l.Key || len(expr) == n+1+len(l.Value) && expr[n] == '=' && expr[:n] == l.Key &&
+			expr[n+1:] == l.Value {
 			return true
 		}
 	}

@@ -23,6 +23,8 @@ type Store struct {
 
 	buffers sync.Pool // of *buffers
 
+	selected atomic.Pointer[watchSelector]
+
 	mu        sync.Mutex // the writer's lock: everything below; never held while user code runs
 	changes   changeLog
 	defs      []*indexDef // replaced, never changed
@@ -40,7 +42,6 @@ type Store struct {
 	ledger    ledger
 	resync    resyncTimer
 	status    statusBoard
-	selected  watchSelector
 	stats     counters
 }
 
@@ -59,14 +60,13 @@ type counters struct {
 // New returns an empty store. Close it when it is not needed any more.
 func New(opt Options) *Store {
 	s := &Store{opt: opt, changes: newLog(), scopes: scopes{}, isReady: make(chan struct{})}
+	s.content = opt.Content.ready(typeOf(opt.Scheme, opt.Kind))
 	s.kind, s.scheme, s.onMutation, s.intern, s.logger = opt.Kind, opt.Scheme, opt.OnMutation, newInterner(), opt.Logger
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.logger = s.logger.With("resource", opt.Resource.GroupResource().String())
-	s.selected = parseSelectors(source.Selectors{
-		Label: opt.LabelSelector, Field: opt.FieldSelector, Shard: opt.ShardSelector,
-	})
+	s.SetSelectors(source.Selectors{Label: opt.LabelSelector, Field: opt.FieldSelector, Shard: opt.ShardSelector})
 	s.hot.init(opt.HotBytes, opt.DetectMutation)
 	s.pack = pack.New(s.bodies)
 	s.buffers.New = func() any { return new(buffers) }
@@ -87,10 +87,7 @@ func (s *Store) Complete() bool {
 
 // SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.
 func (s *Store) SetSelectors(sel source.Selectors) {
-	selected := parseSelectors(sel)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.selected = selected
+	s.selected.Store(parseSelectors(sel, s.opt.field))
 }
 
 // Get returns the object of a key, own writes included.

@@ -18,7 +18,10 @@ import (
 // he began, or something newer, and nothing of what was gone.
 func TestBarriersAgainstAModel(t *testing.T) {
 	t.Parallel()
-	kinds := []string{"put", "put", "put", "remove", "replace", "other", "other", "allow", "allow", "cut", "compact", "barrier", "barrier", "version", "own", "undone", "undone", "pass"}
+	kinds := []string{
+		"put", "put", "put", "remove", "replace", "other", "other", "allow", "allow", "cut", "compact",
+		"barrier", "barrier", "version", "own", "undone", "undone", "pass",
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		type op struct {
 			kind, key string
@@ -27,7 +30,8 @@ func TestBarriersAgainstAModel(t *testing.T) {
 		var ops []op
 		for i := range rapid.IntRange(1, 40).Draw(rt, "length") {
 			ops = append(ops, op{
-				rapid.SampledFrom(kinds).Draw(rt, fmt.Sprint("op ", i)), rapid.SampledFrom([]string{"o0", "o1", "new"}).Draw(rt, fmt.Sprint("key ", i)),
+				rapid.SampledFrom(kinds).Draw(rt, fmt.Sprint("op ", i)),
+				rapid.SampledFrom([]string{"o0", "o1", "new"}).Draw(rt, fmt.Sprint("key ", i)),
 				rapid.IntRange(1, 3).Draw(rt, fmt.Sprint("n ", i)),
 			})
 		}

@@ -44,7 +44,10 @@ func onQuietWatch(t *testing.T, opt apiserver.Options, n int, fn func(q *quiet),
 		for i := range n {
 			q.put(fmt.Sprint("o", i), "0")
 		}
-		cfg := source.Config{REST: server.Config(), Resource: savedMaps, MaxWatch: 50 * time.Hour, SilenceBudget: 40 * time.Hour}
+		cfg := source.Config{
+			REST: server.Config(), Resource: savedMaps, MaxWatch: 50 * time.Hour,
+			SilenceBudget: 40 * time.Hour,
+		}
 		for _, o := range change {
 			o(&cfg)
 		}
@@ -67,7 +70,9 @@ func onQuietWatch(t *testing.T, opt apiserver.Options, n int, fn func(q *quiet),
 
 func (q *quiet) put(name, n string) string {
 	q.t.Helper()
-	u, err := q.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"n": n}})
+	u, err := q.server.Put(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: map[string]string{"n": n},
+	})
 	if err != nil {
 		q.t.Fatal(err)
 	}
@@ -171,13 +176,24 @@ func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
 		change func(q *quiet)
 		check  func(q *quiet) bool
 	}{
-		{"an object", func(q *quiet) { q.put("new", "1") }, func(q *quiet) bool { _, ok := q.Get(store.Key{Namespace: "ns", Name: "new"}); return ok }},
-		{"a change", func(q *quiet) { q.put("o1", "1") }, func(q *quiet) bool { r, _ := q.Get(store.Key{Namespace: "ns", Name: "o1"}); return r.Version() > "3" }},
-		{"a deletion", func(q *quiet) { _ = q.server.Remove(savedMaps, "ns", "o1") }, func(q *quiet) bool { return q.Len() == 2 }},
-		{"one that was replaced", func(q *quiet) { _ = q.server.Remove(savedMaps, "ns", "o1"); q.put("o1", "0") }, func(q *quiet) bool {
-			r, ok := q.Get(store.Key{Namespace: "ns", Name: "o1"})
-			return ok && r.Version() > "4"
+		{"an object", func(q *quiet) { q.put("new", "1") }, func(q *quiet) bool {
+			_, ok := q.Get(store.Key{Namespace: "ns", Name: "new"})
+			return ok
 		}},
+		{"a change", func(q *quiet) { q.put("o1", "1") }, func(q *quiet) bool {
+			r, _ := q.Get(store.Key{Namespace: "ns", Name: "o1"})
+			return r.Version() > "3"
+		}},
+		{"a deletion", func(q *quiet) { _ = q.server.Remove(savedMaps, "ns", "o1") }, func(q *quiet) bool {
+			return q.Len() == 2
+		}},
+		{
+			"one that was replaced", func(q *quiet) { _ = q.server.Remove(savedMaps, "ns", "o1"); q.put("o1", "0") },
+			func(q *quiet) bool {
+				r, ok := q.Get(store.Key{Namespace: "ns", Name: "o1"})
+				return ok && r.Version() > "4"
+			},
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +210,8 @@ func TestABarrierWaitsForWhatIsMissing(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(q.ctx, time.Second)
 				defer cancel()
-				if err := q.Barrier(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the watch has not brought") {
+				if err := q.Barrier(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+					!strings.Contains(err.Error(), "the watch has not brought") {
 					t.Errorf("the reason is missing: %v", err)
 				}
 				hold.Release()
@@ -350,7 +367,9 @@ func TestABarrierThatCannotAsk(t *testing.T) {
 		}
 		rule.Off()
 		<-time.After(10 * time.Second)
-		q.Store.Sink("other").Report(source.Status{Phase: source.Degraded, Reason: source.ReasonForbidden, Err: context.DeadlineExceeded})
+		q.Store.Sink("other").Report(source.Status{
+			Phase: source.Degraded, Reason: source.ReasonForbidden, Err: context.DeadlineExceeded,
+		})
 		if err := q.Barrier(q.ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the reason why a scope was not listed", err)
 		}

@@ -73,10 +73,14 @@ func BenchmarkSync(b *testing.B) {
 func encodedPod(pods *corpus.Pods, i int, version string) apiserver.Encoded {
 	o := object(pods.JSON(i, true))
 	h := &o.Header
-	raw := bytes.Replace(o.Raw, fmt.Appendf(nil, `"resourceVersion":"%s"`, h.ResourceVersion), fmt.Appendf(nil, `"resourceVersion":"%s"`, version), 1)
+	raw := bytes.Replace(o.Raw, fmt.Appendf(nil, `"resourceVersion":"%s"`, h.ResourceVersion),
+		fmt.Appendf(nil, `"resourceVersion":"%s"`, version), 1)
 	labels := map[string]string{}
 	for _, l := range h.Labels {
 		labels[string(l.Key)] = string(l.Value)
 	}
-	return apiserver.Encoded{Namespace: string(h.Namespace), Name: string(h.Name), UID: string(h.UID), Labels: labels, JSON: raw}
+	return apiserver.Encoded{
+		Namespace: string(h.Namespace), Name: string(h.Name), UID: string(h.UID), Labels: labels,
+		JSON: raw,
+	}
 }

@@ -118,7 +118,9 @@ func TestQuarantinedTwin(t *testing.T) {
 		s := newStore(t, store.Options{})
 		r := s.Sink("").Replace()
 		quarantine := func() {
-			s.Sink("").Quarantine(source.Quarantined{Namespace: "ns", Name: "a", Version: "7", Err: errors.New("cannot be read")})
+			s.Sink("").Quarantine(source.Quarantined{
+				Namespace: "ns", Name: "a", Version: "7", Err: errors.New("cannot be read"),
+			})
 		}
 		if first {
 			quarantine()
@@ -130,7 +132,8 @@ func TestQuarantinedTwin(t *testing.T) {
 			quarantine()
 		}
 		r.Commit(source.Commit{Version: "9"})
-		if got, there := s.Get(store.Key{Namespace: "ns", Name: "a"}); !there || got.Version() != "5" || len(s.Quarantined()) != 1 {
+		if got, there := s.Get(store.Key{Namespace: "ns", Name: "a"}); !there || got.Version() != "5" ||
+			len(s.Quarantined()) != 1 {
 			t.Errorf("%v, quarantined %v; want the older state, and to know that it is not the last", got, s.Quarantined())
 		}
 		list(t, s.Sink(""), 12, obj("a", "u1", 7))

@@ -14,21 +14,37 @@ import (
 // As returns the object of a record as T: an API type, unstructured.Unstructured or metav1.PartialObjectMetadata. It is
 // decoded at most once while anybody uses it, shared, and READ-ONLY.
 func As[T any](r *Record) (*T, error) {
-	if r == nil {
-		return nil, &DecodeError{Type: reflect.TypeFor[T](), Err: errNoRecord}
-	}
-	for v := r.forms.Load(); v != nil; v = v.next {
-		if o, ok := v.obj.(*T); ok {
-			if !v.used.Load() {
-				v.used.Store(true)
+	if r != nil {
+		for v := r.forms.Load(); v != nil; v = v.next {
+			if o, ok := v.obj.(*T); ok { // the shortest way to what is at hand
+				v.read(r)
+				return o, nil
 			}
-			if v.check != nil {
-				v.verify(r, "")
-			}
-			return o, nil
 		}
 	}
-	return asCold[T](r)
+	o, err := r.As(reflect.TypeFor[T]())
+	if err != nil {
+		return nil, err
+	}
+	return o.(*T), nil
+}
+
+// As is the function of that name for who knows the type at run time only: of T, a struct, it returns the *T that
+// all readers of the record share. A nil record, and a type that is none of an object, is a *DecodeError.
+func (r *Record) As(t reflect.Type) (any, error) {
+	if r == nil {
+		return nil, &DecodeError{Type: t, Err: errNoRecord}
+	}
+	for v := r.forms.Load(); v != nil; v = v.next {
+		if v.typ == t && v.obj != nil {
+			v.read(r)
+			return v.obj, nil
+		}
+	}
+	if t == nil || t.Kind() != reflect.Struct {
+		return nil, &DecodeError{Key: r.Key(), Type: t, Err: errNoStruct}
+	}
+	return r.asCold(t)
 }
 
 // View reads a store as objects of one Go type. All views share the one encoded copy; what they decode is shared too:

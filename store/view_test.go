@@ -87,7 +87,8 @@ func TestViews(t *testing.T) {
 			if j, err := r.AppendJSON(nil); err != nil || !json.Valid(j) || !strings.Contains(string(j), p.Spec.NodeName) {
 				t.Errorf("%v: JSON: %v", enc, err)
 			}
-			if own, ok := r.Controller(); !ok || own.UID != p.OwnerReferences[0].UID || r.UID() != p.UID || r.Version() != p.ResourceVersion {
+			if own, ok := r.Controller(); !ok || own.UID != p.OwnerReferences[0].UID || r.UID() != p.UID ||
+				r.Version() != p.ResourceVersion {
 				t.Errorf("%v: header of %s", enc, k)
 			}
 		}
@@ -167,7 +168,9 @@ func TestHotGetDoesNotAllocate(t *testing.T) {
 func TestMutationIsDetected(t *testing.T) {
 	t.Parallel()
 	var found []store.Key
-	s, want := pods(t, source.JSON, 1, store.Options{DetectMutation: true, OnMutation: func(k store.Key, err error) { found = append(found, k) }})
+	s, want := pods(t, source.JSON, 1, store.Options{
+		DetectMutation: true, OnMutation: func(k store.Key, err error) { found = append(found, k) },
+	})
 	k := store.Key{Namespace: want[0].Namespace, Name: want[0].Name}
 	v := store.Of[corev1.Pod](s)
 	p, err := v.Get(k)
@@ -192,22 +195,25 @@ func TestMutationIsToldOutsideOfLocks(t *testing.T) {
 	var want []*corev1.Pod
 	key := func(i int) store.Key { return store.Key{Namespace: want[i].Namespace, Name: want[i].Name} }
 	told := 0
-	s, want = pods(t, source.JSON, 2, store.Options{HotBytes: 1, DetectMutation: true, OnMutation: func(k store.Key, _ error) {
-		told++
-		if store.HotLocked(s) {
-			t.Error("the hot set is locked: to read would be to wait for oneself")
-			return
-		}
-		if _, err := store.Metadata(s).Get(key(1)); err != nil || k != key(0) {
-			t.Errorf("key %s, error %v", k, err)
-		}
-	}})
+	s, want = pods(t, source.JSON, 2, store.Options{
+		HotBytes: 1, DetectMutation: true, OnMutation: func(k store.Key, _ error) {
+			told++
+			if store.HotLocked(s) {
+				t.Error("the hot set is locked: to read would be to wait for oneself")
+				return
+			}
+			if _, err := store.Metadata(s).Get(key(1)); err != nil || k != key(0) {
+				t.Errorf("key %s, error %v", k, err)
+			}
+		},
+	})
 	changed, err := store.Of[corev1.Pod](s).Get(key(0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed.Labels["changed"] = "yes"
-	if _, err := store.Of[corev1.Pod](s).Get(key(1)); err != nil { // there is room for one: the other one is looked at, and let go
+	// there is room for one: the other one is looked at, and let go
+	if _, err := store.Of[corev1.Pod](s).Get(key(1)); err != nil {
 		t.Fatal(err)
 	}
 	if told != 1 || s.Mutations() != 1 {
@@ -248,7 +254,9 @@ func TestUndecodableObject(t *testing.T) {
 func TestProtobufNeedsItsType(t *testing.T) {
 	t.Parallel()
 	s, want := pods(t, source.Protobuf, 1, store.Options{})
-	if _, err := store.Of[struct{ Name string }](s).Get(store.Key{Namespace: want[0].Namespace, Name: want[0].Name}); err == nil {
+	if _, err := store.Of[struct{ Name string }](s).Get(
+		store.Key{Namespace: want[0].Namespace, Name: want[0].Name},
+	); err == nil {
 		t.Error("protobuf was read as a type that has none")
 	}
 }

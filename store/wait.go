@@ -88,7 +88,8 @@ func (s *Store) Barrier(ctx context.Context) error {
 		return nil
 	}
 	if s.opt.Probe == nil {
-		return fmt.Errorf("cannot wait for the cache of %s: the store has no source, and no probe", s.opt.Resource.GroupResource())
+		return fmt.Errorf("cannot wait for the cache of %s: the store has no source, and no probe",
+			s.opt.Resource.GroupResource())
 	}
 	version, err := s.opt.Probe(ctx)
 	if err != nil {
@@ -155,7 +156,8 @@ func (all scopes) behind(w *waiter) string {
 		if !w.concerns(sc) || sc.has(w) {
 			continue
 		}
-		fmt.Fprintf(&out, "; namespace %q is at version %q, %s: %s %s", ns, sc.version, sc.status.Phase, sc.status.Reason, sc.status.Message)
+		fmt.Fprintf(&out, "; namespace %q is at version %q, %s: %s %s", ns, sc.version, sc.status.Phase, sc.status.Reason,
+			sc.status.Message)
 		if y := sc.surveys.open; y != nil {
 			fmt.Fprintf(&out, "; the watch has not brought what a list at version %s shows", y.ver)
 		}

@@ -102,7 +102,8 @@ func TestWaitForSaysWhyNot(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := s.WaitFor(ctx, "20")
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pods is forbidden") || strings.Contains(err.Error(), `"one"`) {
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "pods is forbidden") ||
+			strings.Contains(err.Error(), `"one"`) {
 			t.Errorf("error %v, want that of the context and why namespace two is behind", err)
 		}
 		if err := s.WaitForNamespace(ctx, "one", "20"); err != nil {
@@ -187,7 +188,8 @@ fairlead_store_objects{group="",resource="",selector="a=b",version=""} 1
 # TYPE fairlead_store_suppressed_total counter
 fairlead_store_suppressed_total{group="",resource="",selector="a=b",version=""} 1
 `
-	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "fairlead_store_objects", "fairlead_store_suppressed_total"); err != nil {
+	if err := testutil.CollectAndCompare(c, strings.NewReader(want), "fairlead_store_objects",
+		"fairlead_store_suppressed_total"); err != nil {
 		t.Error(err)
 	}
 	if p, err := testutil.CollectAndLint(c); err != nil || len(p) > 0 {

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/internal/tree"
@@ -44,15 +47,15 @@ func (w *Write) Created() { w.ctx.Create = true }
 func (w *Write) Done(enc source.Encoding, answer []byte) (result PutResult, err error) {
 	w.end.Do(func() {
 		defer w.land()
-		var rec *Record
-		if rec, err = w.s.parse(enc, answer); err != nil {
+		rec, has, failed := w.s.answered(enc, answer)
+		if err = failed; err != nil {
 			return
 		}
 		var record func()
 		if w.ctx.Owner != "" && !rec.ver.isZero() && pure(&w.ctx, rec) {
 			record = func() { w.s.ledger.record(&w.ctx, rec) }
 		}
-		result = w.s.put(rec, putting{w: w, record: record})
+		result = w.s.put(rec, putting{w: w, record: record, fields: has})
 	})
 	return result, err
 }
@@ -80,7 +83,8 @@ func (w *Write) lost() bool {
 	return sc != nil && s.overlay.dropped[sc.ns] > w.begun
 }
 
-// Fail ends a write that was refused, or whose answer is not known: what was held because of it is given.
+// Fail ends a write that was refused, or whose answer is not known (see also Store.Doubt): what was held because of it
+// is given.
 func (w *Write) Fail() { w.end.Do(w.land) }
 
 // land ends the flight of w and wakes the cursors that hold something because of it.
@@ -123,10 +127,13 @@ func (s *Store) sweepLedger() {
 	})
 }
 
-// ParseDeletion reads the answer to a delete, a Status or the object as JSON, and says whether the object is gone,
-// and which incarnation it was. One that still has finalizers or a grace period is not gone: it is an answer for
-// Done.
+// ParseDeletion reads the answer to a delete, a Status or the object as JSON or in protobuf, and says whether the
+// object is gone, and which incarnation it was. One that still has finalizers or a grace period is not gone: it is an
+// answer for Done.
 func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
+	if rest, ok := bytes.CutPrefix(answer, protobufMagic); ok {
+		return parseDeletion(rest)
+	}
 	var a struct {
 		Kind     string
 		Details  struct{ UID types.UID }
@@ -146,6 +153,33 @@ func ParseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
 	return len(a.Metadata.Finalizers) == 0 && (grace == nil || *grace == 0), a.Metadata.UID, nil
 }
 
+// protobufMagic is in front of the envelope of every answer in protobuf.
+var protobufMagic = []byte("k8s\x00")
+
+// parseDeletion is ParseDeletion for the envelope of protobuf.
+func parseDeletion(answer []byte) (gone bool, uid types.UID, err error) {
+	var envelope runtime.Unknown
+	if err := envelope.Unmarshal(answer); err != nil {
+		return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+	}
+	if envelope.Kind == "Status" && envelope.APIVersion == "v1" {
+		var s metav1.Status
+		if err := s.Unmarshal(envelope.Raw); err != nil {
+			return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+		}
+		if s.Details != nil {
+			uid = s.Details.UID
+		}
+		return true, uid, nil
+	}
+	var o metav1.PartialObjectMetadata // of every kind the metadata is the first field
+	if err := o.Unmarshal(envelope.Raw); err != nil {
+		return false, "", fmt.Errorf("cannot read the answer to a delete: %w", err)
+	}
+	grace := o.DeletionGracePeriodSeconds
+	return o.UID != "" && len(o.Finalizers) == 0 && (grace == nil || *grace == 0), o.UID, nil
+}
+
 // pure says whether the answer differs from the base only in what was written, so that a change from the base to the
 // answer contains nothing foreign.
 func pure(w *WriteContext, answer *Record) bool {
@@ -157,16 +191,19 @@ func pure(w *WriteContext, answer *Record) bool {
 		return false
 	case w.Locked:
 		return true
-	case base.del != answer.del || base.fin != answer.fin && w.Subresource != "":
+	case base.del != answer.del || base.Finalizers() != answer.Finalizers() && w.Subresource != "":
 		return false
 	case w.Subresource != "" && (base.gen != answer.gen || base.shape != answer.shape):
 		return false
 	case len(w.Sent) == 0:
 		return false
+	case answer.codec.content.Metadata, base.dropped|answer.dropped != 0:
+		return false // what somebody else has written besides may be in what is not held
 	}
 	load := parse
-	if base.enc != source.JSON || answer.enc != source.JSON {
-		load = parseTyped // two encodings have the Go type in common; a field that it lacks is one that no reader of the store sees
+	if base.Encoding() != source.JSON || answer.Encoding() != source.JSON {
+		// two encodings have the Go type in common; a field that it lacks is one that no reader of the store sees
+		load = parseTyped
 	}
 	before, err := load(base)
 	if err != nil {

@@ -11,7 +11,9 @@ import (
 
 // BenchmarkCall is one try against a receiver on loopback, and what net/http alone takes for the same request.
 func BenchmarkCall(b *testing.B) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(`{"ok":true}`)) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{"ok":true}`))
+	}))
 	defer server.Close()
 	body := `{"id":"{{.Operation.resourceID}}","resource":{{json .Resource}}}`
 	b.Run("webhook", func(b *testing.B) {

@@ -15,7 +15,8 @@ type Fields = map[string]any
 
 // Data is what templates see. It is only read.
 type Data struct {
-	Resource    any               // .Resource: any JSON value, as json.RawMessage, as maps and lists, or as a struct with JSON names
+	// .Resource: any JSON value, as json.RawMessage, as maps and lists, or as a struct with JSON names
+	Resource    any
 	TenantID    string            // .TenantID
 	Headers     map[string]string // .Headers
 	Operation   func() Fields     // .Operation: called while a request is made, if there is a template; nil: none

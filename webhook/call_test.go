@@ -29,8 +29,13 @@ func TestJudgeCall(t *testing.T) {
 			reason: "404 is gone and, unless it is a Delete, a failure", status: 404, body: `{"error":"unknown"}`,
 			want: webhook.Result{Verdict: webhook.Failed, Gone: true, Message: "answered 404: unknown"},
 		},
-		{reason: "410 is gone", status: 410, want: webhook.Result{Verdict: webhook.Failed, Gone: true, Message: "answered 410"}},
-		{reason: "400 is final", status: 400, body: "nope", want: webhook.Result{Verdict: webhook.Failed, Message: "answered 400: nope"}},
+		{reason: "410 is gone", status: 410, want: webhook.Result{
+			Verdict: webhook.Failed, Gone: true, Message: "answered 410",
+		}},
+		{
+			reason: "400 is final", status: 400, body: "nope",
+			want: webhook.Result{Verdict: webhook.Failed, Message: "answered 400: nope"},
+		},
 		{
 			reason: "a redirect is not followed", status: 307, header: map[string]string{"Location": "http://127.0.0.1:1/"},
 			want: webhook.Result{Verdict: webhook.Failed, Message: "answered 307"},
@@ -126,10 +131,16 @@ func TestJudgeCall(t *testing.T) {
 		},
 		{
 			reason: "async, a location that is none", status: 202, header: map[string]string{"Location": "file:///etc/passwd"},
-			def:  webhook.Definition{Mode: webhook.Async},
-			want: webhook.Result{Verdict: webhook.Failed, Message: "cannot poll: cannot use URL: its scheme is neither http nor https"},
+			def: webhook.Definition{Mode: webhook.Async},
+			want: webhook.Result{
+				Verdict: webhook.Failed,
+				Message: "cannot poll: cannot use URL: its scheme is neither http nor https",
+			},
 		},
-		{reason: "callback", status: 202, def: webhook.Definition{Mode: webhook.AsyncCallback}, want: webhook.Result{Verdict: webhook.Accepted}},
+		{
+			reason: "callback", status: 202, def: webhook.Definition{Mode: webhook.AsyncCallback},
+			want: webhook.Result{Verdict: webhook.Accepted},
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -166,10 +177,13 @@ func TestTemplatesOfRequest(t *testing.T) {
 		got = b.String()
 	})
 	hook := compile(t, webhook.Definition{Request: webhook.Request{
-		Method:  "{{if eq .Operation.operationType \"Delete\"}}delete{{else}}post{{end}}",
-		URL:     server.URL + "/apps/{{.Resource.name}}?t={{.TenantID}}&q={{urlquery .Resource.name}}",
-		Headers: map[string]string{"X-Tenant": "{{.TenantID}}", "Webhook-Id": "forged", "X-Request": `{{index .Headers "X-Request-Id"}}`},
-		Body:    ptr(`{"name":"{{.Resource.name}}","tags":{{.Resource.tags}},"n":{{.Resource.count}},"all":{{json .Resource}}}`),
+		Method: "{{if eq .Operation.operationType \"Delete\"}}delete{{else}}post{{end}}",
+		URL:    server.URL + "/apps/{{.Resource.name}}?t={{.TenantID}}&q={{urlquery .Resource.name}}",
+		Headers: map[string]string{
+			"X-Tenant": "{{.TenantID}}", "Webhook-Id": "forged",
+			"X-Request": `{{index .Headers "X-Request-Id"}}`,
+		},
+		Body: ptr(`{"name":"{{.Resource.name}}","tags":{{.Resource.tags}},"n":{{.Resource.count}},"all":{{json .Resource}}}`),
 	}})
 	res := permit(t, newClient(t, webhook.Options{}), hook).Call(t.Context(), aCall())
 	if res.Verdict != webhook.Succeeded {

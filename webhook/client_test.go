@@ -44,14 +44,17 @@ func TestRefusedTargets(t *testing.T) {
 
 func TestProxy(t *testing.T) {
 	var seen []string
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen = append(seen, r.URL.String()) }))
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.URL.String())
+	}))
 	defer proxy.Close()
 	server := record(t, nil)
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	t.Setenv("ALL_PROXY", "http://127.0.0.1:1")
 	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: server.URL}})
-	if res := permit(t, newClient(t, webhook.Options{}), hook).Call(t.Context(), aCall()); res.Verdict != webhook.Succeeded {
+	if res := permit(t, newClient(t, webhook.Options{}), hook).Call(t.Context(),
+		aCall()); res.Verdict != webhook.Succeeded {
 		t.Errorf("a proxy of the environment is used: %+v", res)
 	}
 	u, err := url.Parse(proxy.URL)
@@ -106,7 +109,8 @@ func TestCancel(t *testing.T) {
 		cancel(stop)
 	}()
 	res := permit(t, client, hook).Call(ctx, aCall())
-	if res.Verdict != webhook.Canceled || !errors.Is(res.Err, webhook.ErrCanceled) || !errors.Is(res.Err, stop) || res.Verdict.Final() {
+	if res.Verdict != webhook.Canceled || !errors.Is(res.Err, webhook.ErrCanceled) || !errors.Is(res.Err, stop) ||
+		res.Verdict.Final() {
 		t.Errorf("%+v", res)
 	}
 	if got := client.Breaker("ns", t.Name()); got.State != webhook.Closed {
@@ -146,7 +150,8 @@ func TestClose(t *testing.T) {
 	if res := <-results; res.Verdict != webhook.Succeeded {
 		t.Errorf("%+v", res)
 	}
-	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Canceled || !errors.Is(res.Err, webhook.ErrClosed) {
+	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Canceled ||
+		!errors.Is(res.Err, webhook.ErrClosed) {
 		t.Errorf("after Close: %+v", res)
 	}
 	client.Close()
@@ -159,9 +164,13 @@ func (panicking) Secret(context.Context, string, string) (map[string][]byte, err
 func TestPanicOfResolver(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, webhook.Options{Resolver: panicking{newSecrets()}})
-	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: "http://127.0.0.1:1"}, Auth: &webhook.Auth{Basic: "x"}, Concurrency: 1})
+	hook := compile(t, webhook.Definition{
+		Request: webhook.Request{URL: "http://127.0.0.1:1"},
+		Auth:    &webhook.Auth{Basic: "x"}, Concurrency: 1,
+	})
 	for range 2 { // the permit came back
-		if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Retry || !strings.Contains(res.Message, "panic: boom") {
+		if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Retry ||
+			!strings.Contains(res.Message, "panic: boom") {
 			t.Errorf("%+v", res)
 		}
 	}
@@ -174,7 +183,10 @@ func TestPanicOfCallbacks(t *testing.T) {
 		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 		OnBreaker: func(string, string, webhook.BreakerStatus) { panic("breaker boom") },
 	})
-	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: "http://127.0.0.1:1"}, Concurrency: 1, Breaker: webhook.Breaker{Failures: 1}})
+	hook := compile(t, webhook.Definition{
+		Request: webhook.Request{URL: "http://127.0.0.1:1"}, Concurrency: 1,
+		Breaker: webhook.Breaker{Failures: 1},
+	})
 	p := permit(t, client, hook)
 	if other, _ := client.Acquire(hook, "other", func() { panic("wake boom") }); other != nil {
 		t.Fatal("two of one")
@@ -193,7 +205,9 @@ func TestTrace(t *testing.T) {
 	t.Parallel()
 	server := record(t, nil)
 	client := newClient(t, webhook.Options{UserAgent: "Fairlead/1.2"})
-	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: server.URL, Headers: map[string]string{"TraceParent": "forged", "tracestate": "forged"}}})
+	hook := compile(t, webhook.Definition{Request: webhook.Request{
+		URL: server.URL, Headers: map[string]string{"TraceParent": "forged", "tracestate": "forged"},
+	}})
 	call := func(ctx context.Context) http.Header {
 		permit(t, client, hook).Call(ctx, aCall())
 		return <-server.headers
@@ -204,7 +218,8 @@ func TestTrace(t *testing.T) {
 	if !form.MatchString(a) || !form.MatchString(b) || a[:36] != b[:36] || a == b {
 		t.Errorf("two tries: %s and %s, want the same trace and two spans", a, b)
 	}
-	if first.Get("Tracestate") != "" || first.Get("User-Agent") != "Fairlead/1.2" || first.Get("Accept-Encoding") != "gzip" {
+	if first.Get("Tracestate") != "" || first.Get("User-Agent") != "Fairlead/1.2" ||
+		first.Get("Accept-Encoding") != "gzip" {
 		t.Errorf("headers: %v", first)
 	}
 	state, err := trace.ParseTraceState("vendor=1")
@@ -215,7 +230,8 @@ func TestTrace(t *testing.T) {
 		TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state,
 	}))
 	h := call(ctx)
-	if got := h.Get("Traceparent"); got != "00-01000000000000000000000000000000-0200000000000000-01" || h.Get("Tracestate") != "vendor=1" {
+	if got := h.Get("Traceparent"); got != "00-01000000000000000000000000000000-0200000000000000-01" ||
+		h.Get("Tracestate") != "vendor=1" {
 		t.Errorf("the trace of the context: %s %s", got, h.Get("Tracestate"))
 	}
 }
@@ -248,7 +264,9 @@ func TestOneRequestPerTry(t *testing.T) {
 
 func TestCallID(t *testing.T) {
 	t.Parallel()
-	for purpose, want := range map[webhook.Purpose]string{webhook.Main: "ns.op.hook", webhook.Compensate: "ns.op.hook.compensate", webhook.Notify: "ns.op.hook.notify"} {
+	for purpose, want := range map[webhook.Purpose]string{
+		webhook.Main: "ns.op.hook", webhook.Compensate: "ns.op.hook.compensate", webhook.Notify: "ns.op.hook.notify",
+	} {
 		if got := webhook.CallID("ns", "op", "hook", purpose); got != want {
 			t.Errorf("%q: %s, want %s", purpose, got, want)
 		}

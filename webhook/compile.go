@@ -122,9 +122,11 @@ func (w *Compiled) checkNumbers() error {
 			errs = append(errs, fieldError(each.field, "cannot be %v: must not be negative", each.value))
 		}
 	}
-	if !httpguts.ValidHeaderFieldName(d.CorrelationHeader) || isForbidden(d.CorrelationHeader) || isProtocol(d.CorrelationHeader) ||
+	if !httpguts.ValidHeaderFieldName(d.CorrelationHeader) || isForbidden(d.CorrelationHeader) ||
+		isProtocol(d.CorrelationHeader) ||
 		strings.EqualFold(d.CorrelationHeader, "Authorization") {
-		errs = append(errs, fieldError("spec.correlationHeader", "cannot be %q: not the name of a header, or one with a meaning of its own", d.CorrelationHeader))
+		errs = append(errs, fieldError("spec.correlationHeader",
+			"cannot be %q: not the name of a header, or one with a meaning of its own", d.CorrelationHeader))
 	}
 	return errors.Join(errs...)
 }
@@ -149,7 +151,8 @@ func (w *Compiled) compileRequest() error {
 	r.URL = strings.TrimSpace(r.URL) // a block scalar of YAML ends with a line break
 	w.url = parse("spec.request.url", r.URL, kindURL, maxURL)
 	if w.def.Auth != nil && !namesHost(r.URL) {
-		errs = append(errs, fieldError("spec.request.url", "cannot take the host from data: the credentials would go where the data says"))
+		errs = append(errs, fieldError("spec.request.url",
+			"cannot take the host from data: the credentials would go where the data says"))
 	}
 	if w.url != nil && w.url.static != nil {
 		if _, err := parseTarget(*w.url.static); err != nil {
@@ -205,13 +208,17 @@ func (w *Compiled) checkAuth() error {
 		return nil
 	}
 	kinds := 0
-	for _, given := range []bool{a.Basic != "", a.Bearer != "", a.MTLS != "", a.OAuth2 != nil, a.ServiceAccountToken != nil} {
+	for _, given := range []bool{
+		a.Basic != "", a.Bearer != "", a.MTLS != "", a.OAuth2 != nil,
+		a.ServiceAccountToken != nil,
+	} {
 		if given {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return fieldError("spec.auth", "cannot be used: exactly one of basic, bearer, mtls, oauth2, serviceAccountToken must be given, not %d", kinds)
+		return fieldError("spec.auth",
+			"cannot be used: exactly one of basic, bearer, mtls, oauth2, serviceAccountToken must be given, not %d", kinds)
 	}
 	if a.OAuth2 != nil {
 		if a.OAuth2.Secret == "" {

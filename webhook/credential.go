@@ -142,7 +142,10 @@ func (c *Client) resolveKeys(ctx context.Context, d *Definition, creds *credenti
 		return err
 	}
 	if len(values) > maxKeys { // each signs the whole body
-		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot sign: secret %s has more than %d keys", d.SigningSecret, maxKeys)}
+		return &CredentialsError{
+			Field: field,
+			Err:   fmt.Errorf("cannot sign: secret %s has more than %d keys", d.SigningSecret, maxKeys),
+		}
 	}
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -194,14 +197,19 @@ func (c *Client) resolveServiceAccount(ctx context.Context, d *Definition, creds
 func (c *credentials) bearer(field, token string) error {
 	c.hide(token)
 	if token == "" || !httpguts.ValidHeaderFieldValue(token) {
-		return &CredentialsError{Field: field, Err: errors.New("cannot send the token: it is empty or has control characters")}
+		return &CredentialsError{
+			Field: field,
+			Err:   errors.New("cannot send the token: it is empty or has control characters"),
+		}
 	}
 	c.token, c.authorization = token, "Bearer "+token
 	return nil
 }
 
 // secret gives the values of a secret, which must have the given keys.
-func (c *Client) secret(ctx context.Context, d *Definition, field, name string, keys ...string) (map[string][]byte, error) {
+func (c *Client) secret(
+	ctx context.Context, d *Definition, field, name string, keys ...string,
+) (map[string][]byte, error) {
 	values, err := c.resolver.Secret(ctx, d.Namespace, name)
 	if err != nil {
 		return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot read secret %s: %w", name, err)}
@@ -213,7 +221,10 @@ func (c *Client) secret(ctx context.Context, d *Definition, field, name string, 
 		}
 	}
 	if size > maxSecret {
-		return nil, &CredentialsError{Field: field, Err: fmt.Errorf("cannot use secret %s: its values are longer than %d bytes", name, maxSecret)}
+		return nil, &CredentialsError{
+			Field: field,
+			Err:   fmt.Errorf("cannot use secret %s: its values are longer than %d bytes", name, maxSecret),
+		}
 	}
 	for _, key := range keys {
 		if len(values[key]) == 0 {

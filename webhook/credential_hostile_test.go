@@ -48,7 +48,8 @@ func TestMaskDoesNotGrow(t *testing.T) {
 	if got, want := webhook.Mask(text, append(parts, "abc")...), strings.Repeat(stand+" ", 1000); got != want {
 		t.Errorf("%d bytes, want %d", len(got), len(want))
 	}
-	if got := webhook.Mask("a secret in a [masked] text", append(parts, "secret")...); got != "a [masked] in a [masked] text" {
+	if got := webhook.Mask("a secret in a [masked] text",
+		append(parts, "secret")...); got != "a [masked] in a [masked] text" {
 		t.Errorf("%q", got)
 	}
 }

@@ -101,13 +101,27 @@ func TestMissingCredentials(t *testing.T) {
 		def  webhook.Definition
 		want string
 	}{
-		{webhook.Definition{Auth: &webhook.Auth{Basic: "absent"}}, "spec.auth.basic: cannot read secret absent: secret ns/absent not found"},
-		{webhook.Definition{Auth: &webhook.Auth{Bearer: "basic"}}, "spec.auth.bearer: cannot use secret basic: it has no token"},
-		{webhook.Definition{SigningSecret: "empty"}, "spec.signing.secretRef: cannot sign: secret empty has no keys"},
-		{webhook.Definition{SigningSecret: "badkey"}, "spec.signing.secretRef: cannot sign with secret badkey: key 1: cannot use signing key: it is not base64"},
-		{webhook.Definition{TLS: webhook.TLS{CASecret: "empty"}}, "spec.tls.caSecretRef: cannot use secret empty: it has no ca.crt"},
 		{
-			webhook.Definition{Auth: &webhook.Auth{ServiceAccountToken: &webhook.ServiceAccountToken{Audience: "a", ServiceAccountName: "s"}}},
+			webhook.Definition{Auth: &webhook.Auth{Basic: "absent"}},
+			"spec.auth.basic: cannot read secret absent: secret ns/absent not found",
+		},
+		{
+			webhook.Definition{Auth: &webhook.Auth{Bearer: "basic"}},
+			"spec.auth.bearer: cannot use secret basic: it has no token",
+		},
+		{webhook.Definition{SigningSecret: "empty"}, "spec.signing.secretRef: cannot sign: secret empty has no keys"},
+		{
+			webhook.Definition{SigningSecret: "badkey"},
+			"spec.signing.secretRef: cannot sign with secret badkey: key 1: cannot use signing key: it is not base64",
+		},
+		{
+			webhook.Definition{TLS: webhook.TLS{CASecret: "empty"}},
+			"spec.tls.caSecretRef: cannot use secret empty: it has no ca.crt",
+		},
+		{
+			webhook.Definition{Auth: &webhook.Auth{
+				ServiceAccountToken: &webhook.ServiceAccountToken{Audience: "a", ServiceAccountName: "s"},
+			}},
 			"spec.auth.serviceAccountToken: cannot get a token: no service accounts here",
 		},
 	} {
@@ -134,13 +148,15 @@ func tokenServer(t *testing.T, expiresIn int) (*httptest.Server, *atomic.Int32) 
 	var granted atomic.Int32
 	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 		id, secret, _ := r.BasicAuth()
-		if r.FormValue("grant_type") != "client_credentials" || id != "the+id" || secret != "the%3Asecret" || r.FormValue("scope") != "a b" {
+		if r.FormValue("grant_type") != "client_credentials" || id != "the+id" || secret != "the%3Asecret" ||
+			r.FormValue("scope") != "a b" {
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprintf(w, `{"error":"invalid_client","error_description":"not %s"}`, secret)
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"access_token":"tok-%d-long-enough","token_type":"bearer","expires_in":%d}`, granted.Add(1), expiresIn)
+		fmt.Fprintf(w, `{"access_token":"tok-%d-long-enough","token_type":"bearer","expires_in":%d}`, granted.Add(1),
+			expiresIn)
 	})
 	return server, &granted
 }
@@ -183,7 +199,9 @@ func TestOAuth2(t *testing.T) {
 	revoked.Store("all")
 	call("and not again and again", webhook.Failed, "tok-2-long-enough", "tok-3-long-enough")
 	revoked.Store("")
-	other := compile(t, webhook.Definition{Namespace: "ns", Name: "other", Request: webhook.Request{URL: server.URL}, Auth: oauth(tokenURL.URL)})
+	other := compile(t, webhook.Definition{
+		Namespace: "ns", Name: "other", Request: webhook.Request{URL: server.URL}, Auth: oauth(tokenURL.URL),
+	})
 	if res := permit(t, client, other).Call(t.Context(), aCall()); res.Verdict != webhook.Succeeded {
 		t.Errorf("%+v", res)
 	}
@@ -197,7 +215,8 @@ func TestOAuth2(t *testing.T) {
 	}
 	resolver.set("oauth", map[string]string{"client_id": "the id", "client_secret": "wrong-secret"})
 	res := permit(t, client, hook).Call(t.Context(), aCall())
-	if res.Verdict != webhook.Failed || strings.Contains(res.Message, "wrong") || !strings.Contains(res.Message, "invalid_client") {
+	if res.Verdict != webhook.Failed || strings.Contains(res.Message, "wrong") ||
+		!strings.Contains(res.Message, "invalid_client") {
 		t.Errorf("refused secret: %v %q", res.Verdict, res.Message)
 	}
 }
@@ -259,7 +278,8 @@ func TestOAuth2EndpointDown(t *testing.T) {
 	}
 	strict := newClient(t, webhook.Options{Resolver: allSecrets(), AllowTargets: []string{"10.0.0.1"}})
 	hook = compile(t, webhook.Definition{Request: webhook.Request{URL: "https://example.com"}, Auth: oauth(down.URL)})
-	if res := permit(t, strict, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Refused || !errors.Is(res.Err, webhook.ErrTargetRefused) {
+	if res := permit(t, strict, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Refused ||
+		!errors.Is(res.Err, webhook.ErrTargetRefused) {
 		t.Errorf("token endpoint on loopback: %+v", res)
 	}
 	if len(server.headers) != 0 {
@@ -287,7 +307,9 @@ func TestServiceAccountToken(t *testing.T) {
 	client := newClient(t, webhook.Options{Resolver: resolver})
 	hook := compile(t, webhook.Definition{
 		Request: webhook.Request{URL: server.URL},
-		Auth:    &webhook.Auth{ServiceAccountToken: &webhook.ServiceAccountToken{Audience: "aud", ServiceAccountName: "caller"}},
+		Auth: &webhook.Auth{ServiceAccountToken: &webhook.ServiceAccountToken{
+			Audience: "aud", ServiceAccountName: "caller",
+		}},
 	})
 	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Succeeded {
 		t.Errorf("%+v", res)
@@ -297,9 +319,12 @@ func TestServiceAccountToken(t *testing.T) {
 		t.Errorf("sent %q", got)
 	}
 	resolver.token = func(webhook.TokenRequest) (string, error) {
-		return "", fmt.Errorf("wrapped: %w", &webhook.FieldError{Field: "spec.auth.serviceAccountToken.audience", Err: errors.New("it is our own")})
+		return "", fmt.Errorf("wrapped: %w", &webhook.FieldError{
+			Field: "spec.auth.serviceAccountToken.audience", Err: errors.New("it is our own"),
+		})
 	}
-	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Invalid || !strings.Contains(res.Message, "serviceAccountToken.audience: it is our own") {
+	if res := permit(t, client, hook).Call(t.Context(), aCall()); res.Verdict != webhook.Invalid ||
+		!strings.Contains(res.Message, "serviceAccountToken.audience: it is our own") {
 		t.Errorf("what no other try can mend: %+v", res)
 	}
 	if res := permit(t, client, hook).Poll(t.Context(), aCall(), server.URL); res.Verdict != webhook.Pending {
@@ -321,8 +346,14 @@ func TestForeignPoll(t *testing.T) {
 	}{
 		{"the origin of the request", "", home.URL + "/jobs/1", home, true},
 		{"another port is another host", "", foreign.URL + "/jobs/1", foreign, false},
-		{"a host that the definition names", fmt.Sprintf("%q + response.body.id", foreign.URL+"/jobs/"), foreign.URL + "/jobs/1", foreign, true},
-		{"a name that only begins the same", fmt.Sprintf("%q + response.body.id", foreign.URL[:len(foreign.URL)-1]), foreign.URL + "/jobs/1", foreign, false},
+		{
+			"a host that the definition names", fmt.Sprintf("%q + response.body.id", foreign.URL+"/jobs/"),
+			foreign.URL + "/jobs/1", foreign, true,
+		},
+		{
+			"a name that only begins the same", fmt.Sprintf("%q + response.body.id", foreign.URL[:len(foreign.URL)-1]),
+			foreign.URL + "/jobs/1", foreign, false,
+		},
 	} {
 		hook := compile(t, webhook.Definition{
 			Mode: webhook.Async, Auth: &webhook.Auth{Bearer: "bearer"}, SigningSecret: "signing",
@@ -358,7 +389,8 @@ func TestForeignPoll(t *testing.T) {
 func TestEchoedSecrets(t *testing.T) {
 	t.Parallel()
 	const password = `p@ss/wo"rd+1`
-	resolver := newSecrets().set("basic", map[string]string{"username": "ada", "password": password}).set("signing", map[string]string{"k": keyA})
+	resolver := newSecrets().set("basic", map[string]string{"username": "ada", "password": password}).set("signing",
+		map[string]string{"k": keyA})
 	spellings := []string{
 		password, "p%40ss%2Fwo%22rd%2B1", "p%40ss%2fwo%22rd%2b1", `p@ss/wo\"rd+1`, "cEBzcy93byJyZCsx",
 		"YWRhOnBAc3Mvd28icmQrMQ==", "7040" + "73732f776f2272642b31", keyA, keyA[6:], "tok0123456789abcdefTOKEN",
@@ -393,8 +425,10 @@ func TestEchoedSecrets(t *testing.T) {
 		})
 		hook := compile(t, webhook.Definition{
 			Mode: webhook.Async, Auth: &webhook.Auth{Basic: "basic"}, SigningSecret: "signing",
-			Request:  webhook.Request{URL: server.URL},
-			Response: webhook.Response{Error: `"x-echo" in response.headers ? response.headers["x-echo"] : string(response.body.error)`},
+			Request: webhook.Request{URL: server.URL},
+			Response: webhook.Response{
+				Error: `"x-echo" in response.headers ? response.headers["x-echo"] : string(response.body.error)`,
+			},
 		})
 		if where == "header" {
 			hook = compile(t, webhook.Definition{
@@ -453,18 +487,29 @@ func TestMutualTLS(t *testing.T) {
 		{"the name in the certificate", mtls, webhook.TLS{CASecret: "ca", ServerName: "example.com"}, webhook.Succeeded, ""},
 		{"another name", mtls, webhook.TLS{CASecret: "ca", ServerName: "other.test"}, webhook.Retry, "other.test"},
 		{"no authority in the secret", mtls, webhook.TLS{CASecret: "badca"}, webhook.Retry, "cannot use ca.crt"},
-		{"key and certificate swapped", &webhook.Auth{MTLS: "swapped"}, webhook.TLS{CASecret: "ca"}, webhook.Retry, "cannot use tls.crt and tls.key"},
+		{
+			"key and certificate swapped", &webhook.Auth{MTLS: "swapped"},
+			webhook.TLS{CASecret: "ca"},
+			webhook.Retry,
+			"cannot use tls.crt and tls.key",
+		},
 	} {
-		hook := compile(t, webhook.Definition{Namespace: "ns", Name: tc.reason, Request: webhook.Request{URL: server.URL}, Auth: tc.auth, TLS: tc.tls})
+		hook := compile(t, webhook.Definition{
+			Namespace: "ns", Name: tc.reason, Request: webhook.Request{URL: server.URL}, Auth: tc.auth, TLS: tc.tls,
+		})
 		res := permit(t, client, hook).Call(t.Context(), aCall())
 		if res.Verdict != tc.want || !strings.Contains(res.Message, tc.part) {
 			t.Errorf("%s: got %v %q", tc.reason, res.Verdict, res.Message)
 		}
 	}
-	hook := compile(t, webhook.Definition{Mode: webhook.Async, Request: webhook.Request{URL: "https://127.0.0.1:1/"}, Auth: mtls, TLS: webhook.TLS{CASecret: "ca", ServerName: "other.test"}})
+	hook := compile(t, webhook.Definition{
+		Mode: webhook.Async, Request: webhook.Request{URL: "https://127.0.0.1:1/"},
+		Auth: mtls, TLS: webhook.TLS{CASecret: "ca", ServerName: "other.test"},
+	})
 	res := permit(t, client, hook).Poll(t.Context(), aCall(), server.URL)
 	if res.Verdict != webhook.Pending || res.StatusCode != http.StatusForbidden {
-		t.Errorf("a poll of another host: got %v %d %q, want it without certificate and server name", res.Verdict, res.StatusCode, res.Message)
+		t.Errorf("a poll of another host: got %v %d %q, want it without certificate and server name", res.Verdict,
+			res.StatusCode, res.Message)
 	}
 }
 
@@ -474,7 +519,10 @@ func selfSigned(t *testing.T) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "caller"}, NotAfter: time.Now().Add(time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "caller"},
+		NotAfter: time.Now().Add(time.Hour),
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)

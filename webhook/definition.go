@@ -49,9 +49,10 @@ type Request struct {
 
 // Response holds the CEL rules for the answer of a call.
 type Response struct {
-	Success  string // default: status 2xx
-	Gone     string // default: status 404 or 410
-	Retry    string // default: no answer (status 0), 408, 425, 429, 5xx. A rule of one's own wins over success, the default does not
+	Success string // default: status 2xx
+	Gone    string // default: status 404 or 410
+	// default: no answer (status 0), 408, 425, 429, 5xx. A rule of one's own wins over success, the default does not
+	Retry    string
 	Location string // the URL to poll; default: the Location header
 	Error    string // an error text; a success with one is a failure. What it cannot find counts as no text
 }
@@ -120,7 +121,8 @@ const (
 // Floors and caps. A definition beyond one is taken as if it were at it: the API server refuses such Webhooks, but may
 // have some from before.
 const (
-	MinInterval       = 50 * time.Millisecond // of every wait: between tries and between polls, after jitter and Retry-After too
+	// of every wait: between tries and between polls, after jitter and Retry-After too
+	MinInterval       = 50 * time.Millisecond
 	MaxAttempts       = 100_000
 	MaxRequestTimeout = 10 * time.Minute
 	MaxTimeout        = 720 * time.Hour

@@ -79,7 +79,8 @@ func compileExpr(field, source string, want *cel.Type) (*expr, error) {
 	if out := compiled.OutputType(); !out.IsExactType(want) && !out.IsExactType(cel.DynType) {
 		return nil, fieldError(field, "cannot compile expression: it yields %s, not %s", out, want)
 	}
-	program, err := env.Program(compiled, cel.CostLimit(costLimit), cel.CostTracking(readings{}), cel.InterruptCheckFrequency(checkEvery),
+	program, err := env.Program(compiled, cel.CostLimit(costLimit), cel.CostTracking(readings{}),
+		cel.InterruptCheckFrequency(checkEvery),
 		cel.CustomDecoratorV2(pricer{env.Functions()}.decorate))
 	if err != nil {
 		return nil, fieldError(field, "cannot compile expression: %w", err)

@@ -50,9 +50,18 @@ func TestHostileExpressionsAreNotCompiled(t *testing.T) {
 		{"calls", "response.body" + strings.Repeat(".trim()", 500) + "==''", ""},
 		{"objects", "webhook.celResponse{status: 1} == 1", "makes an object"},
 		{"unknown names", strings.Repeat("a(", 300) + strings.Repeat(")", 300), ""},
-		{"a long pattern", `response.body.matches('` + strings.Repeat("(a{0,100}){0,9}", 30) + `')`, "cannot use the pattern of matches"},
-		{"a pattern that is long when it is written out", `response.body.matches('(?:` + strings.Repeat("a", 900) + `){1000}')`, "it is too large"},
-		{"repetitions of repetitions", `response.body.matches('(?:(?:` + strings.Repeat("[bc]d*", 80) + `){30}){30}')`, "it is too large"},
+		{
+			"a long pattern", `response.body.matches('` + strings.Repeat("(a{0,100}){0,9}", 30) + `')`,
+			"cannot use the pattern of matches",
+		},
+		{
+			"a pattern that is long when it is written out",
+			`response.body.matches('(?:` + strings.Repeat("a", 900) + `){1000}')`, "it is too large",
+		},
+		{
+			"repetitions of repetitions", `response.body.matches('(?:(?:` + strings.Repeat("[bc]d*", 80) + `){30}){30}')`,
+			"it is too large",
+		},
 		{"a pattern from the answer", `response.body.matches(response.body)`, "the pattern of matches is no constant"},
 		{"no pattern", `response.body.matches('(')`, "cannot use the pattern of matches"},
 		{"longer than any", "true" + strings.Repeat(" ", 5000), ""},
@@ -60,7 +69,9 @@ func TestHostileExpressionsAreNotCompiled(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			var err error
 			used := allocated(func() {
-				_, err = webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: tc.source}})
+				_, err = webhook.Compile(webhook.Definition{
+					Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: tc.source},
+				})
 			})
 			var field *webhook.FieldError
 			if !errors.As(err, &field) || field.Field != "spec.response.success" || !strings.Contains(err.Error(), tc.message) {
@@ -80,14 +91,21 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"a copy for each letter", `response.body.x.replace('', response.body.x) != ''`},
 		{"the same, a few times", `response.body.x.replace('', response.body.x, 5000) != ''`},
 		{"long separators", `response.body.x.split('').join(response.body.x) != ''`},
-		{"many long values", `'` + strings.Repeat("%s", 200) + `'.format([` + strings.Repeat("response.body.x,", 199) + `'']) != ''`},
+		{"many long values", `'` + strings.Repeat("%s", 200) + `'.format([` + strings.Repeat("response.body.x,", 199) +
+			`'']) != ''`},
 		{"each letter a string, many times", `[` + strings.Repeat("response.body.x.split(''),", 60) + `[]].size() > 1`},
 		{"twice as long each time", `[response.body.x]` + strings.Repeat(".map(s, s + s)", 8) + `.size() > 1`},
-		{"shared values", `[response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 7) + ` == [response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 1)},
-		{"shared values that are alike", `[[1]].map(a, [` + strings.Repeat("a,", 400) + `a]).map(a, [` + strings.Repeat("a,", 400) + `a]).map(a, [` + strings.Repeat("a,", 400) + `a]).exists(a, a == a)`},
-		{"sums of lists", `[response.body.list]` + strings.Repeat(".map(l, "+strings.Repeat("l+", 50)+"l)", 5) + `.size() > 1`},
+		{"shared values", `[response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 7) +
+			` == [response.body]` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 60)+"s])", 1)},
+		{"shared values that are alike", `[[1]].map(a, [` + strings.Repeat("a,", 400) + `a]).map(a, [` +
+			strings.Repeat("a,", 400) + `a]).map(a, [` + strings.Repeat("a,", 400) + `a]).exists(a, a == a)`},
+		{"sums of lists", `[response.body.list]` + strings.Repeat(".map(l, "+strings.Repeat("l+", 50)+"l)", 5) +
+			`.size() > 1`},
 		{"sizes of sums", `[[1]]` + strings.Repeat(".map(l, "+strings.Repeat("l+", 50)+"l)", 7) + `.exists(l, size(l) == 1)`},
-		{"everything within everything", `response.body.list.exists(a, response.body.list.exists(b, response.body.list.exists(c, c == 2)))`},
+		{
+			"everything within everything",
+			`response.body.list.exists(a, response.body.list.exists(b, response.body.list.exists(c, c == 2)))`,
+		},
 		{"searched again and again", `response.body.list.exists(a, (a + 1) in response.body.list)`},
 		{"compared again and again", `response.body.list.exists(a, response.body != response.body)`},
 		{"a slow pattern", `response.body.x.matches('(x{0,30}){0,12}y')`},
@@ -99,10 +117,15 @@ func TestHostileExpressionsEnd(t *testing.T) {
 		{"comparisons of order", `response.body.list.map(a, response.body.x < response.body.x).size() == 1`},
 		{"time zones", `response.body.list.exists(a, timestamp('2026-01-01T00:00:00Z').getHours('America/New_York') == 77)`},
 		{"quotes", `[response.body.x]` + strings.Repeat(".map(s, strings.quote(s))", 8) + `.size() > 1`},
-		{"errors that are passed over", `response.body.x.replace('', response.body.x) != '' || response.body.list.exists(a, response.body.list.exists(b, b == 2))`},
+		{
+			"errors that are passed over",
+			`response.body.x.replace('', response.body.x) != '' || response.body.list.exists(a, response.body.list.exists(b, b == 2))`,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: tc.source}})
+			w, err := webhook.Compile(webhook.Definition{
+				Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: tc.source},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,15 +135,20 @@ func TestHostileExpressionsEnd(t *testing.T) {
 					t.Errorf("it took %d MB", used>>20)
 				}
 			})
-			if got.Verdict != webhook.Failed || !strings.Contains(got.Message, "too much work for an expression") && !strings.Contains(got.Message, "cost limit exceeded") {
+			if got.Verdict != webhook.Failed || !strings.Contains(got.Message, "too much work for an expression") &&
+				!strings.Contains(got.Message, "cost limit exceeded") {
 				t.Errorf("got %v %q", got.Verdict, got.Message)
 			}
 		})
 	}
-	for reason, what := range map[string]string{"a text of shared values": "response.body.list", "a text of shared answers": "response"} {
+	for reason, what := range map[string]string{
+		"a text of shared values": "response.body.list", "a text of shared answers": "response",
+	} {
 		t.Run(reason, func(t *testing.T) {
 			source := `dyn([` + what + `])` + strings.Repeat(".map(s, ["+strings.Repeat("s,", 10)+"s])", 2)
-			w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: "dyn(" + source + ")"}})
+			w, err := webhook.Compile(webhook.Definition{
+				Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: "dyn(" + source + ")"},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,12 +163,15 @@ func TestHostileExpressionsEnd(t *testing.T) {
 // minute.
 func TestHostileSearches(t *testing.T) {
 	t.Parallel()
-	body := fmt.Sprintf(`{"x": %q, "y": %q, "z": %q}`, strings.Repeat("a", 500_000), strings.Repeat("a", 250_000)+"b", "b"+strings.Repeat("a", 250_000))
+	body := fmt.Sprintf(`{"x": %q, "y": %q, "z": %q}`, strings.Repeat("a", 500_000), strings.Repeat("a", 250_000)+"b",
+		"b"+strings.Repeat("a", 250_000))
 	for _, source := range []string{
 		`response.body.x.indexOf(response.body.y) == -1`, `response.body.x.lastIndexOf(response.body.z) == -1`,
 		`response.body.x.indexOf(response.body.y, 1) == -1 && response.body.x.lastIndexOf(response.body.z, 400000) == -1`,
 	} {
-		w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: source}})
+		w, err := webhook.Compile(webhook.Definition{
+			Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: source},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +200,9 @@ func TestSearches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ours, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: source}})
+			ours, err := webhook.Compile(webhook.Definition{
+				Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: source},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +233,8 @@ func TestHonestExpressions(t *testing.T) {
 	for i := range items {
 		items[i] = fmt.Sprintf(`{"name": "item-%d", "state": "Ready", "tags": ["a", "b"], "weight": %d.5}`, i, i)
 	}
-	body := fmt.Sprintf(`{"status": "Done", "text": %q, "items": [%s]}`, strings.Repeat("All is well. ", 5000), strings.Join(items, ","))
+	body := fmt.Sprintf(`{"status": "Done", "text": %q, "items": [%s]}`, strings.Repeat("All is well. ", 5000),
+		strings.Join(items, ","))
 	for _, source := range []string{
 		`response.body.items.all(i, i.state == "Ready" && i.weight > 0.0)`,
 		`response.body.items.exists(i, i.name == "item-4999" && "b" in i.tags)`,
@@ -214,7 +248,9 @@ func TestHonestExpressions(t *testing.T) {
 		`timestamp("2026-01-01T12:00:00Z").getHours("America/New_York") == 7 && timestamp("2026-01-01T12:00:00Z").getHours() == 12`,
 		`"a,b,,c".split(",").join("-") == "a-b--c" && "abc".substring(1) == "bc" && " x ".trim() == "x" && strings.quote("a") == "\"a\""`,
 	} {
-		w, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: source}})
+		w, err := webhook.Compile(webhook.Definition{
+			Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: source},
+		})
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -229,8 +265,10 @@ func TestHonestExpressions(t *testing.T) {
 // meant for it.
 func FuzzExpression(f *testing.F) {
 	for _, source := range []string{
-		`response.body.list.map(a, [a, a]).exists(a, a == [a[0], a[1]])`, `response.body.x.replace('', response.body.x, 3).split('').join('--') != ''`,
-		`"%s %d %.9f".format([response.body, response.status, 1.5]) != ''`, `{1: {2: [3]}}[1][2] + [4] == [3, 4] || response.status in [1, 2]`,
+		`response.body.list.map(a, [a, a]).exists(a, a == [a[0], a[1]])`,
+		`response.body.x.replace('', response.body.x, 3).split('').join('--') != ''`,
+		`"%s %d %.9f".format([response.body, response.status, 1.5]) != ''`,
+		`{1: {2: [3]}}[1][2] + [4] == [3, 4] || response.status in [1, 2]`,
 		`response.body.x.matches('(x{0,9}){0,9}') ? response.body.x + response.body.x != '' : has(response.body.y)`,
 		`timestamp('2026-01-01T00:00:00Z').getHours('Europe/Berlin') == 1 && string(bytes(response.body.x)).lowerAscii().size() > 1`,
 	} {

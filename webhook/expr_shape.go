@@ -115,7 +115,8 @@ func patternSize(pattern string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if atLeast(parsed) > maxPattern { // repetitions are written out when it is compiled, into up to three million instructions
+	// repetitions are written out when it is compiled, into up to three million instructions
+	if atLeast(parsed) > maxPattern {
 		return 0, errTooLarge
 	}
 	program, err := syntax.Compile(parsed.Simplify())

@@ -38,8 +38,12 @@ func TestFence(t *testing.T) {
 	plain := compile(t, webhook.Definition{
 		Namespace: "ns", Name: "plain", Request: webhook.Request{URL: server.URL}, Breaker: webhook.Breaker{Failures: 1},
 	})
-	withToken := compile(t, webhook.Definition{Namespace: "ns", Name: "token", Request: webhook.Request{URL: server.URL}, Auth: oauth(token.URL)})
-	refusing := compile(t, webhook.Definition{Namespace: "ns", Name: "401", Request: webhook.Request{URL: server.URL + "/401"}, Auth: oauth(token.URL)})
+	withToken := compile(t, webhook.Definition{
+		Namespace: "ns", Name: "token", Request: webhook.Request{URL: server.URL}, Auth: oauth(token.URL),
+	})
+	refusing := compile(t, webhook.Definition{
+		Namespace: "ns", Name: "401", Request: webhook.Request{URL: server.URL + "/401"}, Auth: oauth(token.URL),
+	})
 	for _, tc := range []struct {
 		reason string
 		hook   *webhook.Compiled
@@ -53,9 +57,15 @@ func TestFence(t *testing.T) {
 		{reason: "not for a poll either", hook: withToken, poll: true, want: webhook.Canceled},
 		{reason: "leave for a token is none for the call", hook: withToken, leave: 1, want: webhook.Canceled},
 		{reason: "a token of the cache needs none", hook: withToken, leave: 1, want: webhook.Succeeded},
-		{reason: "the first token of another endpoint, and a call that is refused", hook: refusing, leave: 2, want: webhook.Failed},
+		{
+			reason: "the first token of another endpoint, and a call that is refused", hook: refusing, leave: 2,
+			want: webhook.Failed,
+		},
 		{reason: "a refused token is not made new", hook: refusing, leave: 0, want: webhook.Canceled},
-		{reason: "and the refusal of the old one is not the last word while nobody may ask for a new one", hook: refusing, leave: 1, want: webhook.Canceled},
+		{
+			reason: "and the refusal of the old one is not the last word while nobody may ask for a new one", hook: refusing,
+			leave: 1, want: webhook.Canceled,
+		},
 	} {
 		requests.Store(0)
 		leave.Store(tc.leave)
@@ -68,7 +78,8 @@ func TestFence(t *testing.T) {
 		if res.Verdict != tc.want || requests.Load() != tc.leave {
 			t.Errorf("%s: %d requests, %+v", tc.reason, requests.Load(), res)
 		}
-		if res.Verdict == webhook.Canceled && (!errors.Is(res.Err, webhook.ErrFenced) || !errors.Is(res.Err, webhook.ErrCanceled) || !errors.Is(res.Err, over)) {
+		if res.Verdict == webhook.Canceled && (!errors.Is(res.Err, webhook.ErrFenced) ||
+			!errors.Is(res.Err, webhook.ErrCanceled) || !errors.Is(res.Err, over)) {
 			t.Errorf("%s: %v", tc.reason, res.Err)
 		}
 	}

@@ -59,7 +59,10 @@ type turn struct {
 }
 
 func newGate() *gate {
-	return &gate{breaker: newBreaker(), places: map[string]*list.Element{}, woken: map[string]time.Time{}, turnOf: map[string]*list.Element{}}
+	return &gate{
+		breaker: newBreaker(), places: map[string]*list.Element{}, woken: map[string]time.Time{},
+		turnOf: map[string]*list.Element{},
+	}
 }
 
 // acquire asks for a permit for id.

@@ -80,7 +80,9 @@ func TestConcurrencyProperty(t *testing.T) {
 		}
 		defer client.Close()
 		limit := rapid.IntRange(1, 4).Draw(rt, "limit")
-		hook, err := webhook.Compile(webhook.Definition{Name: "h", Concurrency: limit, Request: webhook.Request{URL: "http://x"}})
+		hook, err := webhook.Compile(webhook.Definition{
+			Name: "h", Concurrency: limit, Request: webhook.Request{URL: "http://x"},
+		})
 		if err != nil {
 			rt.Fatal(err)
 		}

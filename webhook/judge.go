@@ -197,7 +197,14 @@ func (a *answer) complaint() string {
 		}
 		return body[:min(len(body), MaxMessage)]
 	case map[string]any:
-		for _, path := range [][]string{{"error"}, {"error", "message"}, {"detail"}, {"error_description"}, {"message"}, {"title"}} {
+		for _, path := range [][]string{
+			{"error"},
+			{"error", "message"},
+			{"detail"},
+			{"error_description"},
+			{"message"},
+			{"title"},
+		} {
 			if s, ok := get(body, path...).(string); ok && s != "" {
 				return s
 			}

@@ -51,7 +51,8 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	// As soon as those have their places, one more of the same namespace waits in vain.
 	waited := false
 	for range 100 {
-		if res := permit(t, client, hook("hostile", "/long", 500*time.Millisecond)).Call(t.Context(), aCall()); res.Verdict == webhook.Retry {
+		if res := permit(t, client, hook("hostile", "/long", 500*time.Millisecond)).Call(t.Context(),
+			aCall()); res.Verdict == webhook.Retry {
 			waited = true
 			break
 		}
@@ -82,7 +83,8 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 	if again != 1 {
 		t.Errorf("%d are tried again, want one", again)
 	}
-	if res := permit(t, client, hook("hostile", "/long", time.Minute)).Call(t.Context(), aCall()); res.Verdict != webhook.Succeeded {
+	if res := permit(t, client, hook("hostile", "/long", time.Minute)).Call(t.Context(),
+		aCall()); res.Verdict != webhook.Succeeded {
 		t.Errorf("the places were not given back: %+v", res)
 	}
 }
@@ -92,7 +94,10 @@ func TestLongAnswersTakeTurns(t *testing.T) {
 func TestLargeAnswersAreNotParsed(t *testing.T) {
 	t.Parallel()
 	body := "[" + strings.Repeat(`{"":0},`, webhook.MaxBody/7-1) + "0]"
-	w := compile(t, webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Error: "response.body[0].message"}})
+	w := compile(t, webhook.Definition{
+		Request:  webhook.Request{URL: "http://a.example"},
+		Response: webhook.Response{Error: "response.body[0].message"},
+	})
 	var got webhook.Result
 	if used := allocated(func() { got = w.JudgeCall(200, body) }); used > 16<<20 {
 		t.Errorf("it took %d MB", used>>20)
@@ -100,8 +105,12 @@ func TestLargeAnswersAreNotParsed(t *testing.T) {
 	if got.Verdict != webhook.Succeeded {
 		t.Errorf("got %+v", got)
 	}
-	w = compile(t, webhook.Definition{Request: webhook.Request{URL: "http://a.example"}, Response: webhook.Response{Success: "response.body[0].message == ''"}})
-	if got := w.JudgeCall(200, body); got.Verdict != webhook.Failed || !strings.Contains(got.Message, "a body of more than 100000 values is taken for a text") {
+	w = compile(t, webhook.Definition{
+		Request:  webhook.Request{URL: "http://a.example"},
+		Response: webhook.Response{Success: "response.body[0].message == ''"},
+	})
+	if got := w.JudgeCall(200, body); got.Verdict != webhook.Failed ||
+		!strings.Contains(got.Message, "a body of more than 100000 values is taken for a text") {
 		t.Errorf("got %+v", got)
 	}
 }

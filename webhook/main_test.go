@@ -96,12 +96,18 @@ func permit(t *testing.T, c *webhook.Client, w *webhook.Compiled) *webhook.Permi
 }
 
 func aCall() webhook.Call {
-	return webhook.Call{ID: webhook.CallID("ns", "op-1", "cleanup", webhook.Main), CorrelationID: "corr-1", Data: webhook.Data{
-		Resource:  map[string]any{"id": "app-1", "name": `quote " and \ slash`, "count": 3.0, "none": nil, "tags": []any{"a", "b"}},
-		TenantID:  "tenant-1",
-		Headers:   map[string]string{"X-Request-Id": "r-1"},
-		Operation: func() webhook.Fields { return webhook.Fields{"resourceID": "app-1", "operationType": "Delete"} },
-	}}
+	return webhook.Call{
+		ID: webhook.CallID("ns", "op-1", "cleanup", webhook.Main), CorrelationID: "corr-1",
+		Data: webhook.Data{
+			Resource: map[string]any{
+				"id": "app-1", "name": `quote " and \ slash`, "count": 3.0, "none": nil,
+				"tags": []any{"a", "b"},
+			},
+			TenantID:  "tenant-1",
+			Headers:   map[string]string{"X-Request-Id": "r-1"},
+			Operation: func() webhook.Fields { return webhook.Fields{"resourceID": "app-1", "operationType": "Delete"} },
+		},
+	}
 }
 
 func ptr(s string) *string { return &s }

@@ -79,7 +79,9 @@ func (t *tokens) forget(endpoint string) {
 	delete(t.entries, endpoint)
 }
 
-func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string) error {
+func (c *Client) resolveOAuth2(
+	ctx context.Context, w *Compiled, creds *credentials, trusted bool, refused string,
+) error {
 	const field = "spec.auth.oauth2"
 	o := w.def.Auth.OAuth2
 	values, err := c.secret(ctx, &w.def, field, o.Secret, KeyClientID, KeyClientSecret)
@@ -115,7 +117,9 @@ func (c *Client) resolveOAuth2(ctx context.Context, w *Compiled, creds *credenti
 	return nil
 }
 
-func (c *Client) fetchToken(ctx context.Context, w *Compiled, creds *credentials, entry *tokenEntry, id, secret string) error {
+func (c *Client) fetchToken(
+	ctx context.Context, w *Compiled, creds *credentials, entry *tokenEntry, id, secret string,
+) error {
 	const field = "spec.auth.oauth2"
 	transport, release, err := c.transport(ctx, w.def.Namespace, tlsMaterial{ca: creds.tls.ca, withSystem: true})
 	if err != nil {
@@ -129,10 +133,16 @@ func (c *Client) fetchToken(ctx context.Context, w *Compiled, creds *credentials
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}))
 	if err != nil {
-		return &CredentialsError{Field: field, Permanent: refusedByServer(err), Err: fmt.Errorf("cannot get an access token: %w", bare(err))}
+		return &CredentialsError{
+			Field: field, Permanent: refusedByServer(err),
+			Err: fmt.Errorf("cannot get an access token: %w", bare(err)),
+		}
 	}
 	if len(token.AccessToken) > maxToken {
-		return &CredentialsError{Field: field, Err: fmt.Errorf("cannot use the access token: it is longer than %d bytes", maxToken)}
+		return &CredentialsError{
+			Field: field,
+			Err:   fmt.Errorf("cannot use the access token: it is longer than %d bytes", maxToken),
+		}
 	}
 	now := time.Now()
 	end := token.Expiry

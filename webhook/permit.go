@@ -56,7 +56,10 @@ func (p *Permit) Call(ctx context.Context, call Call) Result {
 func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
 	return p.try(ctx, func(ctx context.Context, t *try) Result {
 		t.call = call
-		res, ok := t.prepare(ctx, func() (err error) { t.request, t.trusted, err = p.hook.pollRequest(call, pollURL); return err })
+		res, ok := t.prepare(ctx, func() (err error) {
+			t.request, t.trusted, err = p.hook.pollRequest(call, pollURL)
+			return err
+		})
 		if ok {
 			res, ok = t.send(ctx)
 		}

@@ -24,25 +24,55 @@ func TestJudgePoll(t *testing.T) {
 		{reason: "succeeded", status: 200, body: `{"status":"SUCCEEDED"}`, verdict: webhook.Succeeded},
 		{reason: "in any case", status: 200, body: `{"status":"Success"}`, verdict: webhook.Succeeded},
 		{reason: "done", status: 200, body: `{"status":"done"}`, verdict: webhook.Succeeded},
-		{reason: "failed", status: 200, body: `{"status":"failed","error":"disk full"}`, verdict: webhook.Failed, message: "answered 200: disk full"},
-		{reason: "error", status: 200, body: `{"status":"ERROR"}`, verdict: webhook.Failed, message: `answered 200: status "ERROR"`},
-		{reason: "an unknown status keeps polling and is shown", status: 200, body: `{"status":"QUEUED"}`, verdict: webhook.Pending, message: `in progress: status "QUEUED"`},
-		{reason: "a status that is no text", status: 200, body: `{"status":{"code":1}}`, verdict: webhook.Pending, message: `in progress: status {"code":1}`},
-		{reason: "no status", status: 200, body: `{}`, verdict: webhook.Pending, message: "in progress"},
-		{reason: "garbage", status: 200, body: "<<<", verdict: webhook.Pending, message: "answered 200 without a status: <<<"},
-		{reason: "nothing", status: 204, verdict: webhook.Pending, message: "answered 204 without a status: "},
-		{reason: "5xx, whatever it says", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending, message: `answered 503: status "FAILED"`},
-		{reason: "404", status: 404, verdict: webhook.Pending, message: "answered 404"},
-		{reason: "429 with Retry-After", status: 429, after: "3", verdict: webhook.Pending, message: "answered 429"},
-		{reason: "429, whatever it says", status: 429, body: `{"status":"error","message":"slow down"}`, verdict: webhook.Pending, message: "answered 429: slow down"},
-		{reason: "408 under own rules", status: 408, body: `{"state":"failed"}`, poll: webhook.Poll{Failed: `response.body.state == "failed"`}, verdict: webhook.Pending, message: "answered 408"},
-		{reason: "own rules", status: 200, body: `{"done":true}`, poll: webhook.Poll{Succeeded: "response.body.done"}, verdict: webhook.Succeeded},
 		{
-			reason: "a rule that finds nothing keeps polling", status: 200, body: `{"name":"x"}`, poll: webhook.Poll{Succeeded: "response.body.done"},
-			verdict: webhook.Pending, message: "spec.poll.succeeded: cannot evaluate expression on this answer: no such key: done",
+			reason: "failed", status: 200, body: `{"status":"failed","error":"disk full"}`, verdict: webhook.Failed,
+			message: "answered 200: disk full",
 		},
 		{
-			reason: "5xx under own rules", status: 500, body: `{"state":"failed"}`, poll: webhook.Poll{Failed: `response.body.state == "failed"`},
+			reason: "error", status: 200, body: `{"status":"ERROR"}`, verdict: webhook.Failed,
+			message: `answered 200: status "ERROR"`,
+		},
+		{
+			reason: "an unknown status keeps polling and is shown", status: 200, body: `{"status":"QUEUED"}`,
+			verdict: webhook.Pending, message: `in progress: status "QUEUED"`,
+		},
+		{
+			reason: "a status that is no text", status: 200, body: `{"status":{"code":1}}`, verdict: webhook.Pending,
+			message: `in progress: status {"code":1}`,
+		},
+		{reason: "no status", status: 200, body: `{}`, verdict: webhook.Pending, message: "in progress"},
+		{
+			reason: "garbage", status: 200, body: "<<<", verdict: webhook.Pending,
+			message: "answered 200 without a status: <<<",
+		},
+		{reason: "nothing", status: 204, verdict: webhook.Pending, message: "answered 204 without a status: "},
+		{
+			reason: "5xx, whatever it says", status: 503, body: `{"status":"FAILED"}`, verdict: webhook.Pending,
+			message: `answered 503: status "FAILED"`,
+		},
+		{reason: "404", status: 404, verdict: webhook.Pending, message: "answered 404"},
+		{reason: "429 with Retry-After", status: 429, after: "3", verdict: webhook.Pending, message: "answered 429"},
+		{
+			reason: "429, whatever it says", status: 429, body: `{"status":"error","message":"slow down"}`,
+			verdict: webhook.Pending, message: "answered 429: slow down",
+		},
+		{
+			reason: "408 under own rules", status: 408, body: `{"state":"failed"}`,
+			poll: webhook.Poll{Failed: `response.body.state == "failed"`}, verdict: webhook.Pending, message: "answered 408",
+		},
+		{
+			reason: "own rules", status: 200, body: `{"done":true}`, poll: webhook.Poll{Succeeded: "response.body.done"},
+			verdict: webhook.Succeeded,
+		},
+		{
+			reason: "a rule that finds nothing keeps polling", status: 200, body: `{"name":"x"}`,
+			poll:    webhook.Poll{Succeeded: "response.body.done"},
+			verdict: webhook.Pending,
+			message: "spec.poll.succeeded: cannot evaluate expression on this answer: no such key: done",
+		},
+		{
+			reason: "5xx under own rules", status: 500, body: `{"state":"failed"}`,
+			poll:    webhook.Poll{Failed: `response.body.state == "failed"`},
 			verdict: webhook.Pending, message: "answered 500",
 		},
 		{
@@ -53,9 +83,18 @@ func TestJudgePoll(t *testing.T) {
 			reason: "failed with an error text", status: 200, body: `{"status":"FAILED","why":"disk full"}`,
 			poll: webhook.Poll{Error: "response.body.why"}, verdict: webhook.Failed, message: "disk full",
 		},
-		{reason: "a failed rule on 4xx", status: 410, poll: webhook.Poll{Failed: "response.status == 410"}, verdict: webhook.Failed, message: "answered 410"},
-		{reason: "both at once is no success", status: 200, poll: webhook.Poll{Succeeded: "true", Failed: "true"}, verdict: webhook.Failed, message: "answered 200"},
-		{reason: "a redirect can be the end", status: 303, poll: webhook.Poll{Succeeded: "response.status == 303"}, verdict: webhook.Succeeded},
+		{
+			reason: "a failed rule on 4xx", status: 410, poll: webhook.Poll{Failed: "response.status == 410"},
+			verdict: webhook.Failed, message: "answered 410",
+		},
+		{
+			reason: "both at once is no success", status: 200, poll: webhook.Poll{Succeeded: "true", Failed: "true"},
+			verdict: webhook.Failed, message: "answered 200",
+		},
+		{
+			reason: "a redirect can be the end", status: 303, poll: webhook.Poll{Succeeded: "response.status == 303"},
+			verdict: webhook.Succeeded,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
@@ -89,15 +128,20 @@ func TestPollURLThatIsNone(t *testing.T) {
 	t.Parallel()
 	hook := compile(t, webhook.Definition{Mode: webhook.Async, Request: webhook.Request{URL: "http://127.0.0.1:1"}})
 	client := newClient(t, webhook.Options{})
-	for _, bad := range []string{"", "/relative", "ftp://x/", "http://user:pw@x/", "http://x/a b", "http:///x", strings.Repeat("x", 9000)} {
+	for _, bad := range []string{
+		"", "/relative", "ftp://x/", "http://user:pw@x/", "http://x/a b", "http:///x",
+		strings.Repeat("x", 9000),
+	} {
 		if res := permit(t, client, hook).Poll(t.Context(), aCall(), bad); res.Verdict != webhook.Invalid {
 			t.Errorf("%q: %+v", bad, res)
 		}
 	}
-	if res := permit(t, client, hook).Poll(t.Context(), aCall(), "http://127.0.0.1:1/nobody"); res.Verdict != webhook.Pending {
+	if res := permit(t, client, hook).Poll(t.Context(), aCall(),
+		"http://127.0.0.1:1/nobody"); res.Verdict != webhook.Pending {
 		t.Errorf("nobody there: %+v", res)
 	}
-	if res := permit(t, client, hook).Poll(t.Context(), aCall(), "http://169.254.169.254/latest"); res.Verdict != webhook.Refused {
+	if res := permit(t, client, hook).Poll(t.Context(), aCall(),
+		"http://169.254.169.254/latest"); res.Verdict != webhook.Refused {
 		t.Errorf("metadata: %+v", res)
 	}
 }

@@ -60,7 +60,9 @@ type pool struct {
 
 // transport gives the pool of a namespace for m, whose certificates are parsed when it is the turn of the namespace.
 // release must be called when the answer has been read.
-func (c *Client) transport(ctx context.Context, namespace string, m tlsMaterial) (rt http.RoundTripper, release func(), err error) {
+func (c *Client) transport(
+	ctx context.Context, namespace string, m tlsMaterial,
+) (rt http.RoundTripper, release func(), err error) {
 	t, key := &c.transports, m.fingerprint()
 	if rt, release = t.get(namespace, key, nil, 0); rt != nil {
 		return rt, release, nil
@@ -77,7 +79,9 @@ func (c *Client) transport(ctx context.Context, namespace string, m tlsMaterial)
 }
 
 // get gives a pool, which is made with config if there is none; nil if that is nil too.
-func (t *transports) get(namespace string, key [32]byte, config *tls.Config, weight int) (rt http.RoundTripper, release func()) {
+func (t *transports) get(
+	namespace string, key [32]byte, config *tls.Config, weight int,
+) (rt http.RoundTripper, release func()) {
 	var evicted []*pool
 	defer func() { closeIdle(evicted) }() // once the lock is released
 	t.mu.Lock()
@@ -163,7 +167,9 @@ func (t *transports) close() {
 }
 
 // dialer counts the connections of a namespace, and makes none that would leave too few for others.
-func (t *transports) dialer(s *poolSpace, dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
+func (t *transports) dialer(
+	s *poolSpace, dial func(context.Context, string, string) (net.Conn, error),
+) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if !t.count(s) {
 			closeIdle(t.pools(s))

@@ -177,7 +177,8 @@ func setTrace(ctx context.Context, h http.Header, id string) {
 func parseMethod(text string) (string, error) {
 	method := strings.ToUpper(strings.TrimSpace(text))
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions:
 		return method, nil
 	}
 	return "", fmt.Errorf("cannot use method %q", text)
@@ -186,7 +187,8 @@ func parseMethod(text string) (string, error) {
 // isProtocol tells the headers that the protocol sets, whatever a definition says.
 func isProtocol(name string) bool {
 	switch strings.ToLower(name) {
-	case signature.HeaderID, signature.HeaderTimestamp, signature.HeaderSignature, "idempotency-key", "traceparent", "tracestate", "accept-encoding":
+	case signature.HeaderID, signature.HeaderTimestamp, signature.HeaderSignature, "idempotency-key", "traceparent",
+		"tracestate", "accept-encoding":
 		return true
 	}
 	return false

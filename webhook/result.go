@@ -25,7 +25,10 @@ const (
 	Canceled          // the caller's context ended first; nothing was judged
 )
 
-var verdictNames = [...]string{"None", "Succeeded", "Failed", "Accepted", "Pending", "Retry", "Invalid", "Refused", "Canceled"}
+var verdictNames = [...]string{
+	"None", "Succeeded", "Failed", "Accepted", "Pending", "Retry", "Invalid", "Refused",
+	"Canceled",
+}
 
 // String is the name of the verdict; it suits a metric label.
 func (v Verdict) String() string {
@@ -71,7 +74,8 @@ func (w *Compiled) NextTry(tries int, r Result, rnd func() float64) (time.Durati
 // NextPoll tells when to poll after an Accepted or Pending: the interval, or what Retry-After said.
 func (w *Compiled) NextPoll(r Result) time.Duration {
 	if r.RetryAfter >= 0 {
-		return max(r.RetryAfter, min(w.def.Poll.Interval, time.Second), MinInterval) // Retry-After: 0 must not become a busy loop
+		// Retry-After: 0 must not become a busy loop
+		return max(r.RetryAfter, min(w.def.Poll.Interval, time.Second), MinInterval)
 	}
 	return w.def.Poll.Interval
 }

@@ -242,7 +242,10 @@ func (h *hooks) branch(n *parse.BranchNode) error {
 
 // call is a command of a pipeline that calls a function of ours.
 func call(name string, pos parse.Pos, args ...parse.Node) *parse.CommandNode {
-	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: pos, Args: append([]parse.Node{parse.NewIdentifier(name).SetPos(pos)}, args...)}
+	return &parse.CommandNode{
+		NodeType: parse.NodeCommand, Pos: pos,
+		Args: append([]parse.Node{parse.NewIdentifier(name).SetPos(pos)}, args...),
+	}
 }
 
 // emit appends the escaper to a pipeline whose value is printed. Constants are part of the template's text.
@@ -291,7 +294,10 @@ func compares(f parse.Node) bool {
 }
 
 func paid(arg parse.Node) parse.Node {
-	return &parse.PipeNode{NodeType: parse.NodePipe, Pos: arg.Position(), Cmds: []*parse.CommandNode{call(fnPay, arg.Position(), arg)}}
+	return &parse.PipeNode{
+		NodeType: parse.NodePipe, Pos: arg.Position(),
+		Cmds: []*parse.CommandNode{call(fnPay, arg.Position(), arg)},
+	}
 }
 
 func checkArg(arg parse.Node) error {

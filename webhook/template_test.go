@@ -15,7 +15,8 @@ import (
 
 func renderBody(t *testing.T, source string, headers map[string]string, data webhook.Data) (string, error) {
 	t.Helper()
-	hook := compile(t, webhook.Definition{Request: webhook.Request{URL: "https://x.example", Body: &source, Headers: headers}})
+	hook := compile(t,
+		webhook.Definition{Request: webhook.Request{URL: "https://x.example", Body: &source, Headers: headers}})
 	r, err := hook.Render(webhook.Call{ID: "id", Data: data})
 	return r.Body, err
 }
@@ -46,25 +47,63 @@ func TestRenderBody(t *testing.T) {
 		want, err      string
 	}{
 		{reason: "static", source: `{"a": 1}`, want: `{"a": 1}`},
-		{reason: "numbers have no exponent", source: `[{{.Resource.big}},{{.Resource.float}},{{.Resource.count}}]`, want: `[12345678901234567,1234567890.25,3]`},
-		{reason: "within quotes a value is escaped", source: `{"n":"{{.Resource.name}}","h":"{{.Resource.html}}"}`, want: `{"n":"quote \" and \\ slash","h":"<a&b>"}`},
+		{
+			reason: "numbers have no exponent", source: `[{{.Resource.big}},{{.Resource.float}},{{.Resource.count}}]`,
+			want: `[12345678901234567,1234567890.25,3]`,
+		},
+		{
+			reason: "within quotes a value is escaped", source: `{"n":"{{.Resource.name}}","h":"{{.Resource.html}}"}`,
+			want: `{"n":"quote \" and \\ slash","h":"<a&b>"}`,
+		},
 		{reason: "json within quotes too", source: `{"n":"{{json .Resource.tags}}"}`, want: `{"n":"[\"a\",\"b\"]"}`},
-		{reason: "a quoted quote does not end the text", source: `{"n":"\"{{.TenantID}}\"","m":{{json .TenantID}}}`, want: `{"n":"\"tenant-1\"","m":"tenant-1"}`},
+		{
+			reason: "a quoted quote does not end the text", source: `{"n":"\"{{.TenantID}}\"","m":{{json .TenantID}}}`,
+			want: `{"n":"\"tenant-1\"","m":"tenant-1"}`,
+		},
 		{reason: "outside of quotes objects are JSON", source: `{"r":{{.Resource.point}}}`, want: `{"r":{"x":1,"y":2.5}}`},
 		{reason: "a text that is JSON can stand alone", source: `{"r":{{.Resource.json}}}`, want: `{"r":{"raw":true}}`},
 		{reason: "another cannot add fields", source: `{"r":{{.Resource.inject}}}`, err: "outside of quotes"},
 		{reason: "the whole resource", source: `{{.Resource.tags}}`, want: `["a","b"]`},
-		{reason: "a text that is not JSON goes as it is", source: `id={{.Resource.id}}&n={{urlquery .Resource.name}}`, want: `id=app-1&n=quote+%22+and+%5C+slash`},
-		{reason: "another content type is not escaped", source: `{"{{.Resource.name}}"`, headers: text, want: `{"quote " and \ slash"`},
-		{reason: "outcome", source: `{{.Outcome.phase}} {{.Outcome.reason}} {{.Outcome.message}} {{.CallbackURL}}`, headers: text, want: "Failed TimedOut too late https://cb.example/1"},
-		{reason: "get and default", source: `{{default "none" (get .Resource "no" "such")}} {{get .Resource "point" "x" | default 7}}`, headers: text, want: "none 1"},
-		{reason: "texts", source: `{{upper "a"}}{{lower "B"}}{{trim " c "}}{{join "," .Resource.tags}}{{replace "a" "b" "aa"}}{{b64enc "x"}}`, headers: text, want: "Abca,bbbeA=="},
-		{reason: "printf", source: `{{printf "%05d|%s|%q|%[1]%" 7 .TenantID "x"}}`, headers: text, err: "printf takes neither"},
-		{reason: "printf", source: `{{printf "%05d|%s|%q|[*]" 7 .TenantID "x"}}`, headers: text, want: `00007|tenant-1|"x"|[*]`},
+		{
+			reason: "a text that is not JSON goes as it is", source: `id={{.Resource.id}}&n={{urlquery .Resource.name}}`,
+			want: `id=app-1&n=quote+%22+and+%5C+slash`,
+		},
+		{
+			reason: "another content type is not escaped", source: `{"{{.Resource.name}}"`, headers: text,
+			want: `{"quote " and \ slash"`,
+		},
+		{
+			reason: "outcome", source: `{{.Outcome.phase}} {{.Outcome.reason}} {{.Outcome.message}} {{.CallbackURL}}`,
+			headers: text, want: "Failed TimedOut too late https://cb.example/1",
+		},
+		{
+			reason: "get and default",
+			source: `{{default "none" (get .Resource "no" "such")}} {{get .Resource "point" "x" | default 7}}`, headers: text,
+			want: "none 1",
+		},
+		{
+			reason:  "texts",
+			source:  `{{upper "a"}}{{lower "B"}}{{trim " c "}}{{join "," .Resource.tags}}{{replace "a" "b" "aa"}}{{b64enc "x"}}`,
+			headers: text, want: "Abca,bbbeA==",
+		},
+		{
+			reason: "printf", source: `{{printf "%05d|%s|%q|%[1]%" 7 .TenantID "x"}}`, headers: text,
+			err: "printf takes neither",
+		},
+		{
+			reason: "printf", source: `{{printf "%05d|%s|%q|[*]" 7 .TenantID "x"}}`, headers: text,
+			want: `00007|tenant-1|"x"|[*]`,
+		},
 		{reason: "loops", source: `[{{range $i, $t := .Resource.tags}}{{if $i}},{{end}}"{{$t}}"{{end}}]`, want: `["a","b"]`},
-		{reason: "templates", source: `{{define "t"}}<{{.}}>{{end}}{{range .Resource.tags}}{{template "t" .}}{{end}}`, headers: text, want: "<a><b>"},
+		{
+			reason: "templates", source: `{{define "t"}}<{{.}}>{{end}}{{range .Resource.tags}}{{template "t" .}}{{end}}`,
+			headers: text, want: "<a><b>",
+		},
 		{reason: "a break within a loop", source: `{{range .Resource.tags}}{{.}}{{break}}{{end}}`, headers: text, want: "a"},
-		{reason: "comparison of numbers", source: `{{if and (gt .Resource.count 2) (lt .Resource.float 1234567891.5)}}yes{{end}}`, headers: text, want: "yes"},
+		{
+			reason: "comparison of numbers",
+			source: `{{if and (gt .Resource.count 2) (lt .Resource.float 1234567891.5)}}yes{{end}}`, headers: text, want: "yes",
+		},
 
 		{reason: "a missing key", source: `{{.Resource.nothing}}`, err: `map has no entry for key "nothing"`},
 		{reason: "a missing root", source: `{{.Env}}`, err: `map has no entry for key "Env"`},
@@ -73,15 +112,36 @@ func TestRenderBody(t *testing.T) {
 		{reason: "methods of Go types", source: `{{.Resource.point.Secret}}`, err: `map has no entry for key "Secret"`},
 		{reason: "recursion", source: `{{define "x"}}{{template "x" .}}{{end}}{{template "x" .}}`, err: "call each other"},
 		{reason: "a long loop", source: `{{range 1000000000}}{{end}}`, err: "too much work"},
-		{reason: "long loops within each other", source: `{{range 40000}}{{range 40000}}{{end}}{{end}}`, err: "too much work"},
+		{
+			reason: "long loops within each other", source: `{{range 40000}}{{range 40000}}{{end}}{{end}}`,
+			err: "too much work",
+		},
 		{reason: "long output", source: `{{range 40000}}0123456789abcdef0123456789abcdef{{end}}`, err: "output longer than"},
-		{reason: "doubling", source: `{{$a := "0123456789abcdef"}}{{range 60}}{{$a = print $a $a}}{{end}}`, err: "too much work"},
-		{reason: "doubling by printf", source: `{{$a := "0123456789abcdef"}}{{range 60}}{{$a = printf "%s%s" $a $a}}{{end}}`, err: "too much work"},
-		{reason: "doubling by replace", source: `{{$a := "aaaaaaaaaaaaaaaa"}}{{range 60}}{{$a = replace "a" "aa" $a}}{{end}}`, err: "too much work"},
-		{reason: "doubling by join", source: `{{$a := "aaaaaaaaaaaaaaaa"}}{{range 60}}{{$a = join $a $.Resource.tags}}{{end}}`, want: ""},
+		{
+			reason: "doubling", source: `{{$a := "0123456789abcdef"}}{{range 60}}{{$a = print $a $a}}{{end}}`,
+			err: "too much work",
+		},
+		{
+			reason: "doubling by printf", source: `{{$a := "0123456789abcdef"}}{{range 60}}{{$a = printf "%s%s" $a $a}}{{end}}`,
+			err: "too much work",
+		},
+		{
+			reason: "doubling by replace", source: `{{$a := "aaaaaaaaaaaaaaaa"}}{{range 60}}{{$a = replace "a" "aa" $a}}{{end}}`,
+			err: "too much work",
+		},
+		{
+			reason: "doubling by join",
+			source: `{{$a := "aaaaaaaaaaaaaaaa"}}{{range 60}}{{$a = join $a $.Resource.tags}}{{end}}`, want: "",
+		},
 		{reason: "widths", source: `{{printf "%99999d" 1}}`, err: "three digits"},
-		{reason: "many widths", source: `{{range 9999}}{{$x := printf "%999d%999d%999d%999d%999d" 1 2 3 4 5}}{{end}}`, err: "too much work"},
-		{reason: "work without output", source: `{{range 40000}}{{$x := json $.Resource}}{{$x = json $.Resource}}{{end}}`, err: "too much work"},
+		{
+			reason: "many widths", source: `{{range 9999}}{{$x := printf "%999d%999d%999d%999d%999d" 1 2 3 4 5}}{{end}}`,
+			err: "too much work",
+		},
+		{
+			reason: "work without output", source: `{{range 40000}}{{$x := json $.Resource}}{{$x = json $.Resource}}{{end}}`,
+			err: "too much work",
+		},
 		{reason: "a wrong argument", source: `{{join 1 2}}`, err: "expected string"},
 	} {
 		started := time.Now()
@@ -91,7 +151,8 @@ func TestRenderBody(t *testing.T) {
 		}
 		if tc.err != "" {
 			var field *webhook.FieldError
-			if err == nil || !strings.Contains(err.Error(), tc.err) || !errors.As(err, &field) || field.Field != "spec.request.body" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) || !errors.As(err, &field) ||
+				field.Field != "spec.request.body" {
 				t.Errorf("%s: got %q, %v, want error %q", tc.reason, got[:min(len(got), 100)], err, tc.err)
 			}
 			continue
@@ -110,8 +171,14 @@ func TestRenderURL(t *testing.T) {
 	}{
 		{"path", "https://x.example/a/{{.Resource}}", "b c?d#e", "https://x.example/a/b%20c%3Fd%23e"},
 		{"path with slashes", "https://x.example/a/{{.Resource}}", "b/c", "https://x.example/a/b%2Fc"},
-		{"more segments than there were", "https://x.example/roles/{{.Resource}}", "1/roles/admin", "https://x.example/roles/1%2Froles%2Fadmin"},
-		{"several segments, where that is meant", "https://x.example/a/{{path .Resource}}/d", "b/c d", "https://x.example/a/b/c%20d/d"},
+		{
+			"more segments than there were", "https://x.example/roles/{{.Resource}}", "1/roles/admin",
+			"https://x.example/roles/1%2Froles%2Fadmin",
+		},
+		{
+			"several segments, where that is meant", "https://x.example/a/{{path .Resource}}/d", "b/c d",
+			"https://x.example/a/b/c%20d/d",
+		},
 		{"several segments, out of the path", "https://x.example/a/{{path .Resource}}/d", "../..", ""},
 		{"a slash in a query", "https://x.example/a?p={{.Resource}}", "b/c", "https://x.example/a?p=b%2Fc"},
 		{"path segment", "https://x.example/a/{{pathEscape .Resource}}", "b/c", "https://x.example/a/b%2Fc"},
@@ -119,7 +186,10 @@ func TestRenderURL(t *testing.T) {
 		{"out of the path, encoded", "https://x.example/a/{{.Resource}}/d", "%2e%2e", "https://x.example/a/%252e%252e/d"},
 		{"query", "https://x.example/?a={{.Resource}}&b=1", "x&b=2", "https://x.example/?a=x%26b%3D2&b=1"},
 		{"query, escaped by hand", "https://x.example/?a={{urlquery .Resource}}", "x&y", "https://x.example/?a=x%26y"},
-		{"query, escaped in a pipeline", "https://x.example/?a={{.Resource | queryEscape}}", "x&y", "https://x.example/?a=x%26y"},
+		{
+			"query, escaped in a pipeline", "https://x.example/?a={{.Resource | queryEscape}}", "x&y",
+			"https://x.example/?a=x%26y",
+		},
 		{"all of it", "{{.Resource}}", "https://y.example/p?q=1", "https://y.example/p?q=1"},
 		{"the base", "{{.Resource}}/p", "https://y.example:8443/b", "https://y.example:8443/b/p"},
 		{"a subdomain", "https://{{.Resource}}.example/", "tenant-1", "https://tenant-1.example/"},
@@ -165,10 +235,14 @@ func TestRenderRest(t *testing.T) {
 		},
 		{reason: "an id with a line break", call: webhook.Call{ID: "a\nb"}, field: "spec.operationID"},
 		{reason: "no id", field: "spec.operationID"},
-		{reason: "a correlation id with a line break", call: webhook.Call{ID: "id", CorrelationID: "a\rb"}, field: "spec.correlationID"},
+		{
+			reason: "a correlation id with a line break", call: webhook.Call{ID: "id", CorrelationID: "a\rb"},
+			field: "spec.correlationID",
+		},
 		{
 			reason: "a resource that is no JSON", req: webhook.Request{Headers: map[string]string{"X": "{{.TenantID}}"}},
-			call: webhook.Call{ID: "id", Data: webhook.Data{Resource: json.RawMessage("{")}}, field: "spec.requestObject.resource",
+			call:  webhook.Call{ID: "id", Data: webhook.Data{Resource: json.RawMessage("{")}},
+			field: "spec.requestObject.resource",
 		},
 		{
 			reason: "what no template looks at is not asked for", req: webhook.Request{Body: ptr("x")}, body: "x",
@@ -176,8 +250,14 @@ func TestRenderRest(t *testing.T) {
 		},
 		{reason: "the default body", call: webhook.Call{ID: "id"}, body: "{}"},
 		{reason: "GET has no default body", req: webhook.Request{Method: "get"}, call: webhook.Call{ID: "id"}},
-		{reason: "nor one that is spelled out, as the API server does", req: webhook.Request{Method: "GET", Body: ptr("{}")}, call: webhook.Call{ID: "id"}},
-		{reason: "GET has the body it is given", req: webhook.Request{Method: "GET", Body: ptr("x")}, call: webhook.Call{ID: "id"}, body: "x"},
+		{
+			reason: "nor one that is spelled out, as the API server does", req: webhook.Request{Method: "GET", Body: ptr("{}")},
+			call: webhook.Call{ID: "id"},
+		},
+		{
+			reason: "GET has the body it is given", req: webhook.Request{Method: "GET", Body: ptr("x")},
+			call: webhook.Call{ID: "id"}, body: "x",
+		},
 		{reason: "no body", req: webhook.Request{Body: ptr("")}, call: webhook.Call{ID: "id"}},
 	} {
 		tc.req.URL = "https://x.example"
@@ -245,7 +325,9 @@ func FuzzURL(f *testing.F) {
 	for _, seed := range []string{"x", "@evil", "?a=b", "#", "/../", "//evil", "\\evil", "%2f", "&b=2"} {
 		f.Add(seed)
 	}
-	hook, err := webhook.Compile(webhook.Definition{Request: webhook.Request{URL: "https://x.example/p/{{.TenantID}}/s?a={{.TenantID}}&b=1"}})
+	hook, err := webhook.Compile(webhook.Definition{
+		Request: webhook.Request{URL: "https://x.example/p/{{.TenantID}}/s?a={{.TenantID}}&b=1"},
+	})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -268,7 +350,10 @@ func FuzzURL(f *testing.F) {
 
 // FuzzTemplate: no template source and no value brings the renderer down.
 func FuzzTemplate(f *testing.F) {
-	for _, seed := range []string{"{{.Resource}}", "{{range 9}}{{.}}{{end}}", `{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`, `{{printf "%d" 1}}`, `{"{{.TenantID}}"`} {
+	for _, seed := range []string{
+		"{{.Resource}}", "{{range 9}}{{.}}{{end}}",
+		`{{define "a"}}{{template "a"}}{{end}}{{template "a"}}`, `{{printf "%d" 1}}`, `{"{{.TenantID}}"`,
+	} {
 		f.Add(seed, "v")
 	}
 	f.Fuzz(func(t *testing.T, source, value string) {
@@ -304,7 +389,8 @@ func TestHostileTemplates(t *testing.T) {
 		{"sorted again and again", `{{range 9999}}{{range $.Resource.keys}}{{break}}{{end}}{{end}}`},
 		{"templates", `{{define "x"}}{{range 100}}{{end}}{{end}}{{range 9999}}{{template "x"}}{{end}}`},
 		{"long arguments", `{{range 9999}}{{if or ` + strings.Repeat("0 ", 100) + `}}{{end}}{{end}}`},
-		{"pipelines within pipelines", `{{range 9999}}{{if ` + strings.Repeat("(not ", 50) + "0" + strings.Repeat(")", 50) + `}}{{end}}{{end}}`},
+		{"pipelines within pipelines", `{{range 9999}}{{if ` + strings.Repeat("(not ", 50) + "0" + strings.Repeat(")", 50) +
+			`}}{{end}}{{end}}`},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			headers := map[string]string{}

@@ -37,7 +37,10 @@ func (m tlsMaterial) config() (*tls.Config, error) {
 			}
 		}
 		if !pool.AppendCertsFromPEM(m.ca) {
-			return nil, &CredentialsError{Field: "spec.tls.caSecretRef", Err: errors.New("cannot use ca.crt: it has no certificate in PEM")}
+			return nil, &CredentialsError{
+				Field: "spec.tls.caSecretRef",
+				Err:   errors.New("cannot use ca.crt: it has no certificate in PEM"),
+			}
 		}
 		config.RootCAs = pool
 	}

@@ -90,7 +90,8 @@ func TestTurnsThatAreGivenUp(t *testing.T) {
 						patience := time.Duration(rnd.IntN(5)) * time.Millisecond
 						ctx, cancel := context.WithTimeout(t.Context(), patience)
 						ran := false
-						err := turns.do(ctx, fmt.Sprint(rnd.IntN(4)), func() { ran = true; time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond) })
+						err := turns.do(ctx, fmt.Sprint(rnd.IntN(4)),
+							func() { ran = true; time.Sleep(time.Duration(rnd.IntN(3)) * time.Millisecond) })
 						cancel()
 						if ran != (err == nil) || err != nil && !errors.Is(err, context.DeadlineExceeded) {
 							t.Errorf("ran: %v, %v", ran, err)

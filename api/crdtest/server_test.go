@@ -36,7 +36,8 @@ func internal(t testing.TB, kind string) *apiextensions.CustomResourceDefinition
 		apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
 		apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 		out := new(apiextensions.CustomResourceDefinition)
-		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, out, nil); err != nil {
+		if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, out,
+			nil); err != nil {
 			t.Fatalf("cannot convert definition: %v", err)
 		}
 		out.Status.StoredVersions = []string{v1alpha1.GroupVersion.Version}
@@ -61,7 +62,10 @@ func newAdmission(t testing.TB, kind string) admission {
 	if err != nil {
 		t.Fatalf("cannot make validator: %v", err)
 	}
-	return admission{structural: structural, schema: validator, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}
+	return admission{
+		structural: structural, schema: validator,
+		rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
+	}
 }
 
 // create prunes and defaults obj in place and returns what an API server would refuse it for.

@@ -12,7 +12,8 @@ import (
 //go:embed crds/*.yaml
 var crdFiles embed.FS
 
-// CRDYAML returns the definitions of the resources of this package as a stream of YAML documents, ready for kubectl apply.
+// CRDYAML returns the definitions of the resources of this package as a stream of YAML documents, ready for kubectl
+// apply.
 func CRDYAML() []byte {
 	var out []byte
 	for _, name := range crdNames() {

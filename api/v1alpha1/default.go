@@ -51,8 +51,9 @@ func (o *Operation) Default() {
 	setDefault(&o.Spec.Timeout, duration(DefaultTimeout))
 }
 
-// Default fills in what is not set, as the API server does. Objects read from a server have it done already. The expressions of
-// response and poll have no default here: an empty one leaves the judgement to the executor, as documented at the field.
+// Default fills in what is not set, as the API server does. Objects read from a server have it done already. The
+// expressions of response and poll have no default here: an empty one leaves the judgement to the executor, as
+// documented at the field.
 func (w *Webhook) Default() {
 	s := &w.Spec
 	setDefault(&s.Mode, ModeSync)

@@ -12,14 +12,16 @@ import (
 // maxNamePrefix bounds the readable part of a hashed name, in bytes.
 const maxNamePrefix = 120
 
-// OperationName is the name of the Operation of a resource: "<resourceType>-<resourceID>" when both are lower case, the type has no
-// dash and the whole is a valid name; else a readable prefix and a hash of both. Two different resources never share a name:
+// OperationName is the name of the Operation of a resource: "<resourceType>-<resourceID>" when both are lower case, the
+// type has no dash and the whole is a valid name; else a readable prefix and a hash of both. Two different resources
+// never share a name:
 //
 //   - the first dash of a plain name ends the type, so plain names can be read back;
 //   - a hashed name has no dash, so it is no plain name;
 //   - the hash is 160 bits of SHA-256 over both parts and the length of the first.
 //
-// It is a pure function: every process finds the same name, which is how the API server arbitrates between two schedulers.
+// It is a pure function: every process finds the same name, which is how the API server arbitrates between two
+// schedulers.
 func OperationName(resourceType, resourceID string) string {
 	plain := resourceType + "-" + resourceID
 	if resourceType != "" && resourceID != "" && !strings.Contains(resourceType, "-") &&

@@ -46,17 +46,20 @@ func TestOperationName(t *testing.T) {
 // The names are stored in clusters: another hash in another release would let a second Operation of a resource be made.
 func TestOperationNameNeverChanges(t *testing.T) {
 	t.Parallel()
-	if got, want := OperationName("Application", "7D44"), "application.7d44.7gmbz5kxz66hnnyrjfl4a7d5n3yurgod"; got != want {
+	if got, want := OperationName("Application", "7D44"),
+		"application.7d44.7gmbz5kxz66hnnyrjfl4a7d5n3yurgod"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// part draws texts that come close to each other: few letters, dashes, dots, case, and whole names and hashes of others.
+// part draws texts that come close to each other: few letters, dashes, dots, case, and whole names and hashes of
+// others.
 func part() *rapid.Generator[string] {
 	piece := rapid.OneOf(
 		rapid.SampledFrom([]string{"a", "b", "A", "B", "-", ".", "0", "/", "ä", "", "a-b", "a.b"}),
 		rapid.Custom(func(t *rapid.T) string {
-			return OperationName(rapid.StringOfN(rapid.RuneFrom([]rune("aAb-.")), 0, 3, -1).Draw(t, "type"), rapid.StringOfN(rapid.RuneFrom([]rune("aAb-.")), 0, 3, -1).Draw(t, "id"))
+			return OperationName(rapid.StringOfN(rapid.RuneFrom([]rune("aAb-.")), 0, 3, -1).Draw(t, "type"),
+				rapid.StringOfN(rapid.RuneFrom([]rune("aAb-.")), 0, 3, -1).Draw(t, "id"))
 		}),
 		rapid.String(),
 	)
@@ -65,8 +68,8 @@ func part() *rapid.Generator[string] {
 	})
 }
 
-// Two resources never share a name, and every name is valid: checked over all pairs of many resources drawn together, so that
-// plain names meet hashed ones.
+// Two resources never share a name, and every name is valid: checked over all pairs of many resources drawn together,
+// so that plain names meet hashed ones.
 func TestOperationNameIsInjective(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

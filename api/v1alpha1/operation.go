@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// AnnotationScheduledAt holds when the present request was scheduled, in RFC 3339. The Scheduler writes it with the spec; the
-	// timeout of the operation counts from it.
+	// AnnotationScheduledAt holds when the present request was scheduled, in RFC 3339. The Scheduler writes it with the
+	// spec; the timeout of the operation counts from it.
 	AnnotationScheduledAt = "fairlead.io/scheduled-at"
 
 	// Finalizer holds a deleted Operation until its cancellation is done.
 	Finalizer = "fairlead.io/operation"
 
-	// MaxRequestObjectBytes bounds spec.requestObject as JSON, in bytes. A schema cannot measure a value of any shape, so this is
-	// for the Scheduler to hold, see [RequestObject.CheckSize].
+	// MaxRequestObjectBytes bounds spec.requestObject as JSON, in bytes. A schema cannot measure a value of any shape, so
+	// this is for the Scheduler to hold, see [RequestObject.CheckSize].
 	MaxRequestObjectBytes = 256 << 10
 )
 
-// EffectiveID is the id of the operation that the spec asks for: spec.operationID, or metadata.uid where that is empty. It is empty
-// only for an object without either, which was never on a server.
+// EffectiveID is the id of the operation that the spec asks for: spec.operationID, or metadata.uid where that is empty.
+// It is empty only for an object without either, which was never on a server.
 func (o *Operation) EffectiveID() string {
 	if o.Spec.OperationID != "" {
 		return o.Spec.OperationID
@@ -30,20 +30,22 @@ func (o *Operation) EffectiveID() string {
 	return string(o.UID)
 }
 
-// PickedUp reports whether status is about the operation that the spec asks for. Until then status tells of an earlier one, or of none.
+// PickedUp reports whether status is about the operation that the spec asks for. Until then status tells of an earlier
+// one, or of none.
 func (o *Operation) PickedUp() bool {
 	return o.Status.OperationID != "" && o.Status.OperationID == o.EffectiveID()
 }
 
-// Terminal reports whether the operation that the spec asks for has ended. A request that was not picked up yet is in progress,
-// whatever status says of the one before.
+// Terminal reports whether the operation that the spec asks for has ended. A request that was not picked up yet is in
+// progress, whatever status says of the one before.
 func (o *Operation) Terminal() bool {
 	return o.PickedUp() && o.Status.Phase.Terminal()
 }
 
 // Touches reports whether the resource is one of spec.relatedResources.
 func (o *Operation) Touches(r ResourceReference) bool {
-	return slices.ContainsFunc(o.Spec.RelatedResources, func(related RelatedResource) bool { return related.ResourceReference == r })
+	return slices.ContainsFunc(o.Spec.RelatedResources,
+		func(related RelatedResource) bool { return related.ResourceReference == r })
 }
 
 // Locks yields the related resources that the operation locks.
@@ -57,24 +59,27 @@ func (o *Operation) Locks() iter.Seq[ResourceReference] {
 	}
 }
 
-// ScheduledAt is when the present request was scheduled: the annotation [AnnotationScheduledAt], or the creation of the object where
-// that is missing or no time. A request follows on the end of the one before it; where annotation or creation are older than that, since
-// somebody else than the Scheduler has replaced the spec, it is when the request was picked up. It is the zero time for an object with neither.
+// ScheduledAt is when the present request was scheduled: the annotation [AnnotationScheduledAt], or the creation of the
+// object where that is missing or no time. A request follows on the end of the one before it; where annotation or
+// creation are older than that, since somebody else than the Scheduler has replaced the spec, it is when the request
+// was picked up. It is the zero time for an object with neither.
 func (o *Operation) ScheduledAt() time.Time {
 	at := o.CreationTimestamp.Time
 	if told, err := time.Parse(time.RFC3339Nano, o.Annotations[AnnotationScheduledAt]); err == nil {
 		at = told
 	}
 	s := &o.Status
-	if !at.IsZero() && o.PickedUp() && s.InitializedAt != nil && len(s.History) > 0 && at.Before(s.History[0].FinishedAt.Time) {
+	if !at.IsZero() && o.PickedUp() && s.InitializedAt != nil && len(s.History) > 0 &&
+		at.Before(s.History[0].FinishedAt.Time) {
 		return s.InitializedAt.Time
 	}
 	return at
 }
 
-// Deadline is when the operation is given up: [Operation.ScheduledAt] plus spec.timeout, or [DefaultTimeout] where that is not set. A time
-// of whole seconds, as those of the API server are, may have been any moment of that second; so that nobody is given less time than was
-// asked for, the last one counts, or when the operation was picked up, if that is earlier.
+// Deadline is when the operation is given up: [Operation.ScheduledAt] plus spec.timeout, or [DefaultTimeout] where that
+// is not set. A time of whole seconds, as those of the API server are, may have been any moment of that second; so that
+// nobody is given less time than was asked for, the last one counts, or when the operation was picked up, if that is
+// earlier.
 func (o *Operation) Deadline() time.Time {
 	start := o.ScheduledAt()
 	if start.Nanosecond() == 0 {
@@ -95,7 +100,8 @@ func (o *Operation) Timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// CheckSize returns an error when r as JSON is larger than [MaxRequestObjectBytes], or is not valid JSON. A nil r is empty.
+// CheckSize returns an error when r as JSON is larger than [MaxRequestObjectBytes], or is not valid JSON. A nil r is
+// empty.
 func (r *RequestObject) CheckSize() error {
 	if r == nil {
 		return nil

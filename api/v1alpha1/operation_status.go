@@ -59,23 +59,24 @@ const (
 const (
 	ReasonInProgress = "InProgress"
 
-	// ReasonWaitingForLock: an operation that was accepted before has to end first, since both have a resource that one of them locks;
-	// the message names it.
+	// ReasonWaitingForLock: an operation that was accepted before has to end first, since both have a resource that one of
+	// them locks; the message names it.
 	ReasonWaitingForLock = "WaitingForLock"
 
 	// ReasonWaitingForWebhook: a Webhook that is due does not exist; the message names it.
 	ReasonWaitingForWebhook = "WaitingForWebhook"
 
-	// ReasonNotReleased: a Webhook that is due names a Secret without the label [LabelWebhookCredentials], or a service account whose
-	// annotation [AnnotationWebhookAudiences] does not name the audience; the message says which. It is that of condition Valid of the Webhook, too.
+	// ReasonNotReleased: a Webhook that is due names a Secret without the label [LabelWebhookCredentials], or a service
+	// account whose annotation [AnnotationWebhookAudiences] does not name the audience; the message says which. It is that
+	// of condition Valid of the Webhook, too.
 	ReasonNotReleased = "NotReleased"
 
-	// ReasonOutdatedCRD: the CustomResourceDefinition of operations is older than the executor, so that the API server does not keep what has to
-	// be recorded before a call; the message names it.
+	// ReasonOutdatedCRD: the CustomResourceDefinition of operations is older than the executor, so that the API server
+	// does not keep what has to be recorded before a call; the message names it.
 	ReasonOutdatedCRD = "OutdatedCRD"
 
-	// ReasonWaitingForShare: the namespace has used up its share of calls under way, of calls per second, or of writes to the API server; the
-	// message says which. It goes on when it is the operation's turn.
+	// ReasonWaitingForShare: the namespace has used up its share of calls under way, of calls per second, or of writes to
+	// the API server; the message says which. It goes on when it is the operation's turn.
 	ReasonWaitingForShare = "WaitingForShare"
 
 	ReasonSucceeded = "Succeeded"
@@ -86,7 +87,8 @@ const MaxHistory = 10
 
 // OperationStatus is what has become of a request.
 type OperationStatus struct {
-	// phase is In Progress, Success or Failed; empty before the executor has written a status. The first webhook may be called before that.
+	// phase is In Progress, Success or Failed; empty before the executor has written a status. The first webhook may be
+	// called before that.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
@@ -96,8 +98,8 @@ type OperationStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// operationID of the operation that this status is about. Where it differs from that of spec, the new request has not been
-	// picked up yet.
+	// operationID of the operation that this status is about. Where it differs from that of spec, the new request has not
+	// been picked up yet.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	OperationID string `json:"operationID,omitempty"`
@@ -122,8 +124,9 @@ type OperationStatus struct {
 	// +optional
 	Notification *WebhookCallStatus `json:"notification,omitempty"`
 
-	// acceptedVersion is the metadata.resourceVersion at which the request was accepted, or for an operation that locks, compensates or is
-	// Parallel at which the executor picked it up: the place of the operation among those that exclude each other by locks.
+	// acceptedVersion is the metadata.resourceVersion at which the request was accepted, or for an operation that locks,
+	// compensates or is Parallel at which the executor picked it up: the place of the operation among those that exclude
+	// each other by locks.
 	// +optional
 	AcceptedVersion string `json:"acceptedVersion,omitempty"`
 
@@ -169,13 +172,14 @@ type WebhookCallStatus struct {
 	// +optional
 	LastPollTimestamp *metav1.MicroTime `json:"lastPollTimestamp,omitempty"`
 
-	// attemptID is the id of the present or last try. It is stored before the call is made, or that of a first try is derived from the object, so
-	// after a crash the same try is repeated.
+	// attemptID is the id of the present or last try. It is stored before the call is made, or that of a first try is
+	// derived from the object, so after a crash the same try is repeated.
 	// +optional
 	AttemptID string `json:"attemptID,omitempty"`
 
-	// idempotencyKey is sent with every try: <namespace>.<operationID>.<webhookID>, with .compensate or .notify added for those calls. It is
-	// stored with the attempt. A call without it was begun by an older version, with a key that has no namespace, which stays.
+	// idempotencyKey is sent with every try: <namespace>.<operationID>.<webhookID>, with .compensate or .notify added for
+	// those calls. It is stored with the attempt. A call without it was begun by an older version, with a key that has no
+	// namespace, which stays.
 	// +optional
 	IdempotencyKey string `json:"idempotencyKey,omitempty"`
 

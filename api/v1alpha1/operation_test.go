@@ -78,7 +78,8 @@ func TestOperationDeadline(t *testing.T) {
 	}
 }
 
-// TestNoTimeIsLost: whenever within its second an object was made, and whoever has made it, an operation has all the time it asks for.
+// TestNoTimeIsLost: whenever within its second an object was made, and whoever has made it, an operation has all the
+// time it asks for.
 func TestNoTimeIsLost(t *testing.T) {
 	t.Parallel()
 	second := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -94,7 +95,11 @@ func TestNoTimeIsLost(t *testing.T) {
 		{"made and picked up within the second", second.Add(7e8), "", time.Time{}, second, second.Add(7e8)},
 		{"picked up later", second.Add(5 * time.Second), "", time.Time{}, second, second.Add(time.Second)},
 		{"picked up by a clock that is behind", second.Add(-time.Second), "", time.Time{}, second, second.Add(time.Second)},
-		{"an annotation in whole seconds", second.Add(time.Hour + 3e8), "2026-01-02T04:04:05Z", time.Time{}, second.Add(time.Hour), second.Add(time.Hour + 3e8)},
+		{
+			"an annotation in whole seconds", second.Add(time.Hour + 3e8), "2026-01-02T04:04:05Z",
+			time.Time{},
+			second.Add(time.Hour), second.Add(time.Hour + 3e8),
+		},
 		{
 			"the spec was replaced without an annotation: it is not as old as the object", second.Add(time.Hour + 3e8), "",
 			second.Add(time.Minute), second.Add(time.Hour + 3e8), second.Add(time.Hour + 3e8),
@@ -103,7 +108,10 @@ func TestNoTimeIsLost(t *testing.T) {
 			"nor as old as the request before, whose annotation is still there", second.Add(time.Hour), "2026-01-02T03:04:06.5Z",
 			second.Add(time.Minute), second.Add(time.Hour), second.Add(time.Hour + time.Second),
 		},
-		{"the next request of the Scheduler", second.Add(time.Hour), "2026-01-02T04:04:04.5Z", second.Add(time.Minute), second.Add(time.Hour - 5e8), second.Add(time.Hour - 5e8)},
+		{
+			"the next request of the Scheduler", second.Add(time.Hour), "2026-01-02T04:04:04.5Z", second.Add(time.Minute),
+			second.Add(time.Hour - 5e8), second.Add(time.Hour - 5e8),
+		},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()

@@ -31,8 +31,8 @@ const (
 	ExecutionParallel ExecutionMode = "Parallel"
 )
 
-// WebhookID is the name of a Webhook in the namespace of the Operation. The endings that idempotency keys use are refused, so
-// that the compensation of one webhook never shares its key with a call of another.
+// WebhookID is the name of a Webhook in the namespace of the Operation. The endings that idempotency keys use are
+// refused, so that the compensation of one webhook never shares its key with a call of another.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
@@ -40,8 +40,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!self.endsWith('.compensate') && !self.endsWith('.notify')",message="must not end in .compensate or .notify, which mark idempotency keys"
 type WebhookID = string
 
-// Operation is one long-running request on a resource of an API service, and what has become of it. There is at most one
-// Operation per resource, so its name is [OperationName] of the resource; a later request replaces the spec of an ended one.
+// Operation is one long-running request on a resource of an API service, and what has become of it. There is at most
+// one Operation per resource, so its name is [OperationName] of the resource; a later request replaces the spec of an
+// ended one.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -64,9 +65,10 @@ type WebhookID = string
 // +kubebuilder:selectablefield:JSONPath=`.spec.correlationID`
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 //
-// The request may be replaced only once its own operation has ended. An empty spec.operationID stands for metadata.uid, which
-// rules cannot read and no later request can have, so a terminal phase is then enough. Durations and empty lists are compared by
-// value, so that writing back what was read is no change, in whatever form a client spells "2h" or nothing.
+// The request may be replaced only once its own operation has ended. An empty spec.operationID stands for metadata.uid,
+// which rules cannot read and no later request can have, so a terminal phase is then enough. Durations and empty lists
+// are compared by value, so that writing back what was read is no change, in whatever form a client spells "2h" or
+// nothing.
 // +kubebuilder:validation:XValidation:rule="(has(oldSelf.status) && has(oldSelf.status.phase) && oldSelf.status.phase in ['Success', 'Failed'] && (!has(oldSelf.spec.operationID) || (has(oldSelf.status.operationID) && oldSelf.status.operationID == oldSelf.spec.operationID))) || (self.spec.operationType == oldSelf.spec.operationType && has(self.spec.operationID) == has(oldSelf.spec.operationID) && (!has(self.spec.operationID) || self.spec.operationID == oldSelf.spec.operationID) && (has(self.spec.operationCategory) && has(oldSelf.spec.operationCategory) ? self.spec.operationCategory == oldSelf.spec.operationCategory : (!has(self.spec.operationCategory) || size(self.spec.operationCategory) == 0) && (!has(oldSelf.spec.operationCategory) || size(oldSelf.spec.operationCategory) == 0)) && (has(self.spec.correlationID) && has(oldSelf.spec.correlationID) ? self.spec.correlationID == oldSelf.spec.correlationID : (!has(self.spec.correlationID) || size(self.spec.correlationID) == 0) && (!has(oldSelf.spec.correlationID) || size(oldSelf.spec.correlationID) == 0)) && (has(self.spec.webhookIDs) && has(oldSelf.spec.webhookIDs) ? self.spec.webhookIDs == oldSelf.spec.webhookIDs : (!has(self.spec.webhookIDs) || size(self.spec.webhookIDs) == 0) && (!has(oldSelf.spec.webhookIDs) || size(oldSelf.spec.webhookIDs) == 0)) && (has(self.spec.relatedResources) && has(oldSelf.spec.relatedResources) ? self.spec.relatedResources == oldSelf.spec.relatedResources : (!has(self.spec.relatedResources) || size(self.spec.relatedResources) == 0) && (!has(oldSelf.spec.relatedResources) || size(oldSelf.spec.relatedResources) == 0)) && (has(self.spec.requestObject) ? has(oldSelf.spec.requestObject) && self.spec.requestObject == oldSelf.spec.requestObject : !has(oldSelf.spec.requestObject) || (has(self.spec.cancelRequested) && self.spec.cancelRequested)) && has(self.spec.execution) == has(oldSelf.spec.execution) && (!has(self.spec.execution) || self.spec.execution == oldSelf.spec.execution) && has(self.spec.timeout) == has(oldSelf.spec.timeout) && (!has(self.spec.timeout) || duration(self.spec.timeout) == duration(oldSelf.spec.timeout)) && has(self.spec.notifyWebhookID) == has(oldSelf.spec.notifyWebhookID) && (!has(self.spec.notifyWebhookID) || self.spec.notifyWebhookID == oldSelf.spec.notifyWebhookID) && (has(self.spec.compensateWebhookIDs) && has(oldSelf.spec.compensateWebhookIDs) ? self.spec.compensateWebhookIDs == oldSelf.spec.compensateWebhookIDs : (!has(self.spec.compensateWebhookIDs) || size(self.spec.compensateWebhookIDs) == 0) && (!has(oldSelf.spec.compensateWebhookIDs) || size(oldSelf.spec.compensateWebhookIDs) == 0)) && has(self.spec.ttlAfterFinished) == has(oldSelf.spec.ttlAfterFinished) && (!has(self.spec.ttlAfterFinished) || duration(self.spec.ttlAfterFinished) == duration(oldSelf.spec.ttlAfterFinished)) && (has(self.spec.cancelRequested) && self.spec.cancelRequested || !has(oldSelf.spec.cancelRequested) || !oldSelf.spec.cancelRequested))",message="spec cannot change until the operation that it asks for has ended; only cancelRequested may become true, and then requestObject may be removed",reason=FieldValueForbidden,fieldPath=".spec"
 // +kubebuilder:validation:XValidation:rule="self.spec.resourceType == oldSelf.spec.resourceType && self.spec.resourceID == oldSelf.spec.resourceID",message="resourceType and resourceID cannot change: an Operation is about one resource",reason=FieldValueForbidden,fieldPath=".spec"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec.operationID) || has(self.spec.operationID)",message="operationID cannot be removed; a new request needs a new one",reason=FieldValueForbidden,fieldPath=".spec"
@@ -93,10 +95,11 @@ type OperationList struct {
 	Items           []Operation `json:"items"`
 }
 
-// OperationSpec is a request. It can be replaced only when its operation has ended, and only a new operationID starts one again.
+// OperationSpec is a request. It can be replaced only when its operation has ended, and only a new operationID starts
+// one again.
 type OperationSpec struct {
-	// operationID is the unique id of this request. Empty stands for metadata.uid. It is sent to the receivers as part of the
-	// idempotency key, so it is visible ASCII, without a dot.
+	// operationID is the unique id of this request. Empty stands for metadata.uid. It is sent to the receivers as part of
+	// the idempotency key, so it is visible ASCII, without a dot.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -120,21 +123,23 @@ type OperationSpec struct {
 	// +kubebuilder:validation:Pattern=`^[ -~]*$`
 	CorrelationID string `json:"correlationID,omitempty"`
 
-	// webhookIDs are names of Webhooks of the same namespace, in order and each once. Without any, the operation succeeds at once.
+	// webhookIDs are names of Webhooks of the same namespace, in order and each once. Without any, the operation succeeds
+	// at once.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.all(x, self.exists_one(y, x == y))",message="must name each webhook once"
 	WebhookIDs []WebhookID `json:"webhookIDs,omitempty"`
 
-	// relatedResources are other resources that the operation touches; operations can be searched by them. Those with lock are
-	// the operation's own until its end.
+	// relatedResources are other resources that the operation touches; operations can be searched by them. Those with lock
+	// are the operation's own until its end.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	RelatedResources []RelatedResource `json:"relatedResources,omitempty"`
 
-	// requestObject is what the templates of the webhooks see of the request. Up to 256 KiB in all ([MaxRequestObjectBytes]).
+	// requestObject is what the templates of the webhooks see of the request. Up to 256 KiB in all
+	// ([MaxRequestObjectBytes]).
 	// +optional
 	RequestObject *RequestObject `json:"requestObject,omitempty"`
 
@@ -151,11 +156,13 @@ type OperationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('720h')",message="must be a duration above zero of up to 720h, such as 30s or 2h"
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 
-	// notifyWebhookID names a Webhook that is called with the outcome once it is decided. Its failure never changes the outcome.
+	// notifyWebhookID names a Webhook that is called with the outcome once it is decided. Its failure never changes the
+	// outcome.
 	// +optional
 	NotifyWebhookID WebhookID `json:"notifyWebhookID,omitempty"`
 
-	// compensateWebhookIDs name Webhooks that are called, in order, when the operation fails after at least one webhook succeeded.
+	// compensateWebhookIDs name Webhooks that are called, in order, when the operation fails after at least one webhook
+	// succeeded.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -193,9 +200,9 @@ type ResourceReference struct {
 type RelatedResource struct {
 	ResourceReference `json:",inline"`
 
-	// lock keeps other operations away from the resource: of two unfinished operations of a namespace, where one locks what the other
-	// one locks or is about, only the one that was accepted first calls webhooks. The other one waits, with reason WaitingForLock, for
-	// its turn or its own timeout.
+	// lock keeps other operations away from the resource: of two unfinished operations of a namespace, where one locks
+	// what the other one locks or is about, only the one that was accepted first calls webhooks. The other one waits, with
+	// reason WaitingForLock, for its turn or its own timeout.
 	// +optional
 	Lock bool `json:"lock,omitempty"`
 }
@@ -213,7 +220,8 @@ type RequestObject struct {
 	// +kubebuilder:validation:MaxLength=253
 	TenantID string `json:"tenantID,omitempty"`
 
-	// headers of the request, those that the API service allows by name. Headers that carry credentials are refused whatever their spelling.
+	// headers of the request, those that the API service allows by name. Headers that carry credentials are refused
+	// whatever their spelling.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=32

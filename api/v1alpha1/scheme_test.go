@@ -26,10 +26,15 @@ func fullOperation() *Operation {
 		ObjectMeta: metav1.ObjectMeta{Name: "app-1", Namespace: "a"},
 		Spec: OperationSpec{
 			OperationID: "one", OperationType: OperationUpdate, OperationCategory: "c", CorrelationID: "x",
-			ResourceReference:    ResourceReference{ResourceType: "app", ResourceID: "1"},
-			WebhookIDs:           []string{"a", "b"},
-			RelatedResources:     []RelatedResource{{ResourceReference: ResourceReference{ResourceType: "t", ResourceID: "2"}, Lock: true}},
-			RequestObject:        &RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(`{"a":[1,"b",null]}`)}, TenantID: "t", Headers: map[string]string{"X": "y"}},
+			ResourceReference: ResourceReference{ResourceType: "app", ResourceID: "1"},
+			WebhookIDs:        []string{"a", "b"},
+			RelatedResources: []RelatedResource{
+				{ResourceReference: ResourceReference{ResourceType: "t", ResourceID: "2"}, Lock: true},
+			},
+			RequestObject: &RequestObject{
+				Resource: &apiextensionsv1.JSON{Raw: []byte(`{"a":[1,"b",null]}`)},
+				TenantID: "t", Headers: map[string]string{"X": "y"},
+			},
 			Execution:            ExecutionParallel,
 			Timeout:              duration(time.Minute),
 			NotifyWebhookID:      "n",
@@ -39,12 +44,17 @@ func fullOperation() *Operation {
 		},
 		Status: OperationStatus{
 			Phase: PhaseInProgress, OperationID: "one", OperationType: OperationUpdate,
-			Conditions:    []metav1.Condition{{Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonInProgress, LastTransitionTime: metav1.NewTime(at.Time.Truncate(time.Second))}},
+			Conditions: []metav1.Condition{{
+				Type: ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonInProgress,
+				LastTransitionTime: metav1.NewTime(at.Time.Truncate(time.Second)),
+			}},
 			Webhooks:      []WebhookCallStatus{call},
 			Compensations: []WebhookCallStatus{call},
 			Notification:  &call,
 			InitializedAt: &at, FinishedAt: &at, ObservedGeneration: 3,
-			History: []FinishedOperation{{OperationID: "zero", OperationType: OperationCreate, Phase: PhaseFailed, Reason: ReasonTimedOut, FinishedAt: at}},
+			History: []FinishedOperation{
+				{OperationID: "zero", OperationType: OperationCreate, Phase: PhaseFailed, Reason: ReasonTimedOut, FinishedAt: at},
+			},
 		},
 	}
 }
@@ -97,7 +107,10 @@ func TestRoundTrip(t *testing.T) {
 	}{
 		{"a full Operation", fullOperation(), &Operation{}},
 		{"a full Webhook", fullWebhook(), &Webhook{}},
-		{"a list", &OperationList{TypeMeta: metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: "OperationList"}, Items: []Operation{*fullOperation()}}, &OperationList{}},
+		{"a list", &OperationList{
+			TypeMeta: metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: "OperationList"},
+			Items:    []Operation{*fullOperation()},
+		}, &OperationList{}},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			t.Parallel()
@@ -126,7 +139,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What is not set is not written, in both encodings: a zero duration would be refused, an empty status would be a change.
+// What is not set is not written, in both encodings: a zero duration would be refused, an empty status would be a
+// change.
 func TestUnsetIsNotWritten(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -135,7 +149,9 @@ func TestUnsetIsNotWritten(t *testing.T) {
 		want   map[string]any
 	}{
 		{
-			"an Operation", &Operation{Spec: OperationSpec{OperationType: OperationCreate, ResourceReference: ResourceReference{ResourceType: "a", ResourceID: "b"}}},
+			"an Operation", &Operation{Spec: OperationSpec{
+				OperationType: OperationCreate, ResourceReference: ResourceReference{ResourceType: "a", ResourceID: "b"},
+			}},
 			map[string]any{"spec": map[string]any{"operationType": "Create", "resourceType": "a", "resourceID": "b"}},
 		},
 		{
@@ -172,13 +188,15 @@ func TestCRDs(t *testing.T) {
 	var got []string
 	for _, crd := range CRDs() {
 		if crd.Spec.Group != Group || crd.Spec.Scope != apiextensionsv1.NamespaceScoped || len(crd.Spec.Versions) != 1 ||
-			crd.Spec.Versions[0].Name != GroupVersion.Version || crd.Spec.Versions[0].Subresources == nil || crd.Spec.Versions[0].Subresources.Status == nil {
+			crd.Spec.Versions[0].Name != GroupVersion.Version || crd.Spec.Versions[0].Subresources == nil ||
+			crd.Spec.Versions[0].Subresources.Status == nil {
 			t.Errorf("%s: not a namespaced resource of %s with status", crd.Name, GroupVersion)
 		}
 		got = append(got, crd.Name, crd.Spec.Names.Kind)
 		got = append(got, crd.Spec.Names.ShortNames...)
 	}
-	if diff := cmp.Diff([]string{"operations.fairlead.io", KindOperation, "op", "webhooks.fairlead.io", KindWebhook, "wh"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"operations.fairlead.io", KindOperation, "op", "webhooks.fairlead.io", KindWebhook, "wh"},
+		got); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	crds := CRDs()

@@ -1,11 +1,12 @@
 package v1alpha1
 
 const (
-	// LabelWebhookCredentials with the value "true" on a Secret releases it for the Webhooks of its namespace. Without it they wait.
+	// LabelWebhookCredentials with the value "true" on a Secret releases it for the Webhooks of its namespace. Without it
+	// they wait.
 	LabelWebhookCredentials = "fairlead.io/webhook-credentials"
 
-	// AnnotationWebhookAudiences on a service account lists, with commas, the audiences for which Webhooks of its namespace may ask for its
-	// tokens. Without it they wait.
+	// AnnotationWebhookAudiences on a service account lists, with commas, the audiences for which Webhooks of its
+	// namespace may ask for its tokens. Without it they wait.
 	AnnotationWebhookAudiences = "fairlead.io/webhook-audiences"
 )
 
@@ -87,15 +88,17 @@ type OAuth2Auth struct {
 
 // ServiceAccountTokenAuth asks for a token of a service account, by TokenRequest.
 type ServiceAccountTokenAuth struct {
-	// audience of the token, which is the receiver. An audience that the API server itself accepts is refused, since the receiver
-	// could then act as the service account in the cluster; the executor knows them all, the usual one is refused already here.
+	// audience of the token, which is the receiver. An audience that the API server itself accepts is refused, since the
+	// receiver could then act as the service account in the cluster; the executor knows them all, the usual one is refused
+	// already here.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^(https://)?kubernetes([.]default([.]svc([.][a-z0-9.-]+)?)?)?(:[0-9]+)?/?$')",message="must not be an audience of the API server"
 	Audience string `json:"audience"`
 
-	// serviceAccountName names a service account of the Webhook's namespace, whose annotation fairlead.io/webhook-audiences names the audience.
+	// serviceAccountName names a service account of the Webhook's namespace, whose annotation
+	// fairlead.io/webhook-audiences names the audience.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

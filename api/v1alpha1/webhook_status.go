@@ -22,14 +22,15 @@ const (
 )
 
 // ConditionValid of a Webhook is False when a template or expression of it cannot be compiled, with reason
-// [ReasonInvalid], or when credentials that it names are not released, with reason [ReasonNotReleased], and True with reason [ReasonCompiled] otherwise.
+// [ReasonInvalid], or when credentials that it names are not released, with reason [ReasonNotReleased], and True with
+// reason [ReasonCompiled] otherwise.
 const ConditionValid = "Valid"
 
 // ReasonCompiled is the reason of condition Valid when it is True.
 const ReasonCompiled = "Compiled"
 
-// ConditionQuarantined of a Webhook is True when its templates or expressions have killed the controller, with reason [ReasonCrashed]. It is not
-// used until it is changed.
+// ConditionQuarantined of a Webhook is True when its templates or expressions have killed the controller, with reason
+// [ReasonCrashed]. It is not used until it is changed.
 const ConditionQuarantined = "Quarantined"
 
 // ReasonCrashed is the reason of condition Quarantined.
@@ -37,7 +38,8 @@ const ReasonCrashed = "Crashed"
 
 // WebhookStatus is what the executor knows of an endpoint.
 type WebhookStatus struct {
-	// conditions: Valid says whether all templates and expressions can be compiled, Quarantined that they have killed the controller.
+	// conditions: Valid says whether all templates and expressions can be compiled, Quarantined that they have killed the
+	// controller.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

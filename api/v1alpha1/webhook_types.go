@@ -21,8 +21,8 @@ const (
 	ModeAsyncCallback WebhookMode = "AsyncCallback"
 )
 
-// Expression is a CEL expression over response.status, response.headers (lower-case names) and response.body (parsed JSON, or a
-// string).
+// Expression is a CEL expression over response.status, response.headers (lower-case names) and response.body (parsed
+// JSON, or a string).
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=4096
@@ -138,9 +138,9 @@ type WebhookSpec struct {
 	Breaker WebhookBreaker `json:"breaker,omitzero"`
 }
 
-// WebhookRequest is what is sent. Its fields are templates (text/template; a missing key is an error) over .Resource, .TenantID,
-// .Headers, .Operation (all spec fields under their JSON names), .CallbackURL, and for compensation and notification .Outcome
-// (phase, reason, message).
+// WebhookRequest is what is sent. Its fields are templates (text/template; a missing key is an error) over .Resource,
+// .TenantID, .Headers, .Operation (all spec fields under their JSON names), .CallbackURL, and for compensation and
+// notification .Outcome (phase, reason, message).
 type WebhookRequest struct {
 	// method is a template of the HTTP method.
 	// +optional
@@ -202,7 +202,8 @@ type WebhookPoll struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('50ms') && duration(self) <= duration('720h')",message="must be a duration from 50ms to 720h, such as 10s"
 	Interval metav1.Duration `json:"interval,omitzero"`
 
-	// succeeded says that the receiver has finished well. Default: response.body.status is SUCCEEDED, SUCCESS or DONE, in any case.
+	// succeeded says that the receiver has finished well. Default: response.body.status is SUCCEEDED, SUCCESS or DONE, in
+	// any case.
 	// +optional
 	Succeeded Expression `json:"succeeded,omitempty"`
 
@@ -215,8 +216,8 @@ type WebhookPoll struct {
 	Error Expression `json:"error,omitempty"`
 }
 
-// WebhookRetry says when a try is repeated: after an exponentially growing interval with full jitter, or after what Retry-After
-// of the answer says.
+// WebhookRetry says when a try is repeated: after an exponentially growing interval with full jitter, or after what
+// Retry-After of the answer says.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.initialInterval) || !has(self.maxInterval) || duration(self.initialInterval) <= duration(self.maxInterval)",message="initialInterval must not be above maxInterval"
 type WebhookRetry struct {

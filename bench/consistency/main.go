@@ -1,5 +1,6 @@
 // Command consistency measures rows C of docs/benchmarks-consistency.md on a real kube-apiserver: our client, and that
-// of controller-runtime with and without its experimental EnableReadYourWritesConsistency.
+// of controller-runtime on our stores (module controllerruntime), and with and without its experimental
+// EnableReadYourWritesConsistency.
 //
 //	go run ./consistency       # in bench/
 package main
@@ -41,7 +42,10 @@ var full = sizes{
 	writes: 3400, budget: 2 * time.Second, runs: 400, gets: 2_000_000,
 }
 
-var small = sizes{rounds: 3, delays: []time.Duration{0, 20 * time.Millisecond}, writes: 30, budget: 300 * time.Millisecond, runs: 20, gets: 20_000}
+var small = sizes{
+	rounds: 3, delays: []time.Duration{0, 20 * time.Millisecond}, writes: 30,
+	budget: 300 * time.Millisecond, runs: 20, gets: 20_000,
+}
 
 func main() {
 	s := full
@@ -104,25 +108,34 @@ func rowC1(ctx context.Context, cfg *rest.Config, namespace string, delay time.D
 		make func() (*peer, error)
 	}{
 		{"Fairlead", "ours", func() (*peer, error) { return fairleadPeer(cfg, namespace) }},
+		{"controller-runtime on our stores", "adapter", func() (*peer, error) { return adapterPeer(cfg, namespace) }},
 		{"controller-runtime", "plain", func() (*peer, error) { return controllerRuntimePeer(cfg, namespace, false) }},
-		{"controller-runtime, EnableReadYourWritesConsistency", "ryw", func() (*peer, error) { return controllerRuntimePeer(cfg, namespace, true) }},
+		{"controller-runtime, EnableReadYourWritesConsistency", "ryw", func() (*peer, error) {
+			return controllerRuntimePeer(cfg, namespace, true)
+		}},
 	} {
 		made, err := p.make()
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		defer made.stop()
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.id}, Data: map[string]string{"n": "0"}}
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: p.id},
+			Data:       map[string]string{"n": "0"},
+		}
 		if err := made.create(ctx, cm); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		peers = append(peers, rounds.Peer{Name: p.name, Run: func() ([]float64, error) { return updateAndRead(ctx, made, cm, s) }})
+		peers = append(peers, rounds.Peer{Name: p.name, Run: func() ([]float64, error) {
+			return updateAndRead(ctx, made, cm, s)
+		}})
 	}
 	results, err := rounds.Run(s.rounds, peers...)
 	if err != nil {
 		return err
 	}
-	rounds.Print(out, fmt.Sprintf("C1: update, then read through the cache; the watch is late by %v; real kube-apiserver", delay),
+	rounds.Print(out, fmt.Sprintf("C1: update, then read through the cache; the watch is late by %v; real kube-apiserver",
+		delay),
 		[]string{"stale reads, %", "µs of a read, p50", "p99", "updates and reads per s", "of them in a round"}, results)
 	return nil
 }
@@ -158,7 +171,10 @@ func updateAndRead(ctx context.Context, p *peer, cm *corev1.ConfigMap, s sizes) 
 	}
 	n := float64(len(took))
 	rate := n / time.Since(began).Seconds()
-	return []float64{100 * float64(stale) / n, micros(rounds.Quantile(took, 0.5)), micros(rounds.Quantile(took, 0.99)), rate, n}, nil
+	return []float64{
+		100 * float64(stale) / n, micros(rounds.Quantile(took, 0.5)), micros(rounds.Quantile(took, 0.99)),
+		rate, n,
+	}, nil
 }
 
 // caughtUp waits until the cache shows an object, so that a round begins at rest.

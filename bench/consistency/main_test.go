@@ -16,8 +16,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(env.Main(m), goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// The rows, small. However late the watch is, no read through our client is stale, and no own write leads to a
-// reconciliation.
+// The rows, small. However late the watch is, no read through our client is stale, nor is one of controller-runtime on
+// our stores, and no own write of our client leads to a reconciliation.
 func TestRows(t *testing.T) {
 	var out strings.Builder
 	if err := run(env.Config(t), env.Namespace(t), small, &out); err != nil {
@@ -35,6 +35,16 @@ func TestRows(t *testing.T) {
 		}
 		if m[1] != want || m[2] != want || m[3] != want {
 			t.Errorf("%s: %s, want %s", what, m[0], want)
+		}
+	}
+	line := regexp.MustCompile(`(?m)^\s*\| controller-runtime on our stores +\| (\S+) \((\S+) … (\S+)\)`)
+	adapter := line.FindAllStringSubmatch(out.String(), -1)
+	if len(adapter) != len(small.delays) {
+		t.Fatalf("%d rows of controller-runtime on our stores, want %d", len(adapter), len(small.delays))
+	}
+	for _, m := range adapter {
+		if m[1] != "0" || m[3] != "0" {
+			t.Errorf("stale reads: %s, want 0", m[0])
 		}
 	}
 	if !strings.Contains(out.String(), "C3: ") {

@@ -36,13 +36,19 @@ func rowC3(s sizes, out io.Writer) error {
 	defer laid.stop()
 	results, err := rounds.Run(s.rounds,
 		rounds.Peer{Name: "store, nothing laid over", Run: func() ([]float64, error) { return empty.gets(s.gets, 0) }},
-		rounds.Peer{Name: fmt.Sprintf("store, %d own writes laid over, others read", written), Run: func() ([]float64, error) { return laid.gets(s.gets, objects-hot) }},
-		rounds.Peer{Name: fmt.Sprintf("store, %d own writes laid over, those read", written), Run: func() ([]float64, error) { return laid.gets(s.gets, 0) }},
+		rounds.Peer{
+			Name: fmt.Sprintf("store, %d own writes laid over, others read", written),
+			Run:  func() ([]float64, error) { return laid.gets(s.gets, objects-hot) },
+		},
+		rounds.Peer{Name: fmt.Sprintf("store, %d own writes laid over, those read", written), Run: func() ([]float64, error) {
+			return laid.gets(s.gets, 0)
+		}},
 	)
 	if err != nil {
 		return err
 	}
-	rounds.Print(out, fmt.Sprintf("C3: Get of one of %d ConfigMaps, typed", objects), []string{"ns of Store.Get", "ns of client.Get"}, results)
+	rounds.Print(out, fmt.Sprintf("C3: Get of one of %d ConfigMaps, typed", objects),
+		[]string{"ns of Store.Get", "ns of client.Get"}, results)
 	return nil
 }
 
@@ -86,7 +92,10 @@ func newOverlay(n int) (*overlay, error) {
 	server.HoldEvents(apiserver.Match{Resource: "configmaps"})
 	for i := range n {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name(i)}}
-		if err := client.Modify(ctx, c, cm, func(cm *corev1.ConfigMap) error { cm.Data["n"] = "own"; return nil }); err != nil {
+		if err := client.Modify(ctx, c, cm, func(cm *corev1.ConfigMap) error {
+			cm.Data["n"] = "own"
+			return nil
+		}); err != nil {
 			cancel()
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	ctrlcluster "sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/controllerruntime"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -55,13 +56,23 @@ func fairleadPeer(cfg *rest.Config, namespace string) (*peer, error) {
 	}, err
 }
 
-// controllerRuntimePeer is the client of controller-runtime's cluster, and of its manager.
-func controllerRuntimePeer(cfg *rest.Config, namespace string, readYourWrites bool) (*peer, error) {
+// adapterPeer is the client of controller-runtime's cluster, on our stores.
+func adapterPeer(cfg *rest.Config, namespace string) (*peer, error) {
+	return controllerRuntimePeer(cfg, namespace, false, func(c *ctrlcluster.Options) {
+		c.NewCache, c.NewClient = controllerruntime.NewCache, controllerruntime.NewClient
+	})
+}
+
+// controllerRuntimePeer is the client of controller-runtime's cluster, and of its manager. What else differs from the
+// defaults, options say.
+func controllerRuntimePeer(
+	cfg *rest.Config, namespace string, readYourWrites bool, options ...ctrlcluster.Option,
+) (*peer, error) {
 	o := ctrlclient.Options{Cache: &ctrlclient.CacheOptions{EnableReadYourWritesConsistency: &readYourWrites}}
-	cl, err := ctrlcluster.New(cfg, func(c *ctrlcluster.Options) {
+	cl, err := ctrlcluster.New(cfg, append(options, func(c *ctrlcluster.Options) {
 		c.Scheme, c.Client = scheme.Scheme, o
 		c.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
-	})
+	})...)
 	if err != nil {
 		return nil, err
 	}

@@ -62,7 +62,8 @@ func rowC2(ctx context.Context, cfg *rest.Config, namespace string, s sizes, out
 		{"controller-runtime, GenerationChangedPredicate", theirDeafController},
 	} {
 		ns := fmt.Sprintf("%s-%d", namespace, i)
-		if _, err := clients.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{}); err != nil {
+		if _, err := clients.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}},
+			metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		c := &counter{calls: map[string]int{}}
@@ -80,18 +81,26 @@ func rowC2(ctx context.Context, cfg *rest.Config, namespace string, s sizes, out
 	if err != nil {
 		return err
 	}
-	rounds.Print(out, fmt.Sprintf("C2: reconciliations of a new Deployment whose reconciler writes its status %d times; %d Deployments in each round; real kube-apiserver", ownWrites, s.runs),
+	rounds.Print(out,
+		fmt.Sprintf(
+			"C2: reconciliations of a new Deployment whose reconciler writes its status %d times; %d Deployments in each round; real kube-apiserver", ownWrites, s.runs,
+		),
 		[]string{"reconciliations of one, mean", "most", "% with exactly one"}, results)
 	return nil
 }
 
 // reconciliations creates objects and counts the calls for each, when no call has come for a while.
-func reconciliations(ctx context.Context, clients kubernetes.Interface, ns, prefix string, n int, c *counter, ended <-chan error) ([]float64, error) {
+func reconciliations(
+	ctx context.Context, clients kubernetes.Interface, ns, prefix string, n int, c *counter, ended <-chan error,
+) ([]float64, error) {
 	labels := map[string]string{"app": "x"}
 	for i := range n {
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(prefix, i)}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+			},
 		}}
 		if _, err := clients.AppsV1().Deployments(ns).Create(ctx, d, metav1.CreateOptions{}); err != nil {
 			return nil, err
@@ -128,15 +137,17 @@ func reconciliations(ctx context.Context, clients kubernetes.Interface, ns, pref
 
 func ourController(ctx context.Context, cfg *rest.Config, ns string, c *counter) error {
 	rt := fairlead.New(cfg, fairlead.WithScheme(scheme.Scheme), fairlead.WithSource(source.Namespaces(ns)))
-	reconcile.New(rt, "deployments", reconcile.Func[appsv1.Deployment](func(ctx context.Context, d *appsv1.Deployment) (reconcile.Result, error) {
-		c.called(d.Name)
-		for range ownWrites {
-			if err := client.ModifyStatus(ctx, rt.Client(), d, func(d *appsv1.Deployment) error { d.Status.ObservedGeneration++; return nil }); err != nil {
-				return reconcile.Retry(err)
+	reconcile.New(rt, "deployments",
+		reconcile.Func[appsv1.Deployment](func(ctx context.Context, d *appsv1.Deployment) (reconcile.Result, error) {
+			c.called(d.Name)
+			for range ownWrites {
+				if err := client.ModifyStatus(ctx, rt.Client(), d,
+					func(d *appsv1.Deployment) error { d.Status.ObservedGeneration++; return nil }); err != nil {
+					return reconcile.Retry(err)
+				}
 			}
-		}
-		return reconcile.Done, nil
-	}))
+			return reconcile.Done, nil
+		}))
 	return rt.Run(ctx)
 }
 
@@ -159,7 +170,8 @@ func controllerRuntime(ctx context.Context, cfg *rest.Config, ns string, c *coun
 		return err
 	}
 	cl := mgr.GetClient()
-	err = ctrl.NewControllerManagedBy(mgr).For(&appsv1.Deployment{}, opts...).Complete(reconcilerFunc(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
+	err = ctrl.NewControllerManagedBy(mgr).For(&appsv1.Deployment{},
+		opts...).Complete(reconcilerFunc(func(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 		var d appsv1.Deployment
 		if err := cl.Get(ctx, r.NamespacedName, &d); err != nil {
 			return ctrl.Result{}, err

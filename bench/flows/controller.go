@@ -22,12 +22,14 @@ func controller(ctx context.Context, workers int, keys []string, fn reconcile.Fu
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		for _, key := range keys {
-			queue.Add(request(key))
-		}
-		return nil
-	})); err != nil {
+	if err := c.Watch(
+		source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			for _, key := range keys {
+				queue.Add(request(key))
+			}
+			return nil
+		}),
+	); err != nil {
 		return nil, err
 	}
 	done := make(chan struct{})

@@ -34,9 +34,15 @@ type sizes struct {
 	watched          time.Duration
 }
 
-var full = sizes{rounds: 3, parked: 1_000_000, await: 200_000, goroutine: 50_000, steps: 500_000, preemptions: 20_000, saved: 10_000, waits: 10_000, watched: 3 * time.Second}
+var full = sizes{
+	rounds: 3, parked: 1_000_000, await: 200_000, goroutine: 50_000, steps: 500_000, preemptions: 20_000,
+	saved: 10_000, waits: 10_000, watched: 3 * time.Second,
+}
 
-var small = sizes{rounds: 1, parked: 20_000, await: 5_000, goroutine: 5_000, steps: 20_000, preemptions: 300, saved: 300, waits: 200, watched: 200 * time.Millisecond}
+var small = sizes{
+	rounds: 1, parked: 20_000, await: 5_000, goroutine: 5_000, steps: 20_000, preemptions: 300,
+	saved: 300, waits: 200, watched: 200 * time.Millisecond,
+}
 
 func main() {
 	if child(os.Stdout) {
@@ -83,7 +89,9 @@ func rowF1(s sizes, out io.Writer) ([]rounds.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	rounds.Print(out, fmt.Sprintf("F1: memory of what waits (%d fibers, %d with an await, %d of the others), beyond the user's data", s.parked, s.await, s.goroutine),
+	rounds.Print(out,
+		fmt.Sprintf("F1: memory of what waits (%d fibers, %d with an await, %d of the others), beyond the user's data",
+			s.parked, s.await, s.goroutine),
 		[]string{"bytes each", "µs to park one"}, results)
 	return results, nil
 }

@@ -19,7 +19,10 @@ func TestRows(t *testing.T) {
 	if err := run(small, &out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"F1: ", "F2: ", "F3: ", "F4: ", "Waiting for a condition", "controller-runtime", "| F4 | 10,000 saved fibers"} {
+	for _, want := range []string{
+		"F1: ", "F2: ", "F3: ", "F4: ", "Waiting for a condition", "controller-runtime",
+		"| F4 | 10,000 saved fibers",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it lacks %q", want)
 		}

@@ -41,7 +41,8 @@ func parked(what string, n int) ([]float64, error) {
 			}
 			return f.Delay(time.Hour)
 		}
-		fl := flow.New("f", flow.Step("a", line), flow.Step("b", line), flow.Step("c", line), flow.Step("d", park), flow.Step("e", line))
+		fl := flow.New("f", flow.Step("a", line), flow.Step("b", line), flow.Step("c", line), flow.Step("d", park),
+			flow.Step("e", line))
 		for i := range n {
 			if _, err := fl.Start(ctx, e, &packets[i], flow.StartOptions{Key: keys[i]}); err != nil {
 				return nil, err

@@ -92,7 +92,8 @@ func savedWidgets(n int) (*apiserver.Server, error) {
 				UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), Generation: 1,
 			},
 			Status: widgetStatus{&flow.Position{
-				Flow: waiting.Name(), Generation: 1, Step: "end", Reason: "delay", Begun: now, Started: now, Wake: now.Add(time.Hour), Token: fmt.Sprint(i),
+				Flow: waiting.Name(), Generation: 1, Step: "end", Reason: "delay", Begun: now, Started: now,
+				Wake: now.Add(time.Hour), Token: fmt.Sprint(i),
 			}},
 		}
 		raw, err := json.Marshal(w)
@@ -112,7 +113,9 @@ func rowF4(s sizes, out io.Writer) ([]rounds.Result, error) {
 	}
 	defer server.Close()
 	results, err := rounds.Run(s.rounds,
-		rounds.Peer{Name: "fibers, positions in the status", Run: func() ([]float64, error) { return restartFibers(server.Config(), s.saved) }},
+		rounds.Peer{Name: "fibers, positions in the status", Run: func() ([]float64, error) {
+			return restartFibers(server.Config(), s.saved)
+		}},
 		rounds.Peer{Name: "fibers, positions in memory", Run: func() ([]float64, error) { return restartInMemory(s.saved) }},
 		rounds.Peer{Name: "controller-runtime: list, Reconcile, RequeueAfter", Run: func() ([]float64, error) {
 			return restartController(server.Config(), s.saved)
@@ -194,7 +197,10 @@ func restartInMemory(n int) ([]float64, error) {
 	keys := make([]string, n)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("namespace-%d/widget-%d", i%50, i)
-		if err := saved.Save(ctx, keys[i], flow.Position{Flow: waiting.Name(), Step: "end", Reason: "delay", Begun: now, Started: now, Wake: now.Add(time.Hour), Token: keys[i]}); err != nil {
+		if err := saved.Save(ctx, keys[i], flow.Position{
+			Flow: waiting.Name(), Step: "end", Reason: "delay", Begun: now,
+			Started: now, Wake: now.Add(time.Hour), Token: keys[i],
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -226,17 +232,19 @@ func restartController(cfg *rest.Config, n int) ([]float64, error) {
 	var left atomic.Int64
 	left.Store(int64(n))
 	var took time.Duration
-	err = builder.ControllerManagedBy(mgr).For(&widget{}).Complete(reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-		var w widget
-		if err := mgr.GetClient().Get(ctx, r.NamespacedName, &w); err != nil {
-			return reconcile.Result{}, ctrlclient.IgnoreNotFound(err)
-		}
-		if left.Add(-1) == 0 {
-			took = time.Since(began)
-			cancel()
-		}
-		return reconcile.Result{RequeueAfter: time.Until(w.Status.Position.Wake)}, nil
-	}))
+	err = builder.ControllerManagedBy(mgr).For(&widget{}).Complete(
+		reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+			var w widget
+			if err := mgr.GetClient().Get(ctx, r.NamespacedName, &w); err != nil {
+				return reconcile.Result{}, ctrlclient.IgnoreNotFound(err)
+			}
+			if left.Add(-1) == 0 {
+				took = time.Since(began)
+				cancel()
+			}
+			return reconcile.Result{RequeueAfter: time.Until(w.Status.Position.Wake)}, nil
+		}),
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ func rowF2(s sizes, out io.Writer) ([]rounds.Result, error) {
 	n := s.steps
 	results, err := rounds.Run(s.rounds,
 		perStep("fiber: Next", n, func(n int) error { return fiberSteps(n, (*flow.Fiber[int]).Next) }),
-		perStep("fiber: Yield (a turn of the scheduler)", n, func(n int) error { return fiberSteps(n, (*flow.Fiber[int]).Yield) }),
+		perStep("fiber: Yield (a turn of the scheduler)", n,
+			func(n int) error { return fiberSteps(n, (*flow.Fiber[int]).Yield) }),
 		perStep("goroutine: woken through a channel", n, func(n int) error { channelSteps(n); return nil }),
 		perStep("controller-runtime: Reconcile, queued again", n/10, requeueSteps),
 	)
@@ -43,7 +44,10 @@ func perStep(name string, n int, run func(n int) error) rounds.Peer {
 		took := time.Since(began)
 		runtime.ReadMemStats(&after)
 		// What a run sets up once does not count as an allocation of a step.
-		return []float64{float64(took.Nanoseconds()) / float64(n), float64(int(10*float64(after.Mallocs-before.Mallocs)/float64(n))) / 10}, nil
+		return []float64{
+			float64(took.Nanoseconds()) / float64(n),
+			float64(int(10*float64(after.Mallocs-before.Mallocs)/float64(n))) / 10,
+		}, nil
 	}}
 }
 
@@ -56,12 +60,13 @@ func fiberSteps(n int, next func(*flow.Fiber[int]) flow.Next) error {
 		}
 		return next(f)
 	}
-	fl := flow.New("f", flow.Step("a", line), flow.Step("b", line), flow.Step("c", func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
-		if *f.Packet--; *f.Packet <= 0 {
-			return f.End()
-		}
-		return f.Goto("a")
-	}))
+	fl := flow.New("f", flow.Step("a", line), flow.Step("b", line),
+		flow.Step("c", func(ctx context.Context, f *flow.Fiber[int]) flow.Next {
+			if *f.Packet--; *f.Packet <= 0 {
+				return f.End()
+			}
+			return f.Goto("a")
+		}))
 	h, err := fl.Start(context.Background(), e, &n, flow.StartOptions{})
 	if err != nil {
 		return err
@@ -88,13 +93,14 @@ func requeueSteps(n int) error {
 	defer cancel()
 	var left atomic.Int64
 	left.Store(int64(n))
-	wait, err := controller(ctx, 1, []string{"namespace/object"}, func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		if left.Add(-1) <= 0 {
-			cancel()
-			return reconcile.Result{}, nil
-		}
-		return reconcile.Result{RequeueAfter: 1}, nil // the shortest there is
-	})
+	wait, err := controller(ctx, 1, []string{"namespace/object"},
+		func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			if left.Add(-1) <= 0 {
+				cancel()
+				return reconcile.Result{}, nil
+			}
+			return reconcile.Result{RequeueAfter: 1}, nil // the shortest there is
+		})
 	if err != nil {
 		return err
 	}
@@ -123,7 +129,11 @@ func rowF3(s sizes, out io.Writer) ([]rounds.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	rounds.Print(out, fmt.Sprintf("F3: preemption of a cooperative step (%d; controller-runtime has none: an event waits for the end of Reconcile)", s.preemptions),
+	rounds.Print(out,
+		fmt.Sprintf(
+			"F3: preemption of a cooperative step (%d; controller-runtime has none: an event waits for the end of Reconcile)",
+			s.preemptions,
+		),
 		[]string{"p50 µs", "p99 µs"}, results)
 	return results, nil
 }

@@ -25,8 +25,12 @@ const (
 func rowWaits(s sizes, out io.Writer) ([]rounds.Result, error) {
 	results, err := rounds.Run(s.rounds,
 		rounds.Peer{Name: "fiber: Await", Run: func() ([]float64, error) { return awaitFibers(s.waits, s.watched) }},
-		rounds.Peer{Name: "goroutine in select", Run: func() ([]float64, error) { return awaitGoroutines(s.waits, s.watched) }},
-		rounds.Peer{Name: "controller-runtime: look and RequeueAfter 1 s", Run: func() ([]float64, error) { return awaitRequeues(s.waits, s.watched) }},
+		rounds.Peer{Name: "goroutine in select", Run: func() ([]float64, error) {
+			return awaitGoroutines(s.waits, s.watched)
+		}},
+		rounds.Peer{Name: "controller-runtime: look and RequeueAfter 1 s", Run: func() ([]float64, error) {
+			return awaitRequeues(s.waits, s.watched)
+		}},
 	)
 	if err != nil {
 		return nil, err

@@ -16,8 +16,8 @@ import (
 )
 
 // bare writes what an operation with one synchronous webhook needs, and does nothing else: the creation, and the end as
-// soon as that has been answered. No watch tells it anything and no webhook is called, so it is a bound for whoever does
-// that too.
+// soon as that has been answered. No watch tells it anything and no webhook is called, so it is a bound for whoever
+// does that too.
 func (b *bench) bare(s *station, calls *call.Client, namespace string, n int) error {
 	one := func(id string) error {
 		op, err := s.create(id, "", "sync")
@@ -26,8 +26,9 @@ func (b *bench) bare(s *station, calls *call.Client, namespace string, n int) er
 		}
 		now := metav1.NowMicro()
 		op.Status = v1alpha1.OperationStatus{
-			Phase: v1alpha1.PhaseSuccess, OperationID: op.EffectiveID(), OperationType: op.Spec.OperationType, InitializedAt: &now,
-			FinishedAt: &now, ObservedGeneration: op.Generation,
+			Phase: v1alpha1.PhaseSuccess, OperationID: op.EffectiveID(), OperationType: op.Spec.OperationType,
+			InitializedAt: &now,
+			FinishedAt:    &now, ObservedGeneration: op.Generation,
 			Webhooks: []v1alpha1.WebhookCallStatus{{
 				WebhookID: "sync", State: v1alpha1.PhaseSuccess, AttemptID: op.EffectiveID(), StartedAt: &now, FinishedAt: &now,
 				LastStatusCode: 200,

@@ -41,7 +41,8 @@ func child(who, kubeconfig, namespace string) error {
 	var requests atomic.Int64
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if !strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.Path, "/events") && strings.Contains(r.URL.Path, "/operations") {
+			if !strings.Contains(r.URL.RawQuery, "watch=") && !strings.Contains(r.URL.Path, "/events") &&
+				strings.Contains(r.URL.Path, "/operations") {
 				requests.Add(1)
 			}
 			return next.RoundTrip(r)

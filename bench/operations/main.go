@@ -103,7 +103,9 @@ func (b *bench) add(row, who string, value float64) {
 }
 
 func (b *bench) print() {
-	fmt.Printf("| row | fairlead median (min–max) | peer median (min–max) | bare writer | to peer | to bare |\n|---|---|---|---|---|---|\n")
+	fmt.Printf(
+		"| row | fairlead median (min–max) | peer median (min–max) | bare writer | to peer | to bare |\n|---|---|---|---|---|---|\n",
+	)
 	for _, row := range b.order {
 		m := map[string]float64{}
 		cell := func(who string) string {
@@ -144,7 +146,8 @@ func (b *bench) round(ctx context.Context, namespace, who string, n, waiting, fl
 	if err != nil {
 		return err
 	}
-	if _, err := clients.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := clients.CoreV1().Namespaces().Create(ctx,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	calls, err := call.New(call.Options{Config: config})
@@ -202,8 +205,14 @@ func (b *bench) round(ctx context.Context, namespace, who string, n, waiting, fl
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer stop()
-	st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
-	src, err := source.New(source.Config{REST: config, Resource: v1alpha1.OperationsResource, Namespaces: []string{namespace}}, st.Sink)
+	st := store.New(store.Options{
+		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"),
+		Namespaced: true,
+	})
+	src, err := source.New(source.Config{
+		REST: config, Resource: v1alpha1.OperationsResource,
+		Namespaces: []string{namespace},
+	}, st.Sink)
 	if err != nil {
 		return err
 	}
@@ -246,7 +255,8 @@ func (s *station) schedule(id, tenant, hook string) error {
 func (s *station) create(id, tenant, hook string) (*v1alpha1.Operation, error) {
 	return s.scheduler.Schedule(s.ctx, operation.Request{
 		Type: operation.Delete, Category: "unregister", TenantID: tenant,
-		Resource: operation.Resource{Type: "app", ID: id}, Webhooks: []string{hook}, Object: map[string]any{"name": "shop", "id": id},
+		Resource: operation.Resource{Type: "app", ID: id}, Webhooks: []string{hook},
+		Object: map[string]any{"name": "shop", "id": id},
 	})
 }
 
@@ -314,6 +324,9 @@ func (s *station) ask(what string) string {
 	return s.out.Text()
 }
 
+// settle is how long operations wait before their memory is measured.
+const settle = 15 * time.Second
+
 func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
 	if err := s.scheduleAll("warm", 100, "", "sync"); err != nil {
 		return err
@@ -362,6 +375,7 @@ func (b *bench) measure(s *station, who string, n, waiting, flood int) error {
 		return err
 	}
 	s.await("wait", waiting)
+	<-time.After(settle) // both keep what has come lately in other ways than what rests
 	_, _, memory2, rss2 := s.stats()
 	b.add("P3 heap and stacks per waiting operation, bytes", who, (memory2-memory)/float64(waiting))
 	b.add("P3 resident per waiting operation, bytes", who, math.Max(0, rss2-rss)/float64(waiting))

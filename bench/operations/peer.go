@@ -85,7 +85,9 @@ func (p *peer) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, er
 		}
 		now := metav1.NowMicro()
 		if i >= len(op.Status.Webhooks) {
-			op.Status.Webhooks = append(op.Status.Webhooks, v1alpha1.WebhookCallStatus{WebhookID: id, State: v1alpha1.PhaseInProgress, AttemptID: op.EffectiveID(), StartedAt: &now})
+			op.Status.Webhooks = append(op.Status.Webhooks, v1alpha1.WebhookCallStatus{
+				WebhookID: id, State: v1alpha1.PhaseInProgress, AttemptID: op.EffectiveID(), StartedAt: &now,
+			})
 			if err := p.Status().Update(ctx, &op); err != nil {
 				return ctrl.Result{}, err
 			}

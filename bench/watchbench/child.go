@@ -87,6 +87,8 @@ func (c *child) do(cmd command) (answer, error) {
 			"get": float64(r.Get), "getCold": float64(r.GetCold), "getAllocs": r.GetHeap,
 			"list": float64(r.List), "listed": float64(r.Listed),
 		}}, err
+	case "handlers": // N more of them
+		return c.handlers(cmd)
 	case "expect": // N events from now on
 		c.peer.whole(cmd.Whole)
 		c.meter.reset(cmd.N)
@@ -99,7 +101,10 @@ func (c *child) do(cmd command) (answer, error) {
 		err := c.meter.waitFor(cmd.Version)
 		c.stopProfile()
 		n, took := c.meter.rate()
-		return answer{Handled: c.meter.times(), Values: map[string]float64{"events": float64(n), "seconds": took.Seconds(), "cpu": (cpu() - c.cpu).Seconds()}}, err
+		return answer{
+			Handled: c.meter.times(),
+			Values:  map[string]float64{"events": float64(n), "seconds": took.Seconds(), "cpu": (cpu() - c.cpu).Seconds()},
+		}, err
 	case "read": // while the next events come
 		c.read()
 		if w, ok := c.peer.(writer); ok {
@@ -109,7 +114,10 @@ func (c *child) do(cmd command) (answer, error) {
 	case "readStop":
 		c.stopRead()
 		c.readers.Wait()
-		values := map[string]float64{"getP99": quantile(c.gets, 0.99).Seconds(), "getMax": quantile(c.gets, 1).Seconds(), "gets": float64(len(c.gets))}
+		values := map[string]float64{
+			"getP99": quantile(c.gets, 0.99).Seconds(), "getMax": quantile(c.gets, 1).Seconds(),
+			"gets": float64(len(c.gets)),
+		}
 		if w, ok := c.peer.(writer); ok {
 			took := w.applied()
 			values["applyP99"], values["applyMax"] = quantile(took, 0.99).Seconds(), quantile(took, 1).Seconds()
@@ -134,7 +142,10 @@ func (c *child) do(cmd command) (answer, error) {
 		err := c.meter.waitFor(cmd.Version)
 		_, peak := memory()
 		n, _ := c.meter.rate()
-		return answer{Values: map[string]float64{"cpu": (cpu() - c.cpu).Seconds(), "growth": float64(peak - c.resting), "resting": float64(c.resting), "calls": float64(n - 1)}}, err
+		return answer{Values: map[string]float64{
+			"cpu": (cpu() - c.cpu).Seconds(), "growth": float64(peak - c.resting),
+			"resting": float64(c.resting), "calls": float64(n - 1),
+		}}, err
 	case "stop":
 		c.peer.stop()
 		return answer{}, nil
@@ -147,7 +158,9 @@ func (c *child) start(cmd command) (answer, error) {
 	resetPeak()
 	c.startProfile(cmd.Profile)
 	used, began := cpu(), time.Now()
-	err := c.peer.start(context.Background(), target{cfg: &rest.Config{Host: cmd.URL, QPS: -1}, corpus: c.corpus, list: cmd.List, paged: cmd.Paged}, c.meter.handle)
+	err := c.peer.start(context.Background(), target{
+		cfg: &rest.Config{Host: cmd.URL, QPS: -1}, corpus: c.corpus, list: cmd.List, paged: cmd.Paged,
+	}, c.meter.handle)
 	took, spent := time.Since(began), cpu()-used
 	c.stopProfile()
 	if err != nil {
@@ -155,7 +168,9 @@ func (c *child) start(cmd command) (answer, error) {
 	}
 	if cmd.List { // the rest was measured by WatchList
 		_, peak := memory()
-		return answer{Values: map[string]float64{"sync": took.Seconds(), "cpu": spent.Seconds(), "peak": float64(peak - c.before)}}, nil
+		return answer{Values: map[string]float64{
+			"sync": took.Seconds(), "cpu": spent.Seconds(), "peak": float64(peak - c.before),
+		}}, nil
 	}
 	time.Sleep(cmd.Settle) // what is done in the background belongs to it
 	settled := cpu() - used
@@ -169,6 +184,19 @@ func (c *child) start(cmd command) (answer, error) {
 		"resident": float64(resident - c.before), "objects": float64(n), "readAll": reading.Seconds(),
 		"usable": (took + reading).Seconds(), "usableCPU": (settled + readingCPU).Seconds(),
 	}}, nil
+}
+
+// handlers counts the goroutines that more handlers take when nothing happens.
+func (c *child) handlers(cmd command) (answer, error) {
+	p, ok := c.peer.(many)
+	if !ok {
+		return answer{}, fmt.Errorf("the peer takes no more handlers")
+	}
+	before := runtime.NumGoroutine()
+	remove, err := p.handlers(cmd.N)
+	defer remove()
+	time.Sleep(cmd.Settle) // goroutines that only came for the initial objects end
+	return answer{Values: map[string]float64{"goroutines": float64(runtime.NumGoroutine() - before)}}, err
 }
 
 func (c *child) startProfile(path string) {
@@ -213,7 +241,7 @@ func (c *child) read() {
 	})
 	c.readers.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			c.peer.byIndex(fmt.Sprint(i % buckets))
+			c.peer.byIndex(fmt.Sprint(uint32(i) % buckets))
 			time.Sleep(20 * time.Millisecond)
 		}
 	})

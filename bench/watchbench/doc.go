@@ -4,6 +4,7 @@
 //	go run ./watchbench                                  # everything; tables on stdout, progress on stderr
 //	go run ./watchbench -o ../docs/benchmarks.md         # and into the page, between its markers, after each peer
 //	go run ./watchbench -objects 5000 -rounds 1          # a look
+//	go run ./watchbench -set adapter -buckets 500 # controller-runtime, stock and on our stores
 //	go run ./watchbench -rows S3,S8 -peers 'fairlead, JSON;client-go dynamic'
 //
 // All of them list and watch the same objects of the same server, one after the other, round by round. The server

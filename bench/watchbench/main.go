@@ -18,10 +18,12 @@ import (
 // options are flags; where there is an environment variable for one, it is the default.
 type options struct {
 	objects, rounds, events, rate, blocked int
+	buckets                                int           // values of the index
 	span                                   time.Duration // of the rows with a rate
 	settle                                 time.Duration // after the sync, for what is done in the background
 	limit                                  time.Duration // of one row
 	reserve                                int64         // bytes of memory that are kept free
+	set                                    string        // of peers
 	peers, rows                            []string      // nil: all
 	profile, out                           string
 }
@@ -37,13 +39,18 @@ func fromCommandLine() options {
 	o := options{reserve: reserveOf(), settle: 3 * time.Second}
 	flag.IntVar(&o.objects, "objects", number("BENCH_OBJECTS", 100_000), "objects of each kind")
 	flag.IntVar(&o.rounds, "rounds", number("BENCH_ROUNDS", 3), "how often each peer is measured")
-	flag.IntVar(&o.events, "events", number("BENCH_EVENTS", 100_000), "changes of row S3, of one object each; slow peers are given a third")
+	flag.IntVar(&o.events, "events", number("BENCH_EVENTS", 100_000),
+		"changes of row S3, of one object each; slow peers are given a third")
 	flag.IntVar(&o.rate, "rate", number("BENCH_RATE", 2000), "events per second of row S4")
 	flag.IntVar(&o.blocked, "blocked", number("BENCH_BLOCKED", 100_000), "updates of row S7, of 1,000 keys")
+	flag.IntVar(&o.buckets, "buckets", int(buckets), "values of the index: a List is of objects/buckets")
+	flag.StringVar(&o.set, "set", mainSet, "peers: main, or adapter (controller-runtime, stock and on our stores)")
 	flag.DurationVar(&o.span, "span", time.Duration(number("BENCH_SECONDS", 5))*time.Second, "duration of rows S4 and S8")
-	flag.DurationVar(&o.limit, "limit", 4*time.Minute, "a peer that takes longer for one row is ended, and the row says so")
+	flag.DurationVar(&o.limit, "limit", 4*time.Minute,
+		"a peer that takes longer for one row is ended, and the row says so")
 	flag.StringVar(&o.profile, "profile", os.Getenv("BENCH_PROFILE"), "a directory for CPU profiles of the first round")
-	flag.StringVar(&o.out, "o", os.Getenv("BENCH_OUT"), "a file for the tables, written anew after each peer; in one that has the markers of docs/benchmarks.md, only what is between them")
+	flag.StringVar(&o.out, "o", os.Getenv("BENCH_OUT"),
+		"a file for the tables, written anew after each peer; in one that has the markers of docs/benchmarks.md, only what is between them")
 	list := func(into *[]string, name, separator, otherwise, usage string) {
 		flag.Func(name, usage, func(s string) error { *into = strings.Split(s, separator); return nil })
 		if otherwise != "" {
@@ -92,7 +99,8 @@ func compare(ctx context.Context, o options, say func(string)) (*tables, error) 
 		return nil, err
 	}
 	defer f.server.Close()
-	say(fmt.Sprintf("%d objects of each kind took %.0f s; this process has %s", o.objects, time.Since(t.began).Seconds(), mega(float64(atRest()))))
+	say(fmt.Sprintf("%d objects of each kind took %.0f s; this process has %s", o.objects, time.Since(t.began).Seconds(),
+		mega(float64(atRest()))))
 	var failures []error
 	for round := range o.rounds {
 		for i, spec := range specs {
@@ -103,7 +111,8 @@ func compare(ctx context.Context, o options, say func(string)) (*tables, error) 
 			took, err := measure(ctx, f, o, t, i, round)
 			t.took = time.Since(t.began)
 			f.server.Compact(0)
-			say(fmt.Sprintf("round %d of %d: %s took %.0f s (%s); this process had %s", round+1, o.rounds, spec.name, time.Since(begin).Seconds(), strings.Join(took, ", "), peakSince()))
+			say(fmt.Sprintf("round %d of %d: %s took %.0f s (%s); this process had %s", round+1, o.rounds, spec.name,
+				time.Since(begin).Seconds(), strings.Join(took, ", "), peakSince()))
 			if saveErr := t.save(o.out); saveErr != nil {
 				return t, saveErr
 			}
@@ -129,7 +138,10 @@ func peakSince() string {
 }
 
 func (o options) measures(peer string) bool {
-	return len(o.peers) == 0 || slices.Contains(o.peers, peer)
+	if len(o.peers) == 0 {
+		return setOf(peer) == o.set
+	}
+	return slices.Contains(o.peers, peer)
 }
 
 // wants tells whether a row was asked for.
@@ -193,7 +205,9 @@ func measure(ctx context.Context, f *fixture, o options, t *tables, spec, round 
 	}{{"LIST", false}, {"PAGED", true}} {
 		if wanted(r.name) {
 			err = errors.Join(err, measured(true, func(s *session) []row {
-				return []row{{r.name, func(context.Context) error { return s.sync(r.name, round, command{List: true, Paged: r.paged}) }}}
+				return []row{
+					{r.name, func(context.Context) error { return s.sync(r.name, round, command{List: true, Paged: r.paged}) }},
+				}
 			}))
 		}
 	}

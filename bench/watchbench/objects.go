@@ -132,13 +132,19 @@ func newWidget(rnd *rand.Rand, i int, version string) apiserver.Encoded {
 	uid := fmt.Sprintf("%08x-%04x-4000-8000-%012x", rnd.Uint32(), i&0xffff, i)
 	app := fmt.Sprintf("app-%d", i%300)
 	managed := `[{"manager":"operator","operation":"Update","apiVersion":"example.fairlead.io/v1","time":"2026-11-20T10:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:app":{}}},"f:spec":{".":{},"f:color":{},"f:endpoints":{},"f:replicas":{},"f:size":{}}}}]`
-	raw := fmt.Sprintf(`{"kind":"Widget","apiVersion":"example.fairlead.io/v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q,"generation":%d,"creationTimestamp":"2026-11-20T10:00:00Z","labels":{"app":%q,"tier":%q},"annotations":{"example.fairlead.io/checksum":"%016x%016x"},"managedFields":%s},`+
-		`"spec":{"color":%q,"size":%d,"replicas":%d,"endpoints":[{"host":"%x.%s.svc.cluster.local","port":%d,"tls":true},{"host":"%x.%s.svc.cluster.local","port":%d,"tls":false}],"template":{"image":"registry.example.com/%s:v%d.%d","args":["--level=%d","--mode=%s"]}},`+
-		`"status":{"phase":%q,"ready":%d,"conditions":[{"type":"Ready","status":"True","reason":"AllReady","message":"all %d replicas are ready","lastTransitionTime":"2026-11-20T10:%02d:00Z","observedGeneration":3},{"type":"Synced","status":"True","reason":"UpToDate","lastTransitionTime":"2026-11-20T10:%02d:30Z"}]}}`,
+	raw := fmt.Sprintf(
+		`{"kind":"Widget","apiVersion":"example.fairlead.io/v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q,"generation":%d,"creationTimestamp":"2026-11-20T10:00:00Z","labels":{"app":%q,"tier":%q},"annotations":{"example.fairlead.io/checksum":"%016x%016x"},"managedFields":%s},`+
+			`"spec":{"color":%q,"size":%d,"replicas":%d,"endpoints":[{"host":"%x.%s.svc.cluster.local","port":%d,"tls":true},{"host":"%x.%s.svc.cluster.local","port":%d,"tls":false}],"template":{"image":"registry.example.com/%s:v%d.%d","args":["--level=%d","--mode=%s"]}},`+
+			`"status":{"phase":%q,"ready":%d,"conditions":[{"type":"Ready","status":"True","reason":"AllReady","message":"all %d replicas are ready","lastTransitionTime":"2026-11-20T10:%02d:00Z","observedGeneration":3},{"type":"Synced","status":"True","reason":"UpToDate","lastTransitionTime":"2026-11-20T10:%02d:30Z"}]}}`,
 		name, ns, uid, version, 1+rnd.IntN(9), app, pick(rnd, "web", "db", "cache"), rnd.Uint64(), rnd.Uint64(), managed,
-		pick(rnd, "red", "green", "blue"), rnd.IntN(100), rnd.IntN(10), rnd.Uint32(), ns, 8000+rnd.IntN(999), rnd.Uint32(), ns, 9000+rnd.IntN(999), app, rnd.IntN(9), rnd.IntN(99), rnd.IntN(9), pick(rnd, "fast", "safe"),
-		pick(rnd, "Running", "Pending"), rnd.IntN(10), rnd.IntN(10), rnd.IntN(60), rnd.IntN(60))
-	return apiserver.Encoded{Namespace: ns, Name: name, UID: uid, Labels: map[string]string{"app": app}, JSON: bare([]byte(raw))}
+		pick(rnd, "red", "green", "blue"), rnd.IntN(100), rnd.IntN(10), rnd.Uint32(), ns, 8000+rnd.IntN(999), rnd.Uint32(),
+		ns, 9000+rnd.IntN(999), app, rnd.IntN(9), rnd.IntN(99), rnd.IntN(9), pick(rnd, "fast", "safe"),
+		pick(rnd, "Running", "Pending"), rnd.IntN(10), rnd.IntN(10), rnd.IntN(60), rnd.IntN(60),
+	)
+	return apiserver.Encoded{
+		Namespace: ns, Name: name, UID: uid, Labels: map[string]string{"app": app},
+		JSON: bare([]byte(raw)),
+	}
 }
 
 // corpusOf returns a resource and its objects.

@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	frontdoor "github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/controllerruntime"
 )
 
 // event is what a peer tells about one change that its handler was given.
@@ -43,8 +48,11 @@ type peer interface {
 
 type key struct{ namespace, name string }
 
-// buckets is the number of values of the index: 1,000 objects of 100,000 have one.
-const buckets = 100
+// bucketsEnv has the number of values of the index for a child. By default there are 100: 1,000 objects of 100,000 have
+// one.
+const bucketsEnv = "BENCH_BUCKETS"
+
+var buckets = uint32(number(bucketsEnv, 100))
 
 func bucketOf(name string) string {
 	h := fnv.New32a()
@@ -58,6 +66,12 @@ type writer interface {
 	applied() []time.Duration // since watchApply, each change
 }
 
+// many is a peer that can be given more handlers, that do nothing.
+type many interface {
+	// handlers returns when they have been given what is in the cache; remove takes them away.
+	handlers(n int) (remove func(), err error)
+}
+
 // Which rows are measured of a peer. S3header asks for a cache that leaves the choice to the handler; PAGED for an
 // option.
 const (
@@ -67,8 +81,18 @@ const (
 	withoutList = "S1 S6 S3 S4 S8 S7 S5"
 	listOnly    = "S1 LIST" // beyond the list it is what client-go dynamic is
 	boundRows   = "S1 S3 S4"
+	doorRows    = "S1 S3 S4 S3header S5" // the rest is what the store beneath it is
 
 	collectorRows = "S1 S3 S4 S8"
+
+	adapterRows = "S1 S6 HANDLERS S3 S4 S8 S5"
+	sharedRows  = "S1 S6"
+)
+
+// The sets of peers.
+const (
+	mainSet    = "main"
+	adapterSet = "adapter"
 )
 
 // specs are the peers by name, in the order of the tables. Slow ones take minutes with 100,000 objects: they are given
@@ -81,22 +105,70 @@ var specs = []struct {
 	env          []string // of the process, besides its own
 }{
 	{"fairlead, protobuf", "pods", false, ourRows, func() peer { return newFairlead(true) }, nil},
+	{"front door, protobuf", "pods", false, doorRows, func() peer { return newDoor(true) }, nil},
 	{"client-go typed", "pods", false, rowsOfAll, func() peer { return &clientGo{mode: typed} }, nil},
 	{"controller-runtime typed", "pods", false, withoutPage, func() peer { return &controllerRuntime{} }, nil},
 	{"client-go metadata", "pods", false, withoutList, func() peer { return &clientGo{mode: metadataOnly} }, nil},
+	{"fairlead, metadata", "pods", false, ourRows, func() peer { return newFairleadMetadata() }, nil},
 	{"fairlead, JSON", "pods", false, ourRows, func() peer { return newFairlead(false) }, nil},
+	{"front door, JSON", "pods", false, doorRows, func() peer { return newDoor(false) }, nil},
 	{"client-go dynamic", "pods", true, rowsOfAll, func() peer { return &clientGo{mode: dynamicMode} }, nil},
-	{"controller-runtime unstructured", "pods", true, listOnly, func() peer { return &controllerRuntime{unstructured: true} }, nil},
+	{"controller-runtime unstructured", "pods", true, listOnly, func() peer {
+		return &controllerRuntime{unstructured: true}
+	}, nil},
 	{"bound: keep the bytes", "pods", false, boundRows, func() peer { return &bound{} }, nil},
 	{"fairlead, JSON, widgets", "widgets", false, ourRows, func() peer { return newFairlead(false) }, nil},
 	{"controller-runtime typed, widgets", "widgets", false, withoutPage, func() peer { return &controllerRuntime{} }, nil},
 	{"client-go dynamic, widgets", "widgets", true, rowsOfAll, func() peer { return &clientGo{mode: dynamicMode} }, nil},
 	{"bound: keep the bytes, widgets", "widgets", false, boundRows, func() peer { return &bound{} }, nil},
 	// What a small heap costs: a collection comes each time it has doubled.
-	{"fairlead, protobuf, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(true) }, []string{"GOGC=400"}},
-	{"fairlead, protobuf, GOMEMLIMIT", "pods", false, collectorRows, func() peer { return newFairlead(true) }, []string{"GOGC=off", "GOMEMLIMIT=512MiB"}},
-	{"fairlead, JSON, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(false) }, []string{"GOGC=400"}},
-	{"fairlead, JSON, widgets, GOGC=400", "widgets", false, collectorRows, func() peer { return newFairlead(false) }, []string{"GOGC=400"}},
+	{
+		"fairlead, protobuf, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(true) },
+		[]string{"GOGC=400"},
+	},
+	{
+		"fairlead, protobuf, GOMEMLIMIT", "pods", false, collectorRows, func() peer { return newFairlead(true) },
+		[]string{"GOGC=off", "GOMEMLIMIT=512MiB"},
+	},
+	{"front door, protobuf, 256 MiB floor", "pods", false, doorRows, func() peer {
+		return newDoor(true, frontdoor.WithHeapFloor(256<<20))
+	}, nil},
+	{"front door, JSON, 256 MiB floor", "pods", false, doorRows, func() peer {
+		return newDoor(false, frontdoor.WithHeapFloor(256<<20))
+	}, nil},
+	{
+		"fairlead, JSON, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(false) },
+		[]string{"GOGC=400"},
+	},
+	{
+		"fairlead, JSON, widgets, GOGC=400", "widgets", false, collectorRows, func() peer { return newFairlead(false) },
+		[]string{"GOGC=400"},
+	},
+	// The set adapter: the cache of controller-runtime, stock and on our stores, both with their defaults.
+	{"stock typed", "pods", false, adapterRows, manager(controllerRuntime{}), nil},
+	{"adapter typed", "pods", false, adapterRows, manager(controllerRuntime{new: controllerruntime.NewCache}), nil},
+	{"stock unstructured", "pods", true, adapterRows, manager(controllerRuntime{unstructured: true}), nil},
+	{
+		"adapter unstructured", "pods", true, adapterRows,
+		manager(controllerRuntime{unstructured: true, new: controllerruntime.NewCache}), nil,
+	},
+	{"stock typed, no copies", "pods", false, sharedRows, manager(controllerRuntime{shared: true}), nil},
+	{
+		"adapter typed, no copies", "pods", false, sharedRows,
+		manager(controllerRuntime{shared: true, new: controllerruntime.NewCache}), nil,
+	},
+	{
+		"adapter typed, no managedFields", "pods", false, sharedRows,
+		manager(controllerRuntime{new: controllerruntime.Options{DropManagedFields: []schema.GroupKind{{}}}.NewCache}), nil,
+	},
+}
+
+// setOf is the set that a peer belongs to: adapter, or the main one.
+func setOf(name string) string {
+	if strings.HasPrefix(name, "stock ") || strings.HasPrefix(name, "adapter ") {
+		return adapterSet
+	}
+	return mainSet
 }
 
 func specByName(name string) int {

@@ -48,13 +48,15 @@ func (c *clientGo) start(ctx context.Context, t target, handler func(event)) err
 		if err != nil {
 			return err
 		}
-		c.informer = informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(paging(t))).Core().V1().Pods().Informer()
+		c.informer = informers.NewSharedInformerFactoryWithOptions(client, 0,
+			informers.WithTweakListOptions(paging(t))).Core().V1().Pods().Informer()
 	case dynamicMode:
 		client, err := dynamic.NewForConfig(cfg)
 		if err != nil {
 			return err
 		}
-		c.informer = dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, metav1.NamespaceAll, paging(t)).ForResource(gvr).Informer()
+		c.informer = dynamicinformer.NewFilteredDynamicSharedInformerFactory(client, 0, metav1.NamespaceAll,
+			paging(t)).ForResource(gvr).Informer()
 	default:
 		client, err := metadata.NewForConfig(cfg)
 		if err != nil {

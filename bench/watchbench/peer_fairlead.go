@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -16,6 +17,7 @@ import (
 // fairlead is a source and a store; see viewFor for how its objects are read.
 type fairlead struct {
 	protobuf bool
+	metadata bool // of the objects, and nothing else
 	header   atomic.Bool
 	store    *store.Store
 	view     view
@@ -29,24 +31,40 @@ func newFairlead(protobuf bool) *fairlead {
 	return &fairlead{protobuf: protobuf, done: make(chan error, 1)}
 }
 
+func newFairleadMetadata() *fairlead {
+	f := newFairlead(true)
+	f.metadata = true
+	return f
+}
+
 func (f *fairlead) start(ctx context.Context, t target, handler func(event)) error {
 	gvr, kind := podsResource, schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
 	if t.corpus == "widgets" {
 		gvr, kind = widgetsResource, widgetKind
 	}
-	f.store = store.New(store.Options{Resource: gvr, Kind: kind, Namespaced: true, Scheme: scheme.Scheme})
+	f.store = store.New(store.Options{
+		Resource: gvr, Kind: kind, Namespaced: true, Scheme: scheme.Scheme, Content: store.Content{Metadata: f.metadata},
+	})
 	f.view = viewFor(f.store, t.corpus, f.protobuf)
-	if err := f.store.AddIndex("bucket", func(r *store.Record) ([]string, error) { return []string{bucketOf(r.Name())}, nil }); err != nil {
+	if f.metadata {
+		touch := func(m *metav1.PartialObjectMetadata) int { return len(m.Labels) }
+		f.view = viewOf[metav1.PartialObjectMetadata]{f.store, touch}
+	}
+	if err := f.store.AddIndex("bucket", func(r *store.Record) ([]string, error) {
+		return []string{bucketOf(r.Name())}, nil
+	}); err != nil {
 		return err
 	}
-	cfg := source.Config{REST: t.cfg, Resource: gvr, NoWatchList: t.list}
+	cfg := source.Config{REST: t.cfg, Resource: gvr, NoWatchList: t.list, Metadata: f.metadata}
 	if t.list && !t.paged {
 		cfg.PageSize = -1
 	}
 	if f.protobuf {
 		cfg.Encoding = source.Protobuf
 	}
-	src, err := source.New(cfg, func(namespace string) source.Sink { return timedSink{f.store.Sink(namespace), &f.applying} })
+	src, err := source.New(cfg, func(namespace string) source.Sink {
+		return timedSink{f.store.Sink(namespace), &f.applying}
+	})
 	if err != nil {
 		return err
 	}

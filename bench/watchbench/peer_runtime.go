@@ -23,11 +23,20 @@ import (
 // readers are given copies.
 type controllerRuntime struct {
 	unstructured bool
+	defaults     bool               // managed fields are kept
+	shared       bool               // readers are given no copies
+	new          cache.NewCacheFunc // nil: its own
 	kind         schema.GroupVersionKind
 	cache        cache.Cache
 	informer     cache.Informer
 	cancel       context.CancelFunc
 	done         chan error
+}
+
+// manager makes peers with the defaults of a manager's cache: managed fields are kept.
+func manager(c controllerRuntime) func() peer {
+	c.defaults = true
+	return func() peer { return &c }
 }
 
 func (c *controllerRuntime) object() client.Object {
@@ -69,8 +78,15 @@ func (c *controllerRuntime) start(ctx context.Context, t target, handler func(ev
 	metav1.AddToGroupVersion(known, widgetKind.GroupVersion())
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{c.kind.GroupVersion()})
 	mapper.Add(c.kind, meta.RESTScopeNamespace)
+	o := cache.Options{Scheme: known, Mapper: mapper, DefaultUnsafeDisableDeepCopy: &c.shared}
+	if !c.defaults {
+		o.DefaultTransform = cache.TransformStripManagedFields()
+	}
+	if c.new == nil {
+		c.new = cache.New
+	}
 	var err error
-	if c.cache, err = cache.New(t.cfg, cache.Options{Scheme: known, Mapper: mapper, DefaultTransform: cache.TransformStripManagedFields()}); err != nil {
+	if c.cache, err = c.new(t.cfg, o); err != nil {
 		return err
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
@@ -99,6 +115,28 @@ func (c *controllerRuntime) whole(bool) {}
 
 func (c *controllerRuntime) store() toolscache.SharedIndexInformer {
 	return c.informer.(toolscache.SharedIndexInformer)
+}
+
+func (c *controllerRuntime) handlers(n int) (remove func(), err error) {
+	var added []toolscache.ResourceEventHandlerRegistration
+	remove = func() {
+		for _, one := range added {
+			_ = c.informer.RemoveEventHandler(one)
+		}
+	}
+	for range n {
+		one, err := c.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
+		if err != nil {
+			return remove, err
+		}
+		added = append(added, one)
+	}
+	for _, one := range added {
+		for !one.HasSynced() {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return remove, nil
 }
 
 func (c *controllerRuntime) readAll() (n int) {

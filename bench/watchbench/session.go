@@ -45,6 +45,7 @@ func newSession(ctx context.Context, f *fixture, o options, spec int, list bool)
 	ctx, s.end = context.WithCancelCause(ctx)
 	s.cmd = exec.CommandContext(ctx, exe)
 	s.cmd.Env = append(append(os.Environ(), specs[spec].env...), childEnv+"="+specs[spec].name)
+	s.cmd.Env = append(s.cmd.Env, fmt.Sprint(bucketsEnv, "=", o.buckets))
 	if list {
 		s.cmd.Env = append(s.cmd.Env, "KUBE_FEATURE_WatchListClient=false")
 	}
@@ -143,18 +144,27 @@ func (s *session) rewrite(n int) (version string, err error) {
 	return version, err
 }
 
+// moreHandlers is how many handlers an informer is given besides the one that measures.
+const moreHandlers = 10
+
 // rows are those of a session with a WatchList, in their order.
 func (s *session) rows(round int) []row {
 	rows := []row{
 		{"S1", func(context.Context) error { return s.sync("S1", round, command{}) }},
 		{"S6", func(context.Context) error { _, err := s.tell("S6", command{Do: "reads"}); return err }},
+		{"HANDLERS", func(context.Context) error {
+			_, err := s.tell("HANDLERS", command{Do: "handlers", N: moreHandlers, Settle: s.o.settle})
+			return err
+		}},
 		{"S3", func(context.Context) error { return s.throughput("S3", round, true) }},
 		{"S4", func(ctx context.Context) error { return s.latency(ctx, "S4", s.o.rate, s.o.span) }},
 		{"S3header", func(context.Context) error { return s.throughput("S3header", round, false) }},
 		{"S8", func(ctx context.Context) error { return s.stalls(ctx, "S8", s.o.rate*5/2, s.o.span) }},
 	}
 	if round == 0 {
-		rows = append(rows, row{"S7", func(ctx context.Context) error { return s.blocked(ctx, "S7", s.o.blocked, min(1000, s.o.objects)) }})
+		rows = append(rows, row{"S7", func(ctx context.Context) error {
+			return s.blocked(ctx, "S7", s.o.blocked, min(1000, s.o.objects))
+		}})
 	}
 	if round == 0 || !specs[s.spec].slow {
 		rows = append(rows, row{"S5", func(ctx context.Context) error { return s.relist(ctx, "S5") }})
@@ -239,7 +249,8 @@ func (s *session) latency(ctx context.Context, row string, rate int, d time.Dura
 			took = append(took, time.Unix(0, ns).Sub(at))
 		}
 	}
-	s.values[row+".p50"], s.values[row+".p99"], s.values[row+".max"] = quantile(took, 0.5).Seconds(), quantile(took, 0.99).Seconds(), quantile(took, 1).Seconds()
+	s.values[row+".p50"], s.values[row+".p99"], s.values[row+".max"] = quantile(took, 0.5).Seconds(),
+		quantile(took, 0.99).Seconds(), quantile(took, 1).Seconds()
 	return nil
 }
 

@@ -23,9 +23,10 @@ func TestMain(m *testing.M) {
 // TestSmall runs each kind of peer on few objects, so that the benchmarks are known to work.
 func TestSmall(t *testing.T) {
 	o := options{
-		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: time.Minute, settle: 100 * time.Millisecond,
-		peers: []string{"fairlead, protobuf", "client-go typed", "bound: keep the bytes"},
-		out:   filepath.Join(t.TempDir(), "page.md"),
+		objects: 300, rounds: 1, events: 300, rate: 200, blocked: 2000, span: 500 * time.Millisecond, limit: time.Minute,
+		settle: 100 * time.Millisecond,
+		peers:  []string{"fairlead, protobuf", "fairlead, metadata", "client-go typed", "bound: keep the bytes"},
+		out:    filepath.Join(t.TempDir(), "page.md"), buckets: 100,
 	}
 	tables, err := compare(t.Context(), o, func(s string) { t.Log(s) })
 	if err != nil {
@@ -51,6 +52,37 @@ func TestSmall(t *testing.T) {
 	}
 }
 
+// The set adapter is measured by default when it is asked for, and has bars of its own.
+func TestSmallAdapter(t *testing.T) {
+	o := options{
+		objects: 300, rounds: 1, events: 300, rate: 200, span: 100 * time.Millisecond,
+		limit: time.Minute, settle: 100 * time.Millisecond, buckets: 10, set: adapterSet,
+		rows: []string{"S3", "S5", "S6", "HANDLERS"},
+	}
+	tables, err := compare(t.Context(), o, func(s string) { t.Log(s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, peer := range []string{
+		"stock typed", "adapter typed", "stock unstructured", "adapter unstructured", "adapter typed, no copies",
+	} {
+		v := tables.values[peer]
+		if n := median(v["S1.objects"]); n != 300 {
+			t.Errorf("%s has %v objects, want 300", peer, n)
+		}
+		if n := median(v["S6.listed"]); n < 10 || n > 60 {
+			t.Errorf("%s lists %v objects of a tenth of 300", peer, n)
+		}
+	}
+	var out strings.Builder
+	tables.write(&out)
+	for _, want := range []string{"| S2 | resident, unstructured |", "| HANDLERS | goroutines of ten more handlers |"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in:\n%s", want, out.String())
+		}
+	}
+}
+
 // TestGuard ends children that take too much memory or time; the others, and the tables, are not affected.
 func TestGuard(t *testing.T) {
 	for _, c := range []struct {
@@ -59,10 +91,16 @@ func TestGuard(t *testing.T) {
 		limit   time.Duration
 		want    string
 	}{
-		{reason: "no machine has so much memory to spare", reserve: 1 << 60, limit: time.Minute, want: "| client-go metadata | out of memory at "},
+		{
+			reason: "no machine has so much memory to spare", reserve: 1 << 60, limit: time.Minute,
+			want: "| client-go metadata | out of memory at ",
+		},
 		{reason: "nothing is that quick", limit: time.Nanosecond, want: "| client-go metadata | not within 1ns |"},
 	} {
-		o := options{objects: 20, rounds: 2, events: 20, limit: c.limit, reserve: c.reserve, peers: []string{"client-go metadata"}, rows: []string{"S1"}}
+		o := options{
+			objects: 20, rounds: 2, events: 20, limit: c.limit, reserve: c.reserve,
+			peers: []string{"client-go metadata"}, rows: []string{"S1"},
+		}
 		tables, err := compare(t.Context(), o, func(s string) { t.Log(s) })
 		if err != nil {
 			t.Fatalf("%s: %v", c.reason, err)
@@ -80,7 +118,10 @@ func TestOnPage(t *testing.T) {
 	for _, c := range []struct{ reason, page, want string }{
 		{"a new file", "", "new"},
 		{"no markers: a file of its own", "old", "new"},
-		{"only what is between the markers", "# A\n" + pageBegin + "old\n" + pageEnd + "B\n", "# A\n" + pageBegin + "\nnew\n" + pageEnd + "B\n"},
+		{
+			"only what is between the markers", "# A\n" + pageBegin + "old\n" + pageEnd + "B\n",
+			"# A\n" + pageBegin + "\nnew\n" + pageEnd + "B\n",
+		},
 		{"one marker is none", "# A\n" + pageBegin + "old\n", "new"},
 	} {
 		if got := string(onPage([]byte(c.page), []byte("new"))); got != c.want {

@@ -23,7 +23,10 @@ type tables struct {
 }
 
 func newTables(o options) *tables {
-	return &tables{o: o, began: time.Now(), values: map[string]map[string][]float64{}, notes: map[string]map[string]string{}}
+	return &tables{
+		o: o, began: time.Now(), values: map[string]map[string][]float64{},
+		notes: map[string]map[string]string{},
+	}
 }
 
 // note says why a row could not be measured.
@@ -113,7 +116,8 @@ func count(v float64) string {
 }
 
 func (t *tables) write(w io.Writer) {
-	fmt.Fprintf(w, "%d objects of each kind, rounds: %d, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n", t.o.objects, t.o.rounds,
+	fmt.Fprintf(w, "%d objects of each kind, rounds: %d, %s, %d cores, %s, took %s. Median (minimum–maximum).\n\n",
+		t.o.objects, t.o.rounds,
 		t.began.UTC().Format(time.DateOnly), runtime.NumCPU(), runtime.Version(), t.took.Round(time.Second))
 	perObject := func(v float64) string { return fmt.Sprintf("%.0f B", v/float64(t.o.objects)) }
 	t.table(w, "S1, S2, S2p: until everything is in the cache, by WatchList", []column{
@@ -127,19 +131,33 @@ func (t *tables) write(w io.Writer) {
 		{"CPU of both", "S1.usableCPU", seconds},
 	})
 	for _, r := range [][2]string{{"LIST", "in one answer"}, {"PAGED", "in pages of 500"}} {
-		t.table(w, "S1: the same by LIST, "+r[1]+" (one round)", []column{{"time", r[0] + ".sync", seconds}, {"CPU", r[0] + ".cpu", seconds}, {"peak", r[0] + ".peak", mega}})
+		t.table(w, "S1: the same by LIST, "+r[1]+" (one round)",
+			[]column{{"time", r[0] + ".sync", seconds}, {"CPU", r[0] + ".cpu", seconds}, {"peak", r[0] + ".peak", mega}})
 	}
-	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object", min(t.o.events, t.o.objects)), []column{
+	t.table(w, fmt.Sprintf("S3: %d changes through to a handler that reads the whole object",
+		min(t.o.events, t.o.objects)), []column{
 		{"events per second", "S3.rate", count},
 		{"per CPU second", "S3.perCPU", count},
 		{"header only, per second", "S3header.rate", count},
 		{"header only, per CPU second", "S3header.perCPU", count},
 	})
-	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second", t.o.rate), []column{{"p50", "S4.p50", times}, {"p99", "S4.p99", times}, {"max", "S4.max", times}})
-	t.table(w, "S5: list again after a 410, nothing has changed", []column{{"CPU", "S5.cpu", seconds}, {"peak over rest", "S5.growth", mega}, {"handler calls", "S5.calls", count}})
-	t.table(w, "S6: reads of the cache", []column{{"Get, read before", "S6.get", nanos}, {"allocations", "S6.getAllocs", count}, {"Get, not read before", "S6.getCold", nanos}, {"List by index", "S6.list", nanos}, {"objects listed", "S6.listed", count}})
-	t.table(w, fmt.Sprintf("S7: a handler is blocked during %d updates of 1,000 keys (one round)", t.o.blocked), []column{{"memory grows by", "S7.growth", mega}})
-	t.table(w, fmt.Sprintf("S8: readers are busy while %d updates per second arrive", t.o.rate*5/2), []column{{"Get p99", "S8.getP99", times}, {"Get max", "S8.getMax", times}, {"the writer: p99 of one change", "S8.applyP99", times}, {"max", "S8.applyMax", times}, {"event p50", "S8.p50", times}, {"event p99", "S8.p99", times}})
+	t.table(w, fmt.Sprintf("S4: from the write to the handler at %d events per second", t.o.rate),
+		[]column{{"p50", "S4.p50", times}, {"p99", "S4.p99", times}, {"max", "S4.max", times}})
+	t.table(w, "S5: list again after a 410, nothing has changed",
+		[]column{{"CPU", "S5.cpu", seconds}, {"peak over rest", "S5.growth", mega}, {"handler calls", "S5.calls", count}})
+	t.table(w, "S6: reads of the cache", []column{
+		{"Get, read before", "S6.get", nanos}, {"allocations", "S6.getAllocs", count}, {
+			"Get, not read before", "S6.getCold", nanos,
+		}, {"List by index", "S6.list", nanos}, {"objects listed", "S6.listed", count},
+	})
+	t.table(w, fmt.Sprintf("S7: a handler is blocked during %d updates of 1,000 keys (one round)", t.o.blocked),
+		[]column{{"memory grows by", "S7.growth", mega}})
+	t.table(w, fmt.Sprintf("S8: readers are busy while %d updates per second arrive", t.o.rate*5/2),
+		[]column{{"Get p99", "S8.getP99", times}, {"Get max", "S8.getMax", times}, {
+			"the writer: p99 of one change", "S8.applyP99", times,
+		}, {"max", "S8.applyMax", times}, {"event p50", "S8.p50", times}, {"event p99", "S8.p99", times}})
+	t.table(w, fmt.Sprintf("Goroutines that %d more handlers of an informer take at rest", moreHandlers),
+		[]column{{"goroutines", "HANDLERS.goroutines", count}})
 	t.bars(w)
 }
 
@@ -198,29 +216,76 @@ func bars() []bar {
 		{row: "S1", text: "sync CPU, JSON, against dynamic", mine: js, theirs: dy, key: "S1.cpu", want: 12},
 		{row: "S1", text: "sync time, against typed", mine: pb, theirs: ty, key: "S1.sync", want: 3},
 		{row: "S1", text: "sync CPU, against typed", mine: pb, theirs: ty, key: "S1.cpu", want: 3},
-		{row: "S1", text: "sync time, JSON, against the bound", mine: js, theirs: "bound: keep the bytes", key: "S1.sync", want: 0.4},
-		{row: "S1", text: "sync CPU, JSON, against the bound", mine: js, theirs: "bound: keep the bytes", key: "S1.cpu", want: 0.4},
+		{
+			row: "S1", text: "sync time, JSON, against the bound", mine: js, theirs: "bound: keep the bytes", key: "S1.sync",
+			want: 0.4,
+		},
+		{
+			row: "S1", text: "sync CPU, JSON, against the bound", mine: js, theirs: "bound: keep the bytes", key: "S1.cpu",
+			want: 0.4,
+		},
 		{row: "S2", text: "resident, against typed", mine: pb, theirs: ty, key: "S1.resident", want: 10},
 		{row: "S2", text: "resident, JSON, against dynamic", mine: js, theirs: dy, key: "S1.resident", want: 25},
-		{row: "S2p", text: "peak over resident, protobuf", mine: pb, theirs: pb, key: "S1.peak", other: "S1.resident", want: 0.5},
+		{
+			row: "S2p", text: "peak over resident, protobuf", mine: pb, theirs: pb, key: "S1.peak", other: "S1.resident",
+			want: 0.5,
+		},
 		{row: "S2p", text: "peak over resident, JSON", mine: js, theirs: js, key: "S1.peak", other: "S1.resident", want: 0.5},
-		{row: "S3", text: "widgets, whole object, against dynamic", mine: wi, theirs: dw, key: "S3.rate", want: 8, perSecond: true},
-		{row: "S3", text: "widgets, header only, against dynamic", mine: wi, theirs: dw, key: "S3header.rate", other: "S3.rate", want: 25, perSecond: true},
-		{row: "S3", text: "pods, whole object, against typed", mine: pb, theirs: ty, key: "S3.rate", want: 1.5, perSecond: true},
-		{row: "S3", text: "pods, header only, against typed", mine: pb, theirs: ty, key: "S3header.rate", other: "S3.rate", want: 3, perSecond: true},
+		{
+			row: "S3", text: "widgets, whole object, against dynamic", mine: wi, theirs: dw, key: "S3.rate", want: 8,
+			perSecond: true,
+		},
+		{
+			row: "S3", text: "widgets, header only, against dynamic", mine: wi, theirs: dw, key: "S3header.rate",
+			other: "S3.rate", want: 25, perSecond: true,
+		},
+		{
+			row: "S3", text: "pods, whole object, against typed", mine: pb, theirs: ty, key: "S3.rate", want: 1.5,
+			perSecond: true,
+		},
+		{
+			row: "S3", text: "pods, header only, against typed", mine: pb, theirs: ty, key: "S3header.rate", other: "S3.rate",
+			want: 3, perSecond: true,
+		},
 		{row: "S4", text: "p50, against typed", mine: pb, theirs: ty, key: "S4.p50", want: 1},
 		{row: "S4", text: "p99, JSON, against dynamic", mine: js, theirs: dy, key: "S4.p99", want: 2},
 		{row: "S5", text: "relist CPU, against typed", mine: pb, theirs: ty, key: "S5.cpu", want: 6},
 		{row: "S5", text: "relist: memory over rest", mine: pb, theirs: pb, key: "S5.growth", other: "S5.resting", want: 20},
-		{row: "S6", text: "Get, against controller-runtime", mine: pb, theirs: "controller-runtime typed", key: "S6.get", want: 50},
+		{
+			row: "S6", text: "Get, against controller-runtime", mine: pb, theirs: "controller-runtime typed", key: "S6.get",
+			want: 50,
+		},
 		{row: "S6", text: "Get, against the lister", mine: pb, theirs: ty, key: "S6.get", want: 3},
-		{row: "S6", text: "List by index, against controller-runtime", mine: pb, theirs: "controller-runtime typed", key: "S6.list", want: 10},
+		{
+			row: "S6", text: "List by index, against controller-runtime", mine: pb, theirs: "controller-runtime typed",
+			key: "S6.list", want: 10,
+		},
+	}
+}
+
+// adapterBars are those of the set adapter.
+func adapterBars() []bar {
+	const st, su, sn = "stock typed", "stock unstructured", "stock typed, no copies"
+	const at, au, an = "adapter typed", "adapter unstructured", "adapter typed, no copies"
+	return []bar{
+		{row: "S2", text: "resident, typed", mine: at, theirs: st, key: "S1.resident", want: 4},
+		{row: "S2", text: "resident, unstructured", mine: au, theirs: su, key: "S1.resident", want: 10},
+		{row: "S3", text: "events per second, typed", mine: at, theirs: st, key: "S3.rate", want: 1, perSecond: true},
+		{row: "S3", text: "events per second, unstructured", mine: au, theirs: su, key: "S3.rate", want: 3, perSecond: true},
+		{row: "S6", text: "Get with a copy, hot", mine: at, theirs: st, key: "S6.get", want: 1},
+		{row: "S6", text: "Get without a copy, hot", mine: an, theirs: sn, key: "S6.get", want: 1},
+		{row: "S6", text: "List by index with copies, hot", mine: at, theirs: st, key: "S6.list", want: 1},
+		{row: "S6", text: "List by index without copies, hot", mine: an, theirs: sn, key: "S6.list", want: 1},
 	}
 }
 
 func (t *tables) bars(w io.Writer) {
 	fmt.Fprint(w, "### The bars of the design\n\n| row | what | ratio | bar | |\n|---|---|---|---|---|\n")
-	for _, b := range bars() {
+	promised := bars()
+	if t.o.set == adapterSet {
+		promised = adapterBars()
+	}
+	for _, b := range promised {
 		if b.other == "" {
 			b.other = b.key
 		}
@@ -244,6 +309,12 @@ func (t *tables) bars(w io.Writer) {
 		}
 		fmt.Fprintf(w, "| %s | %s | %.2f | %.2f | %s |\n", b.row, b.text, ratio, b.want, verdict)
 	}
+	if t.o.set == adapterSet {
+		t.absolute(w, "S5", "relist of unchanged objects: calls of a handler", t.values["adapter typed"]["S5.calls"], 0)
+		goroutines := t.values["adapter typed"]["HANDLERS.goroutines"]
+		t.absolute(w, "HANDLERS", "goroutines of ten more handlers", goroutines, 0)
+		return
+	}
 	const pb = "fairlead, protobuf"
 	million := func(v []float64) (out []float64) { // a million objects, in GiB
 		for _, bytes := range v {
@@ -251,11 +322,14 @@ func (t *tables) bars(w io.Writer) {
 		}
 		return out
 	}
-	t.absolute(w, "S2", "a million pods in 1.2 GiB, protobuf (by the bytes per object)", million(t.values[pb]["S1.resident"]), 1.2)
-	t.absolute(w, "S2", "a million pods in 1.2 GiB, JSON (by the bytes per object)", million(t.values["fairlead, JSON"]["S1.resident"]), 1.2)
+	t.absolute(w, "S2", "a million pods in 1.2 GiB, protobuf (by the bytes per object)",
+		million(t.values[pb]["S1.resident"]), 1.2)
+	t.absolute(w, "S2", "a million pods in 1.2 GiB, JSON (by the bytes per object)",
+		million(t.values["fairlead, JSON"]["S1.resident"]), 1.2)
 	t.absolute(w, "S6", "Get of a hot object under 0.2 µs", t.values[pb]["S6.get"], 200)
 	t.absolute(w, "S8", "Get p99 under 1 ms while 5,000 updates/s arrive", t.values[pb]["S8.getP99"], 1e-3)
-	t.absolute(w, "S8", "the writer's p99 of one change under 1 ms while readers are busy", t.values[pb]["S8.applyP99"], 1e-3)
+	t.absolute(w, "S8", "the writer's p99 of one change under 1 ms while readers are busy", t.values[pb]["S8.applyP99"],
+		1e-3)
 }
 
 func (t *tables) absolute(w io.Writer, row, text string, v []float64, most float64) {

@@ -55,10 +55,11 @@ type Env struct {
 	// Options of the control plane that is started when none is shared. Dir must be empty.
 	Options cluster.Options
 
-	once      sync.Once
-	own       *cluster.Cluster // nil when it is shared
-	config    *rest.Config
-	transport http.RoundTripper // the one of all clients of Config, held so that they do share it: client-go forgets what nobody holds
+	once   sync.Once
+	own    *cluster.Cluster // nil when it is shared
+	config *rest.Config
+	// the one of all clients of Config, held so that they do share it: client-go forgets what nobody holds
+	transport http.RoundTripper
 	err       error
 }
 

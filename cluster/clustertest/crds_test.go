@@ -29,7 +29,8 @@ metadata:
 spec:
   group: ` + group + `
   scope: Namespaced
-  names: {plural: ` + plural + `, singular: ` + strings.ToLower(kind) + `, kind: ` + kind + `, listKind: ` + kind + `List}
+  names: {plural: ` + plural + `, singular: ` + strings.ToLower(kind) + `, kind: ` + kind + `, listKind: ` + kind +
+		`List}
   versions:
   - {name: v1, served: true, storage: true, schema: &schema {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
   - {name: v1beta1, served: true, storage: false, schema: *schema}
@@ -44,10 +45,14 @@ func object(plural, kind string) *apiextensionsv1.CustomResourceDefinition {
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + group, ResourceVersion: "1", UID: "read-before"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: plural, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List",
+			},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}},
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep},
+				},
 			}},
 		},
 	}
@@ -64,8 +69,9 @@ func TestInstallCRDs(t *testing.T) {
 	for name, text := range map[string]string{
 		"kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [bases]\n",
 		"notes.txt":          "no YAML: {",
-		"bases/one.yaml":     "# one\n---\n" + crd("ones", "One") + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: never-made}\n---\n" + crd("twos", "Two"),
-		"bases/three.yml":    crd("threes", "Three"),
+		"bases/one.yaml": "# one\n---\n" + crd("ones", "One") +
+			"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: never-made}\n---\n" + crd("twos", "Two"),
+		"bases/three.yml": crd("threes", "Three"),
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -80,10 +86,22 @@ func TestInstallCRDs(t *testing.T) {
 		source  clustertest.CRDSource
 		plurals map[string]string
 	}{
-		{"a directory, with files of other things", clustertest.CRDFiles(dir), map[string]string{"ones": "One", "twos": "Two", "threes": "Three"}},
-		{"the same files by name, once more", clustertest.CRDFiles(filepath.Join(dir, "bases/one.yaml")), map[string]string{"ones": "One", "twos": "Two"}},
-		{"a file system", clustertest.CRDsIn(fstest.MapFS{"a/four.yaml": {Data: []byte(crd("fours", "Four"))}}), map[string]string{"fours": "Four"}},
-		{"an object, which was read before", clustertest.CRDObjects(object("fives", "Five")), map[string]string{"fives": "Five"}},
+		{
+			"a directory, with files of other things", clustertest.CRDFiles(dir),
+			map[string]string{"ones": "One", "twos": "Two", "threes": "Three"},
+		},
+		{
+			"the same files by name, once more", clustertest.CRDFiles(filepath.Join(dir, "bases/one.yaml")),
+			map[string]string{"ones": "One", "twos": "Two"},
+		},
+		{
+			"a file system", clustertest.CRDsIn(fstest.MapFS{"a/four.yaml": {Data: []byte(crd("fours", "Four"))}}),
+			map[string]string{"fours": "Four"},
+		},
+		{
+			"an object, which was read before", clustertest.CRDObjects(object("fives", "Five")),
+			map[string]string{"fives": "Five"},
+		},
 	} {
 		var together sync.WaitGroup
 		for range 3 {
@@ -97,7 +115,9 @@ func TestInstallCRDs(t *testing.T) {
 		for plural, kind := range tc.plurals {
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1", "kind": kind}}
 			u.SetGenerateName("x-")
-			if _, err := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}).Namespace(namespace).
+			if _, err := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}).Namespace(
+				namespace,
+			).
 				Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
 				t.Errorf("%s: %s are not served: %v", tc.reason, plural, err)
 			}
@@ -113,7 +133,8 @@ func TestInstallCRDsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	config := env.Config(t)
 	env.InstallCRDs(t, clustertest.CRDObjects(object("takens", "Taken")))
-	unknown := strings.Replace(crd("unknowns", "Unknown"), "  scope: Namespaced\n", "  scope: Namespaced\n  scpoe: Namespaced\n", 1)
+	unknown := strings.Replace(crd("unknowns", "Unknown"), "  scope: Namespaced\n",
+		"  scope: Namespaced\n  scpoe: Namespaced\n", 1)
 	for _, tc := range []struct {
 		reason string
 		source clustertest.CRDSource

@@ -24,12 +24,16 @@ var tooLarge = map[string]http.HandlerFunc{
 	"CauseText": typed(504, "application/json",
 		wireStatus(504, "Timeout", `,"details":{"causes":[{"message":"Too large resource version"}],"retryAfterSeconds":1}`)),
 	"Text": typed(504, "application/json",
-		strings.Replace(wireStatus(504, "Timeout", ""), "because of the test", "Timeout: Too large resource version: 2000, current: 1999", 1)),
+		strings.Replace(wireStatus(504, "Timeout", ""), "because of the test",
+			"Timeout: Too large resource version: 2000, current: 1999", 1)),
 	"TextAndDetails": typed(504, "application/json",
-		strings.Replace(wireStatus(504, "Timeout", `,"details":{"retryAfterSeconds":1}`), "because of the test", "Too large resource version: 2000, current: 1999", 1)),
-	"NoStatus":    typed(504, "text/plain", "Too large resource version: 2000"),
-	"Event":       body(frame("ERROR", strings.Replace(wireStatus(504, "Timeout", ""), "because of the test", "Too large resource version: 2000", 1))),
-	"StatusOf200": body(strings.Replace(wireStatus(504, "Timeout", ""), "because of the test", "Too large resource version: 2000", 1)),
+		strings.Replace(wireStatus(504, "Timeout", `,"details":{"retryAfterSeconds":1}`), "because of the test",
+			"Too large resource version: 2000, current: 1999", 1)),
+	"NoStatus": typed(504, "text/plain", "Too large resource version: 2000"),
+	"Event": body(frame("ERROR", strings.Replace(wireStatus(504, "Timeout", ""), "because of the test",
+		"Too large resource version: 2000", 1))),
+	"StatusOf200": body(strings.Replace(wireStatus(504, "Timeout", ""), "because of the test",
+		"Too large resource version: 2000", 1)),
 }
 
 // refusedAtVersion are other answers that a list at a version may get for ever.
@@ -41,10 +45,12 @@ var refusedAtVersion = map[string]http.HandlerFunc{
 	"Gone":     refusing(410, "Expired"),
 	"NoAccess": refusing(403, "Forbidden"),
 	"Html":     typed(200, "text/html", "<html>log in</html>"),
-	"Cut":      body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9000"},"items":[{"metadata":{`),
-	"Table":    body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9000"},"rows":[]}`),
-	"Older":    body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"3"},"items":[]}`),
-	"Drop":     func(w http.ResponseWriter, _ *http.Request) { cutOff(w) },
+	"Cut": body(
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"9000"},"items":[{"metadata":{`,
+	),
+	"Table": body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"9000"},"rows":[]}`),
+	"Older": body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"3"},"items":[]}`),
+	"Drop":  func(w http.ResponseWriter, _ *http.Request) { cutOff(w) },
 }
 
 // TestBlackboxListAtVersion never gets a list at the version seen: a consistent one is made, after few requests.
@@ -97,7 +103,8 @@ func TestBlackboxOddAnswers(t *testing.T) {
 	t.Parallel()
 	page := "<!DOCTYPE html><html><body>Please log in</body></html>"
 	list := func(apiVersion, kind, metadata string) string {
-		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[%s]}`, kind, apiVersion, metadata, wireConfigMap("x/ghost", "7", "u", ""))
+		return fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[%s]}`, kind, apiVersion, metadata,
+			wireConfigMap("x/ghost", "7", "u", ""))
 	}
 	version := `{"resourceVersion":"9000"}`
 	answers := map[string]struct {
@@ -120,12 +127,15 @@ func TestBlackboxOddAnswers(t *testing.T) {
 		"Login": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/login", http.StatusFound)
 		}, "NotFound"},
-		"OtherJSON":  {body(`{"error":"login_required"}`), "ProtocolError"},
-		"Array":      {body(`[]`), "ProtocolError"},
-		"Null":       {body(`null`), "ProtocolError"},
-		"Success":    {body(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`), "ProtocolError"},
-		"Review":     {body(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{}}`), "ProtocolError"},
-		"Table":      {body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":` + version + `,"rows":[]}`), "ProtocolError"},
+		"OtherJSON": {body(`{"error":"login_required"}`), "ProtocolError"},
+		"Array":     {body(`[]`), "ProtocolError"},
+		"Null":      {body(`null`), "ProtocolError"},
+		"Success":   {body(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`), "ProtocolError"},
+		"Review":    {body(`{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1","status":{}}`), "ProtocolError"},
+		"Table": {
+			body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":` + version + `,"rows":[]}`),
+			"ProtocolError",
+		},
 		"OtherGroup": {body(list("apps/v1", "ConfigMapList", version)), "ProtocolError"},
 		"GzipGarbage": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
@@ -139,7 +149,9 @@ func TestBlackboxOddAnswers(t *testing.T) {
 			w.Header().Set("Content-Encoding", "br")
 			_, _ = w.Write([]byte("\x0b\x02\x80\x7b\x7d\x03"))
 		}, "ProtocolError"},
-		"Forbidden200": {body(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you"}`), "Forbidden"},
+		"Forbidden200": {
+			body(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"not you"}`), "Forbidden",
+		},
 	}
 	ofLists := map[string]http.HandlerFunc{
 		"Empty":       body(""),
@@ -160,10 +172,18 @@ func TestBlackboxOddAnswers(t *testing.T) {
 		lists bool
 	}{
 		"Initial": {(*wireRequest).initial, nil, false},
-		"List":    {func(r *wireRequest) bool { return r.list() && !r.probe() && !r.query.Has("continue") }, []string{"--no-watch-list"}, true},
-		"Page":    {func(r *wireRequest) bool { return r.query.Has("continue") }, []string{"--no-watch-list", "--page-size", "2"}, true},
-		"Resume":  {(*wireRequest).resume, []string{"--no-watch-list"}, false},
-		"Probe":   {(*wireRequest).probe, []string{"--silence-budget", "100ms"}, true},
+		"List": {
+			func(r *wireRequest) bool { return r.list() && !r.probe() && !r.query.Has("continue") },
+			[]string{"--no-watch-list"},
+			true,
+		},
+		"Page": {
+			func(r *wireRequest) bool { return r.query.Has("continue") },
+			[]string{"--no-watch-list", "--page-size", "2"},
+			true,
+		},
+		"Resume": {(*wireRequest).resume, []string{"--no-watch-list"}, false},
+		"Probe":  {(*wireRequest).probe, []string{"--silence-budget", "100ms"}, true},
 	}
 	for where, place := range places {
 		play := func(name string, answer http.HandlerFunc, reason string) {
@@ -197,7 +217,8 @@ func TestBlackboxOddAnswers(t *testing.T) {
 		}
 		if place.lists {
 			for name, answer := range ofLists {
-				if name == "Circles" && where != "Page" || name == "Tail" && where == "Probe" || name == "Secrets" && where == "List" {
+				if name == "Circles" && where != "Page" || name == "Tail" && where == "Probe" ||
+					name == "Secrets" && where == "List" {
 					continue // that is no circle; a probe has read enough; nothing tells that the first list is of another kind
 				}
 				play(name, answer, "ProtocolError")

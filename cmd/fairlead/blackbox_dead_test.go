@@ -84,8 +84,11 @@ func TestBlackboxHalfDead(t *testing.T) {
 		"Initial": {(*wireRequest).initial, nil},
 		"Resume":  {(*wireRequest).resume, []string{"--no-watch-list"}},
 		"List":    {func(r *wireRequest) bool { return r.list() && !r.probe() }, []string{"--no-watch-list"}},
-		"Page":    {func(r *wireRequest) bool { return r.query.Has("continue") }, []string{"--no-watch-list", "--page-size", "2"}},
-		"Probe":   {(*wireRequest).probe, []string{"--no-watch-list"}},
+		"Page": {
+			func(r *wireRequest) bool { return r.query.Has("continue") },
+			[]string{"--no-watch-list", "--page-size", "2"},
+		},
+		"Probe": {(*wireRequest).probe, []string{"--no-watch-list"}},
 	}
 	for name, way := range ways {
 		for where, place := range places {

@@ -12,8 +12,9 @@ import (
 // oddItems are what a list or a watch may have in the place of an object.
 var oddItems = map[string]string{
 	"Null": `null`, "Number": `17`, "Text": `"text"`, "Array": `[{"metadata":{"name":"x"}}]`, "True": `true`,
-	"Empty": `{}`, "NullMetadata": `{"kind":"ConfigMap","metadata":null}`, "EmptyMetadata": `{"metadata":{}}`, "ArrayMetadata": `{"metadata":[]}`,
-	"NullName": `{"metadata":{"name":null,"namespace":"a"}}`, "NoName": `{"metadata":{"namespace":"a","uid":"u"}}`,
+	"Empty": `{}`, "NullMetadata": `{"kind":"ConfigMap","metadata":null}`, "EmptyMetadata": `{"metadata":{}}`,
+	"ArrayMetadata": `{"metadata":[]}`,
+	"NullName":      `{"metadata":{"name":null,"namespace":"a"}}`, "NoName": `{"metadata":{"namespace":"a","uid":"u"}}`,
 	"Status":     `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500}`,
 	"Table":      `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"rows":[]}`,
 	"OtherKind":  `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"odd","namespace":"a","uid":"u","resourceVersion":"7"}}`,
@@ -108,7 +109,8 @@ func TestBlackboxOddItems(t *testing.T) {
 						if strings.HasPrefix(way, "List") {
 							return l.reason == "Watching" && strings.Contains(l.text("message"), "could not be read")
 						}
-						return l.kind == "QUARANTINED" || l.reason == "ProtocolError" && l.text("message") != "" || l.reason == "ServerError"
+						return l.kind == "QUARANTINED" || l.reason == "ProtocolError" && l.text("message") != "" ||
+							l.reason == "ServerError"
 					}
 					if !slices.ContainsFunc(p.all, told) {
 						t.Errorf("the condition does not tell: %v", p.all)
@@ -164,7 +166,12 @@ func TestBlackboxTwins(t *testing.T) {
 							next = fmt.Sprint(n)
 						}
 					}
-					body(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1000","continue":%q},"items":[%s]}`, next, page))(w, r.http)
+					body(
+						fmt.Sprintf(
+							`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1000","continue":%q},"items":[%s]}`,
+							next, page,
+						),
+					)(w, r.http)
 					return true
 				}
 				flags := []string{"--page-size", "10", "--max-watch", "300ms"}

@@ -10,7 +10,9 @@ import (
 )
 
 // first answers the first n requests that are meant, and leaves the others to the server.
-func first(n int32, meant func(*wireRequest) bool, answer http.HandlerFunc) func(http.ResponseWriter, *wireRequest) bool {
+func first(
+	n int32, meant func(*wireRequest) bool, answer http.HandlerFunc,
+) func(http.ResponseWriter, *wireRequest) bool {
 	var count atomic.Int32
 	return func(w http.ResponseWriter, r *wireRequest) bool {
 		if !meant(r) || count.Add(1) > n {
@@ -134,7 +136,8 @@ func TestBlackboxList(t *testing.T) {
 					ghost := wireConfigMap("x/ghost", "7", "u", "")
 					old := wireConfigMap("a/one", "8", "uid-1003", "old")
 					_, _ = fmt.Fprint(w, frame("ADDED", ghost), frame("ADDED", old), bookmark(9, false),
-						frame("MODIFIED", wireConfigMap("x/ghost", "10", "u", "")), frame("DELETED", wireConfigMap("x/ghost", "11", "u", "")))
+						frame("MODIFIED", wireConfigMap("x/ghost", "10", "u", "")),
+						frame("DELETED", wireConfigMap("x/ghost", "11", "u", "")))
 					for _, o := range s.list("") {
 						kind := "ADDED"
 						if o.key == "a/one" {
@@ -160,7 +163,8 @@ func TestBlackboxList(t *testing.T) {
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(always, later, func(w http.ResponseWriter, _ *http.Request) {
 					w.WriteHeader(410)
-					_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","metadata":{"continue":"inconsistent"},"status":"Failure","reason":"Expired","code":410}`)
+					_, _ = fmt.Fprint(w,
+						`{"kind":"Status","apiVersion":"v1","metadata":{"continue":"inconsistent"},"status":"Failure","reason":"Expired","code":410}`)
 				})
 			},
 			check: func(t *testing.T, s *wire) {
@@ -184,13 +188,18 @@ func TestBlackboxList(t *testing.T) {
 		"Table": {
 			reason: "A Table is not what was asked for.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-				return first(3, list, body(`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"2000"},"columnDefinitions":[],"rows":[]}`))
+				return first(3, list,
+					body(
+						`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"2000"},"columnDefinitions":[],"rows":[]}`,
+					))
 			},
 		},
 		"NoVersion": {
-			reason: "A list without version cannot be watched from.", status: "ProtocolError", flags: []string{"--no-watch-list"},
+			reason: "A list without version cannot be watched from.", status: "ProtocolError",
+			flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-				return first(3, list, body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[`+wireConfigMap("x/ghost", "7", "u", "")+`]}`))
+				return first(3, list, body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[`+
+					wireConfigMap("x/ghost", "7", "u", "")+`]}`))
 			},
 		},
 		"OneObject": {
@@ -200,7 +209,8 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"StatusWith200": {
-			reason: "A Status with HTTP status 200 is a refusal all the same.", status: "ServerError", flags: []string{"--no-watch-list"},
+			reason: "A Status with HTTP status 200 is a refusal all the same.", status: "ServerError",
+			flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(3, list, body(wireStatus(500, "InternalError", "")))
 			},
@@ -208,19 +218,23 @@ func TestBlackboxList(t *testing.T) {
 		"Cut": {
 			reason: "A body that ends early.", status: "ProtocolError", flags: []string{"--no-watch-list"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-				return first(3, list, body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[`+wireConfigMap("x/ghost", "7", "u", "")+`,{"metadata":{"na`))
+				return first(3, list,
+					body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[`+
+						wireConfigMap("x/ghost", "7", "u", "")+`,{"metadata":{"na`))
 			},
 		},
 		"SecondPageCut": {
 			reason: "Nothing of a list that is not complete is applied.", flags: []string{"--no-watch-list", "--page-size", "1"},
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-				return first(9, later, body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[`))
+				return first(9, later,
+					body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"2000"},"items":[`))
 			},
 		},
 		"Unauthorized": {
 			reason: "401 with text of a proxy.", status: "Unauthorized",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-				return first(3, func(*wireRequest) bool { return true }, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who are you", 401) })
+				return first(3, func(*wireRequest) bool { return true },
+					func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "who are you", 401) })
 			},
 		},
 		"Forbidden": {
@@ -236,7 +250,8 @@ func TestBlackboxList(t *testing.T) {
 		"NotFound": {
 			reason: "404 with plain text.", status: "NotFound",
 			take: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-				return first(3, func(*wireRequest) bool { return true }, func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) })
+				return first(3, func(*wireRequest) bool { return true },
+					func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) })
 			},
 		},
 		"Busy": {
@@ -252,7 +267,8 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"Stalled": {
-			reason: "A list that makes no progress is given up.", status: "Stalled", flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
+			reason: "A list that makes no progress is given up.", status: "Stalled",
+			flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, r *http.Request) {
 					_, _ = fmt.Fprint(w, `{"kind":"ConfigMapList",`)
@@ -261,7 +277,8 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"NoAnswer": {
-			reason: "So is one without an answer.", status: "Stalled", flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
+			reason: "So is one without an answer.", status: "Stalled",
+			flags: []string{"--no-watch-list", "--list-progress-timeout", "200ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(_ http.ResponseWriter, r *http.Request) {
 					select {
@@ -272,11 +289,14 @@ func TestBlackboxList(t *testing.T) {
 			},
 		},
 		"Slow": {
-			reason: "A list that makes progress has all the time.", flags: []string{"--no-watch-list", "--list-progress-timeout", "250ms"},
+			reason: "A list that makes progress has all the time.",
+			flags:  []string{"--no-watch-list", "--list-progress-timeout", "250ms"},
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
-					text := fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s]}`,
-						s.version, s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw)
+					text := fmt.Sprintf(
+						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s]}`,
+						s.version, s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw,
+					)
 					for i := 0; i < len(text); i += 40 {
 						_, _ = fmt.Fprint(w, text[i:min(len(text), i+40)])
 						w.(http.Flusher).Flush()
@@ -295,7 +315,8 @@ func TestBlackboxList(t *testing.T) {
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					one, two, three := s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw
-					_, _ = fmt.Fprintf(w, "\n {\"items\" :\n[ %s ,\t%s,\r\n%s ] , \"more\":{\"a\":[]}, \"metadata\":{\"resourceVersion\":\"%d\"} ,\"apiVersion\":\"v1\",\"kind\":\"ConfigMapList\"}\n\n",
+					_, _ = fmt.Fprintf(w,
+						"\n {\"items\" :\n[ %s ,\t%s,\r\n%s ] , \"more\":{\"a\":[]}, \"metadata\":{\"resourceVersion\":\"%d\"} ,\"apiVersion\":\"v1\",\"kind\":\"ConfigMapList\"}\n\n",
 						one, two, three, s.version)
 				})
 			},
@@ -305,7 +326,8 @@ func TestBlackboxList(t *testing.T) {
 			take: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, list, func(w http.ResponseWriter, _ *http.Request) {
 					one, two, three := s.objects["a/one"].raw, s.objects["a/two"].raw, s.objects["b/three"].raw
-					_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s,%s,%s]}`,
+					_, _ = fmt.Fprintf(w,
+						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s,%s,%s,%s,%s]}`,
 						s.version, one, two, two, one, three)
 				})
 			},

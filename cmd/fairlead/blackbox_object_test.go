@@ -19,16 +19,46 @@ func TestBlackboxObjects(t *testing.T) {
 		reason string
 		raw    string // %[1]s is the version
 	}{
-		"MetadataLast": {"Members come in any order.", `{"data":{"a":"b"},"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%[1]s","uid":"u","namespace":"a","name":"x"}}`},
-		"Escapes":      {"Names of members may be escaped, and values too.", `{"kind":"ConfigMap","apiVersion":"v1","m\u0065tadata":{"n\u0061me":"\u0078","namespace":"\u0061","uid":"u","resourceVersion":"%[1]s","labels":{"\u0061\/b":"\ud83d\ude00"}},"data":{"k\"\\\n":"\u0000\u2028"}}`},
-		"Spaces":       {"So may there be space anywhere.", " {\t\"kind\" : \"ConfigMap\" ,\r \"apiVersion\":\"v1\", \"metadata\" :  { \"name\" : \"x\" , \"namespace\" : \"a\" , \"uid\":\"u\",\"resourceVersion\" : \"%[1]s\" } , \"data\" : { } } "},
-		"LineEnds":     {"And line ends within a frame.", "{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {\n    \"name\": \"x\",\n    \"namespace\": \"a\",\n    \"uid\": \"u\",\n    \"resourceVersion\": \"%[1]s\"\n  },\n  \"data\": {\n    \"a\": \"b\"\n  }\n}"},
-		"Numbers":      {"Numbers are not rounded.", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s","generation":9007199254740993},"n":[123456789012345678901234567890,1e400,-0.0,1.10,5E-7]}`},
-		"Deep":         {"Nesting is deep.", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"d":` + strings.Repeat(`{"d":[`, 2000) + strings.Repeat(`]}`, 2000) + `}`},
-		"Decoys":       {"Members of other objects have the same names.", `{"spec":{"metadata":{"name":"decoy","uid":"no"},"object":{"type":"DELETED"}},"kind":"ConfigMap","apiVersion":"v1","metadata":{"annotations":{"name":"decoy","k8s.io/initial-events-end":"true"},"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"type":"DELETED","object":{"metadata":{"name":"decoy"}}}`},
-		"Nulls":        {"null is nothing.", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s","labels":null,"ownerReferences":null,"managedFields":null,"deletionTimestamp":null,"finalizers":null},"data":null}`},
-		"NoKind":       {"Items of a list need no kind.", `{"metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"data":{}}`},
-		"Brackets":     {"Brackets within strings are no brackets.", `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"data":{"}":"]}\\","{\"":"\\\"}}\\"}}`},
+		"MetadataLast": {
+			"Members come in any order.",
+			`{"data":{"a":"b"},"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%[1]s","uid":"u","namespace":"a","name":"x"}}`,
+		},
+		"Escapes": {
+			"Names of members may be escaped, and values too.",
+			`{"kind":"ConfigMap","apiVersion":"v1","m\u0065tadata":{"n\u0061me":"\u0078","namespace":"\u0061","uid":"u","resourceVersion":"%[1]s","labels":{"\u0061\/b":"\ud83d\ude00"}},"data":{"k\"\\\n":"\u0000\u2028"}}`,
+		},
+		"Spaces": {
+			"So may there be space anywhere.",
+			" {\t\"kind\" : \"ConfigMap\" ,\r \"apiVersion\":\"v1\", \"metadata\" :  { \"name\" : \"x\" , \"namespace\" : \"a\" , \"uid\":\"u\",\"resourceVersion\" : \"%[1]s\" } , \"data\" : { } } ",
+		},
+		"LineEnds": {
+			"And line ends within a frame.",
+			"{\n  \"kind\": \"ConfigMap\",\n  \"apiVersion\": \"v1\",\n  \"metadata\": {\n    \"name\": \"x\",\n    \"namespace\": \"a\",\n    \"uid\": \"u\",\n    \"resourceVersion\": \"%[1]s\"\n  },\n  \"data\": {\n    \"a\": \"b\"\n  }\n}",
+		},
+		"Numbers": {
+			"Numbers are not rounded.",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s","generation":9007199254740993},"n":[123456789012345678901234567890,1e400,-0.0,1.10,5E-7]}`,
+		},
+		"Deep": {
+			"Nesting is deep.",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"d":` + strings.Repeat(`{"d":[`, 2000) + strings.Repeat(`]}`, 2000) + `}`,
+		},
+		"Decoys": {
+			"Members of other objects have the same names.",
+			`{"spec":{"metadata":{"name":"decoy","uid":"no"},"object":{"type":"DELETED"}},"kind":"ConfigMap","apiVersion":"v1","metadata":{"annotations":{"name":"decoy","k8s.io/initial-events-end":"true"},"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"type":"DELETED","object":{"metadata":{"name":"decoy"}}}`,
+		},
+		"Nulls": {
+			"null is nothing.",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s","labels":null,"ownerReferences":null,"managedFields":null,"deletionTimestamp":null,"finalizers":null},"data":null}`,
+		},
+		"NoKind": {
+			"Items of a list need no kind.",
+			`{"metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"data":{}}`,
+		},
+		"Brackets": {
+			"Brackets within strings are no brackets.",
+			`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","namespace":"a","uid":"u","resourceVersion":"%[1]s"},"data":{"}":"]}\\","{\"":"\\\"}}\\"}}`,
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -36,18 +66,21 @@ func TestBlackboxObjects(t *testing.T) {
 			for _, flag := range []string{"--no-watch-list", "--no-watch-list=false"} {
 				s := newWire(t)
 				var want any
-				if err := json.Unmarshal([]byte(strings.ReplaceAll(fmt.Sprintf(tc.raw, "1003"), "1e400", `"1e400"`)), &want); err != nil {
+				if err := json.Unmarshal([]byte(strings.ReplaceAll(fmt.Sprintf(tc.raw, "1003"), "1e400", `"1e400"`)),
+					&want); err != nil {
 					t.Fatal(err)
 				}
 				at := func(version, _ string) string { return fmt.Sprintf(tc.raw, version) }
 				s.putRaw("a/x", at)
 				p := startProgram(t, s.url, flag)
-				if l := p.event("ADDED", "a/x"); l.uid != "u" || l.version != "1003" || !sameJSON(t, l.members["object"], at("1003", "")) {
+				if l := p.event("ADDED", "a/x"); l.uid != "u" || l.version != "1003" ||
+					!sameJSON(t, l.members["object"], at("1003", "")) {
 					t.Errorf("%s\n%v", tc.reason, l)
 				}
 				p.synced()
 				s.putRaw("a/x", at)
-				if l := p.event("MODIFIED", "a/x"); l.version != "1006" || l.text("previousResourceVersion") != "1003" || !sameJSON(t, l.members["object"], at("1006", "")) {
+				if l := p.event("MODIFIED", "a/x"); l.version != "1006" || l.text("previousResourceVersion") != "1003" ||
+					!sameJSON(t, l.members["object"], at("1006", "")) {
 					t.Errorf("%s\n%v", tc.reason, l)
 				}
 				p.finish()
@@ -102,7 +135,10 @@ func TestBlackboxFrames(t *testing.T) {
 	}
 	p := startProgram(t, s.url)
 	p.event("MODIFIED", "a/extra")
-	for _, key := range []string{"object-first", "spaces", "same-line-1", "same-line-2", "extra", "escaped", "unknown-modified"} {
+	for _, key := range []string{
+		"object-first", "spaces", "same-line-1", "same-line-2", "extra", "escaped",
+		"unknown-modified",
+	} {
 		if _, is := p.state["a/"+key]; !is {
 			t.Errorf("no %s in %v", key, p.state)
 		}
@@ -143,13 +179,22 @@ func TestBlackboxPoison(t *testing.T) {
 		key         string // as reported
 		malformed   bool   // not JSON at all, which only a watch survives
 	}{
-		"LabelsNumber":  {"Labels are a map.", `{"metadata":{"name":"bad","labels":17,` + metadata + `}}`, "a/bad", false},
-		"LabelNumber":   {"Of strings.", `{"metadata":{"name":"bad","labels":{"a":1},` + metadata + `}}`, "a/bad", false},
-		"NameNumber":    {"A name is a string.", `{"metadata":{"name":17,` + metadata + `}}`, "", false},
-		"NoName":        {"And there is one.", `{"metadata":{` + metadata + `}}`, "", false},
-		"OwnersString":  {"Owners are a list.", `{"metadata":{"name":"bad","ownerReferences":"me",` + metadata + `}}`, "a/bad", false},
-		"GenerationBig": {"Generations are integers.", `{"metadata":{"name":"bad","generation":1.5,` + metadata + `}}`, "a/bad", false},
-		"Malformed":     {"Something that is no JSON.", `{"metadata":{"name":"bad",` + metadata + `},"data":{"a":nope}}`, "a/bad", true},
+		"LabelsNumber": {"Labels are a map.", `{"metadata":{"name":"bad","labels":17,` + metadata + `}}`, "a/bad", false},
+		"LabelNumber":  {"Of strings.", `{"metadata":{"name":"bad","labels":{"a":1},` + metadata + `}}`, "a/bad", false},
+		"NameNumber":   {"A name is a string.", `{"metadata":{"name":17,` + metadata + `}}`, "", false},
+		"NoName":       {"And there is one.", `{"metadata":{` + metadata + `}}`, "", false},
+		"OwnersString": {
+			"Owners are a list.", `{"metadata":{"name":"bad","ownerReferences":"me",` + metadata + `}}`,
+			"a/bad", false,
+		},
+		"GenerationBig": {
+			"Generations are integers.", `{"metadata":{"name":"bad","generation":1.5,` + metadata + `}}`,
+			"a/bad", false,
+		},
+		"Malformed": {
+			"Something that is no JSON.", `{"metadata":{"name":"bad",` + metadata + `},"data":{"a":nope}}`, "a/bad",
+			true,
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -84,7 +84,8 @@ func TestBlackboxStopped(t *testing.T) {
 		var out testlog.Book
 		ctx, interrupt := context.WithCancel(t.Context())
 		first := &firstWrite{w: &out, then: interrupt, writes: i % 4}
-		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil, first, &testlog.Book{}); code != exitOK {
+		if code := run(ctx, []string{"watch", watchConfigMaps, "-n", "a", "-n", "b", "--server", s.url, "-o", "json"}, nil,
+			first, &testlog.Book{}); code != exitOK {
 			t.Fatalf("exit code %d", code)
 		}
 		interrupt()
@@ -213,9 +214,13 @@ func TestBlackboxFormats(t *testing.T) {
 		format   string
 		out, err []string // that must be there
 	}{
-		"Name":  {"name", []string{"configmaps/a/one\n", "configmaps/a/two\n"}, []string{"Watching", "2 objects"}},
-		"Table": {"table", []string{"NAMESPACE", "ADDED", "one", "two", "MODIFIED"}, []string{"Watching", "synced: 1 objects", "2 objects"}},
-		"None":  {"none", nil, []string{"Watching", "2 objects"}},
+		"Name": {"name", []string{"configmaps/a/one\n", "configmaps/a/two\n"}, []string{"Watching", "2 objects"}},
+		"Table": {
+			"table",
+			[]string{"NAMESPACE", "ADDED", "one", "two", "MODIFIED"},
+			[]string{"Watching", "synced: 1 objects", "2 objects"},
+		},
+		"None": {"none", nil, []string{"Watching", "2 objects"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +232,8 @@ func TestBlackboxFormats(t *testing.T) {
 			var out, errs testlog.Book
 			ended := make(chan int, 1)
 			go func() {
-				ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", tc.format}, nil, &out, &errs)
+				ended <- run(ctx, []string{"watch", watchConfigMaps, "-A", "--stats", "--server", s.url, "-o", tc.format}, nil,
+					&out, &errs)
 			}()
 			for !strings.Contains(errs.String(), "Watching") {
 				pause(s, 5*time.Millisecond)
@@ -321,7 +327,10 @@ func TestBlackboxMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := filepath.Join(dir, "good")
-	if err := os.WriteFile(good, []byte("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(good,
+		[]byte(
+			"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n",
+		), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string][]string{
@@ -382,7 +391,8 @@ func TestBlackboxFullDisk(t *testing.T) {
 			defer cancel()
 			var errs bytes.Buffer
 			var out io.Writer = &failing{left: n}
-			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"}, nil, out, &errs)
+			code := run(ctx, []string{"watch", watchConfigMaps, "-A", "--server", "http://127.0.0.1:1", "-o", "json"}, nil, out,
+				&errs)
 			if code != exitFailure || !strings.Contains(errs.String(), "the disk is full") || ctx.Err() != nil {
 				t.Errorf("exit code %d, stderr %q", code, errs.String())
 			}

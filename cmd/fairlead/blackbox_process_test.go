@@ -142,7 +142,8 @@ func TestBlackboxTLS(t *testing.T) {
 	}
 	p.finish()
 
-	cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", server.URL, "-o", "json")
+	cmd := exec.CommandContext(t.Context(), "fairlead", "watch", watchConfigMaps, "-A", "--server", server.URL, "-o",
+		"json")
 	// A kubeconfig that names an authority goes before SSL_CERT_FILE.
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+authority, "KUBECONFIG="+filepath.Join(t.TempDir(), "none"))
 	out, err := cmd.StdoutPipe()

@@ -69,7 +69,10 @@ func (l printed) String() string {
 // startProgram runs fairlead watch of all config maps with short waits; later flags win.
 func startProgram(t *testing.T, server string, flags ...string) *program {
 	t.Helper()
-	args := []string{"watch", watchConfigMaps, "--server", server, "-o", "json", "--backoff-base", "5ms", "--backoff-cap", "40ms"}
+	args := []string{
+		"watch", watchConfigMaps, "--server", server, "-o", "json", "--backoff-base", "5ms", "--backoff-cap",
+		"40ms",
+	}
 	args = append(args, flags...)
 	if !slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "-n") }) {
 		args = append(args, "-A")

@@ -59,7 +59,10 @@ func oddAlways() map[string]oddAnswer {
 	for name, h := range tooLarge {
 		all["too large "+name] = oddAnswer{true, plainly(h)}
 	}
-	for _, text := range []string{"<html>log in</html>", "null", "[]", "17", `""`, "{", `{}`, `{"items":[]}`, `{"kind":"Status","status":"Success"}`} {
+	for _, text := range []string{
+		"<html>log in</html>", "null", "[]", "17", `""`, "{", `{}`, `{"items":[]}`,
+		`{"kind":"Status","status":"Success"}`,
+	} {
 		all[text] = oddAnswer{true, plainly(body(text))}
 	}
 	return all
@@ -69,12 +72,15 @@ func oddAlways() map[string]oddAnswer {
 func oddLists() map[string]oddAnswer {
 	lists := oddAlways()
 	// with answers with the content of the server, changed.
-	with := func(change func(items []wireObject, version int, rnd *rand.Rand) (raw []string, at int)) func(*wire, http.ResponseWriter, *wireRequest, *rand.Rand) {
+	with := func(change func(items []wireObject, version int, rnd *rand.Rand) (raw []string, at int)) func(
+		*wire, http.ResponseWriter, *wireRequest, *rand.Rand,
+	) {
 		return func(s *wire, w http.ResponseWriter, r *wireRequest, rnd *rand.Rand) {
 			s.mu.Lock()
 			raw, version := change(s.list(""), s.version, rnd)
 			s.mu.Unlock()
-			body(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, strings.Join(raw, ",")))(w, r.http)
+			body(fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+				version, strings.Join(raw, ",")))(w, r.http)
 		}
 	}
 	raw := func(items []wireObject) (all []string) {
@@ -97,10 +103,18 @@ func oddLists() map[string]oddAnswer {
 		}
 		return all, version
 	})}
-	lists["lagging"] = oddAnswer{false, with(func(items []wireObject, version int, _ *rand.Rand) ([]string, int) { return raw(items), 900 })}
-	lists["circle"] = oddAnswer{true, plainly(body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"t"},"items":[]}`))}
-	lists["no version"] = oddAnswer{true, plainly(body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}`))}
-	lists["secrets"] = oddAnswer{true, plainly(body(`{"kind":"SecretList","apiVersion":"v2","metadata":{"resourceVersion":"5"},"items":[]}`))}
+	lists["lagging"] = oddAnswer{
+		false, with(func(items []wireObject, version int, _ *rand.Rand) ([]string, int) { return raw(items), 900 }),
+	}
+	lists["circle"] = oddAnswer{true, plainly(
+		body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"t"},"items":[]}`),
+	)}
+	lists["no version"] = oddAnswer{
+		true, plainly(body(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{},"items":[]}`)),
+	}
+	lists["secrets"] = oddAnswer{
+		true, plainly(body(`{"kind":"SecretList","apiVersion":"v2","metadata":{"resourceVersion":"5"},"items":[]}`)),
+	}
 	return lists
 }
 
@@ -128,9 +142,12 @@ func oddWatches() map[string]oddAnswer {
 			watches[fmt.Sprint("error ", name, hold)] = oddAnswer{false, after(frame("ERROR", item), hold)}
 		}
 		for _, text := range []string{
-			"null\n", "[]\n", "{}\n", "\x00\n", `{"type":"ADDED"}` + "\n", `{"type":17,"object":{}}` + "\n", `{"type":"ADDED","object":{"metadata":{` + "\n",
-			frame("RENAMED", wireConfigMap("a/1", "5", "u", "")), `{"type":"MODIFIED","object":{"kind":"ConfigMap"`, frame("ADDED", `{"metadata":nope}`),
-			frame("ERROR", wireStatus(410, "Expired", "")), frame("ERROR", wireStatus(500, "StoreReadError", "")), frame("ERROR", wireStatus(500, "InternalError", "")),
+			"null\n", "[]\n", "{}\n", "\x00\n", `{"type":"ADDED"}` + "\n", `{"type":17,"object":{}}` + "\n",
+			`{"type":"ADDED","object":{"metadata":{` + "\n",
+			frame("RENAMED", wireConfigMap("a/1", "5", "u", "")), `{"type":"MODIFIED","object":{"kind":"ConfigMap"`,
+			frame("ADDED", `{"metadata":nope}`),
+			frame("ERROR", wireStatus(410, "Expired", "")), frame("ERROR", wireStatus(500, "StoreReadError", "")),
+			frame("ERROR", wireStatus(500, "InternalError", "")),
 			bookmark("0", false), bookmark("", true), bookmark(7, false), bookmark(90000000, false), "",
 		} {
 			watches[fmt.Sprint(text, hold)] = oddAnswer{false, after(text, hold)}
@@ -259,7 +276,8 @@ func mad(t *testing.T, n uint64) {
 		t.Errorf("%d requests in %v", requests, took)
 	}
 	told := func(l printed) bool {
-		return l.kind == "QUARANTINED" || l.kind == "STATUS" && l.reason != "Watching" && l.reason != "Listing" && l.text("message") != ""
+		return l.kind == "QUARANTINED" || l.kind == "STATUS" && l.reason != "Watching" && l.reason != "Listing" &&
+			l.text("message") != ""
 	}
 	if loud.Load() && !slices.ContainsFunc(p.all, told) {
 		t.Errorf("nothing says that anything was wrong: %v", p.all)

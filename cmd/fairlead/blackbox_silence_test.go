@@ -150,7 +150,8 @@ func TestBlackboxLagging(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
 	s.put("a/one", "first")
-	old := fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, s.version, s.objects["a/one"].raw)
+	old := fmt.Sprintf(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`,
+		s.version, s.objects["a/one"].raw)
 	s.put("a/one", "second")
 	s.put("a/two", "first")
 	var expire atomic.Bool
@@ -219,9 +220,12 @@ func TestBlackboxGuard(t *testing.T) {
 			}
 			version := s.version
 			var expire atomic.Bool
-			wrong := first(tc.wrong, func(r *wireRequest) bool { return r.n > 0 && r.list() && !r.probe() }, func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, strings.Join(kept, ","))
-			})
+			wrong := first(tc.wrong, func(r *wireRequest) bool { return r.n > 0 && r.list() && !r.probe() },
+				func(w http.ResponseWriter, _ *http.Request) {
+					_, _ = fmt.Fprintf(w,
+						`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version,
+						strings.Join(kept, ","))
+				})
 			s.take = func(w http.ResponseWriter, r *wireRequest) bool {
 				switch {
 				case r.n == 0:
@@ -259,7 +263,8 @@ func TestBlackboxOpaqueVersions(t *testing.T) {
 	cm := wireConfigMap
 	frames := []string{
 		frame("MODIFIED", cm("a/one", "zulu", "u1", "2")) + frame("DELETED", cm("a/two", "alpha", "u2", "1")),
-		frame("DELETED", cm("a/two", "alpha", "u2", "1")) + frame("ADDED", cm("a/three", "Mike-1", "u3", "1")) + bookmark("00012", false),
+		frame("DELETED", cm("a/two", "alpha", "u2", "1")) + frame("ADDED", cm("a/three", "Mike-1", "u3", "1")) +
+			bookmark("00012", false),
 		frame("MODIFIED", cm("a/three", "0x7f", "u3", "2")) + frame("DELETED", cm("a/one", "zulu", "u1", "2")),
 	}
 	var next atomic.Int32

@@ -40,10 +40,16 @@ func TestBlackboxWatch(t *testing.T) {
 		status  string
 		flags   []string
 	}{
-		"Cut":         {reason: "A cut connection resumes at the last version."},
-		"Expired":     {reason: "410 as HTTP status.", compact: true, relists: 1, fewest: 1},
-		"ExpiredGone": {reason: "410 as an ERROR event.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(410, "Expired", ""))},
-		"GoneReason":  {reason: "Some servers say Gone.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(410, "Gone", ""))},
+		"Cut":     {reason: "A cut connection resumes at the last version."},
+		"Expired": {reason: "410 as HTTP status.", compact: true, relists: 1, fewest: 1},
+		"ExpiredGone": {
+			reason: "410 as an ERROR event.", relists: 1, fewest: 1,
+			resumed: errorOnce(wireStatus(410, "Expired", "")),
+		},
+		"GoneReason": {
+			reason: "Some servers say Gone.", relists: 1, fewest: 1,
+			resumed: errorOnce(wireStatus(410, "Gone", "")),
+		},
 		"ExpiredAlways": {
 			reason: "A server that answers 410 after each list.", relists: 3, fewest: 2, status: "Expired",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
@@ -53,24 +59,40 @@ func TestBlackboxWatch(t *testing.T) {
 		},
 		"TooLarge": {
 			reason: "504 with its cause: a consistent list.", relists: 1, fewest: 1,
-			resumed: errorOnce(wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
+			resumed: errorOnce(wireStatus(504, "Timeout",
+				`,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`)),
 		},
-		"Busy": {reason: "429 waits as told and keeps the version.", status: "TooManyRequests", resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-			return first(1, resume, func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Retry-After", "1")
-				refuse(w, 429, "TooManyRequests")
-			})
-		}},
-		"BusyEvent":      {reason: "429 as an ERROR event.", status: "TooManyRequests", resumed: errorOnce(wireStatus(429, "TooManyRequests", ""))},
-		"InternalError":  {reason: "500 resumes.", status: "ServerError", resumed: errorOnce(wireStatus(500, "InternalError", ""))},
-		"StoreReadError": {reason: "What could not be read may be gone: a list.", relists: 1, fewest: 1, resumed: errorOnce(wireStatus(500, "StoreReadError", ""))},
+		"Busy": {
+			reason: "429 waits as told and keeps the version.", status: "TooManyRequests",
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
+				return first(1, resume, func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Retry-After", "1")
+					refuse(w, 429, "TooManyRequests")
+				})
+			},
+		},
+		"BusyEvent": {
+			reason: "429 as an ERROR event.", status: "TooManyRequests",
+			resumed: errorOnce(wireStatus(429, "TooManyRequests", "")),
+		},
+		"InternalError": {
+			reason: "500 resumes.", status: "ServerError",
+			resumed: errorOnce(wireStatus(500, "InternalError", "")),
+		},
+		"StoreReadError": {
+			reason: "What could not be read may be gone: a list.", relists: 1, fewest: 1,
+			resumed: errorOnce(wireStatus(500, "StoreReadError", "")),
+		},
 		"InternalErrors": {
 			reason: "500 again and again: a list.", relists: 1, fewest: 1, status: "ServerError",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(4, resume, body(frame("ERROR", wireStatus(500, "InternalError", ""))))
 			},
 		},
-		"EndsTwice": {reason: "An end at once, twice, resumes.", resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(2, resume, body("")) }},
+		"EndsTwice": {
+			reason:  "An end at once, twice, resumes.",
+			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(2, resume, body("")) },
+		},
 		"EndsThrice": {
 			reason: "The third time the version is taken for stale.", relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool { return first(3, resume, body("")) },
@@ -78,7 +100,9 @@ func TestBlackboxWatch(t *testing.T) {
 		"BadGateway": {
 			reason: "A proxy's 502 resumes.", status: "ServerError",
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
-				return first(3, resume, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>bad gateway</html>", 502) })
+				return first(3, resume, func(w http.ResponseWriter, _ *http.Request) {
+					http.Error(w, "<html>bad gateway</html>", 502)
+				})
 			},
 		},
 		"Unauthorized": {
@@ -94,7 +118,8 @@ func TestBlackboxWatch(t *testing.T) {
 			},
 		},
 		"Removed": {
-			reason: "404 while watching: what was deleted with the resource is in no later watch.", status: "NotFound", relists: 1, fewest: 1,
+			reason: "404 while watching: what was deleted with the resource is in no later watch.", status: "NotFound",
+			relists: 1, fewest: 1,
 			resumed: func(*wire) func(http.ResponseWriter, *wireRequest) bool {
 				return first(1, resume, refusing(404, "NotFound"))
 			},
@@ -113,17 +138,22 @@ func TestBlackboxWatch(t *testing.T) {
 		},
 		"LastFrameWithoutNewline": {reason: "A complete last frame counts, a cut one is fetched again.", resumed: lastFrame},
 		"ByteByByte":              {reason: "Frames arrive in any fragmentation.", resumed: dribble},
-		"Replayed": {reason: "What was seen already is suppressed.", resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
-			return func(w http.ResponseWriter, r *wireRequest) bool {
-				if resume(r) {
-					s.follow(w, r, "", 0, time.Minute) // all of the history again
+		"Replayed": {
+			reason: "What was seen already is suppressed.",
+			resumed: func(s *wire) func(http.ResponseWriter, *wireRequest) bool {
+				return func(w http.ResponseWriter, r *wireRequest) bool {
+					if resume(r) {
+						s.follow(w, r, "", 0, time.Minute) // all of the history again
+					}
+					return resume(r)
 				}
-				return resume(r)
-			}
-		}},
+			},
+		},
 		"StringsForNumbers": {
 			reason: "ERROR events without a code are told by their reason.", relists: 1, fewest: 1,
-			resumed: errorOnce(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version: 1 (2)"}`),
+			resumed: errorOnce(
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"too old resource version: 1 (2)"}`,
+			),
 		},
 	}
 	for name, tc := range tests {

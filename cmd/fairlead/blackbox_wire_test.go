@@ -102,7 +102,8 @@ func (s *wire) remove(key string) {
 	s.version += 3
 	o := s.objects[key]
 	delete(s.objects, key)
-	o.raw = strings.Replace(o.raw, fmt.Sprintf(`"resourceVersion":"%d"`, o.version), fmt.Sprintf(`"resourceVersion":"%d"`, s.version), 1)
+	o.raw = strings.Replace(o.raw, fmt.Sprintf(`"resourceVersion":"%d"`, o.version),
+		fmt.Sprintf(`"resourceVersion":"%d"`, s.version), 1)
 	o.version = s.version
 	s.note(wireChange{o, "DELETED"})
 }
@@ -136,8 +137,10 @@ func (s *wire) count(is func(*wireRequest) bool) int {
 func wireConfigMap(key, version, uid, value string) string {
 	namespace, name, _ := strings.Cut(key, "/")
 	v, _ := json.Marshal(value) // strings always encode
-	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q},"data":{"value":%s}}`,
-		name, namespace, uid, version, v)
+	return fmt.Sprintf(
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q},"data":{"value":%s}}`,
+		name, namespace, uid, version, v,
+	)
 }
 
 func frame(kind, raw string) string { return `{"type":"` + kind + `","object":` + raw + "}\n" }
@@ -147,11 +150,14 @@ func bookmark(version any, end bool) string {
 	if end {
 		annotation = `,"annotations":{"k8s.io/initial-events-end":"true"}`
 	}
-	return frame("BOOKMARK", fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%v"%s}}`, version, annotation))
+	return frame("BOOKMARK", fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%v"%s}}`,
+		version, annotation))
 }
 
 func wireStatus(code int, reason, extra string) string {
-	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"because of the test","reason":%q,"code":%d%s}`, reason, code, extra)
+	return fmt.Sprintf(
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"because of the test","reason":%q,"code":%d%s}`, reason, code, extra,
+	)
 }
 
 func refuse(w http.ResponseWriter, code int, reason string) {
@@ -214,7 +220,8 @@ func (s *wire) serveList(w http.ResponseWriter, q *wireRequest, namespace string
 		rest = s.list(namespace)
 		if n, _ := strconv.Atoi(q.query.Get("resourceVersion")); n > version {
 			w.WriteHeader(http.StatusGatewayTimeout)
-			_, _ = fmt.Fprint(w, wireStatus(504, "Timeout", `,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`))
+			_, _ = fmt.Fprint(w, wireStatus(504, "Timeout",
+				`,"details":{"causes":[{"reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1}`))
 			return
 		}
 	case q.query.Has("resourceVersion"):
@@ -240,7 +247,8 @@ func (s *wire) serveList(w http.ResponseWriter, q *wireRequest, namespace string
 	for _, o := range page {
 		items = append(items, o.raw)
 	}
-	_, _ = fmt.Fprintf(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q%s},"items":[%s]}`,
+	_, _ = fmt.Fprintf(w,
+		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":%q%s},"items":[%s]}`,
 		version, next, remaining, strings.Join(items, ","))
 }
 

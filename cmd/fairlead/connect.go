@@ -22,7 +22,8 @@ type connection struct {
 
 // flags adds the flags that all commands have.
 func (c *connection) flags(f *pflag.FlagSet) {
-	f.StringVar(&c.kubeconfig, "kubeconfig", "", "`file` that says where the API server is (default: $KUBECONFIG, ~/.kube/config, the pod's own)")
+	f.StringVar(&c.kubeconfig, "kubeconfig", "",
+		"`file` that says where the API server is (default: $KUBECONFIG, ~/.kube/config, the pod's own)")
 	f.StringVar(&c.context, "context", "", "`name` of the context in that file")
 }
 
@@ -85,9 +86,15 @@ func (c *connection) config() (*rest.Config, string, error) {
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
 			if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); files != "" && c.kubeconfig == "" {
-				return nil, "", fmt.Errorf("no API server is configured: KUBECONFIG is %s, which does not exist or names none; fairlead up starts a server of your own", files)
+				return nil, "",
+					fmt.Errorf(
+						"no API server is configured: KUBECONFIG is %s, which does not exist or names none; fairlead up starts a server of your own", files,
+					)
 			}
-			return nil, "", errors.New("no API server is configured: set KUBECONFIG, or use --kubeconfig; fairlead up starts a server of your own")
+			return nil, "",
+				errors.New(
+					"no API server is configured: set KUBECONFIG, or use --kubeconfig; fairlead up starts a server of your own",
+				)
 		}
 		if c.kubeconfig != "" || c.context != "" {
 			return nil, "", usageErrorf("cannot use the kubeconfig: %v", err)

@@ -54,18 +54,28 @@ const (
 
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	o.serveOptions.flags(f)
-	f.StringArrayVar(&o.allowTargets, "allow-target", nil, "`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
+	f.StringArrayVar(&o.allowTargets, "allow-target", nil,
+		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	o.targetFlags(f)
 	f.StringVar(&o.egressProxy, "egress-proxy", "", "`URL` of a proxy for all webhooks")
-	f.IntVar(&o.workers, "workers", 0, "`operations` of one namespace that may write to the API server at once (default 16)")
-	f.IntVar(&o.maxCalls, "max-calls", 0, "`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
-	f.IntVar(&o.budget.Writes, "namespace-writes", 0, "`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
-	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0, "`bytes` per second of the objects that one namespace writes (default 1048576; -1: no bound)")
-	f.IntVar(&o.budget.TotalWrites, "writes", 0, "`writes` per second of all namespaces together that use up theirs (default four times --namespace-writes; -1: no bound)")
-	f.IntVar(&o.budget.TotalWriteBytes, "write-bytes", 0, "`bytes` per second of the objects that those write (default twice --namespace-write-bytes; -1: no bound)")
-	f.IntVar(&o.budget.Calls, "namespace-calls", 0, "`calls` of webhooks per second of one namespace (default 500; -1: no bound)")
-	f.StringVar(&o.crashDir, "crash-dir", "", "`directory` that outlives the process, where it notes which Webhooks it dies of, to quarantine them (default: none are)")
-	f.DurationVar(&o.drain, "drain", defaultDrain, "`time` that calls under way get to come back in when the controller is told to end")
+	f.IntVar(&o.workers, "workers", 0,
+		"`operations` of one namespace that may write to the API server at once (default 16)")
+	f.IntVar(&o.maxCalls, "max-calls", 0,
+		"`calls` of webhooks that may be under way at once, half of them of one namespace (default 512)")
+	f.IntVar(&o.budget.Writes, "namespace-writes", 0,
+		"`writes` per second of one namespace to the API server; one for a repeated try counts as five (default 500; -1: no bound)")
+	f.IntVar(&o.budget.WriteBytes, "namespace-write-bytes", 0,
+		"`bytes` per second of the objects that one namespace writes (default 1048576; -1: no bound)")
+	f.IntVar(&o.budget.TotalWrites, "writes", 0,
+		"`writes` per second of all namespaces together that use up theirs (default four times --namespace-writes; -1: no bound)")
+	f.IntVar(&o.budget.TotalWriteBytes, "write-bytes", 0,
+		"`bytes` per second of the objects that those write (default twice --namespace-write-bytes; -1: no bound)")
+	f.IntVar(&o.budget.Calls, "namespace-calls", 0,
+		"`calls` of webhooks per second of one namespace (default 500; -1: no bound)")
+	f.StringVar(&o.crashDir, "crash-dir", "",
+		"`directory` that outlives the process, where it notes which Webhooks it dies of, to quarantine them (default: none are)")
+	f.DurationVar(&o.drain, "drain", defaultDrain,
+		"`time` that calls under way get to come back in when the controller is told to end")
 }
 
 func newControllerCommand(s streams) *cobra.Command {
@@ -116,9 +126,11 @@ Lease. What takes longer is cut off, and made again, with the same key, by whoev
 	f := cmd.Flags()
 	c.flags(f)
 	f.StringArrayVarP(&o.namespaces, "namespace", "n", nil, "`namespace` to serve; may be repeated (default: all)")
-	f.StringVar(&o.systemNamespace, "system-namespace", "", "`namespace` of the callback key and the Lease (default: the one that is served, "+
-		"or where several or all are, that of the pod or the context)")
-	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the Lease fairlead-controller; the HTTP API runs always")
+	f.StringVar(&o.systemNamespace, "system-namespace", "",
+		"`namespace` of the callback key and the Lease (default: the one that is served, "+
+			"or where several or all are, that of the pod or the context)")
+	f.BoolVar(&o.leaderElect, "leader-elect", false,
+		"run only while holding the Lease fairlead-controller; the HTTP API runs always")
 	f.BoolVar(&verbose, "verbose", false, "log more")
 	o.flags(f)
 	return cmd
@@ -130,7 +142,11 @@ const hotBytes = 1 << 20
 // runController runs until the context ends. namespace is the default one, which also has the callback key and
 // the Lease unless the options name another.
 // ready, if not nil, is called with the address of the HTTP API when it is served.
-func runController(ctx context.Context, config *rest.Config, namespace string, o controllerOptions, log *slog.Logger, ready func(net.Addr)) error {
+func runController(
+	ctx context.Context, config *rest.Config, namespace string, o controllerOptions, log *slog.Logger, ready func(
+		net.Addr,
+	),
+) error {
 	doors, err := o.open(log)
 	if err != nil {
 		return err
@@ -143,7 +159,8 @@ func runController(ctx context.Context, config *rest.Config, namespace string, o
 	o.systemNamespace = cmp.Or(o.systemNamespace, namespace)
 	c := &controller{controllerOptions: o, config: config, namespace: namespace, log: log}
 	opts := []fairlead.Option{
-		fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes), fairlead.WithStopTimeout(o.drain + stopMargin),
+		fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes),
+		fairlead.WithStopTimeout(o.drain + stopMargin),
 	}
 	if o.leaderElect {
 		if c.election, err = newElection(c); err != nil {
@@ -197,7 +214,8 @@ func (o *controllerOptions) open(log *slog.Logger) (*doors, error) {
 // checkCluster says in one line what is wrong when nothing could work.
 func checkCluster(ctx context.Context, calls *call.Client, config *rest.Config) error {
 	_, err := call.Do(ctx, calls, call.Request{
-		Verb: call.VerbList, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Query: url.Values{"limit": {"1"}},
+		Verb: call.VerbList, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
+		Query: url.Values{"limit": {"1"}},
 	}, call.Policy{Retries: 2})
 	var failed *call.Error
 	switch {

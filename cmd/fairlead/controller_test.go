@@ -67,9 +67,14 @@ func newSite(t *testing.T, config *rest.Config) *site {
 	if err := install.CRDs(ctx, calls); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, ctx: ctx, config: config, calls: calls, namespace: clustertest.Namespace(t, config), effects: make(map[string]int)}
+	s := &site{
+		t: t, ctx: ctx, config: config, calls: calls, namespace: clustertest.Namespace(t, config),
+		effects: make(map[string]int),
+	}
 	s.kubeconfig = writeKubeconfig(t, config, "")
-	if s.scheduler, err = operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: s.namespace}); err != nil {
+	if s.scheduler, err = operation.NewScheduler(
+		operation.Options{Config: config, Calls: calls, Namespace: s.namespace},
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.scheduler.Close)
@@ -104,7 +109,9 @@ func writeKubeconfig(t *testing.T, config *rest.Config, token string) string {
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile}},
+		Clusters: map[string]*clientcmdapi.Cluster{
+			"c": {Server: config.Host, CertificateAuthorityData: config.CAData, CertificateAuthority: config.CAFile},
+		},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": user},
 		Contexts:  map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
 	}, path)
@@ -149,7 +156,8 @@ func (s *site) controller(kubeconfig string, args ...string) *process {
 // start starts a controller for what the arguments say.
 func (s *site) start(args ...string) *process {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.ctx, "fairlead", append([]string{"controller", "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1"}, args...)...)
+	cmd := exec.CommandContext(s.ctx, "fairlead",
+		append([]string{"controller", "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1"}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p := &process{Cmd: cmd, log: &bytes.Buffer{}, address: make(chan string, 1), ended: make(chan error, 1)}
 	stderr, err := cmd.StderrPipe()
@@ -290,7 +298,8 @@ func TestPausedLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	var exit *exec.ExitError
-	if err := leader.end(s.ctx, t); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(leader.log.String(), "lost the Lease") {
+	if err := leader.end(s.ctx, t); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(leader.log.String(), "lost the Lease") {
 		t.Errorf("the deposed leader: %v\n%s", err, leader.log)
 	}
 	s.allSucceeded(ids, "first") // nothing was repeated or changed
@@ -299,7 +308,8 @@ func TestPausedLeader(t *testing.T) {
 // lease returns the Lease as it is.
 func (s *site) lease() *coordinationv1.Lease {
 	s.t.Helper()
-	lease, err := kubernetes.NewForConfigOrDie(s.config).CoordinationV1().Leases(s.namespace).Get(s.ctx, leaseName, metav1.GetOptions{})
+	lease, err := kubernetes.NewForConfigOrDie(s.config).CoordinationV1().Leases(s.namespace).Get(s.ctx, leaseName,
+		metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity == nil {
 		s.t.Fatalf("no leader: %v", err)
 	}
@@ -348,13 +358,15 @@ func TestLeastPrivilege(t *testing.T) {
 	s := newSite(t, env.Config(t))
 	clients := kubernetes.NewForConfigOrDie(s.config)
 	s.deploy("rbac.yaml")
-	token, err := clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, "fairlead-controller", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, "fairlead-controller",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: "caller", Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "crm"},
-	}}, metav1.CreateOptions{}); err != nil {
+	if _, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+			Name: "caller", Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "crm"},
+		}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := clients.CoreV1().Secrets(s.namespace).Create(s.ctx, &corev1.Secret{
@@ -367,7 +379,9 @@ func TestLeastPrivilege(t *testing.T) {
 		w.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: "login"}}}
 	})
 	s.webhook("account", "/", func(w *v1alpha1.WebhookSpec) {
-		w.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{Audience: "crm", ServiceAccountName: "caller"}}
+		w.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
+			Audience: "crm", ServiceAccountName: "caller",
+		}}
 	})
 	p := s.controller(writeKubeconfig(t, s.config, token.Status.Token), "--leader-elect")
 	address := <-p.address
@@ -402,8 +416,10 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 	_, page := ask("GET", "/metrics", "", "")
 	for _, name := range []string{
-		"fairlead_operations_started_total{category=\"\",type=", "fairlead_operations_finished_total{category=\"\",phase=\"Success\"", "fairlead_operation_duration_seconds_count",
-		"fairlead_operations_in_progress", "fairlead_operations_near_timeout", "fairlead_webhook_tries_total{purpose=\"main\",verdict=\"Succeeded\"}",
+		"fairlead_operations_started_total{category=\"\",type=",
+		"fairlead_operations_finished_total{category=\"\",phase=\"Success\"", "fairlead_operation_duration_seconds_count",
+		"fairlead_operations_in_progress", "fairlead_operations_near_timeout",
+		"fairlead_webhook_tries_total{purpose=\"main\",verdict=\"Succeeded\"}",
 		"fairlead_webhook_calls_queued", "fairlead_call_requests_total{",
 	} {
 		if !strings.Contains(page, "\n"+name) {
@@ -419,7 +435,9 @@ func TestLeastPrivilege(t *testing.T) {
 		return err == nil && len(events.Items) >= 2
 	})
 	s.eventually("status of the webhook written", func() bool {
-		op, err := call.Do(s.ctx, s.calls, call.Request{Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource, Kind: "Webhook", Namespace: s.namespace, Name: "bearer"}, call.Policy{})
+		op, err := call.Do(s.ctx, s.calls, call.Request{
+			Verb: call.VerbGet, Resource: v1alpha1.WebhooksResource, Kind: "Webhook", Namespace: s.namespace, Name: "bearer",
+		}, call.Policy{})
 		w := &v1alpha1.Webhook{}
 		return err == nil && op.Into(w) == nil && w.Status.ObservedGeneration > 0
 	})
@@ -429,7 +447,8 @@ func TestLeastPrivilege(t *testing.T) {
 	if err := p.end(s.ctx, t); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
-	if log := p.log.String(); strings.Contains(log, "orbidden") || strings.Contains(log, "--deny-target") || strings.Contains(log, "t-o-k-e-n") {
+	if log := p.log.String(); strings.Contains(log, "orbidden") || strings.Contains(log, "--deny-target") ||
+		strings.Contains(log, "t-o-k-e-n") {
 		t.Errorf("a right is missing, or a secret is in the log:\n%s", log)
 	}
 }
@@ -461,7 +480,10 @@ func (s *site) deployIn(namespace, file string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		gvr := schema.GroupVersionResource{Group: obj.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(obj.GetKind()) + "s"}
+		gvr := schema.GroupVersionResource{
+			Group: obj.GroupVersionKind().Group, Version: "v1",
+			Resource: strings.ToLower(obj.GetKind()) + "s",
+		}
 		var api dynamic.ResourceInterface = objects.Resource(gvr).Namespace(namespace)
 		if strings.HasPrefix(obj.GetKind(), "ClusterRole") {
 			api = objects.Resource(gvr)

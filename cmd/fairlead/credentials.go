@@ -18,9 +18,12 @@ const (
 
 // targetFlags are those that bound what Webhooks reach and use, which every controller has.
 func (o *controllerOptions) targetFlags(f *pflag.FlagSet) {
-	f.StringArrayVar(&o.denyTargets, "deny-target", nil, "`CIDR or host` that webhooks may not call, whatever --allow-target says; may be repeated")
-	f.StringVar(&o.credentials, "credentials", credentialsReleased, "Secrets and service accounts that webhooks may use: `released` ones, by the label "+
-		v1alpha1.LabelWebhookCredentials+" and the annotation "+v1alpha1.AnnotationWebhookAudiences+", or any of their namespace")
+	f.StringArrayVar(&o.denyTargets, "deny-target", nil,
+		"`CIDR or host` that webhooks may not call, whatever --allow-target says; may be repeated")
+	f.StringVar(&o.credentials, "credentials", credentialsReleased,
+		"Secrets and service accounts that webhooks may use: `released` ones, by the label "+
+			v1alpha1.LabelWebhookCredentials+" and the annotation "+v1alpha1.AnnotationWebhookAudiences+
+			", or any of their namespace")
 }
 
 // checkTargets says what is wrong with those flags.

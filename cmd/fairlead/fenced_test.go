@@ -71,7 +71,8 @@ func (f *front) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 	}
-	if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/operations/") && strings.HasSuffix(r.URL.Path, "/status") {
+	if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/operations/") &&
+		strings.HasSuffix(r.URL.Path, "/status") {
 		f.mu.Lock()
 		f.writes++
 		f.mu.Unlock()
@@ -203,7 +204,8 @@ func TestFencedLeader(t *testing.T) {
 			}
 			release()
 			var exit *exec.ExitError
-			if err := first.end(s.ctx, t); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(first.log.String(), "lost the Lease") {
+			if err := first.end(s.ctx, t); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+				!strings.Contains(first.log.String(), "lost the Lease") {
 				t.Errorf("the deposed leader: %v\n%s", err, first.log)
 			}
 			mu.Lock()

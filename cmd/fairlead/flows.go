@@ -62,8 +62,10 @@ in a program of your own, Runtime.Flows has it on the pages of WithListen, or se
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.url, "url", "http://127.0.0.1:8081/debug/flows", "`URL` of the program's page")
-	f.StringVar(&o.token, "token", "", "bearer `token`; fairlead controller wants one of who may list operations in all namespaces that it serves")
-	f.StringVar(&o.authority, "certificate-authority", "", "`file` with the certificates that vouch for an https program, PEM (default: those of this machine)")
+	f.StringVar(&o.token, "token", "",
+		"bearer `token`; fairlead controller wants one of who may list operations in all namespaces that it serves")
+	f.StringVar(&o.authority, "certificate-authority", "",
+		"`file` with the certificates that vouch for an https program, PEM (default: those of this machine)")
 	f.StringVar(&o.key, "key", "", "only the fiber of this `key`, such as namespace/name")
 	f.StringVar(&o.flow, "flow", "", "only fibers of this `flow`")
 	f.StringVar(&o.status, "status", "", "`status`: only fibers that are ready, running or parked")
@@ -145,7 +147,8 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(response.Body, 512))
-		return nil, fmt.Errorf("cannot read flows: %s answers %s: %s", o.url, response.Status, strings.TrimSpace(string(said)))
+		return nil, fmt.Errorf("cannot read flows: %s answers %s: %s", o.url, response.Status,
+			strings.TrimSpace(string(said)))
 	}
 	var fibers []flow.Info
 	d := json.NewDecoder(io.LimitReader(response.Body, maxFlows))
@@ -198,7 +201,8 @@ func printFlows(w io.Writer, output string, fibers []flow.Info, width int) error
 		if !f.Until.IsZero() {
 			next = "in " + duration.HumanDuration(max(0, time.Until(f.Until)))
 		}
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%v\n", dash(f.Key), f.Path, status, duration.HumanDuration(f.For), next, f.Attempt+1, f.Trail)
+		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%d\t%v\n", dash(f.Key), f.Path, status, duration.HumanDuration(f.For),
+			next, f.Attempt+1, f.Trail)
 	}
 	_ = tw.Flush()
 	if width == 0 {

@@ -44,14 +44,47 @@ func TestFlows(t *testing.T) {
 		out    []string
 		err    string
 	}{
-		"Table":  {"A parked fiber is shown with its step and trail.", []string{"--url", page.URL}, 0, []string{"KEY", "prod/orders", "bring-up/wait-ready", "prepare"}, ""},
-		"JSON":   {"The same for programs.", []string{"--url", page.URL, "-o", "json"}, 0, []string{`"path": "bring-up/wait-ready"`}, ""},
-		"None":   {"A filter that matches nothing is said to.", []string{"--url", page.URL, "--key", "other"}, 0, []string{"no fibers"}, ""},
+		"Table": {
+			"A parked fiber is shown with its step and trail.",
+			[]string{"--url", page.URL},
+			0,
+			[]string{"KEY", "prod/orders", "bring-up/wait-ready", "prepare"},
+			"",
+		},
+		"JSON": {
+			"The same for programs.",
+			[]string{"--url", page.URL, "-o", "json"},
+			0,
+			[]string{`"path": "bring-up/wait-ready"`},
+			"",
+		},
+		"None": {
+			"A filter that matches nothing is said to.",
+			[]string{"--url", page.URL, "--key", "other"},
+			0,
+			[]string{"no fibers"},
+			"",
+		},
 		"Format": {"A bad format is the caller's mistake.", []string{"-o", "xml"}, exitUsage, nil, "unknown output format"},
-		"Limit":  {"So is a limit below zero.", []string{"--url", page.URL, "--limit", "-1"}, exitUsage, nil, "--limit must not be negative"},
-		"Longer": {"And a time.", []string{"--url", page.URL, "--longer=-5m"}, exitUsage, nil, "--longer must not be negative"},
-		"Wrong":  {"Another server is named with what it said.", []string{"--url", wrong.URL}, exitFailure, nil, "404"},
-		"Nobody": {"So is one that does not answer.", []string{"--url", "http://127.0.0.1:1/debug/flows"}, exitFailure, nil, "is the program running there?"},
+		"Limit": {
+			"So is a limit below zero.",
+			[]string{"--url", page.URL, "--limit", "-1"},
+			exitUsage, nil,
+			"--limit must not be negative",
+		},
+		"Longer": {
+			"And a time.",
+			[]string{"--url", page.URL, "--longer=-5m"},
+			exitUsage, nil,
+			"--longer must not be negative",
+		},
+		"Wrong": {"Another server is named with what it said.", []string{"--url", wrong.URL}, exitFailure, nil, "404"},
+		"Nobody": {
+			"So is one that does not answer.",
+			[]string{"--url", "http://127.0.0.1:1/debug/flows"},
+			exitFailure, nil,
+			"is the program running there?",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

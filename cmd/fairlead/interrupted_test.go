@@ -73,7 +73,8 @@ func TestInterrupted(t *testing.T) {
 			if took := time.Since(begin); took > 5*time.Second {
 				t.Errorf("it took %v to end", took)
 			}
-			if got != tc.code || !strings.HasSuffix(errs.String(), tc.said) || strings.Contains(errs.String(), "answer") || strings.Contains(errs.String(), "there?") {
+			if got != tc.code || !strings.HasSuffix(errs.String(), tc.said) || strings.Contains(errs.String(), "answer") ||
+				strings.Contains(errs.String(), "there?") {
 				t.Errorf("exit code %d, stderr %q", got, errs.String())
 			}
 		})
@@ -88,11 +89,13 @@ func TestWaitTimeout(t *testing.T) {
 	var out, errs bytes.Buffer
 	begin := time.Now()
 	code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout", "100ms", "--kubeconfig", config}, nil, &out, &errs)
-	if code != exitFailure || !strings.Contains(errs.String(), "it has not ended after 100ms") || time.Since(begin) > 5*time.Second {
+	if code != exitFailure || !strings.Contains(errs.String(), "it has not ended after 100ms") ||
+		time.Since(begin) > 5*time.Second {
 		t.Errorf("exit code %d after %v, stderr %q", code, time.Since(begin), errs.String())
 	}
 	errs.Reset()
-	if code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout=-1s", "--kubeconfig", config}, nil, &out, &errs); code != exitUsage {
+	if code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout=-1s", "--kubeconfig", config}, nil, &out,
+		&errs); code != exitUsage {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}
 }

@@ -19,7 +19,8 @@ func localOnly(next http.Handler, publicURL string) (http.Handler, error) {
 	refuse := func(w http.ResponseWriter, detail string) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = fmt.Fprintf(w, `{"title":"Forbidden","status":403,"detail":%q}`+"\n", detail) // the caller is gone if this fails
+		// the caller is gone if this fails
+		_, _ = fmt.Fprintf(w, `{"title":"Forbidden","status":403,"detail":%q}`+"\n", detail)
 	}
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -13,7 +13,9 @@ import (
 )
 
 func main() {
-	klog.SetLogger(logr.Discard())                                                   // what client-go would write to stderr beside the error that it returns
-	ctx, _ := interrupt.Context(context.Background(), os.Interrupt, syscall.SIGTERM) // a second signal ends the program at once
+	// what client-go would write to stderr beside the error that it returns
+	klog.SetLogger(logr.Discard())
+	// a second signal ends the program at once
+	ctx, _ := interrupt.Context(context.Background(), os.Interrupt, syscall.SIGTERM)
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

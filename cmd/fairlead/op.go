@@ -113,7 +113,8 @@ func friendly(err error, s *operation.Scheduler) error {
 	switch {
 	case err == nil:
 		return nil
-	case strings.Contains(err.Error(), "could not find the requested resource"), strings.Contains(err.Error(), "404 page not found"),
+	case strings.Contains(err.Error(), "could not find the requested resource"),
+		strings.Contains(err.Error(), "404 page not found"),
 		strings.Contains(err.Error(), "does not serve this resource"):
 		return fmt.Errorf("the cluster has no Operations yet: fairlead crds | kubectl apply --server-side -f - (%w)", err)
 	case errors.Is(err, operation.ErrNotFound):
@@ -155,16 +156,18 @@ webhook does not exist waits for it until the timeout.`,
 					return err
 				}
 				if so.wait {
-					return awaitOperation(cmd.Context(), s, o, func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
-						return scheduler.WaitFor(ctx, op, progress)
-					})
+					return awaitOperation(cmd.Context(), s, o,
+						func(ctx context.Context, progress func(operation.View)) (operation.View, error) {
+							return scheduler.WaitFor(ctx, op, progress)
+						})
 				}
 				return show(s.out, o.output, operation.ViewOf(op))
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&so.kind, "type", "", "`kind` of operation: what is done to the resource: Create, Update or Delete (required)")
+	f.StringVar(&so.kind, "type", "",
+		"`kind` of operation: what is done to the resource: Create, Update or Delete (required)")
 	f.StringVar(&so.ID, "id", "", "`id` of this operation; the same id runs nothing twice (default: a new one)")
 	f.StringVar(&so.Category, "category", "", "`name` that groups operations of one kind")
 	f.StringVar(&so.CorrelationID, "correlation-id", "", "`id` that is sent with every call")
@@ -172,7 +175,8 @@ webhook does not exist waits for it until the timeout.`,
 	f.StringArrayVar(&so.Compensate, "compensate", nil, "`name` of a Webhook to call after a failure; may be repeated")
 	f.StringVar(&so.Notify, "notify", "", "`name` of a Webhook to call with the outcome")
 	f.StringArrayVar(&so.related, "related", nil, "`TYPE/ID` of a resource that is touched too; may be repeated")
-	f.StringArrayVar(&so.lock, "lock", nil, "`TYPE/ID` of a related resource that no other operation may work on until the end; may be repeated")
+	f.StringArrayVar(&so.lock, "lock", nil,
+		"`TYPE/ID` of a related resource that no other operation may work on until the end; may be repeated")
 	f.BoolVar(&so.parallel, "parallel", false, "call the webhooks all at once")
 	f.StringVar(&so.object, "object", "", "`JSON` that templates see as .Resource, or @file")
 	f.StringVar(&so.TenantID, "tenant", "", "`tenant` on whose behalf it runs")
@@ -370,7 +374,8 @@ func showTable(w io.Writer, views []operation.View) error {
 		if !v.CreatedAt.IsZero() {
 			age = duration.HumanDuration(time.Since(v.CreatedAt))
 		}
-		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", plain(v.ResourceType), plain(v.ResourceID), v.OperationType,
+		_, _ = fmt.Fprintf(tw, "%s/%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\n", plain(v.ResourceType), plain(v.ResourceID),
+			v.OperationType,
 			dash(plain(v.OperationCategory)), v.Status, v.Progress.Completed, v.Progress.Total, age, dash(plain(reason)))
 	}
 	return tw.Flush()

@@ -63,7 +63,8 @@ func describeOperation(w io.Writer, op *v1alpha1.Operation) error {
 	if len(op.Status.History) > 0 {
 		_, _ = fmt.Fprintln(tw, "Earlier operations:")
 		for _, h := range op.Status.History {
-			_, _ = fmt.Fprintf(tw, "  %s\t%s\t%s\t%s %s\n", stamp(h.FinishedAt.Time), h.OperationType, h.OperationID, h.Phase, h.Reason)
+			_, _ = fmt.Fprintf(tw, "  %s\t%s\t%s\t%s %s\n", stamp(h.FinishedAt.Time), h.OperationType, h.OperationID, h.Phase,
+				h.Reason)
 		}
 	}
 	return tw.Flush()
@@ -86,14 +87,17 @@ func calls(w io.Writer, title string, list []v1alpha1.WebhookCallStatus) {
 	}
 	_, _ = fmt.Fprintln(w, title+":")
 	for _, c := range list {
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1, c.LastStatusCode, plain(c.Message))
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%d tries\tHTTP %d\t%s\n", c.WebhookID, c.State, c.RetriesCount+1, c.LastStatusCode,
+			plain(c.Message))
 		for _, moment := range []struct {
 			what string
 			at   interface{ IsZero() bool }
 			text func() string
 		}{
 			{"started", c.StartedAt, func() string { return stamp(c.StartedAt.Time) }},
-			{"last poll", c.LastPollTimestamp, func() string { return stamp(c.LastPollTimestamp.Time) + " " + c.WebhookPollURL }},
+			{"last poll", c.LastPollTimestamp, func() string {
+				return stamp(c.LastPollTimestamp.Time) + " " + c.WebhookPollURL
+			}},
 			{"next", c.NextAttemptAt, func() string { return stamp(c.NextAttemptAt.Time) }},
 			{"finished", c.FinishedAt, func() string { return stamp(c.FinishedAt.Time) }},
 		} {

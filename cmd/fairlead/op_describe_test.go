@@ -20,7 +20,10 @@ func TestDescribeLocks(t *testing.T) {
 	for _, id := range []string{"1", "2"} {
 		op.Spec.RelatedResources = append(op.Spec.RelatedResources,
 			v1alpha1.RelatedResource{ResourceReference: v1alpha1.ResourceReference{ResourceType: "cache", ResourceID: id}},
-			v1alpha1.RelatedResource{ResourceReference: v1alpha1.ResourceReference{ResourceType: "db", ResourceID: id}, Lock: true})
+			v1alpha1.RelatedResource{
+				ResourceReference: v1alpha1.ResourceReference{ResourceType: "db", ResourceID: id},
+				Lock:              true,
+			})
 	}
 	op.Status.OperationID, op.Status.Phase = "one", v1alpha1.PhaseInProgress
 	op.Status.Conditions = []metav1.Condition{{
@@ -50,7 +53,8 @@ func TestMissingWebhookIsShown(t *testing.T) {
 	op.Spec.OperationID, op.Spec.ResourceType, op.Spec.ResourceID = "one", "app", "1"
 	op.Status.OperationID, op.Status.Phase = "one", v1alpha1.PhaseInProgress
 	op.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForWebhook, Message: "waiting " + what,
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForWebhook,
+		Message: "waiting " + what,
 	}}
 	v := operation.ViewOf(op)
 	var described, listed strings.Builder
@@ -77,7 +81,9 @@ func TestHostileText(t *testing.T) {
 	op.Spec.RelatedResources = []v1alpha1.RelatedResource{{ResourceReference: op.Spec.ResourceReference}}
 	op.Status.OperationID, op.Status.Phase = "one", v1alpha1.PhaseFailed
 	op.Status.Webhooks = []v1alpha1.WebhookCallStatus{{WebhookID: "w", State: v1alpha1.PhaseInProgress, Message: hostile}}
-	op.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionError, Status: metav1.ConditionTrue, Reason: "WebhookFailed", Message: hostile}}
+	op.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionError, Status: metav1.ConditionTrue, Reason: "WebhookFailed", Message: hostile},
+	}
 	v := operation.ViewOf(op)
 	var out strings.Builder
 	if err := errors.Join(describeOperation(&out, op), showTable(&out, []operation.View{v})); err != nil {

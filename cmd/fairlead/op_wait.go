@@ -133,5 +133,6 @@ func endLine(v operation.View) string {
 	if v.Status == operation.Succeeded {
 		return fmt.Sprintf("%s/%s: %s: Success%s", v.ResourceType, v.ResourceID, v.OperationType, took)
 	}
-	return fmt.Sprintf("%s/%s: %s: Failed%s: %s: %s", v.ResourceType, v.ResourceID, v.OperationType, took, v.Reason, v.Error)
+	return fmt.Sprintf("%s/%s: %s: Failed%s: %s: %s", v.ResourceType, v.ResourceID, v.OperationType, took, v.Reason,
+		v.Error)
 }

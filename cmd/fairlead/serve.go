@@ -32,14 +32,19 @@ const ownAudience = "fairlead"
 
 func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API; empty: none")
-	f.StringVar(&o.metricsListen, "metrics-listen", "", "`address` of /metrics, /debug/flows, /healthz and /readyz, by plain HTTP "+
-		"(default: on the HTTP API, there /metrics for everybody on loopback only)")
-	f.StringVar(&o.publicURL, "public-url", "", "`URL` that callbacks and locations start with (default: the listen address)")
-	f.StringVar(&o.certFile, "tls-cert-file", "", "`file` with the certificate of the HTTP API and those that vouch for it, PEM; read again when it changes")
+	f.StringVar(&o.metricsListen, "metrics-listen", "",
+		"`address` of /metrics, /debug/flows, /healthz and /readyz, by plain HTTP "+
+			"(default: on the HTTP API, there /metrics for everybody on loopback only)")
+	f.StringVar(&o.publicURL, "public-url", "",
+		"`URL` that callbacks and locations start with (default: the listen address)")
+	f.StringVar(&o.certFile, "tls-cert-file", "",
+		"`file` with the certificate of the HTTP API and those that vouch for it, PEM; read again when it changes")
 	f.StringVar(&o.keyFile, "tls-key-file", "", "`file` with its private key, PEM")
-	f.StringArrayVar(&o.audiences, "audience", []string{ownAudience, ""}, "`audience` that bearer tokens of callers have to be made for; "+
-		"empty: the API server itself; may be repeated")
-	f.BoolVar(&o.insecureHTTP, "insecure-http", false, "serve the HTTP API without TLS off loopback: bearer tokens go in clear text; only behind what ends TLS")
+	f.StringArrayVar(&o.audiences, "audience", []string{ownAudience, ""},
+		"`audience` that bearer tokens of callers have to be made for; "+
+			"empty: the API server itself; may be repeated")
+	f.BoolVar(&o.insecureHTTP, "insecure-http", false,
+		"serve the HTTP API without TLS off loopback: bearer tokens go in clear text; only behind what ends TLS")
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
 }
 
@@ -69,8 +74,10 @@ func (d *doors) close() {
 // open checks the options and opens the listeners.
 func (o *serveOptions) open(log *slog.Logger) (*doors, error) {
 	if o.publicURL != "" {
-		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, usageErrorf("--public-url %q is not a URL to begin others with, such as https://operations.example.com", o.publicURL)
+		if u, err := url.Parse(o.publicURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" ||
+			u.RawQuery != "" || u.Fragment != "" {
+			return nil, usageErrorf("--public-url %q is not a URL to begin others with, such as https://operations.example.com",
+				o.publicURL)
 		}
 	}
 	if (o.certFile == "") != (o.keyFile == "") {
@@ -119,8 +126,10 @@ func (o *serveOptions) checkAPI(loopback bool) error {
 	case o.noAuth && !loopback:
 		return usageErrorf("--insecure-no-auth is for loopback only, and --listen %s is not", o.listen)
 	case !loopback && !o.secure() && !o.insecureHTTP:
-		return usageErrorf("--listen %s is not loopback, and bearer tokens would be sent in clear text: use --tls-cert-file and --tls-key-file, "+
-			"or --insecure-http where something else ends TLS", o.listen)
+		return usageErrorf(
+			"--listen %s is not loopback, and bearer tokens would be sent in clear text: use --tls-cert-file and --tls-key-file, "+
+				"or --insecure-http where something else ends TLS", o.listen,
+		)
 	}
 	return nil
 }
@@ -154,7 +163,9 @@ func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 		if err != nil {
 			return err
 		}
-		server := serve.New(pages, serve.Options{MaxConnections: maxMetricsConnections, WriteTimeout: answerTime, Logger: c.log})
+		server := serve.New(pages, serve.Options{
+			MaxConnections: maxMetricsConnections, WriteTimeout: answerTime, Logger: c.log,
+		})
 		c.rt.AddAlways("metrics", func(ctx context.Context) error {
 			c.log.InfoContext(ctx, "metrics are served", "metricsAddress", d.metrics.Addr().String())
 			return server.Run(ctx, d.metrics)
@@ -182,8 +193,10 @@ func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 	}
 	c.rt.AddAlways("http", func(ctx context.Context) error {
 		if !c.noAuth && slices.Contains(c.audiences, "") && !isLoopback(d.api) {
-			c.log.WarnContext(ctx, "tokens that the API server accepts are accepted from callers, who should not send them to others: "+
-				"have them ask for tokens of an audience of their own, and name only that one", "flag", "--audience="+ownAudience)
+			c.log.WarnContext(
+				ctx, "tokens that the API server accepts are accepted from callers, who should not send them to others: "+
+					"have them ask for tokens of an audience of their own, and name only that one", "flag", "--audience="+ownAudience,
+			)
 		}
 		c.log.InfoContext(ctx, "HTTP API is served", "scheme", c.scheme(), "address", d.api.Addr().String())
 		if ready != nil {
@@ -205,7 +218,8 @@ func isLoopback(l net.Listener) bool {
 func (c *controller) handler(authorizer httpapi.Authorizer, stop <-chan struct{}, d *doors) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
-		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log, Registerer: c.rt.Registry(),
+		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log,
+		Registerer: c.rt.Registry(),
 	})
 	if err != nil {
 		return nil, err

@@ -35,17 +35,21 @@ func certify(t *testing.T, dir, version string) []byte {
 func (s *site) tokenFor(name, audience string) string {
 	s.t.Helper()
 	clients := kubernetes.NewForConfigOrDie(s.config)
-	_, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err == nil {
 		_, err = clients.RbacV1().Roles(s.namespace).Create(s.ctx, &rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: []string{"list"}}},
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: []string{"list"}},
+			},
 		}, metav1.CreateOptions{})
 	}
 	if err == nil {
 		_, err = clients.RbacV1().RoleBindings(s.namespace).Create(s.ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.namespace, Name: name}},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.namespace, Name: name}},
 		}, metav1.CreateOptions{})
 	}
 	request := &authenticationv1.TokenRequest{}
@@ -75,7 +79,10 @@ func TestServed(t *testing.T) {
 	trusting := func(cert []byte) *http.Client {
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(cert)
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, DisableKeepAlives: true}
+		transport := &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true,
+			DisableKeepAlives: true,
+		}
 		return &http.Client{Transport: transport}
 	}
 	ask := func(client *http.Client, url, token string) (int, string, error) {
@@ -130,15 +137,18 @@ func TestServed(t *testing.T) {
 	})
 	s.eventually("that the key cannot be used", func() bool {
 		code, said, err := ask(http.DefaultClient, "http://"+pages+"/metrics", "")
-		return code == 200 && err == nil && strings.Contains(said, `fairlead_http_certificate_reloads_total{result="failure"} 1`)
+		return code == 200 && err == nil && strings.Contains(said,
+			`fairlead_http_certificate_reloads_total{result="failure"} 1`)
 	})
 	if _, _, err := ask(trusting(second), api+"/healthz", ""); err != nil {
 		t.Errorf("with a key that cannot be used: %v", err)
 	}
 	_, metrics, _ := ask(http.DefaultClient, "http://"+pages+"/metrics", "")
 	for _, name := range []string{
-		`fairlead_http_connections{state="active"}`, `fairlead_http_in_flight{limit="requests"}`, `fairlead_http_reviews_total{result="allowed",review="tokenreviews"}`,
-		`fairlead_http_reviews_total{result="refused",review="tokenreviews"}`, `fairlead_http_certificate_expiry_timestamp_seconds`,
+		`fairlead_http_connections{state="active"}`, `fairlead_http_in_flight{limit="requests"}`,
+		`fairlead_http_reviews_total{result="allowed",review="tokenreviews"}`,
+		`fairlead_http_reviews_total{result="refused",review="tokenreviews"}`,
+		`fairlead_http_certificate_expiry_timestamp_seconds`,
 		`fairlead_http_certificate_reloads_total{result="success"} 1`,
 	} {
 		if !strings.Contains(metrics, "\n"+name) {
@@ -155,11 +165,15 @@ func TestServed(t *testing.T) {
 	if err := os.WriteFile(authority, second, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code := run(s.ctx, []string{"flows", "--url", api + "/debug/flows", "--certificate-authority", authority, "--token", mine}, strings.NewReader(""), &out, &errs); code != exitFailure || !strings.Contains(errs.String(), "404") {
+	if code := run(s.ctx, []string{
+		"flows", "--url", api + "/debug/flows", "--certificate-authority", authority, "--token",
+		mine,
+	}, strings.NewReader(""), &out, &errs); code != exitFailure || !strings.Contains(errs.String(), "404") {
 		t.Errorf("flows by TLS: %d %s", code, &errs)
 	}
 	errs.Reset()
-	if code := run(s.ctx, []string{"flows", "--url", "http://" + pages + "/debug/flows", "--token", mine}, strings.NewReader(""), &out, &errs); code != exitOK {
+	if code := run(s.ctx, []string{"flows", "--url", "http://" + pages + "/debug/flows", "--token", mine},
+		strings.NewReader(""), &out, &errs); code != exitOK {
 		t.Errorf("flows: %d %s", code, &errs)
 	}
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {

@@ -126,7 +126,8 @@ func (m *modes) callBack(to string) {
 		switch answer.StatusCode {
 		case http.StatusNoContent, http.StatusConflict:
 			return
-		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusNotFound: // between two processes; before the call is recorded
+		// between two processes; before the call is recorded
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusNotFound:
 		default:
 			m.mu.Lock()
 			m.failed = append(m.failed, fmt.Sprint(answer.StatusCode))
@@ -307,7 +308,8 @@ func TestServesWhileItDrains(t *testing.T) {
 	if err := p.end(s.ctx, t); err != nil || strings.Contains(p.log.String(), "cut off") {
 		t.Errorf("after SIGTERM: %v\n%s", err, p.log)
 	}
-	if op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "0"}); err != nil || op.Status.Webhooks[0].State != v1alpha1.PhaseSuccess {
+	if op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "0"}); err != nil ||
+		op.Status.Webhooks[0].State != v1alpha1.PhaseSuccess {
 		t.Errorf("recorded is %+v (%v)", op, err)
 	}
 }
@@ -328,7 +330,8 @@ func TestDrainIsBounded(t *testing.T) {
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	s, p, address, _ := hangingCall(t, "--drain", "10m")
-	for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} { // it has begun, and has noticed the first signal
+	// it has begun, and has noticed the first signal
+	for _, status := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		s.eventually("readiness "+http.StatusText(status), func() bool {
 			code, _ := s.get("http://" + address + "/readyz")
 			return code == status
@@ -361,7 +364,8 @@ func TestGrace(t *testing.T) {
 	t.Parallel()
 	pod := deployment(t)
 	const afterwards = 10 * time.Second // caches, the Lease, Events
-	if grace := pod.Spec.Template.Spec.TerminationGracePeriodSeconds; grace == nil || time.Duration(*grace)*time.Second <= defaultDrain+stopMargin+afterwards {
+	if grace := pod.Spec.Template.Spec.TerminationGracePeriodSeconds; grace == nil ||
+		time.Duration(*grace)*time.Second <= defaultDrain+stopMargin+afterwards {
 		t.Errorf("the grace of %v seconds is not above %v", grace, defaultDrain+stopMargin+afterwards)
 	}
 }

@@ -53,9 +53,12 @@ func (o *controllerOptions) placeSystem(own string) error {
 
 // warnOfSystem says so where one of several namespaces has what all share.
 func (c *controller) warnOfSystem(ctx context.Context) {
-	if served := slices.Compact(slices.Sorted(slices.Values(c.namespaces))); len(served) > 1 && slices.Contains(served, c.systemNamespace) {
-		c.log.WarnContext(ctx, "callback key and Lease are in one of the namespaces that are served: who may read Secrets there can forge callbacks of "+
-			"the others; name another one with --system-namespace", "namespace", c.systemNamespace)
+	if served := slices.Compact(slices.Sorted(slices.Values(c.namespaces))); len(served) > 1 &&
+		slices.Contains(served, c.systemNamespace) {
+		c.log.WarnContext(
+			ctx, "callback key and Lease are in one of the namespaces that are served: who may read Secrets there can forge callbacks of "+
+				"the others; name another one with --system-namespace", "namespace", c.systemNamespace,
+		)
 	}
 }
 
@@ -80,7 +83,8 @@ func callbackKey(ctx context.Context, calls *call.Client, namespace string) ([]b
 		err = fmt.Errorf("it has no key of at least %d bytes: delete it, and a new one is made", minKey)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read secret %s/%s (--system-namespace says where it is): %w", namespace, callbackSecret, err)
+		return nil, fmt.Errorf("cannot read secret %s/%s (--system-namespace says where it is): %w", namespace,
+			callbackSecret, err)
 	}
 	return secret.Data["key"], nil
 }
@@ -89,7 +93,8 @@ const minKey = 16
 
 func secretRequest(verb call.Verb, namespace string) call.Request {
 	return call.Request{
-		Verb: verb, Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret", Namespace: namespace, Name: callbackSecret,
+		Verb: verb, Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Kind: "Secret", Namespace: namespace,
+		Name: callbackSecret,
 	}
 }
 
@@ -131,7 +136,8 @@ func (m *move) former(ctx context.Context) (*executor.FormerKey, error) {
 // before tells whether an operation that was accepted in a version began before the move.
 func (m *move) before(ctx context.Context, version string) (bool, error) {
 	at, err := m.known(ctx)
-	if err != nil || at == "" || version == "" { // a leader of before is still at work; or of a time when that was not recorded
+	// a leader of before is still at work; or of a time when that was not recorded
+	if err != nil || at == "" || version == "" {
 		return err == nil, err
 	}
 	order, ok := resourceversion.Compare(version, at)
@@ -209,7 +215,10 @@ func (c *controller) awaitFormer(ctx context.Context) error {
 			return nil // another leader has waited
 		}
 	}
-	c.log.InfoContext(ctx, "the Lease in the place of before may not be held any more: waiting until one that is held has expired", "namespace", c.namespace)
+	c.log.InfoContext(
+		ctx, "the Lease in the place of before may not be held any more: waiting until one that is held has expired",
+		"namespace", c.namespace,
+	)
 	timer := time.NewTimer(leaseDuration)
 	defer timer.Stop()
 	select {

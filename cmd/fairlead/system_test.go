@@ -51,7 +51,8 @@ func TestSystemNamespace(t *testing.T) {
 // key reads the callback key of a namespace, nil if there is none.
 func (s *site) key(namespace string) []byte {
 	s.t.Helper()
-	secret, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().Secrets(namespace).Get(s.ctx, callbackSecret, metav1.GetOptions{})
+	secret, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().Secrets(namespace).Get(s.ctx, callbackSecret,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -64,7 +65,8 @@ func (s *site) key(namespace string) []byte {
 // held returns the Lease of a namespace, nil if there is none.
 func (s *site) held(namespace string) *coordinationv1.Lease {
 	s.t.Helper()
-	lease, err := kubernetes.NewForConfigOrDie(s.config).CoordinationV1().Leases(namespace).Get(s.ctx, leaseName, metav1.GetOptions{})
+	lease, err := kubernetes.NewForConfigOrDie(s.config).CoordinationV1().Leases(namespace).Get(s.ctx, leaseName,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -227,7 +229,10 @@ func TestMove(t *testing.T) {
 	ids := m.scheduleMany(30, allModes)
 	third := m.process("--leader-elect", "--system-namespace", system)
 	before := *m.held(m.namespace).Spec.HolderIdentity
-	m.eventually("the new place taken", func() bool { l := m.held(system); return l != nil && *l.Spec.HolderIdentity != "" })
+	m.eventually("the new place taken", func() bool {
+		l := m.held(system)
+		return l != nil && *l.Spec.HolderIdentity != ""
+	})
 	if now := *m.held(m.namespace).Spec.HolderIdentity; now != before {
 		t.Errorf("%s led, and now %s does while it runs", before, now)
 	}
@@ -270,7 +275,8 @@ func TestMove(t *testing.T) {
 		}
 	}
 	m.callBack(late[len(late)-1])
-	if v, err := m.scheduler.Wait(m.ctx, operation.Resource{Type: "slow", ID: "after"}, op.EffectiveID(), nil); err != nil || v.Status != operation.Succeeded {
+	if v, err := m.scheduler.Wait(m.ctx, operation.Resource{Type: "slow", ID: "after"}, op.EffectiveID(),
+		nil); err != nil || v.Status != operation.Succeeded {
 		t.Errorf("after the move: %+v (%v)", v, err)
 	}
 	m.stop(third)
@@ -294,7 +300,8 @@ func TestMoveWithoutRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := func() *process {
-		p := s.controller(writeKubeconfig(t, s.config, token.Status.Token), "--insecure-no-auth", "--leader-elect", "--system-namespace", system)
+		p := s.controller(writeKubeconfig(t, s.config, token.Status.Token), "--insecure-no-auth", "--leader-elect",
+			"--system-namespace", system)
 		<-p.address
 		return p
 	}
@@ -319,7 +326,9 @@ func TestMoveWithoutRights(t *testing.T) {
 	// Once is enough.
 	p = begin()
 	resource := operation.Resource{Type: "app", ID: "next"}
-	op, err := s.scheduler.Schedule(s.ctx, operation.Request{Type: operation.Update, Resource: resource, Webhooks: []string{"first"}})
+	op, err := s.scheduler.Schedule(s.ctx, operation.Request{
+		Type: operation.Update, Resource: resource, Webhooks: []string{"first"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,10 @@ func newTargets(config *rest.Config, calls *call.Client, log *slog.Logger) (*tar
 		ranges: map[string][]netip.Prefix{}, seen: map[netip.AddrPort]time.Time{}, settled: make(chan struct{}),
 		unknown: map[string]struct{}{nodes.Resource: {}, serviceCIDRs.Resource: {}, theAPIServer: {}},
 	}
-	for _, name := range []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"} {
+	for _, name := range []string{
+		"kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local",
+	} {
 		t.names = append(t.names, net.JoinHostPort(name, "443"))
 	}
 	if _, err := netip.ParseAddr(t.host); err != nil {
@@ -118,7 +121,10 @@ func (t *targets) run(ctx context.Context) error {
 	}{{source.Config{Resource: nodes}, podCIDRs}, {source.Config{Resource: serviceCIDRs}, serviceRanges}} {
 		of.source.REST, of.source.Encoding = t.config, source.JSON
 		src, err := source.New(of.source, func(string) source.Sink {
-			return &rangeSink{targets: t, resource: of.source.Resource.Resource, read: of.read, known: map[string][]netip.Prefix{}}
+			return &rangeSink{
+				targets: t, resource: of.source.Resource.Resource, read: of.read,
+				known: map[string][]netip.Prefix{},
+			}
 		})
 		if err != nil {
 			return err
@@ -157,7 +163,8 @@ func (t *targets) await(ctx context.Context) {
 	case <-t.settled:
 	case <-ctx.Done():
 	case <-timer.C:
-		t.log.WarnContext(ctx, "operations begin before it is known which ranges services and pods have: name those that are public with --deny-target")
+		t.log.WarnContext(ctx,
+			"operations begin before it is known which ranges services and pods have: name those that are public with --deny-target")
 	}
 }
 
@@ -229,7 +236,10 @@ func (t *targets) behind(ctx context.Context) (service corev1.Service, endpoints
 		into    runtime.Object
 	}{
 		{call.Request{Resource: corev1.SchemeGroupVersion.WithResource("services"), Kind: "Service"}, &service},
-		{call.Request{Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Kind: "EndpointSlice"}, &endpoints},
+		{
+			call.Request{Resource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Kind: "EndpointSlice"},
+			&endpoints,
+		},
 	} {
 		q := each.request
 		q.Verb, q.Namespace, q.Name, q.NotFoundOK = call.VerbGet, "default", "kubernetes", true
@@ -294,7 +304,10 @@ func (t *targets) known(what string, err error) {
 	defer close(t.settled)
 	if len(t.missing) > 0 {
 		slices.Sort(t.missing)
-		t.log.Warn("cannot read all that the cluster says of its own addresses: webhooks may reach services and pods at addresses that are public. "+
-			"Name their ranges with --deny-target, or grant the rights of deploy/rbac.yaml", "missing", strings.Join(t.missing, "; "))
+		t.log.Warn(
+			"cannot read all that the cluster says of its own addresses: webhooks may reach services and pods at addresses that are public. "+
+				"Name their ranges with --deny-target, or grant the rights of deploy/rbac.yaml",
+			"missing", strings.Join(t.missing, "; "),
+		)
 	}
 }

@@ -102,7 +102,8 @@ func (s *rangeSink) Quarantine(q source.Quarantined) {
 	if s.open != nil {
 		s.open.staged[q.Name] = s.known[q.Name]
 	}
-	s.targets.log.Warn("cannot read what an object of the cluster says of its ranges", "resource", s.resource, "name", q.Name, "error", q.Err)
+	s.targets.log.Warn("cannot read what an object of the cluster says of its ranges", "resource", s.resource,
+		"name", q.Name, "error", q.Err)
 }
 
 // Report implements source.Sink.
@@ -110,7 +111,8 @@ func (s *rangeSink) Report(status source.Status) {
 	switch {
 	case status.Synced:
 		s.targets.known(s.resource, nil)
-	case status.Phase == source.Degraded && (status.Reason == source.ReasonForbidden || status.Reason == source.ReasonNotFound):
+	case status.Phase == source.Degraded &&
+		(status.Reason == source.ReasonForbidden || status.Reason == source.ReasonNotFound):
 		s.targets.known(s.resource, errors.New(status.Message))
 	}
 }

@@ -41,7 +41,9 @@ func (s *site) to(name, target string) {
 func (s *site) outcome(webhook string) operation.View {
 	s.t.Helper()
 	resource := operation.Resource{Type: "app", ID: webhook}
-	op, err := s.scheduler.Schedule(s.ctx, operation.Request{Type: operation.Update, Resource: resource, Webhooks: []string{webhook}})
+	op, err := s.scheduler.Schedule(s.ctx, operation.Request{
+		Type: operation.Update, Resource: resource, Webhooks: []string{webhook},
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -53,7 +55,10 @@ func (s *site) outcome(webhook string) operation.View {
 }
 
 func node(name string, cidrs ...string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.NodeSpec{PodCIDR: cidrs[0], PodCIDRs: cidrs},
+	}
 }
 
 // TestTargets: webhooks reach neither the services and pods of the cluster, where these have public addresses, nor the
@@ -68,7 +73,8 @@ func TestTargets(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := clients.CoreV1().Nodes().Create(s.ctx, node("one", "35.190.0.0/24", "2600:1900:4000::/64"), metav1.CreateOptions{}); err != nil {
+	if _, err := clients.CoreV1().Nodes().Create(s.ctx, node("one", "35.190.0.0/24", "2600:1900:4000::/64"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	at, err := url.Parse(s.config.Host)
@@ -81,8 +87,10 @@ func TestTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused := map[string]string{
-		"service": "http://34.118.226.7/", "pod": "http://35.190.0.9:8080/", "pod6": "http://[2600:1900:4000::9]/", "embedded": "http://[64:ff9b::34.118.226.7]/",
-		"api": local("127.0.0.1"), "api-name": local("localhost"), "api-mapped": local("::ffff:127.0.0.1"), "api-any": local("0.0.0.0"), "api-other": local("127.0.0.2"),
+		"service": "http://34.118.226.7/", "pod": "http://35.190.0.9:8080/", "pod6": "http://[2600:1900:4000::9]/",
+		"embedded": "http://[64:ff9b::34.118.226.7]/",
+		"api":      local("127.0.0.1"), "api-name": local("localhost"), "api-mapped": local("::ffff:127.0.0.1"),
+		"api-any": local("0.0.0.0"), "api-other": local("127.0.0.2"),
 		"denied": "http://127.0.0.3:" + receiver.Port() + "/",
 	}
 	for name, target := range refused {
@@ -92,7 +100,8 @@ func TestTargets(t *testing.T) {
 	s.to("named", "http://localhost:"+receiver.Port()+"/")
 	s.to("later", "http://35.190.1.9/")
 	s.to("allowed", "http://34.118.239.255:1/")
-	p := s.controller(s.kubeconfig, "--insecure-no-auth", "--allow-target", "127.0.0.0/8", "--allow-target", "0.0.0.0", "--allow-target", "localhost",
+	p := s.controller(s.kubeconfig, "--insecure-no-auth", "--allow-target", "127.0.0.0/8", "--allow-target", "0.0.0.0",
+		"--allow-target", "localhost",
 		"--allow-target", "34.118.239.255", "--deny-target", "127.0.0.3")
 	<-p.address
 	for name, target := range refused {
@@ -168,11 +177,13 @@ func TestTargetsWithoutRights(t *testing.T) {
 	c := clustertest.Start(t, cluster.Options{})
 	s := newSite(t, c.Config())
 	clients := kubernetes.NewForConfigOrDie(s.config)
-	_, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{})
+	_, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, "nobody", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, "nobody",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,11 +197,13 @@ func TestTargetsWithoutRights(t *testing.T) {
 	knows := func(want string) func() bool {
 		return func() bool { return slices.Contains(load(&targets.inside)(), netip.MustParsePrefix(want)) }
 	}
-	if lines := log.all(); len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "--deny-target") ||
+	if lines := log.all(); len(lines) != 1 || !strings.Contains(lines[0], "level=WARN") ||
+		!strings.Contains(lines[0], "--deny-target") ||
 		!strings.Contains(lines[0], "nodes") || !strings.Contains(lines[0], "servicecidrs") {
 		t.Errorf("told %q", lines)
 	}
-	if at, err := netip.ParseAddrPort(strings.TrimPrefix(s.config.Host, "https://")); err != nil || !slices.Contains(load(&targets.never)(), at) {
+	if at, err := netip.ParseAddrPort(strings.TrimPrefix(s.config.Host, "https://")); err != nil ||
+		!slices.Contains(load(&targets.never)(), at) {
 		t.Errorf("the API server at %s is not among %v (%v)", s.config.Host, load(&targets.never)(), err)
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "ranges"}, Rules: []rbacv1.PolicyRule{
@@ -201,8 +214,9 @@ func TestTargetsWithoutRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := clients.RbacV1().ClusterRoleBindings().Create(s.ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "ranges"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ranges"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "nobody", Namespace: s.namespace}},
+		ObjectMeta: metav1.ObjectMeta{Name: "ranges"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "ranges"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "nobody", Namespace: s.namespace}},
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -240,16 +254,25 @@ func TestAPIServerAddresses(t *testing.T) {
 			if host != "api.example" {
 				return nil, fmt.Errorf("asked for %s", host)
 			}
-			return []netip.Addr{netip.MustParseAddr("34.1.2.3"), netip.MustParseAddr("::ffff:34.1.2.4"), netip.MustParseAddr("2001:4860::1")}, nil
+			return []netip.Addr{
+				netip.MustParseAddr("34.1.2.3"), netip.MustParseAddr("::ffff:34.1.2.4"),
+				netip.MustParseAddr("2001:4860::1"),
+			}, nil
 		}
 	})
-	service, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().Services("default").Get(s.ctx, "kubernetes", metav1.GetOptions{})
+	service, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().Services("default").Get(s.ctx, "kubernetes",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"34.1.2.3:" + at.Port(), "34.1.2.4:" + at.Port(), "[2001:4860::1]:" + at.Port(), service.Spec.ClusterIP + ":443"}
+	want := []string{
+		"34.1.2.3:" + at.Port(), "34.1.2.4:" + at.Port(), "[2001:4860::1]:" + at.Port(),
+		service.Spec.ClusterIP + ":443",
+	}
 	s.eventually("known", func() bool {
-		return !slices.ContainsFunc(want, func(text string) bool { return !slices.Contains(load(&targets.never)(), netip.MustParseAddrPort(text)) })
+		return !slices.ContainsFunc(want, func(text string) bool {
+			return !slices.Contains(load(&targets.never)(), netip.MustParseAddrPort(text))
+		})
 	})
 	one, two := netip.MustParseAddrPort("34.9.9.9:443"), netip.MustParseAddrPort("34.9.9.8:443")
 	now := time.Now()
@@ -272,10 +295,14 @@ func TestAPIServerAddresses(t *testing.T) {
 func TestWrongTargets(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--deny-target", "http://x"}, {"--allow-target", "10.0.0.0/99"}, {"--credentials", "some"}, {"--system-namespace", "A_b"},
+		{"--deny-target", "http://x"},
+		{"--allow-target", "10.0.0.0/99"},
+		{"--credentials", "some"},
+		{"--system-namespace", "A_b"},
 	} {
 		var out, errs strings.Builder
-		code := run(t.Context(), append([]string{"controller", "--kubeconfig", writeKubeconfig(t, env.Config(t), "")}, args...), strings.NewReader(""), &out, &errs)
+		code := run(t.Context(), append([]string{"controller", "--kubeconfig", writeKubeconfig(t, env.Config(t), "")},
+			args...), strings.NewReader(""), &out, &errs)
 		if code != exitUsage || !strings.Contains(errs.String(), args[1]) {
 			t.Errorf("%q: %d %s", args, code, errs.String())
 		}

@@ -47,7 +47,8 @@ expands nothing: --with "'/my tools/receiver' --fail 2".
 The first time on a machine it builds them, which takes some minutes and needs Go. Everything is kept in one directory,
 so that the next up continues with the same objects, credentials and, if it is free, port.
 
-With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar + `, for tests that use package
+With a command, up runs only the control plane and that command, with KUBECONFIG set (and ` + clustertest.EnvVar +
+			`, for tests that use package
 clustertest), stops when the command ends, and exits with its code:
 
 	fairlead up --temporary -- go test ./...`,
@@ -78,16 +79,20 @@ clustertest), stops when the command ends, and exits with its code:
 	}
 	flags := cmd.Flags()
 	o.controller.noAuth = true
-	flags.DurationVar(&o.controller.drain, "drain", upDrain, "`time` that calls under way get to come back in at the end, before the programs of --with are ended")
-	flags.StringArrayVar(&o.with, "with", nil, "`program` with arguments to run beside it, split at spaces except in '…' and \"…\" and after \\; may be repeated")
+	flags.DurationVar(&o.controller.drain, "drain", upDrain,
+		"`time` that calls under way get to come back in at the end, before the programs of --with are ended")
+	flags.StringArrayVar(&o.with, "with", nil,
+		"`program` with arguments to run beside it, split at spaces except in '…' and \"…\" and after \\; may be repeated")
 	flags.StringVar(&o.controller.listen, "listen", "127.0.0.1:8081", "`address` of the HTTP API, on loopback")
 	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
 		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	o.controller.targetFlags(flags)
 	flags.StringVar(&o.dir, "dir", ".fairlead", "`directory` that keeps data, credentials and logs")
 	flags.BoolVar(&o.temporary, "temporary", false, "use a fresh directory and remove it at the end; faster, for tests")
-	flags.StringVar(&o.cacheDir, "cache-dir", "", "`directory` that keeps the binaries (default: in the user's cache directory)")
-	flags.StringArrayVar(&o.apiServerFlags, "apiserver-flag", nil, "`flag` for kube-apiserver, such as --v=2; may be repeated")
+	flags.StringVar(&o.cacheDir, "cache-dir", "",
+		"`directory` that keeps the binaries (default: in the user's cache directory)")
+	flags.StringArrayVar(&o.apiServerFlags, "apiserver-flag", nil,
+		"`flag` for kube-apiserver, such as --v=2; may be repeated")
 	return cmd
 }
 
@@ -145,7 +150,8 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 	}
 	defer log.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
-	beside, end := context.WithCancel(context.WithoutCancel(ctx)) // of the companions, which may be called until the controller has ended
+	// of the companions, which may be called until the controller has ended
+	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	var controller, companions sync.WaitGroup
 	defer companions.Wait()
 	defer end()

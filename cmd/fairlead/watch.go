@@ -74,12 +74,15 @@ STATS. Without -n and -A the namespace of the context is watched. Interrupt it t
 	f.StringVarP(&o.output, "output", "o", "", "`format`: json, table, name or none (default table)")
 	f.IntVar(&o.pageSize, "page-size", source.DefaultPageSize, "`objects` per page of a list")
 	f.BoolVar(&o.noWatchList, "no-watch-list", false, "list in pages instead of streaming the initial objects")
-	f.DurationVar(&o.silence, "silence-budget", source.DefaultSilenceBudget, "silence on a watch before the server is asked whether it is still current")
-	f.DurationVar(&o.listProgress, "list-progress-timeout", source.DefaultListProgressTimeout, "time without progress before a list is tried anew")
+	f.DurationVar(&o.silence, "silence-budget", source.DefaultSilenceBudget,
+		"silence on a watch before the server is asked whether it is still current")
+	f.DurationVar(&o.listProgress, "list-progress-timeout", source.DefaultListProgressTimeout,
+		"time without progress before a list is tried anew")
 	f.DurationVar(&o.maxWatch, "max-watch", source.DefaultMaxWatch, "lifetime of one watch request")
 	f.DurationVar(&o.backoffBase, "backoff-base", source.DefaultBackoffBase, "bound of the first wait after a failure")
 	f.DurationVar(&o.backoffCap, "backoff-cap", source.DefaultBackoffCap, "bound of every wait after a failure")
-	f.IntVar(&o.bulkGuard, "bulk-delete-guard", source.DefaultBulkDeleteGuard, "more than `N` deletions learnt from one list need a second one; 0: off")
+	f.IntVar(&o.bulkGuard, "bulk-delete-guard", source.DefaultBulkDeleteGuard,
+		"more than `N` deletions learnt from one list need a second one; 0: off")
 	f.DurationVar(&o.resync, "resync", 0, "period in which every object is shown again from memory (default off)")
 	f.BoolVar(&o.stats, "stats", false, "show counts and times, when synced and at the end")
 	f.BoolVar(&o.verbose, "verbose", false, "log every request and repair to stderr")

@@ -45,7 +45,10 @@ func startWatch(t *testing.T, s *apiserver.Server, args ...string) *watching {
 	interrupt, stop := context.WithCancel(ctx)
 	code := make(chan int, 1)
 	go func() {
-		args := append([]string{"watch", "--server", s.URL(), "-o", "json", "--backoff-base", "10ms", "--backoff-cap", "50ms"}, args...)
+		args := append([]string{
+			"watch", "--server", s.URL(), "-o", "json", "--backoff-base", "10ms", "--backoff-cap",
+			"50ms",
+		}, args...)
 		code <- run(interrupt, args, strings.NewReader(""), writer, w.errs)
 		_ = writer.Close() // a pipe does not fail
 	}()
@@ -160,7 +163,8 @@ func TestWatchEvents(t *testing.T) {
 		t.Errorf("synced: %+v", l)
 	}
 	put(t, s, configMap("a", "one", "2"))
-	if l := w.event("MODIFIED", "a/one"); l.PreviousResourceVersion != added.ResourceVersion || l.Object["data"].(map[string]any)["value"] != "2" {
+	if l := w.event("MODIFIED", "a/one"); l.PreviousResourceVersion != added.ResourceVersion ||
+		l.Object["data"].(map[string]any)["value"] != "2" {
 		t.Errorf("modified: %+v", l)
 	}
 	put(t, s, configMap("b", "two", "1"))
@@ -191,7 +195,9 @@ func TestWatchExpires(t *testing.T) {
 	w := startWatch(t, s, watchConfigMaps, "-A")
 	w.synced()
 	// While the watch is away everything happens, and history is compacted.
-	if err := s.WaitFor(w.ctx, func(l apiserver.Log) bool { return l.Open(apiserver.Match{Verb: "watch"}) == 1 }); err != nil {
+	if err := s.WaitFor(w.ctx, func(l apiserver.Log) bool {
+		return l.Open(apiserver.Match{Verb: "watch"}) == 1
+	}); err != nil {
 		t.Fatal(err)
 	}
 	s.Down()
@@ -239,7 +245,9 @@ func TestWatchForbidden(t *testing.T) {
 	}
 	refused.Off()
 	w.event("ADDED", "b/two")
-	w.await("recovery of b", func(l line) bool { return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Watching" })
+	w.await("recovery of b", func(l line) bool {
+		return l.Type == "STATUS" && l.Namespace == "b" && l.Reason == "Watching"
+	})
 	w.stop()
 	synced, forbidden := 0, false
 	for _, l := range w.all {
@@ -332,16 +340,49 @@ func TestWatchMistakes(t *testing.T) {
 		"NoResource":   {"A resource is needed.", nil, exitUsage, "name one resource"},
 		"TwoResources": {"Just one.", []string{"pods", "nodes"}, exitUsage, "name one resource"},
 		"BadName":      {"A path is no name.", []string{"a/b"}, exitUsage, "is not the name of a resource"},
-		"Unknown":      {"What discovery does not know is told at once.", []string{"nosuch"}, exitUsage, `no resource "nosuch"`},
-		"BadSelector":  {"Selectors are checked before anything is sent.", []string{watchConfigMaps, "-l", "a in ("}, exitUsage, "cannot read label selector"},
-		"BadOutput":    {"So are formats.", []string{watchConfigMaps, "-o", "xml"}, exitUsage, "unknown output format"},
-		"BadDuration":  {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, exitUsage, "--max-watch"},
-		"Both":         {"-n and -A contradict each other.", []string{watchConfigMaps, "-n", "a", "-A"}, exitUsage, "exclude each other"},
-		"BadFlag":      {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, exitUsage, "unknown flag"},
-		"BadServer":    {"A server is a URL.", []string{watchConfigMaps, "--server", "nowhere"}, exitUsage, "is not an http or https URL"},
-		"BadToken":     {"Files must exist.", []string{watchConfigMaps, "--token-file", missing}, exitUsage, "cannot read " + missing},
-		"TokenIsADir":  {"And be files.", []string{watchConfigMaps, "--token-file", filepath.Dir(missing)}, exitUsage, "it is a directory"},
-		"Unreachable":  {"A name that must be looked up needs a server.", []string{"pods", "--server", "http://127.0.0.1:1"}, exitFailure, "does not answer"},
+		"Unknown": {
+			"What discovery does not know is told at once.",
+			[]string{"nosuch"},
+			exitUsage,
+			`no resource "nosuch"`,
+		},
+		"BadSelector": {
+			"Selectors are checked before anything is sent.",
+			[]string{watchConfigMaps, "-l", "a in ("},
+			exitUsage, "cannot read label selector",
+		},
+		"BadOutput":   {"So are formats.", []string{watchConfigMaps, "-o", "xml"}, exitUsage, "unknown output format"},
+		"BadDuration": {"And durations.", []string{watchConfigMaps, "--max-watch", "0s"}, exitUsage, "--max-watch"},
+		"Both": {
+			"-n and -A contradict each other.",
+			[]string{watchConfigMaps, "-n", "a", "-A"},
+			exitUsage,
+			"exclude each other",
+		},
+		"BadFlag": {"Unknown flags are told.", []string{watchConfigMaps, "--nosuch"}, exitUsage, "unknown flag"},
+		"BadServer": {
+			"A server is a URL.",
+			[]string{watchConfigMaps, "--server", "nowhere"},
+			exitUsage,
+			"is not an http or https URL",
+		},
+		"BadToken": {
+			"Files must exist.",
+			[]string{watchConfigMaps, "--token-file", missing},
+			exitUsage,
+			"cannot read " + missing,
+		},
+		"TokenIsADir": {
+			"And be files.",
+			[]string{watchConfigMaps, "--token-file", filepath.Dir(missing)},
+			exitUsage,
+			"it is a directory",
+		},
+		"Unreachable": {
+			"A name that must be looked up needs a server.",
+			[]string{"pods", "--server", "http://127.0.0.1:1"},
+			exitFailure, "does not answer",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -368,7 +409,8 @@ func TestWatchGone(t *testing.T) {
 	reader, writer := io.Pipe()
 	_ = reader.Close() // a pipe does not fail
 	var errs bytes.Buffer
-	code := run(t.Context(), []string{"watch", watchConfigMaps, "-A", "--server", s.URL(), "-o", "json"}, strings.NewReader(""), writer, &errs)
+	code := run(t.Context(), []string{"watch", watchConfigMaps, "-A", "--server", s.URL(), "-o", "json"},
+		strings.NewReader(""), writer, &errs)
 	if code != exitFailure || !strings.Contains(errs.String(), "cannot print") {
 		t.Errorf("exit code %d, stderr %q", code, errs.String())
 	}

@@ -102,7 +102,8 @@ func TestSelectors(t *testing.T) {
 			t.Errorf("%s is for a service account of %v", kind, got)
 		}
 	}
-	if got := at(t, built, "Deployment", "spec", "replicas"); got.(int) <= at(t, built, "PodDisruptionBudget", "spec", "minAvailable").(int) {
+	if got := at(t, built, "Deployment", "spec", "replicas"); got.(int) <= at(t, built, "PodDisruptionBudget", "spec",
+		"minAvailable").(int) {
 		t.Errorf("with %v replicas the PodDisruptionBudget lets no node be drained", got)
 	}
 }
@@ -125,8 +126,10 @@ func TestServed(t *testing.T) {
 	}
 	mount := container["volumeMounts"].([]any)[0].(map[string]any)["mountPath"].(string)
 	for flag, want := range map[string]string{
-		"--listen": fmt.Sprint(":", ports["http"]), "--metrics-listen": fmt.Sprint(":", ports["metrics"]), "--audience": "fairlead",
-		"--tls-cert-file": mount + "/tls.crt", "--tls-key-file": mount + "/tls.key", "--public-url": "https://" + name + "." + namespace + ".svc",
+		"--listen": fmt.Sprint(":", ports["http"]), "--metrics-listen": fmt.Sprint(":", ports["metrics"]),
+		"--audience":      "fairlead",
+		"--tls-cert-file": mount + "/tls.crt", "--tls-key-file": mount + "/tls.key",
+		"--public-url": "https://" + name + "." + namespace + ".svc",
 	} {
 		if flags[flag] != want {
 			t.Errorf("%s is %q, not %q", flag, flags[flag], want)

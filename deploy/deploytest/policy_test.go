@@ -33,7 +33,10 @@ func TestRestricted(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"type": "RuntimeDefault"}, context["seccompProfile"]); diff != "" {
 		t.Errorf("seccomp (-want +got):\n%s", diff)
 	}
-	want := map[string]any{"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": map[string]any{"drop": []any{"ALL"}}}
+	want := map[string]any{
+		"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+		"capabilities": map[string]any{"drop": []any{"ALL"}},
+	}
 	for _, container := range pod["containers"].([]any) {
 		if diff := cmp.Diff(want, container.(map[string]any)["securityContext"]); diff != "" {
 			t.Errorf("container (-want +got):\n%s", diff)
@@ -92,22 +95,27 @@ func TestEgress(t *testing.T) {
 	}
 	may := func(addr, port string) bool {
 		return slices.ContainsFunc(rules(t, "egress", "to"), func(r rule) bool {
-			return (r.ports == nil || slices.Contains(r.ports, port)) && (r.peers == nil || slices.ContainsFunc(r.peers, func(peer any) bool {
-				block, _ := peer.(map[string]any)["ipBlock"].(map[string]any)
-				return block != nil && within(block["cidr"], addr) && !slices.ContainsFunc(list(block["except"]), func(x any) bool { return within(x, addr) })
-			}))
+			return (r.ports == nil || slices.Contains(r.ports, port)) &&
+				(r.peers == nil || slices.ContainsFunc(r.peers, func(peer any) bool {
+					block, _ := peer.(map[string]any)["ipBlock"].(map[string]any)
+					return block != nil && within(block["cidr"], addr) &&
+						!slices.ContainsFunc(list(block["except"]), func(x any) bool { return within(x, addr) })
+				}))
 		})
 	}
 	for target, want := range map[[2]string]bool{
-		{"10.96.0.1", "443"}: true, {"192.168.1.10", "6443"}: true, {"8.8.8.8", "443"}: true, {"8.8.8.8", "8080"}: true, {"2606:4700::1111", "8443"}: true,
-		{"10.0.0.7", "80"}: false, {"10.0.0.7", "10250"}: false, {"169.254.169.254", "80"}: false, {"172.16.3.4", "5432"}: false,
+		{"10.96.0.1", "443"}: true, {"192.168.1.10", "6443"}: true, {"8.8.8.8", "443"}: true, {"8.8.8.8", "8080"}: true,
+		{"2606:4700::1111", "8443"}: true,
+		{"10.0.0.7", "80"}:          false, {"10.0.0.7", "10250"}: false, {"169.254.169.254", "80"}: false,
+		{"172.16.3.4", "5432"}: false,
 		{"192.168.1.10", "22"}: false, {"100.64.0.1", "80"}: false, {"fd00::1", "80"}: false, {"127.0.0.1", "80"}: false,
 	} {
 		if got := may(target[0], target[1]); got != want {
 			t.Errorf("%s port %s: %v, want %v", target[0], target[1], got, want)
 		}
 	}
-	if !slices.ContainsFunc(rules(t, "egress", "to"), func(r rule) bool { return slices.Contains(r.ports, "53") && r.peers != nil }) {
+	if !slices.ContainsFunc(rules(t, "egress", "to"),
+		func(r rule) bool { return slices.Contains(r.ports, "53") && r.peers != nil }) {
 		t.Error("names cannot be resolved")
 	}
 }

@@ -36,7 +36,9 @@ type GatewayStatus struct {
 
 // DeepCopyObject implements runtime.Object.
 func (g *Gateway) DeepCopyObject() runtime.Object {
-	out := &Gateway{TypeMeta: g.TypeMeta, Status: GatewayStatus{Address: g.Status.Address, Allocated: g.Status.Allocated.DeepCopy()}}
+	out := &Gateway{TypeMeta: g.TypeMeta, Status: GatewayStatus{
+		Address: g.Status.Address, Allocated: g.Status.Allocated.DeepCopy(),
+	}}
 	g.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	return out
 }
@@ -67,7 +69,8 @@ func (r *gateways) Reconcile(ctx context.Context, g *Gateway) (reconcile.Result,
 	if err != nil {
 		return reconcile.Retry(err)
 	}
-	return reconcile.Done, client.ModifyStatus(ctx, r.c, g, func(g *Gateway) error { g.Status.Address = address; return nil })
+	return reconcile.Done, client.ModifyStatus(ctx, r.c, g,
+		func(g *Gateway) error { g.Status.Address = address; return nil })
 }
 
 // Cleanup implements reconcile.Cleaner.

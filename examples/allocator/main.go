@@ -115,8 +115,10 @@ func (s *story) play(ctx context.Context) error {
 	if err := s.checkBooks(ctx); err != nil {
 		return err
 	}
-	s.say("\n%d gateways, %d addresses at the cloud: %d requests to reserve, %d of them again with the same key, %d answers lost\n",
-		s.gateways, len(s.cloud.reserved()), s.cloud.asked, s.cloud.again, s.cloud.lost)
+	s.say(
+		"\n%d gateways, %d addresses at the cloud: %d requests to reserve, %d of them again with the same key, %d answers lost\n",
+		s.gateways, len(s.cloud.reserved()), s.cloud.asked, s.cloud.again, s.cloud.lost,
+	)
 	for i := range s.gateways {
 		if err := s.c.Delete(ctx, s.gateway(i)); err != nil {
 			return err
@@ -153,18 +155,22 @@ func (s *story) operate(ctx context.Context, done func(context.Context) (bool, e
 }
 
 // life runs one operator, which is killed at a request; finished says that it has done everything before.
-func (s *story) life(ctx context.Context, n int, at int64, after bool, done func(context.Context) (bool, error)) (finished bool, err error) {
+func (s *story) life(
+	ctx context.Context, n int, at int64, after bool, done func(context.Context) (bool, error),
+) (finished bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := &mortal{at: at, after: after, die: func(r *http.Request) {
-		s.say("operator %2d is killed %s %s %s", n, map[bool]string{false: "before", true: "after"}[after], r.Method, r.URL.Path)
+		s.say("operator %2d is killed %s %s %s", n, map[bool]string{false: "before", true: "after"}[after], r.Method,
+			r.URL.Path)
 		cancel()
 	}}
 	cfg := rest.CopyConfig(s.cfg)
 	cfg.Wrap(m.wrap)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	rt, err := newOperator(cfg, &cloudClient{s.url, &http.Client{Transport: m.wrap(transport), Timeout: 5 * time.Second}}, s.namespace)
+	rt, err := newOperator(cfg, &cloudClient{s.url, &http.Client{Transport: m.wrap(transport), Timeout: 5 * time.Second}},
+		s.namespace)
 	if err != nil {
 		return false, err
 	}

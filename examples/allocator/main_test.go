@@ -36,7 +36,9 @@ func TestNothingIsAllocatedTwice(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var out strings.Builder
-			if err := run(ctx, env.Config(t), config{gateways: 6, crashes: 6, lose: 0.3, seed: seed, namespace: env.Namespace(t)}, &out); err != nil {
+			if err := run(ctx, env.Config(t), config{
+				gateways: 6, crashes: 6, lose: 0.3, seed: seed, namespace: env.Namespace(t),
+			}, &out); err != nil {
 				t.Fatalf("%v\n%s", err, &out)
 			}
 			if !strings.Contains(out.String(), "6 gateways, 6 addresses") || !strings.Contains(out.String(), "is killed") {

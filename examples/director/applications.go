@@ -162,10 +162,13 @@ func (a *applications) unregister(ctx context.Context, id, operationID string) (
 	if err != nil {
 		return request, err
 	}
-	if _, err = tx.ExecContext(ctx, `UPDATE applications SET ready = 0, error = '', operation_id = ? WHERE id = ?`, operationID, id); err != nil {
+	if _, err = tx.ExecContext(ctx, `UPDATE applications SET ready = 0, error = '', operation_id = ? WHERE id = ?`,
+		operationID, id); err != nil {
 		return request, fmt.Errorf("cannot mark application %s: %w", id, err)
 	}
-	if err = a.box.Enqueue(ctx, tx, outbox.Entry{ID: operationID, Key: request.Resource.String(), Payload: payload}); err != nil {
+	if err = a.box.Enqueue(ctx, tx, outbox.Entry{
+		ID: operationID, Key: request.Resource.String(), Payload: payload,
+	}); err != nil {
 		return request, err
 	}
 	if err = tx.Commit(); err != nil {

@@ -176,7 +176,8 @@ func TestUnregisterAsync(t *testing.T) {
 	var v operation.View
 	for v.Status != operation.Succeeded { // good from the first moment
 		resp, body := d.do("GET", at, "")
-		if err := json.Unmarshal([]byte(body), &v); err != nil || resp.StatusCode != http.StatusOK || v.Status == operation.Failed {
+		if err := json.Unmarshal([]byte(body), &v); err != nil || resp.StatusCode != http.StatusOK ||
+			v.Status == operation.Failed {
 			t.Fatalf("%s: %d %s", at, resp.StatusCode, body)
 		}
 	}
@@ -248,7 +249,8 @@ func TestBadRequests(t *testing.T) {
 		{"DELETE", "/applications/none", "", 404, "there is no application none"},
 		{"GET", "/operations/Application/none", "", 404, "not found"},
 	} {
-		if resp, body := d.do(tc.method, tc.path, tc.body); resp.StatusCode != tc.status || !strings.Contains(body, tc.want) ||
+		if resp, body := d.do(tc.method, tc.path, tc.body); resp.StatusCode != tc.status ||
+			!strings.Contains(body, tc.want) ||
 			resp.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s %s: %d %s", tc.method, tc.path, resp.StatusCode, body)
 		}

@@ -42,7 +42,8 @@ type config struct{ listen, database, namespace string }
 
 func main() {
 	var c config
-	flag.StringVar(&c.listen, "listen", "127.0.0.1:8080", "address to listen on; loopback, since callers are not authenticated")
+	flag.StringVar(&c.listen, "listen", "127.0.0.1:8080",
+		"address to listen on; loopback, since callers are not authenticated")
 	flag.StringVar(&c.database, "database", "director.db", "`file` of the SQLite database")
 	flag.StringVar(&c.namespace, "namespace", "default", "namespace of operations and webhooks")
 	flag.Parse()
@@ -60,7 +61,9 @@ func main() {
 }
 
 // run serves until the context ends. listening is told the address.
-func run(ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logger, listening func(net.Addr)) (err error) {
+func run(
+	ctx context.Context, kubeconfig *rest.Config, c config, log *slog.Logger, listening func(net.Addr),
+) (err error) {
 	listener, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w (choose another address with --listen)", err)

@@ -106,7 +106,8 @@ func install(ctx context.Context, c *client.Client) error {
 				continue
 			}
 			// Discovery tells of it a moment later.
-			if _, err := c.Mapper().RESTMapping(group.WithKind("Domain").GroupKind(), group.Version); err == nil || !meta.IsNoMatchError(err) {
+			if _, err := c.Mapper().RESTMapping(group.WithKind("Domain").GroupKind(), group.Version); err == nil ||
+				!meta.IsNoMatchError(err) {
 				return err
 			}
 		}

@@ -69,7 +69,9 @@ func note[T any](a *audience, m map[client.Key]*T, e observe.Event[T]) {
 }
 
 // await returns when cond is true of what the audience sees; cond is called with the lock held.
-func (a *audience) await(ctx context.Context, cond func(domains map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool) error {
+func (a *audience) await(
+	ctx context.Context, cond func(domains map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool,
+) error {
 	for {
 		ok, changed := a.ask(cond)
 		if ok {
@@ -83,7 +85,9 @@ func (a *audience) await(ctx context.Context, cond func(domains map[client.Key]*
 	}
 }
 
-func (a *audience) ask(cond func(domains map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool) (bool, <-chan struct{}) {
+func (a *audience) ask(
+	cond func(domains map[client.Key]*Domain, pods map[client.Key]*corev1.Pod) bool,
+) (bool, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return cond(a.domains, a.pods), a.changed
@@ -98,7 +102,8 @@ func (a *audience) available(keys []client.Key) int {
 
 func countAvailable(domains map[client.Key]*Domain, keys []client.Key) (n int) {
 	for _, key := range keys {
-		if d := domains[key]; d != nil && d.Status.Phase == phaseAvailable && d.Status.ObservedGeneration == d.Generation && atRest(d) {
+		if d := domains[key]; d != nil && d.Status.Phase == phaseAvailable && d.Status.ObservedGeneration == d.Generation &&
+			atRest(d) {
 			n++
 		}
 	}
@@ -133,7 +138,9 @@ func (a *audience) summary() string {
 func namespaceName(prefix string, n int) string { return fmt.Sprintf("%s-%02d", prefix, n) }
 
 // create makes namespaces and domains in them, and returns the keys of the domains.
-func (a *audience) create(ctx context.Context, prefix string, namespaces, each int, spec DomainSpec) ([]client.Key, error) {
+func (a *audience) create(
+	ctx context.Context, prefix string, namespaces, each int, spec DomainSpec,
+) ([]client.Key, error) {
 	var keys []client.Key
 	for n := range namespaces {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceName(prefix, n)}}
@@ -165,7 +172,8 @@ func (a *audience) remove(ctx context.Context, keys []client.Key) error {
 		if err := a.rt.Client().Delete(ctx, d, client.IgnoreNotFound()); err != nil {
 			return err
 		}
-		return a.rt.Client().DeleteCollection(ctx, &corev1.Pod{}, client.Selection{Namespace: key.Namespace, Labels: domainLabel + "=" + key.Name})
+		return a.rt.Client().DeleteCollection(ctx, &corev1.Pod{},
+			client.Selection{Namespace: key.Namespace, Labels: domainLabel + "=" + key.Name})
 	})
 }
 

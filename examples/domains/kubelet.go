@@ -26,7 +26,10 @@ type kubelet struct {
 }
 
 func newKubelet(cfg *rest.Config, delay time.Duration, watch ...source.Option) *kubelet {
-	k := &kubelet{rt: fairlead.New(cfg, fairlead.WithFieldOwner("kubelet"), fairlead.WithDrain(time.Millisecond)), engine: flow.NewEngine(flow.EngineOptions{}), delay: delay}
+	k := &kubelet{
+		rt:     fairlead.New(cfg, fairlead.WithFieldOwner("kubelet"), fairlead.WithDrain(time.Millisecond)),
+		engine: flow.NewEngine(flow.EngineOptions{}), delay: delay,
+	}
 	observe.Source[corev1.Pod](k.rt, pods, watch...)
 	observe.On(k.rt, pods, k.onPod)
 	k.rt.Flows(k.engine)

@@ -123,7 +123,8 @@ func (s *story) play(ctx context.Context) error {
 	}
 	defer func() { _ = stop() }()
 	began := time.Now()
-	if s.keys, err = s.a.create(ctx, s.prefix, s.namespaces, s.each, DomainSpec{Servers: s.servers, Image: "server:1"}); err != nil {
+	if s.keys, err = s.a.create(ctx, s.prefix, s.namespaces, s.each,
+		DomainSpec{Servers: s.servers, Image: "server:1"}); err != nil {
 		return err
 	}
 	all := len(s.keys)
@@ -159,7 +160,8 @@ func (s *story) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.say("\nthe operator stops: %d domains are done, %d fibers were under way, saved at", s.a.available(s.keys), len(saved))
+	s.say("\nthe operator stops: %d domains are done, %d fibers were under way, saved at", s.a.available(s.keys),
+		len(saved))
 	s.steps(saved)
 	s.mu.Lock()
 	s.ended = map[string][]flow.Info{}
@@ -171,7 +173,8 @@ func (s *story) play(ctx context.Context) error {
 	if err := s.a.awaitAvailable(ctx, s.keys, all); err != nil {
 		return err
 	}
-	s.say("\nanother one starts: all %d are done %v later, %v after the restart was asked for", all, since(again), since(began))
+	s.say("\nanother one starts: all %d are done %v later, %v after the restart was asked for", all, since(again),
+		since(began))
 	s.resumed(saved)
 	if s.keep {
 		s.say("\neverything stays as it is until you interrupt")
@@ -186,13 +189,15 @@ func (s *story) operator(ctx context.Context) (stop func() error, err error) {
 	if s.verbose {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	o, err := newOperator(s.cfg, operatorOptions{watch: []source.Option{s.watch}, listen: s.listen, log: log, onEnd: func(_ *Domain, r flow.Result) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		i := r.Handle.Info()
-		i.Status = r.Status // the fiber itself is still in its callback
-		s.ended[i.Key] = append(s.ended[i.Key], i)
-	}})
+	o, err := newOperator(s.cfg, operatorOptions{
+		watch: []source.Option{s.watch}, listen: s.listen, log: log, onEnd: func(_ *Domain, r flow.Result) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			i := r.Handle.Info()
+			i.Status = r.Status // the fiber itself is still in its callback
+			s.ended[i.Key] = append(s.ended[i.Key], i)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -123,7 +123,8 @@ func newRecord(t *testing.T, cfg *rest.Config, prefix string) *record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := clients.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: domainLabel})
+	w, err := clients.CoreV1().Pods("").Watch(ctx,
+		metav1.ListOptions{ResourceVersion: list.ResourceVersion, LabelSelector: domainLabel})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +421,8 @@ func TestPreemptedByTheSpec(t *testing.T) {
 	for _, p := range one.problems {
 		t.Error(p)
 	}
-	for pod, err := range client.List[corev1.Pod](ctx, s.a.rt.Client(), client.Labels(domainLabel), client.InNamespace(keys[0].Namespace)) {
+	for pod, err := range client.List[corev1.Pod](ctx, s.a.rt.Client(), client.Labels(domainLabel),
+		client.InNamespace(keys[0].Namespace)) {
 		s.must(err)
 		if pod.Spec.Containers[0].Image != "server:6" || !podReady(pod) {
 			t.Errorf("%s runs %s, ready %v", pod.Name, pod.Spec.Containers[0].Image, podReady(pod))
@@ -468,7 +470,10 @@ func TestDebugPageShowsParkedFibers(t *testing.T) {
 		}
 		return true
 	}))
-	wants := []string{fiberKey(keys[0]), fiberKey(keys[1]), "bring-up/admin-server/wait-ready", "parked (await)", "admin-server/start:next"}
+	wants := []string{
+		fiberKey(keys[0]), fiberKey(keys[1]), "bring-up/admin-server/wait-ready", "parked (await)",
+		"admin-server/start:next",
+	}
 	for { // a position is saved just before its fiber parks
 		page := get(t, o.Handler(), "/debug/flows")
 		missing := slices.DeleteFunc(slices.Clone(wants), func(want string) bool { return strings.Contains(page, want) })
@@ -493,7 +498,10 @@ func TestStory(t *testing.T) {
 	}, &out); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	for _, want := range []string{"8 domains in 2 namespaces are up", "managed-servers:cancel", "the operator stops", "another one starts: all 8 are done"} {
+	for _, want := range []string{
+		"8 domains in 2 namespaces are up", "managed-servers:cancel", "the operator stops",
+		"another one starts: all 8 are done",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it lacks %q:\n%s", want, &out)
 		}

@@ -36,7 +36,8 @@ func newOperator(cfg *rest.Config, opt operatorOptions) (*fairlead.Runtime, erro
 	}
 	opt.engine.Logger = opt.log
 	engine := flow.NewEngine(opt.engine)
-	rt := fairlead.New(cfg, fairlead.WithScheme(scheme), fairlead.WithLogger(opt.log), fairlead.WithFieldOwner("domains"), fairlead.WithSource(opt.watch...))
+	rt := fairlead.New(cfg, fairlead.WithScheme(scheme), fairlead.WithLogger(opt.log), fairlead.WithFieldOwner("domains"),
+		fairlead.WithSource(opt.watch...))
 	rt.Flows(engine)
 	reconcile.Flow(rt, "domains", engine, reconcile.Fibers[Domain, packet]{
 		Flow:     bringUp,

@@ -37,7 +37,10 @@ type server struct {
 }
 
 func (p *packet) server(name string) *server {
-	return &server{c: p.Client, domain: p.Object, pod: client.Key{Namespace: p.Object.Namespace, Name: p.Object.Name + "-" + name}}
+	return &server{
+		c: p.Client, domain: p.Object,
+		pod: client.Key{Namespace: p.Object.Namespace, Name: p.Object.Name + "-" + name},
+	}
 }
 
 // revision names what the pods of a domain are made of: pods of another revision are replaced.
@@ -66,7 +69,8 @@ func incomplete(c *client.Client) func(context.Context, *Domain) (bool, error) {
 
 // isReady says whether a pod is what the domain asks for, and ready.
 func (s *server) isReady(pod *corev1.Pod) bool {
-	return pod != nil && pod.Labels[revisionLabel] == revision(s.domain.Spec) && pod.DeletionTimestamp == nil && podReady(pod)
+	return pod != nil && pod.Labels[revisionLabel] == revision(s.domain.Spec) && pod.DeletionTimestamp == nil &&
+		podReady(pod)
 }
 
 func podReady(pod *corev1.Pod) bool {
@@ -150,7 +154,8 @@ var runServer = flow.New("server", serverSteps(func(s *server) *server { return 
 // serverSteps are the steps of one server, which of says how to find in the packet.
 func serverSteps[P any](of func(*P) *server) []flow.Node[P] {
 	return []flow.Node[P]{
-		flow.Step("stop-old", flow.Do(func(ctx context.Context, p *P) error { return of(p).stopOld(ctx) }), flow.Retry(persist)),
+		flow.Step("stop-old", flow.Do(func(ctx context.Context, p *P) error { return of(p).stopOld(ctx) }),
+			flow.Retry(persist)),
 		flow.Step("wait-gone", func(_ context.Context, f *flow.Fiber[P]) flow.Next {
 			return f.Await(of(f.Packet).gone(), flow.Timeout(readyTimeout))
 		}),

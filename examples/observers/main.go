@@ -20,7 +20,8 @@ func main() {
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
 	cfg, err := fairlead.Config("")
 	if err == nil {
-		rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(cmp.Or(os.Getenv("METRICS"), "127.0.0.1:9090")))
+		rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(),
+			fairlead.WithListen(cmp.Or(os.Getenv("METRICS"), "127.0.0.1:9090")))
 		observe.Source[corev1.ConfigMap](rt, configMaps, source.Fields("metadata.name!=kube-root-ca.crt"))
 		observe.On(rt, configMaps, func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
 			if e.Type == observe.Modified {

@@ -93,7 +93,10 @@ func TestLength(t *testing.T) {
 
 func put(t *testing.T, server *apiserver.Server, name, value string) {
 	t.Helper()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string]string{"v": value}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Data:       map[string]string{"v": value},
+	}
 	if _, err := server.Put(cm); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,8 @@ func TestKilledRelay(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), self)
-		cmd.Env = append(os.Environ(), dsnOfChild+"="+b.dsn, driverOfChild+"="+b.driver, dialectOfChild+"="+string(b.dialect), tableOfChild+"="+b.table)
+		cmd.Env = append(os.Environ(), dsnOfChild+"="+b.dsn, driverOfChild+"="+b.driver, dialectOfChild+"="+string(b.dialect),
+			tableOfChild+"="+b.table)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -64,7 +64,8 @@ func TestDisturbed(t *testing.T) {
 				want[key] = append(want[key], id)
 			}
 		}
-		until(t, fmt.Sprintf("FAIRLEAD_SEED=%d: everything is delivered", seed), func() bool { return b.stats(t).Pending == 0 })
+		until(t, fmt.Sprintf("FAIRLEAD_SEED=%d: everything is delivered", seed),
+			func() bool { return b.stats(t).Pending == 0 })
 		api.close()
 		work.Wait()
 		if diff := cmp.Diff(want, api.begun); diff != "" {

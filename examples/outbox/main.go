@@ -60,7 +60,8 @@ func run(ctx context.Context, dsn string, out io.Writer) (err error) {
 	if err := box.EnsureSchema(ctx); err != nil {
 		return err
 	}
-	if _, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS applications (id TEXT PRIMARY KEY, ready BOOLEAN NOT NULL)`); err != nil {
+	if _, err := db.ExecContext(ctx,
+		`CREATE TABLE IF NOT EXISTS applications (id TEXT PRIMARY KEY, ready BOOLEAN NOT NULL)`); err != nil {
 		return fmt.Errorf("cannot make table: %w", err)
 	}
 
@@ -102,11 +103,15 @@ func deleteApplication(ctx context.Context, db *sql.DB, box *outbox.Outbox, id s
 	if _, err := tx.ExecContext(ctx, `INSERT INTO applications (id, ready) VALUES ($1, FALSE)`, id); err != nil {
 		return fmt.Errorf("cannot delete %s: %w", id, err)
 	}
-	payload, err := json.Marshal(map[string]any{"operationType": "Delete", "resourceType": "Application", "resourceID": id})
+	payload, err := json.Marshal(map[string]any{
+		"operationType": "Delete", "resourceType": "Application", "resourceID": id,
+	})
 	if err != nil {
 		return fmt.Errorf("cannot delete %s: %w", id, err)
 	}
-	if err := box.Enqueue(ctx, tx, outbox.Entry{ID: uuid.NewString(), Key: "Application/" + id, Payload: payload}); err != nil {
+	if err := box.Enqueue(ctx, tx, outbox.Entry{
+		ID: uuid.NewString(), Key: "Application/" + id, Payload: payload,
+	}); err != nil {
 		return err
 	}
 	if refusal != nil {

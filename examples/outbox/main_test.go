@@ -91,7 +91,8 @@ func newBench(t *testing.T, dialect outbox.Dialect) *bench {
 	b := &bench{dialect: dialect, clock: &clock{}, driver: "pgx", dsn: server.dsn()}
 	b.table = "t_" + strings.ToLower(rand.Text()) // also apart from other runs of the same test
 	if dialect == outbox.SQLite {
-		b.driver, b.dsn = "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_txlock=immediate"
+		b.driver, b.dsn = "sqlite", "file:"+filepath.Join(t.TempDir(), "db")+
+			"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_txlock=immediate"
 	}
 	var err error
 	if b.db, err = sql.Open(b.driver, b.dsn); err != nil {
@@ -143,7 +144,10 @@ func entry(id, key string) outbox.Entry {
 
 // relay has short waits, for tests that wait for it.
 func (b *bench) relay(deliver outbox.Deliver) *outbox.Relay {
-	return &outbox.Relay{Outbox: b.Outbox, Deliver: deliver, Poll: 20 * time.Millisecond, InitialBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond}
+	return &outbox.Relay{
+		Outbox: b.Outbox, Deliver: deliver, Poll: 20 * time.Millisecond, InitialBackoff: time.Millisecond,
+		MaxBackoff: 10 * time.Millisecond,
+	}
 }
 
 // start runs r until the returned function, or the end of the test, stops it and waits.

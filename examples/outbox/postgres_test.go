@@ -51,10 +51,12 @@ func startPostgres() (_ *postgres, err error) {
 		return cmd
 	}
 	data := filepath.Join(dir, "data")
-	if out, err := command("initdb", "-D", data, "-U", "test", "-A", "trust", "-N", "-E", "UTF8", "--locale=C").CombinedOutput(); err != nil {
+	if out, err := command("initdb", "-D", data, "-U", "test", "-A", "trust", "-N", "-E", "UTF8",
+		"--locale=C").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("cannot make database: %w: %s", err, out)
 	}
-	cmd := command("postgres", "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=200")
+	cmd := command("postgres", "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c",
+		"max_connections=200")
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -83,7 +85,8 @@ func startPostgres() (_ *postgres, err error) {
 	case err := <-server.done:
 		return nil, fmt.Errorf("cannot start PostgreSQL: %w: %s", cmp.Or(err, errors.New("it ended")), said.String())
 	case <-time.After(time.Minute):
-		return nil, errors.Join(errors.New("cannot start PostgreSQL: not ready within a minute"), cmd.Process.Kill(), <-server.done)
+		return nil, errors.Join(errors.New("cannot start PostgreSQL: not ready within a minute"), cmd.Process.Kill(),
+			<-server.done)
 	}
 }
 

@@ -24,7 +24,10 @@ func TestLedger(t *testing.T) {
 			reason: "Two calls with one key have one effect.",
 			calls:  []*http.Request{post("/cleanup", "a"), post("/cleanup", "a"), post("/cleanup", "b")},
 			codes:  []int{200, 200, 200},
-			want:   []Effect{{Key: "a", Path: "/cleanup", Calls: 2, Effects: 1}, {Key: "b", Path: "/cleanup", Calls: 1, Effects: 1}},
+			want: []Effect{
+				{Key: "a", Path: "/cleanup", Calls: 2, Effects: 1},
+				{Key: "b", Path: "/cleanup", Calls: 1, Effects: 1},
+			},
 		},
 		"FailsFirst": {
 			reason: "The first calls of each key are refused when asked for, and have no effect.",

@@ -25,7 +25,8 @@ func Respond(code int, contentType, body string, header ...string) Fault {
 // HTML answers as a proxy in between does: a page of HTML with this code, which may be 200.
 func HTML(code int) Fault {
 	return Respond(code, "text/html; charset=utf-8",
-		fmt.Sprintf("<html><head><title>%d %s</title></head><body><h1>%[2]s</h1></body></html>\n", code, http.StatusText(code)))
+		fmt.Sprintf("<html><head><title>%d %s</title></head><body><h1>%[2]s</h1></body></html>\n", code,
+			http.StatusText(code)))
 }
 
 // Text answers with this code and a line of plain text.
@@ -33,9 +34,10 @@ func Text(code int, line string) Fault { return Respond(code, "text/plain; chars
 
 // Table answers 200 with a meta.k8s.io/v1 Table, which nobody asked for.
 func Table() Fault {
-	return Respond(http.StatusOK, typeJSON, `{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},`+
-		`"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"","priority":0}],`+
-		`"rows":[{"cells":["a"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}}]}`)
+	return Respond(http.StatusOK, typeJSON,
+		`{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"1"},`+
+			`"columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"","priority":0}],`+
+			`"rows":[{"cells":["a"],"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}}}]}`)
 }
 
 // EmptyList answers a list with no items, though there are some, and with the right version.
@@ -123,17 +125,21 @@ func Gone() metav1.Status {
 
 // TooManyRequests is 429; retryAfter in seconds, 0 for none.
 func TooManyRequests(retryAfter int32) metav1.Status {
-	s := failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later")
+	s := failure(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+		"too many requests, please try again later")
 	s.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return s
 }
 
 // VersionTooLarge is 504 with the cause ResourceVersionTooLarge; retryAfter in seconds.
 func VersionTooLarge(retryAfter int32) metav1.Status {
-	s := failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: Too large resource version: 2, current: 1")
+	s := failure(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+		"Timeout: Too large resource version: 2, current: 1")
 	s.Details = &metav1.StatusDetails{
 		RetryAfterSeconds: retryAfter,
-		Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
+		Causes: []metav1.StatusCause{
+			{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"},
+		},
 	}
 	return s
 }
@@ -149,9 +155,11 @@ func Failure(code int) metav1.Status {
 		http.StatusBadRequest: metav1.StatusReasonBadRequest, http.StatusUnauthorized: metav1.StatusReasonUnauthorized,
 		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
 		http.StatusConflict: metav1.StatusReasonConflict, http.StatusGone: metav1.StatusReasonExpired,
-		http.StatusUnprocessableEntity: metav1.StatusReasonInvalid, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
-		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
-		http.StatusGatewayTimeout: metav1.StatusReasonTimeout,
+		http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
+		http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+		http.StatusInternalServerError: metav1.StatusReasonInternalError,
+		http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+		http.StatusGatewayTimeout:      metav1.StatusReasonTimeout,
 	}
 	return failure(int32(code), reasons[code], strings.ToLower(http.StatusText(code)))
 }

@@ -38,7 +38,8 @@ func (a *appliers) get(t *table, subresource string) (*managedfields.FieldManage
 	reset := map[fieldpath.APIVersion]fieldpath.Filter{
 		fieldpath.APIVersion(t.res.apiVersion()): fieldpath.NewExcludeSetFilter(t.ignored(subresource)),
 	}
-	m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, asIs{}, asIs{}, t.res.GVK(), t.res.GVK().GroupVersion(), subresource, reset)
+	m, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, asIs{}, asIs{}, t.res.GVK(),
+		t.res.GVK().GroupVersion(), subresource, reset)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the field manager of %s: %w", t.res.Resource, err)
 	}
@@ -67,7 +68,9 @@ func (a *appliers) types(t *table) (managedfields.TypeConverter, error) {
 }
 
 // apply merges config into live. It owns config and returns a new object.
-func (a *appliers) apply(t *table, subresource string, live, config *unstructured.Unstructured, manager string, force bool) (*unstructured.Unstructured, error) {
+func (a *appliers) apply(
+	t *table, subresource string, live, config *unstructured.Unstructured, manager string, force bool,
+) (*unstructured.Unstructured, error) {
 	m, err := a.get(t, subresource)
 	if err != nil {
 		return nil, err
@@ -81,7 +84,9 @@ func (a *appliers) apply(t *table, subresource string, live, config *unstructure
 
 // update records in next who changed what since live (nil: a create). It owns next. What has no place in the schema is
 // refused elsewhere.
-func (a *appliers) update(t *table, subresource string, live, next *unstructured.Unstructured, manager string) *unstructured.Unstructured {
+func (a *appliers) update(
+	t *table, subresource string, live, next *unstructured.Unstructured, manager string,
+) *unstructured.Unstructured {
 	m, err := a.get(t, subresource)
 	if err != nil {
 		return next

@@ -29,7 +29,10 @@ type normaliser struct {
 }
 
 func newNormaliser(namespace string) *normaliser {
-	return &normaliser{namespace: namespace, origins: map[string]string{}, shown: map[string]int{}, answered: map[string]string{"ns": namespace}}
+	return &normaliser{
+		namespace: namespace, origins: map[string]string{}, shown: map[string]int{},
+		answered: map[string]string{"ns": namespace},
+	}
 }
 
 var generateName = regexp.MustCompile(`"generateName":"([^"]+)"`)
@@ -67,7 +70,9 @@ func (n *normaliser) body(raw []byte) string {
 		return "no JSON object" // a text, for people
 	}
 	if meta, ok := content["metadata"].(map[string]any); ok {
-		for field, as := range map[string]string{"uid": "uid", "resourceVersion": "rv", "continue": "continue", "name": "name"} {
+		for field, as := range map[string]string{
+			"uid": "uid", "resourceVersion": "rv", "continue": "continue", "name": "name",
+		} {
 			if v, ok := meta[field].(string); ok {
 				n.answered[n.step+"."+as] = v
 			}
@@ -133,7 +138,8 @@ func (n *normaliser) walk(m map[string]any) {
 			}
 		case map[string]any:
 			if key == "metadata" && isList {
-				for _, field := range []string{"resourceVersion", "continue"} { // the one of the collection, which others change as well
+				// the one of the collection, which others change as well
+				for _, field := range []string{"resourceVersion", "continue"} {
 					if s, there := v[field].(string); s != "" {
 						v[field] = "some"
 					} else if there {

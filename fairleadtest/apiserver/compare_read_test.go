@@ -12,7 +12,8 @@ func readScenarios() []scenario {
 		{"get", []step{
 			post("seed", cms, cm(named, `,"data":{"k":"v"}`)),
 			get("plain", cms+"/a"),
-			get("settled", cms+"?fieldSelector=metadata.name%3Da"), // what is in the cache, which answers the next one, may be older
+			// what is in the cache, which answers the next one, may be older
+			get("settled", cms+"?fieldSelector=metadata.name%3Da"),
 			get("any version", cms+"/a?resourceVersion=0"),
 			get("its version", cms+"/a?resourceVersion={seed.rv}"),
 			get("odd version", cms+"/a?resourceVersion=odd"),
@@ -39,7 +40,8 @@ func readScenarios() []scenario {
 			get("partial of what is missing", things+"/none").with("Accept", partial),
 			get("partial list of one", cms+"/a").with("Accept", partials),
 			get("partial of a list", things).with("Accept", partial),
-			get("odd version of partial", things).with("Accept", "application/json;as=PartialObjectMetadataList;v=v9;g=meta.k8s.io"),
+			get("odd version of partial", things).with("Accept",
+				"application/json;as=PartialObjectMetadataList;v=v9;g=meta.k8s.io"),
 			get("table", cms+"/a").with("Accept", table),
 			get("table of things", things).with("Accept", table),
 			get("table or JSON", things+"/a").with("Accept", table+",application/json"),
@@ -107,7 +109,8 @@ func listScenarios() []scenario {
 			get("with version", things+"?limit=1&continue={first.continue}&resourceVersion={seed a.rv}"),
 			get("with any version", things+"?limit=1&continue={first.continue}&resourceVersion=0"),
 			get("with a match", things+"?limit=1&continue={first.continue}&resourceVersionMatch=Exact"),
-			get("with version and match", things+"?limit=1&continue={first.continue}&resourceVersion={seed a.rv}&resourceVersionMatch=Exact"),
+			get("with version and match", things+
+				"?limit=1&continue={first.continue}&resourceVersion={seed a.rv}&resourceVersionMatch=Exact"),
 			merge("a change in between", things+"/b", `{"spec":{"n":2}}`),
 			post("a new one in between", things, thingOf(`"name":"bb"`, ``)),
 			remove("one less", things+"/c", ``),
@@ -150,13 +153,18 @@ func listScenarios() []scenario {
 			get("malformed fields", things+"?fieldSelector=a"),
 			get("both", things+"?fieldSelector=metadata.name%3Da&labelSelector=l%3D1"),
 			get("fields of a ConfigMap", cms+"?fieldSelector=data.k%3D1"),
-			post("secret", core+"secrets", `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"type":"compare.fairlead.io/x"}`),
+			post("secret", core+"secrets",
+				`{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a"},"type":"compare.fairlead.io/x"}`),
 			get("type of secrets", core+"secrets?fieldSelector=type%3Dcompare.fairlead.io/x"),
 			get("other types of secrets", core+"secrets?fieldSelector=type%3DOpaque"),
-			get("fields of pods", core+"pods?fieldSelector=spec.nodeName%3Dx,status.phase%3DRunning,spec.restartPolicy%3DAlways,spec.schedulerName%3Dx,spec.serviceAccountName%3Dx,status.podIP%3Dx,spec.hostNetwork%3Dfalse,status.nominatedNodeName%3Dx"),
+			get("fields of pods",
+				core+
+					"pods?fieldSelector=spec.nodeName%3Dx,status.phase%3DRunning,spec.restartPolicy%3DAlways,spec.schedulerName%3Dx,spec.serviceAccountName%3Dx,status.podIP%3Dx,spec.hostNetwork%3Dfalse,status.nominatedNodeName%3Dx"),
 			get("other fields of pods", core+"pods?fieldSelector=spec.hostname%3Dx"),
-			get("fields of events", core+"events?fieldSelector=involvedObject.kind%3Dx,involvedObject.namespace%3Dx,involvedObject.name%3Dx,involvedObject.uid%3Dx,involvedObject.apiVersion%3Dx,involvedObject.resourceVersion%3Dx,involvedObject.fieldPath%3Dx,reason%3Dx,reportingComponent%3Dx,source%3Dx,type%3Dx"),
-			get("fields of nodes", "/api/v1/nodes?fieldSelector=spec.unschedulable%3Dfalse"),
+			get("fields of events",
+				core+
+					"events?fieldSelector=involvedObject.kind%3Dx,involvedObject.namespace%3Dx,involvedObject.name%3Dx,involvedObject.uid%3Dx,involvedObject.apiVersion%3Dx,involvedObject.resourceVersion%3Dx,involvedObject.fieldPath%3Dx,reason%3Dx,reportingComponent%3Dx,source%3Dx,type%3Dx"),
+			get("fields of nodes", "/api/v1/nodes?fieldSelector=spec.unschedulable%3Dfalse,metadata.name%3Dx"),
 			get("fields of namespaces", "/api/v1/namespaces?fieldSelector=status.phase%3DOdd"),
 			get("fields of deployments", "/apis/apps/v1/namespaces/{ns}/deployments?fieldSelector=status.replicas%3D1"),
 			get("fields of jobs", "/apis/batch/v1/namespaces/{ns}/jobs?fieldSelector=status.successful%3D1"),

@@ -26,7 +26,10 @@ func remove(name, path, body string) step {
 }
 
 func patch(name string, t types.PatchType, path, body string) step {
-	return step{name: name, method: http.MethodPatch, path: path, body: body, header: map[string]string{"Content-Type": string(t)}}
+	return step{
+		name: name, method: http.MethodPatch, path: path, body: body,
+		header: map[string]string{"Content-Type": string(t)},
+	}
 }
 
 func merge(name, path, body string) step { return patch(name, types.MergePatchType, path, body) }
@@ -66,7 +69,8 @@ const named = `"name":"a"`
 
 // podBody is a pod with all that the real server would set by default.
 func podBody(meta, spec string) string {
-	return `{"kind":"Pod","apiVersion":"v1","metadata":{` + meta + `},"spec":{"containers":[{"name":"c","image":"i:1","resources":{},` +
+	return `{"kind":"Pod","apiVersion":"v1","metadata":{` + meta +
+		`},"spec":{"containers":[{"name":"c","image":"i:1","resources":{},` +
 		`"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}],` +
 		`"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","securityContext":{},"schedulerName":"default-scheduler",` +
 		`"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300},` +

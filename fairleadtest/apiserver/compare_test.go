@@ -38,7 +38,8 @@ const (
 
 // thing is the custom resource of the scenarios. Neither server knows anything of its content.
 var thing = apiserver.Resource{
-	Group: "compare.fairlead.io", Version: "v1", Resource: "things", Kind: "Thing", Namespaced: true, Subresources: []string{"status"},
+	Group: "compare.fairlead.io", Version: "v1", Resource: "things", Kind: "Thing", Namespaced: true,
+	Subresources: []string{"status"},
 }
 
 // scenario is a sequence of requests, each of which may use what earlier ones were answered.
@@ -64,8 +65,10 @@ type step struct {
 
 // scenarios are all of them: one table per subject.
 func scenarios() []scenario {
-	return slices.Concat(createScenarios(), bodyScenarios(), updateScenarios(), patchScenarios(), applyScenarios(), statusScenarios(),
-		deleteScenarios(), finalizerScenarios(), collectionScenarios(), readScenarios(), listScenarios(), watchScenarios(), builtInScenarios())
+	return slices.Concat(createScenarios(), bodyScenarios(), updateScenarios(), patchScenarios(), applyScenarios(),
+		statusScenarios(),
+		deleteScenarios(), finalizerScenarios(), collectionScenarios(), readScenarios(), listScenarios(), watchScenarios(),
+		builtInScenarios())
 }
 
 // endpoint is one of the two servers.
@@ -121,7 +124,11 @@ func TestSameAnswersAfterCompaction(t *testing.T) {
 
 // compareServers plays a scenario against a real server and one of ours; known are the steps whose answers differ, and
 // why.
-func compareServers(t *testing.T, cfg *rest.Config, namespace string, sc scenario, compact func(context.Context) error, known map[string]string) {
+func compareServers(
+	t *testing.T, cfg *rest.Config, namespace string, sc scenario, compact func(
+		context.Context,
+	) error, known map[string]string,
+) {
 	t.Helper()
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -248,10 +255,14 @@ func installThings(t *testing.T, cfg *rest.Config) {
 		ObjectMeta: metav1.ObjectMeta{Name: thing.Resource + "." + thing.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: thing.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: thing.Resource, Singular: "thing", Kind: thing.Kind, ListKind: "ThingList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: thing.Resource, Singular: "thing", Kind: thing.Kind, ListKind: "ThingList",
+			},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: thing.Version, Served: true, Storage: true,
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				},
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: &keep,
 				}},
@@ -265,9 +276,10 @@ func installThings(t *testing.T, cfg *rest.Config) {
 	defer tick.Stop()
 	for {
 		got, err := c.Get(ctx, crd.Name, metav1.GetOptions{})
-		if err == nil && slices.ContainsFunc(got.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-		}) {
+		if err == nil && slices.ContainsFunc(got.Status.Conditions,
+			func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+			}) {
 			return
 		}
 		select {

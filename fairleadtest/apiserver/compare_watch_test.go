@@ -23,14 +23,53 @@ func watchScenarios() []scenario {
 		}, more...)
 	}
 	both := func(a []step, b []step) []step { return append(a, b...) }
+	// What source asks with for metadata, as client-go's metadata client does. Events are compared as JSON.
+	as := func(kind string) (all, json string) {
+		as := ";as=" + kind + ";g=meta.k8s.io;v=v1"
+		json = "application/json" + as + ",application/json"
+		return "application/vnd.kubernetes.protobuf" + as + "," + json, json
+	}
+	one, metadata := as("PartialObjectMetadata")
+	list, pages := as("PartialObjectMetadataList")
 	return []scenario{
+		{"metadata", both(seeds(
+			post("map seed", cms, cm(`"name":"a","labels":{"l":"1"}`, `,"data":{"k":"v"}`)),
+			get("settled", things),
+			get("settled maps", cms+"?fieldSelector=metadata.name%3Da"),
+			get("list", things).with("Accept", list),
+			get("list of maps", cms+"?fieldSelector=metadata.name%3Da").with("Accept", list),
+			get("any version", things+"?resourceVersion=0").with("Accept", list),
+			get("first page", things+"?limit=1").with("Accept", pages),
+			get("second page", things+"?limit=1&continue={first page.continue}").with("Accept", pages),
+			get("list as one", things).with("Accept", one),
+			get("one", things+"/a").with("Accept", one),
+			watchStep("watch", things+"?watch=1&resourceVersion={changed a.rv}").with("Accept", metadata),
+			watchStep("watch by labels", things+"?watch=1&labelSelector=l%3D1&resourceVersion={changed a.rv}").with("Accept",
+				metadata),
+			watchStep("initial", things+"?watch=1"+initial).with("Accept", metadata),
+			watchStep("initial maps", cms+"?watch=1&fieldSelector=metadata.name%3Da"+initial).with("Accept", metadata),
+			watchStep("none at first", things+"?watch=1&labelSelector=l%3D7"+initial).with("Accept", metadata),
+			watchStep("in protobuf", things+"?watch=1&resourceVersion={changed a.rv}").with("Accept", one),
+			watchStep("expired", things+"?watch=1&resourceVersion=1").with("Accept", metadata),
+			events("initial of all", "initial", 3),
+			events("initial of maps", "initial maps", 2),
+			events("initial of none", "none at first", 1),
+		), change(
+			merge("map changed", cms+"/a", `{"data":{"k":"w"}}`),
+			remove("map deleted", cms+"/a", ``),
+			events("changes", "watch", 8),
+			events("changes by labels", "watch by labels", 5),
+			events("changes after the initial ones", "initial", 8),
+			events("changes of maps", "initial maps", 2),
+		))},
 		{"watch", both(seeds(
 			watchStep("absent", things+"?watch=1"),
 			watchStep("version", things+"?watch=1&resourceVersion={seed b.rv}"),
 			watchStep("all the way", things+"?watch=1&resourceVersion={seed a.rv}"),
 			watchStep("labels", things+"?watch=true&labelSelector=l%3D1&resourceVersion={changed a.rv}"),
 			watchStep("name", things+"?watch=1&fieldSelector=metadata.name%3Db&resourceVersion={changed a.rv}"),
-			watchStep("all namespaces", "/apis/compare.fairlead.io/v1/things?watch=1&fieldSelector=metadata.namespace%3D{ns}&resourceVersion={changed a.rv}"),
+			watchStep("all namespaces",
+				"/apis/compare.fairlead.io/v1/things?watch=1&fieldSelector=metadata.namespace%3D{ns}&resourceVersion={changed a.rv}"),
 			get("one by path", things+"/b?watch=1&resourceVersion={changed a.rv}"),
 			get("missing one by path", things+"/none?watch=1&resourceVersion={changed a.rv}&timeoutSeconds=1"),
 			watchStep("old path", "/apis/compare.fairlead.io/v1/watch/namespaces/{ns}/things?resourceVersion={changed a.rv}"),
@@ -65,7 +104,8 @@ func watchScenarios() []scenario {
 			watchStep("at a version", things+"?watch=1&resourceVersion={seed.rv}"+initial),
 			watchStep("none by labels", things+"?watch=1&labelSelector=l%3D2"+initial),
 			watchStep("without bookmarks", things+"?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"),
-			watchStep("no initial events", things+"?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={seed.rv}"),
+			watchStep("no initial events", things+
+				"?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion={seed.rv}"),
 			watchStep("no initial events, absent", things+"?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"),
 			events("absent: initial", "absent", 2),
 			events("any: initial", "any", 2),
@@ -86,7 +126,8 @@ func watchScenarios() []scenario {
 			watchStep("wrong match", things+"?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact&timeoutSeconds=1"),
 			watchStep("match alone", things+"?watch=1&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"),
 			watchStep("odd match", things+"?watch=1&resourceVersionMatch=Odd&timeoutSeconds=1"),
-			watchStep("odd initial events", things+"?watch=1&sendInitialEvents=odd&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"),
+			watchStep("odd initial events", things+
+				"?watch=1&sendInitialEvents=odd&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"),
 			watchStep("odd version", things+"?watch=1&resourceVersion=odd&timeoutSeconds=1"),
 			watchStep("negative version", things+"?watch=1&resourceVersion=-1&timeoutSeconds=1"),
 			watchStep("odd labels", things+"?watch=1&labelSelector=l%3D%3D%3D&timeoutSeconds=1"),
@@ -166,7 +207,8 @@ func compactionScenario() scenario {
 		get("one as of then", things+"/a?resourceVersion={seed b.rv}"),
 		watchStep("watch since then", things+"?watch=1&resourceVersion={seed b.rv}&timeoutSeconds=5"),
 		events("its end", "watch since then", -1),
-		watchStep("watch since then, with bookmarks", things+"?watch=1&resourceVersion={seed b.rv}&timeoutSeconds=5&allowWatchBookmarks=true"),
+		watchStep("watch since then, with bookmarks",
+			things+"?watch=1&resourceVersion={seed b.rv}&timeoutSeconds=5&allowWatchBookmarks=true"),
 		events("the end of that", "watch since then, with bookmarks", -1),
 		watchStep("watch list since then", things+"?watch=1&resourceVersion={seed b.rv}"+initial),
 		events("begins with the present", "watch list since then", 4),

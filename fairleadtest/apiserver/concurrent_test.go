@@ -114,7 +114,8 @@ func TestPanicsOfUsersAreReported(t *testing.T) {
 	s := start(t, apiserver.Options{Resources: []apiserver.Resource{res}})
 	s.On(apiserver.Match{Verb: "list"}, apiserver.Before(func(context.Context, apiserver.Request) { panic("oh dear") }))
 	c := dynamicFor(t, s)
-	if _, err := c.Create(t.Context(), widget("w", nil), metav1.CreateOptions{}); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "oh no") {
+	if _, err := c.Create(t.Context(), widget("w", nil), metav1.CreateOptions{}); !apierrors.IsInternalError(err) ||
+		!strings.Contains(err.Error(), "oh no") {
 		t.Errorf("create: %v", err)
 	}
 	if _, err := c.List(t.Context(), metav1.ListOptions{}); !apierrors.IsInternalError(err) {
@@ -163,7 +164,8 @@ func TestWhatIsNotServed(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.WaitFor(ctx, func(apiserver.Log) bool { return false }); err == nil || !strings.Contains(err.Error(), configMapPath) {
+	if err := s.WaitFor(ctx, func(apiserver.Log) bool { return false }); err == nil ||
+		!strings.Contains(err.Error(), configMapPath) {
 		t.Errorf("waiting in vain must show the last requests: %v", err)
 	}
 	if err := apiserver.NewGate().Wait(ctx, 1); err == nil {

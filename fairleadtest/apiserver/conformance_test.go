@@ -71,7 +71,8 @@ func contents[T any](objects []T) string {
 	var out []string
 	for _, o := range objects {
 		m := any(o).(metav1.Object)
-		out = append(out, fmt.Sprintf("%s/%s@%s/%s", m.GetNamespace(), m.GetName(), m.GetResourceVersion(), m.GetLabels()["app"]))
+		out = append(out, fmt.Sprintf("%s/%s@%s/%s", m.GetNamespace(), m.GetName(), m.GetResourceVersion(),
+			m.GetLabels()["app"]))
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")
@@ -115,7 +116,8 @@ func TestInformersFollow(t *testing.T) {
 				want := contents(stored)
 				for name, informer := range running {
 					if got := contents(informer.GetStore().List()); got != want {
-						t.Errorf("%s, %s: the cache has %d objects, the server %d", when, name, len(informer.GetStore().List()), len(stored))
+						t.Errorf("%s, %s: the cache has %d objects, the server %d", when, name, len(informer.GetStore().List()),
+							len(stored))
 					}
 				}
 			}
@@ -178,7 +180,8 @@ func TestProtobufIsSpoken(t *testing.T) {
 	if e := <-w.ResultChan(); e.Type != "ADDED" || e.Object.(*corev1.Pod).Spec.NodeName != "n1" {
 		t.Errorf("%v", e)
 	}
-	if e := <-w.ResultChan(); e.Type != "BOOKMARK" || e.Object.(*corev1.Pod).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	if e := <-w.ResultChan(); e.Type != "BOOKMARK" ||
+		e.Object.(*corev1.Pod).Annotations[metav1.InitialEventsAnnotationKey] != "true" {
 		t.Errorf("%v", e)
 	}
 	s.Bookmark(apiserver.Match{})
@@ -198,7 +201,8 @@ func TestProtobufIsSpoken(t *testing.T) {
 	}
 	uid := list.Items[0].UID
 	grace := int64(0)
-	if err := c.CoreV1().Pods("a").Delete(ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
+	if err := c.CoreV1().Pods("a").Delete(ctx, "p",
+		metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &uid}}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Object(pods, "a", "p"); !apierrors.IsNotFound(err) {
@@ -220,7 +224,8 @@ func TestProtobufIsSpoken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := m.Resource(widgets).List(ctx, metav1.ListOptions{}); err != nil || len(l.Items) != 1 || l.Items[0].UID == "" {
+	if l, err := m.Resource(widgets).List(ctx, metav1.ListOptions{}); err != nil || len(l.Items) != 1 ||
+		l.Items[0].UID == "" {
 		t.Errorf("metadata of a custom resource: %v, %v", l, err)
 	}
 	r := newRaw(t, s)
@@ -265,24 +270,29 @@ func TestReviewsAndTokens(t *testing.T) {
 		cfg.ContentType, cfg.AcceptContentTypes = contentType, contentType
 		c, ctx := typedFor(t, cfg), t.Context()
 		for token, want := range map[string]bool{"secret": true, "other": false} {
-			r, err := c.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+			r, err := c.AuthenticationV1().TokenReviews().Create(ctx,
+				&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
 			if err != nil || r.Status.Authenticated != want {
 				t.Errorf("%s: %v, %v", token, r, err)
 			}
 		}
 		for user, want := range map[string]bool{"jane": true, "joe": false} {
-			r, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user}}, metav1.CreateOptions{})
+			r, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: user},
+			}, metav1.CreateOptions{})
 			if err != nil || r.Status.Allowed != want {
 				t.Errorf("%s: %v, %v", user, r, err)
 			}
 		}
-		if _, err := c.CoreV1().ServiceAccounts("a").CreateToken(ctx, "none", &authenticationv1.TokenRequest{}, metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := c.CoreV1().ServiceAccounts("a").CreateToken(ctx, "none", &authenticationv1.TokenRequest{},
+			metav1.CreateOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("token of nobody: %v", err)
 		}
 		if _, err := s.Put(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "sa"}}); err != nil {
 			t.Fatal(err)
 		}
-		tr, err := c.CoreV1().ServiceAccounts("a").CreateToken(ctx, "sa", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		tr, err := c.CoreV1().ServiceAccounts("a").CreateToken(ctx, "sa", &authenticationv1.TokenRequest{},
+			metav1.CreateOptions{})
 		if err != nil || !strings.HasPrefix(tr.Status.Token, "a/sa/") || tr.Status.ExpirationTimestamp.IsZero() {
 			t.Errorf("%v, %v", tr, err)
 		}
@@ -304,7 +314,8 @@ func TestPreloadedObjectsAreObjects(t *testing.T) {
 			name := fmt.Sprintf("p%05d", n-i)
 			return apiserver.Encoded{
 				Namespace: "a", Name: name, UID: "u" + name, Labels: map[string]string{"app": name},
-				JSON: fmt.Appendf(nil, `{%s"metadata":{"name":%q,"namespace":"a","uid":"u%s","resourceVersion":%q,"labels":{"app":%q}},"spec":{"nodeName":"n","containers":[{"name":"c"}]}}`,
+				JSON: fmt.Appendf(nil,
+					`{%s"metadata":{"name":%q,"namespace":"a","uid":"u%s","resourceVersion":%q,"labels":{"app":%q}},"spec":{"nodeName":"n","containers":[{"name":"c"}]}}`,
 					kind, name, name, version, name),
 			}
 		}
@@ -320,24 +331,31 @@ func TestPreloadedObjectsAreObjects(t *testing.T) {
 		cfg.ContentType, cfg.AcceptContentTypes = contentType, contentType
 		c := typedFor(t, cfg).CoreV1().Pods("a")
 		list, err := c.List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(list.Items) != n || list.Items[0].Name != "p00001" || list.Items[n-1].ResourceVersion != s.Version(n+2) ||
+		if err != nil || len(list.Items) != n || list.Items[0].Name != "p00001" ||
+			list.Items[n-1].ResourceVersion != s.Version(n+2) ||
 			list.Items[7].Spec.NodeName != "n" {
 			t.Fatalf("%d items, %v", len(list.Items), err)
 		}
-		w, err := c.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion, FieldSelector: "spec.nodeName=n"})
+		w, err := c.Watch(t.Context(), metav1.ListOptions{
+			ResourceVersion: list.ResourceVersion, FieldSelector: "spec.nodeName=n",
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Publish(pods, func(version string) apiserver.Encoded { return encode(`"kind":"Pod","apiVersion":"v1",`)(5, version) }); err != nil {
+		if err := s.Publish(pods, func(version string) apiserver.Encoded {
+			return encode(`"kind":"Pod","apiVersion":"v1",`)(5, version)
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if e := <-w.ResultChan(); e.Type != "MODIFIED" || contents([]any{e.Object}) != "a/p02995@"+s.Version(s.Revision())+"/p02995" {
+		if e := <-w.ResultChan(); e.Type != "MODIFIED" ||
+			contents([]any{e.Object}) != "a/p02995@"+s.Version(s.Revision())+"/p02995" {
 			t.Errorf("%v", e)
 		}
 		w.Stop()
 	}
 	got, err := s.Object(pods, "a", "p00001")
-	if node, _, _ := unstructured.NestedString(got.Object, "spec", "nodeName"); err != nil || node != "n" || got.GetKind() != "Pod" {
+	if node, _, _ := unstructured.NestedString(got.Object, "spec", "nodeName"); err != nil || node != "n" ||
+		got.GetKind() != "Pod" {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -353,7 +371,8 @@ func BenchmarkListPreloaded(b *testing.B) {
 		name := fmt.Sprintf("c%06d", i)
 		return apiserver.Encoded{
 			Namespace: "a", Name: name,
-			JSON: fmt.Appendf(nil, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":%q},"data":{"k":%q}}`, name, version, pad),
+			JSON: fmt.Appendf(nil,
+				`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":%q},"data":{"k":%q}}`, name, version, pad),
 		}
 	}); err != nil {
 		b.Fatal(err)
@@ -363,7 +382,8 @@ func BenchmarkListPreloaded(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		body, err := c.CoreV1().RESTClient().Get().Resource("configmaps").SetHeader("Accept", "application/json").Stream(b.Context())
+		body, err := c.CoreV1().RESTClient().Get().Resource("configmaps").SetHeader("Accept",
+			"application/json").Stream(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -30,14 +30,19 @@ func (x *exchange) delete() error {
 		return x.answerObject(http.StatusOK, o)
 	}
 	x.out.whole(http.StatusOK, x.enc.contentType(false), x.enc.status(metav1.Status{
-		Status:  metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{Name: o.name, Group: x.table.res.Group, Kind: x.table.res.Resource, UID: types.UID(o.uid)},
+		Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{
+			Name: o.name, Group: x.table.res.Group, Kind: x.table.res.Resource,
+			UID: types.UID(o.uid),
+		},
 	}))
 	return nil
 }
 
 // remove deletes an object, or marks it when finalizers or a grace period keep it. gone says which.
-func (s *Server) remove(ctx context.Context, t *table, namespace, name string, opts metav1.DeleteOptions) (o *object, gone bool, err error) {
+func (s *Server) remove(
+	ctx context.Context, t *table, namespace, name string, opts metav1.DeleteOptions,
+) (o *object, gone bool, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
@@ -100,10 +105,13 @@ func precondition(base *object, p *metav1.Preconditions) error {
 		of = res.GVR().GroupResource()
 	}
 	if p.UID != nil && string(*p.UID) != base.uid {
-		return errors.NewConflict(of, base.name, fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", *p.UID, base.uid))
+		return errors.NewConflict(of, base.name,
+			fmt.Errorf("precondition failed: UID in precondition: %s, UID in object meta: %s", *p.UID, base.uid))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != base.version {
-		return errors.NewConflict(of, base.name, fmt.Errorf("precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", *p.ResourceVersion, base.version))
+		return errors.NewConflict(of, base.name,
+			fmt.Errorf("precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s",
+				*p.ResourceVersion, base.version))
 	}
 	return nil
 }
@@ -159,7 +167,8 @@ func markDeleted(obj *unstructured.Unstructured) {
 // else by the finalizers that it has.
 func collected(have []string, opts metav1.DeleteOptions) (finalizers []string, changed bool) {
 	ours := map[metav1.DeletionPropagation]string{
-		metav1.DeletePropagationOrphan: metav1.FinalizerOrphanDependents, metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
+		metav1.DeletePropagationOrphan:     metav1.FinalizerOrphanDependents,
+		metav1.DeletePropagationForeground: metav1.FinalizerDeleteDependents,
 	}
 	want, orphan := "", opts.OrphanDependents //nolint:staticcheck // clients may still send it
 	switch {
@@ -202,7 +211,8 @@ func (s *Server) terminate(base *object, next *unstructured.Unstructured, dryRun
 	}
 	now := metav1.NewTime(time.Now().UTC().Truncate(time.Second))
 	next.SetDeletionTimestamp(&now)
-	_ = unstructured.SetNestedField(next.Object, string(corev1.NamespaceTerminating), "status", "phase") // it fails on what is no status
+	// it fails on what is no status
+	_ = unstructured.SetNestedField(next.Object, string(corev1.NamespaceTerminating), "status", "phase")
 	return s.persist(base, next, dryRun)
 }
 
@@ -219,7 +229,8 @@ func (x *exchange) notTerminating(name string) error {
 	if u, err := ns.copy(); err != nil || u.GetDeletionTimestamp() == nil {
 		return nil
 	}
-	err := errors.NewForbidden(x.groupResource(), name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", x.req.Namespace))
+	err := errors.NewForbidden(x.groupResource(), name,
+		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", x.req.Namespace))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: corev1.NamespaceTerminatingCause, Message: "namespace is being terminated", Field: "metadata.namespace",
 	}}

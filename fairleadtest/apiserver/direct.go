@@ -29,7 +29,8 @@ func (s *Server) Put(obj runtime.Object) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	if u.GetName() == "" || t.res.Namespaced != (u.GetNamespace() != "") {
-		return nil, fmt.Errorf("cannot put the object: name %q and namespace %q do not fit a %s", u.GetName(), u.GetNamespace(), t.res.Kind)
+		return nil, fmt.Errorf("cannot put the object: name %q and namespace %q do not fit a %s", u.GetName(),
+			u.GetNamespace(), t.res.Kind)
 	}
 	if content, err = normalize(t, content); err != nil {
 		return nil, fmt.Errorf("cannot put the object: %w", err)
@@ -56,7 +57,9 @@ func (s *Server) Put(obj runtime.Object) (*unstructured.Unstructured, error) {
 // again after a conflict: nothing that others write meanwhile is lost, as it may be between Object and Put. change may
 // run several times, each time on a fresh copy. The error is a NotFound if there is no object. It returns what was
 // stored, the caller's to keep.
-func (s *Server) Change(gvr schema.GroupVersionResource, namespace, name string, change func(*unstructured.Unstructured)) (*unstructured.Unstructured, error) {
+func (s *Server) Change(
+	gvr schema.GroupVersionResource, namespace, name string, change func(*unstructured.Unstructured),
+) (*unstructured.Unstructured, error) {
 	t, err := s.tableFor(gvr)
 	if err != nil {
 		return nil, err
@@ -175,7 +178,9 @@ func (s *Server) Remove(gvr schema.GroupVersionResource, namespace, name string)
 }
 
 // Delete deletes an object as a request would: finalizers and grace periods are honoured.
-func (s *Server) Delete(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string, opts metav1.DeleteOptions) error {
+func (s *Server) Delete(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace, name string, opts metav1.DeleteOptions,
+) error {
 	t, err := s.tableFor(gvr)
 	if err != nil {
 		return err

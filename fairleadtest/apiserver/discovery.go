@@ -20,14 +20,19 @@ func (x *exchange) discovery() error {
 		x.out.whole(http.StatusOK, "text/plain; charset=utf-8", []byte("ok"))
 		return nil
 	case "version":
-		return x.answerJSON(version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.0", GoVersion: "go", Compiler: "gc", Platform: "test"})
+		return x.answerJSON(version.Info{
+			Major: "1", Minor: "37", GitVersion: "v1.37.0", GoVersion: "go", Compiler: "gc",
+			Platform: "test",
+		})
 	case "api":
 		return x.answerJSON(metav1.APIVersions{
 			TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"},
 			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: x.s.addr}},
 		})
 	case "apis":
-		return x.answerJSON(metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: x.groups()})
+		return x.answerJSON(metav1.APIGroupList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: x.groups(),
+		})
 	default:
 		parts := strings.Split(path, "/")
 		switch {

@@ -22,7 +22,9 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	if _, err := s.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "settings"}}); err != nil {
+	if _, err := s.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team-a", Name: "settings",
+	}}); err != nil {
 		panic(err)
 	}
 	s.On(apiserver.Match{Verb: "update", Resource: "configmaps", Times: 1}, apiserver.DropAfter())

@@ -33,8 +33,10 @@ func (m Match) matches(r *Request) bool {
 	if group == "" {
 		group = "core"
 	}
-	return field(m.Verb, r.Verb) && field(m.Group, group) && field(m.Resource, r.Resource) && field(m.Subresource, r.Subresource) &&
-		field(m.Namespace, r.Namespace) && field(m.Name, r.Name) && (m.Page == 0 || m.Page == r.Page) && (m.Func == nil || m.Func(*r))
+	return field(m.Verb, r.Verb) && field(m.Group, group) && field(m.Resource, r.Resource) &&
+		field(m.Subresource, r.Subresource) &&
+		field(m.Namespace, r.Namespace) && field(m.Name, r.Name) && (m.Page == 0 || m.Page == r.Page) &&
+		(m.Func == nil || m.Func(*r))
 }
 
 // Fault changes how the server treats one request. Several faults of one rule, and of several rules, add up; where they

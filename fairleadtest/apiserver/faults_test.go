@@ -27,23 +27,56 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		header map[string]string
 		body   string
 	}{
-		"410 Expired":    {apiserver.Answer(apiserver.Expired()), 410, "Status", metav1.StatusReasonExpired, nil, ""},
-		"410 Gone":       {apiserver.Answer(apiserver.Gone()), 410, "Status", metav1.StatusReasonGone, nil, ""},
-		"429":            {apiserver.Answer(apiserver.TooManyRequests(7)), 429, "Status", metav1.StatusReasonTooManyRequests, map[string]string{"Retry-After": "7"}, ""},
-		"504 too large":  {apiserver.Answer(apiserver.VersionTooLarge(3)), 504, "Status", metav1.StatusReasonTimeout, map[string]string{"Retry-After": "3"}, "ResourceVersionTooLarge"},
-		"500 store":      {apiserver.Answer(apiserver.StoreReadError()), 500, "Status", metav1.StatusReasonStoreReadError, nil, ""},
-		"500":            {apiserver.Answer(apiserver.Failure(500)), 500, "Status", metav1.StatusReasonInternalError, nil, ""},
-		"502":            {apiserver.Text(502, "bad gateway"), 502, "", "", map[string]string{"Content-Type": "text/plain; charset=utf-8"}, "bad gateway"},
-		"503":            {apiserver.Answer(apiserver.Failure(503)), 503, "Status", metav1.StatusReasonServiceUnavailable, nil, ""},
-		"401":            {apiserver.Answer(apiserver.Failure(401)), 401, "Status", metav1.StatusReasonUnauthorized, nil, ""},
-		"403 of a proxy": {apiserver.HTML(403), 403, "", "", map[string]string{"Content-Type": "text/html; charset=utf-8"}, "<h1>Forbidden</h1>"},
-		"HTML 200":       {apiserver.HTML(200), 200, "", "", nil, "<html>"},
-		"Table":          {apiserver.Table(), 200, "Table", "", nil, "columnDefinitions"},
-		"any answer":     {apiserver.Respond(299, "x/y", "z", "A", "b"), 299, "", "", map[string]string{"A": "b", "Content-Type": "x/y"}, "z"},
-		"wrong type":     {apiserver.ContentType("text/html"), 200, "ConfigMapList", "", map[string]string{"Content-Type": "text/html"}, ""},
-		"no version":     {apiserver.NoListVersion(), 200, "ConfigMapList", "", nil, `"metadata":{}`},
-		"other version":  {apiserver.ListVersion("77"), 200, "ConfigMapList", "", nil, `"resourceVersion":"77"`},
-		"rewritten":      {apiserver.Rewrite(bytes.ToUpper), 200, "", "", nil, `"KIND":"CONFIGMAPLIST"`},
+		"410 Expired": {apiserver.Answer(apiserver.Expired()), 410, "Status", metav1.StatusReasonExpired, nil, ""},
+		"410 Gone":    {apiserver.Answer(apiserver.Gone()), 410, "Status", metav1.StatusReasonGone, nil, ""},
+		"429": {
+			apiserver.Answer(apiserver.TooManyRequests(7)), 429, "Status", metav1.StatusReasonTooManyRequests,
+			map[string]string{"Retry-After": "7"},
+			"",
+		},
+		"504 too large": {
+			apiserver.Answer(apiserver.VersionTooLarge(3)), 504, "Status", metav1.StatusReasonTimeout,
+			map[string]string{"Retry-After": "3"},
+			"ResourceVersionTooLarge",
+		},
+		"500 store": {
+			apiserver.Answer(apiserver.StoreReadError()), 500, "Status", metav1.StatusReasonStoreReadError,
+			nil, "",
+		},
+		"500": {
+			apiserver.Answer(apiserver.Failure(500)), 500, "Status", metav1.StatusReasonInternalError, nil,
+			"",
+		},
+		"502": {
+			apiserver.Text(502, "bad gateway"), 502, "", "",
+			map[string]string{"Content-Type": "text/plain; charset=utf-8"},
+			"bad gateway",
+		},
+		"503": {
+			apiserver.Answer(apiserver.Failure(503)), 503, "Status", metav1.StatusReasonServiceUnavailable,
+			nil, "",
+		},
+		"401": {apiserver.Answer(apiserver.Failure(401)), 401, "Status", metav1.StatusReasonUnauthorized, nil, ""},
+		"403 of a proxy": {
+			apiserver.HTML(403), 403, "", "",
+			map[string]string{"Content-Type": "text/html; charset=utf-8"},
+			"<h1>Forbidden</h1>",
+		},
+		"HTML 200": {apiserver.HTML(200), 200, "", "", nil, "<html>"},
+		"Table":    {apiserver.Table(), 200, "Table", "", nil, "columnDefinitions"},
+		"any answer": {
+			apiserver.Respond(299, "x/y", "z", "A", "b"), 299, "", "",
+			map[string]string{"A": "b", "Content-Type": "x/y"},
+			"z",
+		},
+		"wrong type": {
+			apiserver.ContentType("text/html"), 200, "ConfigMapList", "",
+			map[string]string{"Content-Type": "text/html"},
+			"",
+		},
+		"no version":    {apiserver.NoListVersion(), 200, "ConfigMapList", "", nil, `"metadata":{}`},
+		"other version": {apiserver.ListVersion("77"), 200, "ConfigMapList", "", nil, `"resourceVersion":"77"`},
+		"rewritten":     {apiserver.Rewrite(bytes.ToUpper), 200, "", "", nil, `"KIND":"CONFIGMAPLIST"`},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +85,8 @@ func TestAnswersThatAreRefused(t *testing.T) {
 			fill(t, s, "x1", "x2")
 			s.On(apiserver.Match{Verb: "list"}, tc.fault)
 			r := newRaw(t, s).get(configMapPath)
-			if r.Code != tc.code || r.Obj.Reason != tc.reason || tc.kind != "" && r.Obj.Kind != tc.kind || !strings.Contains(r.Body, tc.body) {
+			if r.Code != tc.code || r.Obj.Reason != tc.reason || tc.kind != "" && r.Obj.Kind != tc.kind ||
+				!strings.Contains(r.Body, tc.body) {
 				t.Errorf("%d %s", r.Code, r.Body)
 			}
 			for k, v := range tc.header {
@@ -81,11 +115,15 @@ func TestListsThatLie(t *testing.T) {
 		{"each object twice", apiserver.DuplicateItems(), "", 200, "x1 x1 x2 x2 x3 x3", "4"},
 		{"a replica that is behind", apiserver.Lagging(3), "", 200, "x1 x2", "3"},
 		{"a replica that is asked for more than it has", apiserver.Lagging(3), "?resourceVersion=4", 504, "", ""},
-		{"an expired token", apiserver.ExpireContinue(false), "?limit=1&continue=" + c.get(configMapPath+"?limit=1").Obj.Metadata.Continue, 410, "", ""},
+		{
+			"an expired token", apiserver.ExpireContinue(false),
+			"?limit=1&continue=" + c.get(configMapPath+"?limit=1").Obj.Metadata.Continue, 410, "", "",
+		},
 	}
 	for _, tc := range tests {
 		r := s.On(apiserver.Match{Verb: "list"}, tc.fault)
-		if got := c.get(configMapPath + tc.query); got.Code != tc.code || got.names() != tc.names || got.Obj.Metadata.ResourceVersion != tc.version {
+		if got := c.get(configMapPath + tc.query); got.Code != tc.code || got.names() != tc.names ||
+			got.Obj.Metadata.ResourceVersion != tc.version {
 			t.Errorf("%s: %d %s", tc.reason, got.Code, got.Body)
 		}
 		r.Off()
@@ -108,9 +146,13 @@ func TestRulesCount(t *testing.T) {
 	c := newRaw(t, s)
 	nth := s.On(apiserver.Match{Resource: "configmaps", Nth: 2}, apiserver.Answer(apiserver.Failure(503)))
 	s.On(apiserver.Match{Resource: "secrets", Times: 2}, apiserver.Answer(apiserver.Failure(500)))
-	s.On(apiserver.Match{Func: func(r apiserver.Request) bool { return r.Query.Get("limit") == "9" }}, apiserver.Text(418, "teapot"))
+	s.On(apiserver.Match{Func: func(r apiserver.Request) bool { return r.Query.Get("limit") == "9" }},
+		apiserver.Text(418, "teapot"))
 	var got []int
-	for _, p := range []string{"configmaps", "configmaps", "configmaps", "secrets", "secrets", "secrets", "pods?limit=9", "pods"} {
+	for _, p := range []string{
+		"configmaps", "configmaps", "configmaps", "secrets", "secrets", "secrets", "pods?limit=9",
+		"pods",
+	} {
 		got = append(got, c.get("/api/v1/"+p).Code)
 	}
 	for i, want := range []int{200, 503, 200, 500, 500, 200, 418, 200} {
@@ -136,21 +178,48 @@ func TestStreamsThatLie(t *testing.T) {
 		query  string
 		frames []string
 	}{
-		"end at once":          {apiserver.EndAfter(0), "&resourceVersion=2", []string{"END"}},
-		"end after one":        {apiserver.EndAfter(1), "&resourceVersion=2", []string{"ADDED x2@3", "END"}},
-		"410 at once":          {apiserver.ErrorEvent(0, apiserver.Expired()), "&resourceVersion=2", []string{"ERROR 410 Expired", "END"}},
-		"500 after two":        {apiserver.ErrorEvent(2, apiserver.StoreReadError()), "&resourceVersion=2", []string{"ADDED x2@3", "ADDED x3@4", "ERROR 500 StorageReadError", "END"}},
-		"410 in a WatchList":   {apiserver.ErrorEvent(1, apiserver.Gone()), initial, []string{"ADDED x1@5", "ERROR 410 Gone", "END"}},
-		"twice":                {apiserver.DuplicateEvents(), "&resourceVersion=4", []string{"MODIFIED x1@5", "MODIFIED x1@5", "MODIFIED x2@6", "MODIFIED x2@6"}},
-		"replayed":             {apiserver.ReplayEvents(1), "&resourceVersion=3", []string{"ADDED x3@4", "ADDED x3@4", "MODIFIED x1@5", "MODIFIED x1@5", "MODIFIED x2@6"}},
-		"swapped":              {apiserver.SwapEvents(), "&resourceVersion=4", []string{"MODIFIED x2@6", "MODIFIED x1@5"}},
-		"no end of initial":    {apiserver.NoInitialEventsEnd(), initial, []string{"ADDED x1@5", "ADDED x2@6", "ADDED x3@4", "MODIFIED x3@7"}},
-		"plain end of initial": {apiserver.PlainInitialEventsEnd(), initial, []string{"ADDED x1@5", "ADDED x2@6", "ADDED x3@4", "BOOKMARK @6", "MODIFIED x3@7"}},
-		"very old server":      {apiserver.IgnoreWatchList(), initial, []string{"ADDED x1@5", "ADDED x2@6", "ADDED x3@4", "MODIFIED x3@7"}},
-		"cut in a frame":       {apiserver.Cut(30), "&resourceVersion=4", []string{"BROKEN after 30 bytes"}},
-		"lagging":              {apiserver.Lagging(4), initial, []string{"ADDED x1@2", "ADDED x2@3", "ADDED x3@4", "BOOKMARK end@4", "MODIFIED x1@5", "MODIFIED x2@6"}},
-		"byte by byte":         {apiserver.Fragment(1), "&resourceVersion=4", []string{"MODIFIED x1@5", "MODIFIED x2@6"}},
-		"odd pieces":           {apiserver.Fragment(1, 7, 100), "&resourceVersion=4", []string{"MODIFIED x1@5", "MODIFIED x2@6"}},
+		"end at once":   {apiserver.EndAfter(0), "&resourceVersion=2", []string{"END"}},
+		"end after one": {apiserver.EndAfter(1), "&resourceVersion=2", []string{"ADDED x2@3", "END"}},
+		"410 at once": {
+			apiserver.ErrorEvent(0, apiserver.Expired()), "&resourceVersion=2",
+			[]string{"ERROR 410 Expired", "END"},
+		},
+		"500 after two": {
+			apiserver.ErrorEvent(2, apiserver.StoreReadError()), "&resourceVersion=2",
+			[]string{"ADDED x2@3", "ADDED x3@4", "ERROR 500 StorageReadError", "END"},
+		},
+		"410 in a WatchList": {
+			apiserver.ErrorEvent(1, apiserver.Gone()), initial,
+			[]string{"ADDED x1@5", "ERROR 410 Gone", "END"},
+		},
+		"twice": {
+			apiserver.DuplicateEvents(), "&resourceVersion=4",
+			[]string{"MODIFIED x1@5", "MODIFIED x1@5", "MODIFIED x2@6", "MODIFIED x2@6"},
+		},
+		"replayed": {
+			apiserver.ReplayEvents(1), "&resourceVersion=3",
+			[]string{"ADDED x3@4", "ADDED x3@4", "MODIFIED x1@5", "MODIFIED x1@5", "MODIFIED x2@6"},
+		},
+		"swapped": {apiserver.SwapEvents(), "&resourceVersion=4", []string{"MODIFIED x2@6", "MODIFIED x1@5"}},
+		"no end of initial": {
+			apiserver.NoInitialEventsEnd(), initial,
+			[]string{"ADDED x1@5", "ADDED x2@6", "ADDED x3@4", "MODIFIED x3@7"},
+		},
+		"plain end of initial": {
+			apiserver.PlainInitialEventsEnd(), initial,
+			[]string{"ADDED x1@5", "ADDED x2@6", "ADDED x3@4", "BOOKMARK @6", "MODIFIED x3@7"},
+		},
+		"very old server": {
+			apiserver.IgnoreWatchList(), initial,
+			[]string{"ADDED x1@5", "ADDED x2@6", "ADDED x3@4", "MODIFIED x3@7"},
+		},
+		"cut in a frame": {apiserver.Cut(30), "&resourceVersion=4", []string{"BROKEN after 30 bytes"}},
+		"lagging": {
+			apiserver.Lagging(4), initial,
+			[]string{"ADDED x1@2", "ADDED x2@3", "ADDED x3@4", "BOOKMARK end@4", "MODIFIED x1@5", "MODIFIED x2@6"},
+		},
+		"byte by byte": {apiserver.Fragment(1), "&resourceVersion=4", []string{"MODIFIED x1@5", "MODIFIED x2@6"}},
+		"odd pieces":   {apiserver.Fragment(1, 7, 100), "&resourceVersion=4", []string{"MODIFIED x1@5", "MODIFIED x2@6"}},
 	}
 	for name, tc := range tests {
 		for transport, opts := range map[string]apiserver.Options{"tcp": {}, "pipe": {Pipe: true}} {
@@ -371,7 +440,8 @@ func TestPoisonAndHugeObjects(t *testing.T) {
 	pod := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	put(t, s, "big", strings.Repeat("x", 20<<20)) // 2
 	line, err := c.watch(configMapPath + "?watch=true").r.ReadString('\n')
-	if err != nil || len(line) < 20<<20 || !strings.HasPrefix(line, `{"type":"ADDED","object":{"kind":"ConfigMap"`) || !strings.HasSuffix(line, "}}\n") {
+	if err != nil || len(line) < 20<<20 || !strings.HasPrefix(line, `{"type":"ADDED","object":{"kind":"ConfigMap"`) ||
+		!strings.HasSuffix(line, "}}\n") {
 		t.Errorf("an object of 20 MB does not come through a watch: %d bytes, %v", len(line), err)
 	}
 	if r := c.get(configMapPath); len(r.Body) < 20<<20 || !strings.HasSuffix(r.Body, "}]}\n") {
@@ -396,7 +466,8 @@ func TestPoisonAndHugeObjects(t *testing.T) {
 		if l, err := typedFor(t, cfg).CoreV1().Pods("a").List(t.Context(), metav1.ListOptions{}); err == nil {
 			t.Errorf("%s: poison was decoded: %v", contentType, l.Items)
 		}
-		if p, err := typedFor(t, cfg).CoreV1().Pods("a").Get(t.Context(), "good", metav1.GetOptions{}); err != nil || p.Name != "good" {
+		if p, err := typedFor(t, cfg).CoreV1().Pods("a").Get(t.Context(), "good", metav1.GetOptions{}); err != nil ||
+			p.Name != "good" {
 			t.Errorf("%s: the other object: %v", contentType, err)
 		}
 	}

@@ -24,19 +24,23 @@ var (
 func (x *exchange) checkIdentity(obj *unstructured.Unstructured) error {
 	res := x.table.res
 	if v := obj.GetAPIVersion(); v != res.apiVersion() {
-		return errors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", v, res.apiVersion()))
+		return errors.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)", v, res.apiVersion(),
+		))
 	}
 	if kind := obj.GetKind(); kind != res.Kind && x.table.typed {
 		return errors.NewBadRequest(fmt.Sprintf("the object is of kind %s, not %s", kind, res.Kind))
 	}
 	if kind := obj.GroupVersionKind().GroupKind(); kind.Kind != res.Kind {
-		return errors.NewInvalid(kind, obj.GetName(), field.ErrorList{field.Invalid(field.NewPath("kind"), kind.Kind, "must be "+res.Kind)})
+		return errors.NewInvalid(kind, obj.GetName(),
+			field.ErrorList{field.Invalid(field.NewPath("kind"), kind.Kind, "must be "+res.Kind)})
 	}
 	if err := x.checkNamespace(obj); err != nil {
 		return err
 	}
 	if name := obj.GetName(); x.req.Name != "" && name != x.req.Name {
-		return errors.NewBadRequest("the name of the object (" + name + ") does not match the name on the URL (" + x.req.Name + ")")
+		return errors.NewBadRequest("the name of the object (" + name + ") does not match the name on the URL (" +
+			x.req.Name + ")")
 	}
 	return nil
 }
@@ -60,10 +64,14 @@ func (t *table) validateMeta(obj, old *unstructured.Unstructured) field.ErrorLis
 	if old != nil {
 		errs = append(errs, validation.ValidateObjectMetaAccessorUpdate(obj, old, path)...)
 	}
-	standard := []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+	standard := []string{
+		string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents,
+		metav1.FinalizerDeleteDependents,
+	}
 	for i, f := range obj.GetFinalizers() {
 		if t.typed && !strings.Contains(f, "/") && !slices.Contains(standard, f) {
-			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), f, "name is neither a standard finalizer name nor is it fully qualified"))
+			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), f,
+				"name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
 	return errs

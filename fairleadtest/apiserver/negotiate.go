@@ -15,10 +15,7 @@ func negotiate(accept string, t *table, list bool) (_ encoding, ok bool) {
 	if strings.TrimSpace(accept) == "" {
 		return encoding{}, true
 	}
-	kind := "PartialObjectMetadata"
-	if list {
-		kind += "List"
-	}
+	const single, many = "PartialObjectMetadata", "PartialObjectMetadataList"
 	var refusal encoding
 	for part := range strings.SplitSeq(accept, ",") {
 		media, params, err := mime.ParseMediaType(strings.TrimSpace(part))
@@ -28,9 +25,12 @@ func negotiate(accept string, t *table, list bool) (_ encoding, ok bool) {
 		var e encoding
 		switch as := params["as"]; as {
 		case "":
-		case kind:
+		case single, many:
 			if params["g"] != "meta.k8s.io" || params["v"] != "v1" && params["v"] != "v1beta1" {
 				continue
+			}
+			if list != (as == many) { // what comes after it is not looked at
+				return refusal, false
 			}
 			e.partial = true
 		default:

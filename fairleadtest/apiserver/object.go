@@ -185,7 +185,8 @@ func (o *object) withVersion(v versioner, rev uint64) *object {
 	if err != nil { // bytes that do not decode: they stay as they are
 		return &object{
 			table: o.table, rev: rev, namespace: o.namespace, name: o.name, uid: o.uid, version: o.version,
-			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned, verbatim: o.verbatim,
+			labels: o.labels, bare: o.bare, proto: o.proto, metaJSON: o.metaJSON, metaProto: o.metaProto, poisoned: o.poisoned,
+			verbatim: o.verbatim,
 		}
 	}
 	m.SetResourceVersion(v.format(rev))

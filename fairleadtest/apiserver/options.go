@@ -46,7 +46,8 @@ func (x *exchange) createOptions() (writeOptions, error) {
 	if err := x.parameters(&o); err != nil {
 		return writeOptions{}, err
 	}
-	return x.common(o.DryRun, o.FieldManager, o.FieldValidation), invalidOptions("CreateOptions", validation.ValidateCreateOptions(&o))
+	return x.common(o.DryRun, o.FieldManager, o.FieldValidation),
+		invalidOptions("CreateOptions", validation.ValidateCreateOptions(&o))
 }
 
 func (x *exchange) updateOptions() (writeOptions, error) {
@@ -54,7 +55,8 @@ func (x *exchange) updateOptions() (writeOptions, error) {
 	if err := x.parameters(&o); err != nil {
 		return writeOptions{}, err
 	}
-	return x.common(o.DryRun, o.FieldManager, o.FieldValidation), invalidOptions("UpdateOptions", validation.ValidateUpdateOptions(&o))
+	return x.common(o.DryRun, o.FieldManager, o.FieldValidation),
+		invalidOptions("UpdateOptions", validation.ValidateUpdateOptions(&o))
 }
 
 func (x *exchange) patchOptions(t types.PatchType) (writeOptions, error) {

@@ -34,27 +34,30 @@ func (x *exchange) patch() error {
 	if kind == types.ApplyYAMLPatchType {
 		return x.serverSideApply(o)
 	}
-	return x.modify(modification{dryRun: o.dryRun, next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		doc, err := json.Marshal(live.Object)
-		if err != nil {
-			return nil, err
-		}
-		patched, doubts, err := x.patched(kind, doc, o.strict)
-		if err != nil {
-			return nil, err
-		}
-		next, more, err := x.table.decodePatched(patched)
-		if err != nil {
-			return nil, err
-		}
-		x.warnings = nil // of an earlier try
-		if err := x.heed(o.strict, append(doubts, more...)); err != nil {
-			return nil, unfit(string(patched), err)
-		}
-		x.singleOwners(next)
-		next = x.s.apply.update(x.table, x.req.Subresource, live, next, o.manager)
-		return next, x.checkIdentity(next)
-	}})
+	return x.modify(modification{
+		dryRun: o.dryRun,
+		next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			doc, err := json.Marshal(live.Object)
+			if err != nil {
+				return nil, err
+			}
+			patched, doubts, err := x.patched(kind, doc, o.strict)
+			if err != nil {
+				return nil, err
+			}
+			next, more, err := x.table.decodePatched(patched)
+			if err != nil {
+				return nil, err
+			}
+			x.warnings = nil // of an earlier try
+			if err := x.heed(o.strict, append(doubts, more...)); err != nil {
+				return nil, unfit(string(patched), err)
+			}
+			x.singleOwners(next)
+			next = x.s.apply.update(x.table, x.req.Subresource, live, next, o.manager)
+			return next, x.checkIdentity(next)
+		},
+	})
 }
 
 // patched applies the patch of the request to the JSON of an object. doubts are fields that the patch has twice.
@@ -107,25 +110,31 @@ func strategicFailure(err error) error {
 		}
 	}
 	if mergepatch.IsPreconditionFailed(err) || stderrors.Is(err, mergepatch.ErrNoListOfLists) {
-		return errors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schemalessResource, "", err.Error(), 0, false)
+		return errors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schemalessResource, "", err.Error(), 0,
+			false)
 	}
 	return err
 }
 
 // serverSideApply merges an apply configuration, with ownership of fields; an object that is not there is created.
 func (x *exchange) serverSideApply(o writeOptions) error {
-	return x.modify(modification{creates: x.req.Subresource == "", dryRun: o.dryRun, next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-		content, err := unmarshalYAML(x.req.Body)
-		if err != nil {
-			return nil, errors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
-		}
-		next, err := x.s.apply.apply(x.table, x.req.Subresource, live, &unstructured.Unstructured{Object: content}, o.manager, o.force)
-		if err != nil {
-			return nil, err
-		}
-		if live.GetUID() == "" && next.GetUID() != "" {
-			return nil, errors.NewConflict(x.groupResource(), x.req.Name, fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", next.GetUID()))
-		}
-		return next, x.checkIdentity(next)
-	}})
+	return x.modify(modification{
+		creates: x.req.Subresource == "", dryRun: o.dryRun,
+		next: func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+			content, err := unmarshalYAML(x.req.Body)
+			if err != nil {
+				return nil, errors.NewBadRequest(fmt.Sprintf("error decoding YAML: %v", err))
+			}
+			next, err := x.s.apply.apply(x.table, x.req.Subresource, live, &unstructured.Unstructured{Object: content},
+				o.manager, o.force)
+			if err != nil {
+				return nil, err
+			}
+			if live.GetUID() == "" && next.GetUID() != "" {
+				return nil, errors.NewConflict(x.groupResource(), x.req.Name,
+					fmt.Errorf("uid mismatch: the provided object specified uid %s, and no existing object was found", next.GetUID()))
+			}
+			return next, x.checkIdentity(next)
+		},
+	})
 }

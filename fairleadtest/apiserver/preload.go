@@ -35,7 +35,8 @@ func (s *Server) Preload(gvr schema.GroupVersionResource, n int, encode func(i i
 		base := s.store.current()
 		objects := make([]*object, n)
 		for i := range n {
-			if objects[i], err = s.encoded(t, base+1+uint64(i), func(version string) Encoded { return encode(i, version) }); err != nil {
+			if objects[i], err = s.encoded(t, base+1+uint64(i),
+				func(version string) Encoded { return encode(i, version) }); err != nil {
 				return fmt.Errorf("cannot store object %d: %w", i, err)
 			}
 		}
@@ -106,7 +107,9 @@ func (st *store) commitAll(t *table, base uint64, objects []*object) bool {
 // Poison replaces the bytes of a stored object by what damage makes of its JSON, in a new revision: lists and watches
 // send it as it is. What cannot be encoded as protobuf any more is sent there as a message that does not decode. The
 // object keeps its key, uid and labels. damage may be called again if something else is written meanwhile.
-func (s *Server) Poison(gvr schema.GroupVersionResource, namespace, name string, damage func(json []byte) []byte) error {
+func (s *Server) Poison(
+	gvr schema.GroupVersionResource, namespace, name string, damage func(json []byte) []byte,
+) error {
 	t, err := s.tableFor(gvr)
 	if err != nil {
 		return err

@@ -25,7 +25,8 @@ func TestPreloadedObjectsConflict(t *testing.T) {
 				if err := s.Preload(configMaps, 3, func(i int, version string) apiserver.Encoded {
 					name := fmt.Sprint("m", i)
 					return apiserver.Encoded{Namespace: "a", Name: name, UID: "u" + name, JSON: fmt.Appendf(nil,
-						`{%s"metadata":{"name":%q,"namespace":"a","uid":"u%s","resourceVersion":%q},"data":{"k":%q}}`, form, name, name, version, value)}
+						`{%s"metadata":{"name":%q,"namespace":"a","uid":"u%s","resourceVersion":%q},"data":{"k":%q}}`, form, name, name,
+						version, value)}
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -49,16 +50,20 @@ func TestPreloadedObjectsConflict(t *testing.T) {
 					t.Errorf("an update of version %s, which is %s now: %v", stale.ResourceVersion, before.ResourceVersion, err)
 				}
 				patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q},"data":{"k":"lost"}}`, stale.ResourceVersion)
-				if _, err := c.Patch(t.Context(), "m1", types.MergePatchType, patch, metav1.PatchOptions{}); !apierrors.IsConflict(err) {
+				if _, err := c.Patch(t.Context(), "m1", types.MergePatchType, patch,
+					metav1.PatchOptions{}); !apierrors.IsConflict(err) {
 					t.Errorf("a patch of version %s: %v", stale.ResourceVersion, err)
 				}
-				for _, p := range []metav1.Preconditions{{ResourceVersion: &stale.ResourceVersion}, {UID: new(types.UID("another"))}} {
+				for _, p := range []metav1.Preconditions{
+					{ResourceVersion: &stale.ResourceVersion}, {UID: new(types.UID("another"))},
+				} {
 					if err := c.Delete(t.Context(), "m1", metav1.DeleteOptions{Preconditions: &p}); !apierrors.IsConflict(err) {
 						t.Errorf("a delete with preconditions %v: %v", p, err)
 					}
 				}
 				if after := get(); after.ResourceVersion != before.ResourceVersion || after.Data["k"] != before.Data["k"] {
-					t.Errorf("what was refused has changed %v at %s to %v at %s", before.Data, before.ResourceVersion, after.Data, after.ResourceVersion)
+					t.Errorf("what was refused has changed %v at %s to %v at %s", before.Data, before.ResourceVersion, after.Data,
+						after.ResourceVersion)
 				}
 			}
 			loaded := get()

@@ -104,7 +104,8 @@ func DefaultResources() []Resource {
 		}
 		return m
 	}
-	pods.Fields = fields("spec.nodeName", "spec.schedulerName", "spec.serviceAccountName", "spec.restartPolicy", "status.phase", "status.podIP",
+	pods.Fields = fields("spec.nodeName", "spec.schedulerName", "spec.serviceAccountName", "spec.restartPolicy",
+		"status.phase", "status.podIP",
 		"status.nominatedNodeName")
 	pods.Fields["spec.hostNetwork"] = yes("spec", "hostNetwork")
 	pods.GracePeriod, pods.ReturnsDeleted = podGracePeriod, true
@@ -117,7 +118,8 @@ func DefaultResources() []Resource {
 	nodes.Subresources = status
 	nodes.Fields = map[string]func(map[string]any) string{"spec.unschedulable": yes("spec", "unschedulable")}
 	events := core("events", "Event", true)
-	events.Fields = fields("type", "reason", "reportingComponent", "involvedObject.kind", "involvedObject.name", "involvedObject.namespace",
+	events.Fields = fields("type", "reason", "reportingComponent", "involvedObject.kind", "involvedObject.name",
+		"involvedObject.namespace",
 		"involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath")
 	events.Fields["source"] = func(obj map[string]any) string {
 		if s := field("source", "component")(obj); s != "" {
@@ -144,10 +146,14 @@ func DefaultResources() []Resource {
 		apps("deployments", "Deployment"), apps("statefulsets", "StatefulSet"), apps("replicasets", "ReplicaSet"),
 		apps("daemonsets", "DaemonSet"),
 		jobs,
-		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases", Kind: "Lease", Namespaced: true, NoGeneration: true},
+		{
+			Group: "coordination.k8s.io", Version: "v1", Resource: "leases", Kind: "Lease", Namespaced: true,
+			NoGeneration: true,
+		},
 		{Group: "events.k8s.io", Version: "v1", Resource: "events", Kind: "Event", Namespaced: true, NoGeneration: true},
 		{
-			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Kind: "CustomResourceDefinition",
+			Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+			Kind:         "CustomResourceDefinition",
 			Subresources: status, ShortNames: []string{"crd"},
 		},
 		Widgets(),

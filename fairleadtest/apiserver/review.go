@@ -98,7 +98,9 @@ func (s *Server) authenticate(spec authenticationv1.TokenReviewSpec) authenticat
 	}
 	return authenticationv1.TokenReviewStatus{
 		Authenticated: true,
-		User:          authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters", "system:authenticated"}},
+		User: authenticationv1.UserInfo{
+			Username: "admin", Groups: []string{"system:masters", "system:authenticated"},
+		},
 	}
 }
 

@@ -36,7 +36,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.reqs.Done()
 	req, oversized := parseRequest(r), false
-	if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch || r.Method == http.MethodDelete {
+	if r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch ||
+		r.Method == http.MethodDelete {
 		var err error
 		if req.Body, oversized, err = readBody(r); err != nil {
 			panic(http.ErrAbortHandler)
@@ -96,9 +97,12 @@ func (x *exchange) run() {
 		<-ctx.Done()
 		x.out.abort()
 	}
-	x.table = x.s.store.table(schema.GroupVersionResource{Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource})
+	x.table = x.s.store.table(schema.GroupVersionResource{
+		Group: x.req.Group, Version: x.req.Version, Resource: x.req.Resource,
+	})
 	var acceptable bool
-	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table, x.req.Verb == "list" || x.req.Verb == "deletecollection")
+	x.enc, acceptable = negotiate(x.r.Header.Get("Accept"), x.table,
+		x.req.Verb == "list" || x.req.Verb == "deletecollection")
 	switch {
 	case p.respond != nil:
 		h := x.out.w.Header()
@@ -267,7 +271,8 @@ func parseRequest(r *http.Request) Request {
 	if old {
 		parts = parts[1:]
 	}
-	if len(parts) >= 3 && parts[0] == "namespaces" && !(len(parts) == 3 && parts[2] == "status") && !(len(parts) == 3 && parts[2] == "finalize") {
+	if len(parts) >= 3 && parts[0] == "namespaces" && !(len(parts) == 3 && parts[2] == "status") &&
+		!(len(parts) == 3 && parts[2] == "finalize") {
 		req.Namespace, parts = parts[1], parts[2:]
 	}
 	req.Resource = parts[0]

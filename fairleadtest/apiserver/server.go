@@ -97,7 +97,8 @@ func New(opts Options) (*Server, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Server{
-		opts: opts, store: newStore(versioner{opaque: opts.OpaqueVersions, long: opts.LongVersions}), log: newRequestLog(), token: opts.Token,
+		opts: opts, store: newStore(versioner{opaque: opts.OpaqueVersions, long: opts.LongVersions}), log: newRequestLog(),
+		token:  opts.Token,
 		cancel: cancel, holdsChanged: make(chan struct{}), watches: map[*Watch]bool{}, open: map[net.Conn]bool{},
 	}
 	for _, r := range opts.Resources {

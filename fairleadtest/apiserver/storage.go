@@ -136,7 +136,9 @@ func (st *store) get(t *table, key string) *object {
 
 // commit stores one write if base is still the live object of that key (nil: there must be none). build is given the
 // new revision and returns the object; for a delete it is the last state. It returns nil when base is not live.
-func (st *store) commit(t *table, key string, typ watch.EventType, base *object, build func(rev uint64) *object) *object {
+func (st *store) commit(
+	t *table, key string, typ watch.EventType, base *object, build func(rev uint64) *object,
+) *object {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if t.live[key] != base {
@@ -269,7 +271,8 @@ func (st *store) rollback(rev uint64) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if rev > st.rev || rev < max(st.compacted, 1) {
-		return fmt.Errorf("cannot roll back to revision %d: the history reaches from %d to %d", rev, max(st.compacted, 1), st.rev)
+		return fmt.Errorf("cannot roll back to revision %d: the history reaches from %d to %d", rev, max(st.compacted, 1),
+			st.rev)
 	}
 	for _, t := range st.tables {
 		first := t.after(rev)

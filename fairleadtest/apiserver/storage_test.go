@@ -127,7 +127,9 @@ func TestSelectorChangeFollowsMembership(t *testing.T) {
 	st.register(Widgets())
 	tab := st.table(Widgets().GVR())
 	obj := func(app string) *object {
-		return newObject(tab, 1, map[string]any{"metadata": map[string]any{"namespace": "a", "name": "x", "labels": map[string]any{"app": app}}})
+		return newObject(tab, 1, map[string]any{
+			"metadata": map[string]any{"namespace": "a", "name": "x", "labels": map[string]any{"app": app}},
+		})
 	}
 	sel := selection{labels: labels.SelectorFromSet(labels.Set{"app": "in"}), fields: fields.Everything()}
 	for _, tc := range []struct {

@@ -31,37 +31,60 @@ func TestListOnTheWire(t *testing.T) {
 		version       string
 		why           metav1.StatusReason
 	}{
-		"absent":         {"a consistent read", "", 200, "x1 x3 x4 x5", "8", ""},
-		"empty":          {"the same as absent", "resourceVersion=", 200, "x1 x3 x4 x5", "8", ""},
-		"any":            {"any state that is cached", "resourceVersion=0", 200, "x1 x3 x4 x5", "8", ""},
-		"any and limit":  {"the watch cache does not page", "resourceVersion=0&limit=2", 200, "x1 x3 x4 x5", "8", ""},
-		"at least":       {"not older than 3", "resourceVersion=3", 200, "x1 x3 x4 x5", "8", ""},
-		"not older":      {"the same, spelt out", "resourceVersion=3&resourceVersionMatch=NotOlderThan", 200, "x1 x3 x4 x5", "8", ""},
-		"exact":          {"the state at 3", "resourceVersion=3&resourceVersionMatch=Exact", 200, "x1 x2", "3", ""},
-		"exact deleted":  {"an object that has been deleted since", "resourceVersion=7&resourceVersionMatch=Exact", 200, "x1 x2 x3 x4 x5", "7", ""},
-		"too large":      {"the server has not come so far", "resourceVersion=99", 504, "", "", metav1.StatusReasonTimeout},
-		"exact too new":  {"likewise", "resourceVersion=99&resourceVersionMatch=Exact", 504, "", "", metav1.StatusReasonTimeout},
-		"match alone":    {"a match needs a version", "resourceVersionMatch=Exact", 422, "", "", metav1.StatusReasonInvalid},
-		"exact any":      {"0 is no exact version", "resourceVersion=0&resourceVersionMatch=Exact", 422, "", "", metav1.StatusReasonInvalid},
-		"odd match":      {"an unknown match", "resourceVersion=3&resourceVersionMatch=Newer", 422, "", "", metav1.StatusReasonInvalid},
+		"absent":        {"a consistent read", "", 200, "x1 x3 x4 x5", "8", ""},
+		"empty":         {"the same as absent", "resourceVersion=", 200, "x1 x3 x4 x5", "8", ""},
+		"any":           {"any state that is cached", "resourceVersion=0", 200, "x1 x3 x4 x5", "8", ""},
+		"any and limit": {"the watch cache does not page", "resourceVersion=0&limit=2", 200, "x1 x3 x4 x5", "8", ""},
+		"at least":      {"not older than 3", "resourceVersion=3", 200, "x1 x3 x4 x5", "8", ""},
+		"not older": {
+			"the same, spelt out", "resourceVersion=3&resourceVersionMatch=NotOlderThan", 200, "x1 x3 x4 x5",
+			"8", "",
+		},
+		"exact": {"the state at 3", "resourceVersion=3&resourceVersionMatch=Exact", 200, "x1 x2", "3", ""},
+		"exact deleted": {
+			"an object that has been deleted since", "resourceVersion=7&resourceVersionMatch=Exact", 200,
+			"x1 x2 x3 x4 x5", "7", "",
+		},
+		"too large": {"the server has not come so far", "resourceVersion=99", 504, "", "", metav1.StatusReasonTimeout},
+		"exact too new": {
+			"likewise", "resourceVersion=99&resourceVersionMatch=Exact", 504, "", "",
+			metav1.StatusReasonTimeout,
+		},
+		"match alone": {"a match needs a version", "resourceVersionMatch=Exact", 422, "", "", metav1.StatusReasonInvalid},
+		"exact any": {
+			"0 is no exact version", "resourceVersion=0&resourceVersionMatch=Exact", 422, "", "",
+			metav1.StatusReasonInvalid,
+		},
+		"odd match": {
+			"an unknown match", "resourceVersion=3&resourceVersionMatch=Newer", 422, "", "",
+			metav1.StatusReasonInvalid,
+		},
 		"initial events": {"only a watch has them", "sendInitialEvents=true", 422, "", "", metav1.StatusReasonInvalid},
 		"odd version":    {"not a number", "resourceVersion=abc", 400, "", "", metav1.StatusReasonBadRequest},
 		"odd limit":      {"not a number", "limit=abc", 400, "", "", metav1.StatusReasonBadRequest},
 		"odd continue":   {"not a token", "continue=abc", 400, "", "", metav1.StatusReasonBadRequest},
 		"name":           {"the fields that everything has", "fieldSelector=metadata.name%3Dx3", 200, "x3", "8", ""},
-		"not name":       {"an inequality", "fieldSelector=metadata.name!%3Dx3,metadata.namespace%3Da", 200, "x1 x4 x5", "8", ""},
-		"odd field":      {"a field that is not registered", "fieldSelector=data.k%3D1", 400, "", "", metav1.StatusReasonBadRequest},
-		"odd labels":     {"not a selector", "labelSelector=a%3D%3D%3D", 400, "", "", metav1.StatusReasonBadRequest},
+		"not name": {
+			"an inequality", "fieldSelector=metadata.name!%3Dx3,metadata.namespace%3Da", 200, "x1 x4 x5", "8",
+			"",
+		},
+		"odd field": {
+			"a field that is not registered", "fieldSelector=data.k%3D1", 400, "", "",
+			metav1.StatusReasonBadRequest,
+		},
+		"odd labels": {"not a selector", "labelSelector=a%3D%3D%3D", 400, "", "", metav1.StatusReasonBadRequest},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := c.get(configMapPath + "?" + tc.query)
-			if got.Code != tc.code || got.names() != tc.names || got.Obj.Metadata.ResourceVersion != tc.version || got.Obj.Reason != tc.why {
+			if got.Code != tc.code || got.names() != tc.names || got.Obj.Metadata.ResourceVersion != tc.version ||
+				got.Obj.Reason != tc.why {
 				t.Errorf("%s: %d %q at %q, reason %q; want %d %q at %q, reason %q\n%s", tc.reason, got.Code, got.names(),
 					got.Obj.Metadata.ResourceVersion, got.Obj.Reason, tc.code, tc.names, tc.version, tc.why, got.Body)
 			}
 			if tc.code == 504 && (got.Obj.Details == nil || len(got.Obj.Details.Causes) != 1 ||
-				got.Obj.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge || got.Obj.Details.RetryAfterSeconds != 1) {
+				got.Obj.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge ||
+				got.Obj.Details.RetryAfterSeconds != 1) {
 				t.Errorf("a version that is too large needs its cause and retryAfterSeconds: %s", got.Body)
 			}
 		})
@@ -74,7 +97,8 @@ func TestPagesShowOneState(t *testing.T) {
 	c := newRaw(t, s)
 	fill(t, s, "x1", "x2", "x3", "x4", "x5")
 	first := c.get(configMapPath + "?limit=2")
-	if first.names() != "x1 x2" || first.Obj.Metadata.RemainingItemCount == nil || *first.Obj.Metadata.RemainingItemCount != 3 {
+	if first.names() != "x1 x2" || first.Obj.Metadata.RemainingItemCount == nil ||
+		*first.Obj.Metadata.RemainingItemCount != 3 {
 		t.Fatalf("first page: %s", first.Body)
 	}
 	put(t, s, "x3", "2")
@@ -87,7 +111,8 @@ func TestPagesShowOneState(t *testing.T) {
 		t.Errorf("continue with resourceVersion: %d, want 400", bad.Code)
 	}
 	second := c.get(configMapPath + "?limit=2&continue=" + token)
-	if second.names() != "x3 x4" || second.Obj.Metadata.ResourceVersion != first.Obj.Metadata.ResourceVersion || second.Obj.Items[0].Metadata.ResourceVersion != "4" {
+	if second.names() != "x3 x4" || second.Obj.Metadata.ResourceVersion != first.Obj.Metadata.ResourceVersion ||
+		second.Obj.Items[0].Metadata.ResourceVersion != "4" {
 		t.Fatalf("second page is not of the state of the first: %s", second.Body)
 	}
 	third := c.get(configMapPath + "?limit=2&continue=" + second.Obj.Metadata.Continue)
@@ -97,7 +122,8 @@ func TestPagesShowOneState(t *testing.T) {
 	if l := s.Log().Select(apiserver.Match{Verb: "list", Page: 3}); len(l) != 1 || !l[0].Done {
 		t.Errorf("the log does not know the third page: %+v", l)
 	}
-	if r := c.get(configMapPath + "?limit=2&fieldSelector=metadata.name!%3Dx1"); r.Obj.Metadata.Continue == "" || r.Obj.Metadata.RemainingItemCount != nil {
+	if r := c.get(configMapPath + "?limit=2&fieldSelector=metadata.name!%3Dx1"); r.Obj.Metadata.Continue == "" ||
+		r.Obj.Metadata.RemainingItemCount != nil {
 		t.Errorf("with a selector nobody counts the rest: %s", r.Body)
 	}
 
@@ -125,18 +151,73 @@ func TestWatchOnTheWire(t *testing.T) {
 		code          int
 		frames        []string // then x2 is changed at 5 and deleted at 6
 	}{
-		"absent":              {"the present state, then on", "", apiserver.Options{}, 200, []string{"ADDED x1@4", "ADDED x2@3", "MODIFIED x2@5", "DELETED x2@6"}},
-		"any":                 {"a cached state in any order", "&resourceVersion=0", apiserver.Options{}, 200, []string{"ADDED x2@3", "ADDED x1@4", "MODIFIED x2@5", "DELETED x2@6"}},
-		"version":             {"exactly what came after", "&resourceVersion=3", apiserver.Options{}, 200, []string{"MODIFIED x1@4", "MODIFIED x2@5", "DELETED x2@6"}},
-		"future":              {"accepted, and silent until the counter has passed it", "&resourceVersion=5", apiserver.Options{}, 200, []string{"DELETED x2@6"}},
-		"WatchList":           {"ends with the annotated bookmark", initial, apiserver.Options{}, 200, []string{"ADDED x1@4", "ADDED x2@3", "BOOKMARK end@4", "MODIFIED x2@5", "DELETED x2@6"}},
-		"WatchList at":        {"not older than 2", initial + "&resourceVersion=2", apiserver.Options{}, 200, []string{"ADDED x1@4", "ADDED x2@3", "BOOKMARK end@4", "MODIFIED x2@5"}},
-		"WatchList too large": {"as for a list, but in the stream", initial + "&resourceVersion=9", apiserver.Options{}, 200, []string{"ERROR 504 Timeout", "END"}},
-		"no match":            {"sendInitialEvents needs NotOlderThan", "&sendInitialEvents=true", apiserver.Options{}, 422, nil},
-		"match alone":         {"NotOlderThan needs sendInitialEvents", "&resourceVersionMatch=NotOlderThan", apiserver.Options{}, 422, nil},
-		"feature off":         {"the server refuses", initial, apiserver.Options{NoWatchList: true}, 422, nil},
-		"no initial events":   {"sendInitialEvents=false starts now", "&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", apiserver.Options{}, 200, []string{"MODIFIED x2@5", "DELETED x2@6"}},
-		"one object":          {"by field selector", "&fieldSelector=metadata.name%3Dx2", apiserver.Options{}, 200, []string{"ADDED x2@3", "MODIFIED x2@5", "DELETED x2@6"}},
+		"absent": {
+			"the present state, then on", "",
+			apiserver.Options{},
+			200,
+			[]string{"ADDED x1@4", "ADDED x2@3", "MODIFIED x2@5", "DELETED x2@6"},
+		},
+		"any": {
+			"a cached state in any order", "&resourceVersion=0",
+			apiserver.Options{},
+			200,
+			[]string{"ADDED x2@3", "ADDED x1@4", "MODIFIED x2@5", "DELETED x2@6"},
+		},
+		"version": {
+			"exactly what came after", "&resourceVersion=3",
+			apiserver.Options{},
+			200,
+			[]string{"MODIFIED x1@4", "MODIFIED x2@5", "DELETED x2@6"},
+		},
+		"future": {
+			"accepted, and silent until the counter has passed it", "&resourceVersion=5",
+			apiserver.Options{},
+			200,
+			[]string{"DELETED x2@6"},
+		},
+		"WatchList": {
+			"ends with the annotated bookmark", initial,
+			apiserver.Options{},
+			200,
+			[]string{"ADDED x1@4", "ADDED x2@3", "BOOKMARK end@4", "MODIFIED x2@5", "DELETED x2@6"},
+		},
+		"WatchList at": {
+			"not older than 2", initial + "&resourceVersion=2",
+			apiserver.Options{},
+			200,
+			[]string{"ADDED x1@4", "ADDED x2@3", "BOOKMARK end@4", "MODIFIED x2@5"},
+		},
+		"WatchList too large": {
+			"as for a list, but in the stream", initial + "&resourceVersion=9",
+			apiserver.Options{},
+			200,
+			[]string{"ERROR 504 Timeout", "END"},
+		},
+		"no match": {
+			"sendInitialEvents needs NotOlderThan", "&sendInitialEvents=true",
+			apiserver.Options{},
+			422,
+			nil,
+		},
+		"match alone": {
+			"NotOlderThan needs sendInitialEvents", "&resourceVersionMatch=NotOlderThan",
+			apiserver.Options{},
+			422, nil,
+		},
+		"feature off": {"the server refuses", initial, apiserver.Options{NoWatchList: true}, 422, nil},
+		"no initial events": {
+			"sendInitialEvents=false starts now",
+			"&resourceVersion=0&sendInitialEvents=false&resourceVersionMatch=NotOlderThan",
+			apiserver.Options{},
+			200,
+			[]string{"MODIFIED x2@5", "DELETED x2@6"},
+		},
+		"one object": {
+			"by field selector", "&fieldSelector=metadata.name%3Dx2",
+			apiserver.Options{},
+			200,
+			[]string{"ADDED x2@3", "MODIFIED x2@5", "DELETED x2@6"},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +299,8 @@ func TestLeavingASelectorShowsTheStateBefore(t *testing.T) {
 		metav1.Object
 		GetLabels() map[string]string
 	})
-	if diff := cmp.Diff(map[string]string{"app": "web"}, left.GetLabels()); diff != "" || left.GetResourceVersion() != "3" {
+	if diff := cmp.Diff(map[string]string{"app": "web"}, left.GetLabels()); diff != "" ||
+		left.GetResourceVersion() != "3" {
 		t.Errorf("left at %s with labels %s", left.GetResourceVersion(), diff)
 	}
 }
@@ -295,7 +377,10 @@ func TestResourcesComeAndGo(t *testing.T) {
 	if r := c.get(path); r.Code != 200 || r.Obj.Kind != "WidgetList" {
 		t.Errorf("registered again: %d %s", r.Code, r.Body)
 	}
-	for _, path := range []string{"/readyz", "/version", "/api", "/apis", "/apis/example.fairlead.io", "/apis/example.fairlead.io/v1"} {
+	for _, path := range []string{
+		"/readyz", "/version", "/api", "/apis", "/apis/example.fairlead.io",
+		"/apis/example.fairlead.io/v1",
+	} {
 		if r := c.get(path); r.Code != 200 {
 			t.Errorf("%s: %d", path, r.Code)
 		}

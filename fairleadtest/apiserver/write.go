@@ -173,7 +173,8 @@ func (s *Server) check(ctx context.Context, t *table, obj, old *unstructured.Uns
 	case stderrors.As(err, &api):
 		return err
 	}
-	status := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, fmt.Sprintf("%s %q is invalid: %v", t.res.Kind, obj.GetName(), err))
+	status := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid,
+		fmt.Sprintf("%s %q is invalid: %v", t.res.Kind, obj.GetName(), err))
 	status.Details = &metav1.StatusDetails{Group: t.res.Group, Kind: t.res.Kind, Name: obj.GetName()}
 	return &errors.StatusError{ErrStatus: status}
 }
@@ -209,7 +210,10 @@ func (x *exchange) update() error {
 		return err
 	}
 	x.singleOwners(obj)
-	m := modification{uid: string(obj.GetUID()), creates: x.table.rules().createOnUpdate && x.req.Subresource == "", dryRun: o.dryRun}
+	m := modification{
+		uid: string(obj.GetUID()), creates: x.table.rules().createOnUpdate && x.req.Subresource == "",
+		dryRun: o.dryRun,
+	}
 	m.next = func(live *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		return x.s.apply.update(x.table, x.req.Subresource, live, obj.DeepCopy(), o.manager), nil
 	}
@@ -248,7 +252,8 @@ func (x *exchange) tryModify(c modification) (*object, int, error) {
 		return nil, 0, errors.NewNotFound(gr, x.req.Name)
 	}
 	if c.uid != "" && (base == nil || base.uid != c.uid) {
-		return nil, 0, errors.NewConflict(gr, x.req.Name, fmt.Errorf("precondition failed: the UID in the precondition is %s", c.uid))
+		return nil, 0, errors.NewConflict(gr, x.req.Name,
+			fmt.Errorf("precondition failed: the UID in the precondition is %s", c.uid))
 	}
 	if base == nil {
 		next, err := c.next(t.empty())
@@ -282,13 +287,15 @@ func (x *exchange) replace(base *object, live, next *unstructured.Unstructured, 
 		if t.rules().conditional {
 			gk := t.res.GVK().GroupKind()
 			gk.Kind = t.res.Resource
-			return nil, errors.NewInvalid(gk, base.name, field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
+			return nil, errors.NewInvalid(gk, base.name,
+				field.ErrorList{field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
 		}
 	case v != base.version:
 		if _, ok := x.s.store.version.parse(v); !ok {
 			return nil, fmt.Errorf("%q is not a version of this server", v)
 		}
-		return nil, errors.NewConflict(gr, base.name, stderrors.New("the object has been modified; please apply your changes to the latest version and try again"))
+		return nil, errors.NewConflict(gr, base.name,
+			stderrors.New("the object has been modified; please apply your changes to the latest version and try again"))
 	}
 	content, err := normalize(t, next.Object)
 	if err != nil {
@@ -299,7 +306,8 @@ func (x *exchange) replace(base *object, live, next *unstructured.Unstructured, 
 	if err := x.s.check(x.r.Context(), t, next, live, x.req.Subresource); err != nil {
 		return nil, err
 	}
-	if grace := live.GetDeletionGracePeriodSeconds(); live.GetDeletionTimestamp() != nil && len(next.GetFinalizers()) == 0 &&
+	if grace := live.GetDeletionGracePeriodSeconds(); live.GetDeletionTimestamp() != nil &&
+		len(next.GetFinalizers()) == 0 &&
 		(grace == nil || *grace == 0) && !keptBySpec(t, next) {
 		// Its last state is the one before, and the answer what was asked for.
 		if _, _, err := x.s.erase(base, dryRun); err != nil {

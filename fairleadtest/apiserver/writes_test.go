@@ -67,12 +67,15 @@ func TestGenerationAndStatus(t *testing.T) {
 	}
 	before := w.GetResourceVersion()
 	w.SetLabels(map[string]string{"a": "b"})
-	if w, err = c.Update(ctx, w, metav1.UpdateOptions{}); err != nil || w.GetGeneration() != 2 || w.GetResourceVersion() == before {
+	if w, err = c.Update(ctx, w, metav1.UpdateOptions{}); err != nil || w.GetGeneration() != 2 ||
+		w.GetResourceVersion() == before {
 		t.Errorf("labels: generation %d, version %s → %s: %v", w.GetGeneration(), before, w.GetResourceVersion(), err)
 	}
 	same, err := c.Update(ctx, w, metav1.UpdateOptions{})
-	if err != nil || same.GetResourceVersion() != w.GetResourceVersion() || s.Version(s.Revision()) != w.GetResourceVersion() {
-		t.Errorf("an update that changes nothing made a revision: %s → %s, %v", w.GetResourceVersion(), same.GetResourceVersion(), err)
+	if err != nil || same.GetResourceVersion() != w.GetResourceVersion() ||
+		s.Version(s.Revision()) != w.GetResourceVersion() {
+		t.Errorf("an update that changes nothing made a revision: %s → %s, %v", w.GetResourceVersion(),
+			same.GetResourceVersion(), err)
 	}
 }
 
@@ -118,22 +121,49 @@ func TestRefusedWrites(t *testing.T) {
 		err    error
 		is     func(error) bool
 	}{
-		"exists":          {"the name is taken", exists, apierrors.IsAlreadyExists},
-		"no name":         {"neither name nor generateName", unnamed, apierrors.IsInvalid},
-		"validation":      {"the user's validation", negative, apierrors.IsInvalid},
-		"own status":      {"the user's validation with its own status", do(changed(func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"frozen": "x"}) })), apierrors.IsForbidden},
-		"not there":       {"an update of nothing", missing, apierrors.IsNotFound},
-		"old version":     {"optimistic locking", do(changed(func(o *unstructured.Unstructured) { o.SetResourceVersion("1") })), apierrors.IsConflict},
-		"no version":      {"custom resources need one", do(changed(func(o *unstructured.Unstructured) { o.SetResourceVersion("") })), apierrors.IsInvalid},
-		"other uid":       {"another object of that name is meant", do(changed(func(o *unstructured.Unstructured) { o.SetUID("x") })), apierrors.IsConflict},
-		"patch version":   {"a patch may carry one too", patch(types.MergePatchType, `{"metadata":{"resourceVersion":"1"}}`), apierrors.IsConflict},
-		"patch test":      {"a JSON patch whose test fails", patch(types.JSONPatchType, `[{"op":"test","path":"/spec/size","value":7}]`), apierrors.IsInvalid},
-		"patch garbage":   {"no patch at all", patch(types.JSONPatchType, `{`), apierrors.IsBadRequest},
-		"patch strategic": {"custom resources have no schema for it", patch(types.StrategicMergePatchType, `{}`), apierrors.IsUnsupportedMediaType},
-		"patch name":      {"the name cannot change", patch(types.MergePatchType, `{"metadata":{"name":"v"}}`), apierrors.IsBadRequest},
-		"delete uid":      {"precondition", c.Delete(ctx, "w", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), apierrors.IsConflict},
-		"delete version":  {"precondition", c.Delete(ctx, "w", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}}), apierrors.IsConflict},
-		"delete nothing":  {"not there", c.Delete(ctx, "none", metav1.DeleteOptions{}), apierrors.IsNotFound},
+		"exists":     {"the name is taken", exists, apierrors.IsAlreadyExists},
+		"no name":    {"neither name nor generateName", unnamed, apierrors.IsInvalid},
+		"validation": {"the user's validation", negative, apierrors.IsInvalid},
+		"own status": {
+			"the user's validation with its own status",
+			do(changed(func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"frozen": "x"}) })),
+			apierrors.IsForbidden,
+		},
+		"not there": {"an update of nothing", missing, apierrors.IsNotFound},
+		"old version": {
+			"optimistic locking",
+			do(changed(func(o *unstructured.Unstructured) { o.SetResourceVersion("1") })), apierrors.IsConflict,
+		},
+		"no version": {
+			"custom resources need one",
+			do(changed(func(o *unstructured.Unstructured) { o.SetResourceVersion("") })), apierrors.IsInvalid,
+		},
+		"other uid": {
+			"another object of that name is meant",
+			do(changed(func(o *unstructured.Unstructured) { o.SetUID("x") })), apierrors.IsConflict,
+		},
+		"patch version": {
+			"a patch may carry one too", patch(types.MergePatchType, `{"metadata":{"resourceVersion":"1"}}`),
+			apierrors.IsConflict,
+		},
+		"patch test": {
+			"a JSON patch whose test fails",
+			patch(types.JSONPatchType, `[{"op":"test","path":"/spec/size","value":7}]`), apierrors.IsInvalid,
+		},
+		"patch garbage": {"no patch at all", patch(types.JSONPatchType, `{`), apierrors.IsBadRequest},
+		"patch strategic": {
+			"custom resources have no schema for it", patch(types.StrategicMergePatchType, `{}`),
+			apierrors.IsUnsupportedMediaType,
+		},
+		"patch name": {
+			"the name cannot change", patch(types.MergePatchType, `{"metadata":{"name":"v"}}`),
+			apierrors.IsBadRequest,
+		},
+		"delete uid": {"precondition", c.Delete(ctx, "w",
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}), apierrors.IsConflict},
+		"delete version": {"precondition", c.Delete(ctx, "w",
+			metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}}), apierrors.IsConflict},
+		"delete nothing": {"not there", c.Delete(ctx, "none", metav1.DeleteOptions{}), apierrors.IsNotFound},
 	}
 	for name, tc := range tests {
 		if !tc.is(tc.err) {
@@ -145,7 +175,8 @@ func TestRefusedWrites(t *testing.T) {
 	}
 	r := newRaw(t, s)
 	for path, want := range map[string]int{
-		configMapPath + "/x/exec": 404, "/api/v1/configmaps": 405, "/apis/none/v1/x": 404, "/api/v1/namespaces/a/configmaps/x": 405,
+		configMapPath + "/x/exec": 404, "/api/v1/configmaps": 405, "/apis/none/v1/x": 404,
+		"/api/v1/namespaces/a/configmaps/x": 405,
 	} {
 		if got, err := r.do(http.MethodPost, path, "application/json", "{}"); err != nil || got.Code != want {
 			t.Errorf("POST %s: %d, want %d (%v)", path, got.Code, want, err)
@@ -187,7 +218,8 @@ func TestPatches(t *testing.T) {
 	for _, c := range got.Spec.Containers {
 		images = append(images, c.Name+"="+c.Image)
 	}
-	if fmt.Sprintf("%v %v %s %s", images, got.Labels, got.Status.Phase, got.Spec.NodeName) != "[second=j c=k] map[new:1] Running n1" {
+	if fmt.Sprintf("%v %v %s %s", images, got.Labels, got.Status.Phase,
+		got.Spec.NodeName) != "[second=j c=k] map[new:1] Running n1" {
 		t.Error(images, got.Labels, got.Status.Phase, got.Spec.NodeName)
 	}
 }
@@ -197,13 +229,15 @@ func TestServerSideApply(t *testing.T) {
 	s := start(t, apiserver.Options{})
 	c, ctx := typed(t, s).CoreV1().ConfigMaps("a"), t.Context()
 	apply := func(manager string, force bool, data map[string]string) (*corev1.ConfigMap, error) {
-		return c.Apply(ctx, corev1ac.ConfigMap("x", "a").WithData(data), metav1.ApplyOptions{FieldManager: manager, Force: force})
+		return c.Apply(ctx, corev1ac.ConfigMap("x", "a").WithData(data),
+			metav1.ApplyOptions{FieldManager: manager, Force: force})
 	}
 	one, err := apply("one", false, map[string]string{"a": "1", "b": "1"})
 	if err != nil || len(one.ManagedFields) != 1 || one.UID == "" {
 		t.Fatalf("apply creates: %v, %v", one, err)
 	}
-	if again, err := apply("one", false, map[string]string{"a": "1", "b": "1"}); err != nil || again.ResourceVersion != one.ResourceVersion {
+	if again, err := apply("one", false, map[string]string{"a": "1", "b": "1"}); err != nil ||
+		again.ResourceVersion != one.ResourceVersion {
 		t.Errorf("the same apply made version %s of %s: %v", again.ResourceVersion, one.ResourceVersion, err)
 	}
 	if _, err := apply("two", false, map[string]string{"a": "2"}); !apierrors.IsConflict(err) {
@@ -240,7 +274,8 @@ func TestServerSideApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if phase, _, _ := unstructured.NestedString(after.Object, "status", "phase"); phase != "given" || after.GetGeneration() != 1 ||
+	if phase, _, _ := unstructured.NestedString(after.Object, "status", "phase"); phase != "given" ||
+		after.GetGeneration() != 1 ||
 		after.Object["spec"] == nil || len(after.GetManagedFields()) != 2 {
 		t.Errorf("apply to status: %v", after.Object)
 	}
@@ -258,7 +293,8 @@ func TestDeletionWaits(t *testing.T) {
 	if _, err := c.Create(ctx, o, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	watch := newRaw(t, s).watch("/apis/example.fairlead.io/v1/namespaces/a/widgets?watch=true&resourceVersion=" + s.Version(s.Revision()))
+	watch := newRaw(t, s).watch("/apis/example.fairlead.io/v1/namespaces/a/widgets?watch=true&resourceVersion=" +
+		s.Version(s.Revision()))
 	for range 2 { // the second changes nothing
 		if err := c.Delete(ctx, "w", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -290,7 +326,8 @@ func TestDeletionWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := pods.Get(ctx, "p", metav1.GetOptions{})
-	if err != nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 30 || p.DeletionTimestamp == nil {
+	if err != nil || p.DeletionGracePeriodSeconds == nil || *p.DeletionGracePeriodSeconds != 30 ||
+		p.DeletionTimestamp == nil {
 		t.Fatalf("a pod on a node is given time: %v, %v", p, err)
 	}
 	zero := int64(0)
@@ -303,7 +340,8 @@ func TestDeletionWaits(t *testing.T) {
 	for i := range 4 {
 		put(t, s, fmt.Sprint("c", i), "1")
 	}
-	if err := typed(t, s).CoreV1().ConfigMaps("a").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name!=c2"}); err != nil {
+	if err := typed(t, s).CoreV1().ConfigMaps("a").DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{FieldSelector: "metadata.name!=c2"}); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := s.Objects(configMaps); err != nil || len(left) != 1 || left[0].GetName() != "c2" {
@@ -338,7 +376,9 @@ func TestDryRunGenerateNameAndSecrets(t *testing.T) {
 	if len(names) != 20 {
 		t.Errorf("%d names of 20", len(names))
 	}
-	secret, err := c.Secrets("a").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"k": "v"}}, metav1.CreateOptions{})
+	secret, err := c.Secrets("a").Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "s"}, StringData: map[string]string{"k": "v"},
+	}, metav1.CreateOptions{})
 	if err != nil || string(secret.Data["k"]) != "v" || secret.StringData != nil {
 		t.Errorf("%v, %v", secret, err)
 	}

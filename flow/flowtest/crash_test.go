@@ -60,7 +60,9 @@ func bringUp() *flow.Flow[domain] {
 	server := flow.New("server", create("one"), create("two"))
 	return flow.New("bring-up", create("admin"), flow.Step("reserve", reserve, flow.Save()),
 		flow.Step("wait", func(ctx context.Context, f *flow.Fiber[domain]) flow.Next {
-			return f.Await(flow.Func(func(context.Context) (bool, error) { return f.Now().Sub(f.Entered()) >= 3*time.Second, nil }, time.Second),
+			return f.Await(flow.Func(func(context.Context) (bool, error) {
+				return f.Now().Sub(f.Entered()) >= 3*time.Second, nil
+			}, time.Second),
 				flow.Timeout(time.Minute))
 		}),
 		flow.Fork("servers", func(ctx context.Context, f *flow.Fiber[domain]) ([]flow.Child, error) {
@@ -106,17 +108,18 @@ func TestCrashFindsAnEffectThatIsDoubled(t *testing.T) {
 			return f.Delay(time.Second)
 		})
 	}
-	flowtest.Crash(t, flow.New("careless", count("a"), count("b")), flow.StartOptions{}, func(t testing.TB) flowtest.World[domain] {
-		o := &outside{made: map[string]bool{}, state: map[string]int{}}
-		return flowtest.World[domain]{Packet: func() *domain { return &domain{o} }, Check: func(t testing.TB, err error) {
-			if err != nil && !errors.Is(err, flow.ErrCancelled) {
-				t.Error(err)
-			}
-			if o.state["a"] > 1 || o.state["b"] > 1 {
-				doubled++
-			}
-		}}
-	})
+	flowtest.Crash(t, flow.New("careless", count("a"), count("b")), flow.StartOptions{},
+		func(t testing.TB) flowtest.World[domain] {
+			o := &outside{made: map[string]bool{}, state: map[string]int{}}
+			return flowtest.World[domain]{Packet: func() *domain { return &domain{o} }, Check: func(t testing.TB, err error) {
+				if err != nil && !errors.Is(err, flow.ErrCancelled) {
+					t.Error(err)
+				}
+				if o.state["a"] > 1 || o.state["b"] > 1 {
+					doubled++
+				}
+			}}
+		})
 	if doubled == 0 {
 		t.Error("no crash has doubled the effect of a careless step: the helper finds nothing")
 	}
@@ -184,12 +187,16 @@ func TestMonitorTellsBrokenPromises(t *testing.T) {
 	}{
 		{"all is well", func(m *flowtest.Monitor) {
 			opt := flow.StartOptions{OnEnd: m.OnEnd("a", nil)}
-			h, err := flow.New("f", flow.Step("x", flow.Do(func(context.Context, *int) error { return nil }))).Start(context.Background(), e, new(int), opt)
+			h, err := flow.New("f", flow.Step("x", flow.Do(func(context.Context, *int) error { return nil }))).Start(
+				context.Background(), e, new(int), opt,
+			)
 			m.Started("a", h, err)
 			h.Wait(context.Background())
 		}, 0},
 		{"a callback that never came", func(m *flowtest.Monitor) {
-			h, err := flow.New("f", flow.Step("x", flow.Do(func(context.Context, *int) error { return nil }))).Start(context.Background(), e, new(int), flow.StartOptions{})
+			h, err := flow.New("f", flow.Step("x", flow.Do(func(context.Context, *int) error { return nil }))).Start(
+				context.Background(), e, new(int), flow.StartOptions{},
+			)
 			m.Started("a", h, err)
 			h.Wait(context.Background())
 		}, 1},

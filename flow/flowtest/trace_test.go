@@ -28,7 +28,10 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 	run := func(path string, attempt, s, entered int, notes string) stepRun {
 		return stepRun{path, attempt, at(s), at(entered), notes}
 	}
-	whole := story{ended: true, end: at(9), runs: []stepRun{run("f/a", 0, 0, 0, " x"), run("f/b", 0, 2, 2, ""), run("f/b", 1, 5, 2, "")}}
+	whole := story{
+		ended: true, end: at(9),
+		runs: []stepRun{run("f/a", 0, 0, 0, " x"), run("f/b", 0, 2, 2, ""), run("f/b", 1, 5, 2, "")},
+	}
 	for _, c := range []struct {
 		reason string
 		after  story
@@ -38,10 +41,20 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 		{"cut short", story{runs: whole.runs[:1]}, ""},
 		{"from where the position says", story{ended: true, base: 1, runs: whole.runs[1:], began: at(1)}, ""},
 		{"later, for it was down", story{ended: true, base: 2, runs: []stepRun{run("f/b", 1, 7, 2, "")}, began: at(7)}, ""},
-		{"entered again", story{ended: true, base: 1, runs: []stepRun{run("f/b", 0, 3, 3, ""), run("f/b", 1, 5, 3, "")}, began: at(3)}, ""},
-		{"a run of its own, at other times", story{ended: true, again: true, runs: []stepRun{run("f/a", 0, 10, 10, " x"), run("f/b", 0, 12, 12, ""), run("f/b", 1, 15, 12, "")}}, ""},
+		{"entered again", story{
+			ended: true, base: 1, runs: []stepRun{run("f/b", 0, 3, 3, ""), run("f/b", 1, 5, 3, "")},
+			began: at(3),
+		}, ""},
+		{"a run of its own, at other times", story{
+			ended: true, again: true,
+			runs: []stepRun{run("f/a", 0, 10, 10, " x"), run("f/b", 0, 12, 12, ""), run("f/b", 1, 15, 12, "")},
+		}, ""},
 		{"a wait whose time is over", story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(5)}, ""},
-		{"a wait whose time is not over", story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(4)}, "would have seen"},
+		{
+			"a wait whose time is not over",
+			story{ended: true, cut: true, base: 1, runs: whole.runs[2:], began: at(4)},
+			"would have seen",
+		},
 		{"a step too many", story{ended: true, base: 1, runs: whole.runs}, "would have seen"},
 		{"a step too few", story{ended: true, runs: whole.runs[:2]}, "would have seen"},
 		{"another step", story{runs: []stepRun{run("f/c", 0, 0, 0, " x")}}, "would have seen"},
@@ -49,10 +62,24 @@ func TestATraceTellsWhatDiffers(t *testing.T) {
 		{"another note", story{runs: []stepRun{run("f/a", 0, 0, 0, " y")}}, "would have seen"},
 		{"too late", story{runs: []stepRun{run("f/a", 0, 1, 0, " x")}}, "would have seen"},
 		{"too early", story{base: 1, runs: []stepRun{run("f/b", 0, 1, 1, "")}}, "would have seen"},
-		{"its deadline counts from the restart", story{base: 2, runs: []stepRun{run("f/b", 1, 5, 3, "")}, began: at(3)}, "would have seen"},
-		{"its deadline counts from an earlier restart", story{base: 2, runs: []stepRun{run("f/b", 1, 5, 3, "")}, began: at(4)}, ""},
-		{"its deadline counts from another time than was saved", story{base: 1, at: "f/b", entered: at(2), runs: []stepRun{run("f/b", 0, 3, 3, "")}, began: at(3)}, "would have seen"},
-		{"another error", story{ended: true, runs: whole.runs, err: errors.New("boom")}, "it ended with boom, without a crash with <nil>"},
+		{
+			"its deadline counts from the restart",
+			story{base: 2, runs: []stepRun{run("f/b", 1, 5, 3, "")}, began: at(3)},
+			"would have seen",
+		},
+		{
+			"its deadline counts from an earlier restart",
+			story{base: 2, runs: []stepRun{run("f/b", 1, 5, 3, "")}, began: at(4)},
+			"",
+		},
+		{"its deadline counts from another time than was saved", story{
+			base: 1, at: "f/b", entered: at(2), runs: []stepRun{run("f/b", 0, 3, 3, "")}, began: at(3),
+		}, "would have seen"},
+		{
+			"another error",
+			story{ended: true, runs: whole.runs, err: errors.New("boom")},
+			"it ended with boom, without a crash with <nil>",
+		},
 	} {
 		to := &told{TB: t}
 		c.after.compare(to, whole, true)
@@ -79,7 +106,10 @@ func TestWhereAStoryGoesOn(t *testing.T) {
 		want mark
 	}{
 		{flow.Position{Flow: "f", Step: "b", Reason: "delay", Left: &flow.Place{Step: "a"}}, mark{runs: 3, at: "f/a"}},
-		{flow.Position{Flow: "f", Step: "a", Reason: "retry", Started: time.Unix(1, 0)}, mark{runs: 3, at: "f/a", since: time.Unix(1, 0)}},
+		{
+			flow.Position{Flow: "f", Step: "a", Reason: "retry", Started: time.Unix(1, 0)},
+			mark{runs: 3, at: "f/a", since: time.Unix(1, 0)},
+		},
 		{flow.Position{Flow: "f", Step: "b", Reason: "save"}, mark{runs: 3, at: "f/b"}},
 		{flow.Position{Flow: "f", Step: "a", Reason: "await"}, mark{runs: 2, at: "f/a", cut: true}},
 		{flow.Position{Flow: "f", Step: "a", Reason: "failed", Ended: true}, mark{again: true}},

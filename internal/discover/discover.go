@@ -37,7 +37,9 @@ func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	}
 	return &mapper{
 		// The cache in memory calls itself fresh for ever once it was filled, so that the mapper would never ask again.
-		by:    restmapper.NewDeferredDiscoveryRESTMapperWithContext(memory.NewMemCacheClientWithContext(discovery.ToDiscoveryInterfaceWithContext(d))),
+		by: restmapper.NewDeferredDiscoveryRESTMapperWithContext(
+			memory.NewMemCacheClientWithContext(discovery.ToDiscoveryInterfaceWithContext(d)),
+		),
 		ctx:   klog.NewContext(context.Background(), sink),
 		again: rate.NewLimiter(1, 10),
 	}, nil
@@ -107,7 +109,9 @@ func (m *mapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind
 }
 
 func (m *mapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return retry(m, func(ctx context.Context) ([]schema.GroupVersionKind, error) { return m.by.KindsForWithContext(ctx, r) })
+	return retry(m, func(ctx context.Context) ([]schema.GroupVersionKind, error) {
+		return m.by.KindsForWithContext(ctx, r)
+	})
 }
 
 func (m *mapper) ResourceFor(r schema.GroupVersionResource) (schema.GroupVersionResource, error) {

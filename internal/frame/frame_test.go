@@ -12,9 +12,12 @@ import (
 )
 
 var samples = []string{
-	`{}`, `[]`, `{"a":1}`, `{"a":{"b":[1,2,{"c":null}]},"d":"x\"y\\z"}`, ` [ true , false , null ] `, `{"a":1,}`, `[1,]`, `{"a"}`,
-	`{"a":01}`, `[-]`, `[1.]`, `[1e]`, `[1e+5,0.5E-3,-0]`, "[\"\u0001\"]", `["\u00zz"]`, `["\x"]`, `["é\ud83d\ude00"]`, `{"a":1]`, `[1}`, `{1:2}`,
-	`[truе]`, `{"a" : "` + strings.Repeat("long ", 40) + `"}`, "[\"\xff\xfe\"]", strings.Repeat("[", 200) + strings.Repeat("]", 200),
+	`{}`, `[]`, `{"a":1}`, `{"a":{"b":[1,2,{"c":null}]},"d":"x\"y\\z"}`, ` [ true , false , null ] `, `{"a":1,}`, `[1,]`,
+	`{"a"}`,
+	`{"a":01}`, `[-]`, `[1.]`, `[1e]`, `[1e+5,0.5E-3,-0]`, "[\"\u0001\"]", `["\u00zz"]`, `["\x"]`, `["é\ud83d\ude00"]`,
+	`{"a":1]`, `[1}`, `{1:2}`,
+	`[truе]`, `{"a" : "` + strings.Repeat("long ", 40) + `"}`, "[\"\xff\xfe\"]",
+	strings.Repeat("[", 200) + strings.Repeat("]", 200),
 	strings.Repeat(`{"a":`, 130) + "1" + strings.Repeat("}", 130),
 }
 
@@ -47,7 +50,10 @@ func FuzzSkipValue(f *testing.F) {
 
 // FuzzUnquoted: a string means what encoding/json says.
 func FuzzUnquoted(f *testing.F) {
-	for _, s := range []string{`a`, `\n\t\"\\\/`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`, `\ud83d\u0041`, "\xff", "é"} {
+	for _, s := range []string{
+		`a`, `\n\t\"\\\/`, `\u00e9`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`, `\ud83d\u0041`, "\xff",
+		"é",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, s []byte) {

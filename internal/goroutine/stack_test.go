@@ -25,11 +25,13 @@ func TestStacks(t *testing.T) {
 		t.Errorf("of no goroutine: %s", got)
 	}
 	one := goroutine.Stacks(other)
-	if !strings.HasPrefix(one, string(other)) || !strings.Contains(one, "goroutine_test.waiting") || strings.Contains(one, "TestStacks(") {
+	if !strings.HasPrefix(one, string(other)) || !strings.Contains(one, "goroutine_test.waiting") ||
+		strings.Contains(one, "TestStacks(") {
 		t.Errorf("of the one that waits:\n%s", one)
 	}
 	both := goroutine.Stacks(own, other)
-	if strings.Count(both, "\n\n") != 1 || !strings.Contains(both, "goroutine_test.waiting") || !strings.Contains(both, "TestStacks(") {
+	if strings.Count(both, "\n\n") != 1 || !strings.Contains(both, "goroutine_test.waiting") ||
+		!strings.Contains(both, "TestStacks(") {
 		t.Errorf("of both:\n%s", both)
 	}
 	close(until)

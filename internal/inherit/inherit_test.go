@@ -28,7 +28,8 @@ func TestInherited(t *testing.T) {
 	slot.Take(logger(&other))
 	derived.Info("after", "c", 3)
 	derived.Debug("below the level of the host")
-	if got := host.String(); !strings.Contains(got, "msg=after a=1 g.b=2 g.c=3") || strings.Contains(got, "before") || strings.Contains(got, "below") {
+	if got := host.String(); !strings.Contains(got, "msg=after a=1 g.b=2 g.c=3") || strings.Contains(got, "before") ||
+		strings.Contains(got, "below") {
 		t.Errorf("the host has %q", got)
 	}
 	if other.Len() > 0 {

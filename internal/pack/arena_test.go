@@ -27,7 +27,8 @@ func TestArena(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"put": func(rt *rapid.T) {
 				fill++
-				data := bytes.Repeat([]byte{fill}, rapid.SampledFrom([]int{0, 1, 60, 61, 500, 5000, maxSlot - slotStart}).Draw(rt, "size"))
+				data := bytes.Repeat([]byte{fill}, rapid.SampledFrom([]int{0, 1, 60, 61, 500, 5000, maxSlot - slotStart}).Draw(rt,
+					"size"))
 				ref, ok := a.put(data)
 				if _, taken := have[ref]; !ok || taken {
 					rt.Fatalf("put: %v, slot taken: %v", ok, taken)

@@ -14,7 +14,10 @@ func (p *Packer) Stats() Stats {
 	defer p.mu.Unlock()
 	p.arena.mu.RLock()
 	defer p.arena.mu.RUnlock()
-	return Stats{Live: p.arena.live, Mapped: p.arena.mapped, Dictionaries: len(p.dicts) - len(p.freeID), Unpacked: int64(p.bytes + p.young.bytes)}
+	return Stats{
+		Live: p.arena.live, Mapped: p.arena.mapped, Dictionaries: len(p.dicts) - len(p.freeID),
+		Unpacked: int64(p.bytes + p.young.bytes),
+	}
 }
 
 const (

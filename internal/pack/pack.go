@@ -18,6 +18,7 @@ package pack
 import (
 	"encoding/binary"
 	"iter"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,7 @@ const (
 	sampleGroups = 4 // the sample has several members of a group only if there are few groups
 	maxEncoders  = 384
 	maxGroups    = 1 << 16
+	yieldEvery   = 8 // items, each of which takes some µs
 )
 
 // Packer compresses items in the background. It has no goroutine while there is nothing to do. It is safe for
@@ -78,7 +80,8 @@ type sibling struct {
 func New(items iter.Seq[*Item]) *Packer {
 	p := &Packer{
 		items: items, arena: newArena(),
-		groups: map[uint64]*packGroup{}, encoders: map[*dict]weak.Pointer[s2.Dict]{}, taken: map[uint64]int{}, held: map[*dict]*s2.Dict{},
+		groups: map[uint64]*packGroup{}, encoders: map[*dict]weak.Pointer[s2.Dict]{}, taken: map[uint64]int{},
+		held: map[*dict]*s2.Dict{},
 	}
 	p.idle.L = &p.mu
 	return p
@@ -217,7 +220,10 @@ func (p *Packer) pack(batch []sibling) {
 			p.sample, p.taken = nil, nil
 		}
 	}
-	for _, s := range batch {
+	for i, s := range batch {
+		if i%yieldEvery == yieldEvery-1 {
+			runtime.Gosched() // events come first, also where there is one core
+		}
 		p.packOne(s)
 	}
 	p.endRound()

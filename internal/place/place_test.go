@@ -17,8 +17,11 @@ func TestOutside(t *testing.T) {
 		t.Errorf("tests count as outside of their package, but got %s", tests)
 	}
 	var through string
-	_ = slices.ContainsFunc([]int{0}, func(int) bool { through = place.Outside("github.com/fairlead-io/fairlead/internal/place"); return true })
-	if want := "place/place_test.go:20"; through != want {
+	_ = slices.ContainsFunc([]int{0}, func(int) bool {
+		through = place.Outside("github.com/fairlead-io/fairlead/internal/place")
+		return true
+	})
+	if want := "place/place_test.go:21"; through != want {
 		t.Errorf("called through another package: %s, want %s", through, want)
 	}
 }

@@ -31,7 +31,10 @@ func TestCallOr(t *testing.T) {
 		{"it panics with an error", func() { explode(cause) }, cause, false, true},
 		{"it ends its goroutine", func() { exit() }, nil, true, false},
 		{"it panics and ends its goroutine in what it defers", func() { defer exit(); explode("boom") }, nil, true, false},
-		{"it panics in what it defers when it ends its goroutine", func() { defer explode("late"); exit() }, nil, true, false},
+		{
+			"it panics in what it defers when it ends its goroutine", func() { defer explode("late"); exit() }, nil, true,
+			false,
+		},
 	} {
 		var p *protect.Panic
 		ended, returns := false, false
@@ -65,7 +68,8 @@ func TestAPanicIsNoErrorOfItsValue(t *testing.T) {
 
 func TestAllocations(t *testing.T) {
 	n := 0
-	if got := testing.AllocsPerRun(100, func() { _ = protect.CallOr(func() { n++ }, func() { n-- }) }); got != 0 || n == 0 {
+	if got := testing.AllocsPerRun(100, func() { _ = protect.CallOr(func() { n++ }, func() { n-- }) }); got != 0 ||
+		n == 0 {
 		t.Errorf("%v allocations, %d calls", got, n)
 	}
 }

@@ -61,7 +61,7 @@ func (d *Decoder) of(t reflect.Type) *decoderOf {
 
 // compare holds a result against that of the type itself, which counts.
 func (d *Decoder) compare(of *decoderOf, data []byte, into Message, v reflect.Value) error {
-	of.checked.Add(1)
+	defer of.checked.Add(1) // at the end: what was found out is known then
 	own := reflect.New(v.Type().Elem())
 	if err := own.Interface().(Message).Unmarshal(data); err != nil {
 		v.Elem().SetZero()

@@ -53,7 +53,11 @@ func both(t testing.TB, d *Decoder, like Message, data []byte) {
 	want, got := reflect.New(typ), reflect.New(typ)
 	wantErr := want.Interface().(Message).Unmarshal(slices.Clone(data))
 	given := slices.Clone(data)
-	gotErr := trusting(d, like).Unmarshal(given, got.Interface().(Message))
+	sure := trusting(d, like).Decodes(given, reflect.TypeOf(like))
+	gotErr := d.Unmarshal(given, got.Interface().(Message))
+	if sure && gotErr != nil {
+		t.Fatalf("%v: it was said to be decodable, and is not: %v, of %x", typ, gotErr, data)
+	}
 	for i := range given {
 		given[i] = 0xff // the result must not refer to it
 	}
@@ -190,11 +194,18 @@ func pods(n int) (out [][]byte) {
 }
 
 func FuzzUnmarshal(f *testing.F) {
-	likes := []full{&corev1.Pod{}, &appsv1.Deployment{}, &corev1.Secret{}, &metav1.ObjectMeta{}, &corev1.ResourceRequirements{}}
+	likes := []full{
+		&corev1.Pod{}, &appsv1.Deployment{}, &corev1.Secret{}, &metav1.ObjectMeta{},
+		&corev1.ResourceRequirements{},
+	}
 	yes := true
 	for _, o := range []full{ // small ones: large ones take minutes to be minimized
-		&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Env: []corev1.EnvVar{{Name: "b", Value: "c"}}}}, HostUsers: &yes}},
-		&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}},
+		&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "a", Env: []corev1.EnvVar{{Name: "b", Value: "c"}}},
+		}, HostUsers: &yes}},
+		&appsv1.Deployment{Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
+		}},
 		&corev1.Secret{Data: map[string][]byte{"a": []byte("b")}},
 		&metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.Unix(1, 0), Finalizers: []string{"a", "b"}},
 		&corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
@@ -233,7 +244,8 @@ func FuzzEveryKind(f *testing.F) {
 func TestTable(t *testing.T) {
 	for _, o := range kinds() {
 		switch typ := reflect.TypeOf(o); typ.Elem().Name() {
-		case "Pod", "Node", "Service", "Deployment", "Secret", "ConfigMap", "Job", "Ingress", "EndpointSlice", "Lease", "Event":
+		case "Pod", "Node", "Service", "Deployment", "Secret", "ConfigMap", "Job", "Ingress", "EndpointSlice", "Lease",
+			"Event":
 			if new(Decoder).of(typ).plan == nil {
 				t.Errorf("%v has to decode itself", typ)
 			}
@@ -247,6 +259,34 @@ func TestTable(t *testing.T) {
 	ours := testing.AllocsPerRun(100, func() { p = corev1.Pod{}; _ = d.Unmarshal(raw, &p) })
 	if ours > own/2 {
 		t.Errorf("%.0f allocations, %.0f by the type itself", ours, own)
+	}
+}
+
+// TestDecodes holds the look ahead to what it is for.
+func TestDecodes(t *testing.T) {
+	d := &Decoder{}
+	typ := reflect.TypeFor[*corev1.Pod]()
+	for i, raw := range pods(2 * checks) {
+		if got := d.Decodes(raw, typ); got != (i >= checks) {
+			t.Fatalf("%v of the pod after %d, trusted are those after %d", got, i, checks)
+		}
+		if err := d.Unmarshal(raw, new(corev1.Pod)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw := pods(1)[0]
+	if n := testing.AllocsPerRun(100, func() { d.Decodes(raw, typ) }); n > 0 {
+		t.Errorf("%.0f allocations", n)
+	}
+	var l liar
+	for range 2 * checks {
+		if d.Decodes([]byte("\x0a\x03abc"), reflect.TypeOf(&l)) {
+			t.Fatal("a type was trusted that has its own way")
+		}
+		l = liar{}
+		if err := d.Unmarshal([]byte("\x0a\x03abc"), &l); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -298,6 +338,12 @@ func BenchmarkPod(b *testing.B) {
 		name      string
 		unmarshal func([]byte, *corev1.Pod) error
 	}{
+		{"look ahead", func(raw []byte, _ *corev1.Pod) error {
+			if !d.Decodes(raw, reflect.TypeFor[*corev1.Pod]()) {
+				return d.Unmarshal(raw, new(corev1.Pod)) // until the type is trusted
+			}
+			return nil
+		}},
 		{"own", func(raw []byte, p *corev1.Pod) error { return p.Unmarshal(raw) }},
 		{"table", func(raw []byte, p *corev1.Pod) error { return d.Unmarshal(raw, p) }},
 	} {

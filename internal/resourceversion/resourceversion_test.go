@@ -46,7 +46,9 @@ func check(t interface{ Errorf(string, ...any) }, a, b string) {
 
 func TestAllocations(t *testing.T) {
 	a, b := []byte("1234567890123456789012345678901234567890"), "1234567890123456789012345678901234567891"
-	if n := testing.AllocsPerRun(100, func() { _, _ = resourceversion.Older(a, b), resourceversion.AtLeast(a, b) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() {
+		_, _ = resourceversion.Older(a, b), resourceversion.AtLeast(a, b)
+	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -107,7 +107,8 @@ func (p *controlPlane) change(t *testing.T, prefix string) {
 	for i := range 12 {
 		name := fmt.Sprintf("%s-%d", prefix, i)
 		p.try(t, "create", func(ctx context.Context) error {
-			_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				return nil
 			}
@@ -116,7 +117,9 @@ func (p *controlPlane) change(t *testing.T, prefix string) {
 		switch i % 3 {
 		case 1:
 			p.try(t, "update", func(ctx context.Context) error {
-				_, err := configMaps.Update(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "b"}}, metav1.UpdateOptions{})
+				_, err := configMaps.Update(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "b"},
+				}, metav1.UpdateOptions{})
 				return err
 			})
 		case 2:
@@ -154,7 +157,10 @@ func (p *controlPlane) restart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := cache.Open(store.Request{Resource: scenario.ConfigMaps, Namespaced: true, Options: []source.Option{source.Namespaces("default")}})
+		h, err := cache.Open(store.Request{
+			Resource: scenario.ConfigMaps, Namespaced: true,
+			Options: []source.Option{source.Namespaces("default")},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +182,8 @@ func (p *controlPlane) restart(t *testing.T) {
 		}
 		p.change(t, fmt.Sprint("away-", run))
 		p.try(t, "elsewhere", func(ctx context.Context) error {
-			_, err := p.client.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "elsewhere-"}}, metav1.CreateOptions{})
+			_, err := p.client.CoreV1().Secrets("default").Create(ctx,
+				&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "elsewhere-"}}, metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -215,7 +222,8 @@ func (p *controlPlane) pause(t *testing.T) {
 	p.until(t, "a write hangs while etcd is paused", func() bool { // the signal takes a moment
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		_, err := p.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "hangs-"}}, metav1.CreateOptions{})
+		_, err := p.client.CoreV1().ConfigMaps("default").Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "hangs-"}}, metav1.CreateOptions{})
 		return err != nil
 	})
 	if err := p.ResumeEtcd(t.Context()); err != nil {

@@ -15,7 +15,10 @@ import (
 // lifecycleScenarios are about what changes while it runs.
 func lifecycleScenarios() []Scenario {
 	stopped := func(before func(*Run), until func(*Run)) Scenario {
-		return Scenario{Section: lifecycle, Holds: "Stop works in every state", Fill: 20, Unsettled: true, Before: before, Script: until}
+		return Scenario{
+			Section: lifecycle, Holds: "Stop works in every state", Fill: 20, Unsettled: true, Before: before,
+			Script: until,
+		}
 	}
 	named := func(name string, s Scenario) Scenario { s.Name = name; return s }
 	return []Scenario{
@@ -34,7 +37,8 @@ func lifecycleScenarios() []Scenario {
 			},
 		},
 		{
-			Name: "subscriber leaves", Section: lifecycle, Fill: 20, Untimed: true, Holds: "subscribers can be added and removed while it runs",
+			Name: "subscriber leaves", Section: lifecycle, Fill: 20, Untimed: true,
+			Holds: "subscribers can be added and removed while it runs",
 			Script: func(r *Run) {
 				r.Sync()
 				other := r.Cache.Subscribe("leaving")
@@ -48,7 +52,8 @@ func lifecycleScenarios() []Scenario {
 			},
 		},
 		{
-			Name: "two subscribers share one watch", Section: lifecycle, Fill: 20, Untimed: true, Holds: "two subscribers to the same thing share one watch",
+			Name: "two subscribers share one watch", Section: lifecycle, Fill: 20, Untimed: true,
+			Holds: "two subscribers to the same thing share one watch",
 			Script: func(r *Run) {
 				r.Join("second")
 				r.Join("third")
@@ -107,12 +112,14 @@ func lifecycleScenarios() []Scenario {
 				r.Sync()
 			},
 		},
-		named("stop before the first answer", stopped(func(r *Run) { r.Server.On(everything, apiserver.BlackHole()) }, func(r *Run) {
-			r.Until("asked", func() bool { return r.Count(everything) > 0 })
-		})),
-		named("stop within a list", stopped(func(r *Run) { r.Server.On(everything, apiserver.Drip(100, time.Hour)) }, func(r *Run) {
-			r.Until("asked", func() bool { return r.Count(everything) > 0 })
-		})),
+		named("stop before the first answer", stopped(func(r *Run) { r.Server.On(everything, apiserver.BlackHole()) },
+			func(r *Run) {
+				r.Until("asked", func() bool { return r.Count(everything) > 0 })
+			})),
+		named("stop within a list", stopped(func(r *Run) { r.Server.On(everything, apiserver.Drip(100, time.Hour)) },
+			func(r *Run) {
+				r.Until("asked", func() bool { return r.Count(everything) > 0 })
+			})),
 		named("stop during back-off", stopped(func(r *Run) { r.Server.Down() }, func(r *Run) { r.Pass(5 * time.Minute) })),
 		named("stop while watching", stopped(nil, func(r *Run) { r.Sync(); r.Watching(1) })),
 		named("stop with a blocked subscriber", stopped(nil, func(r *Run) {
@@ -168,7 +175,8 @@ func deliveryScenarios() []Scenario {
 				n := len(r.Events())
 				r.Main.Unblock()
 				r.Sync()
-				r.Expect(r.Given(store.Deleted, n) == 1 && r.Given(store.Added, n) == 1, "%d DELETED and %d ADDED for a re-creation",
+				r.Expect(r.Given(store.Deleted, n) == 1 && r.Given(store.Added, n) == 1,
+					"%d DELETED and %d ADDED for a re-creation",
 					r.Given(store.Deleted, n), r.Given(store.Added, n))
 			},
 		},
@@ -293,7 +301,10 @@ func handlerPanics(r *Run) {
 	r.Expect(len(folded) == 9 && maps.Equal(folded, r.want()), "the one that skips o1 has %d objects of 9", len(folded))
 	r.Expect(stopped == calls, "the stopped one was called %d times more", stopped-calls)
 	all := strings.Join(c.Reported(), "\n")
-	for _, want := range []string{`observer=retried`, `observer=picky`, `observer=stopped`, `key=ns/o1`, `key=ns/o2`, `event given up`, `observer stopped`, `observer failed`} {
+	for _, want := range []string{
+		`observer=retried`, `observer=picky`, `observer=stopped`, `key=ns/o1`, `key=ns/o2`,
+		`event given up`, `observer stopped`, `observer failed`,
+	} {
 		r.Expect(strings.Contains(all, want), "no report says %q", want)
 	}
 }

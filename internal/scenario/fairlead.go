@@ -44,7 +44,9 @@ type ours struct {
 }
 
 func (o *ours) Subscribe(name string) Subscriber {
-	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync}}), o.filtered()}
+	return subscriber{o.RecordWith(fairleadtest.RecorderOptions{
+		Name: name, Subscribe: store.SubscribeOptions{Resync: o.cfg.Resync},
+	}), o.filtered()}
 }
 
 func (o *ours) Status(namespace string) (source.Status, bool) {

@@ -147,7 +147,8 @@ func conditionScenarios() []Scenario {
 			r.Pass(10 * time.Minute)
 			s := r.Status()
 			r.Expect(s.Reason != reason || s.Message != "", "the condition has no message")
-			r.Expect(s.Reason != reason || s.Staleness(time.Now()) > 9*time.Minute, "the cache is said to be %s old", s.Staleness(time.Now()))
+			r.Expect(s.Reason != reason || s.Staleness(time.Now()) > 9*time.Minute, "the cache is said to be %s old",
+				s.Staleness(time.Now()))
 			rule.Off()
 			r.Put("o1", "after")
 			r.Within("it recovers", 3*time.Minute, r.AtRest)

@@ -101,7 +101,8 @@ func listScenarios() []Scenario {
 			Script: func(r *Run) {
 				r.Sync()
 				for _, q := range r.Server.Log().Select(lists) {
-					r.Expect(q.Query.Get("continue") == "" || q.Query.Get("resourceVersion") == "", "a page was asked for with a version")
+					r.Expect(q.Query.Get("continue") == "" || q.Query.Get("resourceVersion") == "",
+						"a page was asked for with a version")
 				}
 			},
 		},
@@ -136,17 +137,20 @@ func listScenarios() []Scenario {
 			Before: func(r *Run) { r.Server.On(times(lists, 2), apiserver.Cut(1500)) }, Script: synced,
 		},
 		{
-			Name: "list is HTML", Section: startAndList, Fill: 5, Config: noWatchList, Holds: "HTML […] is a typed protocol error",
+			Name: "list is HTML", Section: startAndList, Fill: 5, Config: noWatchList,
+			Holds:  "HTML […] is a typed protocol error",
 			Before: func(r *Run) { r.Server.On(lists, apiserver.HTML(200)) },
 			Script: func(r *Run) { r.Condition(source.ReasonProtocolError); r.Server.ClearFaults(); r.Sync() },
 		},
 		{
-			Name: "list is a Table", Section: startAndList, Fill: 5, Config: noWatchList, Holds: "a Table […] is a typed protocol error",
+			Name: "list is a Table", Section: startAndList, Fill: 5, Config: noWatchList,
+			Holds:  "a Table […] is a typed protocol error",
 			Before: func(r *Run) { r.Server.On(lists, apiserver.Table()) },
 			Script: func(r *Run) { r.Condition(source.ReasonProtocolError); r.Server.ClearFaults(); r.Sync() },
 		},
 		{
-			Name: "list has no version", Section: startAndList, Fill: 5, Config: noWatchList, Holds: "without resourceVersion is a typed protocol error",
+			Name: "list has no version", Section: startAndList, Fill: 5, Config: noWatchList,
+			Holds:  "without resourceVersion is a typed protocol error",
 			Before: func(r *Run) { r.Server.On(lists, apiserver.NoListVersion()) },
 			Script: func(r *Run) { r.Condition(source.ReasonProtocolError); r.Server.ClearFaults(); r.Sync() },
 		},
@@ -198,7 +202,8 @@ func changesWithinInitialEvents(r *Run) {
 	r.hold.Release()
 	r.Sync()
 	for _, e := range r.Changes(0) {
-		r.Expect(e.Key != "ns/o2" || e.Type != store.Added || r.Given(store.Deleted, 0) > 0, "o2 was given although it was deleted")
+		r.Expect(e.Key != "ns/o2" || e.Type != store.Added || r.Given(store.Deleted, 0) > 0,
+			"o2 was given although it was deleted")
 	}
 }
 

@@ -49,7 +49,9 @@ func (o *observers) Write(line []byte) (int, error) {
 
 func newObservers(s *store.Store) *observers {
 	o := &observers{store: s}
-	o.registry = observe.NewRegistry(observe.RegistryOptions{Scheme: scheme.Scheme, Stores: o, Logger: slog.New(slog.NewTextHandler(o, nil))})
+	o.registry = observe.NewRegistry(observe.RegistryOptions{
+		Scheme: scheme.Scheme, Stores: o, Logger: slog.New(slog.NewTextHandler(o, nil)),
+	})
 	observe.Source[corev1.ConfigMap](o.registry, observedMaps)
 	if err := o.registry.Start(context.Background()); err != nil {
 		panic(err) // a mistake of this file
@@ -94,7 +96,10 @@ var observedTypes = map[observe.Type]store.EventType{
 }
 
 func eventOf(e observe.Event[corev1.ConfigMap]) fairleadtest.Event {
-	n := fairleadtest.Event{Type: observedTypes[e.Type], Key: e.Key.String(), Initial: e.Initial, Inferred: e.Inferred, Reason: e.Reason}
+	n := fairleadtest.Event{
+		Type: observedTypes[e.Type], Key: e.Key.String(), Initial: e.Initial, Inferred: e.Inferred,
+		Reason: e.Reason,
+	}
 	for _, side := range []struct {
 		object *corev1.ConfigMap
 		state  *fairleadtest.State

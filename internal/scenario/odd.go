@@ -84,7 +84,8 @@ func oddScenarios() []Scenario {
 			},
 			Script: func(r *Run) {
 				r.Within("synced", 10*time.Minute, r.AtRest)
-				r.Server.On(times(plainWatches, 1), apiserver.Respond(503, "text/plain", "later", "Retry-After", "99999999999999999999"))
+				r.Server.On(times(plainWatches, 1), apiserver.Respond(503, "text/plain", "later", "Retry-After",
+					"99999999999999999999"))
 				r.Server.DropConnections()
 				r.Put("o1", "changed")
 				r.Within("caught up", 10*time.Minute, r.AtRest)
@@ -95,7 +96,8 @@ func oddScenarios() []Scenario {
 			Holds: "429: honour Retry-After, keep the version, no relist",
 			Script: noRelist(func(r *Run) {
 				until := time.Now().Add(40 * time.Second)
-				r.Server.On(times(plainWatches, 1), apiserver.Respond(429, "text/plain", "busy", "Retry-After", until.UTC().Format(http.TimeFormat)))
+				r.Server.On(times(plainWatches, 1), apiserver.Respond(429, "text/plain", "busy", "Retry-After",
+					until.UTC().Format(http.TimeFormat)))
 				r.Server.DropConnections()
 				r.Put("o1", "changed")
 				r.Pass(30 * time.Second)
@@ -177,11 +179,13 @@ func oddScenarios() []Scenario {
 			Name: "token expires after a re-creation between pages", Section: startAndList, Fill: 43, Config: pagesOf(5),
 			Holds: "an expired token restarts the list; a changed uid is DELETED + ADDED",
 			Before: func(r *Run) {
-				r.Server.On(apiserver.Match{Verb: "list", Page: 4, Times: 2}, apiserver.Before(r.recreate("o1", "o40")), apiserver.ExpireContinue(true))
+				r.Server.On(apiserver.Match{Verb: "list", Page: 4, Times: 2}, apiserver.Before(r.recreate("o1", "o40")),
+					apiserver.ExpireContinue(true))
 			},
 			Script: func(r *Run) {
 				r.Sync()
-				r.Server.On(apiserver.Match{Verb: "list", Page: 3, Times: 1}, apiserver.Before(r.recreate("o1", "o42")), apiserver.ExpireContinue(false))
+				r.Server.On(apiserver.Match{Verb: "list", Page: 3, Times: 1}, apiserver.Before(r.recreate("o1", "o42")),
+					apiserver.ExpireContinue(false))
 				r.Expire()
 				r.Sync()
 			},

@@ -24,7 +24,8 @@ func quarantineScenarios() []Scenario {
 				r.quarantined("ns/o3")
 				late := r.Join("late")
 				r.Until("the late subscriber is told", func() bool {
-					return slices.ContainsFunc(late.Recording().Events, func(e fairleadtest.Event) bool { return e.Type == store.QuarantinedObject })
+					return slices.ContainsFunc(late.Recording().Events,
+						func(e fairleadtest.Event) bool { return e.Type == store.QuarantinedObject })
 				})
 				r.Put("o3", "healthy again")
 				r.Sync()

@@ -72,7 +72,8 @@ func Random(subject Subject, seed uint64, steps int, logger *slog.Logger) (res R
 		r.calm()
 		r.note("at rest")
 		for ns := range r.namespaces() {
-			run.Until("the condition of namespace "+ns+" is Watching", func() bool { return run.statusOf(ns).Reason == source.ReasonWatching })
+			run.Until("the condition of namespace "+ns+" is Watching",
+				func() bool { return run.statusOf(ns).Reason == source.ReasonWatching })
 		}
 	}
 	res = s.Play(subject, wires[r.rnd.IntN(2)])
@@ -92,7 +93,8 @@ func (l *lockedRand) Float64() float64 {
 }
 
 func (r *random) note(format string, args ...any) {
-	r.log = append(r.log, fmt.Sprintf("%s revision %d: %s", time.Now().Format(time.TimeOnly), r.Server.Revision(), fmt.Sprintf(format, args...)))
+	r.log = append(r.log, fmt.Sprintf("%s revision %d: %s", time.Now().Format(time.TimeOnly), r.Server.Revision(),
+		fmt.Sprintf(format, args...)))
 }
 
 func (r *random) namespaces() map[string]bool {
@@ -132,7 +134,8 @@ func (r *random) catchUp() {
 
 func (r *random) put() {
 	ns := []string{"ns", "ns", "b", "c"}[r.rnd.IntN(4)]
-	r.PutIn(ns, fmt.Sprint("o", r.rnd.IntN(r.keys)), fmt.Sprint(r.rnd.IntN(1000)), map[string]string{"app": []string{"a", "a", "b"}[r.rnd.IntN(3)]})
+	r.PutIn(ns, fmt.Sprint("o", r.rnd.IntN(r.keys)), fmt.Sprint(r.rnd.IntN(1000)),
+		map[string]string{"app": []string{"a", "a", "b"}[r.rnd.IntN(3)]})
 }
 
 func (r *random) pick() (ns, name string, ok bool) {
@@ -228,17 +231,24 @@ func (r *random) fault() {
 // Faults draws one or two faults that a request may meet.
 func Faults(rnd *rand.Rand) []apiserver.Fault {
 	all := []apiserver.Fault{
-		apiserver.Answer(apiserver.Expired()), apiserver.Answer(apiserver.Gone()), apiserver.Answer(apiserver.TooManyRequests(2)),
-		apiserver.Answer(apiserver.VersionTooLarge(1)), apiserver.Answer(apiserver.StoreReadError()), apiserver.Answer(apiserver.Failure(500)),
-		apiserver.Answer(apiserver.Failure(401)), apiserver.Answer(apiserver.Failure(403)), apiserver.Answer(apiserver.Failure(404)),
+		apiserver.Answer(apiserver.Expired()), apiserver.Answer(apiserver.Gone()),
+		apiserver.Answer(apiserver.TooManyRequests(2)),
+		apiserver.Answer(apiserver.VersionTooLarge(1)), apiserver.Answer(apiserver.StoreReadError()),
+		apiserver.Answer(apiserver.Failure(500)),
+		apiserver.Answer(apiserver.Failure(401)), apiserver.Answer(apiserver.Failure(403)),
+		apiserver.Answer(apiserver.Failure(404)),
 		apiserver.Answer(apiserver.Failure(504)), apiserver.HTML(502), apiserver.HTML(200), apiserver.Text(503, "upstream"),
-		apiserver.Table(), apiserver.DuplicateItems(), apiserver.NoListVersion(), apiserver.ExpireContinue(true), apiserver.ExpireContinue(false),
-		apiserver.GoAway(), apiserver.Silent(), apiserver.NoBookmarks(), apiserver.IgnoreTimeout(), apiserver.EndAfter(rnd.IntN(4)),
+		apiserver.Table(), apiserver.DuplicateItems(), apiserver.NoListVersion(), apiserver.ExpireContinue(true),
+		apiserver.ExpireContinue(false),
+		apiserver.GoAway(), apiserver.Silent(), apiserver.NoBookmarks(), apiserver.IgnoreTimeout(),
+		apiserver.EndAfter(rnd.IntN(4)),
 		apiserver.ErrorEvent(rnd.IntN(3), apiserver.Expired()), apiserver.ErrorEvent(rnd.IntN(3), apiserver.Failure(500)),
 		apiserver.ErrorEvent(1, apiserver.StoreReadError()), apiserver.ErrorEvent(0, apiserver.TooManyRequests(1)),
-		apiserver.DuplicateEvents(), apiserver.ReplayEvents(3), apiserver.NoInitialEventsEnd(), apiserver.PlainInitialEventsEnd(),
+		apiserver.DuplicateEvents(), apiserver.ReplayEvents(3), apiserver.NoInitialEventsEnd(),
+		apiserver.PlainInitialEventsEnd(),
 		apiserver.IgnoreWatchList(), apiserver.Delay(3 * time.Second), apiserver.Drop(), apiserver.BlackHole(),
-		apiserver.Respond(503, "text/plain", "later", "Retry-After", "99999999999999999999"), apiserver.Cut(rnd.Int64N(3000)), apiserver.Fragment(1, 7, 100), apiserver.Drip(300, 4*time.Second),
+		apiserver.Respond(503, "text/plain", "later", "Retry-After", "99999999999999999999"), apiserver.Cut(rnd.Int64N(3000)),
+		apiserver.Fragment(1, 7, 100), apiserver.Drip(300, 4*time.Second),
 	}
 	picked := []apiserver.Fault{all[rnd.IntN(len(all))]}
 	if rnd.IntN(3) == 0 {

@@ -45,7 +45,8 @@ func TestRandom(t *testing.T) {
 			play(t, seed, nil)
 			if time.Since(told) >= soakReport {
 				told = time.Now()
-				t.Logf("%s of %s: %d schedules, the last one FAIRLEAD_SEED=%d", time.Since(begin).Round(time.Second), d, seed-first+1, seed)
+				t.Logf("%s of %s: %d schedules, the last one FAIRLEAD_SEED=%d", time.Since(begin).Round(time.Second), d,
+					seed-first+1, seed)
 			}
 		}
 		t.Logf("%d schedules in %s", seed-first, time.Since(begin).Round(time.Second))

@@ -68,8 +68,9 @@ func relistScenarios() []Scenario {
 		},
 		{
 			Name: "list that ends by an empty page", Section: startAndList, Untimed: true,
-			Holds:  "W11: an incomplete, failed or implausible list deletes nothing",
-			Config: func(c *Config) { c.NoWatchList, c.PageSize, c.Labels = true, 5, "app=a" }, // with a selector no page says how many remain
+			Holds: "W11: an incomplete, failed or implausible list deletes nothing",
+			// with a selector no page says how many remain
+			Config: func(c *Config) { c.NoWatchList, c.PageSize, c.Labels = true, 5, "app=a" },
 			Before: func(r *Run) {
 				for i := range 30 {
 					r.PutIn("ns", fmt.Sprint("l", i), "1", map[string]string{"app": "a"})

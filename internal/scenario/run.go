@@ -74,7 +74,8 @@ var (
 	}}
 	// syncs are the requests that bring the whole content: lists, but no probes for one object, and WatchLists.
 	syncs = apiserver.Match{Resource: "configmaps", Func: func(r apiserver.Request) bool {
-		return r.Verb == "list" && r.Query.Get("limit") != "1" && r.Page <= 1 || r.Verb == "watch" && r.Query.Get("sendInitialEvents") == "true"
+		return r.Verb == "list" && r.Query.Get("limit") != "1" && r.Page <= 1 ||
+			r.Verb == "watch" && r.Query.Get("sendInitialEvents") == "true"
 	}}
 	everything = apiserver.Match{Resource: "configmaps"}
 )
@@ -235,7 +236,8 @@ func (r *Run) want() map[string]fairleadtest.State {
 	}
 	out := map[string]fairleadtest.State{}
 	for _, o := range all {
-		if selector.Matches(labels.Set(o.GetLabels())) && (len(r.Cfg.Namespaces) == 0 || slices.Contains(r.Cfg.Namespaces, o.GetNamespace())) {
+		if selector.Matches(labels.Set(o.GetLabels())) &&
+			(len(r.Cfg.Namespaces) == 0 || slices.Contains(r.Cfg.Namespaces, o.GetNamespace())) {
 			out[o.GetNamespace()+"/"+o.GetName()] = fairleadtest.State{UID: string(o.GetUID()), Version: o.GetResourceVersion()}
 		}
 	}
@@ -314,7 +316,8 @@ func (r *Run) Settled() bool {
 
 // Sync waits until cache and subscribers have what the server has.
 func (r *Run) Sync() bool {
-	return r.Until("the cache has what the server has", r.AtRest) && r.Until("the subscribers were given what the server has", r.Settled)
+	return r.Until("the cache has what the server has", r.AtRest) &&
+		r.Until("the subscribers were given what the server has", r.Settled)
 }
 
 // Watching waits until so many watches are open.
@@ -357,7 +360,9 @@ func (r *Run) Put(name, data string) { r.PutIn("ns", name, data, nil) }
 
 // PutIn stores a ConfigMap.
 func (r *Run) PutIn(ns, name, data string, labels map[string]string) {
-	_, err := r.Server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}, Data: map[string]string{"v": data}})
+	_, err := r.Server.Put(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: labels}, Data: map[string]string{"v": data},
+	})
 	if err != nil {
 		panic(err) // the script's mistake
 	}
@@ -372,7 +377,10 @@ func (r *Run) Remove(name string) {
 
 // Elsewhere moves the server's version by a write to another resource.
 func (r *Run) Elsewhere() {
-	if _, err := r.Server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}, StringData: map[string]string{"at": fmt.Sprint(r.Server.Revision())}}); err != nil {
+	if _, err := r.Server.Put(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"},
+		StringData: map[string]string{"at": fmt.Sprint(r.Server.Revision())},
+	}); err != nil {
 		panic(err)
 	}
 }

@@ -13,6 +13,8 @@ const (
 
 // Table returns all scenarios, in the order of the design.
 func Table() []Scenario {
-	return slices.Concat(listScenarios(), quarantineScenarios(), relistScenarios(), endScenarios(), troubleScenarios(), frameScenarios(), silenceScenarios(),
-		historyScenarios(), oddScenarios(), conditionScenarios(), unreachableScenarios(), lifecycleScenarios(), deliveryScenarios())
+	return slices.Concat(listScenarios(), quarantineScenarios(), relistScenarios(), endScenarios(), troubleScenarios(),
+		frameScenarios(), silenceScenarios(),
+		historyScenarios(), oddScenarios(), conditionScenarios(), unreachableScenarios(), lifecycleScenarios(),
+		deliveryScenarios())
 }

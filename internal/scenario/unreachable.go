@@ -45,7 +45,8 @@ func unreachableScenarios() []Scenario {
 				s := r.Status()
 				r.Expect(strings.Contains(s.Message, message), "the message is %q", s.Message)
 				r.Expect(s.Staleness(time.Now()) > 9*time.Minute, "the cache is said to be %s old", s.Staleness(time.Now()))
-				r.Expect(s.Since.Sub(begin) < time.Minute, "the condition is said to be since %s after its beginning", s.Since.Sub(begin))
+				r.Expect(s.Since.Sub(begin) < time.Minute, "the condition is said to be since %s after its beginning",
+					s.Since.Sub(begin))
 				r.astray.Store(false)
 				r.Put("o1", "after")
 				r.Within("it recovers", 3*time.Minute, r.AtRest)
@@ -56,7 +57,10 @@ func unreachableScenarios() []Scenario {
 	return []Scenario{
 		unreachable("name does not resolve", "no such host", func(*Run) dial {
 			return func(_ context.Context, network, address string) (net.Conn, error) {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: address, IsNotFound: true}}
+				return nil, &net.OpError{
+					Op: "dial", Net: network,
+					Err: &net.DNSError{Err: "no such host", Name: address, IsNotFound: true},
+				}
 			}
 		}),
 		unreachable("certificate of another name", "certificate is valid for elsewhere.example", func(r *Run) dial {
@@ -93,7 +97,10 @@ func (r *Run) impostor(name string, until time.Time) dial {
 		panic(err)
 	}
 	r.Cfg.REST.CAData = append(r.Cfg.REST.CAData, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})...)
-	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+	cfg := &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		MinVersion:   tls.VersionTLS12,
+	}
 	return func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
 		go func() {

@@ -261,7 +261,8 @@ func frameScenarios() []Scenario {
 		},
 		{
 			Name: "odd pieces", Section: watchSection, Fill: 10, Holds: "frames arrive in any fragmentation",
-			Before: func(r *Run) { r.Server.On(watches, apiserver.Fragment(7, 1, 100, 3)) }, Script: noRelist(changes), Untimed: true,
+			Before: func(r *Run) { r.Server.On(watches, apiserver.Fragment(7, 1, 100, 3)) }, Script: noRelist(changes),
+			Untimed: true,
 		},
 		{
 			Name: "cut within frames", Section: watchSection, Fill: 10, Untimed: true,
@@ -281,7 +282,8 @@ func frameScenarios() []Scenario {
 			Name: "last frame without newline", Section: watchSection, Fill: 10, Untimed: true,
 			Holds: "a last frame without newline counts if it is complete",
 			Script: noRelist(func(r *Run) {
-				r.Server.On(times(plainWatches, 3), apiserver.EndAfter(1), apiserver.Rewrite(func(b []byte) []byte { return bytes.TrimRight(b, "\n") }))
+				r.Server.On(times(plainWatches, 3), apiserver.EndAfter(1),
+					apiserver.Rewrite(func(b []byte) []byte { return bytes.TrimRight(b, "\n") }))
 				r.Server.DropConnections()
 				changes(r)
 				r.Until("caught up", r.AtRest)
@@ -289,11 +291,13 @@ func frameScenarios() []Scenario {
 		},
 		{
 			Name: "events twice", Section: watchSection, Fill: 10, Untimed: true,
-			Holds: "replayed and older versions are suppressed and counted", Script: exactly(20+4, fault(apiserver.DuplicateEvents())),
+			Holds:  "replayed and older versions are suppressed and counted",
+			Script: exactly(20+4, fault(apiserver.DuplicateEvents())),
 		},
 		{
 			Name: "events replayed", Section: watchSection, Fill: 10, Untimed: true,
-			Holds: "replayed and older versions are suppressed and counted", Script: exactly(20+4, fault(apiserver.ReplayEvents(5))),
+			Holds:  "replayed and older versions are suppressed and counted",
+			Script: exactly(20+4, fault(apiserver.ReplayEvents(5))),
 		},
 		{
 			Name: "deletion with the version of the object", Section: watchSection, Fill: 10, Untimed: true,

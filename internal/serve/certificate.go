@@ -38,7 +38,8 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 	c := &Certificate{
 		certFile: certFile, keyFile: keyFile, log: log,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_http_certificate_reloads_total", Help: "Changes of the files of the certificate, by whether they could be used.",
+			Name: "fairlead_http_certificate_reloads_total",
+			Help: "Changes of the files of the certificate, by whether they could be used.",
 		}, []string{"result"}),
 	}
 	c.expiry = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -91,7 +92,8 @@ func (c *Certificate) look(ctx context.Context) {
 	}
 	if err != nil {
 		c.reloads.WithLabelValues("failure").Inc()
-		c.log.ErrorContext(ctx, "cannot use the changed certificate, the one before stays", "cert", c.certFile, "key", c.keyFile,
+		c.log.ErrorContext(ctx, "cannot use the changed certificate, the one before stays", "cert", c.certFile,
+			"key", c.keyFile,
 			"expires", c.current.Load().Leaf.NotAfter, "error", err)
 		return
 	}

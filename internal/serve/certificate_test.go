@@ -46,7 +46,8 @@ func TestCertificateChanges(t *testing.T) {
 				refused++
 			}
 			said := log.Take()
-			if n := strings.Count(said, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") || !strings.Contains(said, refusal) {
+			if n := strings.Count(said, "level=ERROR"); n > 1 || (n == 1) != (refusal != "") ||
+				!strings.Contains(said, refusal) {
 				t.Errorf("%s It says: %s", reason, said)
 			}
 			if got := testutil.ToFloat64(c.reloads.WithLabelValues("failure")); got != float64(refused) {
@@ -87,7 +88,8 @@ func TestCertificateChanges(t *testing.T) {
 func TestCertificateThatCannotBeLoaded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil); err == nil || !strings.Contains(err.Error(), "cannot load the certificate of "+dir) {
+	if _, err := LoadCertificate(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), nil); err == nil ||
+		!strings.Contains(err.Error(), "cannot load the certificate of "+dir) {
 		t.Errorf("without files: %v", err)
 	}
 	servetest.Write(t, dir, []byte("no"), []byte("no"))

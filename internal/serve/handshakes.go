@@ -10,12 +10,13 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // handshakes bounds the processors that are at work on TLS handshakes, which cost a server a hundred times what they
 // cost a client: to half of them, at least one. Those that wait take turns by client, the earliest of each first.
-// Nothing is held while the network is waited for.
+// Nothing is held while the network is waited for: a turn is over at the latest when its connection is read from.
 type handshakes struct {
 	mu      sync.Mutex
 	free    int
@@ -36,12 +37,47 @@ const handshakePatience = 5 * time.Second
 var errCrowded = errors.New("too many TLS handshakes at a time")
 
 func newHandshakes() *handshakes {
-	return &handshakes{free: max(1, runtime.GOMAXPROCS(0)/2), queues: make(map[string][]*turn), held: make(map[net.Conn]struct{})}
+	return &handshakes{
+		free: max(1, runtime.GOMAXPROCS(0)/2), queues: make(map[string][]*turn),
+		held: make(map[net.Conn]struct{}),
+	}
 }
 
-// config returns how the server shakes hands as base says, in turns. The turn comes when the client has said what it
-// wants, and is over when the server has signed, or has taken up a session from before: what is left after that costs
-// little.
+// shaken is a connection on which hands are shaken.
+type shaken struct {
+	net.Conn
+	turns *handshakes
+	done  atomic.Bool // what is left of the handshake costs little
+}
+
+// Read implements net.Conn. The client may let the server wait.
+func (s *shaken) Read(p []byte) (int, error) {
+	if !s.done.Load() {
+		s.turns.end(s)
+	}
+	return s.Conn.Read(p)
+}
+
+// shaking is a listener for such connections.
+type shaking struct {
+	net.Listener
+	turns *handshakes
+}
+
+// Accept implements net.Listener.
+func (s *shaking) Accept() (net.Conn, error) {
+	conn, err := s.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return s.turns.watched(conn), nil
+}
+
+func (h *handshakes) watched(conn net.Conn) net.Conn { return &shaken{Conn: conn, turns: h} }
+
+// config returns how the server shakes hands as base says, in turns, on connections that are watched. The turn comes
+// when the client has said what it wants, and once more when it was asked to say it better (HelloRetryRequest). It is
+// over when the server has signed, or has taken up a session from before: what is left after that costs little.
 func (h *handshakes) config(base *tls.Config) *tls.Config {
 	base = base.Clone()
 	if len(base.NextProtos) == 0 {
@@ -80,6 +116,9 @@ func (h *handshakes) ending(base *tls.Config, conn net.Conn) *tls.Config {
 		if cert == nil && err == nil && len(base.Certificates) == 1 { // of several the server chooses itself
 			cert = &base.Certificates[0]
 		}
+		if err == nil {
+			err = h.goOn(conn)
+		}
 		if err != nil || cert == nil {
 			return nil, err
 		}
@@ -89,7 +128,13 @@ func (h *handshakes) ending(base *tls.Config, conn net.Conn) *tls.Config {
 		}
 		return &telling, nil
 	}
+	if len(own.Certificates) == 1 { // else nobody would be asked where the client names no host
+		own.Certificates = nil
+	}
 	own.VerifyConnection = func(state tls.ConnectionState) error {
+		if s, ok := conn.(*shaken); ok {
+			s.done.Store(true)
+		}
 		h.end(conn)
 		if base.VerifyConnection != nil {
 			return base.VerifyConnection(state)
@@ -109,6 +154,17 @@ type ender struct {
 func (e *ender) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	defer e.signed()
 	return e.Signer.Sign(rand, digest, opts)
+}
+
+// goOn waits for another turn of a connection whose turn is over.
+func (h *handshakes) goOn(conn net.Conn) error {
+	h.mu.Lock()
+	_, held := h.held[conn]
+	h.mu.Unlock()
+	if held {
+		return nil
+	}
+	return h.begin(conn)
 }
 
 // begin waits for the turn of a connection. It has to be followed by end.

@@ -72,7 +72,10 @@ func TestHandshakesTakeTurns(t *testing.T) {
 		h.end(conns["also"])
 		synctest.Wait()
 		h.end(conns["late"])
-		want := []string{"flood0", "flood1", "other", "also", "flood2 " + errCrowded.Error(), "flood3 " + errCrowded.Error(), "late"}
+		want := []string{
+			"flood0", "flood1", "other", "also", "flood2 " + errCrowded.Error(), "flood3 " + errCrowded.Error(),
+			"late",
+		}
 		if len(order) == len(want) && order[4] > order[5] {
 			order[4], order[5] = order[5], order[4]
 		}
@@ -105,7 +108,11 @@ func TestHandshakesHoldNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{TLSConfig: config, ConnState: h.changed, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
+	listener = &shaking{listener, h}
+	server := &http.Server{
+		TLSConfig: config, ConnState: h.changed,
+		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- server.ServeTLS(listener, "", "") }()
 	defer func() {
@@ -117,9 +124,14 @@ func TestHandshakesHoldNothing(t *testing.T) {
 	sessions := tls.NewLRUClientSessionCache(8)
 	get := func(version uint16) {
 		t.Helper()
-		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MaxVersion: version, ClientSessionCache: sessions}}
+		transport := &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{RootCAs: roots, MaxVersion: version, ClientSessionCache: sessions},
+		}
 		defer transport.CloseIdleConnections()
-		resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Get("https://" + listener.Addr().String())
+		resp, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Get(
+			"https://" + listener.Addr().String(),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +150,8 @@ func TestHandshakesHoldNothing(t *testing.T) {
 			for len(signed) > 0 {
 				<-signed
 			}
-			client := tls.Client(&mute{Conn: conn, writes: 1}, &tls.Config{RootCAs: roots, ServerName: "localhost", MaxVersion: version})
+			client := tls.Client(&mute{Conn: conn, writes: 1},
+				&tls.Config{RootCAs: roots, ServerName: "localhost", MaxVersion: version})
 			refused := make(chan error, 1)
 			go func() { refused <- client.Handshake() }() // it ends with the connection
 			select {
@@ -158,6 +171,130 @@ func TestHandshakesHoldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	get(tls.VersionTLS13)
+}
+
+// TestHandshakesHoldNothingForARetry: the server asks who has named no key that it takes to do so (HelloRetryRequest),
+// and holds nothing meanwhile. What it does for those who come back takes turns like the rest.
+func TestHandshakesHoldNothingForARetry(t *testing.T) {
+	t.Parallel()
+	for name, with := range map[string]func(*tls.Config, tls.Certificate){
+		"Certificates": func(c *tls.Config, pair tls.Certificate) { c.Certificates = []tls.Certificate{pair} },
+		"GetCertificate": func(c *tls.Config, pair tls.Certificate) {
+			c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &pair, nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cert, key := servetest.Certificate(t, "loopback", time.Time{}, time.Time{})
+			pair, err := tls.X509KeyPair(cert, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				h := newHandshakes()
+				h.free = 1
+				base := &tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}} // clients name others first
+				with(base, pair)
+				config := h.config(base)
+				begin := func() (conn net.Conn, again func(), shaken <-chan error) {
+					near, far := net.Pipe()
+					asked, resume := make(chan struct{}), make(chan struct{})
+					patient := &hesitant{Conn: far, asked: asked, again: resume, got: make(chan []byte, 64)}
+					client := tls.Client(patient, &tls.Config{InsecureSkipVerify: true})
+					conn = h.watched(&from{near, "10.0.0.1:1"})
+					ended := make(chan error, 1)
+					go func() {
+						server := tls.Server(conn, config)
+						ended <- server.Handshake()
+						h.changed(server, http.StateActive)
+						near.Close()
+					}()
+					go patient.receive()
+					go func() { _ = client.Handshake() }() // the server says whether it has succeeded
+					<-asked
+					synctest.Wait()
+					return conn, sync.OnceFunc(func() { close(resume) }), ended
+				}
+				var waiting []func()
+				var all []<-chan error
+				for range 3 { // each of them would wait for the one before
+					_, again, shaken := begin()
+					waiting, all = append(waiting, again), append(all, shaken)
+				}
+				if h.free != 1 {
+					t.Error("a turn is held while the network is waited for")
+				}
+				other := &from{addr: "10.0.0.2:1"}
+				if err := h.begin(other); err != nil {
+					t.Fatal(err)
+				}
+				for _, again := range waiting {
+					again()
+				}
+				synctest.Wait()
+				for i, shaken := range all {
+					select {
+					case err := <-shaken:
+						t.Errorf("handshake %d did not wait for its turn: %v", i, err)
+					default:
+					}
+				}
+				h.end(other)
+				for _, shaken := range all {
+					if err := <-shaken; err != nil {
+						t.Error(err)
+					}
+				}
+				synctest.Wait()
+				if h.free != 1 || len(h.held)+len(h.queues)+len(h.clients) != 0 {
+					t.Errorf("left over: %+v", h)
+				}
+			})
+		})
+	}
+}
+
+// hesitant is the connection of a client that is asked to name another key, and waits before it does. What the server
+// sends meanwhile is on its way.
+type hesitant struct {
+	net.Conn
+	asked, again chan struct{}
+	writes       int
+	got          chan []byte // closed when there is no more
+	rest         []byte
+}
+
+func (c *hesitant) receive() {
+	defer close(c.got)
+	for {
+		p := make([]byte, 4096)
+		n, err := c.Conn.Read(p)
+		if err != nil {
+			return
+		}
+		c.got <- p[:n]
+	}
+}
+
+func (c *hesitant) Read(p []byte) (int, error) {
+	if len(c.rest) == 0 {
+		got, ok := <-c.got
+		if !ok {
+			return 0, io.EOF
+		}
+		c.rest = got
+	}
+	n := copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func (c *hesitant) Write(p []byte) (int, error) {
+	if c.writes++; c.writes == 2 {
+		close(c.asked)
+		<-c.again
+	}
+	return c.Conn.Write(p)
 }
 
 // mute says no more after so many writes.

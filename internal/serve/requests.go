@@ -21,7 +21,8 @@ func newRequests(most int) *requests {
 	return &requests{
 		most: most, clients: make(map[string]int),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_http_requests_refused_total", Help: "Requests refused because there were too many on the connections of their client, or of all.",
+			Name: "fairlead_http_requests_refused_total",
+			Help: "Requests refused because there were too many on the connections of their client, or of all.",
 		}),
 	}
 }

@@ -70,17 +70,22 @@ func New(handler http.Handler, o Options) *Server {
 	if o.Drain <= 0 {
 		o.Drain = defaultDrain
 	}
-	return &Server{Options: o, handler: handler, table: newTable(o.MaxConnections), requests: newRequests(maxRequests * o.MaxConnections)}
+	return &Server{
+		Options: o, handler: handler, table: newTable(o.MaxConnections),
+		requests: newRequests(maxRequests * o.MaxConnections),
+	}
 }
 
 // Run answers until the context ends, then lets the requests under way finish. It closes the listener.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: s.WriteTimeout, MaxHeaderBytes: maxHeader,
-		ConnState: s.table.changed,
+		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, WriteTimeout: s.WriteTimeout,
+		MaxHeaderBytes: maxHeader,
+		ConnState:      s.table.changed,
 		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
-			SendPingTimeout: pingAfter, PingTimeout: pingTime, WriteByteTimeout: pingAfter,
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamWindow,
+			MaxReceiveBufferPerConnection: connectionWindow,
+			SendPingTimeout:               pingAfter, PingTimeout: pingTime, WriteByteTimeout: pingAfter,
 		},
 	}
 	if s.Logger != nil {
@@ -100,6 +105,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 	bounded := &gate{Listener: listener, table: s.table}
 	if s.TLS != nil {
 		turns := newHandshakes()
+		bounded.Listener = &shaking{listener, turns}
 		server.TLSConfig = turns.config(s.TLS)
 		server.ConnState = func(c net.Conn, state http.ConnState) {
 			s.table.changed(c, state)
@@ -134,7 +140,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.handler.ServeHTTP(w, r)
 	if r.ProtoMajor > 1 {
-		_ = http.NewResponseController(w).Flush() // what is left of the answer would else be waited for after the end of the request
+		// what is left of the answer would else be waited for after the end of the request
+		_ = http.NewResponseController(w).Flush()
 	}
 }
 
@@ -166,4 +173,5 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(connections, prometheus.GaugeValue, float64(active), "active")
 }
 
-var connections = prometheus.NewDesc("fairlead_http_connections", "Connections of callers, by whether they wait for a request.", []string{"state"}, nil)
+var connections = prometheus.NewDesc("fairlead_http_connections",
+	"Connections of callers, by whether they wait for a request.", []string{"state"}, nil)

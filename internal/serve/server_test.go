@@ -97,13 +97,28 @@ func TestSlowCallers(t *testing.T) {
 			atMost       time.Duration
 			says         string
 		}{
-			"Nothing":  {"Who says nothing is closed.", "", headerTime, ""},
-			"Header":   {"A header that never ends is not waited for.", "GET / HTTP/1.1\r\nHost: x\r\nX-", headerTime, ""},
-			"Idle":     {"A connection may wait for the next request, for a time.", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", idleTime, "200 OK"},
-			"Body":     {"A body that never comes ends the reading.", "POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{", bodyTime, "read: true"},
-			"Unwanted": {"Nor is one waited for that nobody reads.", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{", bodyTime, "200 OK"},
-			"Chunks":   {"Also one without a length.", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{", bodyTime, "200 OK"},
-			"Large":    {"Headers are bounded.", "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 28<<10) + "\r\n\r\n", idleTime, "200 OK"},
+			"Nothing": {"Who says nothing is closed.", "", headerTime, ""},
+			"Header":  {"A header that never ends is not waited for.", "GET / HTTP/1.1\r\nHost: x\r\nX-", headerTime, ""},
+			"Idle": {
+				"A connection may wait for the next request, for a time.", "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+				idleTime, "200 OK",
+			},
+			"Body": {
+				"A body that never comes ends the reading.",
+				"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{", bodyTime, "read: true",
+			},
+			"Unwanted": {
+				"Nor is one waited for that nobody reads.", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n{",
+				bodyTime, "200 OK",
+			},
+			"Chunks": {
+				"Also one without a length.", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+				bodyTime, "200 OK",
+			},
+			"Large": {
+				"Headers are bounded.", "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 28<<10) + "\r\n\r\n",
+				idleTime, "200 OK",
+			},
 		}
 		for name, tc := range tests {
 			took, said := lasts(h.dial(t, tc.send))
@@ -206,7 +221,9 @@ func TestIdleConnectionsKeepNobodyOut(t *testing.T) {
 }
 
 // serveTLS runs a server with a certificate for localhost until end is called, which checks how it ended.
-func serveTLS(t *testing.T, o Options, answer http.HandlerFunc) (s *Server, address string, roots *x509.CertPool, end func()) {
+func serveTLS(
+	t *testing.T, o Options, answer http.HandlerFunc,
+) (s *Server, address string, roots *x509.CertPool, end func()) {
 	t.Helper()
 	dir := t.TempDir()
 	cert, key := servetest.Certificate(t, "one", time.Time{}, time.Time{})
@@ -238,7 +255,8 @@ func serveTLS(t *testing.T, o Options, answer http.HandlerFunc) (s *Server, addr
 // TestTLS serves by HTTP/2 and by HTTP/1.1, and nothing that is older than TLS 1.2.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	s, address, roots, end := serveTLS(t, Options{}, func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
+	s, address, roots, end := serveTLS(t, Options{},
+		func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) })
 	for proto, config := range map[string]*tls.Config{
 		"HTTP/2.0": {RootCAs: roots, ServerName: "localhost"},
 		"HTTP/1.1": {RootCAs: roots, ServerName: "localhost", NextProtos: []string{"http/1.1"}, MaxVersion: tls.VersionTLS12},
@@ -258,7 +276,9 @@ func TestTLS(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 	}
-	old, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
+	old, err := tls.Dial("tcp", address, &tls.Config{
+		RootCAs: roots, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11,
+	})
 	if err == nil {
 		old.Close()
 		t.Error("TLS 1.1 is spoken")
@@ -269,7 +289,8 @@ func TestTLS(t *testing.T) {
 // TestAnswersThatNobodyReads has one connection of HTTP/2 ask a hundred times and make no place for the answers.
 func TestAnswersThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	s, address, roots, end := serveTLS(t, Options{MaxConnections: 4}, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "words") })
+	s, address, roots, end := serveTLS(t, Options{MaxConnections: 4},
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "words") })
 	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
@@ -288,12 +309,19 @@ func TestAnswersThatNobodyReads(t *testing.T) {
 		header.Reset()
 		encoder := hpack.NewEncoder(&header)
 		encoder.SetMaxDynamicTableSizeLimit(0) // each stands for itself
-		for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":path", Value: "/"}, {Name: ":authority", Value: "x"}} {
+		for _, field := range []hpack.HeaderField{
+			{Name: ":method", Value: "GET"},
+			{Name: ":scheme", Value: "https"},
+			{Name: ":path", Value: "/"},
+			{Name: ":authority", Value: "x"},
+		} {
 			if err := encoder.WriteField(field); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: uint32(2*i + 1), BlockFragment: header.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+		if err := framer.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: uint32(2*i + 1), BlockFragment: header.Bytes(), EndStream: true, EndHeaders: true,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -62,15 +62,36 @@ func TestPlaceIsMade(t *testing.T) {
 		closed       string
 		reconsidered string // that one ends before
 	}{
-		"Place":       {reason: "While there is place nobody is closed.", there: "a1 a2 a3", newcomer: "b1", comes: true},
-		"Idle":        {reason: "The one that waits longest goes, of the client with the most.", there: "b1 a1 a2 a3", newcomer: "c1", comes: true, closed: "a1"},
-		"Own":         {reason: "A client that has them all gives up its own.", there: "a1 a2 a3 a4", newcomer: "a5", comes: true, closed: "a1"},
-		"OwnNotThose": {reason: "What a client opens costs no other one theirs.", there: "b1 a1 a2 a3", newcomer: "a4", comes: true, closed: "a1"},
-		"AtWork":      {reason: "One that waits goes before one at work, also of a client with fewer.", there: "A1 A2 b1 b2", newcomer: "c1", comes: true, closed: "b1"},
-		"NotSmaller":  {reason: "But not for a client that has more.", there: "A1 A2 A3 b1", newcomer: "a4", comes: false},
-		"AllAtWork":   {reason: "If all are at work, the client with the most has too many.", there: "A1 A2 A3 B1", newcomer: "c1", comes: true, closed: "a1"},
-		"AllEqual":    {reason: "But not when the others have no more than the newcomer would.", there: "A1 B1 C1 D1", newcomer: "a2", comes: false},
-		"Ended":       {reason: "A connection that has ended makes place.", there: "A1 A2 A3 A4", newcomer: "a5", comes: true, reconsidered: "a2"},
+		"Place": {reason: "While there is place nobody is closed.", there: "a1 a2 a3", newcomer: "b1", comes: true},
+		"Idle": {
+			reason: "The one that waits longest goes, of the client with the most.", there: "b1 a1 a2 a3",
+			newcomer: "c1", comes: true, closed: "a1",
+		},
+		"Own": {
+			reason: "A client that has them all gives up its own.", there: "a1 a2 a3 a4", newcomer: "a5",
+			comes: true, closed: "a1",
+		},
+		"OwnNotThose": {
+			reason: "What a client opens costs no other one theirs.", there: "b1 a1 a2 a3", newcomer: "a4",
+			comes: true, closed: "a1",
+		},
+		"AtWork": {
+			reason: "One that waits goes before one at work, also of a client with fewer.", there: "A1 A2 b1 b2",
+			newcomer: "c1", comes: true, closed: "b1",
+		},
+		"NotSmaller": {reason: "But not for a client that has more.", there: "A1 A2 A3 b1", newcomer: "a4", comes: false},
+		"AllAtWork": {
+			reason: "If all are at work, the client with the most has too many.", there: "A1 A2 A3 B1",
+			newcomer: "c1", comes: true, closed: "a1",
+		},
+		"AllEqual": {
+			reason: "But not when the others have no more than the newcomer would.", there: "A1 B1 C1 D1",
+			newcomer: "a2", comes: false,
+		},
+		"Ended": {
+			reason: "A connection that has ended makes place.", there: "A1 A2 A3 A4", newcomer: "a5", comes: true,
+			reconsidered: "a2",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -85,13 +85,17 @@ func NewHostWith(t T, cfg *rest.Config, mapper meta.RESTMapper, policy call.Poli
 	h := &Host{t: t, reg: prometheus.NewRegistry()}
 	s := Scheme()
 	var err error
-	if h.cache, err = store.NewCache(store.CacheOptions{Config: cfg, Scheme: s, Mapper: mapper, Source: sources, Store: store.Options{DetectMutation: true}}); err != nil {
+	if h.cache, err = store.NewCache(store.CacheOptions{
+		Config: cfg, Scheme: s, Mapper: mapper, Source: sources, Store: store.Options{DetectMutation: true},
+	}); err != nil {
 		t.Fatalf("cannot make a cache: %v", err)
 	}
 	if h.calls, err = call.New(call.Options{Config: cfg}); err != nil {
 		t.Fatalf("cannot make a client: %v", err)
 	}
-	if h.client, err = client.New(client.Options{Config: cfg, Call: h.calls, Cache: h.cache, Scheme: s, Mapper: mapper, Policy: policy}); err != nil {
+	if h.client, err = client.New(client.Options{
+		Config: cfg, Call: h.calls, Cache: h.cache, Scheme: s, Mapper: mapper, Policy: policy,
+	}); err != nil {
 		t.Fatalf("cannot make a client: %v", err)
 	}
 	return h
@@ -159,7 +163,9 @@ func Put(t T, s *apiserver.Server, obj runtime.Object) *unstructured.Unstructure
 }
 
 // Change changes the stored object behind the back of every client.
-func Change(t T, s *apiserver.Server, gvr schema.GroupVersionResource, k store.Key, fn func(u *unstructured.Unstructured)) *unstructured.Unstructured {
+func Change(
+	t T, s *apiserver.Server, gvr schema.GroupVersionResource, k store.Key, fn func(u *unstructured.Unstructured),
+) *unstructured.Unstructured {
 	t.Helper()
 	u, err := s.Object(gvr, k.Namespace, k.Name)
 	if err != nil {

@@ -20,7 +20,8 @@ func check(t interface{ Fatalf(string, ...any) }, a, b map[string]any) {
 	if got, want := tree.Same(a, b), reflect.DeepEqual(a, b); got != want {
 		t.Fatalf("Same(%v, %v) = %v, reflect.DeepEqual says %v", a, b, got, want)
 	}
-	if got, want := tree.Equal(a, b), reflect.DeepEqual(withoutNulls(a), withoutNulls(b)); got != want || got != tree.Equal(b, a) {
+	if got, want := tree.Equal(a, b), reflect.DeepEqual(withoutNulls(a), withoutNulls(b)); got != want ||
+		got != tree.Equal(b, a) {
 		t.Fatalf("Equal(%v, %v) = %v, without nulls reflect.DeepEqual says %v", a, b, got, want)
 	}
 	patch := tree.Difference(a, b)

@@ -3,17 +3,13 @@ package executor
 import (
 	"context"
 	"fmt"
-	"hash/maphash"
 	"net/url"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
-	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -27,65 +23,6 @@ import (
 //   - an operation whose call is under way comes before every lock that is accepted later, whatever is written to it
 //     meanwhile, and for whoever goes on with it after a crash;
 //   - one that was accepted after a lock comes after it, whether or not anybody saw that happen.
-
-// request is one request of one incarnation of an object.
-type request struct {
-	uid       types.UID
-	operation string
-}
-
-// requestOf returns the present request of an operation.
-func requestOf(op *v1alpha1.Operation) request { return request{op.UID, op.EffectiveID()} }
-
-var requestSeed = maphash.MakeSeed()
-
-// hash tells one request from another where there is no room for its names. It is not 0.
-func (r request) hash() uint64 { return max(1, maphash.Comparable(requestSeed, r)) }
-
-// acceptance is what is known of when a request was accepted: after the version since, and at the latest at the version
-// by.
-type acceptance struct {
-	request
-	since, by string // since may be empty: nothing is known
-}
-
-// of tells whether it is about the present request of an operation.
-func (a *acceptance) of(op *v1alpha1.Operation) bool { return a != nil && a.request == requestOf(op) }
-
-// before tells whether the request was accepted before something that was accepted at a version. It is false, with
-// known, for what was picked up before there were places: its version is empty.
-func (a *acceptance) before(version string) (is, known bool) {
-	if version == "" {
-		return false, true
-	}
-	if order, ok := resourceversion.Compare(a.by, version); !ok || order <= 0 {
-		return ok, true // not ordered: no API server of ours
-	}
-	if a.since == "" {
-		return false, false
-	}
-	order, ok := resourceversion.Compare(a.since, version)
-	return false, ok && order >= 0
-}
-
-// doubt is the question whether an operation was accepted before a lock.
-type doubt struct {
-	op, lock *v1alpha1.Operation // shared, read-only
-	at       string              // the place of lock
-}
-
-// ordinary tells whether the first call of an operation needs no record of its own, as far as the operation is
-// concerned.
-func ordinary(op *v1alpha1.Operation) bool {
-	s := &op.Spec
-	if s.Execution == v1alpha1.ExecutionParallel || len(s.WebhookIDs) == 0 || len(s.CompensateWebhookIDs) > 0 {
-		return false
-	}
-	for range op.Locks() {
-		return false
-	}
-	return true
-}
 
 // accept notes when the present request of an operation was accepted, unless that is known better.
 func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
@@ -204,40 +141,4 @@ func (e *Executor) learn(d *doubt, was *v1alpha1.Operation, before bool) {
 	default:
 		r.accepted.since = d.at
 	}
-}
-
-// clocksApart is by how much the clocks of API servers and executors may differ.
-const clocksApart = time.Minute
-
-// comesLater answers a doubt where the API server has forgotten: by whether the lock, of which now is the newest state,
-// was entered, and by the times of servers and executors, which nobody else writes. Where times decide wrongly, an
-// operation goes first that was accepted later. Never does one wait whose call is under way: that was begun when there
-// was no lock.
-func comesLater(d *doubt, now *v1alpha1.Operation) bool {
-	if now != nil && requestOf(now) == requestOf(d.lock) && entered(now) {
-		return true
-	}
-	op, lock := d.op, d.lock
-	earliest, latest := op.CreationTimestamp.Time, lock.CreationTimestamp.Time
-	if at := op.Status.FinishedAt; at != nil && op.Status.OperationID != op.EffectiveID() { // of the request before
-		earliest = at.Time
-	}
-	switch {
-	case lock.PickedUp() && lock.Status.InitializedAt != nil:
-		latest = lock.Status.InitializedAt.Time
-	case lock.Status.OperationID != "": // when the spec was replaced nobody knows
-		return false
-	}
-	return earliest.After(latest.Add(clocksApart))
-}
-
-// lockersOf is the name under which indexLocks has all unfinished operations of a namespace that lock anything.
-func lockersOf(namespace string) string { return namespace + "/" }
-
-// nobodyLocks tells whether no unfinished operation of a namespace locks anything.
-func nobodyLocks(namespace string, now store.Snapshot) bool {
-	for range now.Index(indexLocks, lockersOf(namespace)) {
-		return false
-	}
-	return true
 }

@@ -26,7 +26,8 @@ import (
 func TestOvertaken(t *testing.T) {
 	end := func(op *v1alpha1.Operation) {
 		now := metav1.NowMicro()
-		op.Status.OperationID, op.Status.OperationType, op.Status.Phase = op.EffectiveID(), op.Spec.OperationType, v1alpha1.PhaseSuccess
+		op.Status.OperationID, op.Status.OperationType, op.Status.Phase = op.EffectiveID(), op.Spec.OperationType,
+			v1alpha1.PhaseSuccess
 		op.Status.InitializedAt, op.Status.FinishedAt, op.Status.ObservedGeneration = &now, &now, op.Generation
 		for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionError} {
 			status := metav1.ConditionFalse
@@ -43,7 +44,9 @@ func TestOvertaken(t *testing.T) {
 			op.Status.Webhooks[i].StartedAt = nil
 		}
 	}
-	for name, change := range map[string]func(op *v1alpha1.Operation){"Ended": end, "Wiped": wipe, "NoConditions": forget, "NoStart": odd} {
+	for name, change := range map[string]func(op *v1alpha1.Operation){
+		"Ended": end, "Wiped": wipe, "NoConditions": forget, "NoStart": odd,
+	} {
 		for write := int32(1); write <= 11; write++ {
 			t.Run(fmt.Sprint(name, write), func(t *testing.T) {
 				b := setup(t)
@@ -53,7 +56,8 @@ func TestOvertaken(t *testing.T) {
 				}
 				var writes atomic.Int32
 				calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-					if strings.HasSuffix(r.URL.Path, "/status") && strings.Contains(r.URL.Path, "/operations/") && writes.Add(1) == write {
+					if strings.HasSuffix(r.URL.Path, "/status") && strings.Contains(r.URL.Path, "/operations/") &&
+						writes.Add(1) == write {
 						b.changeStatus(change)
 					}
 					return next.RoundTrip(r)
@@ -61,7 +65,9 @@ func TestOvertaken(t *testing.T) {
 				log := &syncBuffer{}
 				r := b.prepare(b.config, func(o *executor.Options) { o.Calls, o.Logger = calls, log.logger() })
 				r.run()
-				op := b.end(b.schedule(operation.Request{Webhooks: []string{"flaky", "bad"}, Compensate: []string{"undo"}, Notify: "tell"}))
+				op := b.end(b.schedule(operation.Request{
+					Webhooks: []string{"flaky", "bad"}, Compensate: []string{"undo"}, Notify: "tell",
+				}))
 				if err := r.Flows().Drain(b.ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -82,7 +88,8 @@ func (b *bench) changeStatus(change func(*v1alpha1.Operation)) {
 	if err == nil {
 		change(op)
 		_, err = call.Do(b.ctx, b.calls, call.Request{
-			Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace, Name: op.Name,
+			Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace,
+			Name:        op.Name,
 			Subresource: "status", Object: op,
 		}, call.Policy{})
 	}

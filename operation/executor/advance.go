@@ -3,19 +3,14 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/store"
-	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // stepAdvance is the one step of the flow of an operation: it looks, decides, records, starts the calls that are due,
@@ -34,7 +29,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	until, err := e.step(ctx, r)
 	if errors.Is(err, errShort) {
 		err = nil
-	} else if r.short || r.paid.count > 0 { // whoever writes nothing now does not keep others from it
+	} else if r.short || r.paid.Count > 0 { // whoever writes nothing now does not keep others from it
 		e.unpay(r)
 	}
 	e.settle(r)
@@ -93,8 +88,9 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		switch d.act {
 		case actNothing:
 			if len(r.unsaved) > 0 && r.op.Terminal() { // its end, which is due until it is written
+				end := *r.op // r.op may be about the next request by then
 				if err = e.save(ctx, r); err == nil {
-					e.ended(ctx, r.op)
+					e.ended(ctx, &end)
 					continue
 				}
 				break
@@ -164,139 +160,6 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 	}
 }
 
-// start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts
-// them.
-func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
-	if fence := e.policy.Fence; fence != nil {
-		if err := fence(); err != nil {
-			return fmt.Errorf("cannot make a call: %w", err)
-		}
-	}
-	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
-		if err := e.hold(ctx, r); err != nil {
-			return err
-		}
-	}
-	if !r.confirmed && slices.ContainsFunc(d.due, func(t target) bool { return begun(entry(&r.op.Status, t)) }) {
-		return e.reload(ctx, r) // a predecessor may have recorded what became of it
-	}
-	if d.due[0].purpose == webhook.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
-		return nil // it has another place now, so its turn is to be found out again
-	}
-	defer func(unsaved int) {
-		if err != nil { // what the next look finds may be that others go first, or comes late: no attempt is recorded that was not made
-			r.dropSince(unsaved)
-		}
-	}(len(r.unsaved))
-	hooks := e.ready(r, d.due, now)
-	if len(hooks) == 0 {
-		return nil // what is due is not compiled yet, or was judged without a call
-	}
-	unrecorded := e.needsNoRecord(r, d.due, hooks)
-	records := func(t target) bool { return !begun(entry(&r.op.Status, t)) }
-	if (len(r.unsaved) > 0 || slices.ContainsFunc(d.due, records)) && !e.pay(r) {
-		e.withdraw(r, allOf) // a place that is kept for it others can use
-		return errShort
-	}
-	var ready []*flight
-	defer func() {
-		if err != nil {
-			for _, f := range ready {
-				f.permit.Release()
-				e.home(r, f.hook)
-			}
-		}
-	}()
-	for _, t := range d.due {
-		hook := hooks[t]
-		if hook == nil {
-			continue
-		}
-		if withheld := e.withheld(r.op, t, now); withheld != nil {
-			r.apply(withheld)
-			continue
-		}
-		permit := e.admit(r, t, hook, now)
-		if permit == nil {
-			continue
-		}
-		f := &flight{target: t, hook: hook, permit: permit}
-		if en := entry(&r.op.Status, t); begun(en) {
-			f.attempt = en.AttemptID
-			if unkeyed(en) {
-				r.apply(key(r.op, t))
-			}
-		} else {
-			f.attempt = newAttempt(r.op, t)
-			r.apply(attempt(r.op, t, f.attempt, now))
-		}
-		ready = append(ready, f)
-	}
-	if len(ready) == 0 {
-		return nil // what is due waits for its turn
-	}
-	if !r.outdated {
-		e.showWait(ctx, r, nil, d, now)
-	}
-	if unrecorded {
-		r.entered, r.unrecorded = true, now
-		e.launch(ctx, r, ready[0])
-		return nil
-	}
-	if err := e.save(ctx, r); err != nil {
-		return err
-	}
-	for _, f := range ready {
-		if unkeyed(entry(&r.op.Status, f.target)) {
-			return e.outdated(ctx, r, now)
-		}
-	}
-	r.outdated = false
-	for _, f := range ready {
-		e.launch(ctx, r, f)
-	}
-	return nil
-}
-
-// ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their
-// Webhook is compiled.
-func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhook.Compiled {
-	hooks := make(map[target]*webhook.Compiled, len(due))
-	for _, t := range due {
-		key := store.Key{Namespace: r.key.Namespace, Name: t.id}
-		if timeout, ok := e.hooks.timeout(key); ok {
-			if expired := expired(r.op, t, timeout, now); expired != nil {
-				r.apply(expired)
-				continue
-			}
-		}
-		hook, err := e.hooks.get(key, &r.news)
-		if errors.Is(err, errCompiling) {
-			why := refusal{until: farFuture, share: shareCompile, since: r.refused[t].since}
-			if why.since.IsZero() {
-				why.since = now
-			}
-			r.refuse(t, why)
-			continue
-		}
-		if err == nil {
-			err = e.possible(t, hook)
-		}
-		if err != nil {
-			r.apply(judged(r.op, t, webhookInvalid(err), now))
-			continue
-		}
-		hooks[t] = hook
-	}
-	return hooks
-}
-
-// begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is
-// recorded.
-func begun(en *v1alpha1.WebhookCallStatus) bool {
-	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
-}
-
 // park writes what is not written, before the flow is parked until something happens, at the latest until the time that
 // it returns.
 func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time.Time, error) {
@@ -315,10 +178,7 @@ func (e *Executor) park(ctx context.Context, r *run, now, until time.Time) (time
 		}
 	}
 	if len(r.flying) == 0 {
-		r.op, r.flying = nil, nil
-	}
-	if len(r.refused) == 0 {
-		r.refused = nil
+		r.op = nil
 	}
 	return until, nil
 }
@@ -329,7 +189,8 @@ func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.
 	if err := e.release(ctx, r); err != nil {
 		return until, err
 	}
-	if r.op.Spec.TTLAfterFinished == nil || !r.op.Terminal() || r.op.Status.FinishedAt == nil || r.op.DeletionTimestamp != nil {
+	if r.op.Spec.TTLAfterFinished == nil || !r.op.Terminal() || r.op.Status.FinishedAt == nil ||
+		r.op.DeletionTimestamp != nil {
 		return until, nil
 	}
 	expiry := r.op.Status.FinishedAt.Add(r.op.Spec.TTLAfterFinished.Duration)
@@ -340,33 +201,63 @@ func (e *Executor) rest(ctx context.Context, r *run, now time.Time) (until time.
 	return until, e.remove(ctx, r)
 }
 
-// expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
-func expired(op *v1alpha1.Operation, t target, timeout time.Duration, now time.Time) change {
-	en := entry(&op.Status, t)
-	if en == nil || en.StartedAt == nil || now.Before(en.StartedAt.Add(timeout)) {
-		return nil
+// look notes that a run is about to look at the newest state, so that what happened before is not missed, and returns
+// the calls that have come back, and whether there was news. From now on the run has what it works with.
+func (e *Executor) look(r *run) (back []landing, news bool) {
+	news = r.news.take()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.missed = false
+	if r.work == nil {
+		r.work = &work{}
 	}
-	return judged(op, t, verdict{
-		state: v1alpha1.PhaseFailed, code: int(en.LastStatusCode), reason: v1alpha1.ReasonTimedOut,
-		message: "webhook " + t.id + " was not finished within " + timeout.String(),
-	}, now)
+	back, r.back = r.back, nil
+	return back, news
 }
 
-// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not
-// released while the operation might have taken; nil if they are.
-func (e *Executor) withheld(op *v1alpha1.Operation, t target, now time.Time) change {
-	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.id})
-	if why == nil || t.purpose == webhook.Main || now.Before(op.Deadline()) {
-		return nil
+// note keeps what others look at of a run: the metrics, and who wakes those that name a Webhook.
+func (e *Executor) note(r *run) {
+	if !r.recorded {
+		e.accept(r, r.op)
 	}
-	return judged(op, t, verdict{
-		state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNotReleased, message: "webhook " + t.id + ": " + why.Error(),
-	}, now)
+	near := r.op.Deadline().Add(-r.op.Timeout() / 10).Unix()
+	running, names := !r.op.Terminal(), e.stirs.of(r.op)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.running, r.near, r.names = running, near, names
+	if r.recorded {
+		r.accepted = nil // it stands in the status
+	}
 }
 
-// micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts
-// from it, does not end too soon.
-func micro(t time.Time) *metav1.MicroTime {
-	m := metav1.NewMicroTime(t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond))
-	return &m
+// settle notes whether a run that is about to park has calls under way, or has brought home what is not recorded yet.
+// A run that has nothing to do lets go of what it works with.
+func (e *Executor) settle(r *run) {
+	r.owes = r.owes && len(r.unsaved) > 0
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(r.flying) == 0 && len(r.back) == 0 && !r.owes {
+		e.leave(r)
+	}
+	if len(r.later) == 0 {
+		r.later = nil
+	}
+	if r.idle() {
+		r.work = nil
+	}
+}
+
+// find returns what the plan needs to know of the Webhooks of a namespace.
+func (e *Executor) find(namespace string) lookup {
+	return func(name string) (webhookFacts, bool) {
+		key := store.Key{Namespace: namespace, Name: name}
+		timeout, ok := e.hooks.Timeout(key)
+		switch {
+		case !ok:
+			return webhookFacts{}, false
+		case e.hooks.Is(key, e.quarantined):
+			return webhookFacts{quarantined: true}, false
+		}
+		return e.releases.note(webhookFacts{timeout: timeout}, key), true
+	}
 }

@@ -74,7 +74,9 @@ func benchOn(ctx context.Context, t *testing.T, config *rest.Config, namespace s
 	t.Cleanup(calls.Close)
 	b := &bench{t: t, ctx: ctx, config: config, calls: calls, namespace: namespace}
 	b.receiver = newReceiver(t, b.namespace)
-	if b.scheduler, err = operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: b.namespace}); err != nil {
+	if b.scheduler, err = operation.NewScheduler(
+		operation.Options{Config: config, Calls: calls, Namespace: b.namespace},
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.scheduler.Close)
@@ -110,8 +112,14 @@ func (b *bench) prepare(config *rest.Config, change func(*executor.Options)) rep
 	var running sync.WaitGroup
 	open := func(group, version, resource, kind string) *store.Store {
 		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
-		st := store.New(store.Options{Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true, Probe: b.probe})
-		src, err := source.New(source.Config{REST: config, Resource: gvr, Namespaces: append([]string{b.namespace}, b.others...)}, st.Sink)
+		st := store.New(store.Options{
+			Resource: gvr, Kind: gvr.GroupVersion().WithKind(kind), Namespaced: true,
+			Probe: b.probe,
+		})
+		src, err := source.New(source.Config{
+			REST: config, Resource: gvr,
+			Namespaces: append([]string{b.namespace}, b.others...),
+		}, st.Sink)
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -269,7 +277,8 @@ func (b *bench) deleteAny(gvr schema.GroupVersionResource, kind, name string) {
 // touch changes an operation, if it exists, as somebody else would. It may be called by any goroutine.
 func (b *bench) touch(name string) {
 	if _, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name,
+		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace,
+		Name:      name,
 		PatchType: types.MergePatchType, Body: fmt.Appendf(nil, `{"metadata":{"labels":{"touched":%q}}}`, uuid.NewString()),
 	}, call.Policy{}); err != nil && !apierrors.IsNotFound(err) && b.ctx.Err() == nil {
 		b.t.Errorf("cannot touch %s: %v", name, err)
@@ -279,7 +288,8 @@ func (b *bench) touch(name string) {
 // edit changes a Webhook by a merge patch. It may be called by any goroutine.
 func (b *bench) edit(name, patch string) {
 	if _, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbPatch, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Name: name,
+		Verb: call.VerbPatch, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace,
+		Name:      name,
 		PatchType: types.MergePatchType, Body: []byte(patch),
 	}, call.Policy{}); err != nil && b.ctx.Err() == nil {
 		b.t.Errorf("cannot edit %s: %v", name, err)
@@ -333,7 +343,8 @@ func (b *bench) apply(gvr schema.GroupVersionResource, kind string, obj runtime.
 func (b *bench) putStatus(op *v1alpha1.Operation) *v1alpha1.Operation {
 	b.t.Helper()
 	answer, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace, Name: op.Name,
+		Verb: call.VerbUpdate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace,
+		Name:        op.Name,
 		Subresource: "status", Object: op,
 	}, call.Policy{})
 	got := &v1alpha1.Operation{}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -13,28 +12,6 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/webhook"
-)
-
-// flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its
-// operation nor other operations wait for it; the run is told when it has come back.
-type flight struct {
-	target  target
-	attempt string
-	hook    *webhook.Compiled
-	permit  *webhook.Permit
-	cancel  context.CancelCauseFunc
-}
-
-// landing is a flight that has come back.
-type landing struct {
-	flight *flight
-	result webhook.Result
-}
-
-var (
-	errOver     = errors.New("the run of the operation is over")
-	errDecided  = errors.New("the outcome of the operation is decided")
-	errDeadline = errors.New("the deadline has passed")
 )
 
 // launch starts a call whose attempt is recorded. It ends at the latest with the timeout of its Webhook or operation.
@@ -66,13 +43,6 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		e.home(r, f.hook) // after that, since it may be kept for another call of this operation, which is perhaps decided now
 		r.news.Set()
 	})
-}
-
-// cut cancels the calls under way.
-func (r *run) cut(cause error) {
-	for _, f := range r.flying {
-		f.cancel(cause)
-	}
 }
 
 // land applies what the calls that have come back brought. Nothing is written here: that is part of the next write.
@@ -130,7 +100,10 @@ func (e *Executor) comeBackLater(r *run, back []landing) {
 // judge says what a result means for the record of its call.
 func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Time) verdict {
 	en := entry(&op.Status, f.target)
-	v := verdict{state: v1alpha1.PhaseInProgress, code: result.StatusCode, message: result.Message, polled: en.WebhookPollURL != ""}
+	v := verdict{
+		state: v1alpha1.PhaseInProgress, code: result.StatusCode, message: result.Message,
+		polled: en.WebhookPollURL != "",
+	}
 	if result.Gone && op.Spec.OperationType == v1alpha1.OperationDelete && !v.polled {
 		v.state, v.message = v1alpha1.PhaseSuccess, ""
 		return v
@@ -169,23 +142,6 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 	return v
 }
 
-// possible says why a call cannot be made at all.
-func (e *Executor) possible(t target, hook *webhook.Compiled) error {
-	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
-		return fmt.Errorf("webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.id)
-	}
-	return nil
-}
-
-// webhookInvalid is the verdict on a call that cannot be made.
-func webhookInvalid(err error) verdict {
-	reason := v1alpha1.ReasonInvalid
-	if errors.Is(err, errNoWebhook) {
-		reason = v1alpha1.ReasonWebhookNotFound
-	}
-	return verdict{state: v1alpha1.PhaseFailed, reason: reason, message: err.Error()}
-}
-
 // describe returns what templates see of an operation, and the key of the call.
 func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 	c := webhook.Call{ID: callID(op, t), CorrelationID: op.Spec.CorrelationID}
@@ -202,7 +158,8 @@ func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 		return c
 	}
 	c.Data.Outcome = &webhook.Outcome{Phase: string(v1alpha1.PhaseSuccess)}
-	if failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); failed != nil && failed.Status == "True" {
+	if failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); failed != nil &&
+		failed.Status == "True" {
 		c.Data.Outcome = &webhook.Outcome{
 			Phase: string(v1alpha1.PhaseFailed), Reason: failed.Reason, Message: failed.Message,
 		}
@@ -217,7 +174,8 @@ func specFields(operationID string, spec v1alpha1.OperationSpec) webhook.Fields 
 	raw, err := json.Marshal(spec)
 	fields := webhook.Fields{
 		"operationCategory": "", "correlationID": "", "notifyWebhookID": "", "cancelRequested": false,
-		"webhookIDs": []any{}, "compensateWebhookIDs": []any{}, "relatedResources": []any{}, "requestObject": nil, "ttlAfterFinished": nil,
+		"webhookIDs": []any{}, "compensateWebhookIDs": []any{}, "relatedResources": []any{}, "requestObject": nil,
+		"ttlAfterFinished": nil,
 	}
 	if err == nil {
 		d := json.NewDecoder(bytes.NewReader(raw))

@@ -62,7 +62,8 @@ func TestCallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := b.end(op)
-	if v := operation.ViewOf(ended); v.Status != operation.Failed || v.Reason != v1alpha1.ReasonWebhookFailed || v.Error != "no room" {
+	if v := operation.ViewOf(ended); v.Status != operation.Failed || v.Reason != v1alpha1.ReasonWebhookFailed ||
+		v.Error != "no room" {
 		t.Errorf("outcome: %+v", v)
 	}
 	if err := taker.Take(b.ctx, tok, true, ""); !errors.Is(err, operation.ErrCallbackUsed) {
@@ -119,7 +120,8 @@ func TestCallbacksArePaidFor(t *testing.T) {
 	var e *executor.Executor
 	registry := prometheus.NewRegistry()
 	b.startWith(func(o *executor.Options) {
-		o.PublicURL, o.CallbackKey, o.Registerer = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef"), registry
+		o.PublicURL, o.CallbackKey, o.Registerer = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef"),
+			registry
 	}, func(got *executor.Executor) { e = got })
 	op := b.schedule(operation.Request{Webhooks: []string{"slow"}})
 	tok := token(b.received(asked))

@@ -38,7 +38,8 @@ func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
 			if old.FinishedAt != nil {
 				past.FinishedAt = *old.FinishedAt
 			}
-			if c := meta.FindStatusCondition(old.Conditions, v1alpha1.ConditionError); c != nil && old.Phase == v1alpha1.PhaseFailed {
+			if c := meta.FindStatusCondition(old.Conditions, v1alpha1.ConditionError); c != nil &&
+				old.Phase == v1alpha1.PhaseFailed {
 				past.Reason = c.Reason
 			}
 			history := append([]v1alpha1.FinishedOperation{past}, old.History...)
@@ -151,7 +152,8 @@ func fail(operation, reason, message string, now time.Time) change {
 func finish(operation string, phase v1alpha1.Phase, now time.Time) change {
 	return func(op *v1alpha1.Operation) {
 		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
-		if !concerns(op, operation) || phase == v1alpha1.PhaseFailed && failed == nil { // somebody has taken the reason away: it is decided anew
+		// somebody has taken the reason away: it is decided anew
+		if !concerns(op, operation) || phase == v1alpha1.PhaseFailed && failed == nil {
 			return
 		}
 		for i := range op.Status.Webhooks {
@@ -219,9 +221,28 @@ func tidy(message string) string {
 	return message[:cut] + ellipsis
 }
 
-func condition(op *v1alpha1.Operation, name string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+func condition(
+	op *v1alpha1.Operation, name string, status metav1.ConditionStatus, reason, message string, now time.Time,
+) {
 	meta.SetStatusCondition(&op.Status.Conditions, metav1.Condition{
 		Type: name, Status: status, Reason: reason, Message: message, ObservedGeneration: op.Generation,
 		LastTransitionTime: metav1.NewTime(now),
 	})
+}
+
+// micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts
+// from it, does not end too soon.
+func micro(t time.Time) *metav1.MicroTime {
+	m := metav1.NewMicroTime(t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond))
+	return &m
+}
+
+// key records the key of a call that is begun.
+func key(op *v1alpha1.Operation, t target) change {
+	operation := op.EffectiveID()
+	return func(op *v1alpha1.Operation) {
+		if e := entry(&op.Status, t); concerns(op, operation) && unkeyed(e) {
+			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.id, t.purpose)
+		}
+	}
 }

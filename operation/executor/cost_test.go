@@ -39,7 +39,8 @@ func TestWrites(t *testing.T) {
 	b.start(func(o *executor.Options) { o.Calls = calls })
 	b.eventually("status of the webhook written", func() bool { return b.hook("cleanup").Status.ObservedGeneration > 0 })
 	b.proves()
-	b.eventually("status of the other webhook written", func() bool { return b.hook("peek").Status.ObservedGeneration > 0 })
+	b.eventually("status of the other webhook written",
+		func() bool { return b.hook("peek").Status.ObservedGeneration > 0 })
 	tests := []struct {
 		kind   string
 		writes int // by the executor
@@ -47,7 +48,8 @@ func TestWrites(t *testing.T) {
 	}{
 		{"ordinary", 1, func(*operation.Request) {}},
 		{"parallel", 2, func(r *operation.Request) { r.Execution = operation.Parallel }},
-		{"locking", 2, func(r *operation.Request) { r.Lock = []operation.Resource{{Type: "db", ID: "7"}} }}, // last: until its end is heard of
+		// last: until its end is heard of
+		{"locking", 2, func(r *operation.Request) { r.Lock = []operation.Resource{{Type: "db", ID: "7"}} }},
 	}
 	for _, tc := range tests {
 		mu.Lock()
@@ -56,7 +58,10 @@ func TestWrites(t *testing.T) {
 		const n = 20
 		want := 0
 		for i := range n {
-			request := operation.Request{Type: operation.Delete, Webhooks: []string{"cleanup"}, Resource: operation.Resource{Type: tc.kind, ID: fmt.Sprint(i)}}
+			request := operation.Request{
+				Type: operation.Delete, Webhooks: []string{"cleanup"},
+				Resource: operation.Resource{Type: tc.kind, ID: fmt.Sprint(i)},
+			}
 			tc.change(&request)
 			op, err := scheduler.Schedule(b.ctx, request)
 			if err != nil {
@@ -70,7 +75,8 @@ func TestWrites(t *testing.T) {
 			mu.Lock()
 			got := requests[op.Name]
 			mu.Unlock()
-			if call := ended.Status.Webhooks[0]; len(got) == 2 && call.FinishedAt.Sub(call.StartedAt.Time) >= 500*time.Millisecond {
+			if call := ended.Status.Webhooks[0]; len(got) == 2 &&
+				call.FinishedAt.Sub(call.StartedAt.Time) >= 500*time.Millisecond {
 				writes = 2 // the machine was busy
 			}
 			if want += 1 + writes; len(got) != writes {
@@ -123,7 +129,9 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
-	expect("while it runs", map[string]float64{"fairlead_operations_in_progress": 1, "fairlead_operations_near_timeout": 0, "fairlead_operations_started_total": 1})
+	expect("while it runs", map[string]float64{
+		"fairlead_operations_in_progress": 1, "fairlead_operations_near_timeout": 0, "fairlead_operations_started_total": 1,
+	})
 	now.Store(int64(v1alpha1.DefaultTimeout / 100 * 95))
 	expect("near its timeout", map[string]float64{"fairlead_operations_near_timeout": 1})
 	now.Store(0)

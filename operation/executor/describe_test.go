@@ -15,7 +15,8 @@ import (
 // they were written.
 func TestTemplatesSeeEveryField(t *testing.T) {
 	op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{
-		OperationType: v1alpha1.OperationDelete, ResourceReference: v1alpha1.ResourceReference{ResourceType: "app", ResourceID: "1"},
+		OperationType:     v1alpha1.OperationDelete,
+		ResourceReference: v1alpha1.ResourceReference{ResourceType: "app", ResourceID: "1"},
 	}}
 	op.UID = "uid"
 	op.Default()
@@ -41,8 +42,11 @@ func TestTemplatesSeeEveryField(t *testing.T) {
 		t.Errorf("fields %v of %v", fields, names)
 	}
 
-	op.Spec.RequestObject = &v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(`{"id":9007199254740993}`)}}
-	if raw, err := json.Marshal(specFields(op.EffectiveID(), op.Spec)); err != nil || !strings.Contains(string(raw), `"id":9007199254740993`) {
+	op.Spec.RequestObject = &v1alpha1.RequestObject{
+		Resource: &apiextensionsv1.JSON{Raw: []byte(`{"id":9007199254740993}`)},
+	}
+	if raw, err := json.Marshal(specFields(op.EffectiveID(), op.Spec)); err != nil ||
+		!strings.Contains(string(raw), `"id":9007199254740993`) {
 		t.Errorf("a number has changed: %s, %v", raw, err)
 	}
 }

@@ -39,7 +39,10 @@ func TestDisturbedCallbacks(t *testing.T) {
 		for range 2 {
 			o := options
 			o.Calls = b.tapped(d.roundTrip)
-			o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+			o.Policy = call.Policy{
+				Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
+				Budget: &call.Budget{PerSecond: 1000},
+			}
 			e, err := executor.New(o)
 			if err != nil {
 				t.Fatal(err)
@@ -67,7 +70,10 @@ func TestDisturbedCallbacks(t *testing.T) {
 		}
 		const n = 12
 		for i := range n {
-			op := b.schedule(operation.Request{ID: fmt.Sprint("op", i), Resource: operation.Resource{Type: "Application", ID: fmt.Sprint("app", i)}, Webhooks: []string{"slow", "next"}})
+			op := b.schedule(operation.Request{
+				ID:       fmt.Sprint("op", i),
+				Resource: operation.Resource{Type: "Application", ID: fmt.Sprint("app", i)}, Webhooks: []string{"slow", "next"},
+			})
 			ended := b.end(op)
 			senders.Wait()
 			if problem := reports.check(ended, b.receiver.counts(op.EffectiveID())); problem != "" {
@@ -171,7 +177,8 @@ func (d *callbackDisturber) roundTrip(r *http.Request, next http.RoundTripper) (
 // version returns that of an Operation.
 func (b *bench) version(name string) string {
 	answer, err := call.Do(b.ctx, b.calls, call.Request{
-		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace, Name: name,
+		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace,
+		Name: name,
 	}, call.Policy{})
 	op := &v1alpha1.Operation{}
 	if err == nil {

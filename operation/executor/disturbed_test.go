@@ -48,7 +48,10 @@ func TestDisturbed(t *testing.T) {
 		start := func() (stop func()) {
 			return b.start(func(o *executor.Options) {
 				o.Calls, o.Recorder, o.MaxCalls = calls, recorder, 3
-				o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+				o.Policy = call.Policy{
+					Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
+					Budget: &call.Budget{PerSecond: 1000},
+				}
 			})
 		}
 		stop := start()
@@ -61,7 +64,8 @@ func TestDisturbed(t *testing.T) {
 		for i, op := range ops {
 			switch {
 			case i%4 == 0:
-				if _, err := b.scheduler.Cancel(b.ctx, resourceOf(op), op.EffectiveID()); err != nil && !errors.Is(err, operation.ErrEnded) {
+				if _, err := b.scheduler.Cancel(b.ctx, resourceOf(op), op.EffectiveID()); err != nil &&
+					!errors.Is(err, operation.ErrEnded) {
 					t.Error(err)
 				}
 			case i%8 == 1:
@@ -93,7 +97,8 @@ func TestDisturbed(t *testing.T) {
 				problems = append(problems, "calls after the end: "+diff)
 			}
 			if len(problems) > 0 {
-				t.Errorf("FAIRLEAD_SEED=%d: %s\n%s\n%+v\n%s", seed, strings.Join(problems, "\n"), e.Name, e.Status, strings.Join(d.of(e.Name), "\n"))
+				t.Errorf("FAIRLEAD_SEED=%d: %s\n%s\n%+v\n%s", seed, strings.Join(problems, "\n"), e.Name, e.Status,
+					strings.Join(d.of(e.Name), "\n"))
 			}
 		}
 		for _, e := range all {
@@ -266,7 +271,8 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	if fault != disturb.None {
 		d.disturbed++
 	}
-	d.log = append(d.log, fmt.Sprint(name, " ", r.Method, " ", r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], " ", fault))
+	d.log = append(d.log, fmt.Sprint(name, " ", r.Method, " ", r.URL.Path[strings.LastIndex(r.URL.Path, "/"):], " ",
+		fault))
 	d.mu.Unlock()
 	return fault.RoundTrip(r, next, func() {
 		if r.Method != http.MethodGet {

@@ -5,18 +5,33 @@
 // a goroutine. Everything that plan needs stands in the status, so a flow that is lost with its process is started
 // again from there by whoever takes over.
 //
-// A call under way is a goroutine with a slot (slots.go) and a permit of its endpoint; its flow is parked meanwhile and
+// A call under way is a goroutine with a slot (admit.go) and a permit of its endpoint; its flow is parked meanwhile and
 // told when it comes back. So calls of one operation do not wait for each other, a cancellation reaches them at once,
 // and a tenant whose calls hang leaves slots for the others.
+//
+// # Reading order
+//
+// From the entry down. A file uses what comes after it, but for a few cases: mostly the types of fields of Executor.
+//
+//   - How it lives: lifecycle (New and Run), watch (what starts and wakes flows).
+//   - What the flow of an operation does: advance (one look after the other), start (calls that are due), call, report,
+//     finalizer, acceptance (doubts about the order), admit (a call's shares), write (reads and writes of the API
+//     server).
+//   - What goes on beside it: taker (callbacks), hookstatus and quarantine, events, client, fence.
+//   - What is decided and recorded, as pure functions: change, key, unrecorded, plan.
+//   - What several share: drain, lock, executor (Options, and what an Executor holds), trust, run (what there is of an
+//     operation), metrics, callback, witness, toolarge, budget, stir, place, secrets, release.
+//   - Packages that know nothing of operations: operation/internal/share (who may have how much, and when), and
+//     operation/internal/compiled (Webhooks ready for calls).
 //
 // # Shares
 //
 // Everything is shared by namespace first, and by tenant within it: workers (flow.StartOptions.Subgroup), calls under
-// way (slots.go), calls per second and writes to the API server in number and bytes (budget.go, share.go), what is
-// compiled (hooks.go), statuses of Webhooks (hookstatus.go), how often edits of Webhooks wake operations (stir.go) and
-// Events (event_queue.go). What has to wait is parked with nothing but its changes, and is woken when it is its turn;
-// its next write says for what it waits. The ends of operations go first, and what calls have brought is recorded at
-// once when the executor is about to end.
+// way, calls per second and writes to the API server in number and bytes (budget.go), what is compiled
+// (operation/internal/compiled), statuses of Webhooks (hookstatus.go), how often edits of Webhooks wake operations
+// (stir.go) and Events (events.go). What has to wait is parked with nothing but its changes, and is woken when it is
+// its turn; its next write says for what it waits. The ends of operations go first, and what calls have brought is
+// recorded at once when the executor is about to end.
 //
 // # Order of writes
 //
@@ -30,9 +45,9 @@
 // # Locks
 //
 // Operations that exclude each other by locked resources take turns in the order in which they were accepted (O4,
-// lock.go, acceptance.go). Before its first call an operation waits until the store has heard of all that came before
-// it and none of those excludes it. A write that records the first attempt holds only if the operation has kept its
-// place; one whose call is not recorded keeps it whatever is written to it. Nothing else is written for it.
+// lock.go, acceptance.go, place.go). Before its first call an operation waits until the store has heard of all that
+// came before it and none of those excludes it. A write that records the first attempt holds only if the operation has
+// kept its place; one whose call is not recorded keeps it whatever is written to it. Nothing else is written for it.
 //
 // # Fencing
 //
@@ -55,8 +70,8 @@
 //
 // # What is too large, and what kills
 //
-// An Operation into which nothing more goes ends, and gives way until its end can be written (thin.go). A Webhook whose
-// code kills the process is not used until it is changed: operations wait for it as for one that does not exist
+// An Operation into which nothing more goes ends, and gives way until its end can be written (toolarge.go). A Webhook
+// whose code kills the process is not used until it is changed: operations wait for it as for one that does not exist
 // (quarantine.go, witness.go).
 //
 // # Ending

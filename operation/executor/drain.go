@@ -7,14 +7,6 @@ import (
 	"slices"
 )
 
-// drain is what Drain waits for. It is guarded by Executor.mu.
-type drain struct {
-	begun bool
-	busy  map[*run]struct{} // runs with a call under way, or one that has come back and is not recorded yet
-	idle  chan struct{}     // closed when a drain has begun and no run is busy
-	lost  bool              // Run has ended while some were: idle is never closed
-}
-
 // Drain begins no new calls from now on, and returns when those under way have come back and what they brought is
 // recorded, so that nobody makes them again. If ctx, or Run, ends first, it returns why. Operations that wait go on
 // waiting; Run has to be ended as usual. It may be called more than once, and before Run.
@@ -50,7 +42,8 @@ func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 		if len(d.busy) == 0 {
 			close(d.idle)
 		}
-		woken = slices.Collect(maps.Keys(d.busy)) // so that none waits for its namespace's share to record what its calls have brought
+		// so that none waits for its namespace's share to record what its calls have brought
+		woken = slices.Collect(maps.Keys(d.busy))
 	}
 	d.lost = d.lost || end && len(d.busy) > 0
 	idle = d.idle
@@ -77,16 +70,6 @@ func (e *Executor) mayCall(r *run) bool {
 	}
 	e.drain.busy[r] = struct{}{}
 	return true
-}
-
-// settle notes whether a run that is about to park has calls under way, or has brought home what is not recorded yet.
-func (e *Executor) settle(r *run) {
-	r.owes = r.owes && len(r.unsaved) > 0
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(r.flying) == 0 && len(r.back) == 0 && !r.owes {
-		e.leave(r)
-	}
 }
 
 // leave notes that a run is not busy; the caller holds mu.

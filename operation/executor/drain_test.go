@@ -65,7 +65,10 @@ func TestDrain(t *testing.T) {
 func TestDrainEndsWithRun(t *testing.T) {
 	b := setup(t)
 	asked := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) { asked <- path; <-r.Context().Done() }
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, path string, _ int) {
+		asked <- path
+		<-r.Context().Done()
+	}
 	b.webhook("hang", nil)
 	r := b.prepare(b.config, nil)
 	r.run()
@@ -137,7 +140,10 @@ func TestHandedOver(t *testing.T) {
 		start := func() replica {
 			r := b.prepare(b.config, func(o *executor.Options) {
 				o.Calls = calls
-				o.Policy = call.Policy{Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}}
+				o.Policy = call.Policy{
+					Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond,
+					Budget: &call.Budget{PerSecond: 1000},
+				}
 				o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
 			})
 			taker.Store(r.Taker())

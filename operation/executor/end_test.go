@@ -65,14 +65,16 @@ func TestCancelInEveryState(t *testing.T) {
 	}{
 		"Scheduled": {
 			reason: "It is picked up to end, without a call.", hook: func(*v1alpha1.WebhookSpec) {},
-			request: operation.Request{Webhooks: []string{"work"}, Notify: "tell"}, want: v1alpha1.ReasonCanceled, calls: map[string]int{"tell.notify": 1},
+			request: operation.Request{Webhooks: []string{"work"}, Notify: "tell"}, want: v1alpha1.ReasonCanceled,
+			calls: map[string]int{"tell.notify": 1},
 		},
 		"ScheduledWithoutWebhooks": {
 			reason: "There is nothing to cancel.", request: operation.Request{}, calls: map[string]int{},
 		},
 		"Missing": {
-			reason: "It does not wait for a Webhook any more.", request: operation.Request{Webhooks: []string{"work"}}, want: v1alpha1.ReasonCanceled,
-			at: func(op *v1alpha1.Operation) bool { return op.PickedUp() }, calls: map[string]int{},
+			reason: "It does not wait for a Webhook any more.", request: operation.Request{Webhooks: []string{"work"}},
+			want: v1alpha1.ReasonCanceled,
+			at:   func(op *v1alpha1.Operation) bool { return op.PickedUp() }, calls: map[string]int{},
 		},
 		"Polling": {
 			reason: "It does not wait for the next poll.", hook: async, want: v1alpha1.ReasonCanceled,
@@ -91,7 +93,8 @@ func TestCancelInEveryState(t *testing.T) {
 			calls: map[string]int{"work": 1},
 		},
 		"Compensating": {
-			reason: "The outcome is decided, and what follows it runs to its end.", hook: func(*v1alpha1.WebhookSpec) {}, want: v1alpha1.ReasonWebhookFailed,
+			reason: "The outcome is decided, and what follows it runs to its end.", hook: func(*v1alpha1.WebhookSpec) {},
+			want:    v1alpha1.ReasonWebhookFailed,
 			request: operation.Request{Webhooks: []string{"work", "fails"}, Compensate: []string{"gate"}, Notify: "tell"},
 			at:      func(op *v1alpha1.Operation) bool { return len(op.Status.Compensations) == 1 },
 			calls:   map[string]int{"work": 1, "fails": 1, "gate.compensate": 1, "tell.notify": 1},
@@ -169,7 +172,8 @@ func TestDeletedWhileItWaits(t *testing.T) {
 	op := b.schedule(operation.Request{Webhooks: []string{"busy"}, Notify: "tell"})
 	b.eventually("held by the finalizer", func() bool { return len(b.get().Finalizers) == 1 })
 	b.delete(op.Name)
-	b.eventually("gone", func() bool { _, err := b.scheduler.Get(b.ctx, shop); return errors.Is(err, operation.ErrNotFound) })
+	b.eventually("gone",
+		func() bool { _, err := b.scheduler.Get(b.ctx, shop); return errors.Is(err, operation.ErrNotFound) })
 	if diff := cmp.Diff(map[string]int{"busy": 1, "tell.notify": 1}, b.receiver.counts(op.EffectiveID())); diff != "" {
 		t.Errorf("a deleted operation is cancelled, and that is told: -want +got:\n%s", diff)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/operation/internal/share"
 )
 
 const (
@@ -55,8 +56,8 @@ type Events struct {
 
 	mu       sync.Mutex
 	some     *sync.Cond
-	outcomes eventQueue
-	progress eventQueue
+	outcomes share.Queue
+	progress share.Queue
 	waiting  map[string]*corev1.Event // by namespace and name
 	closed   bool
 }
@@ -79,9 +80,11 @@ func NewEvents(config *rest.Config) (*Events, error) {
 		return nil, fmt.Errorf("cannot make an event recorder: %w", err)
 	}
 	e := &Events{
-		calls: calls, client: writer, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, max(1, burst)), waiting: make(map[string]*corev1.Event),
+		calls: calls, client: writer, limiter: flowcontrol.NewTokenBucketRateLimiter(qps, max(1, burst)),
+		waiting: make(map[string]*corev1.Event),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_events_total", Help: "Kubernetes Events of operations, by what became of them: written, failed or dropped.",
+			Name: "fairlead_events_total",
+			Help: "Kubernetes Events of operations, by what became of them: written, failed or dropped.",
 		}, []string{"result"}),
 	}
 	e.some = sync.NewCond(&e.mu)
@@ -127,15 +130,15 @@ func (e *Events) Operation(op *v1alpha1.Operation, warning bool, reason, message
 		e.results.WithLabelValues("dropped").Inc()
 		return
 	}
-	if queue.size >= most {
+	if queue.Len() >= most {
 		e.results.WithLabelValues("dropped").Inc()
-		dropped := queue.dropFor(op.Namespace)
+		dropped := queue.DropFor(op.Namespace)
 		if dropped == "" {
 			return
 		}
 		delete(e.waiting, dropped)
 	}
-	queue.push(op.Namespace, key)
+	queue.Push(op.Namespace, key)
 	e.waiting[key] = event
 	e.some.Signal()
 }
@@ -144,17 +147,17 @@ func (e *Events) Operation(op *v1alpha1.Operation, warning bool, reason, message
 func (e *Events) next() *corev1.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.outcomes.size+e.progress.size == 0 {
+	for e.outcomes.Len()+e.progress.Len() == 0 {
 		if e.closed {
 			return nil
 		}
 		e.some.Wait()
 	}
 	queue := &e.outcomes
-	if queue.size == 0 {
+	if queue.Len() == 0 {
 		queue = &e.progress
 	}
-	key := queue.pop()
+	key := queue.Pop()
 	event := e.waiting[key]
 	delete(e.waiting, key)
 	return event
@@ -197,8 +200,8 @@ func (e *Events) Close() {
 	late := time.AfterFunc(lastEvents, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.results.WithLabelValues("dropped").Add(float64(e.outcomes.size + e.progress.size))
-		e.outcomes, e.progress = eventQueue{}, eventQueue{}
+		e.results.WithLabelValues("dropped").Add(float64(e.outcomes.Len() + e.progress.Len()))
+		e.outcomes, e.progress = share.Queue{}, share.Queue{}
 		e.cancel()
 	})
 	e.writers.Wait()

@@ -101,7 +101,8 @@ func TestEventsUnderLoad(t *testing.T) {
 	close(open)
 	b.eventually("written", func() bool { r := results(); return r["written"]+r["dropped"] >= 2*n })
 	got := results()
-	if want := 4096 + 1024; got["written"] < want || got["written"] > want+4 || got["written"]+got["dropped"] != 2*n || got["failed"] != 0 {
+	if want := 4096 + 1024; got["written"] < want || got["written"] > want+4 || got["written"]+got["dropped"] != 2*n ||
+		got["failed"] != 0 {
 		t.Errorf("results: %v", got)
 	}
 	mu.Lock()

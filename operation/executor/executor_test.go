@@ -80,9 +80,11 @@ func TestOperation(t *testing.T) {
 			},
 		},
 		"NotificationFails": {
-			reason:   "What becomes of the notification changes no outcome.",
-			webhooks: map[string]func(*v1alpha1.WebhookSpec){"a": nil, "tell": func(s *v1alpha1.WebhookSpec) { s.Retry.MaxAttempts = 2 }},
-			request:  operation.Request{Webhooks: []string{"a"}, Compensate: []string{"a"}, Notify: "tell"},
+			reason: "What becomes of the notification changes no outcome.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){
+				"a": nil, "tell": func(s *v1alpha1.WebhookSpec) { s.Retry.MaxAttempts = 2 },
+			},
+			request: operation.Request{Webhooks: []string{"a"}, Compensate: []string{"a"}, Notify: "tell"},
 			answer: func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 				if path == "/tell" {
 					w.WriteHeader(http.StatusServiceUnavailable)
@@ -91,9 +93,11 @@ func TestOperation(t *testing.T) {
 			want: want{status: operation.Succeeded, calls: map[string]int{"a": 1, "tell.notify": 2}},
 		},
 		"CompensationFails": {
-			reason:   "The reason stays that of the failure, and the next compensation runs.",
-			webhooks: map[string]func(*v1alpha1.WebhookSpec){"a": nil, "b": func(s *v1alpha1.WebhookSpec) { s.Retry.MaxAttempts = 2 }, "undo": nil, "next": nil},
-			request:  operation.Request{Webhooks: []string{"a", "b"}, Compensate: []string{"undo", "next"}},
+			reason: "The reason stays that of the failure, and the next compensation runs.",
+			webhooks: map[string]func(*v1alpha1.WebhookSpec){
+				"a": nil, "b": func(s *v1alpha1.WebhookSpec) { s.Retry.MaxAttempts = 2 }, "undo": nil, "next": nil,
+			},
+			request: operation.Request{Webhooks: []string{"a", "b"}, Compensate: []string{"undo", "next"}},
 			answer: func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 				switch path {
 				case "/b":

@@ -1,12 +1,64 @@
 package executor
 
-// Blames is blames, and FirstAttempt firstAttempt.
+import (
+	"time"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/share"
+)
+
+// Blames is blames, FirstAttempt firstAttempt, and Repeats repeats.
 var (
 	Blames       = blames
 	FirstAttempt = firstAttempt
+	Repeats      = repeats
 )
+
+// Run is run.
+type Run = run
 
 // Spend has a namespace use up writes to the API server.
 func (e *Executor) Spend(namespace string, writes float64) {
-	e.writes.charge(namespace, price{count: writes})
+	e.writes.Charge(namespace, share.Price{Count: writes})
+}
+
+// Runs returns how many runs there are, and how many of them have anything to work with.
+func (e *Executor) Runs() (all, working int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, space := range e.live {
+		for _, r := range space {
+			if all++; r.work != nil {
+				working++
+			}
+		}
+	}
+	return all, working
+}
+
+// Kept returns what a run keeps that has had a call under way and a turn refused, both over, with changes that are not
+// written or without.
+func Kept(unsaved bool) (what string) {
+	e := &Executor{}
+	r := &run{
+		later: map[target]time.Time{},
+		work:  &work{flying: map[target]*flight{}, refused: map[target]refusal{}},
+	}
+	if unsaved {
+		r.unsaved = []change{func(*v1alpha1.Operation) {}}
+	}
+	e.settle(r)
+	if r.later != nil {
+		what += "polls "
+	}
+	if r.work == nil {
+		return what
+	}
+	if r.flying != nil {
+		what += "calls "
+	}
+	if r.refused != nil {
+		what += "turns "
+	}
+	return what + "changes"
 }

@@ -83,10 +83,14 @@ func TestFenced(t *testing.T) {
 			b.start(func(o *executor.Options) {
 				o.Calls, o.Fence, o.Logger, o.Policy = calls, l.ask, log.logger(), call.Policy{Base: time.Millisecond}
 			})
-			op := b.schedule(operation.Request{Webhooks: []string{"flaky", "slow", "bad"}, Compensate: []string{"undo"}, Notify: "tell"})
+			op := b.schedule(operation.Request{
+				Webhooks: []string{"flaky", "slow", "bad"}, Compensate: []string{"undo"},
+				Notify: "tell",
+			})
 			b.eventually("without leave", func() bool {
 				_, _, closed := l.state()
-				return closed && strings.Contains(log.String(), "somebody else leads") && strings.Contains(log.String(), "operation has to wait")
+				return closed && strings.Contains(log.String(), "somebody else leads") &&
+					strings.Contains(log.String(), "operation has to wait")
 			})
 			if passed, sent, _ := l.state(); sent > passed || passed != n {
 				t.Errorf("%d requests were sent, with leave for %d of %d", sent, passed, n)

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/operation/internal/share"
 )
 
 // An Operation that is deleted while it is in progress is cancelled first. A finalizer holds it for that, but only once
@@ -80,7 +81,8 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 	}
 	size := 0
 	err := e.writer(r).Delete(ctx, e.named(r),
-		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.Answered(func(raw []byte) { size = effort(raw) }))
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(),
+		client.Answered(func(raw []byte) { size = share.Effort(raw) }))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {
 		return nil // it has changed, and its event starts a new look

@@ -97,13 +97,16 @@ func TestStoredBeforeTheFloors(t *testing.T) {
 		w.Spec.Request.URL = b.receiver.URL
 		beyond(&w.Spec)
 		_, err := call.Do(ctx, b.calls, call.Request{
-			Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Object: w, Name: "new",
+			Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace,
+			Object: w, Name: "new",
 			Query: map[string][]string{"dryRun": {"All"}},
 		}, call.Policy{})
 		return apierrors.IsInvalid(err)
 	})
 	b.start(nil)
-	for name, want := range map[string]metav1.ConditionStatus{"some": metav1.ConditionTrue, "never": metav1.ConditionTrue, "long": metav1.ConditionFalse} {
+	for name, want := range map[string]metav1.ConditionStatus{
+		"some": metav1.ConditionTrue, "never": metav1.ConditionTrue, "long": metav1.ConditionFalse,
+	} {
 		b.eventually("status of "+name, func() bool {
 			valid := meta.FindStatusCondition(b.hook(name).Status.Conditions, v1alpha1.ConditionValid)
 			return valid != nil && valid.Status == want
@@ -112,7 +115,8 @@ func TestStoredBeforeTheFloors(t *testing.T) {
 	if v := operation.ViewOf(b.end(begin("some"))); v.Status != operation.Succeeded {
 		t.Errorf("tried again and again: %+v", v)
 	}
-	if v := operation.ViewOf(b.end(begin("long"))); v.Reason != v1alpha1.ReasonInvalid || !strings.Contains(v.Error, "spec.response.success") {
+	if v := operation.ViewOf(b.end(begin("long"))); v.Reason != v1alpha1.ReasonInvalid ||
+		!strings.Contains(v.Error, "spec.response.success") {
 		t.Errorf("with an expression that is too long: %+v", v)
 	}
 	if _, err := b.scheduler.Cancel(ctx, app("never"), ""); err != nil {

@@ -39,10 +39,13 @@ func TestFormerKey(t *testing.T) {
 	taker := func() *executor.Taker {
 		return b.prepare(b.config, func(o *executor.Options) {
 			o.PublicURL, o.CallbackKey = base, key
-			o.FormerKey = &executor.FormerKey{Key: former, Namespace: in, Began: func(_ context.Context, version string) (bool, error) {
-				versions = append(versions, version)
-				return began, failed
-			}}
+			o.FormerKey = &executor.FormerKey{
+				Key: former, Namespace: in,
+				Began: func(_ context.Context, version string) (bool, error) {
+					versions = append(versions, version)
+					return began, failed
+				},
+			}
 		}).Taker()
 	}
 	if err := taker().Take(b.ctx, before, true, ""); !errors.Is(err, operation.ErrUnknownCallback) {
@@ -67,7 +70,8 @@ func TestFormerKey(t *testing.T) {
 	if owner, err := taker().Owner(before); err != nil || owner != b.namespace {
 		t.Errorf("it belongs to %q, %v", owner, err)
 	}
-	if err := taker().Take(b.ctx, before+"x", true, ""); !errors.Is(err, operation.ErrUnknownCallback) || len(versions) > 0 {
+	if err := taker().Take(b.ctx, before+"x", true, ""); !errors.Is(err, operation.ErrUnknownCallback) ||
+		len(versions) > 0 {
 		t.Errorf("forged: %v", err)
 	}
 	if err := taker().Take(b.ctx, before, true, ""); err != nil {

@@ -29,7 +29,8 @@ func TestHandover(t *testing.T) {
 		t.Errorf("key %s, then %s", first, second)
 	}
 	ended := b.end(op)
-	if got := ended.Status.Webhooks[0]; got.AttemptID != attempt || got.RetriesCount != 0 || got.State != v1alpha1.PhaseSuccess {
+	if got := ended.Status.Webhooks[0]; got.AttemptID != attempt || got.RetriesCount != 0 ||
+		got.State != v1alpha1.PhaseSuccess {
 		t.Errorf("attempt %s became %+v", attempt, got)
 	}
 }

@@ -38,7 +38,9 @@ func TestWebhookStatus(t *testing.T) {
 		s := b.hook("broken").Status
 		return s.Breaker != nil && s.Breaker.State == v1alpha1.BreakerOpen && s.Breaker.Until != nil
 	})
-	for name, want := range map[string][2]string{"bad": {"False", "spec.response.success"}, "odd": {"True", "Idempotency-Key"}, "broken": {"True", ""}} {
+	for name, want := range map[string][2]string{
+		"bad": {"False", "spec.response.success"}, "odd": {"True", "Idempotency-Key"}, "broken": {"True", ""},
+	} {
 		b.eventually("condition Valid of "+name, func() bool {
 			for _, c := range b.hook(name).Status.Conditions {
 				if c.Type == v1alpha1.ConditionValid {
@@ -60,12 +62,18 @@ func TestServiceAccountToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := make(chan string, 1)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { sent <- r.Header.Get("Authorization") }
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		sent <- r.Header.Get("Authorization")
+	}
 	b.webhook("cleanup", func(s *v1alpha1.WebhookSpec) {
-		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{Audience: "crm", ServiceAccountName: "caller"}}
+		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
+			Audience: "crm", ServiceAccountName: "caller",
+		}}
 	})
 	b.start(nil)
-	if v := operation.ViewOf(b.end(b.schedule(operation.Request{Webhooks: []string{"cleanup"}}))); v.Status != operation.Succeeded {
+	if v := operation.ViewOf(
+		b.end(b.schedule(operation.Request{Webhooks: []string{"cleanup"}})),
+	); v.Status != operation.Succeeded {
 		t.Fatalf("outcome %+v", v)
 	}
 	if got := <-sent; !strings.HasPrefix(got, "Bearer ey") {

@@ -18,6 +18,8 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/operation/internal/compiled"
+	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -28,7 +30,7 @@ import (
 type hookStatus struct {
 	e       *Executor
 	writing chan struct{} // holds a token for each write under way
-	crew    *crew
+	crew    *share.Crew
 	mu      sync.Mutex
 	spaces  map[string]*statusSpace
 }
@@ -45,7 +47,7 @@ const statusWriters = 4
 
 func newHookStatus(e *Executor) *hookStatus {
 	return &hookStatus{
-		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), crew: newCrew(),
+		e: e, writing: make(chan struct{}, statusWriters), spaces: make(map[string]*statusSpace), crew: share.NewCrew(),
 	}
 }
 
@@ -67,7 +69,7 @@ func (h *hookStatus) mark(key store.Key, anew bool) {
 	if s == nil {
 		s = &statusSpace{namespace: key.Namespace, dirty: make(map[string]bool)}
 		h.spaces[key.Namespace] = s
-		h.crew.add(func(ctx context.Context) { h.work(ctx, s) })
+		h.crew.Add(func(ctx context.Context) { h.work(ctx, s) })
 	}
 	s.dirty[key.Name] = s.dirty[key.Name] || anew
 }
@@ -87,7 +89,7 @@ func (h *hookStatus) take(s *statusSpace) map[string]bool {
 const statusPause = 500 * time.Millisecond
 
 // run writes until the context ends.
-func (h *hookStatus) run(ctx context.Context) { h.crew.run(ctx) }
+func (h *hookStatus) run(ctx context.Context) { h.crew.Run(ctx) }
 
 // work writes what there is to write for one namespace.
 func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
@@ -113,17 +115,18 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 
 // write brings the status of a Webhook up to date, if it is not.
 func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error {
-	w, err := h.e.hooks.webhooks.Get(key)
+	w, err := h.e.releases.webhooks.Get(key)
 	if err != nil {
 		return nil //nolint:nilerr // it is gone
 	}
 	want := *w.Status.DeepCopy()
-	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil || valid.ObservedGeneration != w.Generation || h.disagrees(key, valid) {
-		hook, invalid := h.e.hooks.await(ctx, key)
+	if valid := meta.FindStatusCondition(want.Conditions, v1alpha1.ConditionValid); anew || valid == nil ||
+		valid.ObservedGeneration != w.Generation || h.disagrees(key, valid) {
+		hook, invalid := h.e.hooks.Await(ctx, key)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(invalid, errNoWebhook):
+		case errors.Is(invalid, compiled.ErrNoWebhook):
 			return nil
 		}
 		h.judge(w, &want, hook, invalid)
@@ -144,12 +147,12 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	if err != nil {
 		return err
 	}
-	paid := price{1, smallObject}
+	paid := share.Price{Count: 1, Bytes: smallObject}
 	cost := paid
-	if err := h.e.writes.wait(ctx, party{namespace: key.Namespace}, paid, false); err != nil {
+	if err := h.e.writes.Wait(ctx, share.Party{Namespace: key.Namespace}, paid, false); err != nil {
 		return err
 	}
-	defer func() { h.e.writes.end(key.Namespace, paid, cost) }()
+	defer func() { h.e.writes.End(key.Namespace, paid, cost) }()
 	select {
 	case h.writing <- struct{}{}:
 		defer func() { <-h.writing }()
@@ -158,7 +161,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	}
 	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	err = h.e.client.Status().Patch(ctx, own, client.RawPatch(types.MergePatchType, body), client.Always(),
-		client.Answered(func(raw []byte) { cost.bytes = float64(effort(raw)) }))
+		client.Answered(func(raw []byte) { cost.Bytes = float64(share.Effort(raw)) }))
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -173,7 +176,8 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook *webhook.Compiled, invalid error) {
 	s.ObservedGeneration = w.Generation
 	valid := metav1.Condition{
-		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCompiled, ObservedGeneration: w.Generation,
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCompiled,
+		ObservedGeneration: w.Generation,
 		LastTransitionTime: metav1.NewTime(h.e.now().Truncate(time.Second)),
 	}
 	switch {

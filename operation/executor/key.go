@@ -2,10 +2,7 @@ package executor
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -56,16 +53,6 @@ func unkeyed(e *v1alpha1.WebhookCallStatus) bool {
 	return e != nil && e.AttemptID != "" && e.IdempotencyKey == "" && !keyless(e)
 }
 
-// key records the key of a call that is begun.
-func key(op *v1alpha1.Operation, t target) change {
-	operation := op.EffectiveID()
-	return func(op *v1alpha1.Operation) {
-		if e := entry(&op.Status, t); concerns(op, operation) && unkeyed(e) {
-			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.id, t.purpose)
-		}
-	}
-}
-
 // keys counts the keys that are recorded.
 func keys(s *v1alpha1.OperationStatus) (n int) {
 	count := func(e *v1alpha1.WebhookCallStatus) {
@@ -90,31 +77,12 @@ func keptKeys(answer []byte, n int) bool {
 	if n == 0 {
 		return true
 	}
-	if at := bytes.LastIndex(answer, []byte(`"status":{`)); at >= 0 && bytes.Count(answer[at:], []byte(`"idempotencyKey":"`)) == n {
+	if at := bytes.LastIndex(answer, []byte(`"status":{`)); at >= 0 &&
+		bytes.Count(answer[at:], []byte(`"idempotencyKey":"`)) == n {
 		return true
 	}
 	var op struct {
 		Status v1alpha1.OperationStatus `json:"status"`
 	}
 	return json.Unmarshal(answer, &op) == nil && keys(&op.Status) == n
-}
-
-// errOutdatedCRD says that the API server does not keep the key of a call.
-var errOutdatedCRD = errors.New("the CustomResourceDefinition " + crdName + " is older than this program: it has no field idempotencyKey in status.webhooks, " +
-	"so no call can be made; install that of this version (fairlead crds | kubectl apply --server-side -f -)")
-
-const crdName = "operations.fairlead.io"
-
-// outdated shows that no call can be made, since its key is not kept.
-func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
-	if !r.outdated {
-		r.outdated = true
-		e.recorder.Operation(r.op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
-		e.log.ErrorContext(ctx, "cannot call webhooks", append(e.facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
-		r.apply(await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, tidy(errOutdatedCRD.Error()), now))
-		if err := e.save(ctx, r); err != nil {
-			return err
-		}
-	}
-	return errOutdatedCRD
 }

@@ -55,7 +55,10 @@ func keysOf(op *v1alpha1.Operation) (all []string) {
 func TestKeysOfNamespaces(t *testing.T) {
 	first := setup(t)
 	second := setupOn(t, first.config, env.Namespace(t))
-	request := operation.Request{ID: "same", Webhooks: []string{"good", "bad"}, Compensate: []string{"undo"}, Notify: "tell"}
+	request := operation.Request{
+		ID: "same", Webhooks: []string{"good", "bad"}, Compensate: []string{"undo"},
+		Notify: "tell",
+	}
 	for _, b := range []*bench{first, second} {
 		sent := keysIn(b, func(w http.ResponseWriter, _ *http.Request, path string, _ int) {
 			if path == "/bad" {
@@ -94,7 +97,8 @@ func TestOldKeys(t *testing.T) {
 	b.schedule(operation.Request{ID: "one", Webhooks: []string{"old", "next"}})
 	b.changeStatus(func(op *v1alpha1.Operation) {
 		now := metav1.NowMicro()
-		op.Status.OperationID, op.Status.OperationType, op.Status.Phase = "one", op.Spec.OperationType, v1alpha1.PhaseInProgress
+		op.Status.OperationID, op.Status.OperationType, op.Status.Phase = "one", op.Spec.OperationType,
+			v1alpha1.PhaseInProgress
 		op.Status.InitializedAt = &now
 		op.Status.Webhooks = []v1alpha1.WebhookCallStatus{{
 			WebhookID: "old", State: v1alpha1.PhaseInProgress, AttemptID: uuid.NewString(), StartedAt: &now,
@@ -170,7 +174,8 @@ func TestOldCRD(t *testing.T) {
 			continue
 		}
 		old := &apiextensionsv1.CustomResourceDefinition{}
-		if err := json.Unmarshal([]byte(strings.ReplaceAll(string(raw), `"idempotencyKey"`, `"somethingElse"`)), old); err != nil {
+		if err := json.Unmarshal([]byte(strings.ReplaceAll(string(raw), `"idempotencyKey"`, `"somethingElse"`)),
+			old); err != nil {
 			t.Fatal(err)
 		}
 		b.apply(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"), "CustomResourceDefinition", old)
@@ -180,17 +185,26 @@ func TestOldCRD(t *testing.T) {
 	b.webhook("work", nil)
 	told, log := &warnings{}, &syncBuffer{}
 	b.eventually("pruned", func() bool { // the server takes a moment
-		op := b.schedule(operation.Request{ID: uuid.NewString(), Resource: operation.Resource{Type: "app", ID: uuid.NewString()}})
+		op := b.schedule(operation.Request{
+			ID:       uuid.NewString(),
+			Resource: operation.Resource{Type: "app", ID: uuid.NewString()},
+		})
 		op.Status.OperationID, op.Status.OperationType = op.Spec.OperationID, op.Spec.OperationType
-		op.Status.Webhooks = []v1alpha1.WebhookCallStatus{{WebhookID: "work", State: v1alpha1.PhaseFailed, IdempotencyKey: "x"}}
+		op.Status.Webhooks = []v1alpha1.WebhookCallStatus{
+			{WebhookID: "work", State: v1alpha1.PhaseFailed, IdempotencyKey: "x"},
+		}
 		now := metav1.NowMicro()
 		op.Status.Phase, op.Status.FinishedAt = v1alpha1.PhaseFailed, &now
 		return b.putStatus(op).Status.Webhooks[0].IdempotencyKey == ""
 	})
 	b.start(func(o *executor.Options) { o.Recorder, o.Logger = told, log.logger() })
-	first := b.schedule(operation.Request{Resource: operation.Resource{Type: "app", ID: "first"}, Webhooks: []string{"work"}})
+	first := b.schedule(operation.Request{
+		Resource: operation.Resource{Type: "app", ID: "first"},
+		Webhooks: []string{"work"},
+	})
 	b.schedule(operation.Request{Webhooks: []string{"work"}})
-	b.eventually("told", func() bool { return strings.Contains(operation.ViewOf(b.get()).Waiting, "operations.fairlead.io") })
+	b.eventually("told",
+		func() bool { return strings.Contains(operation.ViewOf(b.get()).Waiting, "operations.fairlead.io") })
 	b.eventually("recorded", func() bool {
 		all := strings.Join(told.told(), "\n")
 		return strings.Contains(all, v1alpha1.ReasonOutdatedCRD) && strings.Contains(all, "operations.fairlead.io") &&
@@ -209,7 +223,8 @@ func TestOldCRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := b.end(b.get())
-	if diff := cmp.Diff([]string{b.namespace + "." + got.EffectiveID() + ".work"}, keysOf(got)); diff != "" || got.Status.Phase != v1alpha1.PhaseSuccess || calls.Load() != 1 {
+	if diff := cmp.Diff([]string{b.namespace + "." + got.EffectiveID() + ".work"}, keysOf(got)); diff != "" ||
+		got.Status.Phase != v1alpha1.PhaseSuccess || calls.Load() != 1 {
 		t.Errorf("it became %+v after %d calls; keys, -want +got:\n%s", got.Status, calls.Load(), diff)
 	}
 	if n := len(told.told()); n > 3 { // one for each operation, and the cancellation

@@ -2,8 +2,6 @@ package executor
 
 import (
 	"bytes"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,18 +65,6 @@ func indexLocked(operations *store.Store) error {
 
 var lockMember = []byte(`"lock"`)
 
-// turn says whether an operation may make its first call. It may if nothing of this is set.
-type turn struct {
-	// behind is the operation that it comes after, if it was not behind that one before.
-	behind *predecessor
-	// still is true when it is behind the same one as before.
-	still bool
-	// unknown is true while there may be one of which the store has not heard yet.
-	unknown bool
-	// doubt has to be settled before.
-	doubt *doubt
-}
-
 const (
 	// lookAgain bounds how long an operation waits that the store does not know enough for. What it lacks is an event,
 	// which wakes it.
@@ -87,19 +73,6 @@ const (
 	// fast for one.
 	lookBehind = time.Minute
 )
-
-// predecessor is the last unfinished operation before another one among those that exclude it.
-type predecessor struct {
-	key      store.Key
-	op       *v1alpha1.Operation // shared, read-only
-	resource v1alpha1.ResourceReference
-}
-
-// String says who it is and why it goes first.
-func (p *predecessor) String() string {
-	return fmt.Sprintf("operation %s (%s) of %s/%s, because of %s/%s", p.op.EffectiveID(), p.op.Spec.OperationType,
-		p.op.Spec.ResourceType, p.op.Spec.ResourceID, p.resource.ResourceType, p.resource.ResourceID)
-}
 
 // turn finds out whether it is the turn of an operation. One that has made a call has had it.
 func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
@@ -222,37 +195,6 @@ func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record
 	return other, nil
 }
 
-// entered tells whether the first call of an operation was recorded.
-func entered(op *v1alpha1.Operation) bool { return op.PickedUp() && len(op.Status.Webhooks) > 0 }
-
-// place is that of an operation among those that exclude each other. Until it is picked up any write moves it back,
-// unless it is ordinary: see Executor.placeOf.
-func place(op *v1alpha1.Operation) string {
-	if op.PickedUp() {
-		return op.Status.AcceptedVersion
-	}
-	return op.ResourceVersion
-}
-
-// comesBefore tells which of two operations was accepted first. One without a place was picked up before there were
-// places.
-func comesBefore(a, b *v1alpha1.Operation) bool { return inOrder(a, place(a), b, place(b)) }
-
-// inOrder is comesBefore for the places p and q.
-func inOrder(a *v1alpha1.Operation, p string, b *v1alpha1.Operation, q string) bool {
-	if p == "" || q == "" {
-		return p == "" && (q != "" || a.Name < b.Name)
-	}
-	order, _ := resourceversion.Compare(p, q) // of no API server of ours: 0
-	return order < 0 || order == 0 && strings.Compare(a.Name, b.Name) < 0
-}
-
-// line are the runs that wait for the end of one operation. It is guarded by Executor.mu.
-type line struct {
-	key  store.Key
-	runs map[*run]struct{}
-}
-
 // queue puts a run behind an operation, so that it is woken when that one changes. What was seen of it before is to be
 // looked at again.
 func (e *Executor) queue(r *run, behind store.Key) {
@@ -314,4 +256,15 @@ func (e *Executor) moveLine(key store.Key) {
 	for _, r := range woken {
 		r.news.Set()
 	}
+}
+
+// lockersOf is the name under which indexLocks has all unfinished operations of a namespace that lock anything.
+func lockersOf(namespace string) string { return namespace + "/" }
+
+// nobodyLocks tells whether no unfinished operation of a namespace locks anything.
+func nobodyLocks(namespace string, now store.Snapshot) bool {
+	for range now.Index(indexLocks, lockersOf(namespace)) {
+		return false
+	}
+	return true
 }

@@ -119,7 +119,8 @@ func TestLock(t *testing.T) {
 			if v := operation.ViewOf(ended); v.Status != operation.Succeeded {
 				t.Errorf("%s outcome %+v", tc.reason, v)
 			}
-			if c := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionError); c.Reason != v1alpha1.ReasonSucceeded || c.Message != "" {
+			if c := meta.FindStatusCondition(ended.Status.Conditions,
+				v1alpha1.ConditionError); c.Reason != v1alpha1.ReasonSucceeded || c.Message != "" {
 				t.Errorf("%s At the end it says %+v", tc.reason, c)
 			}
 			b.end(first)
@@ -156,10 +157,13 @@ func TestLockOfAWaitingOperation(t *testing.T) {
 			b.webhook("tell", nil)
 			asked, open := b.gate("/hold")
 			b.start(nil)
-			first := b.schedule(operation.Request{Resource: app("holder"), Webhooks: []string{"hold"}, Lock: []operation.Resource{database}})
+			first := b.schedule(operation.Request{
+				Resource: app("holder"), Webhooks: []string{"hold"}, Lock: []operation.Resource{database},
+			})
 			b.received(asked)
 			second := b.schedule(operation.Request{
-				Resource: app("other"), Webhooks: []string{"hold"}, Notify: "tell", Timeout: tc.timeout, Lock: []operation.Resource{database},
+				Resource: app("other"), Webhooks: []string{"hold"}, Notify: "tell", Timeout: tc.timeout,
+				Lock: []operation.Resource{database},
 			})
 			third := b.schedule(operation.Request{Resource: database, Webhooks: []string{"hold"}})
 			b.waitingFor(app("other"), first)
@@ -250,7 +254,10 @@ func TestLockOrder(t *testing.T) {
 	asked, open := b.gate("/hold")
 	lock := []operation.Resource{database}
 	// Compensation means a finalizer, another write that moves an operation back.
-	first := b.schedule(operation.Request{Resource: app(1), Webhooks: []string{"hold"}, Compensate: []string{"undo"}, Lock: lock})
+	first := b.schedule(operation.Request{
+		Resource: app(1), Webhooks: []string{"hold"}, Compensate: []string{"undo"},
+		Lock: lock,
+	})
 	second := b.schedule(operation.Request{Resource: app(2), Webhooks: []string{"hold"}, Lock: lock})
 	b.touch(first.Name)
 	b.start(nil)
@@ -274,7 +281,10 @@ func TestLockOrder(t *testing.T) {
 func TestLockRace(t *testing.T) {
 	b := setup(t)
 	const locked, operations = 4, 40
-	hands := &hands{t: t, claims: make(map[string][]string), busy: make(map[string]string), done: make(map[string]chan struct{})}
+	hands := &hands{
+		t: t, claims: make(map[string][]string), busy: make(map[string]string),
+		done: make(map[string]chan struct{}),
+	}
 	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
 		hands.work(strings.Split(r.Header.Get("Idempotency-Key"), ".")[1])
 	}

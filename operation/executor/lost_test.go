@@ -30,7 +30,8 @@ func TestCancelledBehindALostAnswer(t *testing.T) {
 	var lost atomic.Bool
 	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		resp, err := next.RoundTrip(r)
-		if err != nil || r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/operations/") || !lost.CompareAndSwap(false, true) {
+		if err != nil || r.Method != http.MethodPut || !strings.Contains(r.URL.Path, "/operations/") ||
+			!lost.CompareAndSwap(false, true) {
 			return resp, err
 		}
 		resp.Body.Close()
@@ -41,12 +42,50 @@ func TestCancelledBehindALostAnswer(t *testing.T) {
 	})
 	b.start(func(o *executor.Options) { o.Calls = calls })
 	// It locks something, so that its attempt is recorded before the call.
-	op := b.schedule(operation.Request{Resource: shop, Webhooks: []string{"cleanup"}, Lock: []operation.Resource{{Type: "db", ID: "7"}}})
+	op := b.schedule(operation.Request{
+		Resource: shop, Webhooks: []string{"cleanup"},
+		Lock: []operation.Resource{{Type: "db", ID: "7"}},
+	})
 	got := b.end(op)
-	if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionError); c == nil || c.Reason != v1alpha1.ReasonCanceled {
+	if c := meta.FindStatusCondition(got.Status.Conditions, v1alpha1.ConditionError); c == nil ||
+		c.Reason != v1alpha1.ReasonCanceled {
 		t.Errorf("it became %+v", got.Status)
 	}
 	if !lost.Load() {
 		t.Error("no answer was lost")
 	}
 }
+
+// TestFollowedBehindALostAnswer: the answer to the write of an end is lost, and another request takes the place of the
+// operation before the executor knows that it was written. It tells of the end of the first one, and not of the other.
+func TestFollowedBehindALostAnswer(t *testing.T) {
+	b := setup(t)
+	b.webhook("cleanup", nil)
+	var lost atomic.Bool
+	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err != nil || r.Method != http.MethodPut || lost.Load() || b.get().EffectiveID() != "first" ||
+			!b.get().Terminal() || !lost.CompareAndSwap(false, true) {
+			return resp, err
+		}
+		resp.Body.Close()
+		b.schedule(operation.Request{ID: "second", Resource: shop, Webhooks: []string{"missing"}})
+		return nil, errors.New("the answer is lost")
+	})
+	told := &messages{some: make(chan string, 64)}
+	b.start(func(o *executor.Options) { o.Calls, o.Recorder = calls, told })
+	b.schedule(operation.Request{ID: "first", Resource: shop, Webhooks: []string{"cleanup"}})
+	for _, want := range []string{"operation first started", "operation first succeeded", "operation second started"} {
+		if got := b.received(told.some); got != want {
+			t.Errorf("it tells that %s, want: %s", got, want)
+		}
+	}
+	if !lost.Load() {
+		t.Error("no answer was lost")
+	}
+}
+
+// messages is a recorder.
+type messages struct{ some chan string }
+
+func (m *messages) Operation(_ *v1alpha1.Operation, _ bool, _, message string) { m.some <- message }

@@ -55,7 +55,8 @@ type census struct{ running, near, locked int }
 // newMetrics returns metrics. queued are the calls that wait for their turn.
 func newMetrics(count func() census, queued func() int) *metrics {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return float64(value()) })
 	}
 	kind := []string{"type", "category"}
 	return &metrics{
@@ -78,12 +79,14 @@ func newMetrics(count func() census, queued func() int) *metrics {
 				func() int { return count().running }),
 			gauge("fairlead_operations_near_timeout", "Operations in progress that have used up 90 % of their timeout.",
 				func() int { return count().near }),
-			gauge("fairlead_operations_waiting_for_lock", "Operations in progress that wait for the end of another one, because of a lock.",
+			gauge("fairlead_operations_waiting_for_lock",
+				"Operations in progress that wait for the end of another one, because of a lock.",
 				func() int { return count().locked }),
 			gauge("fairlead_webhook_calls_queued", "Calls that are due and wait for their turn.", queued),
 		},
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "fairlead_webhooks_quarantined_total", Help: "Webhooks that were quarantined because their code has killed the process.",
+			Name: "fairlead_webhooks_quarantined_total",
+			Help: "Webhooks that were quarantined because their code has killed the process.",
 		}),
 		tries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_webhook_tries_total", Help: "Tries and polls of webhooks, by verdict.",
@@ -96,7 +99,8 @@ func newMetrics(count func() census, queued func() int) *metrics {
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return append([]prometheus.Collector{m.started, m.finished, m.duration, m.near, m.tries, m.took, m.quarantined}, m.states...)
+	return append([]prometheus.Collector{m.started, m.finished, m.duration, m.near, m.tries, m.took, m.quarantined},
+		m.states...)
 }
 
 // Describe implements prometheus.Collector.

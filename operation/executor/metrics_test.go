@@ -51,14 +51,16 @@ func TestSeriesAreBounded(t *testing.T) {
 		}
 		return testutil.CollectAndCount(m.started) - before
 	}
-	if first, second := own("a")-1, own("b"); first != maxCategories/2 || second != maxCategories/4 { // one of them is "other"
+	// one of them is "other"
+	if first, second := own("a")-1, own("b"); first != maxCategories/2 || second != maxCategories/4 {
 		t.Errorf("the first namespace added %d, the second one %d", first, second)
 	}
 	for i := range 20 {
 		own(fmt.Sprint("c", i))
 	}
 	for name, series := range map[string]int{
-		"started": testutil.CollectAndCount(m.started), "finished": testutil.CollectAndCount(m.finished), "duration": testutil.CollectAndCount(m.duration),
+		"started": testutil.CollectAndCount(m.started), "finished": testutil.CollectAndCount(m.finished),
+		"duration": testutil.CollectAndCount(m.duration),
 	} {
 		if series > maxCategories+1 {
 			t.Errorf("%s has %d series", name, series)

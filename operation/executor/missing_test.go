@@ -54,19 +54,22 @@ func TestMissingWebhook(t *testing.T) {
 		outcome operation.Status
 	}{
 		"First": {
-			reason: "The first webhook is waited for.", request: operation.Request{Webhooks: []string{"a"}}, missing: []string{"a"},
-			says: []string{"waiting for webhook a, which does not exist"}, told: 1, outcome: operation.Succeeded,
+			reason: "The first webhook is waited for.", request: operation.Request{Webhooks: []string{"a"}},
+			missing: []string{"a"},
+			says:    []string{"waiting for webhook a, which does not exist"}, told: 1, outcome: operation.Succeeded,
 		},
 		"OneAfterTheOther": {
 			reason:  "Each of a sequence is told of when it is due.",
 			request: operation.Request{Webhooks: []string{"a", "b"}}, missing: []string{"a", "b"}, outcome: operation.Succeeded,
-			says: []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"}, told: 2,
+			says: []string{"waiting for webhook a, which does not exist", "waiting for webhook b, which does not exist"},
+			told: 2,
 		},
 		"Parallel": {
 			reason: "All that are missing are named, and told of once.", exist: []string{"there"},
 			request: operation.Request{Webhooks: []string{"a", "there", "b"}, Execution: operation.Parallel},
 			missing: []string{"a", "b"}, outcome: operation.Succeeded,
-			says: []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"}, told: 1,
+			says: []string{"waiting for webhooks a, b, which do not exist", "waiting for webhook b, which does not exist"},
+			told: 1,
 		},
 		"Notification": {
 			reason: "A notification is waited for as well.", exist: []string{"there"},
@@ -75,8 +78,9 @@ func TestMissingWebhook(t *testing.T) {
 		},
 		"Compensation": {
 			reason: "So is a compensation; the reason of the failure stays.", exist: []string{"there", "bad"},
-			request: operation.Request{Webhooks: []string{"there", "bad"}, Compensate: []string{"undo"}}, missing: []string{"undo"},
-			says: []string{"waiting for webhook undo, which does not exist"}, told: 2, outcome: operation.Failed,
+			request: operation.Request{Webhooks: []string{"there", "bad"}, Compensate: []string{"undo"}},
+			missing: []string{"undo"},
+			says:    []string{"waiting for webhook undo, which does not exist"}, told: 2, outcome: operation.Failed,
 		},
 	}
 	for name, tc := range tests {
@@ -101,11 +105,13 @@ func TestMissingWebhook(t *testing.T) {
 			b.eventually("told", func() bool { return len(recorder.told()) >= tc.told }) // the end is written first
 			v := operation.ViewOf(ended)
 			ready := meta.FindStatusCondition(ended.Status.Conditions, v1alpha1.ConditionReady)
-			if v.Status != tc.outcome || v.Waiting != "" || strings.Contains(ready.Message, "waiting") || ready.Reason == v1alpha1.ReasonWaitingForWebhook {
+			if v.Status != tc.outcome || v.Waiting != "" || strings.Contains(ready.Message, "waiting") ||
+				ready.Reason == v1alpha1.ReasonWaitingForWebhook {
 				t.Errorf("%s outcome %+v, %+v", tc.reason, v, ready)
 			}
 			told := recorder.told()
-			if len(told) != tc.told || !strings.HasPrefix(told[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) && tc.outcome == operation.Succeeded {
+			if len(told) != tc.told || !strings.HasPrefix(told[0], v1alpha1.ReasonWebhookNotFound+": "+tc.says[0]) &&
+				tc.outcome == operation.Succeeded {
 				t.Errorf("%s events %q", tc.reason, told)
 			}
 		})
@@ -131,7 +137,9 @@ func TestMissingWebhookCostsNothing(t *testing.T) {
 	look := func(id string) { // a change of the object wakes it; another operation that ends shows that it was
 		b.touch(op.Name)
 		b.webhook(id, nil)
-		if v := operation.ViewOf(b.end(b.schedule(operation.Request{Webhooks: []string{id}, Resource: app(id)}))); v.Status != operation.Succeeded {
+		if v := operation.ViewOf(
+			b.end(b.schedule(operation.Request{Webhooks: []string{id}, Resource: app(id)})),
+		); v.Status != operation.Succeeded {
 			t.Errorf("outcome %+v", v)
 		}
 	}

@@ -11,12 +11,6 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// target names one call of an operation.
-type target struct {
-	purpose webhook.Purpose
-	id      string // the name of the Webhook
-}
-
 // act is what to do next.
 type act uint8
 
@@ -184,7 +178,8 @@ func conclude(op *v1alpha1.Operation, phase v1alpha1.Phase, s surroundings, now 
 			}
 		}
 	}
-	if id := op.Spec.NotifyWebhookID; id != "" && (op.Status.Notification == nil || !op.Status.Notification.State.Terminal()) {
+	if id := op.Spec.NotifyWebhookID; id != "" &&
+		(op.Status.Notification == nil || !op.Status.Notification.State.Terminal()) {
 		return afterwards(op, target{webhook.Notify, id}, phase, s, now)
 	}
 	return decision{act: actFinish, phase: phase}

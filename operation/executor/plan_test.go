@@ -78,18 +78,22 @@ func TestPlan(t *testing.T) {
 		want   act
 		check  func(decision) bool
 	}{
-		"new":        {reason: "the status does not speak of it yet", edit: nil, want: actBegin},
-		"no webhook": {reason: "nothing to call is success", edit: hooks(), want: actFinish, check: func(d decision) bool { return d.phase == v1alpha1.PhaseSuccess }},
+		"new": {reason: "the status does not speak of it yet", edit: nil, want: actBegin},
+		"no webhook": {reason: "nothing to call is success", edit: hooks(), want: actFinish, check: func(d decision) bool {
+			return d.phase == v1alpha1.PhaseSuccess
+		}},
 		"first": {
 			reason: "sequential: one at a time", edit: hooks("a", "b"), exist: []string{"a", "b"}, want: actCall,
 			check: func(d decision) bool { return len(d.due) == 1 && d.due[0] == mainly("a") },
 		},
 		"second": {
-			reason: "the next one when the first has succeeded", edit: both(hooks("a", "b"), judge("a", won)), exist: []string{"a", "b"}, want: actCall,
+			reason: "the next one when the first has succeeded", edit: both(hooks("a", "b"), judge("a", won)),
+			exist: []string{"a", "b"}, want: actCall,
 			check: func(d decision) bool { return len(d.due) == 1 && d.due[0] == mainly("b") },
 		},
 		"parallel": {
-			reason: "all at once", edit: both(hooks("a", "b"), func(op *v1alpha1.Operation) { op.Spec.Execution = v1alpha1.ExecutionParallel }),
+			reason: "all at once", edit: both(hooks("a", "b"),
+				func(op *v1alpha1.Operation) { op.Spec.Execution = v1alpha1.ExecutionParallel }),
 			exist: []string{"a", "b"}, want: actCall, check: func(d decision) bool { return len(d.due) == 2 },
 		},
 		"missing": {
@@ -116,12 +120,15 @@ func TestPlan(t *testing.T) {
 		},
 		"nothing to undo": {
 			reason: "compensation needs a success", exist: []string{"a", "undo"}, want: actFinish,
-			edit:  both(hooks("a"), func(op *v1alpha1.Operation) { op.Spec.CompensateWebhookIDs = []v1alpha1.WebhookID{"undo"} }, judge("a", lost)),
+			edit: both(hooks("a"), func(op *v1alpha1.Operation) { op.Spec.CompensateWebhookIDs = []v1alpha1.WebhookID{"undo"} },
+				judge("a", lost)),
 			check: func(d decision) bool { return d.phase == v1alpha1.PhaseFailed },
 		},
 		"undo": {
 			reason: "one had succeeded", exist: []string{"a", "b", "undo"}, want: actCall,
-			edit: both(hooks("a", "b"), func(op *v1alpha1.Operation) { op.Spec.CompensateWebhookIDs = []v1alpha1.WebhookID{"undo"} },
+			edit: both(hooks("a", "b"), func(op *v1alpha1.Operation) {
+				op.Spec.CompensateWebhookIDs = []v1alpha1.WebhookID{"undo"}
+			},
 				judge("a", won), judge("b", lost)),
 			check: func(d decision) bool { return d.due[0] == target{webhook.Compensate, "undo"} },
 		},
@@ -135,8 +142,9 @@ func TestPlan(t *testing.T) {
 			edit: both(hooks("a"), func(op *v1alpha1.Operation) { attempt(op, mainly("a"), "try", epoch)(op) }),
 		},
 		"name": {
-			reason: "a request that no Scheduler made, under a name of its own", edit: both(hooks(), func(op *v1alpha1.Operation) { op.Name = "mine" }),
-			want: actFail, check: func(d decision) bool { return d.reason == v1alpha1.ReasonInvalid },
+			reason: "a request that no Scheduler made, under a name of its own",
+			edit:   both(hooks(), func(op *v1alpha1.Operation) { op.Name = "mine" }),
+			want:   actFail, check: func(d decision) bool { return d.reason == v1alpha1.ReasonInvalid },
 		},
 	}
 	for name, c := range cases {
@@ -228,7 +236,10 @@ func TestAnyCourseEnds(t *testing.T) {
 						t.Fatalf("%v is called after its end", of)
 					}
 					if of.id == missing { // its maker finds that it cannot be made
-						do(judged(op, of, verdict{state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonWebhookNotFound, message: "missing"}, now))
+						do(judged(op, of, verdict{
+							state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonWebhookNotFound,
+							message: "missing",
+						}, now))
 						continue
 					}
 					if e != nil && e.StartedAt != nil && !now.Before(e.StartedAt.Add(timeout)) {
@@ -253,7 +264,10 @@ func TestAnyCourseEnds(t *testing.T) {
 					answer := verdict{code: 200, state: v1alpha1.PhaseSuccess}
 					switch rapid.IntRange(0, 4).Draw(t, "answer") {
 					case 0:
-						answer = verdict{code: 400, state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonWebhookFailed, message: "no to " + of.id}
+						answer = verdict{
+							code: 400, state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonWebhookFailed,
+							message: "no to " + of.id,
+						}
 					case 1:
 						answer = verdict{code: 503, state: v1alpha1.PhaseInProgress, next: now.Add(time.Minute)}
 					case 2:
@@ -281,9 +295,11 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []change) {
 	switch {
 	case !op.Terminal() || op.Status.FinishedAt == nil || failed == nil:
 		t.Fatalf("no end: %+v", op.Status)
-	case op.Status.Phase == v1alpha1.PhaseFailed && (failed.Status != metav1.ConditionTrue || failed.Reason == "" || failed.Message == ""):
+	case op.Status.Phase == v1alpha1.PhaseFailed &&
+		(failed.Status != metav1.ConditionTrue || failed.Reason == "" || failed.Message == ""):
 		t.Fatalf("failed without a reason: %+v", failed)
-	case op.Status.Phase == v1alpha1.PhaseSuccess && (failed.Status == metav1.ConditionTrue || succeeded(op) != len(op.Spec.WebhookIDs)):
+	case op.Status.Phase == v1alpha1.PhaseSuccess &&
+		(failed.Status == metav1.ConditionTrue || succeeded(op) != len(op.Spec.WebhookIDs)):
 		t.Fatalf("a success that is none: %+v", op.Status)
 	}
 	for _, e := range op.Status.Webhooks {
@@ -292,12 +308,16 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []change) {
 		}
 	}
 	before := op.DeepCopy()
-	other := map[v1alpha1.Phase]v1alpha1.Phase{v1alpha1.PhaseSuccess: v1alpha1.PhaseFailed, v1alpha1.PhaseFailed: v1alpha1.PhaseSuccess}
+	other := map[v1alpha1.Phase]v1alpha1.Phase{
+		v1alpha1.PhaseSuccess: v1alpha1.PhaseFailed, v1alpha1.PhaseFailed: v1alpha1.PhaseSuccess,
+	}
 	later := op.Status.FinishedAt.Add(time.Minute)
-	for _, c := range append(past, fail(op.EffectiveID(), v1alpha1.ReasonTimedOut, "late", later), finish(op.EffectiveID(), other[op.Status.Phase], later)) {
+	for _, c := range append(past, fail(op.EffectiveID(), v1alpha1.ReasonTimedOut, "late", later),
+		finish(op.EffectiveID(), other[op.Status.Phase], later)) {
 		c(op)
 	}
-	if op.Status.Phase != before.Status.Phase || !op.Status.FinishedAt.Equal(before.Status.FinishedAt) || len(op.Status.History) != len(before.Status.History) {
+	if op.Status.Phase != before.Status.Phase || !op.Status.FinishedAt.Equal(before.Status.FinishedAt) ||
+		len(op.Status.History) != len(before.Status.History) {
 		t.Fatalf("a change of the past has changed the outcome:\n%+v\n%+v", before.Status, op.Status)
 	}
 	id := op.Spec.OperationID // the next request of the same resource: nothing of the old one touches it
@@ -307,11 +327,13 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []change) {
 	for _, c := range past[1:] {
 		c(op)
 	}
-	if len(op.Status.Webhooks) != 0 || op.Status.Phase != v1alpha1.PhaseInProgress || len(op.Status.Conditions) != len(fresh.Status.Conditions) ||
+	if len(op.Status.Webhooks) != 0 || op.Status.Phase != v1alpha1.PhaseInProgress ||
+		len(op.Status.Conditions) != len(fresh.Status.Conditions) ||
 		meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError) {
 		t.Fatalf("the operation before has changed the next: %+v", op.Status)
 	}
-	if h := op.Status.History; len(h) != 1 || h[0].OperationID != id || h[0].Phase != before.Status.Phase || h[0].Phase == v1alpha1.PhaseFailed && h[0].Reason == "" {
+	if h := op.Status.History; len(h) != 1 || h[0].OperationID != id || h[0].Phase != before.Status.Phase ||
+		h[0].Phase == v1alpha1.PhaseFailed && h[0].Reason == "" {
 		t.Fatalf("the outcome is not in history: %+v", h)
 	}
 }
@@ -319,7 +341,8 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []change) {
 func TestTidy(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		in := rapid.OneOf(rapid.String(), rapid.StringN(0, -1, 4*webhook.MaxMessage)).Draw(t, "in") + string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+		in := rapid.OneOf(rapid.String(), rapid.StringN(0, -1, 4*webhook.MaxMessage)).Draw(t, "in") +
+			string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 		out := tidy(in)
 		if len(out) > webhook.MaxMessage || tidy(out) != out {
 			t.Fatalf("%q became %q of %d bytes", in, out, len(out))

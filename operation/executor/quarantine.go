@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/compiled"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -21,11 +22,9 @@ import (
 // errQuarantined says that a Webhook is not used.
 var errQuarantined = errors.New("webhook is quarantined, since it has killed the controller: change it")
 
-func revision(w *v1alpha1.Webhook) string { return fmt.Sprint(w.UID, "/", w.Generation) }
-
 // quarantined tells whether a Webhook must not be used as it is.
 func (e *Executor) quarantined(w *v1alpha1.Webhook) bool {
-	if _, guilty := e.condemned[revision(w)]; guilty {
+	if _, guilty := e.condemned[compiled.Revision(w)]; guilty {
 		return true
 	}
 	c := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionQuarantined)
@@ -48,12 +47,15 @@ func (e *Executor) compile(ctx context.Context, d webhook.Definition) (*webhook.
 
 // quarantine puts into a status whether the Webhook is quarantined.
 func (e *Executor) quarantine(s *v1alpha1.WebhookStatus, w *v1alpha1.Webhook) {
-	if guilty, ok := e.condemned[revision(w)]; ok {
+	if guilty, ok := e.condemned[compiled.Revision(w)]; ok {
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionQuarantined, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashed, ObservedGeneration: w.Generation,
+			Type: v1alpha1.ConditionQuarantined, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashed,
+			ObservedGeneration: w.Generation,
 			LastTransitionTime: metav1.NewTime(guilty.At.Truncate(time.Second)), // as it is stored
-			Message: fmt.Sprintf("the controller has died %d times while it was %s for this Webhook, the last time while it did nothing else; it is used "+
-				"again when it is changed", suspicions+1, guilty.Phase),
+			Message: fmt.Sprintf(
+				"the controller has died %d times while it was %s for this Webhook, the last time while it did nothing else; it is used "+
+					"again when it is changed", suspicions+1, guilty.Phase,
+			),
 		})
 	} else if !e.quarantined(w) {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionQuarantined) // it was changed
@@ -62,11 +64,12 @@ func (e *Executor) quarantine(s *v1alpha1.WebhookStatus, w *v1alpha1.Webhook) {
 
 // tellWitness tells the witness that what it knew of a Webhook stands in its status.
 func (e *Executor) tellWitness(ctx context.Context, w *v1alpha1.Webhook) {
-	guilty, ok := e.condemned[revision(w)]
+	guilty, ok := e.condemned[compiled.Revision(w)]
 	if !ok {
 		return
 	}
 	e.metrics.quarantined.Inc()
-	e.log.ErrorContext(ctx, "webhook is quarantined", "webhook", w.Namespace+"/"+w.Name, "phase", guilty.Phase, "crashed", guilty.At)
+	e.log.ErrorContext(ctx, "webhook is quarantined", "webhook", w.Namespace+"/"+w.Name, "phase", guilty.Phase,
+		"crashed", guilty.At)
 	e.witness.Settled(guilty)
 }

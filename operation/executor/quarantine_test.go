@@ -101,7 +101,8 @@ func TestMortal(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := setupOn(t, &rest.Config{Host: m.Host, BearerToken: m.Token, TLSClientConfig: rest.TLSClientConfig{
-		CAFile: m.TLS.CAFile, CertFile: m.TLS.CertFile, KeyFile: m.TLS.KeyFile, CAData: m.TLS.CAData, CertData: m.TLS.CertData, KeyData: m.TLS.KeyData,
+		CAFile: m.TLS.CAFile, CertFile: m.TLS.CertFile, KeyFile: m.TLS.KeyFile, CAData: m.TLS.CAData,
+		CertData: m.TLS.CertData, KeyData: m.TLS.KeyData,
 	}}, m.Namespace)
 	b.start(func(o *executor.Options) {
 		if o.Witness = (deadly{crashes, m}); m.Frozen {
@@ -163,13 +164,16 @@ func TestQuarantine(t *testing.T) {
 					t.Errorf("the fourth process: %v", err)
 				}
 			})
-			good := b.end(b.schedule(operation.Request{Webhooks: []string{"good"}, Resource: operation.Resource{Type: "app", ID: "good"}}))
+			good := b.end(b.schedule(operation.Request{
+				Webhooks: []string{"good"}, Resource: operation.Resource{Type: "app", ID: "good"},
+			}))
 			if good.Status.Phase != v1alpha1.PhaseSuccess {
 				t.Errorf("another one became %+v", good.Status)
 			}
 			b.eventually("in quarantine", func() bool { return quarantine(b.hook("bomb")) })
 			b.eventually("said", func() bool { return strings.Contains(operation.ViewOf(b.get()).Waiting, "quarantined") })
-			if c := meta.FindStatusCondition(b.hook("bomb").Status.Conditions, v1alpha1.ConditionQuarantined); c.Reason != v1alpha1.ReasonCrashed ||
+			if c := meta.FindStatusCondition(b.hook("bomb").Status.Conditions,
+				v1alpha1.ConditionQuarantined); c.Reason != v1alpha1.ReasonCrashed ||
 				time.Since(c.LastTransitionTime.Time) > time.Hour || !strings.Contains(c.Message, string(phase)) {
 				t.Errorf("the condition is %+v", c)
 			}
@@ -222,7 +226,8 @@ func (b *bench) changeHook(name string, change func(*v1alpha1.Webhook)) {
 		w := b.hook(name)
 		change(w)
 		_, err := call.Do(b.ctx, b.calls, call.Request{
-			Verb: call.VerbUpdate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace, Name: name, Object: w,
+			Verb: call.VerbUpdate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace,
+			Name: name, Object: w,
 		}, call.Policy{})
 		return err == nil
 	})
@@ -238,13 +243,20 @@ func TestBlames(t *testing.T) {
 		reason, report string
 		want           bool
 	}{
-		"Nothing":   {reason: "who is killed says nothing"},
-		"Overflow":  {reason: "the stack was too deep", report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\n\t/p.go:1\nruntime.newstack()\n\n" + at, want: true},
+		"Nothing": {reason: "who is killed says nothing"},
+		"Overflow": {
+			reason: "the stack was too deep",
+			report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\n\t/p.go:1\nruntime.newstack()\n\n" + at, want: true,
+		},
 		"Panic":     {reason: "nobody has caught it", report: "panic: oh\n\n" + at, want: true},
 		"Elsewhere": {reason: "another goroutine has crashed", report: "panic: oh\n\n" + other + "\n" + at},
 		"Signal":    {reason: "somebody wanted to see the stacks", report: "SIGQUIT: quit\nPC=0x1 m=0 sigcode=0\n\n" + at},
-		"Memory":    {reason: "there was none", report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\nruntime.sysMapOS(0x1, 0x2)\nruntime.(*mheap).grow(0x1)\n\n" + at},
-		"Cut":       {reason: "it is not known where", report: "panic: oh\n"},
+		"Memory": {
+			reason: "there was none",
+			report: "\nruntime stack:\nruntime.throw({0x1, 0x2})\nruntime.sysMapOS(0x1, 0x2)\nruntime.(*mheap).grow(0x1)\n\n" +
+				at,
+		},
+		"Cut": {reason: "it is not known where", report: "panic: oh\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := executor.Blames([]byte(tc.report)); got != tc.want {

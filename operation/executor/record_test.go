@@ -50,7 +50,8 @@ func TestEndIsRecorded(t *testing.T) {
 			}
 			var ends atomic.Int64
 			calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
-				name, status := strings.CutSuffix(r.URL.Path[strings.LastIndex(r.URL.Path, "/operations/")+len("/operations/"):], "/status")
+				name, status := strings.CutSuffix(r.URL.Path[strings.LastIndex(r.URL.Path, "/operations/")+len("/operations/"):],
+					"/status")
 				if r.Method != http.MethodPut || !status {
 					return next.RoundTrip(r)
 				}
@@ -74,7 +75,8 @@ func TestEndIsRecorded(t *testing.T) {
 				now, err := b.scheduler.Get(b.ctx, shop)
 				return errors.Is(err, operation.ErrNotFound) || err == nil && len(now.Finalizers) == 0
 			})
-			if now, err := b.scheduler.Get(b.ctx, shop); tc.gone != errors.Is(err, operation.ErrNotFound) || !tc.gone && now.Status.Phase != v1alpha1.PhaseFailed {
+			if now, err := b.scheduler.Get(b.ctx, shop); tc.gone != errors.Is(err, operation.ErrNotFound) ||
+				!tc.gone && now.Status.Phase != v1alpha1.PhaseFailed {
 				t.Errorf("%s It became %+v (%v)", tc.reason, now, err)
 			}
 			want := map[string]int{"work": 1, "bad": 1, "undo.compensate": 1, "tell.notify": 1}

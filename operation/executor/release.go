@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -94,7 +93,8 @@ func (r *releases) note(facts webhookFacts, hook store.Key) webhookFacts {
 }
 
 func unreleased(secret string) error {
-	return fmt.Errorf("secret %s does not exist, or is %w: it has to have the label %s=true", secret, errNotReleased, v1alpha1.LabelWebhookCredentials)
+	return fmt.Errorf("secret %s does not exist, or is %w: it has to have the label %s=true", secret, errNotReleased,
+		v1alpha1.LabelWebhookCredentials)
 }
 
 // needs returns the Secrets and the service account that a Webhook names.
@@ -118,62 +118,4 @@ func needs(w *v1alpha1.Webhook) (secrets []string, account *v1alpha1.ServiceAcco
 		account = a.ServiceAccountToken
 	}
 	return secrets, account
-}
-
-// followReleases has the Webhooks that name an object of a store, and the operations of its namespace, look again when
-// its release changes, until the context ends. released tells in what respect: equal texts are no change.
-func (e *Executor) followReleases(ctx context.Context, st *store.Store, named func(w *v1alpha1.Webhook, name string) bool, released func(*store.Record) string) {
-	cursor := st.Subscribe(store.SubscribeOptions{Name: "executor"})
-	defer cursor.Close()
-	for {
-		event, err := cursor.Next(ctx)
-		switch {
-		case err != nil:
-			return
-		case event.Type == store.Synced: // what is not there is known from here on
-			for key, w := range e.releases.webhooks.All() {
-				if named(w, "") {
-					e.lookAgain(key)
-				}
-			}
-		case event.Initial, event.Object == nil,
-			event.Type == store.Modified && event.Prior != nil && released(event.Object) == released(event.Prior):
-		default:
-			for key, w := range e.releases.webhooks.InNamespace(event.Key.Namespace) {
-				if named(w, event.Key.Name) {
-					e.lookAgain(key)
-				}
-			}
-		}
-	}
-}
-
-// followSecrets is followReleases for Secrets.
-func (e *Executor) followSecrets(ctx context.Context) {
-	e.followReleases(ctx, e.releases.secrets, func(w *v1alpha1.Webhook, name string) bool {
-		names, _ := needs(w)
-		return slices.Contains(names, name) || name == "" && len(names) > 0
-	}, func(secret *store.Record) string {
-		return fmt.Sprint(e.releases.secret(secret))
-	})
-}
-
-// followAccounts is followReleases for service accounts.
-func (e *Executor) followAccounts(ctx context.Context) {
-	e.followReleases(ctx, e.releases.accounts, func(w *v1alpha1.Webhook, name string) bool {
-		_, account := needs(w)
-		return account != nil && (name == "" || account.ServiceAccountName == name)
-	}, func(record *store.Record) string {
-		account, err := store.As[corev1.ServiceAccount](record)
-		if err != nil {
-			return ""
-		}
-		return account.Annotations[v1alpha1.AnnotationWebhookAudiences]
-	})
-}
-
-// lookAgain has a Webhook judged anew, and the operations that may wait for it.
-func (e *Executor) lookAgain(hook store.Key) {
-	e.status.mark(hook, true)
-	e.stirs.mark(hook.Namespace, hook.Name)
 }

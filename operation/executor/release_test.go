@@ -30,7 +30,9 @@ var (
 // secret makes a Secret that nobody has released.
 func (b *bench) secret(name string, data map[string]string) {
 	b.t.Helper()
-	b.create(secretsResource, "Secret", &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace}, StringData: data})
+	b.create(secretsResource, "Secret", &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: b.namespace}, StringData: data,
+	})
 }
 
 // label and annotate change the metadata of an object; nil takes it away.
@@ -79,7 +81,8 @@ func (b *bench) waitsFor(what ...string) {
 			b.t.Errorf("it says %q, and not %q", said, text)
 		}
 	}
-	if ready := meta.FindStatusCondition(b.get().Status.Conditions, v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonNotReleased {
+	if ready := meta.FindStatusCondition(b.get().Status.Conditions,
+		v1alpha1.ConditionReady); ready.Reason != v1alpha1.ReasonNotReleased {
 		b.t.Errorf("condition %+v", ready)
 	}
 }
@@ -102,7 +105,9 @@ func TestNotReleased(t *testing.T) {
 			s.Auth = &v1alpha1.WebhookAuth{Basic: &v1alpha1.SecretAuth{SecretRef: ref("login")}}
 		}},
 		"OAuth2": {map[string]string{"client_id": "u", "client_secret": "s-e-c"}, func(s *v1alpha1.WebhookSpec) {
-			s.Auth = &v1alpha1.WebhookAuth{OAuth2: &v1alpha1.OAuth2Auth{TokenURL: strings.TrimSuffix(s.Request.URL, "/pay") + "/token", SecretRef: ref("login")}}
+			s.Auth = &v1alpha1.WebhookAuth{OAuth2: &v1alpha1.OAuth2Auth{
+				TokenURL: strings.TrimSuffix(s.Request.URL, "/pay") + "/token", SecretRef: ref("login"),
+			}}
 		}},
 		"Signing": {map[string]string{"key": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, func(s *v1alpha1.WebhookSpec) {
 			s.Signing = &v1alpha1.WebhookSigning{SecretRef: ref("login")}
@@ -123,7 +128,9 @@ func TestNotReleased(t *testing.T) {
 			if tc.data == nil {
 				tls := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 				t.Cleanup(tls.Close)
-				tc.data = map[string]string{"ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw}))}
+				tc.data = map[string]string{
+					"ca.crt": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: tls.Certificate().Raw})),
+				}
 				b.receiver.URL = tls.URL
 			}
 			b.secret("login", tc.data)
@@ -132,7 +139,8 @@ func TestNotReleased(t *testing.T) {
 			b.start(func(o *executor.Options) { o.Recorder = recorder })
 			op := b.schedule(operation.Request{Webhooks: []string{"pay"}})
 			b.waitsFor("webhook pay", "secret login", v1alpha1.LabelWebhookCredentials+"=true")
-			if valid := b.valid("pay", v1alpha1.ReasonNotReleased); valid.Status != metav1.ConditionFalse || !strings.Contains(valid.Message, v1alpha1.LabelWebhookCredentials) {
+			if valid := b.valid("pay", v1alpha1.ReasonNotReleased); valid.Status != metav1.ConditionFalse ||
+				!strings.Contains(valid.Message, v1alpha1.LabelWebhookCredentials) {
 				t.Errorf("condition %+v", valid)
 			}
 			if got := b.get().Status.Webhooks; len(got) > 0 {
@@ -144,7 +152,8 @@ func TestNotReleased(t *testing.T) {
 			if v := operation.ViewOf(ended); v.Status != operation.Succeeded || ended.Status.Webhooks[0].RetriesCount != 0 {
 				t.Errorf("outcome %+v", v)
 			}
-			if valid := b.valid("pay", v1alpha1.ReasonCompiled); valid.Status != metav1.ConditionTrue || strings.Contains(valid.Message, "released") {
+			if valid := b.valid("pay", v1alpha1.ReasonCompiled); valid.Status != metav1.ConditionTrue ||
+				strings.Contains(valid.Message, "released") {
 				t.Errorf("condition %+v", valid)
 			}
 			if told := recorder.told(); len(told) != 1 || !strings.HasPrefix(told[0], v1alpha1.ReasonNotReleased+": ") {
@@ -158,15 +167,20 @@ func TestNotReleased(t *testing.T) {
 func TestReleasedFor(t *testing.T) {
 	b := setup(t)
 	sent := make(chan string, 4)
-	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) { sent <- r.Header.Get("Authorization") }
+	b.receiver.answer = func(_ http.ResponseWriter, r *http.Request, _ string, _ int) {
+		sent <- r.Header.Get("Authorization")
+	}
 	b.webhook("pay", func(s *v1alpha1.WebhookSpec) {
-		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{Audience: "crm", ServiceAccountName: "caller"}}
+		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
+			Audience: "crm", ServiceAccountName: "caller",
+		}}
 	})
 	b.start(nil)
 	op := b.schedule(operation.Request{Webhooks: []string{"pay"}})
 	b.waitsFor("service account caller", v1alpha1.AnnotationWebhookAudiences)
 	b.create(accountsResource, "ServiceAccount", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Name: "caller", Namespace: b.namespace, Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "erp, crm2,xcrm"},
+		Name: "caller", Namespace: b.namespace,
+		Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "erp, crm2,xcrm"},
 	}})
 	b.valid("pay", v1alpha1.ReasonNotReleased)
 	b.annotate(accountsResource, "caller", "erp , crm,")
@@ -216,7 +230,8 @@ func TestReleaseTakenBack(t *testing.T) {
 	})
 	b.start(nil)
 	op := b.schedule(operation.Request{Webhooks: []string{"pay"}})
-	b.eventually("polled", func() bool { w := b.get().Status.Webhooks; return len(w) == 1 && w[0].LastPollTimestamp != nil })
+	b.eventually("polled",
+		func() bool { w := b.get().Status.Webhooks; return len(w) == 1 && w[0].LastPollTimestamp != nil })
 	b.label(secretsResource, "login", nil)
 	b.waitsFor("secret login")
 	b.receiver.mu.Lock()
@@ -244,7 +259,8 @@ func TestNeverReleased(t *testing.T) {
 		t.Errorf("outcome %+v", v)
 	}
 	s := ended.Status
-	if len(s.Compensations) != 2 || s.Compensations[0].State != v1alpha1.PhaseFailed || s.Compensations[1].State != v1alpha1.PhaseSuccess ||
+	if len(s.Compensations) != 2 || s.Compensations[0].State != v1alpha1.PhaseFailed ||
+		s.Compensations[1].State != v1alpha1.PhaseSuccess ||
 		s.Notification.State != v1alpha1.PhaseFailed || !strings.Contains(s.Notification.Message, "not released") {
 		t.Errorf("compensations %+v, notification %+v", s.Compensations, s.Notification)
 	}
@@ -254,13 +270,18 @@ func TestNeverReleased(t *testing.T) {
 func TestAnyCredentials(t *testing.T) {
 	b := setup(t)
 	b.secret("login", map[string]string{"token": "t-o-k"})
-	b.create(accountsResource, "ServiceAccount", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "caller", Namespace: b.namespace}})
+	b.create(accountsResource, "ServiceAccount",
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "caller", Namespace: b.namespace}})
 	b.webhook("pay", bearer)
 	b.webhook("tell", func(s *v1alpha1.WebhookSpec) {
-		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{Audience: "crm", ServiceAccountName: "caller"}}
+		s.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
+			Audience: "crm", ServiceAccountName: "caller",
+		}}
 	})
 	b.start(func(o *executor.Options) { o.AnyCredentials, o.ServiceAccounts = true, nil })
-	if v := operation.ViewOf(b.end(b.schedule(operation.Request{Webhooks: []string{"pay", "tell"}}))); v.Status != operation.Succeeded {
+	if v := operation.ViewOf(
+		b.end(b.schedule(operation.Request{Webhooks: []string{"pay", "tell"}})),
+	); v.Status != operation.Succeeded {
 		t.Errorf("outcome %+v", v)
 	}
 }

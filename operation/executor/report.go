@@ -33,16 +33,20 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, d 
 	case behind != nil:
 		reason, message = v1alpha1.ReasonWaitingForLock, tidy("waiting for the end of "+behind.String())
 	case len(missing) == 1 && e.isQuarantined(r.key.Namespace, missing[0]):
-		reason, message = v1alpha1.ReasonWaitingForWebhook, tidy("waiting for webhook "+missing[0]+", which is quarantined: it has to be changed")
+		reason, message = v1alpha1.ReasonWaitingForWebhook,
+			tidy("waiting for webhook "+missing[0]+", which is quarantined: it has to be changed")
 	case len(missing) == 1:
-		reason, message = v1alpha1.ReasonWaitingForWebhook, tidy("waiting for webhook "+missing[0]+", which does not exist in namespace "+r.key.Namespace)
+		reason, message = v1alpha1.ReasonWaitingForWebhook,
+			tidy("waiting for webhook "+missing[0]+", which does not exist in namespace "+r.key.Namespace)
 	case len(missing) > 1:
 		reason = v1alpha1.ReasonWaitingForWebhook
-		message = tidy("waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " + r.key.Namespace)
+		message = tidy("waiting for webhooks " + strings.Join(missing, ", ") + ", which do not exist in namespace " +
+			r.key.Namespace)
 	case len(d.withheld) > 0:
 		reason, message = v1alpha1.ReasonNotReleased, tidy("waiting for credentials: "+strings.Join(d.withheld, "; "))
 	case share != "":
-		reason, message = v1alpha1.ReasonWaitingForShare, tidy("waiting for the share of namespace "+r.key.Namespace+" of "+share)
+		reason, message = v1alpha1.ReasonWaitingForShare,
+			tidy("waiting for the share of namespace "+r.key.Namespace+" of "+share)
 	}
 	shown := meta.FindStatusCondition(r.op.Status.Conditions, v1alpha1.ConditionReady)
 	if shown == nil || shown.Message == message {
@@ -54,13 +58,16 @@ func (e *Executor) showWait(ctx context.Context, r *run, behind *predecessor, d 
 	case behind != nil:
 		e.recorder.Operation(r.op, false, reason, message)
 		e.log.InfoContext(ctx, "operation waits for another one", append(e.facts(r.op), "behind", behind.key,
-			"behindOperation", behind.op.EffectiveID(), "locked", behind.resource.ResourceType+"/"+behind.resource.ResourceID)...)
+			"behindOperation", behind.op.EffectiveID(), "locked",
+			behind.resource.ResourceType+"/"+behind.resource.ResourceID)...)
 	case len(missing) > 0 && before != reason: // it is told once, not again when some of them have appeared
 		e.recorder.Operation(r.op, true, v1alpha1.ReasonWebhookNotFound, message)
-		e.log.WarnContext(ctx, "operation waits for webhooks that do not exist", append(e.facts(r.op), "webhooks", missing)...)
+		e.log.WarnContext(ctx, "operation waits for webhooks that do not exist",
+			append(e.facts(r.op), "webhooks", missing)...)
 	case len(d.withheld) > 0 && before != reason:
 		e.recorder.Operation(r.op, true, reason, message)
-		e.log.WarnContext(ctx, "operation waits for credentials that are not released", append(e.facts(r.op), "withheld", d.withheld)...)
+		e.log.WarnContext(ctx, "operation waits for credentials that are not released",
+			append(e.facts(r.op), "withheld", d.withheld)...)
 	}
 }
 

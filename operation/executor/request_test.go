@@ -22,7 +22,9 @@ func TestRequestThatNoSchedulerMade(t *testing.T) {
 		"Size": {
 			"The schema cannot measure the request object.",
 			func(op *v1alpha1.Operation) {
-				op.Spec.RequestObject = &v1alpha1.RequestObject{Resource: rawJSON(`"` + strings.Repeat("x", v1alpha1.MaxRequestObjectBytes) + `"`)}
+				op.Spec.RequestObject = &v1alpha1.RequestObject{
+					Resource: rawJSON(`"` + strings.Repeat("x", v1alpha1.MaxRequestObjectBytes) + `"`),
+				}
 			}, "spec.requestObject",
 		},
 	}
@@ -31,7 +33,9 @@ func TestRequestThatNoSchedulerMade(t *testing.T) {
 			b := setup(t)
 			b.start(nil)
 			op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{
-				OperationType: operation.Delete, ResourceReference: v1alpha1.ResourceReference{ResourceType: "app", ResourceID: "1"},
+				OperationType: operation.Delete, ResourceReference: v1alpha1.ResourceReference{
+					ResourceType: "app", ResourceID: "1",
+				},
 			}}
 			op.Name, op.Namespace = "app-1", b.namespace
 			tc.change(op)

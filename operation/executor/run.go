@@ -3,23 +3,18 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
-	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// run is the packet of the flow of one operation. While the flow is parked with no call under way this is all there is
-// of an operation, so it is kept small.
+// run is the packet of the flow of one operation. While nothing is to be done this is all there is of an operation, so
+// it is kept small (TestParkedRunIsSmall).
 type run struct {
 	key    store.Key
 	tenant string
@@ -27,47 +22,65 @@ type run struct {
 
 	// What follows is shared with those who follow the stores and with the calls, and guarded by Executor.mu.
 
-	back    []landing // calls that have come back
-	missed  bool      // something happened since the run looked last
-	running bool      // the operation has not ended
-	line    *line     // behind the operation that has to end first
-	near    int64     // when nine tenths of its timeout are over, in Unix seconds
-	names   names     // of the Webhooks that it may call
+	back  []landing // calls that have come back
+	line  *line     // behind the operation that has to end first
+	near  int64     // when nine tenths of its timeout are over, in Unix seconds
+	names names     // of the Webhooks that it may call
 	// accepted is when the request was accepted, as far as that is known; nil once it was picked up.
 	accepted *acceptance
+	missed   bool // something happened since the run looked last
+	running  bool // the operation has not ended
 
 	// What follows belongs to the flow.
 
+	recorded bool // the operation was picked up, and not only in memory
+	entered  bool // the first call was begun; before, it has to be the turn of the operation
+	outdated bool // the API server does not keep the keys of calls
+	// what is known is not older than the executor: read from the API server, written by this run, or of a store that has
+	// caught up
+	confirmed bool
+	thin      thinness // how much of the operation has given way because it was too large to be stored
+	stripped  thinness // up to where the requests for that were made
+	size      int32    // bytes of the last write
+	tries     int32    // failed requests to the API server in a row, for back-off
+	// version is that of the last state this run has read or written.
+	version string
+	// about is a hash of the request that op is about; 0 before there was one.
+	about uint64
+	later map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
+	*work                      // nil while nothing is to be done; look and settle change that, under Executor.mu
+}
+
+// work is what a run has besides while something is to be done: while it looks, has calls under way or changes that are
+// not written, or waits for a share of its namespace.
+type work struct {
 	// op is the newest state known, with what is not written yet. It is nil while the flow is parked with no call under
 	// way, since the store has it too.
 	op *v1alpha1.Operation
-	// version is that of the last state this run has read or written.
-	version string
 	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
 	unsaved []change
-	// about is a hash of the request that op is about; 0 before there was one.
-	about uint64
-	// place is the one that it was found to be the turn of the operation for.
-	place string
 	// unrecorded is when a call was begun that is not recorded yet; zero if there is none (unrecorded.go).
 	unrecorded time.Time
 	flying     map[target]*flight
 	refused    map[target]refusal
-	later      map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
-	refusal    error                // what was refused as too large, without anything left that could give way
-	paid       price                // what was spent for the next write
-	size       int32                // bytes of the last write
-	tries      int32                // failed requests to the API server in a row, for back-off
+	refusal    error       // what was refused as too large, without anything left that could give way
+	paid       share.Price // what was spent for the next write
+	place      string      // the one that it was found to be the turn of the operation for
+	alone      bool        // when that was found, nobody in the namespace locked anything
+	owes       bool        // what a call has brought is among unsaved
+	short      bool        // the write before had to wait for the share of the namespace
+}
 
-	thin      thinness // how much of the operation has given way because it was too large to be stored
-	stripped  thinness // up to where the requests for that were made
-	owes      bool     // what a call has brought is among unsaved
-	recorded  bool     // the operation was picked up, and not only in memory
-	entered   bool     // the first call was begun; before, it has to be the turn of the operation
-	alone     bool     // when that was found, nobody in the namespace locked anything
-	outdated  bool     // the API server does not keep the keys of calls
-	short     bool     // the write before had to wait for the share of the namespace
-	confirmed bool     // op is not older than the executor: read from the API server, written by this run, or of a store that has caught up
+// idle tells whether there is nothing in what a run works with. What is empty it lets go.
+func (w *work) idle() bool {
+	if len(w.flying) == 0 {
+		w.flying = nil
+	}
+	if len(w.refused) == 0 {
+		w.refused = nil
+	}
+	busy := w.op != nil || w.flying != nil || w.refused != nil || len(w.unsaved) > 0 || !w.unrecorded.IsZero()
+	return !busy && w.refusal == nil && w.paid == (share.Price{}) && !w.short
 }
 
 // change is one change of the status. It decides itself whether it still applies.
@@ -151,57 +164,6 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 	}
 }
 
-var (
-	// errOutdated says that the object was written by somebody else meanwhile: look again.
-	errOutdated = errors.New("the operation has changed meanwhile")
-	// errGone says that the object does not exist any more.
-	errGone = errors.New("the operation was deleted")
-)
-
-// refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
-// written itself, else the API server's.
-func (e *Executor) refresh(ctx context.Context, r *run) error {
-	fresh := e.fresh.Load()
-	if known, ok := e.store.Get(r.key); ok && !resourceversion.Older(known.Version(), r.version) {
-		r.confirmed = r.confirmed || fresh
-		if r.op != nil && known.Version() == r.version {
-			return nil
-		}
-		if op, err := store.As[v1alpha1.Operation](known); err == nil {
-			r.adopt(op.DeepCopy())
-			return nil
-		}
-	}
-	if r.op != nil {
-		return nil
-	}
-	return e.reload(ctx, r)
-}
-
-// get reads an operation from the API server. It returns nil if there is none.
-func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
-	op := &v1alpha1.Operation{}
-	err := e.client.Live().Get(ctx, key, op)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	return op, err
-}
-
-// reload takes the state from the API server. It returns errGone if there is none.
-func (e *Executor) reload(ctx context.Context, r *run) error {
-	op, err := e.get(ctx, r.key)
-	switch {
-	case err != nil:
-		return err
-	case op == nil:
-		return errGone
-	}
-	r.adopt(op)
-	r.confirmed = true
-	return nil
-}
-
 // dropSince forgets the changes after the first n, and with them the state that they were made on, so that the next
 // look begins with a newer one. A state that was adopted since has perhaps dropped all of them: that of an operation
 // that has ended.
@@ -209,90 +171,98 @@ func (r *run) dropSince(n int) {
 	r.op, r.unsaved = nil, r.unsaved[:min(n, len(r.unsaved))]
 }
 
-// write writes the status. After a conflict it returns errOutdated, with the newest state adopted.
-func (e *Executor) write(ctx context.Context, r *run) error {
-	if len(r.unsaved) == 0 {
-		return nil
-	}
-	r.thin.apply(r.op)
-	n, kept := keys(&r.op.Status), false
-	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
-		return own.Status().Replace(ctx, r.op, cost, client.Kept(func(answer []byte) bool {
-			kept = keptKeys(answer, n) // unless a field that the API server does not know is gone
-			return kept
-		}))
-	})
-	switch {
-	case err == nil:
-	case errors.Is(err, errShort), errors.Is(err, errOutdated):
-		return err
-	default:
-		e.trust.failed(r.key.Namespace)
-		return fmt.Errorf("cannot record the status: %w", err)
-	}
-	r.unsaved, r.unrecorded = nil, time.Time{}
-	e.trust.written(r.key.Namespace, n, kept || keys(&r.op.Status) == n)
-	e.wrote(r, r.op)
-	return nil
+// target names one call of an operation.
+type target struct {
+	purpose webhook.Purpose
+	id      string // the name of the Webhook
 }
 
-// patch changes what is not the status.
-func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
-	op := e.named(r)
-	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
-		merge := client.RawPatch(types.MergePatchType, patch)
-		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), cost)
-	})
-	if err == nil {
-		e.wrote(r, op)
-	}
-	return err
+// flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its
+// operation nor other operations wait for it; the run is told when it has come back.
+type flight struct {
+	target  target
+	attempt string
+	hook    *webhook.Compiled
+	permit  *webhook.Permit
+	cancel  context.CancelCauseFunc
 }
 
-// named returns an object that names the operation of a run in the version that the run knows.
-func (e *Executor) named(r *run) *v1alpha1.Operation {
-	return &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: r.key.Namespace, Name: r.key.Name, UID: r.op.UID, ResourceVersion: r.op.ResourceVersion,
-	}}
+// landing is a flight that has come back.
+type landing struct {
+	flight *flight
+	result webhook.Result
 }
 
-// submit makes a write that holds only for the version that the run knows.
-func (e *Executor) submit(
-	ctx context.Context, r *run, write func(own *client.Client, cost client.WriteOption) error,
-) error {
-	if !e.pay(r) {
-		return errShort
+var (
+	errOver     = errors.New("the run of the operation is over")
+	errDecided  = errors.New("the outcome of the operation is decided")
+	errDeadline = errors.New("the deadline has passed")
+)
+
+// cut cancels the calls under way.
+func (r *run) cut(cause error) {
+	for _, f := range r.flying {
+		f.cancel(cause)
 	}
-	size := 0
-	err := write(e.writer(r), client.Answered(func(raw []byte) { size = effort(raw) }))
-	e.settlePaid(r, size, err)
-	switch {
-	case apierrors.IsConflict(err):
-		if err := e.reload(ctx, r); err != nil {
-			return err
+}
+
+// refusal is a call that has to wait: for its turn, or until its Webhook is compiled.
+type refusal struct {
+	call  string    // its idempotency key; empty: its endpoint was not asked
+	until time.Time // ask again then; zero: now
+	share string    // of what its namespace has used up its share; empty: that is not why
+	since time.Time // shareCompile: it is being compiled
+}
+
+// compiling tells whether an operation with nothing under way waits for a Webhook that will soon be compiled.
+func (r *run) compiling(now time.Time) bool {
+	if len(r.flying) > 0 {
+		return false
+	}
+	for _, refusal := range r.refused {
+		if refusal.share == shareCompile && now.Sub(refusal.since) < compileSoon {
+			return true
 		}
-		return errOutdated
-	case apierrors.IsNotFound(err):
-		return errGone
 	}
-	return err
+	return false
 }
 
-// owner is whose writes those are whose events are no news to runs.
-const owner = "fairlead executor"
-
-// writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may
-// be what it waits for to know its turn.
-func (e *Executor) writer(r *run) *client.Client {
-	if !entered(r.op) {
-		return e.client
+// share returns what the operation waits for its namespace's share of; empty: for nothing.
+func (r *run) share() string {
+	for _, refusal := range r.refused {
+		if refusal.share != "" {
+			return refusal.share
+		}
 	}
-	return e.client.Bound(client.Binding{Write: store.WriteContext{Owner: owner, Primary: r.key}})
+	if r.short {
+		return shareWrites
+	}
+	return ""
 }
 
-// wrote adopts the answer to a write, which others look at in the store from now on.
-func (e *Executor) wrote(r *run, op *v1alpha1.Operation) {
-	r.adopt(op)
-	r.confirmed = true
-	e.moveLine(r.key)
+func (r *run) refuse(t target, why refusal) {
+	if r.refused == nil {
+		r.refused = make(map[target]refusal)
+	}
+	r.refused[t] = why
 }
+
+// askAgain makes the calls that wait for their turn due.
+func (r *run) askAgain() {
+	for t, refusal := range r.refused {
+		refusal.until = time.Time{}
+		r.refused[t] = refusal
+	}
+}
+
+// party is who shares with others what the run uses.
+func (r *run) party() share.Party { return share.Party{Namespace: r.key.Namespace, Tenant: r.tenant} }
+
+// line are the runs that wait for the end of one operation. It is guarded by Executor.mu.
+type line struct {
+	key  store.Key
+	runs map[*run]struct{}
+}
+
+// compileSoon is how long an operation waits for its Webhook to be compiled before it says so.
+const compileSoon = time.Second

@@ -25,8 +25,11 @@ func TestSecretsStayHidden(t *testing.T) {
 	b := setup(t)
 	const secret = "correct-horse-battery"
 	b.create(corev1.SchemeGroupVersion.WithResource("secrets"), "Secret", &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: b.namespace, Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"}},
-		Data:       map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "login", Namespace: b.namespace,
+			Labels: map[string]string{v1alpha1.LabelWebhookCredentials: "true"},
+		},
+		Data: map[string][]byte{"token": []byte(secret + "\n")}, // as from a file
 	})
 	asked := make(chan string, 1)
 	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, _ int) {
@@ -58,7 +61,8 @@ func TestSecretsStayHidden(t *testing.T) {
 		if name == "back" {
 			tok := token(b.received(asked))
 			told = append(told, tok)
-			if err := e.Taker().Take(b.ctx, tok, false, "bad token "+secret+" for http://fairlead.example/callbacks/"+tok); err != nil {
+			if err := e.Taker().Take(b.ctx, tok, false,
+				"bad token "+secret+" for http://fairlead.example/callbacks/"+tok); err != nil {
 				t.Fatal(err)
 			}
 		}

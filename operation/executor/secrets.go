@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -27,7 +27,7 @@ type secrets struct {
 	calls    *call.Client
 	policy   call.Policy
 	now      func() time.Time
-	spend    func(namespace string, cost price) // of the share of writes of a namespace
+	spend    func(namespace string, cost share.Price) // of the share of writes of a namespace
 
 	mu     sync.Mutex
 	tokens map[string]map[tokenKey]token // by namespace
@@ -58,39 +58,6 @@ func (s *secrets) Secret(ctx context.Context, namespace, name string) (map[strin
 	return secret.Data, nil
 }
 
-// masked hides the values of the secrets that a Webhook names, and what its calls send of them, in a text that its
-// receiver has sent. more are further values to hide.
-func (e *Executor) masked(ctx context.Context, namespace, webhookID, text string, more ...string) string {
-	hook, err := e.hooks.await(ctx, store.Key{Namespace: namespace, Name: webhookID})
-	if err != nil {
-		return webhook.Mask(text, more...)
-	}
-	d := hook.Definition()
-	names, values := []string{d.SigningSecret}, more
-	if a := d.Auth; a != nil {
-		names = append(names, a.Basic, a.Bearer, a.MTLS)
-		if a.OAuth2 != nil {
-			names = append(names, a.OAuth2.Secret)
-		}
-		if t := a.ServiceAccountToken; t != nil {
-			values = append(values, e.secrets.cached(tokenKey{namespace, t.ServiceAccountName, t.Audience}).value)
-		}
-	}
-	for _, name := range names {
-		if name == "" {
-			continue
-		}
-		secret, err := store.Of[corev1.Secret](e.secrets.secrets).Get(store.Key{Namespace: namespace, Name: name})
-		if err != nil {
-			continue
-		}
-		for _, value := range secret.Data {
-			values = append(values, strings.TrimSpace(string(value))) // as it is sent: files end with a line break
-		}
-	}
-	return e.webhooks.Mask(ctx, hook, text, values...)
-}
-
 // tokenSeconds is how long a token of a service account lives; it is renewed after four fifths of that.
 const tokenSeconds = 3600
 
@@ -101,7 +68,8 @@ var errOwnAudience = &webhook.FieldError{
 
 // ServiceAccountToken implements webhook.Resolver.
 func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequest) (string, error) {
-	if err := s.releases.account(store.Key{Namespace: req.Namespace, Name: req.ServiceAccountName}, req.Audience); err != nil {
+	if err := s.releases.account(store.Key{Namespace: req.Namespace, Name: req.ServiceAccountName},
+		req.Audience); err != nil {
 		return "", err
 	}
 	key := tokenKey{req.Namespace, req.ServiceAccountName, req.Audience}
@@ -109,7 +77,7 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 	if known.value != "" && known.value != req.Refused && s.now().Before(known.renew) {
 		return known.value, nil
 	}
-	s.spend(req.Namespace, price{count: 2}) // a token, and the question who accepts it
+	s.spend(req.Namespace, share.Price{Count: 2}) // a token, and the question who accepts it
 	seconds := int64(tokenSeconds)
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbCreate, Resource: schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"},

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -80,47 +79,4 @@ func (s *stirs) next(notBefore map[string]time.Time) (next time.Duration, ok boo
 		}
 	}
 	return next, ok
-}
-
-// stir wakes operations until the context ends.
-func (e *Executor) stir(ctx context.Context) {
-	notBefore := make(map[string]time.Time)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-e.stirs.some:
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		for namespace, until := range notBefore {
-			if time.Until(until) <= 0 {
-				delete(notBefore, namespace)
-			}
-		}
-		for namespace, changed := range e.stirs.take(notBefore) {
-			woken := e.naming(namespace, changed)
-			for _, r := range woken {
-				r.news.Set()
-			}
-			notBefore[namespace] = time.Now().Add(stirPause + time.Duration(len(woken))*stirEach)
-		}
-		if next, ok := e.stirs.next(notBefore); ok {
-			timer.Reset(next)
-		}
-	}
-}
-
-// naming returns the runs of a namespace that name one of these Webhooks, or perhaps others.
-func (e *Executor) naming(namespace string, changed names) (woken []*run) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, r := range e.live[namespace] {
-		if r.names&changed != 0 {
-			r.missed = true
-			woken = append(woken, r)
-		}
-	}
-	return woken
 }

@@ -114,7 +114,9 @@ func TestStaleSuccessor(t *testing.T) {
 				t.Fatal(err)
 			}
 			first.stop()
-			if known, err := store.Of[v1alpha1.Operation](second.operations).Get(store.Key{Namespace: b.namespace, Name: op.Name}); err != nil || known.ResourceVersion == b.get().ResourceVersion {
+			if known, err := store.Of[v1alpha1.Operation](second.operations).Get(
+				store.Key{Namespace: b.namespace, Name: op.Name},
+			); err != nil || known.ResourceVersion == b.get().ResourceVersion {
 				t.Fatalf("the successor's cache is not stale: %v", err)
 			}
 			second.run()

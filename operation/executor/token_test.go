@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -27,7 +28,10 @@ func TestTokensForOthersOnly(t *testing.T) {
 		requests int64 // for two tries
 	}{
 		"Foreign": {"The token is no good in the cluster, and is kept.", `{"authenticated":false}`, "t-o-k", false, 1},
-		"Own":     {"A receiver could act as the account, so no try is made with it, nor kept.", `{"authenticated":true}`, "", true, 2},
+		"Own": {
+			"A receiver could act as the account, so no try is made with it, nor kept.", `{"authenticated":true}`, "",
+			true, 2,
+		},
 		"Unknown": {"Who does not know does not send it.", "", "", false, 2},
 	}
 	for name, tc := range tests {
@@ -39,7 +43,8 @@ func TestTokensForOthersOnly(t *testing.T) {
 				switch {
 				case strings.HasSuffix(r.URL.Path, "/namespaces/shop/serviceaccounts/caller/token"):
 					requests.Add(1)
-					_, _ = fmt.Fprintf(w, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"t-o-k","expirationTimestamp":%q}}`,
+					_, _ = fmt.Fprintf(w,
+						`{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"t-o-k","expirationTimestamp":%q}}`,
 						time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 				case tc.review == "":
 					w.WriteHeader(http.StatusForbidden)
@@ -54,10 +59,12 @@ func TestTokensForOthersOnly(t *testing.T) {
 			}
 			t.Cleanup(calls.Close)
 			s := &secrets{
-				releases: &releases{any: true}, calls: calls, now: time.Now, spend: func(string, price) {}, tokens: make(map[string]map[tokenKey]token),
+				releases: &releases{any: true}, calls: calls, now: time.Now, spend: func(string, share.Price) {},
+				tokens: make(map[string]map[tokenKey]token),
 			}
 			for range 2 {
-				got, err := s.ServiceAccountToken(t.Context(), webhook.TokenRequest{Namespace: "shop", ServiceAccountName: "caller", Audience: "crm"})
+				got, err := s.ServiceAccountToken(t.Context(),
+					webhook.TokenRequest{Namespace: "shop", ServiceAccountName: "caller", Audience: "crm"})
 				if got != tc.want || (err != nil) != (tc.want == "") || errors.Is(err, webhook.ErrInvalid) != tc.invalid {
 					t.Errorf("%s: got %q, %v", tc.reason, got, err)
 				}

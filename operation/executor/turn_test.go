@@ -83,7 +83,7 @@ func (r *replica) begin(writes int) {
 func (r *replica) run(op *v1alpha1.Operation) *run {
 	current := r.live["ns"][op.Name]
 	if current == nil {
-		current = &run{key: store.Key{Namespace: "ns", Name: op.Name}}
+		current = &run{key: store.Key{Namespace: "ns", Name: op.Name}, work: &work{}}
 		r.live["ns"][op.Name] = current
 	}
 	current.adopt(op)
@@ -124,7 +124,8 @@ func locking(own int, locked ...int) *v1alpha1.Operation {
 		op.Name = v1alpha1.OperationName(op.Spec.ResourceType, op.Spec.ResourceID)
 	})
 	for _, i := range locked {
-		op.Spec.RelatedResources = append(op.Spec.RelatedResources, v1alpha1.RelatedResource{ResourceReference: resourceOf(i), Lock: true})
+		op.Spec.RelatedResources = append(op.Spec.RelatedResources,
+			v1alpha1.RelatedResource{ResourceReference: resourceOf(i), Lock: true})
 	}
 	return op
 }
@@ -330,16 +331,40 @@ func TestTurn(t *testing.T) {
 		behind string
 		want   turn
 	}{
-		"Alone":    {reason: "Nobody is before it.", op: locking(1, 2)},
-		"Lock":     {reason: "The other one locks what it locks.", others: []*v1alpha1.Operation{locking(1, 3)}, op: locking(2, 3), behind: "app-1"},
-		"Own":      {reason: "The other one locks what it is about.", others: []*v1alpha1.Operation{locking(1, 2)}, op: locking(2), behind: "app-1"},
-		"About":    {reason: "It locks what the other one is about.", others: []*v1alpha1.Operation{locking(1)}, op: locking(2, 1), behind: "app-1"},
-		"Last":     {reason: "Of several it comes after the last.", others: []*v1alpha1.Operation{locking(1, 3), locking(4, 3)}, op: locking(2, 3), behind: "app-4"},
-		"Itself":   {reason: "Its own resource is no obstacle.", op: locking(1, 1)},
-		"Disjoint": {reason: "Other locks do not matter.", others: []*v1alpha1.Operation{locking(1, 3), ended(locking(5, 4))}, op: locking(2, 4)},
-		"Started":  {reason: "One that is at work goes first.", others: []*v1alpha1.Operation{started(locking(1, 3))}, op: locking(2, 3), behind: "app-1"},
-		"Old":      {reason: "One picked up by an older controller goes first.", others: []*v1alpha1.Operation{older(locking(3))}, op: locking(2, 3), behind: "app-3"},
-		"Blind":    {reason: "There may be one that was not heard of.", others: []*v1alpha1.Operation{locking(1, 3)}, op: locking(2, 3), blind: 1, want: turn{unknown: true}},
+		"Alone": {reason: "Nobody is before it.", op: locking(1, 2)},
+		"Lock": {
+			reason: "The other one locks what it locks.", others: []*v1alpha1.Operation{locking(1, 3)},
+			op: locking(2, 3), behind: "app-1",
+		},
+		"Own": {
+			reason: "The other one locks what it is about.", others: []*v1alpha1.Operation{locking(1, 2)},
+			op: locking(2), behind: "app-1",
+		},
+		"About": {
+			reason: "It locks what the other one is about.", others: []*v1alpha1.Operation{locking(1)},
+			op: locking(2, 1), behind: "app-1",
+		},
+		"Last": {
+			reason: "Of several it comes after the last.",
+			others: []*v1alpha1.Operation{locking(1, 3), locking(4, 3)}, op: locking(2, 3), behind: "app-4",
+		},
+		"Itself": {reason: "Its own resource is no obstacle.", op: locking(1, 1)},
+		"Disjoint": {
+			reason: "Other locks do not matter.", others: []*v1alpha1.Operation{locking(1, 3), ended(locking(5, 4))},
+			op: locking(2, 4),
+		},
+		"Started": {
+			reason: "One that is at work goes first.", others: []*v1alpha1.Operation{started(locking(1, 3))},
+			op: locking(2, 3), behind: "app-1",
+		},
+		"Old": {
+			reason: "One picked up by an older controller goes first.",
+			others: []*v1alpha1.Operation{older(locking(3))}, op: locking(2, 3), behind: "app-3",
+		},
+		"Blind": {
+			reason: "There may be one that was not heard of.", others: []*v1alpha1.Operation{locking(1, 3)},
+			op: locking(2, 3), blind: 1, want: turn{unknown: true},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

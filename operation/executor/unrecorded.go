@@ -1,8 +1,6 @@
 package executor
 
 import (
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -21,8 +19,8 @@ import (
 //   - in whose namespace no unfinished operation locks anything. Its place is the version at which it was accepted
 //     (acceptance.go), so that a lock that comes later waits for it;
 //   - of which the executor knows a state that is no older than its own beginning: a predecessor has not ended it;
-//   - that can be recorded afterwards: the last write of a status in its namespace has not failed with anything but a
-//     conflict, the API server has kept the keys of the calls of such a write since this executor was made, and the
+//   - that can be recorded afterwards: the last write of a status in its namespace has not failed, but by a conflict or
+//     a deletion, the API server has kept the keys of the calls of such a write since this executor was made, and the
 //     object is small.
 //
 // The id of that attempt is derived from the operation, so it is the same after a crash; the key is, too. It is so
@@ -97,41 +95,4 @@ func (r *run) recordDue(now time.Time) time.Time {
 		return due
 	}
 	return time.Time{}
-}
-
-// trust says in which namespaces what has to be recorded of a call can be recorded after it. It is safe for concurrent
-// use.
-type trust struct {
-	mu      sync.Mutex
-	keys    bool     // the API server has kept the keys of calls when it was last asked to
-	failing []string // namespaces in which the last write of a status has failed, sorted
-}
-
-// in tells whether calls may be made before they are recorded.
-func (t *trust) in(namespace string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, failing := slices.BinarySearch(t.failing, namespace)
-	return t.keys && !failing
-}
-
-// failed notes that a status could not be written, for another reason than a conflict.
-func (t *trust) failed(namespace string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if at, failing := slices.BinarySearch(t.failing, namespace); !failing {
-		t.failing = slices.Insert(t.failing, at, namespace)
-	}
-}
-
-// written notes that a status with so many keys was written, and whether they were kept.
-func (t *trust) written(namespace string, keys int, kept bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if keys > 0 {
-		t.keys = kept
-	}
-	if at, failing := slices.BinarySearch(t.failing, namespace); failing {
-		t.failing = slices.Delete(t.failing, at, at+1)
-	}
 }

@@ -39,10 +39,13 @@ type tally struct {
 	written map[string]int
 	failed  int
 	failing string // the operation of which no status can be written; empty: all can
+	flying  map[string]int
+	landed  *sync.Cond // with mu
 }
 
 func (b *bench) tally() (*tally, *call.Client) {
-	t := &tally{written: make(map[string]int)}
+	t := &tally{written: make(map[string]int), flying: make(map[string]int)}
+	t.landed = sync.NewCond(&t.mu)
 	return t, b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		_, name, _ := strings.Cut(r.URL.Path, "/operations/")
 		name, status := strings.CutSuffix(name, "/status")
@@ -53,24 +56,33 @@ func (b *bench) tally() (*tally, *call.Client) {
 		fail := name == t.failing
 		if fail {
 			t.failed++
+		} else {
+			t.flying[name]++
 		}
 		t.mu.Unlock()
 		if fail {
 			return nil, errors.New("connection lost")
 		}
 		answer, err := next.RoundTrip(r)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.flying[name]--
 		if err == nil && answer.StatusCode == http.StatusOK {
-			t.mu.Lock()
-			defer t.mu.Unlock()
 			t.written[name]++
 		}
+		t.landed.Broadcast()
 		return answer, err
 	})
 }
 
+// of returns how often the status of an operation was written. Who has seen the outcome may be here before the answer
+// to the write that made it, which is waited for.
 func (t *tally) of(op *v1alpha1.Operation) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for t.flying[op.Name] > 0 {
+		t.landed.Wait()
+	}
 	return t.written[op.Name]
 }
 
@@ -142,10 +154,12 @@ func TestUnrecordedCall(t *testing.T) {
 		t.Errorf("its status was written %d times", n)
 	}
 	w := got.Status.Webhooks[0]
-	if s := got.Status; s.Phase != v1alpha1.PhaseSuccess || s.AcceptedVersion != op.ResourceVersion || w.StartedAt == nil || w.FinishedAt == nil {
+	if s := got.Status; s.Phase != v1alpha1.PhaseSuccess || s.AcceptedVersion != op.ResourceVersion ||
+		w.StartedAt == nil || w.FinishedAt == nil {
 		t.Errorf("it became %+v", got.Status)
 	}
-	if want := b.namespace + "." + op.EffectiveID() + ".work"; w.IdempotencyKey != want || w.AttemptID != executor.FirstAttempt(op) {
+	if want := b.namespace + "." + op.EffectiveID() + ".work"; w.IdempotencyKey != want ||
+		w.AttemptID != executor.FirstAttempt(op) {
 		t.Errorf("the call was %+v", w)
 	}
 	if id, err := uuid.Parse(w.AttemptID); err != nil || id.Version() != 5 {
@@ -172,7 +186,8 @@ func TestLongCallIsRecorded(t *testing.T) {
 	b.eventually("recorded", func() bool { return len(b.get().Status.Webhooks) == 1 })
 	got := b.get().Status
 	attempt := executor.FirstAttempt(op)
-	if w := got.Webhooks[0]; got.AcceptedVersion != op.ResourceVersion || w.AttemptID != attempt || w.State != v1alpha1.PhaseInProgress {
+	if w := got.Webhooks[0]; got.AcceptedVersion != op.ResourceVersion || w.AttemptID != attempt ||
+		w.State != v1alpha1.PhaseInProgress {
 		t.Errorf("recorded is %+v", got)
 	}
 	open()
@@ -200,7 +215,9 @@ func TestLockDuringUnrecordedCall(t *testing.T) {
 	}
 	locked := []operation.Resource{shop}
 	cancel := merge(`{"spec":{"cancelRequested":true}}`)
-	hold, remove := merge(`{"metadata":{"finalizers":["example.com/hold"]}}`), func(b *bench, name string) { b.delete(name) }
+	hold, remove := merge(`{"metadata":{"finalizers":["example.com/hold"]}}`), func(b *bench, name string) {
+		b.delete(name)
+	}
 	tests := map[string]struct {
 		reason string
 		does   disturbances
@@ -383,7 +400,8 @@ func TestKilledDuringUnrecordedCall(t *testing.T) {
 	}
 	got := b.end(op).Status
 	w := got.Webhooks[0]
-	if got.Phase != v1alpha1.PhaseSuccess || w.AttemptID != executor.FirstAttempt(op) || w.RetriesCount != 0 || w.IdempotencyKey != first {
+	if got.Phase != v1alpha1.PhaseSuccess || w.AttemptID != executor.FirstAttempt(op) || w.RetriesCount != 0 ||
+		w.IdempotencyKey != first {
 		t.Errorf("it became %+v", got)
 	}
 	if n := counts.of(op); n < 1 || n > 2 {
@@ -422,6 +440,40 @@ func TestRecordedFirstAfterAFailure(t *testing.T) {
 	}
 }
 
+// TestNotRecordedFirstAfterADeletion has an operation be deleted just before its outcome is written: that says nothing
+// of what can be recorded of others.
+func TestNotRecordedFirstAfterADeletion(t *testing.T) {
+	b := setup(t)
+	b.webhook("work", nil)
+	gone := v1alpha1.OperationName(shop.Type, shop.ID)
+	refused := make(chan int, 8)
+	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "/"+gone+"/status") {
+			return next.RoundTrip(r)
+		}
+		b.delete(gone)
+		answer, err := next.RoundTrip(r.Clone(context.WithoutCancel(r.Context()))) // the deletion cancels it
+		if err == nil {
+			refused <- answer.StatusCode
+		}
+		return answer, err
+	})
+	b.start(func(o *executor.Options) { o.Calls, o.Now = calls, newStopwatch().now })
+	b.proves()
+	b.schedule(operation.Request{Webhooks: []string{"work"}})
+	select {
+	case code := <-refused:
+		if code != http.StatusNotFound {
+			t.Fatalf("the write was answered %d", code)
+		}
+	case <-b.ctx.Done():
+		t.Fatal("no status was written")
+	}
+	if b.recordedFirst(app(1)) {
+		t.Error("a call is recorded first since another operation was deleted")
+	}
+}
+
 // TestCallbackOfUnrecordedCall has the receiver of a synchronous call use its callback before it answers.
 func TestCallbackOfUnrecordedCall(t *testing.T) {
 	b := setup(t)
@@ -449,7 +501,8 @@ func TestCallbackOfUnrecordedCall(t *testing.T) {
 	}
 	close(answer)
 	got := b.end(op)
-	if v := operation.ViewOf(got); v.Status != operation.Failed || v.Error != "no room" || got.Status.Webhooks[0].AttemptID != executor.FirstAttempt(op) {
+	if v := operation.ViewOf(got); v.Status != operation.Failed || v.Error != "no room" ||
+		got.Status.Webhooks[0].AttemptID != executor.FirstAttempt(op) {
 		t.Errorf("it became %+v", got.Status)
 	}
 }

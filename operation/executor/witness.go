@@ -175,7 +175,9 @@ func (c *CrashLog) save() error {
 
 var (
 	// noMemory are functions of the runtime that find that there is no memory, or that no thread can be had.
-	noMemory = regexp.MustCompile(`\nruntime\.(sys[A-Z]\w*|\(\*(mheap|mcentral|mcache)\)\.\w+|mallocgc\w*|persistentalloc\w*|stackalloc|newosproc\w*)\(`)
+	noMemory = regexp.MustCompile(
+		`\nruntime\.(sys[A-Z]\w*|\(\*(mheap|mcentral|mcache)\)\.\w+|mallocgc\w*|persistentalloc\w*|stackalloc|newosproc\w*)\(`,
+	)
 	// computing is a function on whose stack all is that is computed for a Webhook.
 	computing = []byte("fairlead/webhook.(*Client).compute")
 )

@@ -25,16 +25,24 @@ func TestAllAtOnce(t *testing.T) {
 				"requestObject":{"tenant":"x","tenantID":1,"headers":{"A":1,"Cookie":"c"}},"execution":"Fast","cancelRequested":"yes"}`,
 			status: 400,
 			want: []string{
-				"spec.cancelRequested", "spec.relatedResources[0].lok", "spec.relatedResources[0].resourceID", "spec.relatedResources[2]",
-				"spec.requestObject.headers[A]", "spec.requestObject.tenant", "spec.requestObject.tenantID", "spec.resourceType", "spec.timeout", "spec.webhookIDs[1]", "spec.whatever",
-				"spec.operationType", "spec.resourceID", "spec.relatedResources[1].resourceType", "spec.relatedResources[1].resourceID",
-				"spec.webhookIDs[0]", "spec.webhookIDs[3]", "spec.execution", "spec.ttlAfterFinished", "spec.requestObject.headers[Cookie]",
+				"spec.cancelRequested", "spec.relatedResources[0].lok", "spec.relatedResources[0].resourceID",
+				"spec.relatedResources[2]",
+				"spec.requestObject.headers[A]", "spec.requestObject.tenant", "spec.requestObject.tenantID", "spec.resourceType",
+				"spec.timeout", "spec.webhookIDs[1]", "spec.whatever",
+				"spec.operationType", "spec.resourceID", "spec.relatedResources[1].resourceType",
+				"spec.relatedResources[1].resourceID",
+				"spec.webhookIDs[0]", "spec.webhookIDs[3]", "spec.execution", "spec.ttlAfterFinished",
+				"spec.requestObject.headers[Cookie]",
 			},
 		},
 		{
-			reason: "Nor do headers hide the body, or the namespace any of them.", method: "POST", path: "/operations?namespace=elsewhere",
+			reason: "Nor do headers hide the body, or the namespace any of them.", method: "POST",
+			path: "/operations?namespace=elsewhere",
 			body: `{"operationID":"one","operationType":"Delete","timeout":"0s"}`, headers: []string{"Idempotency-Key", "two"},
-			status: 400, want: []string{"query namespace", "header Idempotency-Key", "spec.resourceType", "spec.resourceID", "spec.timeout"},
+			status: 400, want: []string{
+				"query namespace", "header Idempotency-Key", "spec.resourceType", "spec.resourceID",
+				"spec.timeout",
+			},
 		},
 		{
 			reason: "What is only invalid is 422.", method: "POST", path: "/operations",
@@ -42,25 +50,29 @@ func TestAllAtOnce(t *testing.T) {
 			status: 422, want: []string{"header Idempotency-Key", "spec.resourceType", "spec.resourceID"},
 		},
 		{
-			reason: "Every query parameter is looked at.", method: "GET", path: "/operations?limit=none&status=done&continue=%21&related=db&namespace=elsewhere",
+			reason: "Every query parameter is looked at.", method: "GET",
+			path:   "/operations?limit=none&status=done&continue=%21&related=db&namespace=elsewhere",
 			status: 400, want: []string{"query namespace", "query status", "query limit", "query continue", "query related"},
 		},
 		{
-			reason: "A namespace alone is not found.", method: "GET", path: "/operations?namespace=elsewhere", status: 404, want: []string{"query namespace"},
+			reason: "A namespace alone is not found.", method: "GET", path: "/operations?namespace=elsewhere", status: 404,
+			want: []string{"query namespace"},
 		},
 		{
 			reason: "So does a callback.", method: "POST", path: "/callbacks/good", body: `{"status":1,"error":[]}`, status: 400,
 			want: []string{"callback.error", "callback.status"},
 		},
 		{
-			reason: "Its other members are its own.", method: "POST", path: "/callbacks/good", body: `{"status":"maybe","error":{},"more":1}`, status: 400,
+			reason: "Its other members are its own.", method: "POST", path: "/callbacks/good",
+			body: `{"status":"maybe","error":{},"more":1}`, status: 400,
 			want: []string{"callback.error", "callback.status"},
 		},
 	}
 	for _, tc := range tests {
 		got := a.do("", tc.method, tc.path, tc.body, tc.headers...)
 		var p httpapi.Problem
-		if err := json.Unmarshal([]byte(got.body), &p); err != nil || got.header.Get("Content-Type") != "application/problem+json" {
+		if err := json.Unmarshal([]byte(got.body), &p); err != nil ||
+			got.header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s It is no problem: %v, %s", tc.reason, err, got.body)
 		}
 		var fields []string

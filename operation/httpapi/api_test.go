@@ -59,7 +59,9 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 		tokens: map[string]string{"": "", "forged": "abc.def.ghi"},
 	}
 	a.clients = kubernetes.NewForConfigOrDie(config)
-	for user, verbs := range map[string][]string{"all": {"get", "list", "create", "update"}, "reader": {"get", "list"}, "nobody": nil} {
+	for user, verbs := range map[string][]string{
+		"all": {"get", "list", "create", "update"}, "reader": {"get", "list"}, "nobody": nil,
+	} {
 		a.user(user, verbs)
 	}
 	scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: a.namespace})
@@ -67,8 +69,14 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 		t.Fatal(err)
 	}
 	t.Cleanup(scheduler.Close)
-	st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
-	src, err := source.New(source.Config{REST: config, Resource: v1alpha1.OperationsResource, Namespaces: []string{a.namespace}}, st.Sink)
+	st := store.New(store.Options{
+		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"),
+		Namespaced: true,
+	})
+	src, err := source.New(source.Config{
+		REST: config, Resource: v1alpha1.OperationsResource,
+		Namespaces: []string{a.namespace},
+	}, st.Sink)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +87,10 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 		_ = src.Run(watching) // it ends with the context
 	})
 	t.Cleanup(func() { stop(); running.Wait() })
-	o := httpapi.Options{Scheduler: scheduler, Operations: st, Authorizer: httpapi.NewKubernetes(calls), Callbacks: a.callbacks}
+	o := httpapi.Options{
+		Scheduler: scheduler, Operations: st, Authorizer: httpapi.NewKubernetes(calls),
+		Callbacks: a.callbacks,
+	}
 	if change != nil {
 		change(&o)
 	}
@@ -99,14 +110,17 @@ func setup(t *testing.T, change func(*httpapi.Options)) *api {
 func (a *api) user(name string, verbs []string) {
 	a.t.Helper()
 	clients := a.clients
-	_, err := clients.CoreV1().ServiceAccounts(a.namespace).Create(a.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := clients.CoreV1().ServiceAccounts(a.namespace).Create(a.ctx,
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	for _, ns := range []string{a.namespace, a.other} {
 		if len(verbs) == 0 || err != nil {
 			break
 		}
 		_, err = clients.RbacV1().Roles(ns).Create(a.ctx, &rbacv1.Role{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Rules:      []rbacv1.PolicyRule{{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: verbs}},
+			Rules: []rbacv1.PolicyRule{
+				{APIGroups: []string{"fairlead.io"}, Resources: []string{"operations"}, Verbs: verbs},
+			},
 		}, metav1.CreateOptions{})
 		if err == nil {
 			_, err = clients.RbacV1().RoleBindings(ns).Create(a.ctx, &rbacv1.RoleBinding{
@@ -118,7 +132,8 @@ func (a *api) user(name string, verbs []string) {
 	}
 	var token *authenticationv1.TokenRequest
 	if err == nil {
-		token, err = clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		token, err = clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, name, &authenticationv1.TokenRequest{},
+			metav1.CreateOptions{})
 	}
 	if err != nil {
 		a.t.Fatal(err)
@@ -202,7 +217,8 @@ func (a *api) do(user, method, path, body string, headers ...string) answer {
 		var p httpapi.Problem
 		if err := json.Unmarshal(text, &p); err != nil || p.Status != resp.StatusCode || p.Title == "" ||
 			resp.Header.Get("Content-Type") != "application/problem+json" {
-			a.t.Errorf("%s %s: %d is no problem document: %s %s", method, path, resp.StatusCode, resp.Header.Get("Content-Type"), text)
+			a.t.Errorf("%s %s: %d is no problem document: %s %s", method, path, resp.StatusCode, resp.Header.Get("Content-Type"),
+				text)
 		}
 	}
 	return answer{resp.StatusCode, resp.Header, string(text)}
@@ -226,7 +242,10 @@ func (a *api) finish(name string, phase v1alpha1.Phase) {
 // setStatus writes a status about the present operation.
 func (a *api) setStatus(name string, change func(*v1alpha1.OperationStatus)) {
 	a.t.Helper()
-	request := call.Request{Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: a.namespace, Name: name}
+	request := call.Request{
+		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation",
+		Namespace: a.namespace, Name: name,
+	}
 	got, err := call.Do(a.ctx, a.calls, request, call.Policy{})
 	op := &v1alpha1.Operation{}
 	if err == nil {

@@ -35,7 +35,10 @@ const (
 
 // callback reads nothing, and takes no place, before the token is known to be good.
 func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
-	unknown := &Problem{Status: http.StatusNotFound, Title: "Unknown callback", Detail: "use the URL exactly as it was sent"}
+	unknown := &Problem{
+		Status: http.StatusNotFound, Title: "Unknown callback",
+		Detail: "use the URL exactly as it was sent",
+	}
 	token := r.PathValue("token")
 	if h.Callbacks == nil || len(token) > maxCallbackToken {
 		return unknown
@@ -54,7 +57,8 @@ func (h *handler) callback(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(callbackBody, h.Timeout))) // only some test servers cannot
+	// only some test servers cannot
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(callbackBody, h.Timeout)))
 	r.Body = http.MaxBytesReader(w, r.Body, maxCallback)
 	succeeded, message, err := readCallback(w, r)
 	if err != nil {
@@ -73,7 +77,10 @@ func callbackProblem(err error, unknown *Problem) error {
 	case errors.Is(err, operation.ErrUnknownCallback):
 		return unknown
 	case errors.Is(err, operation.ErrCallbackUsed):
-		return &Problem{Status: http.StatusConflict, Title: "Used already", Detail: "the outcome of this call is known already"}
+		return &Problem{
+			Status: http.StatusConflict, Title: "Used already",
+			Detail: "the outcome of this call is known already",
+		}
 	default:
 		return err
 	}
@@ -100,7 +107,8 @@ func readCallback(w http.ResponseWriter, r *http.Request) (succeeded bool, messa
 	told := slices.ContainsFunc(wrong.fields, func(f operation.FieldError) bool { return f.Field == "callback.status" })
 	if status != "SUCCEEDED" && status != "FAILED" && !told {
 		wrong.add(http.StatusBadRequest, "Unknown status", operation.FieldError{
-			Field: "callback.status", Problem: "must be SUCCEEDED, or FAILED with an error: {\"status\": \"FAILED\", \"error\": \"…\"}",
+			Field:   "callback.status",
+			Problem: "must be SUCCEEDED, or FAILED with an error: {\"status\": \"FAILED\", \"error\": \"…\"}",
 		})
 	}
 	// As everywhere, a success with an error text is a failure.

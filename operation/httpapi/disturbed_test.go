@@ -76,7 +76,10 @@ type disturber struct {
 func (d *disturber) replace(t *testing.T, o *httpapi.Options) {
 	scheduler, err := operation.NewScheduler(operation.Options{
 		Config: disturb.Config(env.Config(t), d.roundTrip), Namespace: o.Scheduler.Namespace(),
-		Policy: call.Policy{Retries: 1, Base: time.Millisecond, Cap: 2 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000}},
+		Policy: call.Policy{
+			Retries: 1, Base: time.Millisecond, Cap: 2 * time.Millisecond,
+			Budget: &call.Budget{PerSecond: 1000},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +101,12 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	case 0:
 		return nil, errors.New("lost")
 	case 1:
-		code := []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}[rnd.IntN(4)]
-		return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r}, nil
+		code := []int{
+			http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout,
+		}[rnd.IntN(4)]
+		return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("")), Request: r},
+			nil
 	}
 	// What is cut off arrives all the same, and is counted.
 	answer, err := next.RoundTrip(r.WithContext(context.WithoutCancel(r.Context())))
@@ -110,7 +117,8 @@ func (d *disturber) roundTrip(r *http.Request, next http.RoundTripper) (*http.Re
 	if err = errors.Join(err, answer.Body.Close()); err != nil {
 		return nil, err
 	}
-	if op := (&v1alpha1.Operation{}); r.Method != http.MethodGet && answer.StatusCode < 300 && json.Unmarshal(body, op) == nil {
+	if op := (&v1alpha1.Operation{}); r.Method != http.MethodGet && answer.StatusCode < 300 &&
+		json.Unmarshal(body, op) == nil {
 		d.mu.Lock()
 		d.begun[op.EffectiveID()]++
 		d.mu.Unlock()
@@ -144,7 +152,8 @@ func (d *disturber) schedule(rnd *rand.Rand, id, key string) {
 			d.end("app-" + id)
 		case status == http.StatusConflict:
 			d.end("app-" + id)
-		case status != 0 && !slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status):
+		case status != 0 &&
+			!slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status):
 			d.t.Errorf("FAIRLEAD_SEED=%d: %s: status %d", d.seed, key, status)
 			return
 		}
@@ -189,7 +198,8 @@ func (d *disturber) post(rnd *rand.Rand, body, key string) (status int, shown st
 	switch {
 	case resp.StatusCode < 300:
 		err = json.Unmarshal(raw, &v)
-	case resp.Header.Get("Content-Type") != "application/problem+json", resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") == "":
+	case resp.Header.Get("Content-Type") != "application/problem+json", resp.StatusCode == http.StatusServiceUnavailable &&
+		resp.Header.Get("Retry-After") == "":
 		err = errors.New("no problem document, or no Retry-After")
 	default:
 		err = json.Unmarshal(raw, &p)
@@ -202,7 +212,10 @@ func (d *disturber) post(rnd *rand.Rand, body, key string) (status int, shown st
 
 // end ends the operation of that name, if there is one that has not ended.
 func (d *disturber) end(name string) {
-	request := call.Request{Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation", Namespace: d.namespace, Name: name}
+	request := call.Request{
+		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: "Operation",
+		Namespace: d.namespace, Name: name,
+	}
 	got, err := call.Do(d.ctx, d.calls, request, call.Policy{})
 	op := &v1alpha1.Operation{}
 	if err == nil {
@@ -219,9 +232,12 @@ func (d *disturber) end(name string) {
 	now := v1alpha1.FinishedOperation{}.FinishedAt
 	now.Time = time.Now()
 	if s.OperationID != "" {
-		s.History = append(s.History, v1alpha1.FinishedOperation{OperationID: s.OperationID, OperationType: s.OperationType, Phase: s.Phase, FinishedAt: *s.FinishedAt})
+		s.History = append(s.History, v1alpha1.FinishedOperation{
+			OperationID: s.OperationID, OperationType: s.OperationType, Phase: s.Phase, FinishedAt: *s.FinishedAt,
+		})
 	}
-	s.OperationID, s.OperationType, s.Phase, s.FinishedAt = op.EffectiveID(), op.Spec.OperationType, v1alpha1.PhaseSuccess, &now
+	s.OperationID, s.OperationType, s.Phase, s.FinishedAt = op.EffectiveID(), op.Spec.OperationType, v1alpha1.PhaseSuccess,
+		&now
 	request.Verb, request.Subresource, request.Object = call.VerbUpdate, "status", op
 	_, _ = call.Do(d.ctx, d.calls, request, call.Policy{}) // whoever was faster has ended it
 }

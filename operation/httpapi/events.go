@@ -34,23 +34,32 @@ const (
 // A caller who was cut off and comes again with that id as Last-Event-ID, as browsers do, is told of the same
 // operation, also when another one has followed it; and 204, on which they stop, when it has nothing new to learn.
 func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
-	op, a, leave, err := h.first(r)
+	a, leave, err := h.enterStream(r)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout, id: op.EffectiveID(), uid: op.UID}
-	key := store.Key{Namespace: op.Namespace, Name: op.Name}
-	changes := h.Operations.Drain(store.DrainOptions{
+	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout}
+	res := resource(r)
+	key := store.Key{Namespace: a.namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
+	changes := h.Operations.Drain(store.DrainOptions{ // before the first look, so that nothing is missed after it
 		SubscribeOptions: store.SubscribeOptions{
-			Name: "events", Filter: func(record *store.Record) bool { return record.Key() == key },
+			Name: "events", From: store.FromNow, Filter: func(record *store.Record) bool { return record.Key() == key },
 		},
 		Batch: 16, Consume: s.heardAll,
 	})
 	defer changes.Close()
+	op, err := h.first(r, a, res)
+	if err != nil {
+		return err
+	}
+	s.id, s.uid = op.EffectiveID(), op.UID
 	if id, version, ok := strings.Cut(r.Header.Get("Last-Event-ID"), "."); ok {
 		s.id = id
-		s.last = operation.View{OperationID: id, ResourceType: op.Spec.ResourceType, ResourceID: op.Spec.ResourceID, Status: operation.InProgress}
+		s.last = operation.View{
+			OperationID: id, ResourceType: op.Spec.ResourceType, ResourceID: op.Spec.ResourceID,
+			Status: operation.InProgress,
+		}
 		if v, known := operation.ViewOfID(op, id); known && v.Terminal() && version == op.ResourceVersion {
 			w.WriteHeader(http.StatusNoContent)
 			return nil
@@ -59,35 +68,36 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	s.allowed = func(ctx context.Context) bool {
 		var refused *Problem
 		err := h.Authorizer.Authorize(ctx, a.token, "get", a.namespace)
-		return !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized && refused.Status != http.StatusForbidden
+		return !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized &&
+			refused.Status != http.StatusForbidden
 	}
 	s.run(r.Context(), h.Stop, r.Method == http.MethodHead, op, changes)
 	return nil
 }
 
-// first finds the operation that a stream is about, and takes a place for it, which leave gives back.
-func (h *handler) first(r *http.Request) (op *v1alpha1.Operation, a admission, leave func(), err error) {
+// enterStream takes a place for a stream whose caller may have it, which leave gives back.
+func (h *handler) enterStream(r *http.Request) (a admission, leave func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 	defer cancel()
-	r = r.WithContext(ctx)
-	if a, err = h.admit(r, "get"); err == nil {
+	if a, err = h.admit(r.WithContext(ctx), "get"); err == nil {
 		err = a.wrong.problem()
 	}
-	if err != nil {
-		return nil, a, nil, err
-	}
-	if leave, err = h.limits.enter(ctx, h.limits.streams, a.visitor); err != nil {
-		return nil, a, nil, err
-	}
-	looked, err := h.limits.enter(ctx, h.limits.requests, a.visitor)
 	if err == nil {
-		defer looked()
-		op, err = h.find(r, a.namespace, resource(r))
+		leave, err = h.limits.enter(ctx, h.limits.streams, a.visitor)
 	}
+	return a, leave, err
+}
+
+// first finds the operation that a stream is about.
+func (h *handler) first(r *http.Request, a admission, res operation.Resource) (*v1alpha1.Operation, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
+	defer cancel()
+	looked, err := h.limits.enter(ctx, h.limits.requests, a.visitor)
 	if err != nil {
-		leave()
+		return nil, err
 	}
-	return op, a, leave, err
+	defer looked()
+	return h.find(r.WithContext(ctx), a.namespace, res)
 }
 
 // stream is the answer to one caller, about one operation whatever follows it.
@@ -104,7 +114,9 @@ type stream struct {
 }
 
 // run sends until the operation has ended, the caller is gone, or the server stops. head is for who wants no body.
-func (s *stream) run(ctx context.Context, stop <-chan struct{}, head bool, op *v1alpha1.Operation, changes *store.Drainer) {
+func (s *stream) run(
+	ctx context.Context, stop <-chan struct{}, head bool, op *v1alpha1.Operation, changes *store.Drainer,
+) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusOK)

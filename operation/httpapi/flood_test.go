@@ -132,7 +132,8 @@ func TestJunkTokensDelayNobody(t *testing.T) {
 		t.Errorf("the same token was asked about %d times", n)
 	}
 	asked = v.tokens.Load()
-	if got := a.from("10.0.0.4", strings.Repeat("x", 20<<10), "/operations"); got.Code != http.StatusUnauthorized || v.tokens.Load() != asked {
+	if got := a.from("10.0.0.4", strings.Repeat("x", 20<<10), "/operations"); got.Code != http.StatusUnauthorized ||
+		v.tokens.Load() != asked {
 		t.Errorf("a token of 20 KiB: %d, and %d questions", got.Code, v.tokens.Load()-asked)
 	}
 }
@@ -151,7 +152,8 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 	}
 	callers.Wait()
 	for _, namespace := range []string{"..", "a%2Fb", "UPPER", strings.Repeat("n", 64), "a%00b"} {
-		if got := a.from("10.0.0.1", a.tokens["reader"], "/operations?namespace="+namespace); got.Code != http.StatusNotFound {
+		if got := a.from("10.0.0.1", a.tokens["reader"],
+			"/operations?namespace="+namespace); got.Code != http.StatusNotFound {
 			t.Errorf("%s: %d %s", namespace, got.Code, got.Body)
 		}
 	}
@@ -167,10 +169,25 @@ func TestAudiences(t *testing.T) {
 		audiences []string
 		want      map[string]int
 	}{
-		"None":     {"Without audiences those of the API server are meant.", nil, map[string]int{"api": 200, "fairlead": 401, "other": 401}},
-		"Own":      {"With one of its own only those are good.", []string{"fairlead"}, map[string]int{"api": 401, "fairlead": 200, "other": 401}},
-		"Both":     {"Both may be, as while callers change.", []string{"fairlead", ""}, map[string]int{"api": 200, "fairlead": 200, "other": 401}},
-		"Replaced": {"And one may follow another.", []string{"fairlead", "other"}, map[string]int{"api": 401, "fairlead": 200, "other": 200}},
+		"None": {
+			"Without audiences those of the API server are meant.", nil,
+			map[string]int{"api": 200, "fairlead": 401, "other": 401},
+		},
+		"Own": {
+			"With one of its own only those are good.",
+			[]string{"fairlead"},
+			map[string]int{"api": 401, "fairlead": 200, "other": 401},
+		},
+		"Both": {
+			"Both may be, as while callers change.",
+			[]string{"fairlead", ""},
+			map[string]int{"api": 200, "fairlead": 200, "other": 401},
+		},
+		"Replaced": {
+			"And one may follow another.",
+			[]string{"fairlead", "other"},
+			map[string]int{"api": 401, "fairlead": 200, "other": 200},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := reviewed(t, &reviewer{}, tc.audiences...)
@@ -180,7 +197,8 @@ func TestAudiences(t *testing.T) {
 				if audience != "api" {
 					request.Spec.Audiences = []string{audience}
 				}
-				token, err := a.clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, "reader", request, metav1.CreateOptions{})
+				token, err := a.clients.CoreV1().ServiceAccounts(a.namespace).CreateToken(a.ctx, "reader", request,
+					metav1.CreateOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -126,10 +126,12 @@ const maxLogged = 512
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	status, level := answerProblem(w, err), slog.LevelInfo
 	switch status {
-	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusTooManyRequests,
+		http.StatusServiceUnavailable:
 		level = slog.LevelDebug
 	}
-	h.log.Log(r.Context(), level, "request refused", "method", r.Method, "path", short(loggable(r.URL), maxLogged), "status", status,
+	h.log.Log(r.Context(), level, "request refused", "method", r.Method, "path", short(loggable(r.URL), maxLogged),
+		"status", status,
 		"error", short(err.Error(), maxLogged))
 }
 
@@ -195,7 +197,8 @@ func (h *handler) admit(r *http.Request, verb string) (a admission, err error) {
 	}
 	if !served && !(valid && h.All) {
 		a.wrong.add(http.StatusNotFound, "Namespace not served", operation.FieldError{
-			Field: "query namespace", Problem: "is " + strconv.Quote(short(a.namespace, maxName)) + ", whose operations this server does not serve",
+			Field: "query namespace", Problem: "is " + strconv.Quote(short(a.namespace, maxName)) +
+				", whose operations this server does not serve",
 		})
 	}
 	if !valid {
@@ -233,7 +236,8 @@ func (h *handler) get(w http.ResponseWriter, r *http.Request, a admission) error
 	}
 	op, err := h.find(r, a.namespace, resource(r))
 	if h.Pending != nil {
-		if v, ok := h.Pending(r.Context(), a.namespace, resource(r)); ok && (err != nil || op.EffectiveID() != v.OperationID) {
+		if v, ok := h.Pending(r.Context(), a.namespace, resource(r)); ok &&
+			(err != nil || op.EffectiveID() != v.OperationID) {
 			h.showView(w, http.StatusOK, v)
 			return nil
 		}

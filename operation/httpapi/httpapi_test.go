@@ -62,7 +62,9 @@ func TestProtect(t *testing.T) {
 	a := setup(t, nil)
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all keys") })
 	for name, namespaces := range map[string][]string{"Every": nil, "Some": {a.namespace, a.other}} {
-		for user, want := range map[string]int{"": 401, "forged": 401, "nobody": 403, "reader": map[string]int{"Every": 403, "Some": 200}[name]} {
+		for user, want := range map[string]int{
+			"": 401, "forged": 401, "nobody": 403, "reader": map[string]int{"Every": 403, "Some": 200}[name],
+		} {
 			r := httptest.NewRequestWithContext(a.ctx, "GET", "/debug/flows", nil)
 			r.Header.Set("Authorization", "Bearer "+a.tokens[user])
 			w := httptest.NewRecorder()
@@ -77,23 +79,28 @@ func TestProtect(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	a := setup(t, anonymous)
 	first := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1")
-	if first.status != http.StatusAccepted || first.header.Get("Location") != "/operations/app/1" || first.header.Get("Retry-After") == "" {
+	if first.status != http.StatusAccepted || first.header.Get("Location") != "/operations/app/1" ||
+		first.header.Get("Retry-After") == "" {
 		t.Fatalf("%+v", first)
 	}
 	if v := a.view(first); v.OperationID != "k1" || v.Status != operation.InProgress {
 		t.Errorf("%+v", v)
 	}
-	if again := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1"); again.status != http.StatusAccepted || a.view(again).OperationID != "k1" {
+	if again := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1"); again.status != http.StatusAccepted ||
+		a.view(again).OperationID != "k1" {
 		t.Errorf("the same key: %+v", again)
 	}
-	if other := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Update", 1), "Idempotency-Key", "k1"); other.status != http.StatusUnprocessableEntity {
+	if other := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Update", 1), "Idempotency-Key",
+		"k1"); other.status != http.StatusUnprocessableEntity {
 		t.Errorf("the same key for another request: %+v", other)
 	}
 	another := strings.Replace(deletion, `"resourceID":"1"`, `"resourceID":"2"`, 1)
-	if other := a.do("", "POST", "/operations", another, "Idempotency-Key", "k1"); other.status != http.StatusUnprocessableEntity {
+	if other := a.do("", "POST", "/operations", another, "Idempotency-Key",
+		"k1"); other.status != http.StatusUnprocessableEntity {
 		t.Errorf("the same key for another resource, which receivers could not tell from the first: %+v", other)
 	}
-	if wrong := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Drop", 1), "Idempotency-Key", "k3"); wrong.status != http.StatusUnprocessableEntity {
+	if wrong := a.do("", "POST", "/operations", strings.Replace(deletion, "Delete", "Drop", 1), "Idempotency-Key",
+		"k3"); wrong.status != http.StatusUnprocessableEntity {
 		t.Errorf("an invalid request: %+v", wrong)
 	}
 	if mended := a.do("", "POST", "/operations", another, "Idempotency-Key", "k3"); mended.status != http.StatusAccepted {
@@ -106,7 +113,8 @@ func TestSchedule(t *testing.T) {
 		t.Errorf("while it runs: %+v", conflict)
 	}
 	a.finish("app-1", v1alpha1.PhaseFailed)
-	if old := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1"); a.view(old).Status != operation.Failed || old.header.Get("Retry-After") != "" {
+	if old := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k1"); a.view(old).Status != operation.Failed ||
+		old.header.Get("Retry-After") != "" {
 		t.Errorf("the same key after the end: %+v", old)
 	}
 	next := a.do("", "POST", "/operations", deletion, "Idempotency-Key", "k2")
@@ -114,7 +122,8 @@ func TestSchedule(t *testing.T) {
 		t.Fatalf("after the end: %+v", next)
 	}
 	// At once, though the watch may still show the end of the one before.
-	if shown := a.view(a.do("", "GET", "/operations/app/1", "")); shown.OperationID != "k2" || shown.Status != operation.InProgress {
+	if shown := a.view(a.do("", "GET", "/operations/app/1", "")); shown.OperationID != "k2" ||
+		shown.Status != operation.InProgress {
 		t.Errorf("the outcome of the operation before was shown: %+v", shown)
 	}
 }
@@ -131,20 +140,54 @@ func TestBadRequests(t *testing.T) {
 		{"no JSON", "POST", "/operations", "{", nil, 400, "cannot be read"},
 		{"unknown field", "POST", "/operations", `{"resourceTyp":"a"}`, nil, 400, "resourceTyp"},
 		{"every reason at once", "POST", "/operations", `{"operationType":"Drop"}`, nil, 422, "spec.resourceID"},
-		{"two ids", "POST", "/operations", `{"operationID":"a","operationType":"Delete","resourceType":"a","resourceID":"b"}`, []string{"Idempotency-Key", "b"}, 422, "differ"},
-		{"key that cannot be sent", "POST", "/operations", deletion, []string{"Idempotency-Key", "a.b"}, 422, "spec.operationID"},
-		{"credentials", "POST", "/operations", `{"operationType":"Delete","resourceType":"a","resourceID":"b","requestObject":{"headers":{"Cookie":"x"}}}`, nil, 422, "credentials"},
+		{
+			"two ids", "POST", "/operations", `{"operationID":"a","operationType":"Delete","resourceType":"a","resourceID":"b"}`,
+			[]string{"Idempotency-Key", "b"},
+			422, "differ",
+		},
+		{
+			"key that cannot be sent", "POST", "/operations", deletion,
+			[]string{"Idempotency-Key", "a.b"},
+			422,
+			"spec.operationID",
+		},
+		{
+			"credentials", "POST", "/operations",
+			`{"operationType":"Delete","resourceType":"a","resourceID":"b","requestObject":{"headers":{"Cookie":"x"}}}`, nil,
+			422, "credentials",
+		},
 		{"too large", "POST", "/operations", `{"operationID":"` + strings.Repeat("x", 600<<10) + `"}`, nil, 413, "512 KiB"},
 		{"more than one value", "POST", "/operations", deletion + "{}", nil, 400, "after top-level value"},
 		{"a list", "POST", "/operations", "[" + deletion + "]", nil, 400, "one JSON object"},
 		{"nothing", "POST", "/operations", "null", nil, 400, "one JSON object"},
-		{"a duration that is none", "POST", "/operations", `{"resourceID":"1","timeout":"soon"}`, nil, 400, `"field":"spec.timeout","problem":"must be a duration`},
-		{"a duration without unit", "POST", "/operations", `{"ttlAfterFinished":30}`, nil, 400, `"field":"spec.ttlAfterFinished","problem":"must be a duration`},
-		{"a duration of zero", "POST", "/operations", `{"timeout":"0s"}`, nil, 422, `"field":"spec.timeout","problem":"must be a duration above zero`},
-		{"a negative duration", "POST", "/operations", `{"timeout":"-1s","ttlAfterFinished":"-1s"}`, nil, 422, `"field":"spec.ttlAfterFinished"`},
-		{"every field of a wrong type", "POST", "/operations", `{"webhookIDs":"a","resourceID":7}`, nil, 400, "spec.resourceID must not be of type number; spec.webhookIDs must not be of type string"},
-		{"a field of a wrong type within another", "POST", "/operations", `{"relatedResources":[{"resourceType":1}]}`, nil, 400, `"field":"spec.relatedResources[0].resourceType"`},
-		{"an unknown field within another", "POST", "/operations", `{"requestObject":{"tenant":"a"}}`, nil, 400, `"field":"spec.requestObject.tenant","problem":"is not a field`},
+		{
+			"a duration that is none", "POST", "/operations", `{"resourceID":"1","timeout":"soon"}`, nil, 400,
+			`"field":"spec.timeout","problem":"must be a duration`,
+		},
+		{
+			"a duration without unit", "POST", "/operations", `{"ttlAfterFinished":30}`, nil, 400,
+			`"field":"spec.ttlAfterFinished","problem":"must be a duration`,
+		},
+		{
+			"a duration of zero", "POST", "/operations", `{"timeout":"0s"}`, nil, 422,
+			`"field":"spec.timeout","problem":"must be a duration above zero`,
+		},
+		{
+			"a negative duration", "POST", "/operations", `{"timeout":"-1s","ttlAfterFinished":"-1s"}`, nil, 422,
+			`"field":"spec.ttlAfterFinished"`,
+		},
+		{
+			"every field of a wrong type", "POST", "/operations", `{"webhookIDs":"a","resourceID":7}`, nil, 400,
+			"spec.resourceID must not be of type number; spec.webhookIDs must not be of type string",
+		},
+		{
+			"a field of a wrong type within another", "POST", "/operations", `{"relatedResources":[{"resourceType":1}]}`, nil,
+			400, `"field":"spec.relatedResources[0].resourceType"`,
+		},
+		{
+			"an unknown field within another", "POST", "/operations", `{"requestObject":{"tenant":"a"}}`, nil, 400,
+			`"field":"spec.requestObject.tenant","problem":"is not a field`,
+		},
 		{"bad limit", "GET", "/operations?limit=0", "", nil, 400, "limit"},
 		{"bad status", "GET", "/operations?status=done", "", nil, 400, "IN_PROGRESS"},
 		{"bad token", "GET", "/operations?continue=%21", "", nil, 400, "page before"},
@@ -152,9 +195,15 @@ func TestBadRequests(t *testing.T) {
 		{"nothing to cancel", "POST", "/operations/app/9:cancel", "", nil, 404, "not found"},
 		{"no verb", "POST", "/operations/app/9", "", nil, 405, "cancel"},
 		{"callback without JSON", "POST", "/callbacks/good", "x", nil, 400, "cannot be read"},
-		{"callback with more than one value", "POST", "/callbacks/good", `{"status":"SUCCEEDED"}x`, nil, 400, "after top-level value"},
+		{
+			"callback with more than one value", "POST", "/callbacks/good", `{"status":"SUCCEEDED"}x`, nil, 400,
+			"after top-level value",
+		},
 		{"callback that is a list", "POST", "/callbacks/good", `[{"status":"SUCCEEDED"}]`, nil, 400, "one JSON object"},
-		{"callback with an error that is no text", "POST", "/callbacks/good", `{"status":"FAILED","error":{"code":1}}`, nil, 400, "cannot be read"},
+		{
+			"callback with an error that is no text", "POST", "/callbacks/good", `{"status":"FAILED","error":{"code":1}}`, nil,
+			400, "cannot be read",
+		},
 		{"callback without status", "POST", "/callbacks/good", `{"status":"maybe"}`, nil, 400, "SUCCEEDED"},
 		{"unknown callback", "POST", "/callbacks/bad", `{"status":"SUCCEEDED"}`, nil, 404, "exactly as it was sent"},
 	}
@@ -168,7 +217,8 @@ func TestBadRequests(t *testing.T) {
 		t.Errorf("405 does not say what is allowed: %v", got.header)
 	}
 	// The malformed ones have not used up the token.
-	if got := a.do("", "POST", "/callbacks/good", `{"status":"SUCCEEDED","error":"but no"}`); got.status != http.StatusNoContent {
+	if got := a.do("", "POST", "/callbacks/good",
+		`{"status":"SUCCEEDED","error":"but no"}`); got.status != http.StatusNoContent {
 		t.Errorf("callback: %+v", got)
 	}
 	if got := a.do("", "POST", "/callbacks/good", `{"status":"SUCCEEDED"}`); got.status != http.StatusConflict {
@@ -229,7 +279,10 @@ func TestPages(t *testing.T) {
 	if diff := cmp.Diff(want, list("")); diff != "" {
 		t.Error(diff)
 	}
-	for query, n := range map[string]int{"&resourceType=db": 3, "&status=IN_PROGRESS": 6, "&related=db/7": 7, "&related=db/8": 0} {
+	for query, n := range map[string]int{
+		"&resourceType=db": 3, "&status=IN_PROGRESS": 6, "&related=db/7": 7,
+		"&related=db/8": 0,
+	} {
 		if got := list(query); len(got) != n {
 			t.Errorf("%s: %v", query, got)
 		}
@@ -248,17 +301,20 @@ func TestLocks(t *testing.T) {
 	if diff := cmp.Diff(want, a.view(scheduled).RelatedResources); diff != "" || scheduled.status != http.StatusAccepted {
 		t.Errorf("the answer is %d (-want +got):\n%s", scheduled.status, diff)
 	}
-	if got := a.do("", "POST", "/operations", strings.Replace(locking, `"lock":true`, `"lock":"yes"`, 1)); got.status != http.StatusBadRequest {
+	if got := a.do("", "POST", "/operations",
+		strings.Replace(locking, `"lock":true`, `"lock":"yes"`, 1)); got.status != http.StatusBadRequest {
 		t.Errorf("a lock that is no truth value: %d %s", got.status, got.body)
 	}
-	if got := a.do("", "POST", "/operations", strings.Replace(locking, `"lock":true`, `"locked":true`, 1)); got.status != http.StatusBadRequest {
+	if got := a.do("", "POST", "/operations",
+		strings.Replace(locking, `"lock":true`, `"locked":true`, 1)); got.status != http.StatusBadRequest {
 		t.Errorf("a misspelled lock: %d %s", got.status, got.body)
 	}
 	const says = "waiting for the end of operation one (Update) of db/7, because of db/7"
 	a.setStatus("app-1", func(s *v1alpha1.OperationStatus) {
 		s.Phase = v1alpha1.PhaseInProgress
 		s.Conditions = []metav1.Condition{{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForLock, Message: says, LastTransitionTime: metav1.Now(),
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonWaitingForLock, Message: says,
+			LastTransitionTime: metav1.Now(),
 		}}
 	})
 	a.eventually(func() bool { return a.view(a.do("", "GET", "/operations/app/1", "")).Waiting == says })
@@ -285,7 +341,8 @@ func TestEvents(t *testing.T) {
 	for lines.Scan() {
 		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
 			if names = append(names, name); len(names) == 1 {
-				if got := a.do("", "GET", "/operations/app/1/events", ""); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+				if got := a.do("", "GET", "/operations/app/1/events", ""); got.status != http.StatusServiceUnavailable ||
+					got.header.Get("Retry-After") == "" {
 					t.Errorf("a stream too many: %+v", got)
 				}
 				a.finish("app-1", v1alpha1.PhaseSuccess)
@@ -321,7 +378,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for schema, value := range map[string]any{
 		"Operation": operation.View{}, "Page": httpapi.Page{}, "Problem": httpapi.Problem{},
-		"WebhookCall": v1alpha1.WebhookCallStatus{}, "Request": v1alpha1.OperationSpec{}, "RelatedResource": v1alpha1.RelatedResource{},
+		"WebhookCall": v1alpha1.WebhookCallStatus{}, "Request": v1alpha1.OperationSpec{},
+		"RelatedResource": v1alpha1.RelatedResource{},
 	} {
 		var documented []string
 		for name := range doc.Components.Schemas[schema].Properties {

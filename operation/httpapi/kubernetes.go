@@ -93,14 +93,19 @@ func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 		audiences = []string{""}
 	}
 	lane := func(places, perSecond, burst int) *turnstile {
-		return &turnstile{places: places, rate: rate.NewLimiter(rate.Limit(perSecond), burst), queue: reviewsWait, patience: reviewPatience}
+		return &turnstile{
+			places: places, rate: rate.NewLimiter(rate.Limit(perSecond), burst), queue: reviewsWait,
+			patience: reviewPatience,
+		}
 	}
 	return &Kubernetes{
 		calls: calls, audiences: audiences, now: time.Now,
 		strangers: lane(16, strangersPerSecond, strangersBurst), guests: lane(32, guestsPerSecond, guestsBurst),
-		tokens: newMemory[tokenSum, *caller](keepMost), junk: newMemory[tokenSum, verdict](keepMost), rights: newMemory[question, verdict](keepMost),
+		tokens: newMemory[tokenSum, *caller](keepMost), junk: newMemory[tokenSum, verdict](keepMost),
+		rights: newMemory[question, verdict](keepMost),
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_http_reviews_total", Help: "Questions about callers of the HTTP API, by what was asked of the API server and what came of it.",
+			Name: "fairlead_http_reviews_total",
+			Help: "Questions about callers of the HTTP API, by what was asked of the API server and what came of it.",
 		}, []string{"review", "result"}),
 	}
 }
@@ -108,7 +113,10 @@ func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 // Authorize implements [Authorizer].
 func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace string) error {
 	if token == "" {
-		return &Problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Detail: "send the header Authorization: Bearer with a token of this cluster"}
+		return &Problem{
+			Status: http.StatusUnauthorized, Title: "Unauthorized",
+			Detail: "send the header Authorization: Bearer with a token of this cluster",
+		}
 	}
 	who, err := k.who(ctx, token)
 	if err != nil {
@@ -128,7 +136,10 @@ func (k *Kubernetes) Caller(token string) string {
 	return fmt.Sprintf("%x", sum[:8]) // many others have come since
 }
 
-var notValid = &Problem{Status: http.StatusUnauthorized, Title: "Unauthorized", Detail: "the token is not valid in this cluster, or not meant for this server"}
+var notValid = &Problem{
+	Status: http.StatusUnauthorized, Title: "Unauthorized",
+	Detail: "the token is not valid in this cluster, or not meant for this server",
+}
 
 // who returns whose token it is.
 func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
@@ -177,9 +188,10 @@ func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, 
 	for _, audiences := range asked {
 		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}
 		err := k.ask(ctx, lane, from, "tokenreviews", authenticationv1.SchemeGroupVersion, review, func() bool {
-			return review.Status.Authenticated && (audiences == nil || slices.ContainsFunc(review.Status.Audiences, func(a string) bool {
-				return slices.Contains(audiences, a) // or else the API server has not looked at them
-			}))
+			return review.Status.Authenticated &&
+				(audiences == nil || slices.ContainsFunc(review.Status.Audiences, func(a string) bool {
+					return slices.Contains(audiences, a) // or else the API server has not looked at them
+				}))
 		})
 		if errors.Is(err, errRefused) {
 			continue
@@ -222,7 +234,8 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, verb, namespace strin
 				Group: v1alpha1.GroupVersion.Group, Resource: "operations", Verb: verb, Namespace: namespace,
 			},
 		}}
-		err := k.ask(ctx, k.guests, visitor{who.tenant, user.Username}, "subjectaccessreviews", authorizationv1.SchemeGroupVersion, review,
+		err := k.ask(ctx, k.guests, visitor{who.tenant, user.Username}, "subjectaccessreviews",
+			authorizationv1.SchemeGroupVersion, review,
 			func() bool { return review.Status.Allowed })
 		keep := keepAllowed
 		switch {

@@ -13,6 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/disturb"
+	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
@@ -20,11 +23,17 @@ import (
 
 // setupBehind is setup with a store that knows nothing until watch is called.
 func setupBehind(t *testing.T, change func(*httpapi.Options)) (a *api, watch func()) {
-	st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
+	st := store.New(store.Options{
+		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"),
+		Namespaced: true,
+	})
 	t.Cleanup(st.Close)
 	a = setup(t, func(o *httpapi.Options) { o.Operations = st; change(o) })
 	return a, func() {
-		src, err := source.New(source.Config{REST: env.Config(t), Resource: v1alpha1.OperationsResource, Namespaces: []string{a.namespace}}, st.Sink)
+		src, err := source.New(source.Config{
+			REST: env.Config(t), Resource: v1alpha1.OperationsResource,
+			Namespaces: []string{a.namespace},
+		}, st.Sink)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +58,8 @@ func TestPageBeforeAnythingIsKnown(t *testing.T) {
 func TestEventsOfOneOperation(t *testing.T) {
 	a, watch := setupBehind(t, anonymous)
 	a.do("", "POST", "/operations", deletion, "Idempotency-Key", "one")
-	if got := a.do("", "HEAD", "/operations/app/1/events", ""); got.header.Get("Content-Type") != "text/event-stream" { // it would wait for the end
+	// it would wait for the end
+	if got := a.do("", "HEAD", "/operations/app/1/events", ""); got.header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("HEAD: %+v", got)
 	}
 	req, err := http.NewRequestWithContext(a.ctx, "GET", a.url+"/operations/app/1/events", nil)
@@ -74,6 +84,84 @@ func TestEventsOfOneOperation(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"progress", "failed"}, got); diff != "" || lines.Err() != nil {
+		t.Errorf("%v %s", lines.Err(), diff)
+	}
+}
+
+// TestEventsOfADeletedOperation has the operation be deleted after the first look at it, which the store knows before
+// the stream begins.
+func TestEventsOfADeletedOperation(t *testing.T) {
+	var a *api
+	var watch func()
+	var known *store.Store
+	var once sync.Once
+	gone := func() {
+		cursor := known.Subscribe(store.SubscribeOptions{From: store.FromNow})
+		defer cursor.Close()
+		watch()
+		for _, want := range []store.EventType{store.Added, store.Deleted} {
+			for {
+				event, err := cursor.Next(a.ctx)
+				if err != nil {
+					t.Errorf("waiting for %v: %v", want, err)
+					return
+				}
+				if event.Type == want {
+					break
+				}
+			}
+			if want == store.Added {
+				_, err := call.Do(a.ctx, a.calls, call.Request{
+					Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: a.namespace,
+					Name: "app-1",
+				}, call.Policy{})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	a, watch = setupBehind(t, func(o *httpapi.Options) {
+		anonymous(o)
+		known = o.Operations
+		config := disturb.Config(env.Config(t), func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			answer, err := next.RoundTrip(r)
+			if err == nil && answer.StatusCode == http.StatusOK && r.Method == http.MethodGet &&
+				strings.HasSuffix(r.URL.Path, "/operations/app-1") {
+				once.Do(gone)
+			}
+			return answer, err
+		})
+		calls, err := call.New(call.Options{Config: config})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(calls.Close)
+		if o.Scheduler, err = operation.NewScheduler(
+			operation.Options{Config: config, Calls: calls, Namespace: o.Scheduler.Namespace()},
+		); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(o.Scheduler.Close)
+	})
+	a.do("", "POST", "/operations", deletion)
+	req, err := http.NewRequestWithContext(a.ctx, "GET", a.url+"/operations/app/1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var names []string
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			names = append(names, name)
+		}
+	}
+	if diff := cmp.Diff([]string{"progress", "gone"}, names); diff != "" || lines.Err() != nil {
 		t.Errorf("%v %s", lines.Err(), diff)
 	}
 }
@@ -114,7 +202,8 @@ func TestEventsResumed(t *testing.T) {
 	if status, _, _ := listen(ended, 1); status != http.StatusNoContent {
 		t.Errorf("after the end: %d", status)
 	}
-	if _, names, id := listen("forgotten.1", 1); len(names) != 1 || names[0] != "gone" || !strings.HasPrefix(id, "forgotten.") {
+	if _, names, id := listen("forgotten.1", 1); len(names) != 1 || names[0] != "gone" ||
+		!strings.HasPrefix(id, "forgotten.") {
 		t.Errorf("one that nobody knows: %v %s", names, id)
 	}
 	if _, names, id := listen("nonsense", 1); len(names) != 1 || names[0] != "progress" || !strings.HasPrefix(id, "two.") {
@@ -138,7 +227,8 @@ func TestBodyThatNeverComes(t *testing.T) {
 		}
 		callers.Go(func() {
 			defer conn.Close()
-			if _, err := conn.Write([]byte("POST " + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")); err != nil {
+			if _, err := conn.Write([]byte("POST " + path +
+				" HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")); err != nil {
 				t.Error(err)
 			}
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

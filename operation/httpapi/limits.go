@@ -36,7 +36,8 @@ func newLimits(o Options) *limits {
 		callbacks: &turnstile{places: o.MaxCallbacks, queue: callbacksWait, patience: turnPatience},
 		pages:     &turnstile{places: max(1, runtime.GOMAXPROCS(0)-1), queue: requestsWait, patience: turnPatience},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_http_refused_total", Help: "Requests to the HTTP API that found no place, by what there were too many of, and of whom.",
+			Name: "fairlead_http_refused_total",
+			Help: "Requests to the HTTP API that found no place, by what there were too many of, and of whom.",
 		}, []string{"limit", "scope"}),
 	}
 }
@@ -49,7 +50,9 @@ func (l *limits) Describe(ch chan<- *prometheus.Desc) { l.refused.Describe(ch); 
 // Collect implements prometheus.Collector.
 func (l *limits) Collect(ch chan<- prometheus.Metric) {
 	l.refused.Collect(ch)
-	for name, t := range map[string]*turnstile{"requests": l.requests, "streams": l.streams, "callbacks": l.callbacks, "pages": l.pages} {
+	for name, t := range map[string]*turnstile{
+		"requests": l.requests, "streams": l.streams, "callbacks": l.callbacks, "pages": l.pages,
+	} {
 		ch <- prometheus.MustNewConstMetric(inFlight, prometheus.GaugeValue, float64(t.inside()), name)
 	}
 }
@@ -98,7 +101,9 @@ type admission struct {
 
 // limited is an endpoint for callers who have the right of the verb. It bounds its time, and how many there are at a
 // time. Nothing is read or looked up for others.
-func (h *handler) limited(verb string, next func(w http.ResponseWriter, r *http.Request, a admission) error) http.Handler {
+func (h *handler) limited(
+	verb string, next func(w http.ResponseWriter, r *http.Request, a admission) error,
+) http.Handler {
 	return h.plain(func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), h.Timeout)
 		defer cancel()

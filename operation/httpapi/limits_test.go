@@ -55,8 +55,10 @@ func (a *api) answered(conn net.Conn) int {
 func TestNothingIsReadForStrangers(t *testing.T) {
 	a := setup(t, func(o *httpapi.Options) { o.MaxInFlight, o.MaxCallbacks, o.Timeout = 4, 4, 10*time.Minute })
 	for head, want := range map[string]int{
-		"POST /callbacks/x": 404, "POST /callbacks/" + strings.Repeat("x", 5000): 404, "POST /operations": 401, "POST /operations/a/b:cancel": 401,
-		"POST /operations/a/b": 405, "POST /nothing": 404, "GET /operations": 401, "GET /operations/a/b/events": 401, "PUT /operations": 405,
+		"POST /callbacks/x": 404, "POST /callbacks/" + strings.Repeat("x", 5000): 404, "POST /operations": 401,
+		"POST /operations/a/b:cancel": 401,
+		"POST /operations/a/b":        405, "POST /nothing": 404, "GET /operations": 401, "GET /operations/a/b/events": 401,
+		"PUT /operations":   405,
 		"GET /openapi.json": 200, "POST /operations?namespace=../x": 404,
 	} {
 		for _, body := range []string{"Content-Length: 100", "Transfer-Encoding: chunked", "Content-Length: 1000000000"} {
@@ -80,7 +82,8 @@ func TestCallbacksOfOneNamespace(t *testing.T) {
 	for i := range 10 {
 		hanging.Go(func() {
 			got := a.do("", "POST", fmt.Sprintf("/callbacks/them%%2F%d", i), success)
-			if got.status != http.StatusNoContent && (got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "") {
+			if got.status != http.StatusNoContent &&
+				(got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "") {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -100,7 +103,8 @@ func TestCallbacksOfOneNamespace(t *testing.T) {
 	if a.callbacks.take != 2 {
 		t.Errorf("one that is known to be used was asked about: %d times", a.callbacks.take)
 	}
-	if got := a.do("", "POST", "/callbacks/one%2Flarge", strings.Repeat(" ", 17<<10)+success); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "16 KiB") {
+	if got := a.do("", "POST", "/callbacks/one%2Flarge", strings.Repeat(" ", 17<<10)+
+		success); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "16 KiB") {
 		t.Errorf("17 KiB: %+v", got)
 	}
 	if held := a.callbacks.held.Load(); held != 2 {
@@ -149,7 +153,8 @@ func TestStreamsOfOneCaller(t *testing.T) {
 	if n != 4 || status != http.StatusTooManyRequests || after != "5" {
 		t.Errorf("a caller has %d of 12 streams, and then gets %d, to come again after %q", n, status, after)
 	}
-	if got := a.do("all", "GET", "/operations/app/1/events", ""); got.status != http.StatusTooManyRequests || !strings.Contains(got.body, "this caller has as many") {
+	if got := a.do("all", "GET", "/operations/app/1/events", ""); got.status != http.StatusTooManyRequests ||
+		!strings.Contains(got.body, "this caller has as many") {
 		t.Errorf("%+v", got)
 	}
 	if status, _ := listen("reader"); status != http.StatusOK {
@@ -195,7 +200,8 @@ func TestSlowBodiesOfOneCaller(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	a := setup(t, func(o *httpapi.Options) { o.MaxInFlight, o.Registerer = 6, registry })
 	for range 6 {
-		a.raw("POST /operations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + a.tokens["all"] + "\r\nContent-Length: 100\r\n\r\n{")
+		a.raw("POST /operations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + a.tokens["all"] +
+			"\r\nContent-Length: 100\r\n\r\n{")
 	}
 	a.eventually(func() bool {
 		families, err := registry.Gather()
@@ -204,7 +210,8 @@ func TestSlowBodiesOfOneCaller(t *testing.T) {
 		}
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
-				if f.GetName() == "fairlead_http_in_flight" && m.GetLabel()[0].GetValue() == "requests" && m.GetGauge().GetValue() == 2 {
+				if f.GetName() == "fairlead_http_in_flight" && m.GetLabel()[0].GetValue() == "requests" &&
+					m.GetGauge().GetValue() == 2 {
 					return true
 				}
 			}
@@ -237,7 +244,8 @@ func TestWordyRequests(t *testing.T) {
 	} {
 		got := a.do("", "POST", "/operations", body)
 		var p httpapi.Problem
-		if err := json.Unmarshal([]byte(got.body), &p); err != nil || len(p.Fields) == 0 || len(p.Fields) > 100 || len(got.body) > 64<<10 {
+		if err := json.Unmarshal([]byte(got.body), &p); err != nil || len(p.Fields) == 0 || len(p.Fields) > 100 ||
+			len(got.body) > 64<<10 {
 			t.Errorf("%s: %d with %d fields in %d bytes: %v", reason, got.status, len(p.Fields), len(got.body), err)
 		}
 	}
@@ -254,7 +262,8 @@ func TestLargeOperationsMakeShortPages(t *testing.T) {
 		}
 		id := fmt.Sprintf("%02d", i)
 		want = append(want, id)
-		body := fmt.Sprintf(`{"operationType":"Delete","resourceType":"app","resourceID":%q,"relatedResources":[%s]}`, id, strings.Join(related, ","))
+		body := fmt.Sprintf(`{"operationType":"Delete","resourceType":"app","resourceID":%q,"relatedResources":[%s]}`, id,
+			strings.Join(related, ","))
 		if got := a.do("", "POST", "/operations", body); got.status != http.StatusAccepted {
 			t.Fatalf("%+v", got)
 		}

@@ -149,15 +149,27 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, operation.ErrNotFound):
 		return &Problem{Status: http.StatusNotFound, Title: "Operation not found", Detail: err.Error()}
 	case errors.Is(err, operation.ErrEnded):
-		return &Problem{Status: http.StatusConflict, Title: "The operation has ended", Detail: "there is nothing left to cancel"}
+		return &Problem{
+			Status: http.StatusConflict, Title: "The operation has ended",
+			Detail: "there is nothing left to cancel",
+		}
 	case errors.As(err, &large):
-		return &Problem{Status: http.StatusRequestEntityTooLarge, Title: "Body too large", Detail: fmt.Sprintf("send at most %d KiB", large.Limit>>10)}
+		return &Problem{
+			Status: http.StatusRequestEntityTooLarge, Title: "Body too large",
+			Detail: fmt.Sprintf("send at most %d KiB", large.Limit>>10),
+		}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		return &Problem{Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error(), Fields: causes(err)}
+		return &Problem{
+			Status: http.StatusUnprocessableEntity, Title: "Refused by the API server", Detail: err.Error(),
+			Fields: causes(err),
+		}
 	case apierrors.IsNotFound(err): // a namespace; an operation is ErrNotFound
 		return &Problem{Status: http.StatusNotFound, Title: "Not Found", Detail: err.Error()}
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return &Problem{Status: http.StatusServiceUnavailable, Title: "Too many requests for this resource", Detail: "try again; the same Idempotency-Key runs nothing twice"}
+		return &Problem{
+			Status: http.StatusServiceUnavailable, Title: "Too many requests for this resource",
+			Detail: "try again; the same Idempotency-Key runs nothing twice",
+		}
 	case apierrors.IsTooManyRequests(err):
 		return &Problem{
 			Status: http.StatusServiceUnavailable, Title: "The API server has too many requests",
@@ -169,9 +181,15 @@ func problemOf(err error) *Problem {
 			Detail: "try again later; the same Idempotency-Key runs nothing twice",
 		}
 	case apierrors.IsForbidden(err):
-		return &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: "the server itself lacks the right: " + err.Error()}
+		return &Problem{
+			Status: http.StatusForbidden, Title: "Forbidden",
+			Detail: "the server itself lacks the right: " + err.Error(),
+		}
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err):
-		return &Problem{Status: http.StatusGatewayTimeout, Title: "Took too long", Detail: "try again; the same Idempotency-Key runs nothing twice"}
+		return &Problem{
+			Status: http.StatusGatewayTimeout, Title: "Took too long",
+			Detail: "try again; the same Idempotency-Key runs nothing twice",
+		}
 	default:
 		return &Problem{Status: http.StatusBadGateway, Title: "The API server did not answer well", Detail: err.Error()}
 	}

@@ -31,11 +31,16 @@ func (h *handler) schedule(w http.ResponseWriter, r *http.Request, a admission) 
 		}
 		defer func() { done(op != nil || maybeWritten(err)) }()
 	}
-	replacing := h.Scheduler.In(a.namespace).BeforeReplacing(func(context.Context, *v1alpha1.Operation) error { return h.may(r, a, "update") })
+	replacing := h.Scheduler.In(a.namespace).BeforeReplacing(func(context.Context, *v1alpha1.Operation) error {
+		return h.may(r, a, "update")
+	})
 	op, err = replacing.ScheduleSpec(r.Context(), spec)
 	var running *operation.InProgressError
 	if errors.As(err, &running) && h.may(r, a, "get") != nil {
-		return &Problem{Status: http.StatusConflict, Title: titleInProgress, Detail: "wait for its end; who may get operations is told which one it is"}
+		return &Problem{
+			Status: http.StatusConflict, Title: titleInProgress,
+			Detail: "wait for its end; who may get operations is told which one it is",
+		}
 	}
 	if err != nil {
 		return err

@@ -53,7 +53,9 @@ func misshapen(path string, raw json.RawMessage, t reflect.Type) (all []operatio
 			case ok:
 				all = append(all, misshapen(path+"."+field, members[name], fields[field])...)
 			default:
-				all = append(all, operation.FieldError{Field: path + "." + short(name, maxName), Problem: "is not a field of a request"})
+				all = append(all, operation.FieldError{
+					Field: path + "." + short(name, maxName), Problem: "is not a field of a request",
+				})
 			}
 		}
 	case reflect.Map:

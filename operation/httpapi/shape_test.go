@@ -12,8 +12,10 @@ import (
 // FuzzMisshapen: something is wrong with a value exactly if a strict decoder does not take it.
 func FuzzMisshapen(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `null`, `{"timeout":"1s","webhookIDs":["a",null]}`, `{"timeout":null,"Timeout":1}`, `{"requestObject":{"resource":[1],"headers":{"a":null}}}`,
-		`{"relatedResources":[{"lock":0},{"resourceType":{}}],"x":1}`, `{"cancelRequested":true,"requestObject":null}`, `[1]`, `"a"`, `{"resourceType":1e400}`,
+		`{}`, `null`, `{"timeout":"1s","webhookIDs":["a",null]}`, `{"timeout":null,"Timeout":1}`,
+		`{"requestObject":{"resource":[1],"headers":{"a":null}}}`,
+		`{"relatedResources":[{"lock":0},{"resourceType":{}}],"x":1}`, `{"cancelRequested":true,"requestObject":null}`, `[1]`,
+		`"a"`, `{"resourceType":1e400}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -17,7 +17,10 @@ import (
 func TestStreamOfLostRight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := store.New(store.Options{Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true})
+		st := store.New(store.Options{
+			Resource: v1alpha1.OperationsResource,
+			Kind:     v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true,
+		})
 		defer st.Close()
 		w := httptest.NewRecorder()
 		asked := 0

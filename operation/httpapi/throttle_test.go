@@ -43,16 +43,23 @@ func TestThrottled(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(calls.Close)
-		scheduler, err := operation.NewScheduler(operation.Options{Config: config, Calls: calls, Namespace: o.Scheduler.Namespace()})
+		scheduler, err := operation.NewScheduler(
+			operation.Options{Config: config, Calls: calls, Namespace: o.Scheduler.Namespace()},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(scheduler.Close)
 		o.Scheduler = scheduler
 	})
-	for _, request := range [][3]string{{"POST", "/operations", deletion}, {"POST", "/operations/app/1:cancel", ""}, {"GET", "/operations/app/1", ""}} {
+	for _, request := range [][3]string{
+		{"POST", "/operations", deletion},
+		{"POST", "/operations/app/1:cancel", ""},
+		{"GET", "/operations/app/1", ""},
+	} {
 		got := a.do("", request[0], request[1], request[2])
-		if diff := cmp.Diff([]any{http.StatusServiceUnavailable, "1"}, []any{got.status, got.header.Get("Retry-After")}); diff != "" {
+		if diff := cmp.Diff([]any{http.StatusServiceUnavailable, "1"},
+			[]any{got.status, got.header.Get("Retry-After")}); diff != "" {
 			t.Errorf("%s %s (-want +got):\n%s%s", request[0], request[1], diff, got.body)
 		}
 	}
@@ -71,18 +78,55 @@ func TestRetryAfter(t *testing.T) {
 		status int
 		after  string
 	}{
-		"Told":        {"The API server's word is passed on.", apierrors.NewTooManyRequests("busy", 7), http.StatusServiceUnavailable, "7"},
-		"NotTold":     {"Without a word it is a second.", apierrors.NewTooManyRequests("busy", 0), http.StatusServiceUnavailable, "1"},
-		"Endless":     {"Nobody is sent away for days.", apierrors.NewTooManyRequests("busy", 1<<30), http.StatusServiceUnavailable, "300"},
-		"OutOfTime":   {"That the time was over meanwhile is not the cause.", fmt.Errorf("%w; %w", apierrors.NewTooManyRequests("busy", 60), context.DeadlineExceeded), http.StatusServiceUnavailable, "60"},
-		"Conflict":    {"Nor does anything else help against too many writers.", apierrors.NewConflict(v1alpha1.OperationsResource.GroupResource(), "app-1", nil), http.StatusServiceUnavailable, "1"},
-		"Down":        {"An API server that is out of order is not there for a while.", apierrors.NewServiceUnavailable("shutting down"), http.StatusServiceUnavailable, "1"},
-		"Busy":        {"Nor is one that asks to come again.", apierrors.NewServerTimeout(v1alpha1.OperationsResource.GroupResource(), "create", 3), http.StatusServiceUnavailable, "3"},
-		"Slow":        {"One that takes too long is a gateway's timeout.", apierrors.NewTimeoutError("etcd", 0), http.StatusGatewayTimeout, ""},
-		"Exists":      {"A name that comes and goes is a race like a conflict.", apierrors.NewAlreadyExists(v1alpha1.OperationsResource.GroupResource(), "app-1"), http.StatusServiceUnavailable, "1"},
-		"NoRight":     {"The right that is missing is named.", apierrors.NewForbidden(v1alpha1.OperationsResource.GroupResource(), "app-1", nil), http.StatusForbidden, ""},
-		"NotKnown":    {"That the server itself is not known there is no fault of the caller.", apierrors.NewUnauthorized("who"), http.StatusBadGateway, ""},
-		"ServerError": {"Other errors stay what they are.", apierrors.NewInternalError(fmt.Errorf("no")), http.StatusBadGateway, ""},
+		"Told": {
+			"The API server's word is passed on.", apierrors.NewTooManyRequests("busy", 7),
+			http.StatusServiceUnavailable, "7",
+		},
+		"NotTold": {
+			"Without a word it is a second.", apierrors.NewTooManyRequests("busy", 0),
+			http.StatusServiceUnavailable, "1",
+		},
+		"Endless": {
+			"Nobody is sent away for days.", apierrors.NewTooManyRequests("busy", 1<<30),
+			http.StatusServiceUnavailable, "300",
+		},
+		"OutOfTime": {"That the time was over meanwhile is not the cause.", fmt.Errorf("%w; %w",
+			apierrors.NewTooManyRequests("busy", 60), context.DeadlineExceeded), http.StatusServiceUnavailable, "60"},
+		"Conflict": {
+			"Nor does anything else help against too many writers.",
+			apierrors.NewConflict(v1alpha1.OperationsResource.GroupResource(), "app-1", nil), http.StatusServiceUnavailable,
+			"1",
+		},
+		"Down": {
+			"An API server that is out of order is not there for a while.",
+			apierrors.NewServiceUnavailable("shutting down"), http.StatusServiceUnavailable, "1",
+		},
+		"Busy": {
+			"Nor is one that asks to come again.",
+			apierrors.NewServerTimeout(v1alpha1.OperationsResource.GroupResource(), "create", 3), http.StatusServiceUnavailable,
+			"3",
+		},
+		"Slow": {
+			"One that takes too long is a gateway's timeout.", apierrors.NewTimeoutError("etcd", 0),
+			http.StatusGatewayTimeout, "",
+		},
+		"Exists": {
+			"A name that comes and goes is a race like a conflict.",
+			apierrors.NewAlreadyExists(v1alpha1.OperationsResource.GroupResource(), "app-1"), http.StatusServiceUnavailable,
+			"1",
+		},
+		"NoRight": {
+			"The right that is missing is named.",
+			apierrors.NewForbidden(v1alpha1.OperationsResource.GroupResource(), "app-1", nil), http.StatusForbidden, "",
+		},
+		"NotKnown": {
+			"That the server itself is not known there is no fault of the caller.",
+			apierrors.NewUnauthorized("who"), http.StatusBadGateway, "",
+		},
+		"ServerError": {
+			"Other errors stay what they are.", apierrors.NewInternalError(fmt.Errorf("no")),
+			http.StatusBadGateway, "",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

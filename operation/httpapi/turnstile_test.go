@@ -51,8 +51,16 @@ func TestShares(t *testing.T) {
 		crowds []string
 		want   []string // each with how many it gets and whose places are taken then
 	}{
-		"Alone":     {"A caller alone has a third, and a group half.", 12, []string{"a1", "a2", "a3", "a4"}, []string{"a1 4 caller", "a2 2 group", "a3 0 group", "a4 0 group"}},
-		"Groups":    {"Each group leaves as many as it takes.", 64, []string{"a1", "a2", "b1", "b2", "c1", "d1", "e1"}, []string{"a1 22 caller", "a2 10 group", "b1 11 caller", "b2 5 group", "c1 6 caller", "d1 4 caller", "e1 2 caller"}},
+		"Alone": {
+			"A caller alone has a third, and a group half.", 12,
+			[]string{"a1", "a2", "a3", "a4"},
+			[]string{"a1 4 caller", "a2 2 group", "a3 0 group", "a4 0 group"},
+		},
+		"Groups": {
+			"Each group leaves as many as it takes.", 64,
+			[]string{"a1", "a2", "b1", "b2", "c1", "d1", "e1"},
+			[]string{"a1 22 caller", "a2 10 group", "b1 11 caller", "b2 5 group", "c1 6 caller", "d1 4 caller", "e1 2 caller"},
+		},
 		"One":       {"A single place goes to anybody.", 1, []string{"a1", "b1"}, []string{"a1 1 all", "b1 0 all"}},
 		"Unknown":   {"Who is nobody in particular shares with nobody.", 5, []string{"-"}, []string{"- 5 all"}},
 		"Everybody": {"When there is none left, that is told.", 4, []string{"-", "a1"}, []string{"- 4 all", "a1 0 all"}},

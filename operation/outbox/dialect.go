@@ -80,11 +80,13 @@ func now(dialect Dialect) string {
 const claimed = `RETURNING seq, id, order_key, payload, attempts, enqueued_at`
 
 func newStatements(dialect Dialect, table string) statements {
-	claim := `UPDATE {table} SET leased_until = {now} + ?, lease = ?, attempts = attempts + 1 WHERE seq IN (` + eligible + `) ` + claimed
+	claim := `UPDATE {table} SET leased_until = {now} + ?, lease = ?, attempts = attempts + 1 WHERE seq IN (` + eligible +
+		`) ` + claimed
 	if dialect == PostgreSQL {
 		// The lease is written by whoever gets the row lock; rows that another relay is claiming are passed over.
 		// MATERIALIZED, because a subquery with LIMIT and row locks must run once only.
-		claim = `WITH due AS MATERIALIZED (` + eligible + ` FOR UPDATE OF o SKIP LOCKED), lease AS (SELECT {now} + ?::bigint AS until, ?::text AS token)
+		claim = `WITH due AS MATERIALIZED (` + eligible +
+			` FOR UPDATE OF o SKIP LOCKED), lease AS (SELECT {now} + ?::bigint AS until, ?::text AS token)
 	UPDATE {table} SET leased_until = lease.until, lease = lease.token, attempts = attempts + 1
 	FROM due, lease WHERE {table}.seq = due.seq ` + strings.Replace(claimed, "seq,", "{table}.seq,", 1)
 	}
@@ -96,9 +98,11 @@ func newStatements(dialect Dialect, table string) statements {
 		return s
 	}
 	return statements{
-		insert: rewrite(`INSERT INTO {table} (id, order_key, payload, enqueued_at, due_at) VALUES (?, ?, ?, {now}, 0) ON CONFLICT (id) DO NOTHING`),
-		byID:   rewrite(`SELECT order_key, payload FROM {table} WHERE id = ?`),
-		claim:  rewrite(claim),
+		insert: rewrite(
+			`INSERT INTO {table} (id, order_key, payload, enqueued_at, due_at) VALUES (?, ?, ?, {now}, 0) ON CONFLICT (id) DO NOTHING`,
+		),
+		byID:  rewrite(`SELECT order_key, payload FROM {table} WHERE id = ?`),
+		claim: rewrite(claim),
 		end: rewrite(`UPDATE {table} SET state = ?, finished_at = {now}, last_error = ?, lease = '', leased_until = 0
 	WHERE seq = ? AND lease = ? AND state = 'pending'`),
 		postpone: rewrite(`UPDATE {table} SET due_at = {now} + ?, last_error = ?, lease = '', leased_until = 0
@@ -109,7 +113,9 @@ func newStatements(dialect Dialect, table string) statements {
 	WHERE state = 'delivered' AND finished_at <= {now} - ? ORDER BY finished_at LIMIT ?)`),
 		rejected: rewrite(`SELECT id, order_key, payload, attempts, enqueued_at, finished_at, last_error FROM {table}
 	WHERE state = 'rejected' ORDER BY finished_at DESC, seq DESC LIMIT ?`),
-		requeue: rewrite(`UPDATE {table} SET state = 'pending', due_at = 0, finished_at = 0, attempts = 0 WHERE id = ? AND state = 'rejected'`),
+		requeue: rewrite(
+			`UPDATE {table} SET state = 'pending', due_at = 0, finished_at = 0, attempts = 0 WHERE id = ? AND state = 'rejected'`,
+		),
 		stats: rewrite(`SELECT (SELECT COUNT(*) FROM {table} WHERE state = 'pending'),
 	(SELECT COUNT(*) FROM {table} WHERE state = 'rejected'),
 	(SELECT COALESCE(MIN(enqueued_at), 0) FROM {table} WHERE state = 'pending')`),

@@ -124,7 +124,8 @@ func (o *Outbox) store(ctx context.Context, outcomes []outcome) (lost []lease, e
 		var result sql.Result
 		switch out.state {
 		case statePending:
-			result, err = tx.ExecContext(ctx, o.sql.postpone, now, out.after.Microseconds(), storable(out.reason), out.seq, out.token)
+			result, err = tx.ExecContext(ctx, o.sql.postpone, now, out.after.Microseconds(), storable(out.reason), out.seq,
+				out.token)
 		case stateReleased:
 			result, err = tx.ExecContext(ctx, o.sql.release, out.seq, out.token)
 		default:

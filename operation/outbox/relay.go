@@ -178,7 +178,8 @@ func (r *run) store(ctx context.Context) error {
 		return err
 	}
 	for _, l := range lost {
-		r.Log.WarnContext(ctx, "outbox entry took longer than its lease, its outcome does not count", "id", l.ID, "key", l.Key, "attempt", l.Attempt)
+		r.Log.WarnContext(ctx, "outbox entry took longer than its lease, its outcome does not count", "id", l.ID,
+			"key", l.Key, "attempt", l.Attempt)
 	}
 	r.busy -= len(r.unstored)
 	r.unstored = nil
@@ -191,7 +192,8 @@ func (r *run) finish(ctx context.Context) {
 	r.collect()
 	if err := r.store(ctx); err != nil {
 		// Their leases run out, and they are delivered again.
-		r.Log.WarnContext(ctx, "cannot store the outcomes of the last outbox entries", "entries", len(r.unstored), "error", err)
+		r.Log.WarnContext(ctx, "cannot store the outcomes of the last outbox entries", "entries", len(r.unstored),
+			"error", err)
 	}
 }
 

@@ -38,9 +38,9 @@ type voter struct {
 
 func (v *voter) roundTrip(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 	v.mu.Lock()
-	fault, cut, wait := v.rnd.IntN(9), v.cut, time.Duration(0)
-	if v.calm {
-		fault = 9
+	fault, cut, wait := 9, v.cut, time.Duration(0)
+	if !v.calm {
+		fault = v.rnd.IntN(9)
 	}
 	if v.slow {
 		wait = time.Duration(v.rnd.IntN(6000)) * time.Millisecond
@@ -262,6 +262,72 @@ func TestATermEndsBeforeAnother(t *testing.T) {
 				}
 				hang.Delete(v.name)
 				break
+			}
+		}
+	})
+}
+
+// TestALostTermStaysLost: a process that is told to stop while its work goes on loses the lease, and has it again when
+// another one has led meanwhile. What is left of the work of its term may send nothing any more.
+func TestALostTermStaysLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := testbed.Server(t, apiserver.Options{})
+		defer server.Close()
+		var all sync.WaitGroup
+		defer all.Wait()
+		candidate := func(name string) (*voter, context.CancelFunc) {
+			v := &voter{name: name, calm: true}
+			l, err := lease.New(disturb.Config(server.Config(), v.roundTrip), lease.Options{
+				Namespace: "a", Name: "gateways", Identity: name, Drain: time.Hour,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.lease = l
+			ctx, stop := context.WithCancel(t.Context())
+			all.Go(func() {
+				if err := l.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			return v, stop
+		}
+		one, stopOne := candidate("one")
+		defer stopOne()
+		term, done, err := one.lease.Lead(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done()
+		inner, end := context.WithCancel(term)
+		defer end()
+		stopOne()
+		testbed.Settle(time.Minute)
+		if err := one.lease.Fence(term); err != nil {
+			t.Errorf("what is left of the work may not send: %v", err)
+		}
+		one.set(func() { one.cut = true })
+		two, stopTwo := candidate("two")
+		defer stopTwo()
+		_, doneTwo, err := two.lease.Lead(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		doneTwo()
+		if err := one.lease.Fence(term); err == nil {
+			t.Error("two may send")
+		}
+		stopTwo()
+		testbed.Settle(time.Second)
+		one.set(func() { one.cut = false })
+		testbed.Settle(time.Minute)
+		if leader, err := one.lease.Status(); leader != "one" || err != nil {
+			t.Fatalf("%q leads, %v", leader, err)
+		}
+		for _, ctx := range []context.Context{term, inner} {
+			if err := one.lease.Fence(ctx); !errors.Is(err, lease.ErrLost) {
+				t.Errorf("work of a term that was lost may send: %v", err)
 			}
 		}
 	})

@@ -11,9 +11,11 @@
 // process stops. A lease is given back only when all work of the term has said that it is done, so that a successor
 // never works beside it.
 //
-// Besides, [Lease.Fence] says, by the clock and without waiting for anybody, whether the lease was renewed recently
-// enough that no other process can have it. A process that was paused (by its host, by a debugger) learns there that
-// its time is over, before anything in it has noticed. Clocks of machines are not compared: only durations are, and
+// Of a process that was paused (by its host, by a debugger, by SIGSTOP) that does not hold: a context cannot end while
+// nothing runs. When it goes on, another one may lead already, and the context of its term ends a moment later. That is
+// what [Lease.Fence] is for: it says, by the clock and without waiting for anybody, whether the lease was renewed
+// recently enough that no other process can have it, so there work learns that its time is over before anything else
+// has noticed. Clocks of machines are not compared: only durations are, and
 // they have to run about equally fast.
 package lease
 
@@ -24,6 +26,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -67,11 +70,12 @@ type Lease struct {
 	slot inherit.Slot // of log
 
 	mu     sync.Mutex
-	term   context.Context //nolint:containedctx // of the present leadership; nil if there is none
-	begins chan struct{}   // closed when a term begins
-	ends   chan struct{}   // closed when Run has returned
-	busy   int             // who was told to lead and has not said that he is done
-	idle   chan struct{}   // closed when nobody is any more
+	term   *termContext  // of the present leadership; nil if there is none
+	last   *termContext  // the newest term, which may have ended
+	begins chan struct{} // closed when a term begins
+	ends   chan struct{} // closed when Run has returned
+	busy   int           // who was told to lead and has not said that he is done
+	idle   chan struct{} // closed when nobody is any more
 }
 
 // New returns a candidate that takes part while Run runs.
@@ -142,7 +146,8 @@ func (l *Lease) Run(ctx context.Context) error {
 	defer close(l.ends)
 	l.slot.From(ctx)
 	l.lock.begin()
-	election, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.FromSlogHandler(l.log.Handler())))
+	election, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx),
+		logr.FromSlogHandler(l.log.Handler())))
 	defer stop()
 	drained := make(chan struct{})
 	go func() {
@@ -201,7 +206,8 @@ func (l *Lease) beginTerm(ctx context.Context) {
 	begins := ctx.Err() == nil && l.term == nil
 	if begins {
 		term, end := context.WithCancelCause(ctx)
-		l.term = &termContext{term, end}
+		l.term = &termContext{Context: term, lease: l, end: end}
+		l.last = l.term
 		close(l.begins)
 	}
 	l.mu.Unlock()
@@ -210,23 +216,40 @@ func (l *Lease) beginTerm(ctx context.Context) {
 	}
 }
 
+// endTerm ends the term, if there is one. Of one that has ended since the process stops it notes that it was lost.
 func (l *Lease) endTerm(cause error) {
 	l.mu.Lock()
-	term, leads := l.term.(*termContext)
-	if leads {
+	term := l.term
+	if term != nil {
 		l.term, l.begins = nil, make(chan struct{})
 	}
+	if l.last != nil && errors.Is(cause, ErrLost) {
+		l.last.lost.Store(true)
+	}
 	l.mu.Unlock()
-	if leads {
+	if term != nil {
 		term.end(cause)
 		l.log.Info("leads no more", "cause", cause)
 	}
 }
 
-// termContext is a context that knows how to end.
+// termContext is the context of a term of a lease, which knows how to end and whether it was lost.
 type termContext struct {
 	context.Context //nolint:containedctx // it is a context
+	lease           *Lease
 	end             context.CancelCauseFunc
+	lost            atomic.Bool
+}
+
+// termKey has contexts that are made of that of a term say which term it is.
+type termKey struct{ lease *Lease }
+
+// Value implements context.Context.
+func (t *termContext) Value(key any) any {
+	if key == (termKey{t.lease}) {
+		return t
+	}
+	return t.Context.Value(key)
 }
 
 // Lead waits until this process leads. The context that it returns ends with the term; done has to be called when
@@ -268,7 +291,7 @@ func (l *Lease) done() {
 // on while the process stops may send until the lease is given back. It looks at clocks only, so it may be asked before
 // every request; what was paused after it was asked is what a deposed leader may still send.
 func (l *Lease) Fence(term context.Context) error {
-	if term.Err() != nil && errors.Is(context.Cause(term), ErrLost) {
+	if t, ok := term.Value(termKey{l}).(*termContext); ok && t.lost.Load() {
 		return ErrLost
 	}
 	if age, held := l.lock.age(); !held || age >= l.opt.Renew {

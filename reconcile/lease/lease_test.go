@@ -52,21 +52,24 @@ func bubble(t *testing.T, fn func(e *election)) {
 }
 
 // start begins a candidate; do is what its reconciliations do.
-func (e *election) start(name string, do func(ctx context.Context, c *client.Client, g *testbed.Gateway) error) *candidate {
+func (e *election) start(
+	name string, do func(ctx context.Context, c *client.Client, g *testbed.Gateway) error,
+) *candidate {
 	l, err := lease.New(e.server.Config(), lease.Options{Namespace: "a", Name: "gateways", Identity: name})
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	c := &candidate{lease: l, host: testbed.NewHost(e.t, e.server.Config(), testbed.Mapper(testbed.Resources()))}
 	c.host.Add("lease", l.Run)
-	reconcile.New[testbed.Gateway](c.host, "gateways", reconcile.Func[testbed.Gateway](func(ctx context.Context, g *testbed.Gateway) (reconcile.Result, error) {
-		c.calls.Add(1)
-		if e.running.Add(1) > 1 {
-			e.overlap.Store(true)
-		}
-		defer e.running.Add(-1)
-		return reconcile.Done, do(ctx, c.host.Client(), g)
-	}), reconcile.Leader(l), reconcile.MaxInterval(-1))
+	reconcile.New[testbed.Gateway](c.host, "gateways",
+		reconcile.Func[testbed.Gateway](func(ctx context.Context, g *testbed.Gateway) (reconcile.Result, error) {
+			c.calls.Add(1)
+			if e.running.Add(1) > 1 {
+				e.overlap.Store(true)
+			}
+			defer e.running.Add(-1)
+			return reconcile.Done, do(ctx, c.host.Client(), g)
+		}), reconcile.Leader(l), reconcile.MaxInterval(-1))
 	c.host.Start(e.t.Context())
 	c.stop = sync.OnceFunc(func() {
 		if err := c.host.Stop(); err != nil {
@@ -96,7 +99,8 @@ func TestOneWorks(t *testing.T) {
 		two := e.start("two", countUp)
 		defer two.stop()
 		e.change(2)
-		if one.calls.Load() != 2 || two.calls.Load() != 0 || !one.lease.Leading() || two.lease.Leading() || two.lease.Fence(t.Context()) == nil {
+		if one.calls.Load() != 2 || two.calls.Load() != 0 || !one.lease.Leading() || two.lease.Leading() ||
+			two.lease.Fence(t.Context()) == nil {
 			t.Errorf("one worked %d times, two %d", one.calls.Load(), two.calls.Load())
 		}
 		one.stop() // gives the lease back
@@ -133,7 +137,9 @@ func TestLoss(t *testing.T) {
 		two := e.start("two", countUp)
 		defer two.stop()
 		e.change(2)
-		blocked := e.server.On(apiserver.Match{Resource: "leases", Func: func(r apiserver.Request) bool { return r.Verb == "update" && bytes.Contains(r.Body, []byte("one")) }}, apiserver.Drop())
+		blocked := e.server.On(apiserver.Match{Resource: "leases", Func: func(r apiserver.Request) bool {
+			return r.Verb == "update" && bytes.Contains(r.Body, []byte("one"))
+		}}, apiserver.Drop())
 		testbed.Settle(40 * time.Second)
 		blocked.Off()
 		if !errors.Is(cause, lease.ErrLost) {
@@ -168,7 +174,8 @@ func TestTheLeaseIsHeldUntilTheWorkHasEnded(t *testing.T) {
 			t.Error("two works beside one")
 		}
 		testbed.Settle(10 * time.Second)
-		if n := testbed.Stored(e.server, client.Key{Namespace: "a", Name: "web"}).Status.Count; n != 1 || two.calls.Load() == 0 {
+		if n := testbed.Stored(e.server, client.Key{Namespace: "a", Name: "web"}).Status.Count; n != 1 ||
+			two.calls.Load() == 0 {
 			t.Errorf("count is %d, two has worked %d times", n, two.calls.Load())
 		}
 		one.stop()
@@ -203,7 +210,12 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	s := testbed.Server(t, apiserver.Options{})
 	defer s.Close()
-	for _, o := range []lease.Options{{}, {Name: "x"}, {Namespace: "x"}, {Namespace: "a", Name: "x", Duration: time.Second, Renew: time.Minute}} {
+	for _, o := range []lease.Options{
+		{},
+		{Name: "x"},
+		{Namespace: "x"},
+		{Namespace: "a", Name: "x", Duration: time.Second, Renew: time.Minute},
+	} {
 		if _, err := lease.New(s.Config(), o); err == nil {
 			t.Errorf("%s is accepted", fmt.Sprint(o))
 		}

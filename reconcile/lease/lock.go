@@ -23,6 +23,7 @@ type lock struct {
 	// notice later, since it waits for the requests by which it wants to give it back.
 	keep time.Duration
 
+	change  sync.Mutex // held while it is told that it was won or taken, so that what is told last holds; before mu
 	mu      sync.Mutex
 	renewed time.Time // zero: it is not held
 	expiry  *time.Timer
@@ -48,6 +49,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	// What it takes then is a new term: to the work of the old one it is lost.
 	age, held := l.age()
 	if held && (err == nil && holder != l.Identity() || absent && age >= l.renew) {
+		l.change.Lock()
+		defer l.change.Unlock()
 		l.lose()
 		l.taken()
 	}
@@ -119,6 +122,8 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 	if !mine {
 		return nil
 	}
+	l.change.Lock()
+	defer l.change.Unlock()
 	l.mu.Lock()
 	l.renewed = begun
 	if l.expiry != nil {
@@ -126,13 +131,17 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 	}
 	l.expiry = time.AfterFunc(time.Until(begun.Add(l.keep)), l.expire)
 	l.mu.Unlock()
-	l.won()
+	if age, _ := l.age(); age < l.keep { // else the process was stopped meanwhile, and another one may have it by now
+		l.won()
+	}
 	return nil
 }
 
 // expire ends the term of a lease that was not renewed for so long that another one may soon have it. One that is
 // renewed at this very moment may lose its term, too: the next renewal begins another.
 func (l *lock) expire() {
+	l.change.Lock()
+	defer l.change.Unlock()
 	if age, held := l.age(); held && age >= l.keep {
 		l.lose()
 		l.taken()

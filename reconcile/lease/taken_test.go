@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -16,6 +17,7 @@ type record struct {
 	resourcelock.Interface
 	holder string
 	absent bool
+	slow   time.Duration // how long a write takes
 }
 
 func (r *record) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -26,6 +28,7 @@ func (r *record) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byt
 }
 
 func (r *record) Update(_ context.Context, to resourcelock.LeaderElectionRecord) error {
+	<-time.After(r.slow)
 	r.holder, r.absent = to.HolderIdentity, false
 	return nil
 }
@@ -46,11 +49,17 @@ func TestTaken(t *testing.T) {
 		age    time.Duration
 		want   bool
 	}{
-		"Own":         {reason: "nobody has had it", found: record{holder: "me"}, age: time.Hour},
-		"Another":     {reason: "another one leads", found: record{holder: "other"}, want: true},
-		"Given back":  {reason: "another one has led, and ended", found: record{holder: ""}, age: time.Minute, want: true},
-		"Deleted":     {reason: "somebody has deleted it just now: nobody can have led since", found: record{absent: true}, age: time.Second},
-		"Deleted old": {reason: "the one that is deleted may have been another one's", found: record{absent: true}, age: time.Minute, want: true},
+		"Own":        {reason: "nobody has had it", found: record{holder: "me"}, age: time.Hour},
+		"Another":    {reason: "another one leads", found: record{holder: "other"}, want: true},
+		"Given back": {reason: "another one has led, and ended", found: record{holder: ""}, age: time.Minute, want: true},
+		"Deleted": {
+			reason: "somebody has deleted it just now: nobody can have led since", found: record{absent: true},
+			age: time.Second,
+		},
+		"Deleted old": {
+			reason: "the one that is deleted may have been another one's", found: record{absent: true},
+			age: time.Minute, want: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,4 +84,63 @@ func TestTaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestALateAnswerBeginsNoTerm: a process that was stopped while it renewed the lease learns of the renewal when another
+// one may have it.
+func TestALateAnswerBeginsNoTerm(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		took time.Duration
+		want bool
+	}{
+		"InTime": {took: 12 * time.Second, want: true},
+		"Late":   {took: 13 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				won := false
+				l := &lock{
+					Interface: &record{holder: "me", slow: tc.took}, renew: 10 * time.Second, keep: 12500 * time.Millisecond,
+					won: func() { won = true }, taken: func() {},
+				}
+				if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+					t.Fatal(err)
+				}
+				if won != tc.want {
+					t.Errorf("after %v a term has begun: %v", tc.took, won)
+				}
+				if age, held := l.age(); held && age < tc.took {
+					t.Errorf("the renewal is said to be %v old", age)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if _, held := l.age(); held {
+					t.Error("it is held for too long")
+				}
+			})
+		})
+	}
+}
+
+// TestATermThatExpiresAsItBegins: a term that expires before its beginning was told ends after that.
+func TestATermThatExpiresAsItBegins(t *testing.T) {
+	t.Parallel()
+	taken := make(chan struct{})
+	l := &lock{
+		Interface: &record{holder: "me"}, renew: 10 * time.Millisecond, keep: 20 * time.Millisecond,
+		won: func() {
+			select {
+			case <-taken:
+				t.Error("the term has ended before it began, and goes on")
+			case <-time.After(100 * time.Millisecond): // the process is stopped for so long
+			}
+		},
+		taken: func() { close(taken) },
+	}
+	if err := l.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); err != nil {
+		t.Fatal(err)
+	}
+	<-taken
 }

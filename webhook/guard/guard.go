@@ -239,7 +239,8 @@ func (g *Guard) checkUnresolved(host, port string) error {
 		return &RefusedError{Host: host, Reason: "loopback"}
 	}
 	if last := name[strings.LastIndexByte(name, '.')+1:]; isNumeric(last) {
-		return &RefusedError{Host: host, Reason: "malformed"} // 2130706433, 0x7f.1, 127.1: some resolvers take them for addresses
+		// 2130706433, 0x7f.1, 127.1: some resolvers take them for addresses
+		return &RefusedError{Host: host, Reason: "malformed"}
 	}
 	return nil
 }

@@ -127,7 +127,10 @@ func TestAllow(t *testing.T) {
 			t.Errorf("%s: %v", tc.reason, err)
 		}
 	}
-	for _, bad := range []string{"", "http://x", "a b", "10.0.0.0/99", "*.example.com", "host:80", "::ffff:0.0.0.0/64", "a/b"} {
+	for _, bad := range []string{
+		"", "http://x", "a b", "10.0.0.0/99", "*.example.com", "host:80", "::ffff:0.0.0.0/64",
+		"a/b",
+	} {
 		if _, err := guard.New(bad); err == nil {
 			t.Errorf("target %q is accepted", bad)
 		}
@@ -190,7 +193,10 @@ func TestOrder(t *testing.T) {
 // its machine serves is.
 func TestAPIServer(t *testing.T) {
 	t.Parallel()
-	never := []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:6443"), netip.MustParseAddrPort("34.1.2.3:443"), netip.MustParseAddrPort("[2002:808:808::1]:443")}
+	never := []netip.AddrPort{
+		netip.MustParseAddrPort("127.0.0.1:6443"), netip.MustParseAddrPort("34.1.2.3:443"),
+		netip.MustParseAddrPort("[2002:808:808::1]:443"),
+	}
 	g, err := guard.NewWith(guard.Options{
 		Never: func() []netip.AddrPort { return never }, NeverHosts: []string{"API.example.:443", "kubernetes.default:443"},
 		Allow: []string{"0.0.0.0/0", "::/0", "api.example", "kubernetes.default", "localhost"},
@@ -200,10 +206,14 @@ func TestAPIServer(t *testing.T) {
 	}
 	for target, forbidden := range map[string]bool{
 		"https://34.1.2.3": true, "http://34.1.2.3:443/x": true, "https://34.1.2.3:8443": false, "https://34.1.2.4": false,
-		"https://[::ffff:34.1.2.3]": true, "https://[64:ff9b::34.1.2.3]": true, "https://[2002:808:808::1]": true, "https://8.8.8.8": false,
-		"https://127.0.0.1:6443": true, "https://127.0.0.2:6443": true, "https://[::1]:6443": true, "https://0.0.0.0:6443": true,
-		"https://[::]:6443": true, "https://[::ffff:127.0.0.1]:6443": true, "http://127.0.0.1:8090": false, "http://localhost:8090": false,
-		"https://api.example": true, "HTTPS://API.EXAMPLE.:443": true, "http://api.example:443": true, "http://api.example": false,
+		"https://[::ffff:34.1.2.3]": true, "https://[64:ff9b::34.1.2.3]": true, "https://[2002:808:808::1]": true,
+		"https://8.8.8.8":        false,
+		"https://127.0.0.1:6443": true, "https://127.0.0.2:6443": true, "https://[::1]:6443": true,
+		"https://0.0.0.0:6443": true,
+		"https://[::]:6443":    true, "https://[::ffff:127.0.0.1]:6443": true, "http://127.0.0.1:8090": false,
+		"http://localhost:8090": false,
+		"https://api.example":   true, "HTTPS://API.EXAMPLE.:443": true, "http://api.example:443": true,
+		"http://api.example":             false,
 		"https://kubernetes.default/api": true,
 	} {
 		u, err := url.Parse(target)
@@ -239,7 +249,9 @@ func TestAPIServer(t *testing.T) {
 			t.Errorf("the API server as %s: %v", host, err)
 		}
 	}
-	named, err := guard.NewWith(guard.Options{NeverHosts: []string{"localhost:" + port}, Allow: []string{"localhost", "127.0.0.1"}})
+	named, err := guard.NewWith(guard.Options{
+		NeverHosts: []string{"localhost:" + port}, Allow: []string{"localhost", "127.0.0.1"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +325,10 @@ func TestDial(t *testing.T) {
 
 // FuzzCheck holds the guard against the standard library's opinion of what is not public.
 func FuzzCheck(f *testing.F) {
-	for _, seed := range []string{"127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::ffff:10.0.0.1", "fe80::1%1", "8.8.8.8"} {
+	for _, seed := range []string{
+		"127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "::ffff:10.0.0.1", "fe80::1%1",
+		"8.8.8.8",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

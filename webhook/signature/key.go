@@ -57,7 +57,8 @@ func ParseKey(text string) (Key, error) {
 			return Key{}, err
 		}
 		if len(raw) != ed25519.PrivateKeySize {
-			return Key{}, fmt.Errorf("%w: whsk_ stands before base64 of %d bytes, this has %d", ErrKey, ed25519.PrivateKeySize, len(raw))
+			return Key{}, fmt.Errorf("%w: whsk_ stands before base64 of %d bytes, this has %d", ErrKey, ed25519.PrivateKeySize,
+				len(raw))
 		}
 		private := ed25519.NewKeyFromSeed(raw[:ed25519.SeedSize])
 		if !bytes.Equal(private, raw) { // signing with a public half that is not its own gives the seed away
@@ -70,7 +71,8 @@ func ParseKey(text string) (Key, error) {
 			return Key{}, err
 		}
 		if len(raw) != ed25519.PublicKeySize {
-			return Key{}, fmt.Errorf("%w: whpk_ stands before base64 of %d bytes, this has %d", ErrKey, ed25519.PublicKeySize, len(raw))
+			return Key{}, fmt.Errorf("%w: whpk_ stands before base64 of %d bytes, this has %d", ErrKey, ed25519.PublicKeySize,
+				len(raw))
 		}
 		return Key{public: raw}, nil
 	}

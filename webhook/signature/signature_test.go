@@ -21,7 +21,9 @@ const (
 )
 
 // private is the key of RFC 8032, section 7.1, test 2.
-var private = ed25519.NewKeyFromSeed([]byte("\x4c\xcd\x08\x9b\x28\xff\x96\xda\x9d\xb6\xc3\x46\xec\x11\x4e\x0f\x5b\x8a\x31\x9f\x35\xab\xa6\x24\xda\x8c\xf6\xed\x4f\xb8\xa6\xfb"))
+var private = ed25519.NewKeyFromSeed([]byte(
+	"\x4c\xcd\x08\x9b\x28\xff\x96\xda\x9d\xb6\xc3\x46\xec\x11\x4e\x0f\x5b\x8a\x31\x9f\x35\xab\xa6\x24\xda\x8c\xf6\xed\x4f\xb8\xa6\xfb",
+))
 
 var (
 	keyPrivate = "whsk_" + base64.StdEncoding.EncodeToString(private)
@@ -122,19 +124,35 @@ func TestVerify(t *testing.T) {
 		{"v1a with the public key", keyPublic, header("id", now, sign(keyPrivate, now)), body, nil},
 		{"one of several", keyA, header("id", now, "v2,xx garbage v1,!!! "+sign(keyB, now)+" "+sign(keyA, now)), body, nil},
 		{"another key", keyB, header("id", now, sign(keyA, now)), body, signature.ErrNoMatch},
-		{"a v1 signature under the name v1a", keyPublic, header("id", now, strings.Replace(sign(keyPrivate, now), "v1a", "v1", 1)), body, signature.ErrNoMatch},
+		{
+			"a v1 signature under the name v1a", keyPublic,
+			header("id", now, strings.Replace(sign(keyPrivate, now), "v1a", "v1", 1)), body, signature.ErrNoMatch,
+		},
 		{"another body", keyA, header("id", now, sign(keyA, now)), []byte("Body"), signature.ErrNoMatch},
 		{"another id", keyA, header("di", now, sign(keyA, now)), body, signature.ErrNoMatch},
 		{"another time", keyA, header("id", now.Add(time.Second), sign(keyA, now)), body, signature.ErrNoMatch},
 		{"just not too old", keyA, header("id", now.Add(-5*time.Minute), sign(keyA, now.Add(-5*time.Minute))), body, nil},
-		{"too old", keyA, header("id", now.Add(-301*time.Second), sign(keyA, now.Add(-301*time.Second))), body, signature.ErrTooOld},
-		{"too new", keyA, header("id", now.Add(301*time.Second), sign(keyA, now.Add(301*time.Second))), body, signature.ErrTooNew},
+		{
+			"too old", keyA, header("id", now.Add(-301*time.Second), sign(keyA, now.Add(-301*time.Second))), body,
+			signature.ErrTooOld,
+		},
+		{
+			"too new", keyA, header("id", now.Add(301*time.Second), sign(keyA, now.Add(301*time.Second))), body,
+			signature.ErrTooNew,
+		},
 		{"no id", keyA, header("", now, sign(keyA, now)), body, signature.ErrMissingHeader},
 		{"no signature", keyA, header("id", now, ""), body, signature.ErrMissingHeader},
 		{"no time", keyA, http.Header{"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}}, body, signature.ErrMissingHeader},
-		{"a time that is none", keyA, http.Header{"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}, "Webhook-Timestamp": {"now"}}, body, signature.ErrTimestamp},
-		{"the end of time", keyA, http.Header{"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}, "Webhook-Timestamp": {"9223372036854775807"}}, body, signature.ErrTimestamp},
-		{"more signatures than anybody needs", keyA, header("id", now, strings.Repeat("v1,AAAA ", 1000)+sign(keyA, now)), body, signature.ErrNoMatch},
+		{"a time that is none", keyA, http.Header{
+			"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}, "Webhook-Timestamp": {"now"},
+		}, body, signature.ErrTimestamp},
+		{"the end of time", keyA, http.Header{
+			"Webhook-Id": {"id"}, "Webhook-Signature": {"v1,x"}, "Webhook-Timestamp": {"9223372036854775807"},
+		}, body, signature.ErrTimestamp},
+		{
+			"more signatures than anybody needs", keyA, header("id", now, strings.Repeat("v1,AAAA ", 1000)+sign(keyA, now)),
+			body, signature.ErrNoMatch,
+		},
 	} {
 		verifier, err := signature.NewVerifier(tc.key)
 		if err != nil {
@@ -180,7 +198,8 @@ func TestKeys(t *testing.T) {
 	if err != nil {
 		t.Fatalf("white space around a key: %v", err)
 	}
-	if shown := fmt.Sprintf("%v %+v %#v %s", key, key, key, signature.Keys{key}); strings.Contains(shown, "[") && strings.Contains(shown, "secret:") {
+	if shown := fmt.Sprintf("%v %+v %#v %s", key, key, key, signature.Keys{key}); strings.Contains(shown, "[") &&
+		strings.Contains(shown, "secret:") {
 		t.Errorf("a key shows itself: %s", shown)
 	}
 	if _, err := signature.NewVerifier(keyA, "x"); !errors.Is(err, signature.ErrKey) {

@@ -120,7 +120,9 @@ func setup(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.cache, err = store.NewCache(store.CacheOptions{Config: watched, Scheme: scheme.Scheme, Mapper: mapper}); err != nil {
+	if b.cache, err = store.NewCache(store.CacheOptions{
+		Config: watched, Scheme: scheme.Scheme, Mapper: mapper,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	running, stop := context.WithCancel(context.Background())
@@ -147,7 +149,10 @@ func setup(t *testing.T) *bench {
 
 func (b *bench) watch(kind schema.GroupVersionKind, opts ...source.Option) *store.Handle {
 	b.t.Helper()
-	h, err := b.cache.Open(store.Request{Kind: kind, Options: append(opts, source.Namespaces(b.namespace)), Unstructured: kind.Group != ""})
+	h, err := b.cache.Open(store.Request{
+		Kind: kind, Options: append(opts, source.Namespaces(b.namespace)),
+		Unstructured: kind.Group != "",
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -204,7 +209,8 @@ func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 			})
 		})
 		b.within("patch "+s.Name, soon, func(ctx context.Context) error {
-			return b.own.Patch(ctx, s, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"a":"b"}}}`)))
+			return b.own.Patch(ctx, s, client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"labels":{"a":"b"}}}`)))
 		})
 		b.within("delete "+s.Name, soon, func(ctx context.Context) error { return b.own.Delete(ctx, s) })
 		r, ok := h.Get(client.KeyOf(s))
@@ -212,7 +218,8 @@ func TestWritesBesideASelectorOfTheServer(t *testing.T) {
 			t.Errorf("%s: the store has %v", s.Name, r)
 		}
 		b.within("free "+s.Name, soon, func(ctx context.Context) error {
-			return client.Modify(ctx, b.own, b.secret(s.Name, ""), func(s *corev1.Secret) error { s.Finalizers = nil; return nil })
+			return client.Modify(ctx, b.own, b.secret(s.Name, ""),
+				func(s *corev1.Secret) error { s.Finalizers = nil; return nil })
 		})
 		if r, ok := h.Get(client.KeyOf(s)); ok {
 			t.Errorf("%s: the store still has %v", s.Name, r)
@@ -240,7 +247,8 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 		w.SetName(fmt.Sprint("w", i))
 		b.within("create", soon, func(ctx context.Context) error {
 			err := b.other.Create(ctx, w)
-			for ; apierrors.IsNotFound(err) && ctx.Err() == nil; err = b.other.Create(ctx, w) { // established, and not served yet
+			// established, and not served yet
+			for ; apierrors.IsNotFound(err) && ctx.Err() == nil; err = b.other.Create(ctx, w) {
 				<-time.After(50 * time.Millisecond)
 			}
 			return err
@@ -254,7 +262,9 @@ func TestBarriersOnQuietWatches(t *testing.T) {
 		}
 		for _, h := range stores {
 			lists := b.wire.count()
-			b.within("wait for version", soon, func(ctx context.Context) error { return h.WaitFor(ctx, account.ResourceVersion) })
+			b.within("wait for version", soon, func(ctx context.Context) error {
+				return h.WaitFor(ctx, account.ResourceVersion)
+			})
 			var wg sync.WaitGroup
 			for range 1000 {
 				wg.Go(func() {
@@ -299,7 +309,8 @@ func TestModifyWhatTheCacheDoesNotKnow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := client.Modify(b.ctx, b.other, b.configMap("changed", ""), func(cm *corev1.ConfigMap) error { cm.Data["n"] = "2"; return nil }); err != nil {
+	if err := client.Modify(b.ctx, b.other, b.configMap("changed", ""),
+		func(cm *corev1.ConfigMap) error { cm.Data["n"] = "2"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"new", "replaced", "changed"} {
@@ -316,11 +327,13 @@ func TestModifyWhatTheCacheDoesNotKnow(t *testing.T) {
 		}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if got, err := client.Get[corev1.ConfigMap](b.ctx, b.own, client.KeyOf(cm)); err != nil || got.Data["n"] != "1" || got.UID != cm.UID {
+		if got, err := client.Get[corev1.ConfigMap](b.ctx, b.own, client.KeyOf(cm)); err != nil || got.Data["n"] != "1" ||
+			got.UID != cm.UID {
 			t.Errorf("%s is read as %v, %v", name, got, err)
 		}
 	}
-	if err := client.Modify(b.ctx, b.own, b.configMap("none", ""), func(*corev1.ConfigMap) error { return nil }); !apierrors.IsNotFound(err) {
+	if err := client.Modify(b.ctx, b.own, b.configMap("none", ""),
+		func(*corev1.ConfigMap) error { return nil }); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want not found", err)
 	}
 }
@@ -333,10 +346,14 @@ func installCRD(b *bench) {
 		ObjectMeta: metav1.ObjectMeta{Name: "quiets.test.fairlead.io"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: "test.fairlead.io", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "quiets", Singular: "quiet", Kind: "Quiet", ListKind: "QuietList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: "quiets", Singular: "quiet", Kind: "Quiet", ListKind: "QuietList",
+			},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}},
+				Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep},
+				},
 			}},
 		},
 	}

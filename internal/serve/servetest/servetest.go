@@ -29,7 +29,8 @@ func Certificate(tb testing.TB, name string, from, until time.Time) (cert, key [
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: from, NotAfter: until,
-		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
@@ -39,7 +40,8 @@ func Certificate(tb testing.TB, name string, from, until time.Time) (cert, key [
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }
 
 // Write writes tls.crt and tls.key to a directory.
@@ -60,7 +62,10 @@ func Mount(tb testing.TB, dir, version string, cert, key []byte) {
 		tb.Fatal(err)
 	}
 	Write(tb, filepath.Join(dir, version), cert, key)
-	for _, err := range []error{os.Symlink(version, filepath.Join(dir, "next")), os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "..data"))} {
+	for _, err := range []error{
+		os.Symlink(version, filepath.Join(dir, "next")),
+		os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "..data")),
+	} {
 		if err != nil {
 			tb.Fatal(err)
 		}

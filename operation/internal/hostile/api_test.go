@@ -40,7 +40,8 @@ func (a *tenant) held(n int, do func(conn net.Conn)) {
 // apiSlow sends bodies byte by byte to callbacks that nobody has been given.
 func apiSlow(a *tenant) {
 	a.held(300, func(conn net.Conn) {
-		_, _ = io.WriteString(conn, "POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") // or it is closed already
+		// or it is closed already
+		_, _ = io.WriteString(conn, "POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{")
 		for pause(a.ctx, 500*time.Millisecond) {
 			if _, err := io.WriteString(conn, " "); err != nil {
 				return
@@ -87,7 +88,8 @@ func (a *tenant) ask(method, path, token, body string) {
 // apiJunkTokens has every token looked up, none of which is one.
 func apiJunkTokens(a *tenant) {
 	a.always(16, 50, func(hand, i int) {
-		a.ask(http.MethodGet, "/operations?namespace=victim", fmt.Sprintf("junk-%d-%d-%s", hand, i, strings.Repeat("x", 1_000)), "")
+		a.ask(http.MethodGet, "/operations?namespace=victim",
+			fmt.Sprintf("junk-%d-%d-%s", hand, i, strings.Repeat("x", 1_000)), "")
 	})
 }
 
@@ -103,7 +105,9 @@ func apiStreams(a *tenant) {
 		if err != nil {
 			return
 		}
-		_, err = fmt.Fprintf(conn, "GET /operations/app/streamed/events?namespace=%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", a.namespace, a.token)
+		_, err = fmt.Fprintf(conn,
+			"GET /operations/app/streamed/events?namespace=%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n",
+			a.namespace, a.token)
 		if a.hit(err) == nil {
 			_, _ = bufio.NewReader(conn).ReadString('\n') // it stands, or was refused
 		}

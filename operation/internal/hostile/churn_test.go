@@ -31,7 +31,8 @@ func operationsAtOnce(a *tenant) {
 	at := time.Now().Add(10 * time.Second)
 	a.each(1_500, func(i int) {
 		a.operation(fmt.Sprint("o", i), func(spec *v1alpha1.OperationSpec) {
-			spec.WebhookIDs, spec.Timeout = []string{"missing"}, metav1.Duration{Duration: max(time.Second, time.Until(at).Truncate(time.Second))}
+			spec.WebhookIDs, spec.Timeout = []string{"missing"},
+				metav1.Duration{Duration: max(time.Second, time.Until(at).Truncate(time.Second))}
 		})
 	})
 	<-a.ctx.Done()
@@ -68,7 +69,8 @@ func webhooksAgain(a *tenant) {
 			w.Response.Success = "response.status == 1" + strings.Repeat(" || response.status == 2", 150)
 		})
 		_, err := call.Do(a.ctx, a.calls, call.Request{
-			Verb: call.VerbDelete, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: a.namespace, Name: name, NotFoundOK: true,
+			Verb: call.VerbDelete, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: a.namespace,
+			Name: name, NotFoundOK: true,
 		}, once)
 		_ = a.hit(err) // it is counted
 	})
@@ -85,7 +87,9 @@ func namespacesMany(a *tenant) {
 		one := all[i]
 		one.webhook("h", url, a.again)
 		for n := range 4 { // few, since it is not the making of them that is to be felt
-			one.operation(fmt.Sprint("n", n), func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs, spec.RequestObject = []string{"h"}, large() })
+			one.operation(fmt.Sprint("n", n), func(spec *v1alpha1.OperationSpec) {
+				spec.WebhookIDs, spec.RequestObject = []string{"h"}, large()
+			})
 		}
 	})
 	<-a.ctx.Done()
@@ -107,7 +111,8 @@ func tokensSlow(a *tenant) {
 	url := a.serve(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		for r.URL.Path == "/trickle" {
-			if _, err := io.WriteString(w, " "); err != nil || http.NewResponseController(w).Flush() != nil || !pause(a.ctx, 100*time.Millisecond) {
+			if _, err := io.WriteString(w, " "); err != nil || http.NewResponseController(w).Flush() != nil ||
+				!pause(a.ctx, 100*time.Millisecond) {
 				return
 			}
 		}
@@ -144,7 +149,9 @@ func apiStreamsBusy(a *tenant) {
 		if err != nil {
 			return
 		}
-		_, err = fmt.Fprintf(conn, "GET /operations/app/watched/events?namespace=%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", a.namespace, a.token)
+		_, err = fmt.Fprintf(conn,
+			"GET /operations/app/watched/events?namespace=%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n",
+			a.namespace, a.token)
 		if a.hit(err) == nil {
 			_, _ = bufio.NewReader(conn).ReadString('\n') // it stands, or was refused
 		}
@@ -155,10 +162,13 @@ func apiStreamsBusy(a *tenant) {
 func apiContinued(a *tenant) {
 	a.each(200, func(i int) { a.call(fmt.Sprint("p", i), "missing") })
 	queries := []string{
-		"continue=" + strings.Repeat("A", 20_000), "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0", "limit=1&continue=%00",
-		"limit=500&status=FAILED", "limit=1&resourceType=" + strings.Repeat("%C3%A4", 5_000), "limit=-1", "limit=99999999999999999999",
+		"continue=" + strings.Repeat("A", 20_000), "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0",
+		"limit=1&continue=%00",
+		"limit=500&status=FAILED", "limit=1&resourceType=" + strings.Repeat("%C3%A4", 5_000), "limit=-1",
+		"limit=99999999999999999999",
 	}
 	a.always(16, 50, func(hand, i int) {
-		a.ask(http.MethodGet, fmt.Sprint("/operations?namespace=", a.namespace, "&", queries[(hand+i)%len(queries)]), a.token, "")
+		a.ask(http.MethodGet, fmt.Sprint("/operations?namespace=", a.namespace, "&", queries[(hand+i)%len(queries)]), a.token,
+			"")
 	})
 }

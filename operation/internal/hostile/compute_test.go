@@ -45,18 +45,28 @@ func expressionsMemory(a *tenant) {
 		`'` + strings.Repeat("%s", 200) + `'.format([` + strings.Repeat("response.body.x,", 199) + `'']) != ''`,
 		`[response.body]` + shares(60, 7) + ` == [response.body]` + shares(60, 1),
 		`[response.body.list]` + strings.Repeat(".map(l, "+strings.Repeat("l+", 50)+"l)", 5) + `.size() > 1`,
-		`response.body.x.matches('` + strings.Repeat("a", 500) + `') || ` + `response.body.x.matches('` + strings.Repeat("(a{0,10}){0,9}", 30) + `')`,
+		`response.body.x.matches('` + strings.Repeat("a", 500) + `') || ` + `response.body.x.matches('` +
+			strings.Repeat("(a{0,10}){0,9}", 30) + `')`,
 	}
 	for i, source := range []string{
 		`dyn([response]` + shares(60, 6) + `)`, `dyn([response.body.list]` + shares(60, 6) + `)`,
 	} { // the message of a failure: JSON of values that are shared
 		name := fmt.Sprint("error", i)
-		a.webhook(name, url, func(w *v1alpha1.WebhookSpec) { w.Response.Error, w.Response.Success = source, "false"; a.again(w) })
+		a.webhook(name, url, func(w *v1alpha1.WebhookSpec) {
+			w.Response.Error, w.Response.Success = source, "false"
+			a.again(w)
+		})
 		a.call(name, name)
 	}
-	for i, source := range []string{"(?:" + strings.Repeat("a", 900) + "){1000}", "(?:(?:" + strings.Repeat("b", 300) + "){30}){30}"} { // patterns of millions of instructions
+	// patterns of millions of instructions
+	for i, source := range []string{
+		"(?:" + strings.Repeat("a", 900) + "){1000}",
+		"(?:(?:" + strings.Repeat("b", 300) + "){30}){30}",
+	} {
 		name := fmt.Sprint("pattern", i)
-		a.webhook(name, url, func(w *v1alpha1.WebhookSpec) { w.Response.Success = "response.body.x.matches('" + source + "')" })
+		a.webhook(name, url, func(w *v1alpha1.WebhookSpec) {
+			w.Response.Success = "response.body.x.matches('" + source + "')"
+		})
 		a.call(name, name)
 		a.mustEnd(name, v1alpha1.ReasonInvalid)
 	}
@@ -65,7 +75,8 @@ func expressionsMemory(a *tenant) {
 
 // expressionsTime asks for what takes long and gives little.
 func expressionsTime(a *tenant) {
-	body := fmt.Sprintf(`{"x": %q, "y": %q, "list": [%s1]}`, strings.Repeat("a", 500_000), strings.Repeat("a", 250_000)+"b", strings.Repeat("1,", 50_000))
+	body := fmt.Sprintf(`{"x": %q, "y": %q, "list": [%s1]}`, strings.Repeat("a", 500_000),
+		strings.Repeat("a", 250_000)+"b", strings.Repeat("1,", 50_000))
 	a.judged(a.says(http.StatusOK, body),
 		`response.body.x.indexOf(response.body.y) == 1`,
 		`response.body.x.lastIndexOf(response.body.y) == 1`,
@@ -83,14 +94,17 @@ func expressionsCompile(a *tenant) {
 	url := a.says(http.StatusOK, "{}")
 	bombs := []string{
 		repeated(240, "{1:", "1", "}") + "==1", repeated(30, "{1:", "1", "}") + "==1", repeated(8, "{1:", "1", "}") + "==1",
-		repeated(7, "[{'a':", "[1,'a',1.0]", "}]") + "==1", strings.Repeat("true?true:", 400) + "true", repeated(2000, "(", "true", ")"),
-		"[" + strings.Repeat("[1],", 60) + "[1]].all(a,[a].all(b,[b].all(c,[c].all(d,[d].all(e,[e].all(f,[f].all(g,true)))))))",
+		repeated(7, "[{'a':", "[1,'a',1.0]", "}]") + "==1", strings.Repeat("true?true:", 400) + "true",
+		repeated(2000, "(", "true", ")"),
+		"[" + strings.Repeat("[1],", 60) +
+			"[1]].all(a,[a].all(b,[b].all(c,[c].all(d,[d].all(e,[e].all(f,[f].all(g,true)))))))",
 	}
 	refused := bombs[:2]
 	for i := range bombs {
 		name := fmt.Sprint("bomb", i)
 		a.webhook(name, url, func(w *v1alpha1.WebhookSpec) {
-			w.Response.Success, w.Response.Gone, w.Response.Retry, w.Response.Error, w.Poll.Failed = bombs[i], bombs[i], bombs[i], bombs[i], bombs[i]
+			w.Response.Success, w.Response.Gone, w.Response.Retry, w.Response.Error, w.Poll.Failed = bombs[i], bombs[i],
+				bombs[i], bombs[i], bombs[i]
 		})
 		a.call(name, name)
 		if i < len(refused) {
@@ -98,16 +112,20 @@ func expressionsCompile(a *tenant) {
 		}
 	}
 	a.always(2, 20, func(hand, i int) {
-		a.patch(false, fmt.Sprint("bomb", (2*i+hand)%len(bombs)), map[string]any{"spec": map[string]any{"response": map[string]any{
-			"location": bombs[i%len(bombs)] + strings.Repeat(" ", i%50), // never the same as before
-		}}})
+		a.patch(false, fmt.Sprint("bomb", (2*i+hand)%len(bombs)),
+			map[string]any{"spec": map[string]any{"response": map[string]any{
+				"location": bombs[i%len(bombs)] + strings.Repeat(" ", i%50), // never the same as before
+			}}})
 	})
 }
 
 // expressionsRandom compiles what comes of putting together at random what expressions consist of.
 func expressionsRandom(a *tenant) {
 	url := a.says(http.StatusOK, `{"x": "`+strings.Repeat("x", 200_000)+`", "list": [`+strings.Repeat("1,", 40_000)+`1]}`)
-	leaves := []string{"1", "'a'", "response", "response.body", "response.body.x", "response.body.list", "true", "1.5", "[]", "{}", "response.headers"}
+	leaves := []string{
+		"1", "'a'", "response", "response.body", "response.body.x", "response.body.list", "true", "1.5",
+		"[]", "{}", "response.headers",
+	}
 	var grow func(depth int) string
 	grow = func(depth int) string {
 		if depth == 0 {
@@ -232,7 +250,8 @@ func templatesOfHeaders(a *tenant) {
 	list := apiextensionsv1.JSON{Raw: []byte("[" + strings.Repeat("1,", 2_000) + "1]")}
 	for i, heavy := range []string{
 		`{{range .Resource}}{{range $.Resource}}{{end}}{{end}}`, `{{range .Resource}}{{$x := print $.Resource}}{{end}}`,
-		`{{define "a"}}{{template "a" .}}{{end}}{{template "a" .}}`, `{{$x := json .Resource}}{{range .Resource}}{{$x = replace "1" "11" $x}}{{end}}`,
+		`{{define "a"}}{{template "a" .}}{{end}}{{template "a" .}}`,
+		`{{$x := json .Resource}}{{range .Resource}}{{$x = replace "1" "11" $x}}{{end}}`,
 	} {
 		a.webhook(fmt.Sprint("h", i), url, func(w *v1alpha1.WebhookSpec) {
 			a.again(w)
@@ -270,13 +289,16 @@ func templatesOfManyWebhooks(a *tenant) {
 func requestsDeep(a *tenant) {
 	body := `{"a": {{.Resource}}, "b": {{json .Operation}}}`
 	objects := []string{
-		strings.Repeat("[", 3_000) + strings.Repeat("]", 3_000), strings.Repeat(`{"a":`, 3_000) + "1" + strings.Repeat("}", 3_000),
+		strings.Repeat("[", 3_000) + strings.Repeat("]", 3_000),
+		strings.Repeat(`{"a":`, 3_000) + "1" + strings.Repeat("}", 3_000),
 		"[" + strings.Repeat("[],", 60_000) + "[]]", `{"` + strings.Repeat(`\u202e\u0000`, 10_000) + `": "\ud83d\ude00"}`,
 	}
-	a.webhook("h", a.says(http.StatusServiceUnavailable, ""), func(w *v1alpha1.WebhookSpec) { a.again(w); w.Request.Body = &body })
+	a.webhook("h", a.says(http.StatusServiceUnavailable, ""),
+		func(w *v1alpha1.WebhookSpec) { a.again(w); w.Request.Body = &body })
 	a.each(40, func(i int) {
 		a.operation(fmt.Sprint("d", i), func(spec *v1alpha1.OperationSpec) {
-			spec.WebhookIDs, spec.RequestObject = []string{"h"}, &v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(objects[i%len(objects)])}}
+			spec.WebhookIDs, spec.RequestObject = []string{"h"},
+				&v1alpha1.RequestObject{Resource: &apiextensionsv1.JSON{Raw: []byte(objects[i%len(objects)])}}
 		})
 	})
 	<-a.ctx.Done()

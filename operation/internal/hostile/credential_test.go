@@ -56,7 +56,8 @@ func keysDiffer(a *tenant) (problems []string) {
 			}
 		}
 		if len(keys) != 2 {
-			problems = append(problems, fmt.Sprintf("operation same-%d of two namespaces has the idempotency keys %q, not two", i, keys))
+			problems = append(problems, fmt.Sprintf("operation same-%d of two namespaces has the idempotency keys %q, not two",
+				i, keys))
 		}
 	}
 	return problems
@@ -71,8 +72,10 @@ func targetsInside(a *tenant) {
 		return
 	}
 	for i, url := range []string{
-		a.s.admin.Host + "/", "https://localhost:" + port, "https://[::ffff:127.0.0.1]:" + port, "https://2130706433:" + port, "https://127.1:" + port,
-		"http://169.254.169.254/latest/meta-data", "http://[fd00:ec2::254]/", "http://[64:ff9b::a9fe:a9fe]/", "http://0.0.0.0:" + port, "http://10.0.0.1/",
+		a.s.admin.Host + "/", "https://localhost:" + port, "https://[::ffff:127.0.0.1]:" + port, "https://2130706433:" + port,
+		"https://127.1:" + port,
+		"http://169.254.169.254/latest/meta-data", "http://[fd00:ec2::254]/", "http://[64:ff9b::a9fe:a9fe]/",
+		"http://0.0.0.0:" + port, "http://10.0.0.1/",
 	} {
 		name := fmt.Sprint("h", i)
 		a.webhook(name, url, nil)
@@ -114,7 +117,8 @@ func pathsAndHosts(a *tenant) {
 		w.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: "login"}}}
 	})
 	a.operation("host", func(spec *v1alpha1.OperationSpec) {
-		spec.WebhookIDs, spec.RequestObject = []string{"host"}, &v1alpha1.RequestObject{TenantID: strings.TrimPrefix(url, "http://")}
+		spec.WebhookIDs, spec.RequestObject = []string{"host"},
+			&v1alpha1.RequestObject{TenantID: strings.TrimPrefix(url, "http://")}
 	})
 	a.mustEnd("host", v1alpha1.ReasonInvalid)
 	<-a.ctx.Done()
@@ -125,7 +129,8 @@ func tokensOfOAuth(a *tenant) {
 	a.secret("client", map[string][]byte{"client_id": []byte("id"), "client_secret": []byte("s-e-c-r-e-t")})
 	answers := map[string]string{}
 	for _, size := range []int{16_000, 1 << 20} {
-		answers[fmt.Sprint("/", size)] = fmt.Sprintf(`{"access_token":%q,"token_type":"bearer","expires_in":2147483647}`, strings.Repeat("t", size))
+		answers[fmt.Sprint("/", size)] = fmt.Sprintf(`{"access_token":%q,"token_type":"bearer","expires_in":2147483647}`,
+			strings.Repeat("t", size))
 	}
 	url := a.serve(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -168,7 +173,8 @@ func keysOfSignatures(a *tenant) {
 	}
 	a.each(100, func(i int) {
 		a.operation(fmt.Sprint("s", i), func(spec *v1alpha1.OperationSpec) {
-			spec.WebhookIDs, spec.RequestObject, spec.CorrelationID = []string{[]string{"keys", "few"}[i%2]}, list, strings.Repeat("c", 250)
+			spec.WebhookIDs, spec.RequestObject, spec.CorrelationID = []string{[]string{"keys", "few"}[i%2]}, list,
+				strings.Repeat("c", 250)
 		})
 	})
 	<-a.ctx.Done()
@@ -181,8 +187,9 @@ func certificate(n int64) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(n), Subject: pkix.Name{CommonName: fmt.Sprint("ca-", n)}, NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(n), Subject: pkix.Name{CommonName: fmt.Sprint("ca-", n)},
+		NotAfter: time.Now().Add(24 * time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, err
@@ -208,7 +215,10 @@ func certificatesChanged(a *tenant) {
 	for i := range 300 { // each name of a server has connections of its own
 		a.webhook(fmt.Sprint("h", i), url, func(w *v1alpha1.WebhookSpec) {
 			a.again(w)
-			w.TLS = &v1alpha1.WebhookTLS{CASecretRef: &v1alpha1.SecretReference{Name: fmt.Sprint("ca", i%4)}, ServerName: fmt.Sprint("server-", i, ".example")}
+			w.TLS = &v1alpha1.WebhookTLS{
+				CASecretRef: &v1alpha1.SecretReference{Name: fmt.Sprint("ca", i%4)},
+				ServerName:  fmt.Sprint("server-", i, ".example"),
+			}
 		})
 		a.call(fmt.Sprint("c", i), fmt.Sprint("h", i))
 		if a.ctx.Err() != nil {
@@ -216,7 +226,8 @@ func certificatesChanged(a *tenant) {
 		}
 		if i%20 == 0 {
 			body := fmt.Appendf(nil, `{"stringData":{"ca.crt":%q}}`, fmt.Sprint(bundle, "\n", i))
-			_, err := a.clients.CoreV1().Secrets(a.namespace).Patch(a.ctx, fmt.Sprint("ca", i%4), types.MergePatchType, body, metav1.PatchOptions{})
+			_, err := a.clients.CoreV1().Secrets(a.namespace).Patch(a.ctx, fmt.Sprint("ca", i%4), types.MergePatchType, body,
+				metav1.PatchOptions{})
 			_ = a.hit(err) // it is counted
 		}
 	}
@@ -232,7 +243,8 @@ func connectionsHTTP2(a *tenant) {
 	}
 	a.secret("ca", map[string][]byte{"ca.crt": pemOf(c)})
 	frame := func(kind, flags byte, stream uint32, payload []byte) []byte {
-		b := append([]byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}, make([]byte, 4)...)
+		b := append([]byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags},
+			make([]byte, 4)...)
 		binary.BigEndian.PutUint32(b[5:], stream)
 		return append(b, payload...)
 	}
@@ -276,7 +288,8 @@ func connectionsToManyHosts(a *tenant) {
 			server.Close()
 		})
 		a.webhook(fmt.Sprint("h", i), server.URL, a.again)
-		a.webhook(fmt.Sprint("n", i), fmt.Sprintf("http://host-%d.%s.example/", i, strings.Repeat("a.", 60)), a.again) // nobody knows it
+		// nobody knows it
+		a.webhook(fmt.Sprint("n", i), fmt.Sprintf("http://host-%d.%s.example/", i, strings.Repeat("a.", 60)), a.again)
 		a.call(fmt.Sprint("h", i), fmt.Sprint("h", i))
 		a.call(fmt.Sprint("n", i), fmt.Sprint("n", i))
 		if a.ctx.Err() != nil {
@@ -307,7 +320,8 @@ func connectionsOdd(a *tenant) {
 		forever("HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n"),
 		forever("HTTP/1.1 200 OK\r\n", "X-Endless: "+strings.Repeat("h", 100)+"\r\n"),
 		forever("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "1;"+strings.Repeat("e", 1_000)+"\r\nx\r\n"),
-		forever("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n0\r\n", "X-T: "+strings.Repeat("t", 100)+"\r\n"),
+		forever("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n0\r\n",
+			"X-T: "+strings.Repeat("t", 100)+"\r\n"),
 		forever("HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\n", "x"),
 		forever("\x00\x01\x02", ""), forever("HTTP/9.9 999 \xff\r\n\r\n", ""),
 		forever("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 10\r\n\r\n0123456789", ""),

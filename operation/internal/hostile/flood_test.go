@@ -21,7 +21,9 @@ func large() *v1alpha1.RequestObject {
 func retriesAtTheFloor(a *tenant) {
 	a.webhook("h", a.says(http.StatusServiceUnavailable, ""), a.again)
 	a.each(16, func(i int) {
-		a.operation(fmt.Sprint("r", i), func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs, spec.RequestObject = []string{"h"}, large() })
+		a.operation(fmt.Sprint("r", i), func(spec *v1alpha1.OperationSpec) {
+			spec.WebhookIDs, spec.RequestObject = []string{"h"}, large()
+		})
 	})
 	<-a.ctx.Done()
 }
@@ -41,21 +43,29 @@ func pollsAtTheFloor(a *tenant) {
 		w.Mode, w.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 50 * time.Millisecond}
 	})
 	a.each(16, func(i int) {
-		a.operation(fmt.Sprint("p", i), func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs, spec.RequestObject = []string{"h"}, large() })
+		a.operation(fmt.Sprint("p", i), func(spec *v1alpha1.OperationSpec) {
+			spec.WebhookIDs, spec.RequestObject = []string{"h"}, large()
+		})
 	})
 	<-a.ctx.Done()
 }
 
 // pollsRetryAfter send those who ask from one address to another, with all that can be said about when to come again.
 func pollsRetryAfter(a *tenant) {
-	after := []string{"0", "-1", "9223372036854775807", "1e9", "Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", strings.Repeat("9", 5_000), "\x80"}
+	after := []string{
+		"0", "-1", "9223372036854775807", "1e9", "Thu, 01 Jan 1970 00:00:00 GMT",
+		"Fri, 31 Dec 9999 23:59:59 GMT", strings.Repeat("9", 5_000), "\x80",
+	}
 	n := make(chan int, 1)
 	n <- 0
 	url := a.serve(func(w http.ResponseWriter, r *http.Request) {
 		i := <-n
 		n <- i + 1
 		w.Header().Set("Retry-After", after[i%len(after)])
-		w.Header().Set("Location", []string{"../" + fmt.Sprint(i), "//127.0.0.1:1/", "?" + strings.Repeat("q", 9_000), "http://[::1]:1/", ""}[i%5])
+		w.Header().Set("Location", []string{
+			"../" + fmt.Sprint(i), "//127.0.0.1:1/", "?" + strings.Repeat("q", 9_000),
+			"http://[::1]:1/", "",
+		}[i%5])
 		w.WriteHeader([]int{http.StatusAccepted, http.StatusServiceUnavailable, http.StatusSeeOther}[i%3])
 	})
 	a.webhook("h", url, func(w *v1alpha1.WebhookSpec) {
@@ -68,7 +78,9 @@ func pollsRetryAfter(a *tenant) {
 // hangWithManyTenants has a receiver hang, for more callers than there are places, each of which calls itself a tenant
 // of its own.
 func hangWithManyTenants(a *tenant) {
-	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) { w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} })
+	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) {
+		w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute}
+	})
 	a.each(600, func(i int) {
 		a.operation(fmt.Sprint("t", i), func(spec *v1alpha1.OperationSpec) {
 			spec.WebhookIDs, spec.RequestObject = []string{"h"}, &v1alpha1.RequestObject{TenantID: fmt.Sprint("tenant-", i)}
@@ -83,7 +95,8 @@ func webhooksEdited(a *tenant) {
 	a.each(50, func(i int) { a.webhook(fmt.Sprint("h", i), url, nil) })
 	a.each(300, func(i int) { a.call(fmt.Sprint("w", i), "missing") })
 	a.always(4, 50, func(hand, i int) {
-		a.patch(false, fmt.Sprint("h", (4*i+hand)%50), map[string]any{"spec": map[string]any{"requestTimeout": fmt.Sprint(1+i, "ms")}})
+		a.patch(false, fmt.Sprint("h", (4*i+hand)%50),
+			map[string]any{"spec": map[string]any{"requestTimeout": fmt.Sprint(1+i, "ms")}})
 	})
 }
 
@@ -144,7 +157,9 @@ func operationsWithLists(a *tenant) {
 	related := func(n int) (all []v1alpha1.RelatedResource) {
 		for i := range n {
 			all = append(all, v1alpha1.RelatedResource{
-				ResourceReference: v1alpha1.ResourceReference{ResourceType: "app", ResourceID: fmt.Sprint(i, strings.Repeat("r", 500))}, Lock: true,
+				ResourceReference: v1alpha1.ResourceReference{
+					ResourceType: "app", ResourceID: fmt.Sprint(i, strings.Repeat("r", 500)),
+				}, Lock: true,
 			})
 		}
 		return all
@@ -178,7 +193,8 @@ func operationsWaiting(a *tenant) {
 	a.webhook("h", a.says(http.StatusOK, "{}"), nil)
 	a.each(3_000, func(i int) {
 		a.operation(fmt.Sprint("w", i), func(spec *v1alpha1.OperationSpec) {
-			spec.WebhookIDs, spec.RequestObject = []string{"missing"}, &v1alpha1.RequestObject{TenantID: fmt.Sprint("tenant-", i)}
+			spec.WebhookIDs, spec.RequestObject = []string{"missing"},
+				&v1alpha1.RequestObject{TenantID: fmt.Sprint("tenant-", i)}
 		})
 		if i%50 == 0 {
 			a.patch(false, "h", map[string]any{"spec": map[string]any{"requestTimeout": fmt.Sprint(1+i, "ms")}})
@@ -192,33 +208,42 @@ func operationsWaiting(a *tenant) {
 // locksHeld has one operation hold locks while its receiver hangs, and a long line of others behind it, which are woken
 // by whatever changes it.
 func locksHeld(a *tenant) {
-	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) { w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute} })
+	a.webhook("h", a.hangs(), func(w *v1alpha1.WebhookSpec) {
+		w.RequestTimeout = metav1.Duration{Duration: 10 * time.Minute}
+	})
 	lock := func(spec *v1alpha1.OperationSpec) {
 		spec.WebhookIDs = []string{"h"}
 		for i := range 64 {
 			spec.RelatedResources = append(spec.RelatedResources, v1alpha1.RelatedResource{
-				ResourceReference: v1alpha1.ResourceReference{ResourceType: "app", ResourceID: fmt.Sprint("shared-", i)}, Lock: true,
+				ResourceReference: v1alpha1.ResourceReference{ResourceType: "app", ResourceID: fmt.Sprint("shared-", i)},
+				Lock:              true,
 			})
 		}
 	}
 	a.operation("first", lock)
 	a.each(300, func(i int) { a.operation(fmt.Sprint("l", i), lock) })
 	a.always(2, 20, func(hand, i int) {
-		a.patch(true, "first", map[string]any{"metadata": map[string]any{"annotations": map[string]any{"touched": fmt.Sprint(hand, i)}}})
+		a.patch(true, "first", map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{"touched": fmt.Sprint(hand, i)}},
+		})
 	})
 }
 
 // namesOfAllKinds use every character that a name, a type or a category may have.
 func namesOfAllKinds(a *tenant) {
 	a.webhook("h", a.says(http.StatusOK, "{}")+"/{{.Operation.resourceID}}?{{.Operation.resourceType}}", nil)
-	parts := []string{"\u202e", "\u0000", "\n", "%2F", "/", "..", "{{.}}", "\xff", "💥", "\u2028", "'\"<>", strings.Repeat("ä", 100), "\x1b[2J"}
+	parts := []string{
+		"\u202e", "\u0000", "\n", "%2F", "/", "..", "{{.}}", "\xff", "💥", "\u2028", "'\"<>",
+		strings.Repeat("ä", 100), "\x1b[2J",
+	}
 	a.always(1, 100, func(int, int) {
 		id := ""
 		for range 1 + a.rnd.IntN(4) {
 			id += parts[a.rnd.IntN(len(parts))]
 		}
 		op := newOperation(a.namespace, id)
-		op.Spec.WebhookIDs, op.Spec.OperationCategory, op.Spec.CorrelationID = []string{"h"}, strings.ToValidUTF8(id, "?"), "correlation"
+		op.Spec.WebhookIDs, op.Spec.OperationCategory, op.Spec.CorrelationID = []string{"h"}, strings.ToValidUTF8(id, "?"),
+			"correlation"
 		_ = a.hit(submit(a.ctx, a.calls, op, once)) // it is counted
 	})
 }

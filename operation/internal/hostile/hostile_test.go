@@ -190,13 +190,16 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 func (s *stage) tenant(t *testing.T, ctx context.Context, namespace string, rnd *rand.Rand) *tenant { //nolint:revive // the test comes first
 	config := s.identity(namespace, "tenant")
 	return &tenant{
-		t: t, s: s, ctx: ctx, namespace: namespace, calls: s.caller(config), clients: kubernetes.NewForConfigOrDie(config), token: config.BearerToken,
-		rnd: rnd, refused: map[string]int{}, fates: map[string]string{},
+		t: t, s: s, ctx: ctx, namespace: namespace, calls: s.caller(config), clients: kubernetes.NewForConfigOrDie(config),
+		token: config.BearerToken,
+		rnd:   rnd, refused: map[string]int{}, fates: map[string]string{},
 	}
 }
 
 // judge holds what the victim has lived through against what it would have without the attack.
-func (s *stage) judge(t *testing.T, took map[string][]time.Duration, problems []string, pace tempo, idle time.Duration, memory, logged int) {
+func (s *stage) judge(
+	t *testing.T, took map[string][]time.Duration, problems []string, pace tempo, idle time.Duration, memory, logged int,
+) {
 	t.Helper()
 	select {
 	case <-s.controller.ended:
@@ -209,12 +212,15 @@ func (s *stage) judge(t *testing.T, took map[string][]time.Duration, problems []
 	for _, kind := range []string{hookGood, hookCallback, kindStream} {
 		operations := took[kind]
 		worst := quantile(operations, pace.outliers)
-		fmt.Fprintf(&line, "%s %v (median %v, of %d), ", kind, worst.Round(time.Millisecond), quantile(operations, 0.5).Round(time.Millisecond), len(operations))
+		fmt.Fprintf(&line, "%s %v (median %v, of %d), ", kind, worst.Round(time.Millisecond),
+			quantile(operations, 0.5).Round(time.Millisecond), len(operations))
 		if worst > bar {
-			t.Errorf("the victim's operations (%s) but for %v of them took up to %v, more than %v (idle %v, reference %v)", kind, pace.outliers, worst, bar, idle, reference)
+			t.Errorf("the victim's operations (%s) but for %v of them took up to %v, more than %v (idle %v, reference %v)", kind,
+				pace.outliers, worst, bar, idle, reference)
 		}
 	}
-	t.Logf("%sreference %v, memory %d MiB, log %d KiB", line.String(), reference.Round(time.Millisecond), memory>>20, logged>>10)
+	t.Logf("%sreference %v, memory %d MiB, log %d KiB", line.String(), reference.Round(time.Millisecond), memory>>20,
+		logged>>10)
 	if memory > maxMemory {
 		t.Errorf("the controller had %d MiB", memory>>20)
 	}

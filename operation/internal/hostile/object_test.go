@@ -39,7 +39,9 @@ func objectsFull(a *tenant) {
 
 // touch changes the annotations of an Operation, a quarter of a megabyte each time.
 func (a *tenant) touch(id string, i int) {
-	a.patch(true, id, map[string]any{"metadata": map[string]any{"annotations": map[string]any{"full": strings.Repeat(string(rune('a'+i%26)), 250<<10)}}})
+	a.patch(true, id, map[string]any{"metadata": map[string]any{
+		"annotations": map[string]any{"full": strings.Repeat(string(rune('a'+i%26)), 250<<10)},
+	}})
 }
 
 // objectsTouched change all the time while they wait.
@@ -82,7 +84,9 @@ func objectsFinalizers(a *tenant) {
 // secretsChanged are as large as they may be, and never the same.
 func secretsChanged(a *tenant) {
 	for i := range 20 {
-		a.secret(fmt.Sprint("s", i), map[string][]byte{"token": []byte("t-o-k-e-n"), "rest": []byte(strings.Repeat("r", 1_000_000))})
+		a.secret(fmt.Sprint("s", i), map[string][]byte{
+			"token": []byte("t-o-k-e-n"), "rest": []byte(strings.Repeat("r", 1_000_000)),
+		})
 	}
 	a.webhook("h", a.says(http.StatusServiceUnavailable, ""), func(w *v1alpha1.WebhookSpec) {
 		a.again(w)
@@ -91,7 +95,8 @@ func secretsChanged(a *tenant) {
 	a.each(20, func(i int) { a.call(fmt.Sprint("s", i), "h") })
 	a.always(2, 20, func(hand, i int) {
 		body := fmt.Appendf(nil, `{"stringData":{"rest":%q}}`, strings.Repeat(string(rune('a'+i%26)), 1_000_000))
-		_, err := a.clients.CoreV1().Secrets(a.namespace).Patch(a.ctx, fmt.Sprint("s", (2*i+hand)%20), types.MergePatchType, body, metav1.PatchOptions{})
+		_, err := a.clients.CoreV1().Secrets(a.namespace).Patch(a.ctx, fmt.Sprint("s", (2*i+hand)%20), types.MergePatchType,
+			body, metav1.PatchOptions{})
 		_ = a.hit(err) // it is counted
 	})
 }

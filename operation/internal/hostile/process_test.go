@@ -50,7 +50,10 @@ const tailLines = 40
 // startController starts a controller and returns when it serves its HTTP API. It is killed at the end of the test.
 func startController(ctx context.Context, t *testing.T, program string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.CommandContext(ctx, program, append([]string{"controller"}, args...)...), ended: make(chan struct{})}
+	p := &process{
+		cmd:   exec.CommandContext(ctx, program, append([]string{"controller"}, args...)...),
+		ended: make(chan struct{}),
+	}
 	p.cmd.SysProcAttr = child.Attr()
 	stderr, err := p.cmd.StderrPipe()
 	if err != nil {
@@ -98,7 +101,8 @@ func (p *process) follow(log io.Reader, address chan<- string) {
 			p.tail = p.tail[1:]
 		}
 		p.mu.Unlock()
-		if _, at, ok := bytes.Cut(line, []byte("address=")); ok && !more && bytes.Contains(line, []byte("HTTP API is served")) {
+		if _, at, ok := bytes.Cut(line, []byte("address=")); ok && !more &&
+			bytes.Contains(line, []byte("HTTP API is served")) {
 			select {
 			case address <- string(at):
 			default:

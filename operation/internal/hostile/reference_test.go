@@ -37,14 +37,21 @@ func newReference(v *victim, config *rest.Config) *reference {
 	s.t.Helper()
 	anything := true
 	crd := &apiextensionsv1.CustomResourceDefinition{
-		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
+			Kind:       "CustomResourceDefinition",
+		},
 		ObjectMeta: metav1.ObjectMeta{Name: marks.GroupResource().String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: marks.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: marks.Resource, Singular: "mark", Kind: "Mark", ListKind: "MarkList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: marks.Resource, Singular: "mark", Kind: "Mark", ListKind: "MarkList",
+			},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: marks.Version, Served: true, Storage: true,
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				},
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: &anything,
 				}},
@@ -56,7 +63,10 @@ func newReference(v *victim, config *rest.Config) *reference {
 		Kind: "CustomResourceDefinition", Name: crd.Name, Object: crd,
 	}, call.Policy{})
 	s.must(nil, err)
-	r := &reference{v: v, marks: dynamic.NewForConfigOrDie(config).Resource(marks).Namespace(v.namespace), seen: map[string]time.Time{}}
+	r := &reference{
+		v: v, marks: dynamic.NewForConfigOrDie(config).Resource(marks).Namespace(v.namespace),
+		seen: map[string]time.Time{},
+	}
 	for { // until it is served
 		if _, err = r.marks.List(s.ctx, metav1.ListOptions{}); err == nil {
 			break

@@ -50,18 +50,23 @@ func newStage(ctx context.Context, t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	// Everybody is somebody to the API server, which shares itself between those who ask.
-	s.must(s.clients.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"operations", "webhooks"}, Verbs: []string{"*"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets", "serviceaccounts"}, Verbs: []string{"*"}},
-		{APIGroups: []string{marks.Group}, Resources: []string{"*"}, Verbs: []string{"*"}},
-	}}, metav1.CreateOptions{}))
+	s.must(s.clients.RbacV1().ClusterRoles().Create(ctx,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{
+			{
+				APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"operations", "webhooks"},
+				Verbs: []string{"*"},
+			},
+			{APIGroups: []string{""}, Resources: []string{"secrets", "serviceaccounts"}, Verbs: []string{"*"}},
+			{APIGroups: []string{marks.Group}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		}}, metav1.CreateOptions{}))
 	system := s.identity(systemNamespace, "cluster-admin")
 	s.must(s.clients.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "controller"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: systemNamespace, Name: account}},
 	}, metav1.CreateOptions{}))
-	s.controller = startController(ctx, t, program, "--kubeconfig", s.kubeconfig(system), "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1")
+	s.controller = startController(ctx, t, program, "--kubeconfig", s.kubeconfig(system), "--listen", "127.0.0.1:0",
+		"--allow-target", "127.0.0.1")
 	s.victim = newVictim(s)
 	return s
 }
@@ -92,13 +97,16 @@ const account = "owner"
 func (s *stage) identity(namespace, role string) *rest.Config {
 	s.t.Helper()
 	meta := metav1.ObjectMeta{Name: account, Namespace: namespace}
-	s.must(s.clients.CoreV1().Namespaces().Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}))
-	s.must(s.clients.CoreV1().ServiceAccounts(namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}))
+	s.must(s.clients.CoreV1().Namespaces().Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		metav1.CreateOptions{}))
+	s.must(s.clients.CoreV1().ServiceAccounts(namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: meta},
+		metav1.CreateOptions{}))
 	s.must(s.clients.RbacV1().RoleBindings(namespace).Create(s.ctx, &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
 	}, metav1.CreateOptions{}))
-	token, err := s.clients.CoreV1().ServiceAccounts(namespace).CreateToken(s.ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := s.clients.CoreV1().ServiceAccounts(namespace).CreateToken(s.ctx, account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	s.must(token, err)
 	config := rest.AnonymousClientConfig(s.admin)
 	config.BearerToken, config.QPS = token.Status.Token, -1

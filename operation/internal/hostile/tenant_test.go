@@ -96,7 +96,8 @@ func (a *tenant) mustEnd(id, reason string) {
 // secret makes a Secret that Webhooks may use.
 func (a *tenant) secret(name string, data map[string][]byte) {
 	_, err := a.clients.CoreV1().Secrets(a.namespace).Create(a.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fairlead.io/webhook-credentials": "true"}}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fairlead.io/webhook-credentials": "true"}},
+		Data:       data,
 	}, metav1.CreateOptions{})
 	_ = a.hit(err) // it is counted
 }
@@ -192,7 +193,8 @@ func (a *tenant) patch(operations bool, name string, change map[string]any) {
 		name = v1alpha1.OperationName("app", name)
 	}
 	_, err = call.Do(a.ctx, a.calls, call.Request{
-		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: gvr, Kind: kind, Namespace: a.namespace, Name: name, Body: body,
+		Verb: call.VerbPatch, PatchType: types.MergePatchType, Resource: gvr, Kind: kind, Namespace: a.namespace, Name: name,
+		Body: body,
 	}, once)
 	_ = a.hit(err) // it is counted
 }
@@ -209,7 +211,8 @@ func (a *tenant) remove(id string) {
 // fate says how an operation has ended: Success, or the reason of its failure; empty while it has not.
 func (a *tenant) fate(ctx context.Context, id string) string {
 	answer, err := call.Do(ctx, a.calls, call.Request{
-		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: a.namespace, Name: v1alpha1.OperationName("app", id),
+		Verb: call.VerbGet, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: a.namespace,
+		Name: v1alpha1.OperationName("app", id),
 	}, call.Policy{})
 	op := &v1alpha1.Operation{}
 	if err == nil {
@@ -257,7 +260,8 @@ func (a *tenant) leave(ctx context.Context) error {
 	for _, gvr := range []schema.GroupVersionResource{
 		v1alpha1.WebhooksResource, v1alpha1.OperationsResource, corev1.SchemeGroupVersion.WithResource("secrets"),
 	} {
-		errs = append(errs, objects.Resource(gvr).Namespace(a.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+		errs = append(errs, objects.Resource(gvr).Namespace(a.namespace).DeleteCollection(ctx, metav1.DeleteOptions{},
+			metav1.ListOptions{}))
 	}
 	operations := objects.Resource(v1alpha1.OperationsResource).Namespace(a.namespace)
 	for ctx.Err() == nil {
@@ -266,7 +270,8 @@ func (a *tenant) leave(ctx context.Context) error {
 			return errors.Join(append(errs, err)...)
 		}
 		for _, op := range left.Items {
-			if kept := slices.DeleteFunc(op.GetFinalizers(), func(f string) bool { return f != v1alpha1.Finalizer }); len(kept) < len(op.GetFinalizers()) {
+			if kept := slices.DeleteFunc(op.GetFinalizers(),
+				func(f string) bool { return f != v1alpha1.Finalizer }); len(kept) < len(op.GetFinalizers()) {
 				body, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": kept}})
 				if err == nil {
 					_, err = operations.Patch(ctx, op.GetName(), types.MergePatchType, body, metav1.PatchOptions{})
@@ -281,7 +286,9 @@ func (a *tenant) leave(ctx context.Context) error {
 	return errors.Join(append(errs, context.Cause(ctx))...)
 }
 
-func createWebhook(ctx context.Context, calls *call.Client, namespace, name, url string, change func(*v1alpha1.WebhookSpec)) error {
+func createWebhook(
+	ctx context.Context, calls *call.Client, namespace, name, url string, change func(*v1alpha1.WebhookSpec),
+) error {
 	w := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	w.Spec.Request.URL = url
 	if change != nil {
@@ -289,7 +296,8 @@ func createWebhook(ctx context.Context, calls *call.Client, namespace, name, url
 	}
 	w.Default()
 	_, err := call.Do(ctx, calls, call.Request{
-		Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: namespace, Name: name, Object: w,
+		Verb: call.VerbCreate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: namespace,
+		Name: name, Object: w,
 	}, once)
 	return err
 }
@@ -297,7 +305,11 @@ func createWebhook(ctx context.Context, calls *call.Client, namespace, name, url
 // once is how attackers ask: who is refused does something else.
 var once = call.Policy{Retries: -1}
 
-func createOperation(ctx context.Context, calls *call.Client, namespace, id string, policy call.Policy, change func(*v1alpha1.OperationSpec)) error {
+func createOperation(
+	ctx context.Context, calls *call.Client, namespace, id string, policy call.Policy, change func(
+		*v1alpha1.OperationSpec,
+	),
+) error {
 	op := newOperation(namespace, id)
 	if change != nil {
 		change(&op.Spec)
@@ -314,7 +326,8 @@ func newOperation(namespace, id string) *v1alpha1.Operation {
 
 func submit(ctx context.Context, calls *call.Client, op *v1alpha1.Operation, policy call.Policy) error {
 	_, err := call.Do(ctx, calls, call.Request{
-		Verb: call.VerbCreate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace, Name: op.Name, Object: op,
+		Verb: call.VerbCreate, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: op.Namespace,
+		Name: op.Name, Object: op,
 	}, policy)
 	return err
 }

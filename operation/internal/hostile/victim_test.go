@@ -65,8 +65,10 @@ func newVictim(s *stage) *victim {
 	s.t.Helper()
 	config := s.identity("victim", "tenant")
 	v := &victim{
-		s: s, namespace: "victim", calls: s.caller(config), clients: kubernetes.NewForConfigOrDie(config), objects: dynamic.NewForConfigOrDie(config),
-		token: config.BearerToken, started: map[string]sample{}, ended: map[string]string{}, effects: map[string]int{}, changed: make(chan struct{}),
+		s: s, namespace: "victim", calls: s.caller(config), clients: kubernetes.NewForConfigOrDie(config),
+		objects: dynamic.NewForConfigOrDie(config),
+		token:   config.BearerToken, started: map[string]sample{}, ended: map[string]string{}, effects: map[string]int{},
+		changed: make(chan struct{}),
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	v.web = &http.Client{Transport: transport}
@@ -126,7 +128,8 @@ func (v *victim) callBack(url string) {
 // follow notes which operations have ended, until the test ends.
 func (v *victim) follow() {
 	for v.s.ctx.Err() == nil {
-		events, err := v.objects.Resource(v1alpha1.OperationsResource).Namespace(v.namespace).Watch(v.s.ctx, metav1.ListOptions{})
+		events, err := v.objects.Resource(v1alpha1.OperationsResource).Namespace(v.namespace).Watch(v.s.ctx,
+			metav1.ListOptions{})
 		if err != nil {
 			pause(v.s.ctx, 50*time.Millisecond)
 			continue
@@ -167,7 +170,8 @@ func (v *victim) send(ctx context.Context, hook string) error {
 	name := v1alpha1.OperationName("app", id)
 	v.started[name] = sample{kind: hook, began: time.Now()}
 	v.mu.Unlock()
-	err := createOperation(ctx, v.calls, v.namespace, id, call.Policy{}, func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs = []string{hook} })
+	err := createOperation(ctx, v.calls, v.namespace, id, call.Policy{},
+		func(spec *v1alpha1.OperationSpec) { spec.WebhookIDs = []string{hook} })
 	if err != nil {
 		v.mu.Lock()
 		delete(v.started, name)
@@ -187,7 +191,8 @@ func (v *victim) note(kind string, began time.Time) {
 // listenTo opens an event stream of one of the victim's operations and reads what it is told first.
 func (v *victim) listenTo(ctx context.Context, address string) error {
 	began := time.Now()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/operations/app/v1/events?namespace="+v.namespace, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		"http://"+address+"/operations/app/v1/events?namespace="+v.namespace, nil)
 	if err != nil {
 		return err
 	}
@@ -216,7 +221,9 @@ func (v *victim) forget() {
 // live sends an operation every interval, of one kind after the other, until the context ends. Then it waits until
 // those that were sent have ended, for no longer than patience, and returns what all took. What has not ended by then
 // took as long as it has taken so far.
-func (v *victim) live(ctx context.Context, interval, patience time.Duration) (took map[string][]time.Duration, problems []string) {
+func (v *victim) live(
+	ctx context.Context, interval, patience time.Duration,
+) (took map[string][]time.Duration, problems []string) {
 	var mu sync.Mutex
 	var sending sync.WaitGroup
 	tick := time.NewTicker(interval)

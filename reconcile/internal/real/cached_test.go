@@ -119,10 +119,14 @@ var configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap")
 // lost by it.
 func TestUpdateOfACachedObject(t *testing.T) {
 	ctx, namespace := t.Context(), env.Namespace(t)
-	user, c := thingsClient(t, "user"), cachedClient(t, namespace, "operator", configMapKind, corev1.SchemeGroupVersion.WithKind("Service"))
+	user, c := thingsClient(t, "user"), cachedClient(t, namespace, "operator", configMapKind,
+		corev1.SchemeGroupVersion.WithKind("Service"))
 	create := func(name string) client.Key {
 		t.Helper()
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"theirs": "1"}}
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			Data:       map[string]string{"theirs": "1"},
+		}
 		if err := user.Create(ctx, cm); err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +162,8 @@ func TestUpdateOfACachedObject(t *testing.T) {
 		if err := user.Get(ctx, key, &live); err != nil {
 			t.Fatal(err)
 		}
-		if theirs, ours := owners(&live, "theirs"), owners(&live, "ours"); !slices.Equal(theirs, []string{"user/Update"}) || !slices.Equal(ours, []string{"operator/Update"}) {
+		if theirs, ours := owners(&live, "theirs"), owners(&live, "ours"); !slices.Equal(theirs, []string{"user/Update"}) ||
+			!slices.Equal(ours, []string{"operator/Update"}) {
 			t.Errorf("%s: owners are %v and %v", tc.reason, theirs, ours)
 		}
 	}
@@ -169,7 +174,8 @@ func TestUpdateOfACachedObject(t *testing.T) {
 	if err := c.Get(ctx, key, &own); err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Modify(ctx, user, own.DeepCopy(), func(cm *corev1.ConfigMap) error { cm.Data["theirs"] = "3"; return nil }); err != nil {
+	if err := client.Modify(ctx, user, own.DeepCopy(),
+		func(cm *corev1.ConfigMap) error { cm.Data["theirs"] = "3"; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	own.Data["ours"] = "2"
@@ -213,17 +219,38 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 		live         bool
 		lost         string // "": it is allowed
 	}{
-		"all":      {reason: "it knows everything", spec: map[string]any{"size": int64(1)}},
-		"field":    {reason: "a field", spec: map[string]any{"size": int64(1), "colour": "red"}, lost: "spec.colour"},
-		"live":     {reason: "a field, of an object read live", spec: map[string]any{"size": int64(1), "colour": "red"}, live: true, lost: "spec.colour"},
-		"empty":    {reason: "an empty list", spec: map[string]any{"list": []any{}}, lost: "spec.list"},
-		"nested":   {reason: "in a list", spec: map[string]any{"list": []any{map[string]any{"a": "b"}}}, lost: "spec.list"},
-		"zero":     {reason: "a zero that omitempty drops: the default would come back", spec: map[string]any{"enabled": false}, lost: "spec.enabled"},
-		"second":   {reason: "the fraction of a second", spec: map[string]any{"since": "2026-01-01T00:00:00.5Z"}, lost: "spec.since"},
-		"written":  {reason: "what is only written otherwise", spec: map[string]any{"limit": "1000m", "every": "60s", "since": "2026-01-01T01:00:00+01:00"}},
-		"status":   {reason: "of the status, by an update of the status", spec: map[string]any{}, status: map[string]any{"phase": "up"}, writeStatus: true, lost: "status.phase"},
-		"instatus": {reason: "of the spec, by an update of the status", spec: map[string]any{"colour": "red"}, status: map[string]any{"ready": false}, writeStatus: true, lost: "status.ready"},
-		"apart":    {reason: "of the spec, by an update of the status that knows all of it", spec: map[string]any{"colour": "red"}, writeStatus: true},
+		"all":   {reason: "it knows everything", spec: map[string]any{"size": int64(1)}},
+		"field": {reason: "a field", spec: map[string]any{"size": int64(1), "colour": "red"}, lost: "spec.colour"},
+		"live": {
+			reason: "a field, of an object read live", spec: map[string]any{"size": int64(1), "colour": "red"},
+			live: true, lost: "spec.colour",
+		},
+		"empty":  {reason: "an empty list", spec: map[string]any{"list": []any{}}, lost: "spec.list"},
+		"nested": {reason: "in a list", spec: map[string]any{"list": []any{map[string]any{"a": "b"}}}, lost: "spec.list"},
+		"zero": {
+			reason: "a zero that omitempty drops: the default would come back",
+			spec:   map[string]any{"enabled": false}, lost: "spec.enabled",
+		},
+		"second": {
+			reason: "the fraction of a second", spec: map[string]any{"since": "2026-01-01T00:00:00.5Z"},
+			lost: "spec.since",
+		},
+		"written": {
+			reason: "what is only written otherwise",
+			spec:   map[string]any{"limit": "1000m", "every": "60s", "since": "2026-01-01T01:00:00+01:00"},
+		},
+		"status": {
+			reason: "of the status, by an update of the status", spec: map[string]any{},
+			status: map[string]any{"phase": "up"}, writeStatus: true, lost: "status.phase",
+		},
+		"instatus": {
+			reason: "of the spec, by an update of the status", spec: map[string]any{"colour": "red"},
+			status: map[string]any{"ready": false}, writeStatus: true, lost: "status.ready",
+		},
+		"apart": {
+			reason: "of the spec, by an update of the status that knows all of it",
+			spec:   map[string]any{"colour": "red"}, writeStatus: true,
+		},
 	} {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": tc.spec, "status": tc.status}}
 		u.SetGroupVersionKind(kind)
@@ -272,7 +299,8 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 		if err := user.Get(ctx, client.Key{Namespace: namespace, Name: name}, after); err != nil {
 			t.Fatal(err)
 		}
-		if colour, want := tc.spec["colour"], after.Object["spec"]; colour != nil && want.(map[string]any)["colour"] != colour {
+		if colour, want := tc.spec["colour"], after.Object["spec"]; colour != nil &&
+			want.(map[string]any)["colour"] != colour {
 			t.Errorf("%s: the colour was lost: %v", tc.reason, want)
 		}
 		if tc.lost != "" && after.GetResourceVersion() != stored.GetResourceVersion() {
@@ -295,7 +323,10 @@ func TestUpdateThatWouldRemoveWhatTheTypeLacks(t *testing.T) {
 	}
 
 	// The metadata alone would empty the object.
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}, Data: map[string]string{"a": "b"}}
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Data:       map[string]string{"a": "b"},
+	}
 	if err := user.Create(ctx, cm); err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +358,10 @@ func TestAllBuiltInKindsAreKnown(t *testing.T) {
 	ctx := t.Context()
 	kinds := []schema.GroupVersionKind{}
 	for gvk := range scheme.Scheme.AllKnownTypes() {
-		if slices.Contains([]string{"Namespace", "Service", "ClusterRole", "ClusterRoleBinding", "PriorityClass", "FlowSchema", "PriorityLevelConfiguration", "EndpointSlice", "ServiceCIDR"}, gvk.Kind) &&
+		if slices.Contains([]string{
+			"Namespace", "Service", "ClusterRole", "ClusterRoleBinding", "PriorityClass",
+			"FlowSchema", "PriorityLevelConfiguration", "EndpointSlice", "ServiceCIDR",
+		}, gvk.Kind) &&
 			gvk.Version == "v1" {
 			kinds = append(kinds, gvk)
 		}
@@ -383,7 +417,11 @@ func TestApplyOwnsWhatItSays(t *testing.T) {
 		if err := c.Apply(ctx, what, client.Force()); err != nil {
 			t.Fatal(err)
 		}
-		status := thingsac.Thing("web", namespace).WithStatus(thingsac.ThingStatus().WithFlow(flow.Position{Flow: "f", Step: "s", Token: "t", Begun: time.Now(), Started: time.Now()}))
+		status := thingsac.Thing("web", namespace).WithStatus(
+			thingsac.ThingStatus().WithFlow(flow.Position{
+				Flow: "f", Step: "s", Token: "t", Begun: time.Now(), Started: time.Now(),
+			}),
+		)
 		if err := c.Status().Apply(ctx, status, client.Force()); err != nil {
 			t.Fatal(err)
 		}

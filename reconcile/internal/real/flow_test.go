@@ -86,7 +86,8 @@ var bringUp = flow.New("bring-up",
 // operator runs a controller of flows until the returned function is called, which checks that nothing of it is left.
 func (b *bench) operator(j *journal) (stop func()) {
 	b.t.Helper()
-	rt := fairlead.New(env.Config(b.t), fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(b.namespace)))
+	rt := fairlead.New(env.Config(b.t), fairlead.WithScheme(testbed.Scheme()),
+		fairlead.WithSource(source.Namespaces(b.namespace)))
 	engine := flow.NewEngine(flow.EngineOptions{})
 	reconcile.Flow(rt, "gateways", engine, reconcile.Fibers[gateway, site]{
 		Flow:     bringUp,
@@ -134,7 +135,8 @@ func TestFlowPerObject(t *testing.T) {
 	t.Cleanup(func() { stop() })
 	b.create("web")
 	saved := b.at("web", "wait-ready", 1)
-	if saved.Status.Flow.Flow != "bring-up" || saved.Status.Flow.Reason != "await" || saved.Status.Note["phase"] != "Waiting" {
+	if saved.Status.Flow.Flow != "bring-up" || saved.Status.Flow.Reason != "await" ||
+		saved.Status.Note["phase"] != "Waiting" {
 		t.Errorf("the status is %+v with position %+v", saved.Status, saved.Status.Flow)
 	}
 
@@ -145,7 +147,8 @@ func TestFlowPerObject(t *testing.T) {
 	stop = b.operator(j)
 	await(b.ctx, t, func() bool { j.mu.Lock(); defer j.mu.Unlock(); return len(j.ran) == 3 }) // at the step that was saved
 
-	if err := client.Modify(b.ctx, b.user, b.get("web"), func(g *gateway) error { g.Spec.Size = 2; return nil }); err != nil {
+	if err := client.Modify(b.ctx, b.user, b.get("web"),
+		func(g *gateway) error { g.Spec.Size = 2; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	preempting := b.at("web", "wait-ready", 2)

@@ -23,7 +23,8 @@ func TestOwnWritesByIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.Release)
-	if err := store.IndexBy(store.Of[corev1.ConfigMap](h.Store), "colour", func(cm *corev1.ConfigMap) []string { return []string{cm.Data["colour"]} }); err != nil {
+	if err := store.IndexBy(store.Of[corev1.ConfigMap](h.Store), "colour",
+		func(cm *corev1.ConfigMap) []string { return []string{cm.Data["colour"]} }); err != nil {
 		t.Fatal(err)
 	}
 	const passes = 20
@@ -38,7 +39,8 @@ func TestOwnWritesByIndex(t *testing.T) {
 		// found checks that the index has exactly what it should have under a value: one object of that version, or none.
 		found := func(when, colour, version string) {
 			var got []string
-			for cm, err := range client.List[corev1.ConfigMap](ctx, c, client.Index("colour", colour), client.InNamespace(g.Namespace)) {
+			for cm, err := range client.List[corev1.ConfigMap](ctx, c, client.Index("colour", colour),
+				client.InNamespace(g.Namespace)) {
 				if err != nil {
 					problems = append(problems, fmt.Sprintf("%s: %v", when, err))
 					return
@@ -49,7 +51,10 @@ func TestOwnWritesByIndex(t *testing.T) {
 				problems = append(problems, fmt.Sprintf("%s: the index has versions %v of %s, want %q", when, got, colour, version))
 			}
 		}
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name}, Data: map[string]string{"colour": "0"}}
+		cm := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
+			Data:       map[string]string{"colour": "0"},
+		}
 		if err := errors.Join(reconcile.Own(c, g, cm), c.Create(ctx, cm)); err != nil {
 			problems = append(problems, err.Error())
 			return reconcile.Terminal(err)
@@ -57,7 +62,10 @@ func TestOwnWritesByIndex(t *testing.T) {
 		found("created", "0", cm.ResourceVersion)
 		for i := 1; i <= passes; i++ {
 			old, now := fmt.Sprint(i-1), fmt.Sprint(i)
-			if err := client.Modify(ctx, c, cm, func(cm *corev1.ConfigMap) error { cm.Data["colour"] = now; return nil }); err != nil {
+			if err := client.Modify(ctx, c, cm, func(cm *corev1.ConfigMap) error {
+				cm.Data["colour"] = now
+				return nil
+			}); err != nil {
 				problems = append(problems, err.Error())
 				return reconcile.Terminal(err)
 			}

@@ -35,19 +35,23 @@ func (o *outdated) DeepCopyObject() runtime.Object {
 
 func outdatedDefinition() *apiextensionsv1.CustomResourceDefinition {
 	crd := schemaless("Outdated")
-	text, number, yes := apiextensionsv1.JSONSchemaProps{Type: "string"}, apiextensionsv1.JSONSchemaProps{Type: "integer"}, true
-	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-		"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-			"flow": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
-				"flow": text, "step": text, "reached": text, "reason": text, "token": text, "error": text,
-				"begun": text, "started": text, "wake": text, "deadline": text, "version": number, "generation": number, "attempt": number,
-				"ended": {Type: "boolean"}, "checkpoint": {Type: "object", XPreserveUnknownFields: &yes},
-				"back": {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"step": text, "started": text},
-				}}},
+	text, number, yes := apiextensionsv1.JSONSchemaProps{Type: "string"}, apiextensionsv1.JSONSchemaProps{Type: "integer"},
+		true
+	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{
+		Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+			"status": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+				"flow": {Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+					"flow": text, "step": text, "reached": text, "reason": text, "token": text, "error": text,
+					"begun": text, "started": text, "wake": text, "deadline": text, "version": number, "generation": number,
+					"attempt": number,
+					"ended":   {Type: "boolean"}, "checkpoint": {Type: "object", XPreserveUnknownFields: &yes},
+					"back": {Type: "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"step": text, "started": text},
+					}}},
+				}},
 			}},
-		}},
-	}}
+		},
+	}
 	return crd
 }
 
@@ -68,8 +72,10 @@ func TestAFieldOfThePositionThatTheSchemaLacks(t *testing.T) {
 	positions := client.NewStatusPosition(c, own, func(o *outdated) **flow.Position { return &o.Status.Flow })
 	at := time.Date(2026, 11, 22, 10, 30, 0, 123456789, time.UTC)
 	known := flow.Position{
-		Flow: "f", Step: "s", Version: 1, Generation: 2, Reason: "delay", Token: "t", Begun: at, Started: at, Wake: at, Deadline: at,
-		Checkpoint: json.RawMessage(`{"big": 9007199254740993,  "a": [1, {"b": null}], "c": null}`), Back: []flow.Place{{Step: "b", Started: at}},
+		Flow: "f", Step: "s", Version: 1, Generation: 2, Reason: "delay", Token: "t", Begun: at, Started: at, Wake: at,
+		Deadline:   at,
+		Checkpoint: json.RawMessage(`{"big": 9007199254740993,  "a": [1, {"b": null}], "c": null}`),
+		Back:       []flow.Place{{Step: "b", Started: at}},
 	}
 	for _, test := range []struct {
 		lost   string
@@ -90,7 +96,8 @@ func TestAFieldOfThePositionThatTheSchemaLacks(t *testing.T) {
 		switch err := positions.Save(t.Context(), "", p); {
 		case test.lost == "" && err != nil:
 			t.Errorf("all of it is kept, and it says: %v", err)
-		case test.lost != "" && (!errors.Is(err, client.ErrNotKept) || !strings.Contains(err.Error(), "cannot keep "+test.lost+" of the position")):
+		case test.lost != "" && (!errors.Is(err, client.ErrNotKept) ||
+			!strings.Contains(err.Error(), "cannot keep "+test.lost+" of the position")):
 			t.Errorf("without %s: %v", test.lost, err)
 		}
 	}

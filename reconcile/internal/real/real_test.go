@@ -62,14 +62,18 @@ func setup(t *testing.T) *bench {
 // schemaless is the definition of a kind of the testbed's group that keeps everything.
 func schemaless(kind string) *apiextensionsv1.CustomResourceDefinition {
 	singular, keep := strings.ToLower(kind), true
-	names := apiextensionsv1.CustomResourceDefinitionNames{Plural: singular + "s", Singular: singular, Kind: kind, ListKind: kind + "List"}
+	names := apiextensionsv1.CustomResourceDefinitionNames{
+		Plural: singular + "s", Singular: singular, Kind: kind, ListKind: kind + "List",
+	}
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: names.Plural + "." + testbed.GroupVersion.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: testbed.GroupVersion.Group, Scope: apiextensionsv1.NamespaceScoped, Names: names,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				},
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: &keep,
 				}},
@@ -99,7 +103,9 @@ func (b *bench) count() int {
 }
 
 // start runs the controller.
-func (b *bench) start(fn func(ctx context.Context, n int, g *gateway) (reconcile.Result, error), opts ...reconcile.Option) {
+func (b *bench) start(
+	fn func(ctx context.Context, n int, g *gateway) (reconcile.Result, error), opts ...reconcile.Option,
+) {
 	r := reconcile.Func[gateway](func(ctx context.Context, g *gateway) (reconcile.Result, error) {
 		b.mu.Lock()
 		b.calls++
@@ -160,7 +166,8 @@ func TestCounterUnderConflicts(t *testing.T) {
 	var problems []string
 	b.start(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
 		before := g.Status.Count
-		if err := client.Modify(b.ctx, b.user, g.DeepCopyObject().(*gateway), func(g *gateway) error { g.Spec.Size++; return nil }); err != nil {
+		if err := client.Modify(b.ctx, b.user, g.DeepCopyObject().(*gateway),
+			func(g *gateway) error { g.Spec.Size++; return nil }); err != nil {
 			return reconcile.Retry(err)
 		}
 		if err := client.ModifyStatus(ctx, b.rt.Client(), g, func(g *gateway) error {
@@ -172,7 +179,8 @@ func TestCounterUnderConflicts(t *testing.T) {
 		}); err != nil {
 			return reconcile.Retry(err)
 		}
-		if back, err := client.Get[gateway](ctx, b.rt.Client(), client.KeyOf(g)); err != nil || back.Status.Count != before+1 {
+		if back, err := client.Get[gateway](ctx, b.rt.Client(), client.KeyOf(g)); err != nil ||
+			back.Status.Count != before+1 {
 			problems = append(problems, fmt.Sprintf("after %d the next read shows %v, %v", before, back, err))
 		}
 		if n < 15 {
@@ -212,7 +220,10 @@ func ownWrites(t *testing.T, owned func(*client.Client, *gateway, *corev1.Config
 			if err := client.ModifyStatus(ctx, c, g, func(g *gateway) error { g.Status.Count++; return nil }); err != nil {
 				return reconcile.Retry(err)
 			}
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name}, Data: map[string]string{"n": fmt.Sprint(i)}}
+			cm := &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name},
+				Data:       map[string]string{"n": fmt.Sprint(i)},
+			}
 			what, err := owned(c, g, cm)
 			if err != nil {
 				return reconcile.Retry(err)
@@ -245,7 +256,8 @@ func ownWrites(t *testing.T, owned func(*client.Client, *gateway, *corev1.Config
 	if n := b.quiet(); n != 1 || len(problems) > 0 {
 		t.Errorf("%d reconciliations; %v", n, problems)
 	}
-	if err := client.Modify(b.ctx, b.user, g, func(g *gateway) error { g.Labels = map[string]string{"l": "x"}; return nil }); err != nil {
+	if err := client.Modify(b.ctx, b.user, g,
+		func(g *gateway) error { g.Labels = map[string]string{"l": "x"}; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	await(b.ctx, t, func() bool { return b.count() > 1 })
@@ -271,7 +283,8 @@ func TestSpecChangeDuringANoOpPatch(t *testing.T) {
 		}
 		defer wg.Wait()
 		for range 3 {
-			if err := b.rt.Client().Status().Patch(ctx, g, client.RawPatch(types.MergePatchType, []byte(`{"status":{"seen":7}}`)), client.Always()); err != nil {
+			if err := b.rt.Client().Status().Patch(ctx, g,
+				client.RawPatch(types.MergePatchType, []byte(`{"status":{"seen":7}}`)), client.Always()); err != nil {
 				return reconcile.Retry(err)
 			}
 		}
@@ -310,7 +323,8 @@ func (c *cleaner) Reconcile(ctx context.Context, g *gateway) (reconcile.Result, 
 	if c.during != nil {
 		c.during(g)
 	}
-	return reconcile.Done, client.ModifyStatus(ctx, c.b.rt.Client(), g, func(g *gateway) error { g.Status.Note = map[string]string{"ip": ip}; return nil })
+	return reconcile.Done, client.ModifyStatus(ctx, c.b.rt.Client(), g,
+		func(g *gateway) error { g.Status.Note = map[string]string{"ip": ip}; return nil })
 }
 
 func (c *cleaner) Cleanup(ctx context.Context, g *gateway) (reconcile.Result, error) {

@@ -42,7 +42,8 @@ func newLimited(t *testing.T) *limited {
 }
 
 func (l *limited) runtime(opts ...fairlead.Option) {
-	l.rt = fairlead.New(l.cfg, append(opts, fairlead.WithScheme(testbed.Scheme()), fairlead.WithSource(source.Namespaces(l.namespace)),
+	l.rt = fairlead.New(l.cfg, append(opts, fairlead.WithScheme(testbed.Scheme()),
+		fairlead.WithSource(source.Namespaces(l.namespace)),
 		fairlead.WithLogger(slog.New(slog.NewTextHandler(&l.log, nil))))...)
 }
 
@@ -50,7 +51,9 @@ func (l *limited) grant(group, resource string, verbs ...string) {
 	l.t.Helper()
 	l.grants++
 	meta := metav1.ObjectMeta{Name: fmt.Sprint("grant-", l.grants), Namespace: l.namespace}
-	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}}}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs},
+	}}
 	_, err := l.admin.RbacV1().Roles(l.namespace).Create(l.ctx, role, metav1.CreateOptions{})
 	if err == nil {
 		_, err = l.admin.RbacV1().RoleBindings(l.namespace).Create(l.ctx, &rbacv1.RoleBinding{
@@ -96,7 +99,10 @@ func TestForbiddenListIsNamed(t *testing.T) {
 	l := newLimited(t)
 	l.runtime()
 	l.start(func(context.Context, int, *gateway) (reconcile.Result, error) { return reconcile.Done, nil })
-	says := []string{"gateways.test.fairlead.io in " + l.namespace, "Forbidden", `cannot list resource "gateways"`, `in the namespace "` + l.namespace + `"`}
+	says := []string{
+		"gateways.test.fairlead.io in " + l.namespace, "Forbidden", `cannot list resource "gateways"`,
+		`in the namespace "` + l.namespace + `"`,
+	}
 	l.ready(503, says...)
 	_, body := l.page("/debug/controllers")
 	for _, want := range append(says, "listing") {
@@ -143,7 +149,8 @@ func TestForbiddenLeaseOfAController(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.rt.Add("lease", election.Run)
-	l.start(func(context.Context, int, *gateway) (reconcile.Result, error) { return reconcile.Done, nil }, reconcile.Leader(election))
+	l.start(func(context.Context, int, *gateway) (reconcile.Result, error) { return reconcile.Done, nil },
+		reconcile.Leader(election))
 	l.ready(503, "controller gateways: standby", "cannot read the lease", `cannot get resource "leases"`)
 	l.grant("coordination.k8s.io", "leases", "get", "create", "update")
 	l.ready(200, "ready")
@@ -180,7 +187,8 @@ func TestEventsOfFailures(t *testing.T) {
 		}
 		return len(all.Items) > 0 && all.Items[0].Series != nil && all.Items[0].Series.Count > 1
 	})
-	if e := all.Items[0]; len(all.Items) != 1 || e.InvolvedObject.Name != "second" || e.Reason != "ReconcilePanicked" || e.Message != "panic: ouch" ||
+	if e := all.Items[0]; len(all.Items) != 1 || e.InvolvedObject.Name != "second" || e.Reason != "ReconcilePanicked" ||
+		e.Message != "panic: ouch" ||
 		e.Type != corev1.EventTypeWarning {
 		t.Errorf("the events are %+v", all.Items)
 	}

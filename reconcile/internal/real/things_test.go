@@ -34,7 +34,8 @@ func installThings(t *testing.T) {
 	t.Helper()
 	definition.Do(func() {
 		tool := filepath.Join(t.TempDir(), "controller-gen")
-		build := exec.CommandContext(t.Context(), "go", "-C", "../../../tools", "build", "-o", tool, "sigs.k8s.io/controller-tools/cmd/controller-gen")
+		build := exec.CommandContext(t.Context(), "go", "-C", "../../../tools", "build", "-o", tool,
+			"sigs.k8s.io/controller-tools/cmd/controller-gen")
 		if out, err := build.CombinedOutput(); err != nil {
 			definition.err = fmt.Errorf("cannot build controller-gen: %w: %s", err, out)
 			return
@@ -78,18 +79,24 @@ func TestEmbeddedTypes(t *testing.T) {
 	c, namespace := thingsClient(t, "operator"), env.Namespace(t)
 	at := time.Date(2026, 11, 22, 10, 30, 0, 123456789, time.UTC)
 	position := flow.Position{
-		Flow: "bring-up", Version: 2, Generation: 7, Step: "servers/wait", Reached: "servers/ready", Reason: "await", Attempt: 3,
-		Begun: at, Started: at.Add(time.Minute), Wake: at.Add(time.Hour), Deadline: at.Add(2 * time.Hour),
+		Flow: "bring-up", Version: 2, Generation: 7, Step: "servers/wait", Reached: "servers/ready", Reason: "await",
+		Attempt: 3,
+		Begun:   at, Started: at.Add(time.Minute), Wake: at.Add(time.Hour), Deadline: at.Add(2 * time.Hour),
 		Checkpoint: json.RawMessage(`{"a":[1,{"b":"c"}],"big":9007199254740993}`), Token: "t", Ended: true, Err: "no",
-		TimedOut: true, Left: &flow.Place{Step: "servers", Attempt: 1, Started: at}, Last: true, Returns: true, Else: "handler",
+		TimedOut: true, Left: &flow.Place{Step: "servers", Attempt: 1, Started: at}, Last: true, Returns: true,
+		Else: "handler",
 		Back: []flow.Place{{Step: "servers", Started: at}, {Step: "detour", Attempt: 2, Started: at.Add(time.Second)}},
 	}
 	since := metav1.NewTime(at.Truncate(time.Second).Local())
 	slot := alloc.Slot{Key: "k", Since: &since, Value: "v", Releasing: true, Released: 4}
-	least := flow.Position{Flow: "bring-up", Step: "servers", Begun: at, Started: at, Token: "t"} // as little as there ever is
+	// as little as there ever is
+	least := flow.Position{Flow: "bring-up", Step: "servers", Begun: at, Started: at, Token: "t"}
 	want := v1.ThingStatus{
 		Flow: &position, History: []flow.Position{least}, Slots: alloc.Slots{"public-ip": slot, "empty": {}}, Slot: &slot,
-		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Up", Message: "it is", ObservedGeneration: 7, LastTransitionTime: since}},
+		Conditions: []metav1.Condition{{
+			Type: "Ready", Status: metav1.ConditionTrue, Reason: "Up", Message: "it is",
+			ObservedGeneration: 7, LastTransitionTime: since,
+		}},
 	}
 	for _, checkpoint := range []string{`[1,"a"]`, `"text"`, `7`, `-0.25`, `true`, `{}`} {
 		p := least
@@ -108,7 +115,8 @@ func TestEmbeddedTypes(t *testing.T) {
 	if err := c.Get(t.Context(), client.Key{Namespace: namespace, Name: "web"}, read); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, read.Status, cmp.Transformer("checkpoint", func(raw json.RawMessage) string { return string(raw) })); diff != "" {
+	if diff := cmp.Diff(want, read.Status, cmp.Transformer("checkpoint",
+		func(raw json.RawMessage) string { return string(raw) })); diff != "" {
 		t.Error(diff)
 	}
 	raw := &unstructured.Unstructured{}
@@ -145,7 +153,10 @@ func TestPositionInAGeneratedSchema(t *testing.T) {
 	at := time.Date(2026, 11, 22, 10, 30, 0, 5, time.UTC)
 	for _, want := range []flow.Position{
 		{Flow: "f", Step: "one", Begun: at, Started: at, Token: "t", Checkpoint: json.RawMessage(`{"seen":["a"]}`)},
-		{Flow: "f", Step: "two", Begun: at, Started: at, Token: "t", Wake: at.Add(time.Hour), Checkpoint: json.RawMessage(`3`)},
+		{
+			Flow: "f", Step: "two", Begun: at, Started: at, Token: "t", Wake: at.Add(time.Hour),
+			Checkpoint: json.RawMessage(`3`),
+		},
 		{Flow: "f", Step: "three", Begun: at, Started: at, Token: "t"},
 	} {
 		if err := positions.Save(t.Context(), "", want); err != nil {

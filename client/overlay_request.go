@@ -1,0 +1,194 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// What Overlay makes of a request.
+
+// overlayWrite is a write that an overlay passes on.
+type overlayWrite struct {
+	t          *overlay
+	r          *http.Request
+	body       *sentBody
+	flight     *flight
+	deletes    bool
+	collection bool
+	unsure     bool         // whether it is a dry run cannot be told
+	before     shownObjects // of a collection, what the stores showed of it
+}
+
+// write reads a request, and announces it to the stores, unless it changes nothing that they hold: then it has no
+// flight.
+func (t *overlay) write(r *http.Request) *overlayWrite {
+	w := &overlayWrite{t: t, r: r, body: &sentBody{r: r}}
+	p, ok := placeOf(t.server, r.URL)
+	if !ok || impersonates(r.Header) {
+		return w
+	}
+	named := p.key.Name != ""
+	switch r.Method {
+	case http.MethodPost:
+		ok = named == (p.sub != "")
+	case http.MethodDelete:
+		w.deletes, w.collection = true, !named
+	default:
+		ok = named
+	}
+	if ok && len(t.layer.stores(p.resource)) > 0 {
+		w.body.peek()
+	}
+	dry, sure := w.dryRun(p)
+	if !ok || dry {
+		return w
+	}
+	w.unsure = !sure
+	about := target{
+		op: strings.ToLower(r.Method), resource: p.resource, key: p.key, sub: p.sub,
+		create: r.Method == http.MethodPost && p.sub == "",
+	}
+	owner := bound(r.Context()).Write
+	if owner.Owner != "" && !w.deletes {
+		about.key.Name, about.version, about.sent = w.body.forLedger(about.key.Name)
+	}
+	if w.collection {
+		w.remember(p)
+	}
+	w.flight = t.layer.takeOff(owner, about)
+	return w
+}
+
+// impersonates says whether a request is made as another user.
+func impersonates(h http.Header) bool {
+	for key := range h {
+		if strings.HasPrefix(http.CanonicalHeaderKey(key), "Impersonate-") {
+			return true
+		}
+	}
+	return false
+}
+
+// dryRun says whether a request only tries what would be written. The options of a delete are in its body, if it has
+// one: kube-apiserver then does not look at the query.
+func (w *overlayWrite) dryRun(p place) (dry, sure bool) {
+	inQuery := w.r.URL.RawQuery != "" && len(w.r.URL.Query()["dryRun"]) > 0
+	evicts := w.r.Method == http.MethodPost && p.sub == "eviction"
+	if !w.deletes && !evicts {
+		return inQuery, true
+	}
+	body, ok := w.body.bytes()
+	if evicts && inQuery || ok && len(body) == 0 {
+		return inQuery, true
+	}
+	enc, raw, _, plain := unwrap(body)
+	if !ok || !plain {
+		return false, false
+	}
+	var o metav1.DeleteOptions
+	if !evicts {
+		err := decode(enc, raw, &o)
+		return len(o.DryRun) > 0, err == nil
+	}
+	e := policyv1.Eviction{DeleteOptions: &o}
+	err := decode(enc, raw, &e)
+	return e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) > 0, err == nil
+}
+
+// sentBody is the body of a request, read beside those who send it.
+type sentBody struct {
+	r     *http.Request
+	taken bool // it can be read only once, and was
+	begin []byte
+	whole bool // that is all of it
+	again io.ReadCloser
+}
+
+// maxSent bounds what is read of a body; the API server takes less.
+const maxSent = 8 << 20
+
+func (b *sentBody) empty() bool { return b.r.Body == nil || b.r.Body == http.NoBody }
+
+// peek reads a body that can be read only once, and keeps it for those who send it. Those of client-go can be read
+// again.
+func (b *sentBody) peek() {
+	if b.empty() || b.r.GetBody != nil || b.taken {
+		return
+	}
+	var err error
+	b.begin, err = io.ReadAll(io.LimitReader(b.r.Body, maxSent))
+	b.taken, b.whole = true, err == nil && len(b.begin) < maxSent
+	var rest io.Reader = b.r.Body
+	if err != nil {
+		rest = failing{err}
+	}
+	b.again = replayed(b.begin, rest, b.r.Body)
+}
+
+// attach has a request, a copy of the given one, send what was read of its body.
+func (b *sentBody) attach(r *http.Request) *http.Request {
+	if b.taken {
+		r.Body = b.again
+	}
+	return r
+}
+
+// bytes returns the body; false if it cannot be read, or is too long.
+func (b *sentBody) bytes() ([]byte, bool) {
+	switch {
+	case b.r.Header.Get("Content-Encoding") != "":
+		return nil, false
+	case b.taken:
+		return b.begin, b.whole
+	case b.empty():
+		return nil, true
+	case b.r.GetBody == nil:
+		return nil, false
+	}
+	again, err := b.r.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	defer again.Close()
+	body, err := io.ReadAll(io.LimitReader(again, maxSent))
+	return body, err == nil && len(body) < maxSent
+}
+
+// name is that of the object to be created; "" if the server is to make one, or it cannot be read.
+func (b *sentBody) name() string {
+	name, _, _ := b.forLedger("")
+	return name
+}
+
+// forLedger returns what the ledger of a store wants to know of an object or patch: its name, unless that is known, the
+// version that it carries, and the body itself where it is a merge patch or an apply in JSON.
+func (b *sentBody) forLedger(known string) (name, version string, sent []byte) {
+	body, ok := b.bytes()
+	if !ok || len(body) == 0 {
+		return known, "", nil
+	}
+	var m metav1.PartialObjectMetadata
+	enc, raw, _, ok := unwrap(body)
+	if !ok || decode(enc, raw, &m) != nil {
+		return known, "", nil
+	}
+	if known == "" {
+		known = m.Name
+	}
+	if b.r.Method == http.MethodPatch && enc == source.JSON && json.Valid(body) {
+		switch types.PatchType(mediaType(b.r.Header)) {
+		case types.MergePatchType, types.ApplyYAMLPatchType:
+			sent = bytes.Clone(body)
+		}
+	}
+	return known, m.ResourceVersion, sent
+}

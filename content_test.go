@@ -1,0 +1,132 @@
+package fairlead_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// What the cache holds of a kind is what its observers and the client are shown, and others of the kind share it.
+func TestWithContent(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		secret := &corev1.Secret{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "db", Annotations: map[string]string{"a.b/note": "n", "b": "c"}},
+			Data:       map[string][]byte{"password": []byte("hunter2")},
+		}
+		if _, err := s.Put(secret); err != nil {
+			t.Fatal(err)
+		}
+		rt := fairlead.New(s.Config(),
+			fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, store.Content{}),
+			fairlead.WithContent(schema.GroupKind{Kind: "Secret"}, store.Content{
+				Drop: []string{"data", "metadata.annotations[a.b/note]"},
+			}),
+			fairlead.WithContent(schema.GroupKind{}, store.Content{Transform: func(o any) (any, error) {
+				o.(metav1.Object).SetAnnotations(map[string]string{"seen": "yes"})
+				return o, nil
+			}}))
+		var mu sync.Mutex
+		var shown []string
+		show := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			shown = append(shown, what)
+		}
+		observe.Source[corev1.Secret](rt, "secrets")
+		observe.On(rt, "secrets", func(_ context.Context, e observe.Event[corev1.Secret]) error {
+			if e.Type == observe.Added {
+				show(fmt.Sprint(e.Object().Data, e.Object().Annotations))
+			}
+			return nil
+		})
+		observe.Source[corev1.ConfigMap](rt, "maps")
+		observe.On(rt, "maps", func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+			if e.Type == observe.Added {
+				show(fmt.Sprint(e.Object().Annotations))
+			}
+			return nil
+		})
+		r := run(rt)
+		if err := rt.WaitSynced(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got corev1.Secret
+		if err := rt.Client().Get(t.Context(), client.KeyOf(secret), &got); err != nil || len(got.Data) > 0 {
+			t.Errorf("the client shows %v, %v", got.Data, err)
+		}
+		got.Labels = map[string]string{"a": "b"}
+		if err := rt.Client().Update(t.Context(), &got); !errors.Is(err, client.ErrPruned) {
+			t.Errorf("update: error %v", err)
+		}
+		if err := r.end(); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(shown, "\n")
+		if len(shown) != 2 || !strings.Contains(text, "map[] map[b:c]") || !strings.Contains(text, "map[seen:yes]") {
+			t.Errorf("shown are\n%s", text)
+		}
+	})
+}
+
+// A mistake in a content is told when the program begins.
+func TestWithContentThatIsMalformed(t *testing.T) {
+	t.Parallel()
+	malformed := store.Content{Drop: []string{"spec..x"}}
+	rt := fairlead.New(&rest.Config{Host: "http://127.0.0.1:1"},
+		fairlead.WithContent(schema.GroupKind{Kind: "Pod"}, malformed))
+	const want = `kind "Pod": cannot drop fields: malformed path "spec..x": a member has no name`
+	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Secrets are watched for their labels; what is in them does not stay in this program.
+func ExampleWithContent() {
+	cluster, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	if _, err := cluster.Put(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "db", Labels: map[string]string{"app": "web"}},
+		Data:       map[string][]byte{"password": []byte("hunter2")},
+	}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	rt := fairlead.New(cluster.Config(), fairlead.WithContent(
+		schema.GroupKind{Kind: "Secret"},
+		store.Content{Drop: []string{"data", "metadata.annotations[kubectl.kubernetes.io/last-applied-configuration]"}},
+	))
+	observe.Source[corev1.Secret](rt, "secrets")
+	observe.On(rt, "secrets", func(_ context.Context, e observe.Event[corev1.Secret]) error {
+		if e.Type == observe.Added {
+			fmt.Println(e.Key, e.Object().Labels, e.Object().Data)
+			stop()
+		}
+		return nil
+	})
+	if err := rt.Run(ctx); err != nil {
+		fmt.Println(err)
+	}
+	// Output: team-a/db map[app:web] map[]
+}

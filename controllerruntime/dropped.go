@@ -1,0 +1,149 @@
+package controllerruntime
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Objects of a kind of which fields are dropped lack them, and to send one whole would take them from the server.
+
+// DroppedError says that an object was to be sent whole that lacks what the cache does not keep. Patch it instead, or
+// read it from the server before: with the manager's GetAPIReader.
+type DroppedError struct {
+	Kind  schema.GroupVersionKind
+	Key   client.ObjectKey
+	Paths []string // that the server has
+}
+
+func (e *DroppedError) Error() string {
+	return fmt.Sprintf("cannot write %s %s whole: the cache does not keep %s, which would be lost; patch it instead",
+		e.Kind.Kind, e.Key, strings.Join(e.Paths, ", "))
+}
+
+// careful is a client that sends nothing whole that lacks something.
+type careful struct {
+	client.Client
+	opt    Options
+	stores *store.Cache
+}
+
+// Update implements client.Writer.
+func (c careful) Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error {
+	if err := c.check(obj, ""); err != nil {
+		return err
+	}
+	return c.Client.Update(ctx, obj, opts...)
+}
+
+// Patch implements client.Writer. Only what is applied is sent whole.
+func (c careful) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if patch.Type() == types.ApplyPatchType {
+		if err := c.checkApply(obj); err != nil {
+			return err
+		}
+	}
+	return c.Client.Patch(ctx, obj, patch, opts...)
+}
+
+// Status implements client.StatusClient.
+func (c careful) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+// SubResource implements client.SubResourceClientConstructor.
+func (c careful) SubResource(name string) client.SubResourceClient {
+	return carefulSub{c.Client.SubResource(name), c, name}
+}
+
+// carefulSub is careful of a subresource.
+type carefulSub struct {
+	client.SubResourceClient
+	c    careful
+	name string
+}
+
+// Update implements client.SubResourceWriter.
+func (s carefulSub) Update(ctx context.Context, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+	var o client.SubResourceUpdateOptions
+	o.ApplyOptions(opts)
+	if o.SubResourceBody == nil {
+		if err := s.c.check(obj, s.name); err != nil {
+			return err
+		}
+	}
+	return s.SubResourceClient.Update(ctx, obj, opts...)
+}
+
+// checkApply refuses to apply an object from the cache: with its managedFields the server would.
+func (c careful) checkApply(obj client.Object) error {
+	kind, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return err
+	}
+	if obj.GetUID() == "" || len(obj.GetManagedFields()) > 0 || c.opt.content(kind.GroupKind()).ManagedFields {
+		return c.check(obj, "")
+	}
+	return &DroppedError{kind, client.ObjectKeyFromObject(obj), []string{"metadata.managedFields"}}
+}
+
+// check refuses an object that lacks a field which the server has and a store does not keep. Of a subresource counts
+// what is beneath the field of its name. One that was built anew is to replace what there is.
+func (c careful) check(obj client.Object, sub string) error {
+	kind, err := c.GroupVersionKindFor(obj)
+	anew := obj.GetUID() == "" && obj.GetResourceVersion() == ""
+	if err != nil || anew || len(c.opt.content(kind.GroupKind()).Drop) == 0 {
+		return err
+	}
+	m, err := c.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	key, lost := client.ObjectKeyFromObject(obj), []string(nil)
+	for _, st := range c.stores.Lookup(m.Resource) {
+		r, ok := st.Get(store.Key(key))
+		if !ok {
+			continue
+		}
+		for _, path := range r.Dropped() {
+			beneath := sub == "" || path == sub || strings.HasPrefix(path, sub+".") || strings.HasPrefix(path, sub+"[")
+			if beneath && !has(content, path) && !slices.Contains(lost, path) {
+				lost = append(lost, path)
+			}
+		}
+	}
+	if len(lost) > 0 {
+		return &DroppedError{kind, key, lost}
+	}
+	return nil
+}
+
+// has says whether content has a field, of which the path is as in store.Content.
+func has(content map[string]any, path string) bool {
+	var members []string
+	for path != "" {
+		var member string
+		if rest, bracketed := strings.CutPrefix(path, "["); bracketed {
+			member, path, _ = strings.Cut(rest, "]")
+		} else if at := strings.IndexAny(path, ".["); at >= 0 {
+			member, path = path[:at], path[at:]
+		} else {
+			member, path = path, ""
+		}
+		members = append(members, member)
+		path = strings.TrimPrefix(path, ".")
+	}
+	_, there, err := unstructured.NestedFieldNoCopy(content, members...)
+	return there && err == nil
+}

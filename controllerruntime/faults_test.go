@@ -1,0 +1,444 @@
+package controllerruntime_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/fairlead-io/fairlead/controllerruntime"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// state is what tells versions of an object apart.
+type state struct {
+	uid     types.UID
+	version string
+	value   string
+}
+
+func stateOf(cm *corev1.ConfigMap) state { return state{cm.UID, cm.ResourceVersion, cm.Data["v"]} }
+
+// fold is a handler that keeps what it was given, and complains of what no informer may give.
+type fold struct {
+	mu       sync.Mutex
+	t        *testing.T
+	have     map[string]state
+	inferred int
+	calls    int
+	slow     chan struct{} // if set, each call waits for it
+}
+
+func newFold(t *testing.T) *fold { return &fold{t: t, have: map[string]state{}} }
+
+func (f *fold) enter() func() {
+	if f.slow != nil {
+		<-f.slow
+	}
+	f.mu.Lock()
+	f.calls++
+	return f.mu.Unlock
+}
+
+func (f *fold) OnAdd(obj any, _ bool) {
+	defer f.enter()()
+	cm := obj.(*corev1.ConfigMap)
+	if had, there := f.have[cm.Name]; there {
+		f.t.Errorf("%s was added, and is there as %v", cm.Name, had)
+	}
+	f.have[cm.Name] = stateOf(cm)
+}
+
+func (f *fold) OnUpdate(old, obj any) {
+	defer f.enter()()
+	prior, cm := old.(*corev1.ConfigMap), obj.(*corev1.ConfigMap)
+	if had := f.have[cm.Name]; had != stateOf(prior) {
+		f.t.Errorf("%s was updated from %v, and is there as %v", cm.Name, stateOf(prior), had)
+	}
+	if prior.UID != cm.UID {
+		f.t.Errorf("%s was replaced by an update", cm.Name)
+	}
+	f.have[cm.Name] = stateOf(cm)
+}
+
+func (f *fold) OnDelete(obj any) {
+	defer f.enter()()
+	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		f.inferred++
+		obj = unknown.Obj
+		if want := "default/" + obj.(*corev1.ConfigMap).Name; unknown.Key != want {
+			f.t.Errorf("the key of a deletion that was inferred is %q, want %q", unknown.Key, want)
+		}
+	}
+	name := obj.(*corev1.ConfigMap).Name
+	if _, there := f.have[name]; !there {
+		f.t.Errorf("%s was deleted, and is not there", name)
+	}
+	delete(f.have, name)
+}
+
+// count returns how often it was called.
+func (f *fold) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+func (f *fold) states() map[string]state {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.have)
+}
+
+// faulty is a server, and a cache of the adapter that watches its config maps.
+type faulty struct {
+	*world
+	server *apiserver.Server
+}
+
+func startFaulty(t *testing.T, opts cache.Options) *faulty {
+	t.Helper()
+	server, err := apiserver.New(apiserver.Options{Pipe: true})
+	must(t, err)
+	t.Cleanup(server.Close)
+	f := &faulty{server: server}
+	for i := range 20 {
+		f.put(t, i, "1")
+	}
+	opts.DefaultNamespaces = map[string]cache.Config{"default": {}}
+	f.world = ours.openAt(t, server.Config(), "default", opts)
+	f.start()
+	return f
+}
+
+func name(i int) string { return fmt.Sprintf("cm-%d", i) }
+
+// put stores a config map behind everybody's back.
+func (f *faulty) put(t *testing.T, i int, v string) {
+	t.Helper()
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name(i)}, Data: map[string]string{"v": v},
+	}
+	_, err := f.server.Put(cm)
+	must(t, err)
+}
+
+// states are what the server has.
+func (f *faulty) states() map[string]state {
+	f.t.Helper()
+	objects, err := f.server.Objects(configMaps)
+	must(f.t, err)
+	out := map[string]state{}
+	for _, o := range objects {
+		v, _, err := unstructured.NestedString(o.Object, "data", "v")
+		must(f.t, err)
+		out[o.GetName()] = state{o.GetUID(), o.GetResourceVersion(), v}
+	}
+	return out
+}
+
+// settle waits until the handler and the readers of the cache have what the server has.
+func (f *faulty) settle(h *fold) {
+	f.t.Helper()
+	limit := time.Now().Add(10 * time.Minute)
+	for ; ; <-time.After(time.Second) {
+		synctest.Wait()
+		want, cached := f.states(), map[string]state{}
+		var list corev1.ConfigMapList
+		must(f.t, f.cache.List(f.t.Context(), &list))
+		for i := range list.Items {
+			cached[list.Items[i].Name] = stateOf(&list.Items[i])
+		}
+		if maps.Equal(want, cached) && maps.Equal(want, h.states()) {
+			return
+		}
+		if time.Now().After(limit) {
+			f.t.Fatalf("the server has %v\nthe cache %v\nthe handler was given %v", want, cached, h.states())
+		}
+	}
+}
+
+// change updates some objects, deletes some, replaces one, and creates one.
+func (f *faulty) change(t *testing.T) {
+	t.Helper()
+	for i := range 5 {
+		f.put(t, i, "2")
+	}
+	for i := 5; i < 8; i++ {
+		must(t, f.server.Remove(configMaps, "default", name(i)))
+	}
+	f.put(t, 5, "another")
+	f.put(t, 30, "new")
+}
+
+// expire has the server forget the versions that watches have seen.
+func (f *faulty) expire(t *testing.T) {
+	t.Helper()
+	_, err := f.server.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "another"}})
+	must(t, err)
+	f.server.Compact(0)
+}
+
+// After each fault the fold of what handlers were given is what the server has, and so is what the cache shows.
+func TestFaults(t *testing.T) {
+	watch, list := apiserver.Match{Verb: "watch", Resource: "configmaps"},
+		apiserver.Match{Verb: "list", Resource: "configmaps"}
+	for _, tc := range []struct {
+		reason   string
+		fault    func(t *testing.T, f *faulty) (repair func())
+		inferred int // deletions that are concluded from a list
+	}{
+		{"nothing", func(*testing.T, *faulty) func() { return func() {} }, 0},
+		{"410: the history is gone", func(t *testing.T, f *faulty) func() {
+			f.server.Down()
+			return func() {
+				f.server.Compact(0)
+				f.server.Up()
+			}
+		}, 3},
+		{"a watch that is silent", func(t *testing.T, f *faulty) func() {
+			rule := f.server.On(watch, apiserver.Silent())
+			f.server.DropConnections()
+			return func() {
+				<-time.After(3 * time.Minute)
+				rule.Off()
+			}
+		}, 3},
+		{"events that are held back", func(t *testing.T, f *faulty) func() { return f.server.HoldEvents(watch).Release }, 0},
+		{"a list that is empty", func(t *testing.T, f *faulty) func() {
+			f.server.On(apiserver.Match{Verb: "list", Resource: "configmaps", Times: 1}, apiserver.EmptyList())
+			f.server.On(apiserver.Match{Verb: "watch", Resource: "configmaps", Times: 1},
+				apiserver.ErrorEvent(0, apiserver.Expired()))
+			f.server.On(watch, apiserver.IgnoreWatchList())
+			f.server.DropConnections()
+			return func() {}
+		}, 3},
+		{"lists that are refused", func(t *testing.T, f *faulty) func() {
+			rule := f.server.On(list, apiserver.Answer(apiserver.Failure(503)))
+			begins := apiserver.Match{Verb: "watch", Func: func(r apiserver.Request) bool {
+				return r.Query.Has("sendInitialEvents")
+			}}
+			begin := f.server.On(begins, apiserver.Answer(apiserver.Failure(503)))
+			f.server.Down()
+			f.expire(t)
+			f.server.Up()
+			return func() {
+				<-time.After(time.Minute)
+				rule.Off()
+				begin.Off()
+			}
+		}, 3},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := startFaulty(t, cache.Options{})
+				h := newFold(t)
+				_, err := f.informer(&corev1.ConfigMap{}).AddEventHandler(h)
+				must(t, err)
+				f.settle(h)
+				repair := tc.fault(t, f)
+				f.change(t)
+				repair()
+				f.settle(h)
+				if h.inferred != tc.inferred {
+					t.Errorf("%d deletions were given as inferred, want %d", h.inferred, tc.inferred)
+				}
+			})
+		})
+	}
+}
+
+// The history of the server goes back: what a handler was given in between is undone.
+func TestRollback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := startFaulty(t, cache.Options{})
+		h := newFold(t)
+		_, err := f.informer(&corev1.ConfigMap{}).AddEventHandler(h)
+		must(t, err)
+		f.settle(h)
+		restored := f.server.Revision()
+		f.change(t)
+		f.settle(h)
+		must(t, f.server.Rollback(restored))
+		f.settle(h)
+	})
+}
+
+// A list that shows nothing new calls no handler.
+func TestRelistOfUnchanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := startFaulty(t, cache.Options{})
+		h := newFold(t)
+		_, err := f.informer(&corev1.ConfigMap{}).AddEventHandler(h)
+		must(t, err)
+		f.settle(h)
+		calls, lists := h.count(), f.lists()
+		f.server.Down()
+		f.expire(t)
+		f.server.Up()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if f.lists() == lists {
+			t.Fatal("nothing was listed again")
+		}
+		if n := h.count() - calls; n != 0 {
+			t.Errorf("a list of what was known has called the handler %d times", n)
+		}
+	})
+}
+
+// lists counts lists, and watches that begin with one. One of a single object asks for the version.
+func (f *faulty) lists() int {
+	return f.server.Log().Count(apiserver.Match{Resource: "configmaps", Func: func(r apiserver.Request) bool {
+		return r.Verb == "list" && r.Query.Get("limit") != "1" || r.Query.Get("sendInitialEvents") == "true"
+	}})
+}
+
+// A handler that is slow is given the outcome of what happened meanwhile, and holds nobody up.
+func TestSlowHandlersAreGivenFoldedStates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := startFaulty(t, cache.Options{})
+		slow, quick := newFold(t), newFold(t)
+		slow.slow = make(chan struct{})
+		in := f.informer(&corev1.ConfigMap{})
+		for _, h := range []*fold{slow, quick} {
+			_, err := in.AddEventHandler(h)
+			must(t, err)
+		}
+		f.settle(quick)
+		const changes = 3000
+		for i := range changes {
+			f.put(t, i%20, fmt.Sprint(i))
+			if i%100 == 0 {
+				synctest.Wait()
+			}
+		}
+		f.settle(quick)
+		close(slow.slow)
+		f.settle(slow)
+		if n := quick.count(); n != 20+changes {
+			t.Errorf("a handler that is quick was called %d times, want %d", n, 20+changes)
+		}
+		if n := slow.count(); n > changes/2 {
+			t.Errorf("a handler that was stuck was called %d times", n)
+		}
+	})
+}
+
+// A handler that has nothing to do has no goroutine. It is the only test that does not run beside others, whose
+// goroutines would count.
+func TestGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := startFaulty(t, cache.Options{})
+		in := f.informer(&corev1.ConfigMap{})
+		handlers := []*fold{newFold(t)}
+		for range 10 {
+			handlers = append(handlers, newFold(t))
+		}
+		before := 0
+		for i, h := range handlers {
+			_, err := in.AddEventHandler(h)
+			must(t, err)
+			f.settle(h)
+			if i == 0 {
+				before = runtime.NumGoroutine()
+			}
+		}
+		if after := runtime.NumGoroutine(); after > before {
+			t.Errorf("ten handlers more have %d goroutines more", after-before)
+		}
+	})
+}
+
+// A cache that was saved goes on from there: it shows what it had, and lists nothing.
+func TestDir(t *testing.T) {
+	t.Parallel()
+	server, err := apiserver.New(apiserver.Options{})
+	must(t, err)
+	t.Cleanup(server.Close)
+	p := with(controllerruntime.Options{Dir: t.TempDir()})
+	f := &faulty{server: server}
+	f.put(t, 1, "1")
+	for run := range 2 {
+		before := f.lists()
+		w := p.openAt(t, server.Config(), "default", cache.Options{})
+		w.start()
+		if got := w.names(); len(got) != 1 || got[0] != name(1) {
+			t.Errorf("run %d: the cache has %v", run, got)
+		}
+		w.stop()
+		if lists := f.lists() - before; lists != 1-run {
+			t.Errorf("run %d has listed %d times", run, lists)
+		}
+	}
+}
+
+// Resyncs give every object again, to those who ask for them.
+func TestResync(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		period := time.Minute
+		f := startFaulty(t, cache.Options{SyncPeriod: &period})
+		never, h, quiet := time.Duration(0), newFold(t), newFold(t)
+		in := f.informer(&corev1.ConfigMap{})
+		_, err := in.AddEventHandler(h)
+		must(t, err)
+		_, err = in.AddEventHandlerWithResyncPeriod(quiet, never)
+		must(t, err)
+		f.settle(h)
+		f.settle(quiet)
+		calls := h.count()
+		<-time.After(10 * time.Minute)
+		synctest.Wait()
+		if n := h.count() - calls; n < 8*20 || n > 12*20 { // the period of controller-runtime is a tenth longer or shorter
+			t.Errorf("in ten periods 20 objects were given %d times", n)
+		}
+		if quiet.count() != 20 {
+			t.Errorf("a handler without resyncs was called %d times", quiet.count())
+		}
+		f.settle(h)
+	})
+}
+
+// Who handles errors of watches is told of a refusal, as an error of apimachinery.
+func TestWatchErrors(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan error, 100)
+		f := startFaulty(t,
+			cache.Options{DefaultWatchErrorHandler: func(_ context.Context, r *toolscache.Reflector, err error) {
+				if r == nil {
+					t.Error("there is no reflector")
+				}
+				told <- err
+			}})
+		rule := f.server.On(apiserver.Match{Resource: "secrets"}, apiserver.Answer(apiserver.Failure(403)))
+		in, err := f.cache.GetInformer(f.ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
+		must(t, err)
+		if err := <-told; !apierrors.IsForbidden(err) {
+			t.Errorf("the error is %v", err)
+		}
+		rule.Off()
+		<-in.HasSyncedChecker().Done()
+	})
+}

@@ -1,0 +1,363 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// informer is a cache.SharedIndexInformer over a store. Its methods are safe for concurrent use.
+type informer struct {
+	name       string       // for logs, as client-go has it
+	typ        reflect.Type // of the objects that it hands out, not a pointer
+	example    runtime.Object
+	resync     time.Duration
+	holdWrites string // whose echoes are not wanted; "": all are
+	open       func(cache.TransformFunc) (*store.Handle, error)
+
+	synced   chan struct{}
+	handling sync.WaitGroup // goroutines of registrations
+	indexing sync.Mutex     // serializes who adds indexes; taken before mu
+	from     atomic.Pointer[origin]
+
+	mu            sync.Mutex
+	started       bool
+	stopped       bool
+	transform     cache.TransformFunc
+	onError       cache.WatchErrorHandlerWithContext
+	indexes       map[string]index
+	registrations map[*registration]struct{}
+	handle        *store.Handle // nil before it runs
+}
+
+// origin is where an informer reads.
+type origin struct {
+	store *store.Store
+	last  *store.Snapshot // when it stopped; nil while it runs
+}
+
+var _ cache.SharedIndexInformer = (*informer)(nil)
+
+var errStarted = errors.New("informer has already started")
+
+// newInformer returns an informer of objects such as example, which is not changed.
+func newInformer(
+	example runtime.Object, resync time.Duration, indexers cache.Indexers, holdWrites string,
+	open func(cache.TransformFunc) (*store.Handle, error),
+) *informer {
+	in := &informer{
+		name: fmt.Sprintf("SharedIndexInformer %T", example), typ: reflect.TypeOf(example).Elem(), example: example,
+		resync: resync, holdWrites: holdWrites, open: open, synced: make(chan struct{}),
+		indexes: map[string]index{}, registrations: map[*registration]struct{}{},
+	}
+	in.indexes, _ = in.newIndexesLocked(indexers) // there is none that they could be in conflict with
+	return in
+}
+
+// AddEventHandler implements cache.SharedInformer.
+func (in *informer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return in.AddEventHandlerWithOptions(h, cache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
+func (in *informer) AddEventHandlerWithResyncPeriod(
+	h cache.ResourceEventHandler, period time.Duration,
+) (cache.ResourceEventHandlerRegistration, error) {
+	return in.AddEventHandlerWithOptions(h, cache.HandlerOptions{ResyncPeriod: &period})
+}
+
+// minResync is the shortest period of resync, that of client-go.
+const minResync = time.Second
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (in *informer) AddEventHandlerWithOptions(
+	h cache.ResourceEventHandler, o cache.HandlerOptions,
+) (cache.ResourceEventHandlerRegistration, error) {
+	log, resync := klog.Background(), in.resync
+	if o.Logger != nil {
+		log = *o.Logger
+	}
+	if o.ResyncPeriod != nil {
+		resync = *o.ResyncPeriod
+	}
+	if resync = max(resync, 0); resync > 0 {
+		resync = max(resync, minResync)
+	}
+	if in.resync == 0 { // then an informer of client-go has no resyncs, whoever asks
+		resync = 0
+	}
+	r := newRegistration(in, h, log, resync)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.stopped {
+		return nil, fmt.Errorf("cannot add handler %T: %s has stopped", h, in.name)
+	}
+	in.registrations[r] = struct{}{}
+	if in.handle != nil {
+		r.follow(in.handle.Store)
+	}
+	return r, nil
+}
+
+// RemoveEventHandler implements cache.SharedInformer.
+func (in *informer) RemoveEventHandler(reg cache.ResourceEventHandlerRegistration) error {
+	r, ok := reg.(*registration)
+	if !ok || r.in != in {
+		return fmt.Errorf("cannot remove handler: its registration %T is not of this informer", reg)
+	}
+	in.mu.Lock()
+	delete(in.registrations, r)
+	in.mu.Unlock()
+	r.remove()
+	return nil
+}
+
+// GetStore implements cache.SharedInformer.
+func (in *informer) GetStore() cache.Store { return indexer{in} }
+
+// GetIndexer implements cache.SharedIndexInformer.
+func (in *informer) GetIndexer() cache.Indexer { return indexer{in} }
+
+// GetController implements cache.SharedInformer.
+func (in *informer) GetController() cache.Controller { return controller{in} }
+
+// HasSynced implements cache.SharedInformer.
+func (in *informer) HasSynced() bool { return cache.IsDone(in.HasSyncedChecker()) }
+
+// HasSyncedChecker implements cache.SharedInformer.
+func (in *informer) HasSyncedChecker() cache.DoneChecker {
+	return checker{func() string { return in.name }, in.synced}
+}
+
+// LastSyncResourceVersion implements cache.SharedInformer.
+func (in *informer) LastSyncResourceVersion() string {
+	if from := in.from.Load(); from != nil {
+		return from.store.Version()
+	}
+	return ""
+}
+
+// SetWatchErrorHandler implements cache.SharedInformer.
+func (in *informer) SetWatchErrorHandler(h cache.WatchErrorHandler) error {
+	return in.SetWatchErrorHandlerWithContext(func(_ context.Context, r *cache.Reflector, err error) { h(r, err) })
+}
+
+// SetWatchErrorHandlerWithContext implements cache.SharedInformer. The handler is called when the watch begins to fail,
+// and when it fails for another reason.
+func (in *informer) SetWatchErrorHandlerWithContext(h cache.WatchErrorHandlerWithContext) error {
+	return in.configure(func() { in.onError = h })
+}
+
+// SetTransform implements cache.SharedInformer. The function is called each time that an object is decoded.
+func (in *informer) SetTransform(fn cache.TransformFunc) error {
+	return in.configure(func() { in.transform = fn })
+}
+
+// configure changes what cannot be changed later.
+func (in *informer) configure(change func()) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.started {
+		return errStarted
+	}
+	change()
+	return nil
+}
+
+// IsStopped implements cache.SharedInformer.
+func (in *informer) IsStopped() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.stopped
+}
+
+// Run implements cache.SharedInformer.
+func (in *informer) Run(stop <-chan struct{}) { in.RunWithContext(wait.ContextForChannel(stop)) }
+
+// RunWithContext implements cache.SharedInformer.
+func (in *informer) RunWithContext(ctx context.Context) {
+	defer utilruntime.HandleCrashWithContext(ctx)
+	st := in.start(ctx)
+	if st == nil {
+		return
+	}
+	defer in.stop()
+	statuses := st.WatchStatus()
+	defer statuses.Close()
+	synced, changes := st.Synced(), statuses.C
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-synced:
+			synced = nil
+			close(in.synced)
+		case status, ok := <-changes:
+			switch {
+			case !ok: // the store was closed
+				changes = nil
+			case status.Phase == source.Degraded && status.Err != nil:
+				in.failed(ctx, status.Err)
+			}
+		}
+	}
+}
+
+// start opens the store; nil if it cannot be.
+func (in *informer) start(ctx context.Context) *store.Store {
+	in.mu.Lock()
+	again, transform := in.started, in.transform
+	in.started = true
+	in.mu.Unlock()
+	if again {
+		klog.FromContext(ctx).Info("an informer can be run only once", "informer", in.name)
+		return nil
+	}
+	handle := in.opened(ctx, transform)
+	in.indexing.Lock()
+	defer in.indexing.Unlock()
+	if handle == nil {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.stopped = true
+		return nil
+	}
+	if err := in.fill(handle.Store, in.indexes); err != nil {
+		utilruntime.HandleErrorWithContext(ctx, err, "cannot index all objects", "informer", in.name)
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.handle = handle
+	in.from.Store(&origin{store: handle.Store})
+	for r := range in.registrations {
+		r.follow(handle.Store)
+	}
+	return handle.Store
+}
+
+// opened opens the store, and tries again while the server does not serve the kind. It returns nil when ctx is done,
+// and when it will never be possible.
+func (in *informer) opened(ctx context.Context, transform cache.TransformFunc) *store.Handle {
+	retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: time.Minute}
+	for {
+		handle, err := in.open(transform)
+		if err == nil {
+			return handle
+		}
+		utilruntime.HandleErrorWithContext(ctx, err, "cannot open the store of an informer", "informer", in.name)
+		if !meta.IsNoMatchError(err) {
+			return nil
+		}
+		rest := time.NewTimer(retry.Step())
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			rest.Stop()
+			return nil
+		}
+	}
+}
+
+// stop lets the store go, when the handlers have ended.
+func (in *informer) stop() {
+	in.mu.Lock()
+	in.stopped = true
+	for r := range in.registrations {
+		r.remove()
+	}
+	clear(in.registrations)
+	in.mu.Unlock()
+	in.handling.Wait()
+
+	in.indexing.Lock()
+	defer in.indexing.Unlock()
+	last := in.handle.Snapshot()
+	in.from.Store(&origin{in.handle.Store, &last})
+	for _, x := range in.indexes {
+		if x.name != "" {
+			in.handle.RemoveIndex(x.name)
+		}
+	}
+	in.handle.Release()
+}
+
+// failed tells the watch error handler of an error.
+func (in *informer) failed(ctx context.Context, err error) {
+	in.mu.Lock()
+	h := in.onError
+	in.mu.Unlock()
+	if h == nil {
+		h = cache.DefaultWatchErrorHandler
+	}
+	h(ctx, cache.NewNamedReflector(in.name, nil, in.example, indexer{in}, 0), err)
+}
+
+// snapshot returns what is read at present, ok false before there is anything.
+func (in *informer) snapshot() (v store.Snapshot, ok bool) {
+	from := in.from.Load()
+	switch {
+	case from == nil:
+		return store.Snapshot{}, false
+	case from.last != nil:
+		return *from.last, true
+	}
+	return from.store.Snapshot(), true
+}
+
+// decode returns the object of a record, shared and READ-ONLY.
+func (in *informer) decode(r *store.Record) (any, error) { return r.As(in.typ) }
+
+// object is decode; nil, and an error that is reported, if that cannot be.
+func (in *informer) object(r *store.Record) any {
+	if r == nil {
+		return nil
+	}
+	obj, err := in.decode(r)
+	if err != nil {
+		utilruntime.HandleError(fmt.Errorf("%s: %w", in.name, err))
+		return nil
+	}
+	return obj
+}
+
+// given is object for a handler: as from the clients of client-go, a typed object does not name its kind.
+func (in *informer) given(r *store.Record) any {
+	obj := in.object(r)
+	switch o := obj.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+	case runtime.Object:
+		if o.GetObjectKind().GroupVersionKind().Empty() {
+			return obj
+		}
+		bare := reflect.New(reflect.TypeOf(obj).Elem())
+		bare.Elem().Set(reflect.ValueOf(obj).Elem())
+		obj = bare.Interface()
+		obj.(runtime.Object).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	}
+	return obj
+}
+
+// controller is what GetController returns; as that of client-go it tells, and does nothing.
+type controller struct{ in *informer }
+
+func (c controller) Run(<-chan struct{})                 {}
+func (c controller) RunWithContext(context.Context)      {}
+func (c controller) HasSynced() bool                     { return c.in.HasSynced() }
+func (c controller) HasSyncedChecker() cache.DoneChecker { return c.in.HasSyncedChecker() }
+func (c controller) LastSyncResourceVersion() string     { return c.in.LastSyncResourceVersion() }

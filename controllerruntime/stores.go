@@ -1,0 +1,105 @@
+package controllerruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// stores are those of one cache, or of one set of informers.
+type stores struct {
+	*store.Cache
+	opt    Options
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+	watch  *source.Client // nil: the stores are those of somebody else
+	base   string         // path of the server's URL
+}
+
+// newStores makes stores that watch as c does, unless the options bring some.
+func (o Options) newStores(
+	cfg *rest.Config, c *http.Client, scheme *runtime.Scheme, mapper meta.RESTMapper,
+) (*stores, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell the URL of the server: %w", err)
+	}
+	s := &stores{Cache: o.Stores, opt: o, scheme: scheme, mapper: mapper, base: server.Path}
+	if s.Cache != nil {
+		return s, nil
+	}
+	if s.watch, err = watchClient(cfg, c); err != nil {
+		return nil, err
+	}
+	s.Cache, err = store.NewCache(store.CacheOptions{
+		Config: cfg, Client: s.watch, Scheme: scheme, Mapper: mapper, Dir: o.Dir, Logger: o.Logger,
+		Linger: -1, // an informer that is removed stops at once
+	})
+	return s, err
+}
+
+// runAround runs the stores while work runs, if they are not run by somebody else. What is to do with the stores is
+// done when work returns. When the stores cannot go on, work is told to end.
+func (s *stores) runAround(ctx context.Context, work func(context.Context) error) error {
+	if s.opt.Stores != nil {
+		return work(ctx)
+	}
+	if s.opt.Registry != nil {
+		metrics := store.Collector(func() []*store.Store { return s.Stores(schema.GroupVersionResource{}) })
+		if err := s.opt.Registry.Register(metrics); err != nil {
+			return fmt.Errorf("cannot measure stores: %w", err)
+		}
+		defer s.opt.Registry.Unregister(metrics)
+	}
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx)) // the stores outlive the informers
+	defer stop()
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		defer cancel()
+		ended <- s.Run(watching)
+	}()
+	err := work(running)
+	stop()
+	defer s.watch.Close()
+	return errors.Join(err, <-ended)
+}
+
+// opener returns a function that opens the store of a kind for objects such as example.
+func (s *stores) opener(
+	gvk schema.GroupVersionKind, example runtime.Object, options []source.Option,
+) func(toolscache.TransformFunc) (*store.Handle, error) {
+	return func(transform toolscache.TransformFunc) (*store.Handle, error) {
+		m, err := s.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return nil, err
+		}
+		req := store.Request{
+			Kind: gvk, Resource: m.Resource, Namespaced: m.Scope.Name() == meta.RESTScopeNameNamespace,
+			Options: options, Content: s.opt.content(gvk.GroupKind()),
+		}
+		req.Content.Transform = transform
+		switch example.(type) {
+		case runtime.Unstructured:
+			req.Unstructured = true
+		case *metav1.PartialObjectMetadata:
+			req.Content.Metadata = true
+		}
+		return s.Open(req)
+	}
+}

@@ -1,0 +1,74 @@
+// Command controller-runtime is an operator as kubebuilder lays it out, on the cache and client of Fairlead: two lines
+// of main.go, those that are marked, differ from what it was.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/fairlead-io/fairlead/controllerruntime"
+	squadsv1 "github.com/fairlead-io/fairlead/examples/controller-runtime/api/v1"
+	"github.com/fairlead-io/fairlead/examples/controller-runtime/controller"
+)
+
+// settings are the flags.
+type settings struct {
+	metrics, probes string
+	elect           bool
+	again           bool // more managers than one run in this process, one after the other
+}
+
+func main() {
+	var s settings
+	flag.StringVar(&s.metrics, "metrics-bind-address", "127.0.0.1:8080", "where metrics are served; 0: nowhere")
+	flag.StringVar(&s.probes, "health-probe-bind-address", "127.0.0.1:8081", "where health is served; 0: nowhere")
+	flag.BoolVar(&s.elect, "leader-elect", false, "only one replica at a time is to reconcile")
+	flag.Parse()
+	ctrl.SetLogger(zap.New())
+	if err := run(ctrl.SetupSignalHandler(), ctrl.GetConfigOrDie(), s); err != nil {
+		ctrl.Log.Error(err, "cannot run")
+		os.Exit(1)
+	}
+}
+
+// run runs the manager until ctx ends.
+func run(ctx context.Context, cfg *rest.Config, s settings) error {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := squadsv1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		NewCache:               controllerruntime.NewCache,  // the first line
+		NewClient:              controllerruntime.NewClient, // the second
+		Scheme:                 scheme,
+		Metrics:                server.Options{BindAddress: s.metrics},
+		HealthProbeBindAddress: s.probes,
+		LeaderElection:         s.elect,
+		LeaderElectionID:       "squads.example.com",
+		Controller:             config.Controller{SkipNameValidation: &s.again},
+	})
+	if err != nil {
+		return err
+	}
+	squads := &controller.SquadReconciler{Client: mgr.GetClient(), Scheme: mgr.GetScheme()}
+	if err := squads.SetupWithManager(ctx, mgr); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}

@@ -1,0 +1,212 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/compiled"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts
+// them.
+func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
+	if fence := e.policy.Fence; fence != nil {
+		if err := fence(); err != nil {
+			return fmt.Errorf("cannot make a call: %w", err)
+		}
+	}
+	if len(r.op.Spec.CompensateWebhookIDs) > 0 {
+		if err := e.hold(ctx, r); err != nil {
+			return err
+		}
+	}
+	if !r.confirmed && slices.ContainsFunc(d.due, func(t target) bool { return begun(entry(&r.op.Status, t)) }) {
+		return e.reload(ctx, r) // a predecessor may have recorded what became of it
+	}
+	if d.due[0].purpose == webhook.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
+		return nil // it has another place now, so its turn is to be found out again
+	}
+	defer func(unsaved int) {
+		// what the next look finds may be that others go first, or comes late: no attempt is recorded that was not made
+		if err != nil {
+			r.dropSince(unsaved)
+		}
+	}(len(r.unsaved))
+	hooks := e.ready(r, d.due, now)
+	if len(hooks) == 0 {
+		return nil // what is due is not compiled yet, or was judged without a call
+	}
+	unrecorded := e.needsNoRecord(r, d.due, hooks)
+	records := func(t target) bool { return !begun(entry(&r.op.Status, t)) }
+	if (len(r.unsaved) > 0 || slices.ContainsFunc(d.due, records)) && !e.pay(r) {
+		e.withdraw(r, allOf) // a place that is kept for it others can use
+		return errShort
+	}
+	var ready []*flight
+	defer func() {
+		if err != nil {
+			for _, f := range ready {
+				f.permit.Release()
+				e.home(r, f.hook)
+			}
+		}
+	}()
+	for _, t := range d.due {
+		hook := hooks[t]
+		if hook == nil {
+			continue
+		}
+		if withheld := e.withheld(r.op, t, now); withheld != nil {
+			r.apply(withheld)
+			continue
+		}
+		permit := e.admit(r, t, hook, now)
+		if permit == nil {
+			continue
+		}
+		f := &flight{target: t, hook: hook, permit: permit}
+		if en := entry(&r.op.Status, t); begun(en) {
+			f.attempt = en.AttemptID
+			if unkeyed(en) {
+				r.apply(key(r.op, t))
+			}
+		} else {
+			f.attempt = newAttempt(r.op, t)
+			r.apply(attempt(r.op, t, f.attempt, now))
+		}
+		ready = append(ready, f)
+	}
+	if len(ready) == 0 {
+		return nil // what is due waits for its turn
+	}
+	if !r.outdated {
+		e.showWait(ctx, r, nil, d, now)
+	}
+	if unrecorded {
+		r.entered, r.unrecorded = true, now
+		e.launch(ctx, r, ready[0])
+		return nil
+	}
+	if err := e.save(ctx, r); err != nil {
+		return err
+	}
+	for _, f := range ready {
+		if unkeyed(entry(&r.op.Status, f.target)) {
+			return e.outdated(ctx, r, now)
+		}
+	}
+	r.outdated = false
+	for _, f := range ready {
+		e.launch(ctx, r, f)
+	}
+	return nil
+}
+
+// ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their
+// Webhook is compiled.
+func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhook.Compiled {
+	hooks := make(map[target]*webhook.Compiled, len(due))
+	for _, t := range due {
+		key := store.Key{Namespace: r.key.Namespace, Name: t.id}
+		if timeout, ok := e.hooks.Timeout(key); ok {
+			if expired := expired(r.op, t, timeout, now); expired != nil {
+				r.apply(expired)
+				continue
+			}
+		}
+		hook, err := e.hooks.Get(key, &r.news)
+		if errors.Is(err, compiled.ErrCompiling) {
+			why := refusal{until: farFuture, share: shareCompile, since: r.refused[t].since}
+			if why.since.IsZero() {
+				why.since = now
+			}
+			r.refuse(t, why)
+			continue
+		}
+		if err == nil {
+			err = e.possible(t, hook)
+		}
+		if err != nil {
+			r.apply(judged(r.op, t, webhookInvalid(err), now))
+			continue
+		}
+		hooks[t] = hook
+	}
+	return hooks
+}
+
+// begun tells whether a call that is due was begun: it is to be polled, or to be made again as the attempt that is
+// recorded.
+func begun(en *v1alpha1.WebhookCallStatus) bool {
+	return en != nil && en.AttemptID != "" && en.StartedAt != nil && (en.NextAttemptAt == nil || en.WebhookPollURL != "")
+}
+
+// expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
+func expired(op *v1alpha1.Operation, t target, timeout time.Duration, now time.Time) change {
+	en := entry(&op.Status, t)
+	if en == nil || en.StartedAt == nil || now.Before(en.StartedAt.Add(timeout)) {
+		return nil
+	}
+	return judged(op, t, verdict{
+		state: v1alpha1.PhaseFailed, code: int(en.LastStatusCode), reason: v1alpha1.ReasonTimedOut,
+		message: "webhook " + t.id + " was not finished within " + timeout.String(),
+	}, now)
+}
+
+// withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not
+// released while the operation might have taken; nil if they are.
+func (e *Executor) withheld(op *v1alpha1.Operation, t target, now time.Time) change {
+	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.id})
+	if why == nil || t.purpose == webhook.Main || now.Before(op.Deadline()) {
+		return nil
+	}
+	return judged(op, t, verdict{
+		state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNotReleased, message: "webhook " + t.id + ": " + why.Error(),
+	}, now)
+}
+
+// possible says why a call cannot be made at all.
+func (e *Executor) possible(t target, hook *webhook.Compiled) error {
+	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
+		return fmt.Errorf(
+			"webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.id,
+		)
+	}
+	return nil
+}
+
+// webhookInvalid is the verdict on a call that cannot be made.
+func webhookInvalid(err error) verdict {
+	reason := v1alpha1.ReasonInvalid
+	if errors.Is(err, compiled.ErrNoWebhook) {
+		reason = v1alpha1.ReasonWebhookNotFound
+	}
+	return verdict{state: v1alpha1.PhaseFailed, reason: reason, message: err.Error()}
+}
+
+// errOutdatedCRD says that the API server does not keep the key of a call.
+var errOutdatedCRD = errors.New("the CustomResourceDefinition " + crdName +
+	" is older than this program: it has no field idempotencyKey in status.webhooks, " +
+	"so no call can be made; install that of this version (fairlead crds | kubectl apply --server-side -f -)")
+
+const crdName = "operations.fairlead.io"
+
+// outdated shows that no call can be made, since its key is not kept.
+func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
+	if !r.outdated {
+		r.outdated = true
+		e.recorder.Operation(r.op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
+		e.log.ErrorContext(ctx, "cannot call webhooks", append(e.facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
+		r.apply(await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, tidy(errOutdatedCRD.Error()), now))
+		if err := e.save(ctx, r); err != nil {
+			return err
+		}
+	}
+	return errOutdatedCRD
+}
