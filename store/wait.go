@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,27 +76,45 @@ func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 // all who wait and at most once a second, by a consistent list of the metadata. It fails when the server refuses that
 // list, or when a scope was never listed because the server refuses. Otherwise it fails as WaitFor does.
 func (s *Store) Barrier(ctx context.Context) error {
+	return s.barrier(ctx, s.wait, &waiter{scope: allScopes})
+}
+
+// BarrierForNamespace is Barrier for the one scope that a namespace belongs to.
+func (s *Store) BarrierForNamespace(ctx context.Context, namespace string) error {
+	wait := func(ctx context.Context, w *waiter) error { return s.waitIn(ctx, namespace, w) }
+	return s.barrier(ctx, wait, &waiter{})
+}
+
+// barrier waits for what the server has. A store that nothing can survey is told the version by its probe.
+func (s *Store) barrier(ctx context.Context, wait func(context.Context, *waiter) error, w *waiter) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot wait for the cache of %s: %w", s.opt.Resource.GroupResource(), err)
+		}
+	}()
+	if w.barrier = s.isSurveyed(); w.barrier {
+		return wait(ctx, w)
+	}
+	if s.opt.Probe == nil {
+		return errors.New("the store has no source, and no probe")
+	}
+	version, err := s.opt.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	w.ver = parseVersion(version)
+	return wait(ctx, w)
+}
+
+// isSurveyed says whether a source answers what the server has.
+func (s *Store) isSurveyed() bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	surveyed := s.live.Load() != nil
 	for _, sc := range s.scopes {
 		surveyed = surveyed || sc.surveys.by != nil
 	}
-	s.mu.Unlock()
-	if surveyed {
-		if err := s.wait(ctx, &waiter{scope: allScopes, barrier: true}); err != nil {
-			return fmt.Errorf("cannot wait for the cache of %s: %w", s.opt.Resource.GroupResource(), err)
-		}
-		return nil
-	}
-	if s.opt.Probe == nil {
-		return fmt.Errorf("cannot wait for the cache of %s: the store has no source, and no probe",
-			s.opt.Resource.GroupResource())
-	}
-	version, err := s.opt.Probe(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot wait for the cache of %s: %w", s.opt.Resource.GroupResource(), err)
-	}
-	return s.WaitFor(ctx, version)
+	return surveyed
 }
 
 func (s *Store) wait(ctx context.Context, w *waiter) error {

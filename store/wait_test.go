@@ -127,6 +127,9 @@ func TestBarrier(t *testing.T) {
 	if err := s.Barrier(t.Context()); err != nil {
 		t.Error(err)
 	}
+	if err := s.BarrierForNamespace(t.Context(), "any"); err != nil {
+		t.Error(err)
+	}
 	fail = refused
 	if err := s.Barrier(t.Context()); !errors.Is(err, refused) {
 		t.Errorf("error %v, want that of the probe", err)

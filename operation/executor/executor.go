@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -124,7 +123,7 @@ type Executor struct {
 	releases *releases
 	flights  sync.WaitGroup // calls under way
 	stopped  chan struct{}  // closed when Run has returned
-	fresh    atomic.Bool    // the store is as new as the beginning of Run
+	fresh    *freshness
 	trust    trust
 
 	mu    sync.Mutex

@@ -32,7 +32,7 @@ func New(o Options) (*Executor, error) {
 		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
+		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line), fresh: newFreshness(),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey
@@ -123,6 +123,8 @@ func (e *Executor) Run(ctx context.Context) error {
 	}
 	hooks := e.hookStore.Subscribe(store.SubscribeOptions{Name: "executor"}) // before any operation looks at one
 	defer hooks.Close()
+	statuses := e.store.WatchStatus()
+	defer statuses.Close()
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	followers.Go(func() { e.followWebhooks(ctx, hooks) })
@@ -135,28 +137,13 @@ func (e *Executor) Run(ctx context.Context) error {
 			followers.Go(func() { e.followAccounts(ctx) })
 		}
 	}
-	followers.Go(func() { e.catchUp(ctx) })
+	followers.Go(func() { e.catchUp(ctx, statuses.C) })
 	e.followOperations(ctx)
 	return context.Cause(ctx)
 }
 
 // Flows returns the engine that runs the operations, to show its fibers.
 func (e *Executor) Flows() *flow.Engine { return e.engine }
-
-// catchUp notes when the store knows all that a predecessor may have written. Nobody waits for it: until then, a run
-// that is about to repeat what was begun before it reads its operation itself (see confirmed).
-func (e *Executor) catchUp(ctx context.Context) {
-	if err := e.store.Barrier(ctx); err != nil {
-		if ctx.Err() == nil {
-			e.log.DebugContext(
-				ctx, "cannot tell whether the operations known are the newest ones: those begun before are read one by one",
-				"error", err,
-			)
-		}
-		return
-	}
-	e.fresh.Store(true)
-}
 
 // errEnded says that Run has returned.
 var errEnded = errors.New("the executor has ended")

@@ -22,6 +22,8 @@ import (
 //
 //   - of two that exclude each other the later one knows of the earlier one, whichever replicas run them;
 //   - everybody waits only for those before it, all of its locks at once, so there is no deadlock and nobody starves;
+//   - where the API server has forgotten which came first, a leader decides by their times, and the next one lets no lock
+//     go before it knows what that one has written (freshness);
 //   - a lock ends with its operation, and there is nothing to clean up after a crash;
 //   - it costs no request, but where the order is in doubt (acceptance.go).
 
@@ -86,6 +88,9 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	if r.alone = e.isAlone(r, op, now); r.alone {
 		return turn{}
 	}
+	if e.mayBeMisled(r, op) {
+		return turn{unknown: true}
+	}
 	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
 		return turn{still: true}
 	}
@@ -99,6 +104,16 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
 	default:
 		return turn{doubt: s.left}
 	}
+}
+
+// mayBeMisled tells whether somebody who was accepted after a lock may have been let go before it by a predecessor of
+// this executor (comesLater), and the store does not show it yet. The run is woken when it does.
+func (e *Executor) mayBeMisled(r *run, op *v1alpha1.Operation) bool {
+	if ordinary(op) || e.fresh.in(op.Namespace) {
+		return false
+	}
+	e.queue(r, stale)
+	return !e.fresh.in(op.Namespace)
 }
 
 // isAlone tells whether nobody in the namespace of an operation locks anything, the operation itself included. Who

@@ -55,7 +55,7 @@ type replica struct {
 	*Executor
 	sink  source.Sink
 	seen  int               // writes
-	fresh int               // writes that there were when it became the leader
+	begun int               // writes that there were when it became the leader
 	wrote map[string]string // its own last write, by name
 }
 
@@ -75,7 +75,8 @@ func newReplica(fatal func(...any)) *replica {
 
 // begin is the beginning of a process, after so many writes.
 func (r *replica) begin(writes int) {
-	r.live, r.wrote, r.fresh = map[string]map[string]*run{"ns": {}}, make(map[string]string), writes
+	r.live, r.wrote, r.begun = map[string]map[string]*run{"ns": {}}, make(map[string]string), writes
+	r.fresh = newFreshness()
 	clear(r.lines)
 }
 
@@ -178,7 +179,10 @@ func TestNoTwoInOneResource(t *testing.T) {
 				t.Fatal(err)
 			}
 			op := shared.DeepCopy()
-			confirmed := r.seen >= r.fresh
+			confirmed := r.seen >= r.begun
+			if confirmed {
+				r.fresh.known("ns")
+			}
 			if rapid.IntRange(0, 4).Draw(t, "reload") == 0 { // as after a conflict
 				op, confirmed = w.now[name].DeepCopy(), true
 			}
@@ -327,7 +331,8 @@ func TestTurn(t *testing.T) {
 		reason string
 		others []*v1alpha1.Operation // written before it
 		op     *v1alpha1.Operation
-		blind  int // of the writes are not seen yet
+		blind  int  // of the writes are not seen yet
+		stale  bool // the store may lack what a predecessor has written
 		behind string
 		want   turn
 	}{
@@ -365,11 +370,19 @@ func TestTurn(t *testing.T) {
 			reason: "There may be one that was not heard of.", others: []*v1alpha1.Operation{locking(1, 3)},
 			op: locking(2, 3), blind: 1, want: turn{unknown: true},
 		},
+		"Stale": {
+			reason: "A predecessor may have let one go first that was accepted later.",
+			op:     locking(1, 2), stale: true, want: turn{unknown: true},
+		},
+		"NoLock": {reason: "It waits for nobody who has locked nothing.", op: locking(1), stale: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, r := &world{now: make(map[string]*v1alpha1.Operation)}, newReplica(t.Fatal)
+			if !tc.stale {
+				r.fresh.known("")
+			}
 			for _, op := range append(tc.others, tc.op) {
 				w.write(op, "")
 			}
@@ -405,6 +418,7 @@ func TestLongLine(t *testing.T) {
 	const all = 1_000
 	w := &world{now: make(map[string]*v1alpha1.Operation)}
 	r := newReplica(t.Fatal)
+	r.fresh.known("")
 	for i := range all {
 		op := locking(i, all+1, all+2, all+3, all+4)
 		begin(time.Unix(0, 0), version)(op)

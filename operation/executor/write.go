@@ -33,7 +33,7 @@ var (
 // refresh takes the newest state that there is without waiting: the store's, if it is not behind what this run has
 // written itself, else the API server's.
 func (e *Executor) refresh(ctx context.Context, r *run) error {
-	fresh := e.fresh.Load()
+	fresh := e.fresh.in(r.key.Namespace)
 	if known, ok := e.store.Get(r.key); ok && !resourceversion.Older(known.Version(), r.version) {
 		r.confirmed = r.confirmed || fresh
 		if r.op != nil && known.Version() == r.version {
