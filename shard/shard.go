@@ -1,0 +1,261 @@
+package shard
+
+import (
+	"fmt"
+	"iter"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// By is the field of an object that says in which slot it is.
+type By uint8
+
+// The fields.
+const (
+	Namespace By = iota
+	UID
+)
+
+// String is "namespace" or "uid".
+func (b By) String() string {
+	if b == UID {
+		return "uid"
+	}
+	return "namespace"
+}
+
+// ParseBy is the inverse of By.String.
+func ParseBy(s string) (By, error) {
+	for _, b := range []By{Namespace, UID} {
+		if s == b.String() {
+			return b, nil
+		}
+	}
+	return 0, fmt.Errorf("cannot shard by %q: want namespace or uid", s)
+}
+
+// Numbers of slots.
+const (
+	DefaultSlots = 64
+	MaxSlots     = 1024
+)
+
+// Layout says how objects are divided into slots. Replicas that share objects have the same one. The zero value is 64
+// slots by namespace.
+type Layout struct {
+	By    By
+	Slots int // a power of two of at most MaxSlots; 0: DefaultSlots
+}
+
+// Check says what is wrong with a layout.
+func (l Layout) Check() error {
+	if n := l.Len(); n < 1 || n > MaxSlots || n&(n-1) != 0 {
+		return fmt.Errorf("cannot divide objects into %d slots: want a power of two of at most %d", n, MaxSlots)
+	}
+	if l.By > UID {
+		return fmt.Errorf("cannot divide objects by field %d: want shard.Namespace or shard.UID", l.By)
+	}
+	return nil
+}
+
+// Len is the number of slots.
+func (l Layout) Len() int {
+	if l.Slots == 0 {
+		return DefaultSlots
+	}
+	return l.Slots
+}
+
+// normal is the layout with its number of slots spelled out, so that equal ones are ==.
+func (l Layout) normal() Layout { return Layout{l.By, l.Len()} }
+
+// SlotOf returns the slot of an object.
+func (l Layout) SlotOf(namespace string, uid types.UID) int {
+	field := namespace
+	if l.By == UID {
+		field = string(uid)
+	}
+	return l.slotOf(hash(field))
+}
+
+func (l Layout) slotOf(h uint64) int {
+	return int(h >> l.shift())
+}
+
+// shift is by how many bits a hash is longer than a slot. It is 64 for one slot, by which every hash becomes 0.
+func (l Layout) shift() int { return 64 - bits.TrailingZeros(uint(l.Len())) }
+
+// hash is FNV-1a, as API servers compute it of the same fields.
+func hash[T string | []byte](s T) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}
+
+// Set is a set of slots of one layout. It is a value: sets can be compared with ==, and none ever changes. The zero Set
+// is empty, of the default layout; see Layout.Set.
+type Set struct {
+	layout Layout
+	words  [MaxSlots / 64]uint64
+}
+
+// Set returns the set of some slots. It panics for a slot that the layout does not have.
+func (l Layout) Set(slots ...int) Set {
+	s := Set{layout: l.normal()}
+	for _, slot := range slots {
+		if slot < 0 || slot >= l.Len() {
+			panic(fmt.Sprintf("cannot make a set with slot %d of %d", slot, l.Len()))
+		}
+		s.words[slot/64] |= 1 << (slot % 64)
+	}
+	return s
+}
+
+// All returns the set of all slots.
+func (l Layout) All() Set {
+	s := Set{layout: l.normal()}
+	for slot := range l.Len() {
+		s.words[slot/64] |= 1 << (slot % 64)
+	}
+	return s
+}
+
+// Layout returns the layout that the slots of a set are of.
+func (s Set) Layout() Layout { return s.layout.normal() }
+
+// Holds says whether a slot is in the set.
+func (s Set) Holds(slot int) bool {
+	return slot >= 0 && slot < MaxSlots && s.words[slot/64]&(1<<(slot%64)) != 0
+}
+
+// Has says whether an object is in one of the slots.
+func (s Set) Has(namespace string, uid types.UID) bool {
+	return s.Holds(s.layout.SlotOf(namespace, uid))
+}
+
+// HasBytes is Has for what was not made a string yet.
+func (s Set) HasBytes(namespace, uid []byte) bool {
+	field := namespace
+	if s.layout.By == UID {
+		field = uid
+	}
+	return s.Holds(s.layout.slotOf(hash(field)))
+}
+
+// Len is the number of slots in the set.
+func (s Set) Len() int {
+	n := 0
+	for _, w := range s.words {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// IsEmpty says whether no slot is in the set.
+func (s Set) IsEmpty() bool { return s.words == [len(s.words)]uint64{} }
+
+// IsAll says whether every slot is in the set.
+func (s Set) IsAll() bool { return s.Len() == s.layout.Len() }
+
+// Slots returns the slots of the set in their order.
+func (s Set) Slots() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for i, w := range s.words {
+			for ; w != 0; w &= w - 1 {
+				if !yield(i*64 + bits.TrailingZeros64(w)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Union returns the slots of either set. Both are of the layout of s.
+func (s Set) Union(o Set) Set {
+	for i := range s.words {
+		s.words[i] |= o.words[i]
+	}
+	return s
+}
+
+// Minus returns the slots of s that are not in o. Both are of the layout of s.
+func (s Set) Minus(o Set) Set {
+	for i := range s.words {
+		s.words[i] &^= o.words[i]
+	}
+	return s
+}
+
+// Both returns the slots that are in both sets. Both are of the layout of s.
+func (s Set) Both(o Set) Set {
+	for i := range s.words {
+		s.words[i] &= o.words[i]
+	}
+	return s
+}
+
+// runs returns the slots as runs of consecutive ones: from the first to the one before end.
+func (s Set) runs() iter.Seq2[int, int] {
+	return func(yield func(int, int) bool) {
+		first, end := -1, -1
+		for slot := range s.Slots() {
+			if slot == end {
+				end++
+				continue
+			}
+			if first >= 0 && !yield(first, end) {
+				return
+			}
+			first, end = slot, slot+1
+		}
+		if first >= 0 {
+			yield(first, end)
+		}
+	}
+}
+
+// String is like "0-15,32": consecutive slots as a range.
+func (s Set) String() string {
+	var out strings.Builder
+	for first, end := range s.runs() {
+		if out.Len() > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString(strconv.Itoa(first))
+		if end > first+1 {
+			out.WriteByte('-')
+			out.WriteString(strconv.Itoa(end - 1))
+		}
+	}
+	return out.String()
+}
+
+// Selector returns the set as the shardSelector of a list or watch (KEP-5866): ranges of the hash, the start of which is
+// in them and the end is not. It is empty for all slots: then nothing is to be selected. No slot cannot be said so.
+func (s Set) Selector() string {
+	if s.IsAll() {
+		return ""
+	}
+	field := "object.metadata." + s.layout.By.String()
+	var out strings.Builder
+	for first, end := range s.runs() {
+		if out.Len() > 0 {
+			out.WriteString(" || ")
+		}
+		fmt.Fprintf(&out, "shardRange(%s, '%s', '%s')", field, s.bound(first), s.bound(end))
+	}
+	return out.String()
+}
+
+// bound is the hash at which a slot begins, as API servers want it written; the end of the last one has a digit more.
+func (s Set) bound(slot int) string {
+	if slot == s.layout.Len() {
+		return "0x10000000000000000"
+	}
+	return fmt.Sprintf("0x%016x", uint64(slot)<<s.layout.shift())
+}
