@@ -24,7 +24,8 @@ var errRolledBack = errors.New("server is behind the version seen")
 // grace is how long a watch must stay open before the scope counts as recovered, if no event comes first.
 const grace = time.Second
 
-// settled is how long a watch must stay open before earlier troubles are forgotten, if no event comes first.
+// settled is how long a watch must stay open before earlier troubles are forgotten. An event before makes only the waits
+// short again (history.progress).
 const settled = 10 * time.Second
 
 // watching is one watch while it is open.
