@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -26,13 +27,13 @@ import (
 
 // accept notes when the present request of an operation was accepted, unless that is known better.
 func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
-	if !ordinary(op) {
+	if !course.Ordinary(op) {
 		return
 	}
 	e.mu.Lock()
-	known := r.accepted.of(op)
+	known := r.accepted.Of(op)
 	if !known {
-		r.accepted = &acceptance{request: requestOf(op), by: op.ResourceVersion}
+		r.accepted = &course.Acceptance{Request: course.RequestOf(op), By: op.ResourceVersion}
 	}
 	e.mu.Unlock()
 	if !known {
@@ -42,21 +43,21 @@ func (e *Executor) accept(r *run, op *v1alpha1.Operation) {
 
 // accepted returns what is known of when an operation that was not picked up yet was accepted. It is false until its
 // run has looked at it.
-func (e *Executor) accepted(op *v1alpha1.Operation) (acceptance, bool) {
+func (e *Executor) accepted(op *v1alpha1.Operation) (course.Acceptance, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := e.live[op.Namespace][op.Name]
-	if r == nil || !r.accepted.of(op) {
-		return acceptance{}, false
+	if r == nil || !r.accepted.Of(op) {
+		return course.Acceptance{}, false
 	}
 	return *r.accepted, true
 }
 
 // placeOf returns the place that an operation gets when it is picked up.
 func (e *Executor) placeOf(op *v1alpha1.Operation) string {
-	if ordinary(op) {
+	if course.Ordinary(op) {
 		if a, ok := e.accepted(op); ok {
-			return a.by
+			return a.By
 		}
 	}
 	return op.ResourceVersion
@@ -65,50 +66,50 @@ func (e *Executor) placeOf(op *v1alpha1.Operation) string {
 // goesFirst tells whether other, of which the store tells and which excludes op and has not ended, goes first. recorded
 // says that op was picked up, and not only in memory. A doubt without a place cannot be settled: the run of the
 // operation has not looked at it yet.
-func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *doubt) {
+func (e *Executor) goesFirst(other, op *v1alpha1.Operation, recorded bool) (bool, *course.Doubt) {
 	switch {
-	case entered(other):
+	case course.Entered(other):
 		return true, nil
-	case !other.PickedUp() && ordinary(other):
+	case !other.PickedUp() && course.Ordinary(other):
 		a, ok := e.accepted(other)
 		if !ok {
-			return false, &doubt{op: other}
+			return false, &course.Doubt{Op: other}
 		}
-		if is, known := a.before(place(op)); known {
+		if is, known := a.Before(course.Place(op)); known {
 			return is, nil
 		}
-		return false, &doubt{op: other, lock: op, at: place(op)}
-	case !recorded && ordinary(op):
+		return false, &course.Doubt{Op: other, Lock: op, At: course.Place(op)}
+	case !recorded && course.Ordinary(op):
 		a, ok := e.accepted(op)
 		if !ok { // its run is over
-			return false, &doubt{op: op}
+			return false, &course.Doubt{Op: op}
 		}
-		if is, known := a.before(place(other)); known {
+		if is, known := a.Before(course.Place(other)); known {
 			return !is, nil
 		}
-		return false, &doubt{op: op, lock: other, at: place(other)}
+		return false, &course.Doubt{Op: op, Lock: other, At: course.Place(other)}
 	default:
-		return comesBefore(other, op), nil
+		return course.ComesBefore(other, op), nil
 	}
 }
 
 // settleDoubt asks the API server.
-func (e *Executor) settleDoubt(ctx context.Context, d *doubt) error {
+func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
 	list := &v1alpha1.OperationList{}
 	answer, err := call.Do(ctx, e.calls, call.Request{
-		Verb: call.VerbList, Namespace: d.op.Namespace,
+		Verb: call.VerbList, Namespace: d.Op.Namespace,
 		Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation,
 		Query: url.Values{
-			"fieldSelector":        {"metadata.name=" + d.op.Name},
-			"resourceVersion":      {d.at},
+			"fieldSelector":        {"metadata.name=" + d.Op.Name},
+			"resourceVersion":      {d.At},
 			"resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
 		},
 	}, e.policy)
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // it was minutes ago
-		lock, err := e.get(ctx, store.Key{Namespace: d.lock.Namespace, Name: d.lock.Name})
+		lock, err := e.get(ctx, store.Key{Namespace: d.Lock.Namespace, Name: d.Lock.Name})
 		if err == nil {
-			e.learn(d, nil, !comesLater(d, lock))
+			e.learn(d, nil, !course.ComesLater(d, lock))
 		}
 		return err
 	case err == nil:
@@ -118,7 +119,7 @@ func (e *Executor) settleDoubt(ctx context.Context, d *doubt) error {
 		return fmt.Errorf("cannot tell which of two operations was accepted first: %w", err)
 	}
 	for i := range list.Items {
-		if was := &list.Items[i]; was.UID == d.op.UID && was.EffectiveID() == d.op.EffectiveID() {
+		if was := &list.Items[i]; was.UID == d.Op.UID && was.EffectiveID() == d.Op.EffectiveID() {
 			e.learn(d, was, true)
 			return nil
 		}
@@ -128,17 +129,17 @@ func (e *Executor) settleDoubt(ctx context.Context, d *doubt) error {
 }
 
 // learn notes the answer to a doubt. was is the operation as it was at that version, nil if that is not known.
-func (e *Executor) learn(d *doubt, was *v1alpha1.Operation, before bool) {
+func (e *Executor) learn(d *course.Doubt, was *v1alpha1.Operation, before bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r := e.live[d.op.Namespace][d.op.Name]
+	r := e.live[d.Op.Namespace][d.Op.Name]
 	switch {
-	case r == nil || !r.accepted.of(d.op):
+	case r == nil || !r.accepted.Of(d.Op):
 	case was != nil:
-		r.accepted.by = was.ResourceVersion
+		r.accepted.By = was.ResourceVersion
 	case before:
-		r.accepted.by = d.at
+		r.accepted.By = d.At
 	default:
-		r.accepted.since = d.at
+		r.accepted.Since = d.At
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -16,13 +17,13 @@ const askForMemory = time.Second
 // callKey is what a call that waits for its share is known by.
 type callKey struct {
 	run    *run
-	target target
+	target course.Target
 }
 
 // admit asks for the call's share of the calls that its namespace may make, for a place among all calls under way, and
 // for a permit of the endpoint. It returns nil if the call has to wait; then the run is woken.
-func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
-	key, call := callKey{r, t}, callID(r.op, t)
+func (e *Executor) admit(r *run, t course.Target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
+	key, call := callKey{r, t}, course.CallID(r.op, t)
 	if !e.hooks.Pin(hook) {
 		r.refuse(t, refusal{until: now.Add(askForMemory), share: shareMemory})
 		return nil
@@ -30,13 +31,13 @@ func (e *Executor) admit(r *run, t target, hook *webhook.Compiled, now time.Time
 	cost, ok := e.outside.Acquire(r.party(), key, share.Price{Count: 1}, false, r.news.Set)
 	if !ok {
 		e.hooks.Unpin(hook)
-		r.refuse(t, refusal{until: farFuture, share: shareCalls})
+		r.refuse(t, refusal{until: course.FarFuture, share: shareCalls})
 		return nil
 	}
 	if !e.slots.Acquire(r.party(), key, r.news.Set) {
 		e.hooks.Unpin(hook)
 		e.outside.Refund(r.key.Namespace, cost)
-		r.refuse(t, refusal{call: call, until: farFuture, share: sharePlaces})
+		r.refuse(t, refusal{call: call, until: course.FarFuture, share: sharePlaces})
 		return nil
 	}
 	permit, wait := e.webhooks.Acquire(hook, call, r.news.Set)
@@ -57,7 +58,7 @@ func (e *Executor) home(r *run, hook *webhook.Compiled) {
 }
 
 // withdraw gives up the places that the run waits for, those of the calls that unwanted says.
-func (e *Executor) withdraw(r *run, unwanted func(target) bool) {
+func (e *Executor) withdraw(r *run, unwanted func(course.Target) bool) {
 	for t, refusal := range r.refused {
 		if !unwanted(t) {
 			continue
@@ -68,7 +69,7 @@ func (e *Executor) withdraw(r *run, unwanted func(target) bool) {
 			e.slots.Release(r.party())
 		}
 		if refusal.call != "" {
-			e.webhooks.WithdrawFrom(r.key.Namespace, t.id, refusal.call)
+			e.webhooks.WithdrawFrom(r.key.Namespace, t.ID, refusal.call)
 		}
 		delete(r.refused, t)
 	}
@@ -76,13 +77,13 @@ func (e *Executor) withdraw(r *run, unwanted func(target) bool) {
 
 // unwanted tells of the calls of an operation that are not to be made, or not now: a place that is kept for one is lost
 // to all others.
-func unwanted(op *v1alpha1.Operation, find lookup) func(target) bool {
+func unwanted(op *v1alpha1.Operation, find course.Lookup) func(course.Target) bool {
 	decided := meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError)
-	return func(t target) bool {
-		_, exists := find(t.id)
-		en := entry(&op.Status, t)
-		return !exists || decided && t.purpose == webhook.Main || en != nil && en.State.Terminal()
+	return func(t course.Target) bool {
+		_, exists := find(t.ID)
+		en := course.Entry(&op.Status, t)
+		return !exists || decided && t.Purpose == webhook.Main || en != nil && en.State.Terminal()
 	}
 }
 
-func allOf(target) bool { return true }
+func allOf(course.Target) bool { return true }

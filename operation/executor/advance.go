@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -48,7 +49,7 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		until = e.now().Add(wait)
 		e.log.WarnContext(ctx, "operation has to wait", "operation", r.key, "error", err, "wait", wait)
 	}
-	if !until.Before(farFuture) {
+	if !until.Before(course.FarFuture) {
 		return f.Await(&r.news).Then(stepAdvance)
 	}
 	return f.Await(&r.news, flow.Until(time.Now().Add(until.Sub(e.now())))).Then(stepAdvance)
@@ -73,7 +74,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			e.outgrown(r, r.refusal, now)
 			r.refusal = nil
 		}
-		deadline := farFuture
+		deadline := course.FarFuture
 		if end := r.op.Deadline(); now.Before(end) {
 			deadline = end
 		}
@@ -81,12 +82,12 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 		if len(r.refused) > 0 {
 			e.withdraw(r, unwanted(r.op, find))
 		}
-		d := plan(r.op, surroundings{
-			find: find, flying: r.flying, refused: r.refused, later: r.later,
-			turn: func(op *v1alpha1.Operation) turn { return e.turn(r, op) },
+		d := course.Plan(r.op, course.Surroundings{
+			Find: find, Flying: r.isFlying, NotBefore: r.notBefore,
+			Turn: func(op *v1alpha1.Operation) course.Turn { return e.turn(r, op) },
 		}, now)
-		switch d.act {
-		case actNothing:
+		switch d.Act {
+		case course.ActNothing:
 			if len(r.unsaved) > 0 && r.op.Terminal() { // its end, which is due until it is written
 				end := *r.op // r.op may be about the next request by then
 				if err = e.save(ctx, r); err == nil {
@@ -96,58 +97,58 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 				break
 			}
 			until, err = e.rest(ctx, r, now)
-		case actBegin:
-			r.apply(begin(now, e.placeOf))
+		case course.ActBegin:
+			r.apply(course.Begin(now, e.placeOf))
 			r.later = nil
 			e.began(ctx, r.op)
 			continue
-		case actFail:
-			r.apply(fail(r.op.EffectiveID(), d.reason, d.message, now))
-			if d.reason != v1alpha1.ReasonInvalid {
+		case course.ActFail:
+			r.apply(course.Fail(r.op.EffectiveID(), d.Reason, d.Message, now))
+			if d.Reason != v1alpha1.ReasonInvalid {
 				r.cut(errDecided)
 			}
 			continue
-		case actCall:
+		case course.ActCall:
 			if !e.mayCall(r) {
-				until, err = e.park(ctx, r, now, farFuture)
+				until, err = e.park(ctx, r, now, course.FarFuture)
 				break
 			}
 			if err = e.start(ctx, r, d, now); err == nil {
 				continue
 			}
-		case actWait:
-			if d.turn != (turn{}) { // who goes first may need the place that is kept for a call of this one
+		case course.ActWait:
+			if d.Turn != (course.Turn{}) { // who goes first may need the place that is kept for a call of this one
 				e.withdraw(r, allOf)
 			}
 			switch {
-			case d.turn.unknown:
-				return d.until, nil // with nothing written: the event of what is known already wakes us
-			case d.turn.doubt != nil:
-				if err := e.settleDoubt(ctx, d.turn.doubt); err != nil {
+			case d.Turn.Unknown:
+				return d.Until, nil // with nothing written: the event of what is known already wakes us
+			case d.Turn.Doubt != nil:
+				if err := e.settleDoubt(ctx, d.Turn.Doubt); err != nil {
 					return until, err
 				}
 				r.op = nil // it may have got another place
 				continue
-			case d.turn.behind != nil:
-				e.queue(r, d.turn.behind.key)
-				e.showWait(ctx, r, d.turn.behind, decision{}, now)
+			case d.Turn.Behind != nil:
+				e.queue(r, d.Turn.Behind.Key)
+				e.showWait(ctx, r, d.Turn.Behind, course.Decision{}, now)
 				continue // it may have ended before we were in line
 			case r.compiling(now):
 				r.op = nil
 				return now.Add(compileSoon), nil // with nothing written: it is woken
-			case !d.turn.still:
+			case !d.Turn.Still:
 				e.showWait(ctx, r, nil, d, now)
 			}
-			until, err = e.park(ctx, r, now, d.until)
-		case actFinish:
-			r.apply(finish(r.op.EffectiveID(), d.phase, now))
+			until, err = e.park(ctx, r, now, d.Until)
+		case course.ActFinish:
+			r.apply(course.Finish(r.op.EffectiveID(), d.Phase, now))
 			continue
 		}
 		switch {
 		case errors.Is(err, call.ErrTooLarge) && (r.op == nil || !r.op.Terminal()):
 			if r.refusal = err; len(r.flying) > 0 { // what is under way comes home first
 				r.cut(errDecided)
-				return farFuture, nil
+				return course.FarFuture, nil
 			}
 		case errors.Is(err, errShort):
 			if len(r.flying) == 0 {
@@ -248,16 +249,16 @@ func (e *Executor) settle(r *run) {
 }
 
 // find returns what the plan needs to know of the Webhooks of a namespace.
-func (e *Executor) find(namespace string) lookup {
-	return func(name string) (webhookFacts, bool) {
+func (e *Executor) find(namespace string) course.Lookup {
+	return func(name string) (course.WebhookFacts, bool) {
 		key := store.Key{Namespace: namespace, Name: name}
 		timeout, ok := e.hooks.Timeout(key)
 		switch {
 		case !ok:
-			return webhookFacts{}, false
+			return course.WebhookFacts{}, false
 		case e.hooks.Is(key, e.quarantined):
-			return webhookFacts{quarantined: true}, false
+			return course.WebhookFacts{Quarantined: true}, false
 		}
-		return e.releases.note(webhookFacts{timeout: timeout}, key), true
+		return e.releases.note(course.WebhookFacts{Timeout: timeout}, key), true
 	}
 }

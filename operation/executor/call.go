@@ -11,20 +11,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // launch starts a call whose attempt is recorded. It ends at the latest with the timeout of its Webhook or operation.
 func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	c := e.describe(r.op, f.target)
-	en := entry(&r.op.Status, f.target)
+	en := course.Entry(&r.op.Status, f.target)
 	pollURL := en.WebhookPollURL
 	deadline := en.StartedAt.Add(f.hook.Definition().Timeout)
-	if end := r.op.Deadline(); f.target.purpose == webhook.Main && end.Before(deadline) {
+	if end := r.op.Deadline(); f.target.Purpose == webhook.Main && end.Before(deadline) {
 		deadline = end
 	}
 	if r.flying == nil {
-		r.flying = make(map[target]*flight)
+		r.flying = make(map[course.Target]*flight)
 	}
 	r.flying[f.target] = f
 	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx)) // the flow parks meanwhile
@@ -51,7 +52,7 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 		f := l.flight
 		f.cancel(nil)
 		delete(r.flying, f.target)
-		en := entry(&r.op.Status, f.target)
+		en := course.Entry(&r.op.Status, f.target)
 		e.metrics.result(f.target, l.result)
 		switch {
 		case l.result.Verdict == webhook.Canceled:
@@ -60,18 +61,18 @@ func (e *Executor) land(ctx context.Context, r *run, back []landing, now time.Ti
 			continue // too late: the operation is about something else by now
 		}
 		v := judge(r.op, f, l.result, now)
-		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.id,
-			"purpose", f.target.purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
-			"took", l.result.Duration, "message", v.message)
+		e.log.InfoContext(ctx, "webhook called", "operation", r.op.EffectiveID(), "key", r.key, "webhook", f.target.ID,
+			"purpose", f.target.Purpose, "verdict", l.result.Verdict, "status", l.result.StatusCode,
+			"took", l.result.Duration, "message", v.Message)
 		if changesNothing(en, v, now) {
 			if r.later == nil {
-				r.later = make(map[target]time.Time)
+				r.later = make(map[course.Target]time.Time)
 			}
-			r.later[f.target] = v.next
+			r.later[f.target] = v.Next
 			continue
 		}
 		delete(r.later, f.target)
-		r.apply(judged(r.op, f.target, v, now))
+		r.apply(course.Judged(r.op, f.target, v, now))
 		r.owes = true
 	}
 }
@@ -81,13 +82,13 @@ const pollsWritten = 5 * time.Second
 
 // changesNothing tells whether what a poll has brought need not be written: it says what the one before said, or the
 // next one comes before what changes all the time is to be written again.
-func changesNothing(en *v1alpha1.WebhookCallStatus, v verdict, now time.Time) bool {
-	if !v.polled || v.state.Terminal() || v.next.IsZero() || en.LastPollTimestamp == nil {
+func changesNothing(en *v1alpha1.WebhookCallStatus, v course.Verdict, now time.Time) bool {
+	if !v.Polled || v.State.Terminal() || v.Next.IsZero() || en.LastPollTimestamp == nil {
 		return false
 	}
 	again := en.LastPollTimestamp.Add(pollsWritten)
-	same := int32(v.code) == en.LastStatusCode && tidy(v.message) == en.Message
-	return now.Before(again) && (same || v.next.Before(again))
+	same := int32(v.Code) == en.LastStatusCode && course.Tidy(v.Message) == en.Message
+	return now.Before(again) && (same || v.Next.Before(again))
 }
 
 // comeBackLater keeps what the calls brought for the next look.
@@ -98,40 +99,40 @@ func (e *Executor) comeBackLater(r *run, back []landing) {
 }
 
 // judge says what a result means for the record of its call.
-func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Time) verdict {
-	en := entry(&op.Status, f.target)
-	v := verdict{
-		state: v1alpha1.PhaseInProgress, code: result.StatusCode, message: result.Message,
-		polled: en.WebhookPollURL != "",
+func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Time) course.Verdict {
+	en := course.Entry(&op.Status, f.target)
+	v := course.Verdict{
+		State: v1alpha1.PhaseInProgress, Code: result.StatusCode, Message: result.Message,
+		Polled: en.WebhookPollURL != "",
 	}
-	if result.Gone && op.Spec.OperationType == v1alpha1.OperationDelete && !v.polled {
-		v.state, v.message = v1alpha1.PhaseSuccess, ""
+	if result.Gone && op.Spec.OperationType == v1alpha1.OperationDelete && !v.Polled {
+		v.State, v.Message = v1alpha1.PhaseSuccess, ""
 		return v
 	}
-	failed := func(reason string) verdict {
-		v.state, v.reason = v1alpha1.PhaseFailed, reason
-		if v.message == "" {
-			v.message = "webhook " + f.target.id + " failed"
+	failed := func(reason string) course.Verdict {
+		v.State, v.Reason = v1alpha1.PhaseFailed, reason
+		if v.Message == "" {
+			v.Message = "webhook " + f.target.ID + " failed"
 		}
 		return v
 	}
 	switch result.Verdict {
 	case webhook.Succeeded:
-		v.state = v1alpha1.PhaseSuccess
+		v.State = v1alpha1.PhaseSuccess
 	case webhook.Accepted:
-		if v.pollURL = result.Location; v.pollURL != "" {
-			v.next = now.Add(f.hook.NextPoll(result))
-		} else if v.message == "" {
-			v.message = "waiting for the callback"
+		if v.PollURL = result.Location; v.PollURL != "" {
+			v.Next = now.Add(f.hook.NextPoll(result))
+		} else if v.Message == "" {
+			v.Message = "waiting for the callback"
 		}
 	case webhook.Pending:
-		v.next = now.Add(f.hook.NextPoll(result))
+		v.Next = now.Add(f.hook.NextPoll(result))
 	case webhook.Retry:
 		delay, more := f.hook.NextTry(int(en.RetriesCount)+1, result, rand.Float64)
 		if !more {
 			return failed(v1alpha1.ReasonRetriesExhausted)
 		}
-		v.next = now.Add(delay)
+		v.Next = now.Add(delay)
 	case webhook.Invalid:
 		return failed(v1alpha1.ReasonInvalid)
 	case webhook.Refused:
@@ -143,8 +144,8 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 }
 
 // describe returns what templates see of an operation, and the key of the call.
-func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
-	c := webhook.Call{ID: callID(op, t), CorrelationID: op.Spec.CorrelationID}
+func (e *Executor) describe(op *v1alpha1.Operation, t course.Target) webhook.Call {
+	c := webhook.Call{ID: course.CallID(op, t), CorrelationID: op.Spec.CorrelationID}
 	id, spec := op.EffectiveID(), op.Spec // op changes while the call is under way
 	c.Data.Operation = func() webhook.Fields { return specFields(id, spec) }
 	if o := op.Spec.RequestObject; o != nil {
@@ -153,8 +154,8 @@ func (e *Executor) describe(op *v1alpha1.Operation, t target) webhook.Call {
 			c.Data.Resource = json.RawMessage(o.Resource.Raw)
 		}
 	}
-	c.Data.CallbackURL = e.callbacks.URL(op, t.id, t.purpose)
-	if t.purpose == webhook.Main {
+	c.Data.CallbackURL = e.callbacks.URL(op, t.ID, t.Purpose)
+	if t.Purpose == webhook.Main {
 		return c
 	}
 	c.Data.Outcome = &webhook.Outcome{Phase: string(v1alpha1.PhaseSuccess)}

@@ -45,7 +45,7 @@
 // # Locks
 //
 // Operations that exclude each other by locked resources take turns in the order in which they were accepted (O4,
-// lock.go, acceptance.go, place.go). Before its first call an operation waits until the store has heard of all that
+// lock.go, acceptance.go). Before its first call an operation waits until the store has heard of all that
 // came before it and none of those excludes it. A write that records the first attempt holds only if the operation has
 // kept its place; one whose call is not recorded keeps it whatever is written to it. Nothing else is written for it.
 //
@@ -70,7 +70,7 @@
 //
 // # What is too large, and what kills
 //
-// An Operation into which nothing more goes ends, and gives way until its end can be written (toolarge.go). A Webhook
+// An Operation into which nothing more goes ends, and gives way until its end can be written (course.Thinness). A Webhook
 // whose code kills the process is not used until it is changed: operations wait for it as for one that does not exist
 // (quarantine.go, witness.go).
 //

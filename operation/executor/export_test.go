@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 )
 
 // Blames is blames, FirstAttempt firstAttempt, and Repeats repeats.
 var (
 	Blames       = blames
-	FirstAttempt = firstAttempt
+	FirstAttempt = course.FirstAttempt
 	Repeats      = repeats
 )
 
@@ -41,11 +42,11 @@ func (e *Executor) Runs() (all, working int) {
 func Kept(unsaved bool) (what string) {
 	e := &Executor{}
 	r := &run{
-		later: map[target]time.Time{},
-		work:  &work{flying: map[target]*flight{}, refused: map[target]refusal{}},
+		later: map[course.Target]time.Time{},
+		work:  &work{flying: map[course.Target]*flight{}, refused: map[course.Target]refusal{}},
 	}
 	if unsaved {
-		r.unsaved = []change{func(*v1alpha1.Operation) {}}
+		r.unsaved = []course.Change{func(*v1alpha1.Operation) {}}
 	}
 	e.settle(r)
 	if r.later != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 )
 
@@ -27,7 +28,7 @@ func waits(op *v1alpha1.Operation) bool {
 		return true
 	}
 	waiting := func(e v1alpha1.WebhookCallStatus) bool {
-		return !e.State.Terminal() && (e.NextAttemptAt != nil || awaitsCallback(&e))
+		return !e.State.Terminal() && (e.NextAttemptAt != nil || course.AwaitsCallback(&e))
 	}
 	s := &op.Status
 	return slices.ContainsFunc(s.Webhooks, waiting) || slices.ContainsFunc(s.Compensations, waiting) ||
@@ -55,8 +56,8 @@ func (e *Executor) release(ctx context.Context, r *run) error {
 func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []string) error {
 	metadata := map[string]any{"finalizers": finalizers}
 	for {
-		if r.thin >= unowned {
-			metadata["managedFields"] = json.RawMessage(reset)
+		if r.thin >= course.Unowned {
+			metadata["managedFields"] = json.RawMessage(course.Reset)
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": metadata})
 		if err != nil {
@@ -64,8 +65,8 @@ func (e *Executor) setFinalizers(ctx context.Context, r *run, finalizers []strin
 		}
 		err = e.patch(ctx, r, patch)
 		switch {
-		case errors.Is(err, call.ErrTooLarge) && r.thin < unowned:
-			r.thin = unowned
+		case errors.Is(err, call.ErrTooLarge) && r.thin < course.Unowned:
+			r.thin = course.Unowned
 			continue
 		case err != nil:
 			return fmt.Errorf("cannot set the finalizer: %w", err)

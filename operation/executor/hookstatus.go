@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation/internal/compiled"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -135,7 +136,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	b := h.e.webhooks.Breaker(w.Namespace, w.Name)
 	want.Breaker = &v1alpha1.BreakerStatus{State: v1alpha1.BreakerState(b.State)}
 	if !b.Until.IsZero() {
-		want.Breaker.Until = micro(b.Until)
+		want.Breaker.Until = course.Micro(b.Until)
 	}
 	if equality.Semantic.DeepEqual(want, w.Status) {
 		return nil
@@ -184,9 +185,10 @@ func (h *hookStatus) judge(w *v1alpha1.Webhook, s *v1alpha1.WebhookStatus, hook 
 	case errors.Is(invalid, errQuarantined):
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionUnknown, v1alpha1.ReasonCrashed, errQuarantined.Error()
 	case invalid != nil:
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalid, tidy(invalid.Error())
+		valid.Status, valid.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalid
+		valid.Message = course.Tidy(invalid.Error())
 	default:
-		valid.Message = tidy(strings.Join(hook.Warnings(), "; "))
+		valid.Message = course.Tidy(strings.Join(hook.Warnings(), "; "))
 		h.withheld(w, &valid)
 	}
 	meta.SetStatusCondition(&s.Conditions, valid)
@@ -204,7 +206,8 @@ func (h *hookStatus) withheld(w *v1alpha1.Webhook, valid *metav1.Condition) {
 	said := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)
 	switch {
 	case why != nil:
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, v1alpha1.ReasonNotReleased, tidy(why.Error())
+		valid.Status, valid.Reason = metav1.ConditionFalse, v1alpha1.ReasonNotReleased
+		valid.Message = course.Tidy(why.Error())
 	case !known && said != nil && said.Reason == v1alpha1.ReasonNotReleased:
 		valid.Status, valid.Reason, valid.Message = said.Status, said.Reason, said.Message
 	}

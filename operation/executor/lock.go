@@ -3,10 +3,10 @@ package executor
 import (
 	"bytes"
 	"sync"
-	"time"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -22,8 +22,8 @@ import (
 //
 //   - of two that exclude each other the later one knows of the earlier one, whichever replicas run them;
 //   - everybody waits only for those before it, all of its locks at once, so there is no deadlock and nobody starves;
-//   - where the API server has forgotten which came first, a leader decides by their times, and the next one lets no lock
-//     go before it knows what that one has written (freshness);
+//   - where the API server has forgotten which came first, a leader decides by their times, and the next one lets no
+//     lock go before it knows what that one has written (freshness);
 //   - a lock ends with its operation, and there is nothing to clean up after a crash;
 //   - it costs no request, but where the order is in doubt (acceptance.go).
 
@@ -67,49 +67,41 @@ func indexLocked(operations *store.Store) error {
 
 var lockMember = []byte(`"lock"`)
 
-const (
-	// lookAgain bounds how long an operation waits that the store does not know enough for. What it lacks is an event,
-	// which wakes it.
-	lookAgain = time.Second
-	// lookBehind bounds how long an operation stays behind one that is gone without an event, since it came and went too
-	// fast for one.
-	lookBehind = time.Minute
-)
-
 // turn finds out whether it is the turn of an operation. One that has made a call has had it.
-func (e *Executor) turn(r *run, op *v1alpha1.Operation) turn {
+func (e *Executor) turn(r *run, op *v1alpha1.Operation) course.Turn {
 	if r.alone = false; r.entered {
-		return turn{}
+		return course.Turn{}
 	}
 	if r.place = op.Status.AcceptedVersion; !e.store.Covers(op.Namespace, r.place) {
-		return turn{unknown: true} // the run is told of the event that is missing, be it of a write of its own (writer)
+		// the run is told of the event that is missing, be it of a write of its own (writer)
+		return course.Turn{Unknown: true}
 	}
 	now := e.store.Snapshot()
 	if r.alone = e.isAlone(r, op, now); r.alone {
-		return turn{}
+		return course.Turn{}
 	}
 	if e.mayBeMisled(r, op) {
-		return turn{unknown: true}
+		return course.Turn{Unknown: true}
 	}
 	if e.isBehind(r, op, now) { // nobody can come in between, so the others need no look
-		return turn{still: true}
+		return course.Turn{Still: true}
 	}
 	s := e.lastBefore(r, op, now)
 	switch {
 	case s.left == nil || s.enough():
-		return turn{behind: s.last}
-	case s.left.at == "":
-		e.queue(r, store.Key{Namespace: s.left.op.Namespace, Name: s.left.op.Name})
-		return turn{unknown: true}
+		return course.Turn{Behind: s.last}
+	case s.left.At == "":
+		e.queue(r, store.Key{Namespace: s.left.Op.Namespace, Name: s.left.Op.Name})
+		return course.Turn{Unknown: true}
 	default:
-		return turn{doubt: s.left}
+		return course.Turn{Doubt: s.left}
 	}
 }
 
 // mayBeMisled tells whether somebody who was accepted after a lock may have been let go before it by a predecessor of
-// this executor (comesLater), and the store does not show it yet. The run is woken when it does.
+// this executor (course.ComesLater), and the store does not show it yet. The run is woken when it does.
 func (e *Executor) mayBeMisled(r *run, op *v1alpha1.Operation) bool {
-	if ordinary(op) || e.fresh.in(op.Namespace) {
+	if course.Ordinary(op) || e.fresh.in(op.Namespace) {
 		return false
 	}
 	e.queue(r, stale)
@@ -119,7 +111,7 @@ func (e *Executor) mayBeMisled(r *run, op *v1alpha1.Operation) bool {
 // isAlone tells whether nobody in the namespace of an operation locks anything, the operation itself included. Who
 // comes to do so comes after it.
 func (e *Executor) isAlone(r *run, op *v1alpha1.Operation, now store.Snapshot) bool {
-	if !ordinary(op) || !nobodyLocks(op.Namespace, now) {
+	if !course.Ordinary(op) || !nobodyLocks(op.Namespace, now) {
 		return false
 	}
 	e.mu.Lock()
@@ -137,9 +129,9 @@ type search struct {
 	e      *Executor
 	r      *run
 	op     *v1alpha1.Operation
-	last   *predecessor
+	last   *course.Predecessor
 	at     string                     // the place of last
-	left   *doubt                     // that has to be settled before; of several the one about the newest lock
+	left   *course.Doubt              // that has to be settled before; of several the one about the newest lock
 	looked map[*store.Record]struct{} // those that were looked at
 }
 
@@ -178,24 +170,24 @@ func (s *search) consider(known *store.Record, resource v1alpha1.ResourceReferen
 	}
 	s.looked[known] = struct{}{}
 	other, left := s.e.excluding(s.r, s.op, known)
-	if left != nil && (s.left == nil || resourceversion.Older(s.left.at, left.at)) {
+	if left != nil && (s.left == nil || resourceversion.Older(s.left.At, left.At)) {
 		s.left = left // the answer for the newest lock may be that for those before it, too
 	}
 	if other == nil {
 		return
 	}
-	where := place(other)
+	where := course.Place(other)
 	if !other.PickedUp() {
 		where = s.e.placeOf(other)
 	}
-	if s.last == nil || inOrder(s.last.op, s.at, other, where) {
-		s.last, s.at = &predecessor{known.Key(), other, resource}, where
+	if s.last == nil || course.InOrder(s.last.Op, s.at, other, where) {
+		s.last, s.at = &course.Predecessor{Key: known.Key(), Op: other, Resource: resource}, where
 	}
 }
 
 // excluding returns the operation of a record, nil if it is over or comes after op, or is op itself, or if that is in
 // doubt.
-func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record) (*v1alpha1.Operation, *doubt) {
+func (e *Executor) excluding(r *run, op *v1alpha1.Operation, known *store.Record) (*v1alpha1.Operation, *course.Doubt) {
 	if known.Name() == op.Name {
 		return nil, nil
 	}

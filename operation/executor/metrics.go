@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -117,8 +118,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) result(t target, r webhook.Result) {
-	purpose := string(t.purpose)
+func (m *metrics) result(t course.Target, r webhook.Result) {
+	purpose := string(t.Purpose)
 	if purpose == "" {
 		purpose = "main"
 	}

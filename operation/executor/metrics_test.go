@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 )
 
 func TestNearTimeoutIsCounted(t *testing.T) {
@@ -26,7 +27,7 @@ func TestNearTimeoutIsCounted(t *testing.T) {
 			m := newMetrics(func() census { return census{} }, func() int { return 0 })
 			op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{Timeout: metav1.Duration{Duration: tc.timeout}}}
 			op.CreationTimestamp = metav1.NewTime(time.Unix(1e9, 0))
-			op.Status.FinishedAt = micro(op.CreationTimestamp.Add(tc.took))
+			op.Status.FinishedAt = course.Micro(op.CreationTimestamp.Add(tc.took))
 			m.end(op, "Succeeded")
 			if got := testutil.ToFloat64(m.near.WithLabelValues("", "")); got != tc.want {
 				t.Errorf("%s: counted %v, want %v", tc.reason, got, tc.want)
@@ -45,7 +46,7 @@ func TestSeriesAreBounded(t *testing.T) {
 		for i := range n {
 			op := &v1alpha1.Operation{Spec: v1alpha1.OperationSpec{OperationCategory: fmt.Sprint(namespace, "-", i)}}
 			op.Namespace = namespace
-			op.Status.FinishedAt = micro(time.Now())
+			op.Status.FinishedAt = course.Micro(time.Now())
 			m.start(op)
 			m.end(op, "Succeeded")
 		}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -84,10 +85,10 @@ func (r *releases) withheld(hook store.Key) (why error, known bool) {
 }
 
 // note adds to what is known of a Webhook whether what it names is released.
-func (r *releases) note(facts webhookFacts, hook store.Key) webhookFacts {
+func (r *releases) note(facts course.WebhookFacts, hook store.Key) course.WebhookFacts {
 	why, known := r.withheld(hook)
-	if facts.withheld = !known || why != nil; why != nil {
-		facts.why = "webhook " + hook.Name + ": " + why.Error()
+	if facts.Withheld = !known || why != nil; why != nil {
+		facts.Why = "webhook " + hook.Name + ": " + why.Error()
 	}
 	return facts
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -27,7 +28,7 @@ type run struct {
 	near  int64     // when nine tenths of its timeout are over, in Unix seconds
 	names names     // of the Webhooks that it may call
 	// accepted is when the request was accepted, as far as that is known; nil once it was picked up.
-	accepted *acceptance
+	accepted *course.Acceptance
 	missed   bool // something happened since the run looked last
 	running  bool // the operation has not ended
 
@@ -39,16 +40,17 @@ type run struct {
 	// what is known is not older than the executor: read from the API server, written by this run, or of a store that has
 	// caught up
 	confirmed bool
-	thin      thinness // how much of the operation has given way because it was too large to be stored
-	stripped  thinness // up to where the requests for that were made
-	size      int32    // bytes of the last write
-	tries     int32    // failed requests to the API server in a row, for back-off
+	thin      course.Thinness // how much of the operation has given way because it was too large to be stored
+	stripped  course.Thinness // up to where the requests for that were made
+	size      int32           // bytes of the last write
+	tries     int32           // failed requests to the API server in a row, for back-off
 	// version is that of the last state this run has read or written.
 	version string
 	// about is a hash of the request that op is about; 0 before there was one.
 	about uint64
-	later map[target]time.Time // of polls that are due later than the status says, since the one before changed nothing
-	*work                      // nil while nothing is to be done; look and settle change that, under Executor.mu
+	// later is when polls are due that the status says are due earlier, since the ones before changed nothing.
+	later map[course.Target]time.Time
+	*work // nil while nothing is to be done; look and settle change that, under Executor.mu
 }
 
 // work is what a run has besides while something is to be done: while it looks, has calls under way or changes that are
@@ -58,11 +60,11 @@ type work struct {
 	// way, since the store has it too.
 	op *v1alpha1.Operation
 	// unsaved are the changes of the status that are not written yet, to be made again on a newer state after a conflict.
-	unsaved []change
+	unsaved []course.Change
 	// unrecorded is when a call was begun that is not recorded yet; zero if there is none (unrecorded.go).
 	unrecorded time.Time
-	flying     map[target]*flight
-	refused    map[target]refusal
+	flying     map[course.Target]*flight
+	refused    map[course.Target]refusal
 	refusal    error       // what was refused as too large, without anything left that could give way
 	paid       share.Price // what was spent for the next write
 	place      string      // the one that it was found to be the turn of the operation for
@@ -82,9 +84,6 @@ func (w *work) idle() bool {
 	busy := w.op != nil || w.flying != nil || w.refused != nil || len(w.unsaved) > 0 || !w.unrecorded.IsZero()
 	return !busy && w.refusal == nil && w.paid == (share.Price{}) && !w.short
 }
-
-// change is one change of the status. It decides itself whether it still applies.
-type change func(op *v1alpha1.Operation)
 
 // news is set when something has happened that a run may want to know. It is a flow.Wait for one fiber.
 type news struct {
@@ -139,7 +138,7 @@ func (n *news) Check(context.Context, bool) (bool, error) {
 func (n *news) Backstop() time.Duration { return 0 }
 
 // apply makes a change now and remembers it until it is written.
-func (r *run) apply(c change) {
+func (r *run) apply(c course.Change) {
 	c(r.op)
 	r.unsaved = append(r.unsaved, c)
 }
@@ -147,7 +146,7 @@ func (r *run) apply(c change) {
 // adopt takes a newer state and makes the unsaved changes on it, if it is about the same operation, and that has not
 // ended.
 func (r *run) adopt(op *v1alpha1.Operation) {
-	if about := requestOf(op).hash(); about != r.about {
+	if about := course.RequestOf(op).Hash(); about != r.about {
 		if r.about != 0 {
 			r.unsaved, r.unrecorded = nil, time.Time{}
 			r.cut(errOver)
@@ -158,7 +157,7 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 		r.unsaved, r.unrecorded = nil, time.Time{}
 	}
 	r.op, r.version, r.recorded = op, op.ResourceVersion, op.PickedUp()
-	r.entered = entered(op) || !r.unrecorded.IsZero()
+	r.entered = course.Entered(op) || !r.unrecorded.IsZero()
 	for _, c := range r.unsaved {
 		c(r.op)
 	}
@@ -171,16 +170,10 @@ func (r *run) dropSince(n int) {
 	r.op, r.unsaved = nil, r.unsaved[:min(n, len(r.unsaved))]
 }
 
-// target names one call of an operation.
-type target struct {
-	purpose webhook.Purpose
-	id      string // the name of the Webhook
-}
-
 // flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its
 // operation nor other operations wait for it; the run is told when it has come back.
 type flight struct {
-	target  target
+	target  course.Target
 	attempt string
 	hook    *webhook.Compiled
 	permit  *webhook.Permit
@@ -214,6 +207,18 @@ type refusal struct {
 	since time.Time // shareCompile: it is being compiled
 }
 
+// isFlying tells whether a call is under way.
+func (r *run) isFlying(t course.Target) bool { return r.flying[t] != nil }
+
+// notBefore returns until when a call has to wait for something that its status does not tell.
+func (r *run) notBefore(t course.Target) time.Time {
+	turn, poll := r.refused[t].until, r.later[t]
+	if turn.After(poll) {
+		return turn
+	}
+	return poll
+}
+
 // compiling tells whether an operation with nothing under way waits for a Webhook that will soon be compiled.
 func (r *run) compiling(now time.Time) bool {
 	if len(r.flying) > 0 {
@@ -240,9 +245,9 @@ func (r *run) share() string {
 	return ""
 }
 
-func (r *run) refuse(t target, why refusal) {
+func (r *run) refuse(t course.Target, why refusal) {
 	if r.refused == nil {
-		r.refused = make(map[target]refusal)
+		r.refused = make(map[course.Target]refusal)
 	}
 	r.refused[t] = why
 }

@@ -9,13 +9,14 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/compiled"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts
 // them.
-func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time) (err error) {
+func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now time.Time) (err error) {
 	if fence := e.policy.Fence; fence != nil {
 		if err := fence(); err != nil {
 			return fmt.Errorf("cannot make a call: %w", err)
@@ -26,10 +27,11 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			return err
 		}
 	}
-	if !r.confirmed && slices.ContainsFunc(d.due, func(t target) bool { return begun(entry(&r.op.Status, t)) }) {
+	isBegun := func(t course.Target) bool { return begun(course.Entry(&r.op.Status, t)) }
+	if !r.confirmed && slices.ContainsFunc(d.Due, isBegun) {
 		return e.reload(ctx, r) // a predecessor may have recorded what became of it
 	}
-	if d.due[0].purpose == webhook.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
+	if d.Due[0].Purpose == webhook.Main && !r.entered && r.op.Status.AcceptedVersion != r.place {
 		return nil // it has another place now, so its turn is to be found out again
 	}
 	defer func(unsaved int) {
@@ -38,13 +40,13 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			r.dropSince(unsaved)
 		}
 	}(len(r.unsaved))
-	hooks := e.ready(r, d.due, now)
+	hooks := e.ready(r, d.Due, now)
 	if len(hooks) == 0 {
 		return nil // what is due is not compiled yet, or was judged without a call
 	}
-	unrecorded := e.needsNoRecord(r, d.due, hooks)
-	records := func(t target) bool { return !begun(entry(&r.op.Status, t)) }
-	if (len(r.unsaved) > 0 || slices.ContainsFunc(d.due, records)) && !e.pay(r) {
+	unrecorded := e.needsNoRecord(r, d.Due, hooks)
+	records := func(t course.Target) bool { return !isBegun(t) }
+	if (len(r.unsaved) > 0 || slices.ContainsFunc(d.Due, records)) && !e.pay(r) {
 		e.withdraw(r, allOf) // a place that is kept for it others can use
 		return errShort
 	}
@@ -57,7 +59,7 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			}
 		}
 	}()
-	for _, t := range d.due {
+	for _, t := range d.Due {
 		hook := hooks[t]
 		if hook == nil {
 			continue
@@ -71,14 +73,14 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 			continue
 		}
 		f := &flight{target: t, hook: hook, permit: permit}
-		if en := entry(&r.op.Status, t); begun(en) {
+		if en := course.Entry(&r.op.Status, t); begun(en) {
 			f.attempt = en.AttemptID
-			if unkeyed(en) {
-				r.apply(key(r.op, t))
+			if course.Unkeyed(en) {
+				r.apply(course.Key(r.op, t))
 			}
 		} else {
-			f.attempt = newAttempt(r.op, t)
-			r.apply(attempt(r.op, t, f.attempt, now))
+			f.attempt = course.NewAttempt(r.op, t)
+			r.apply(course.Attempt(r.op, t, f.attempt, now))
 		}
 		ready = append(ready, f)
 	}
@@ -97,7 +99,7 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 		return err
 	}
 	for _, f := range ready {
-		if unkeyed(entry(&r.op.Status, f.target)) {
+		if course.Unkeyed(course.Entry(&r.op.Status, f.target)) {
 			return e.outdated(ctx, r, now)
 		}
 	}
@@ -110,10 +112,10 @@ func (e *Executor) start(ctx context.Context, r *run, d decision, now time.Time)
 
 // ready returns the Webhooks of the calls that are due and can be made. The others are judged here, or wait until their
 // Webhook is compiled.
-func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhook.Compiled {
-	hooks := make(map[target]*webhook.Compiled, len(due))
+func (e *Executor) ready(r *run, due []course.Target, now time.Time) map[course.Target]*webhook.Compiled {
+	hooks := make(map[course.Target]*webhook.Compiled, len(due))
 	for _, t := range due {
-		key := store.Key{Namespace: r.key.Namespace, Name: t.id}
+		key := store.Key{Namespace: r.key.Namespace, Name: t.ID}
 		if timeout, ok := e.hooks.Timeout(key); ok {
 			if expired := expired(r.op, t, timeout, now); expired != nil {
 				r.apply(expired)
@@ -122,7 +124,7 @@ func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhoo
 		}
 		hook, err := e.hooks.Get(key, &r.news)
 		if errors.Is(err, compiled.ErrCompiling) {
-			why := refusal{until: farFuture, share: shareCompile, since: r.refused[t].since}
+			why := refusal{until: course.FarFuture, share: shareCompile, since: r.refused[t].since}
 			if why.since.IsZero() {
 				why.since = now
 			}
@@ -133,7 +135,7 @@ func (e *Executor) ready(r *run, due []target, now time.Time) map[target]*webhoo
 			err = e.possible(t, hook)
 		}
 		if err != nil {
-			r.apply(judged(r.op, t, webhookInvalid(err), now))
+			r.apply(course.Judged(r.op, t, webhookInvalid(err), now))
 			continue
 		}
 		hooks[t] = hook
@@ -148,46 +150,46 @@ func begun(en *v1alpha1.WebhookCallStatus) bool {
 }
 
 // expired returns the change that ends a webhook whose own timeout has passed, nil if it has not.
-func expired(op *v1alpha1.Operation, t target, timeout time.Duration, now time.Time) change {
-	en := entry(&op.Status, t)
+func expired(op *v1alpha1.Operation, t course.Target, timeout time.Duration, now time.Time) course.Change {
+	en := course.Entry(&op.Status, t)
 	if en == nil || en.StartedAt == nil || now.Before(en.StartedAt.Add(timeout)) {
 		return nil
 	}
-	return judged(op, t, verdict{
-		state: v1alpha1.PhaseFailed, code: int(en.LastStatusCode), reason: v1alpha1.ReasonTimedOut,
-		message: "webhook " + t.id + " was not finished within " + timeout.String(),
+	return course.Judged(op, t, course.Verdict{
+		State: v1alpha1.PhaseFailed, Code: int(en.LastStatusCode), Reason: v1alpha1.ReasonTimedOut,
+		Message: "webhook " + t.ID + " was not finished within " + timeout.String(),
 	}, now)
 }
 
 // withheld returns the change that gives up a call that cannot change the outcome, since its credentials were not
 // released while the operation might have taken; nil if they are.
-func (e *Executor) withheld(op *v1alpha1.Operation, t target, now time.Time) change {
-	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.id})
-	if why == nil || t.purpose == webhook.Main || now.Before(op.Deadline()) {
+func (e *Executor) withheld(op *v1alpha1.Operation, t course.Target, now time.Time) course.Change {
+	why, _ := e.releases.withheld(store.Key{Namespace: op.Namespace, Name: t.ID})
+	if why == nil || t.Purpose == webhook.Main || now.Before(op.Deadline()) {
 		return nil
 	}
-	return judged(op, t, verdict{
-		state: v1alpha1.PhaseFailed, reason: v1alpha1.ReasonNotReleased, message: "webhook " + t.id + ": " + why.Error(),
+	return course.Judged(op, t, course.Verdict{
+		State: v1alpha1.PhaseFailed, Reason: v1alpha1.ReasonNotReleased, Message: "webhook " + t.ID + ": " + why.Error(),
 	}, now)
 }
 
 // possible says why a call cannot be made at all.
-func (e *Executor) possible(t target, hook *webhook.Compiled) error {
+func (e *Executor) possible(t course.Target, hook *webhook.Compiled) error {
 	if hook.Definition().Mode == webhook.AsyncCallback && !e.callbacks.Enabled() {
 		return fmt.Errorf(
-			"webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.id,
+			"webhook %s: spec.mode: AsyncCallback needs an HTTP API that receivers can call: the controller has none", t.ID,
 		)
 	}
 	return nil
 }
 
 // webhookInvalid is the verdict on a call that cannot be made.
-func webhookInvalid(err error) verdict {
+func webhookInvalid(err error) course.Verdict {
 	reason := v1alpha1.ReasonInvalid
 	if errors.Is(err, compiled.ErrNoWebhook) {
 		reason = v1alpha1.ReasonWebhookNotFound
 	}
-	return verdict{state: v1alpha1.PhaseFailed, reason: reason, message: err.Error()}
+	return course.Verdict{State: v1alpha1.PhaseFailed, Reason: reason, Message: err.Error()}
 }
 
 // errOutdatedCRD says that the API server does not keep the key of a call.
@@ -203,7 +205,7 @@ func (e *Executor) outdated(ctx context.Context, r *run, now time.Time) error {
 		r.outdated = true
 		e.recorder.Operation(r.op, true, v1alpha1.ReasonOutdatedCRD, errOutdatedCRD.Error())
 		e.log.ErrorContext(ctx, "cannot call webhooks", append(e.facts(r.op), "crd", crdName, "error", errOutdatedCRD)...)
-		r.apply(await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, tidy(errOutdatedCRD.Error()), now))
+		r.apply(course.Await(r.op.EffectiveID(), v1alpha1.ReasonOutdatedCRD, course.Tidy(errOutdatedCRD.Error()), now))
 		if err := e.save(ctx, r); err != nil {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -63,7 +64,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 	}
 	key := store.Key{Namespace: cb.Namespace, Name: cb.Name}
 	now := t.now() // one for all rounds: it tells what this callback has written
-	thin := whole
+	thin := course.Whole
 	for round := 0; ; round++ {
 		op, size, err := t.read(ctx, key, cb)
 		if err == nil && former {
@@ -72,29 +73,29 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err != nil {
 			return err
 		}
-		of := target{cb.Purpose, cb.WebhookID}
+		of := course.Target{Purpose: cb.Purpose, ID: cb.WebhookID}
 		if !op.PickedUp() { // the token says that the call was begun
-			begin(now, t.placeOf)(op)
-			attempt(op, of, firstAttempt(op), now)(op)
+			course.Begin(now, t.placeOf)(op)
+			course.Attempt(op, of, course.FirstAttempt(op), now)(op)
 		}
-		v := verdict{state: v1alpha1.PhaseSuccess}
+		v := course.Verdict{State: v1alpha1.PhaseSuccess}
 		if !succeeded {
-			v.state, v.reason = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed
-			v.message = tidy(t.mask(ctx, cb.Namespace, cb.WebhookID, message, token))
-			if v.message == "" {
-				v.message = "the receiver reported a failure"
+			v.State, v.Reason = v1alpha1.PhaseFailed, v1alpha1.ReasonWebhookFailed
+			v.Message = course.Tidy(t.mask(ctx, cb.Namespace, cb.WebhookID, message, token))
+			if v.Message == "" {
+				v.Message = "the receiver reported a failure"
 			}
 		}
-		e := entry(&op.Status, of)
+		e := course.Entry(&op.Status, of)
 		switch {
-		case round > 0 && e != nil && e.State == v.state && e.FinishedAt.Equal(micro(now)):
+		case round > 0 && e != nil && e.State == v.State && e.FinishedAt.Equal(course.Micro(now)):
 			return nil // the answer was lost, and the flow has gone on since
 		case op.Status.Phase.Terminal() || e == nil || e.State.Terminal():
 			return operation.ErrCallbackUsed
 		}
-		v.code = int(e.LastStatusCode)
-		judged(op, of, v, now)(op)
-		thin.apply(op)
+		v.Code = int(e.LastStatusCode)
+		course.Judged(op, of, v, now)(op)
+		thin.Apply(op)
 		paid := share.Price{Count: 1, Bytes: size}
 		if err := t.writes.Wait(ctx, share.Party{Namespace: key.Namespace, Tenant: tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
@@ -104,7 +105,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		switch {
 		case apierrors.IsNotFound(err):
 			return operation.ErrUnknownCallback
-		case errors.Is(err, call.ErrTooLarge) && thin < unowned:
+		case errors.Is(err, call.ErrTooLarge) && thin < course.Unowned:
 			thin++
 			continue
 		case !apierrors.IsConflict(err) || round == takeRounds:
@@ -143,7 +144,7 @@ func (t *Taker) read(ctx context.Context, key store.Key, cb Callback) (*v1alpha1
 	if op.EffectiveID() != cb.OperationID {
 		return nil, 0, operation.ErrCallbackUsed // it was good once: others have followed
 	}
-	if !op.PickedUp() && !(ordinary(op) && cb.Purpose == webhook.Main && cb.WebhookID == op.Spec.WebhookIDs[0]) {
+	if !op.PickedUp() && !(course.Ordinary(op) && cb.Purpose == webhook.Main && cb.WebhookID == op.Spec.WebhookIDs[0]) {
 		return nil, 0, operation.ErrUnknownCallback // such a call is recorded first
 	}
 	return op, float64(share.Effort(raw)), nil

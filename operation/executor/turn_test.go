@@ -11,9 +11,13 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/operation/internal/course/coursetest"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
+
+var epoch = coursetest.Epoch()
 
 // world is an API server with its order of writes, and replicas that have seen it up to some point each.
 type world struct {
@@ -48,7 +52,9 @@ func (w *world) at(name, version string) (was *v1alpha1.Operation) {
 }
 
 // clock is the time of the next write: some minutes pass in the course of a test.
-func (w *world) clock() time.Time { return epoch.Add(time.Duration(len(w.log)) * clocksApart / 6) }
+func (w *world) clock() time.Time {
+	return epoch.Add(time.Duration(len(w.log)) * course.ClocksApart / 6)
+}
 
 // replica is an executor as far as turns are concerned.
 type replica struct {
@@ -119,7 +125,7 @@ func resourceOf(i int) v1alpha1.ResourceReference {
 }
 
 func locking(own int, locked ...int) *v1alpha1.Operation {
-	op := requested(func(op *v1alpha1.Operation) {
+	op := coursetest.Requested(func(op *v1alpha1.Operation) {
 		op.Namespace, op.Spec.WebhookIDs = "ns", []string{"a"}
 		op.Spec.ResourceReference = resourceOf(own)
 		op.Name = v1alpha1.OperationName(op.Spec.ResourceType, op.Spec.ResourceID)
@@ -195,12 +201,12 @@ func TestNoTwoInOneResource(t *testing.T) {
 					r.wrote[name] = w.now[name].ResourceVersion
 				}
 			}
-			begin(w.clock(), r.placeOf)(op)
+			course.Begin(w.clock(), r.placeOf)(op)
 			if current.entered {
-				attempt(op, target{id: "a"}, firstAttempt(op), w.clock())(op)
+				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), w.clock())(op)
 				switch rapid.IntRange(0, 2).Draw(t, "over") {
 				case 0:
-					finish(op.EffectiveID(), v1alpha1.PhaseSuccess, w.clock())(op)
+					course.Finish(op.EffectiveID(), v1alpha1.PhaseSuccess, w.clock())(op)
 					write()
 				case 1: // it takes longer than half a second
 					write()
@@ -208,23 +214,23 @@ func TestNoTwoInOneResource(t *testing.T) {
 				return
 			}
 			switch turn := r.turn(current, op); {
-			case turn.unknown:
+			case turn.Unknown:
 				return
-			case turn.doubt != nil:
-				d := turn.doubt
+			case turn.Doubt != nil:
+				d := turn.Doubt
 				if !both && rapid.IntRange(0, 2).Draw(t, "expired") == 0 {
-					r.learn(d, nil, !comesLater(d, w.now[d.lock.Name]))
-				} else if was := w.at(d.op.Name, d.at); was != nil && was.EffectiveID() == d.op.EffectiveID() {
+					r.learn(d, nil, !course.ComesLater(d, w.now[d.Lock.Name]))
+				} else if was := w.at(d.Op.Name, d.At); was != nil && was.EffectiveID() == d.Op.EffectiveID() {
 					r.learn(d, was, true)
 				} else {
 					r.learn(d, nil, false)
 				}
 				return
-			case turn.behind != nil:
-				r.queue(current, turn.behind.key)
-				await(op.EffectiveID(), v1alpha1.ReasonWaitingForLock, "waiting", epoch)(op)
+			case turn.Behind != nil:
+				r.queue(current, turn.Behind.Key)
+				course.Await(op.EffectiveID(), v1alpha1.ReasonWaitingForLock, "waiting", epoch)(op)
 				write()
-			case turn.still:
+			case turn.Still:
 			case !both && current.alone && confirmed && rapid.Bool().Draw(t, "unrecorded"):
 				if now := w.now[name]; now.Terminal() || now.EffectiveID() != op.EffectiveID() {
 					t.Fatalf("%s is called after its end", op.EffectiveID())
@@ -232,7 +238,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				current.unrecorded, called[op.EffectiveID()] = w.clock(), true
 				holders()
 			default:
-				attempt(op, target{id: "a"}, firstAttempt(op), w.clock())(op)
+				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), w.clock())(op)
 				write()
 				holders()
 			}
@@ -292,7 +298,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 }
 
 // inside tells whether an operation is past its first attempt and has not ended.
-func inside(op *v1alpha1.Operation) bool { return entered(op) && !op.Terminal() }
+func inside(op *v1alpha1.Operation) bool { return course.Entered(op) && !op.Terminal() }
 
 func excludes(a, b *v1alpha1.Operation) bool {
 	wants := func(a, b *v1alpha1.Operation) bool {
@@ -314,12 +320,12 @@ func excludes(a, b *v1alpha1.Operation) bool {
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	started := func(op *v1alpha1.Operation) *v1alpha1.Operation {
-		begin(epoch, version)(op)
-		attempt(op, target{id: "a"}, "try", epoch)(op)
+		course.Begin(epoch, coursetest.Version)(op)
+		course.Attempt(op, course.Target{ID: "a"}, "try", epoch)(op)
 		return op
 	}
 	ended := func(op *v1alpha1.Operation) *v1alpha1.Operation {
-		finish(op.EffectiveID(), v1alpha1.PhaseSuccess, epoch)(started(op))
+		course.Finish(op.EffectiveID(), v1alpha1.PhaseSuccess, epoch)(started(op))
 		return op
 	}
 	older := func(op *v1alpha1.Operation) *v1alpha1.Operation {
@@ -334,7 +340,7 @@ func TestTurn(t *testing.T) {
 		blind  int  // of the writes are not seen yet
 		stale  bool // the store may lack what a predecessor has written
 		behind string
-		want   turn
+		want   course.Turn
 	}{
 		"Alone": {reason: "Nobody is before it.", op: locking(1, 2)},
 		"Lock": {
@@ -368,11 +374,11 @@ func TestTurn(t *testing.T) {
 		},
 		"Blind": {
 			reason: "There may be one that was not heard of.", others: []*v1alpha1.Operation{locking(1, 3)},
-			op: locking(2, 3), blind: 1, want: turn{unknown: true},
+			op: locking(2, 3), blind: 1, want: course.Turn{Unknown: true},
 		},
 		"Stale": {
 			reason: "A predecessor may have let one go first that was accepted later.",
-			op:     locking(1, 2), stale: true, want: turn{unknown: true},
+			op:     locking(1, 2), stale: true, want: course.Turn{Unknown: true},
 		},
 		"NoLock": {reason: "It waits for nobody who has locked nothing.", op: locking(1), stale: true},
 	}
@@ -394,14 +400,14 @@ func TestTurn(t *testing.T) {
 			}
 			op := w.now[tc.op.Name].DeepCopy()
 			current := r.run(op)
-			begin(epoch.Add(time.Second), r.placeOf)(op)
+			course.Begin(epoch.Add(time.Second), r.placeOf)(op)
 			got := r.turn(current, op)
-			if d := got.doubt; d != nil {
-				r.learn(d, nil, w.at(d.op.Name, d.at) != nil)
+			if d := got.Doubt; d != nil {
+				r.learn(d, nil, w.at(d.Op.Name, d.At) != nil)
 				got = r.turn(current, op)
 			}
 			if tc.behind != "" {
-				if got.behind == nil || got.behind.key.Name != tc.behind {
+				if got.Behind == nil || got.Behind.Key.Name != tc.behind {
 					t.Errorf("%s got %+v, want it behind %s", tc.reason, got, tc.behind)
 				}
 			} else if got != tc.want {
@@ -421,7 +427,7 @@ func TestLongLine(t *testing.T) {
 	r.fresh.known("")
 	for i := range all {
 		op := locking(i, all+1, all+2, all+3, all+4)
-		begin(time.Unix(0, 0), version)(op)
+		course.Begin(time.Unix(0, 0), coursetest.Version)(op)
 		op.Status.AcceptedVersion = strconv.Itoa(i + 1)
 		w.write(op, "")
 		r.see(w, t.Fatal)
@@ -434,7 +440,7 @@ func TestLongLine(t *testing.T) {
 		if i == 0 {
 			most = all
 		}
-		if len(s.looked) > most || (s.last == nil) != (i == 0) || s.last != nil && !comesBefore(s.last.op, op) {
+		if len(s.looked) > most || (s.last == nil) != (i == 0) || s.last != nil && !course.ComesBefore(s.last.Op, op) {
 			t.Errorf("operation %d: %d were looked at, and found %v", i, len(s.looked), s.last)
 		}
 	}

@@ -3,9 +3,7 @@ package executor
 import (
 	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -14,7 +12,7 @@ import (
 // write before it, and its outcome is the only one. That is so for the first try of the first Webhook of an operation
 //
 //   - that is sequential, locks nothing and compensates nothing, and whose Webhook is synchronous: nothing of what
-//     comes later depends on the try having been recorded (ordinary);
+//     comes later depends on the try having been recorded (course.Ordinary);
 //   - with an operationID of its own: the API server keeps the request from being replaced until it has ended;
 //   - in whose namespace no unfinished operation locks anything. Its place is the version at which it was accepted
 //     (acceptance.go), so that a lock that comes later waits for it;
@@ -34,56 +32,16 @@ import (
 // recordAfter is how long a call may take without being recorded.
 const recordAfter = 500 * time.Millisecond
 
-// mostUnrecorded bounds the operation whose first call may be unrecorded, in bytes of what its owners have put into it:
-// the outcome of a call that was made must fit in. etcd takes 1.5 MiB.
-const mostUnrecorded = 32 << 10
-
-// attemptIDs is the name space of the ids of first attempts (UUIDs of version 5, RFC 9562).
-var attemptIDs = uuid.MustParse("7a1c9c5e-0d52-4c86-9d7f-3f6f0a5f2b41")
-
-// firstAttempt returns the id of the first attempt of the first webhook of an operation: the same one whoever makes it.
-func firstAttempt(op *v1alpha1.Operation) string {
-	return uuid.NewSHA1(attemptIDs, []byte(string(op.UID)+"/"+op.EffectiveID()+"/"+op.Spec.WebhookIDs[0])).String()
-}
-
-// firstTry tells whether a call is the first try of the first webhook of an operation, and not begun.
-func firstTry(op *v1alpha1.Operation, t target) bool {
-	ids := op.Spec.WebhookIDs
-	return t.purpose == webhook.Main && len(ids) > 0 && t.id == ids[0] && entry(&op.Status, t) == nil
-}
-
-// light tells whether the owners of an operation have left enough room in it for an outcome.
-func light(op *v1alpha1.Operation) bool {
-	n := 0
-	for _, texts := range []map[string]string{op.Labels, op.Annotations} {
-		for key, value := range texts {
-			n += len(key) + len(value)
-		}
-	}
-	if o := op.Spec.RequestObject; o != nil {
-		if n += len(o.TenantID); o.Resource != nil {
-			n += len(o.Resource.Raw)
-		}
-		for key, value := range o.Headers {
-			n += len(key) + len(value)
-		}
-	}
-	for _, r := range op.Spec.RelatedResources {
-		n += len(r.ResourceType) + len(r.ResourceID)
-	}
-	return n+64*(len(op.OwnerReferences)+len(op.Finalizers)) <= mostUnrecorded
-}
-
 // needsNoRecord tells whether the calls that are due may be made before they are recorded.
-func (e *Executor) needsNoRecord(r *run, due []target, hooks map[target]*webhook.Compiled) bool {
-	if len(due) != 1 || !r.alone || !r.confirmed || r.thin > whole || r.op.Spec.OperationID == "" {
+func (e *Executor) needsNoRecord(r *run, due []course.Target, hooks map[course.Target]*webhook.Compiled) bool {
+	if len(due) != 1 || !r.alone || !r.confirmed || r.thin > course.Whole || r.op.Spec.OperationID == "" {
 		return false
 	}
-	if !ordinary(r.op) || !firstTry(r.op, due[0]) {
+	if !course.Ordinary(r.op) || !course.FirstTry(r.op, due[0]) {
 		return false
 	}
 	hook := hooks[due[0]]
-	return hook != nil && hook.Definition().Mode == webhook.Sync && light(r.op) && e.trust.in(r.key.Namespace)
+	return hook != nil && hook.Definition().Mode == webhook.Sync && course.Light(r.op) && e.trust.in(r.key.Namespace)
 }
 
 // recordDue returns when the calls under way have to be recorded, the zero time if now or none has to.

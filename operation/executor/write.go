@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -84,7 +85,7 @@ func (e *Executor) save(ctx context.Context, r *run) error {
 		if !errors.Is(err, call.ErrTooLarge) {
 			return err
 		}
-		if r.thin >= unowned && !r.op.Terminal() || r.thin == bones {
+		if r.thin >= course.Unowned && !r.op.Terminal() || r.thin == course.Bones {
 			return err
 		}
 		r.thin++
@@ -96,7 +97,7 @@ func (e *Executor) save(ctx context.Context, r *run) error {
 // strip sends the requests that are due since more has given way.
 func (e *Executor) strip(ctx context.Context, r *run) error {
 	for ; r.stripped < r.thin; r.stripped++ {
-		patch := (r.stripped + 1).patch(r.op)
+		patch := (r.stripped + 1).Patch(r.op)
 		if patch == nil {
 			continue
 		}
@@ -115,11 +116,11 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	if len(r.unsaved) == 0 {
 		return nil
 	}
-	r.thin.apply(r.op)
-	n, kept := keys(&r.op.Status), false
+	r.thin.Apply(r.op)
+	n, kept := course.Keys(&r.op.Status), false
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
 		return own.Status().Replace(ctx, r.op, cost, client.Kept(func(answer []byte) bool {
-			kept = keptKeys(answer, n) // unless a field that the API server does not know is gone
+			kept = course.KeptKeys(answer, n) // unless a field that the API server does not know is gone
 			return kept
 		}))
 	})
@@ -134,7 +135,7 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 		return fmt.Errorf("cannot record the status: %w", err)
 	}
 	r.unsaved, r.unrecorded = nil, time.Time{}
-	e.trust.written(r.key.Namespace, n, kept || keys(&r.op.Status) == n)
+	e.trust.written(r.key.Namespace, n, kept || course.Keys(&r.op.Status) == n)
 	e.wrote(r, r.op)
 	return nil
 }
@@ -187,7 +188,7 @@ const owner = "fairlead executor"
 // writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may
 // be what it waits for to know its turn.
 func (e *Executor) writer(r *run) *client.Client {
-	if !entered(r.op) {
+	if !course.Entered(r.op) {
 		return e.client
 	}
 	return e.client.Bound(client.Binding{Write: store.WriteContext{Owner: owner, Primary: r.key}})
@@ -279,16 +280,16 @@ func (e *Executor) unpay(r *run) {
 // else the calls that should follow have.
 func (e *Executor) outgrown(r *run, refusal error, now time.Time) {
 	message := "the operation has become too large to be stored: " + refusal.Error()
-	if succeeded(r.op) < len(r.op.Spec.WebhookIDs) &&
+	if course.Succeeded(r.op) < len(r.op.Spec.WebhookIDs) &&
 		!meta.IsStatusConditionTrue(r.op.Status.Conditions, v1alpha1.ConditionError) {
-		r.apply(fail(r.op.EffectiveID(), v1alpha1.ReasonTooLarge, message, now))
+		r.apply(course.Fail(r.op.EffectiveID(), v1alpha1.ReasonTooLarge, message, now))
 		return
 	}
-	failed := verdict{state: v1alpha1.PhaseFailed, message: message}
+	failed := course.Verdict{State: v1alpha1.PhaseFailed, Message: message}
 	for _, id := range r.op.Spec.CompensateWebhookIDs {
-		r.apply(judged(r.op, target{webhook.Compensate, id}, failed, now))
+		r.apply(course.Judged(r.op, course.Target{Purpose: webhook.Compensate, ID: id}, failed, now))
 	}
 	if id := r.op.Spec.NotifyWebhookID; id != "" {
-		r.apply(judged(r.op, target{webhook.Notify, id}, failed, now))
+		r.apply(course.Judged(r.op, course.Target{Purpose: webhook.Notify, ID: id}, failed, now))
 	}
 }

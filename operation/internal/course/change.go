@@ -1,4 +1,4 @@
-package executor
+package course
 
 import (
 	"strings"
@@ -13,9 +13,18 @@ import (
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
-// begin makes the status be about the present request. What the status said of the request before goes to history.
+// Target names one call of an operation.
+type Target struct {
+	Purpose webhook.Purpose
+	ID      string // the name of the Webhook
+}
+
+// Change is one change of the status. It decides itself whether it still applies.
+type Change func(op *v1alpha1.Operation)
+
+// Begin makes the status be about the present request. What the status said of the request before goes to history.
 // placeOf tells the place of the operation.
-func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
+func Begin(now time.Time, placeOf func(*v1alpha1.Operation) string) Change {
 	return func(op *v1alpha1.Operation) {
 		if op.PickedUp() {
 			return
@@ -26,7 +35,7 @@ func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
 			OperationID:        op.EffectiveID(),
 			OperationType:      op.Spec.OperationType,
 			AcceptedVersion:    accepted,
-			InitializedAt:      micro(now),
+			InitializedAt:      Micro(now),
 			ObservedGeneration: op.Generation,
 			History:            old.History,
 		}
@@ -34,7 +43,7 @@ func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
 			past := v1alpha1.FinishedOperation{
 				OperationID: old.OperationID, OperationType: old.OperationType, Phase: old.Phase,
 			}
-			past.FinishedAt = *micro(now)
+			past.FinishedAt = *Micro(now)
 			if old.FinishedAt != nil {
 				past.FinishedAt = *old.FinishedAt
 			}
@@ -50,9 +59,9 @@ func begin(now time.Time, placeOf func(*v1alpha1.Operation) string) change {
 	}
 }
 
-// await shows for what the operation waits, which reason and message say, or with an empty message that it does so no
+// Await shows for what the operation waits, which reason and message say, or with an empty message that it does so no
 // more.
-func await(operation, reason, message string, now time.Time) change {
+func Await(operation, reason, message string, now time.Time) Change {
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) || reason == v1alpha1.ReasonWaitingForLock && len(op.Status.Webhooks) > 0 {
 			return
@@ -65,14 +74,14 @@ func await(operation, reason, message string, now time.Time) change {
 	}
 }
 
-// attempt records that a call is about to be made (O2).
-func attempt(op *v1alpha1.Operation, t target, id string, now time.Time) change {
+// Attempt records that a call is about to be made (O2).
+func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) {
 			return
 		}
-		e := entry(&op.Status, t)
+		e := Entry(&op.Status, t)
 		if e == nil {
 			e = insert(op, t)
 		} else if e.State.Terminal() || e.AttemptID == id { // the latter when the answer to the write was lost
@@ -81,75 +90,75 @@ func attempt(op *v1alpha1.Operation, t target, id string, now time.Time) change 
 			e.RetriesCount++
 		}
 		if e.StartedAt == nil {
-			e.StartedAt = micro(now)
+			e.StartedAt = Micro(now)
 		}
 		if !keyless(e) {
-			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.id, t.purpose)
+			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, t.Purpose)
 		}
 		e.AttemptID, e.NextAttemptAt, e.LastStatusCode, e.Message = id, nil, 0, ""
 	}
 }
 
-// verdict is what an answer means for a call.
-type verdict struct {
-	state   v1alpha1.Phase // In Progress: tried or polled again, or waiting for the callback
-	code    int
-	reason  string // of a failure
-	message string
-	pollURL string
-	polled  bool
-	next    time.Time // of the next try or poll; zero for none
+// Verdict is what an answer means for a call.
+type Verdict struct {
+	State   v1alpha1.Phase // In Progress: tried or polled again, or waiting for the callback
+	Code    int
+	Reason  string // of a failure
+	Message string
+	PollURL string
+	Polled  bool
+	Next    time.Time // of the next try or poll; zero for none
 }
 
-// judged records what a call has brought. It applies only while the status still names the attempt (fencing). A failed
+// Judged records what a call has brought. It applies only while the status still names the attempt (fencing). A failed
 // webhook decides the outcome of the operation.
-func judged(op *v1alpha1.Operation, t target, v verdict, now time.Time) change {
+func Judged(op *v1alpha1.Operation, t Target, v Verdict, now time.Time) Change {
 	operation := op.EffectiveID()
 	var attempt string
-	if e := entry(&op.Status, t); e != nil {
+	if e := Entry(&op.Status, t); e != nil {
 		attempt = e.AttemptID
 	}
 	return func(op *v1alpha1.Operation) {
 		if !concerns(op, operation) {
 			return
 		}
-		e := entry(&op.Status, t)
+		e := Entry(&op.Status, t)
 		if e == nil {
 			e = insert(op, t)
 		} else if e.State.Terminal() || e.AttemptID != attempt {
 			return
 		}
-		e.State, e.LastStatusCode, e.Message, e.NextAttemptAt = v.state, int32(v.code), tidy(v.message), nil
-		if v.pollURL != "" {
-			e.WebhookPollURL = v.pollURL
+		e.State, e.LastStatusCode, e.Message, e.NextAttemptAt = v.State, int32(v.Code), Tidy(v.Message), nil
+		if v.PollURL != "" {
+			e.WebhookPollURL = v.PollURL
 		}
-		if v.polled {
-			e.LastPollTimestamp = micro(now)
+		if v.Polled {
+			e.LastPollTimestamp = Micro(now)
 		}
-		if !v.next.IsZero() {
-			e.NextAttemptAt = micro(v.next)
+		if !v.Next.IsZero() {
+			e.NextAttemptAt = Micro(v.Next)
 		}
-		if !v.state.Terminal() {
+		if !v.State.Terminal() {
 			return
 		}
-		e.FinishedAt = micro(now)
-		if v.state == v1alpha1.PhaseFailed && t.purpose == webhook.Main {
-			fail(operation, v.reason, v.message, now)(op)
+		e.FinishedAt = Micro(now)
+		if v.State == v1alpha1.PhaseFailed && t.Purpose == webhook.Main {
+			Fail(operation, v.Reason, v.Message, now)(op)
 		}
 	}
 }
 
-// fail decides that the outcome is failure. The first reason stays.
-func fail(operation, reason, message string, now time.Time) change {
+// Fail decides that the outcome is failure. The first reason stays.
+func Fail(operation, reason, message string, now time.Time) Change {
 	return func(op *v1alpha1.Operation) {
 		if concerns(op, operation) && !meta.IsStatusConditionTrue(op.Status.Conditions, v1alpha1.ConditionError) {
-			condition(op, v1alpha1.ConditionError, metav1.ConditionTrue, reason, tidy(message), now)
+			condition(op, v1alpha1.ConditionError, metav1.ConditionTrue, reason, Tidy(message), now)
 		}
 	}
 }
 
-// finish records the end. Webhooks that were not finished by then have failed.
-func finish(operation string, phase v1alpha1.Phase, now time.Time) change {
+// Finish records the end. Webhooks that were not finished by then have failed.
+func Finish(operation string, phase v1alpha1.Phase, now time.Time) Change {
 	return func(op *v1alpha1.Operation) {
 		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
 		// somebody has taken the reason away: it is decided anew
@@ -161,12 +170,12 @@ func finish(operation string, phase v1alpha1.Phase, now time.Time) change {
 			if e.State.Terminal() {
 				continue
 			}
-			e.State, e.FinishedAt, e.NextAttemptAt = v1alpha1.PhaseFailed, micro(now), nil
+			e.State, e.FinishedAt, e.NextAttemptAt = v1alpha1.PhaseFailed, Micro(now), nil
 			if e.Message == "" {
 				e.Message = "given up when the operation failed"
 			}
 		}
-		op.Status.Phase, op.Status.FinishedAt, op.Status.ObservedGeneration = phase, micro(now), op.Generation
+		op.Status.Phase, op.Status.FinishedAt, op.Status.ObservedGeneration = phase, Micro(now), op.Generation
 		if phase == v1alpha1.PhaseSuccess {
 			condition(op, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded, "", now)
 			condition(op, v1alpha1.ConditionError, metav1.ConditionFalse, v1alpha1.ReasonSucceeded, "", now)
@@ -182,9 +191,9 @@ func concerns(op *v1alpha1.Operation, operation string) bool {
 }
 
 // insert adds the record of a call, in the order of the spec.
-func insert(op *v1alpha1.Operation, t target) *v1alpha1.WebhookCallStatus {
-	e := v1alpha1.WebhookCallStatus{WebhookID: t.id, State: v1alpha1.PhaseInProgress}
-	switch t.purpose {
+func insert(op *v1alpha1.Operation, t Target) *v1alpha1.WebhookCallStatus {
+	e := v1alpha1.WebhookCallStatus{WebhookID: t.ID, State: v1alpha1.PhaseInProgress}
+	switch t.Purpose {
 	case webhook.Notify:
 		op.Status.Notification = &e
 	case webhook.Compensate:
@@ -193,17 +202,17 @@ func insert(op *v1alpha1.Operation, t target) *v1alpha1.WebhookCallStatus {
 		op.Status.Webhooks = append(op.Status.Webhooks, e)
 		ordered := make([]v1alpha1.WebhookCallStatus, 0, len(op.Status.Webhooks))
 		for _, id := range op.Spec.WebhookIDs {
-			if e := entry(&op.Status, target{webhook.Main, id}); e != nil {
+			if e := Entry(&op.Status, Target{webhook.Main, id}); e != nil {
 				ordered = append(ordered, *e)
 			}
 		}
 		op.Status.Webhooks = ordered
 	}
-	return entry(&op.Status, t)
+	return Entry(&op.Status, t)
 }
 
-// tidy makes a message fit for a status: one line of valid text of a bounded length.
-func tidy(message string) string {
+// Tidy makes a message fit for a status: one line of valid text of a bounded length.
+func Tidy(message string) string {
 	message = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
 			return ' '
@@ -230,19 +239,19 @@ func condition(
 	})
 }
 
-// micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts
+// Micro is a time as a status holds it, in whole microseconds, and never an earlier one: what waits for it, or counts
 // from it, does not end too soon.
-func micro(t time.Time) *metav1.MicroTime {
+func Micro(t time.Time) *metav1.MicroTime {
 	m := metav1.NewMicroTime(t.Add(time.Microsecond - time.Nanosecond).Truncate(time.Microsecond))
 	return &m
 }
 
-// key records the key of a call that is begun.
-func key(op *v1alpha1.Operation, t target) change {
+// Key records the key of a call that is begun.
+func Key(op *v1alpha1.Operation, t Target) Change {
 	operation := op.EffectiveID()
 	return func(op *v1alpha1.Operation) {
-		if e := entry(&op.Status, t); concerns(op, operation) && unkeyed(e) {
-			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.id, t.purpose)
+		if e := Entry(&op.Status, t); concerns(op, operation) && Unkeyed(e) {
+			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, t.Purpose)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package executor
+package course
 
 import (
 	"encoding/json"
@@ -14,36 +14,39 @@ import (
 // ends, as failed unless all was done; and what is not needed for that gives way, one after the other, until the end
 // can be written (O1).
 
-// thinness is how much of an operation has given way. Each one includes those before it.
-type thinness uint8
+// Thinness is how much of an operation has given way. Each one includes those before it.
+type Thinness uint8
 
+// What gives way, each after what is before it.
 const (
-	whole   thinness = iota
-	brief            // no history, short messages
-	unowned          // no managed fields, which the server begins anew; of calls that are over only how they ended
+	Whole   Thinness = iota
+	Brief            // no history, short messages
+	Unowned          // no managed fields, which the server begins anew; of calls that are over only how they ended
 	// at the end only: no request object, which is taken away with a request to cancel, since the rules allow that alone
-	stripped
-	naked // no labels and annotations of others
-	bones // of calls nothing but their outcome
+	Stripped
+	Naked // no labels and annotations of others
+	Bones // of calls nothing but their outcome
 )
 
 // String says what gives way.
-func (t thinness) String() string {
+func (t Thinness) String() string {
 	return [...]string{
 		"nothing", "history and messages", "managed fields", "request object", "labels and annotations",
 		"details of calls",
 	}[t]
 }
 
+// Reset is what metadata.managedFields are replaced by for the server to begin them anew.
+const Reset = `[{}]`
+
 const (
 	briefMessage = 64             // bytes of a message that is short
 	ownPrefix    = "fairlead.io/" // of labels and annotations that stay
-	reset        = `[{}]`         // for metadata.managedFields
 )
 
-// apply takes from an operation what gives way without a request of its own.
-func (t thinness) apply(op *v1alpha1.Operation) {
-	if t < brief {
+// Apply takes from an operation what gives way without a request of its own.
+func (t Thinness) Apply(op *v1alpha1.Operation) {
+	if t < Brief {
 		return
 	}
 	s := &op.Status
@@ -60,17 +63,17 @@ func (t thinness) apply(op *v1alpha1.Operation) {
 	if s.Notification != nil {
 		t.call(s.Notification)
 	}
-	if t >= unowned {
+	if t >= Unowned {
 		op.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	}
 }
 
-func (t thinness) call(e *v1alpha1.WebhookCallStatus) {
+func (t Thinness) call(e *v1alpha1.WebhookCallStatus) {
 	e.Message = short(e.Message)
 	switch {
-	case t >= bones:
+	case t >= Bones:
 		*e = v1alpha1.WebhookCallStatus{WebhookID: e.WebhookID, State: e.State}
-	case t >= unowned && e.State.Terminal(): // what only those need that go on
+	case t >= Unowned && e.State.Terminal(): // what only those need that go on
 		e.WebhookPollURL, e.AttemptID, e.IdempotencyKey, e.StartedAt, e.LastPollTimestamp = "", "", "", nil, nil
 	}
 }
@@ -82,14 +85,14 @@ func short(message string) string {
 	return strings.ToValidUTF8(message[:briefMessage-len("…")], "") + "…"
 }
 
-// patch is the request that takes away what is not part of the status; nil if there is nothing.
-func (t thinness) patch(op *v1alpha1.Operation) []byte {
-	metadata := map[string]any{"managedFields": json.RawMessage(reset)}
+// Patch is the request that takes away what is not part of the status; nil if there is nothing.
+func (t Thinness) Patch(op *v1alpha1.Operation) []byte {
+	metadata := map[string]any{"managedFields": json.RawMessage(Reset)}
 	body := map[string]any{"metadata": metadata}
 	switch {
-	case t == stripped && op.Spec.RequestObject != nil:
+	case t == Stripped && op.Spec.RequestObject != nil:
 		body["spec"] = map[string]any{"requestObject": nil, "cancelRequested": true}
-	case t == naked && len(op.Labels)+len(op.Annotations) > 0:
+	case t == Naked && len(op.Labels)+len(op.Annotations) > 0:
 		metadata["labels"], metadata["annotations"] = foreign(op.Labels), foreign(op.Annotations)
 	default:
 		return nil

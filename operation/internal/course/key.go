@@ -1,4 +1,4 @@
-package executor
+package course
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ import (
 // ours are not. So both an entry that they have begun and one of ours whose key they have dropped, since they write
 // whole statuses for callbacks, are known for what they are during a rolling update.
 
-// newAttempt returns the id of another try of a call.
-func newAttempt(op *v1alpha1.Operation, t target) string {
+// NewAttempt returns the id of another try of a call.
+func NewAttempt(op *v1alpha1.Operation, t Target) string {
 	switch {
-	case firstTry(op, t):
-		return firstAttempt(op)
-	case keyless(entry(&op.Status, t)):
+	case FirstTry(op, t):
+		return FirstAttempt(op)
+	case keyless(Entry(&op.Status, t)):
 		return uuid.NewString()
 	}
 	return uuid.Must(uuid.NewV7()).String()
@@ -35,26 +35,26 @@ func keyless(e *v1alpha1.WebhookCallStatus) bool {
 	return err != nil || id.Version() == 4
 }
 
-// callID returns the idempotency key of a call: the same on every try. What is recorded says of which kind it is, and
+// CallID returns the idempotency key of a call: the same on every try. What is recorded says of which kind it is, and
 // not what it is: who may write a status must not choose the key of somebody else's call.
-func callID(op *v1alpha1.Operation, t target) string {
-	if !keyless(entry(&op.Status, t)) {
-		return webhook.CallID(op.Namespace, op.EffectiveID(), t.id, t.purpose)
+func CallID(op *v1alpha1.Operation, t Target) string {
+	if !keyless(Entry(&op.Status, t)) {
+		return webhook.CallID(op.Namespace, op.EffectiveID(), t.ID, t.Purpose)
 	}
-	id := op.EffectiveID() + "." + t.id
-	if t.purpose != webhook.Main {
-		id += "." + string(t.purpose)
+	id := op.EffectiveID() + "." + t.ID
+	if t.Purpose != webhook.Main {
+		id += "." + string(t.Purpose)
 	}
 	return id
 }
 
-// unkeyed tells whether a call that was begun with a key of ours has lost it.
-func unkeyed(e *v1alpha1.WebhookCallStatus) bool {
+// Unkeyed tells whether a call that was begun with a key of ours has lost it.
+func Unkeyed(e *v1alpha1.WebhookCallStatus) bool {
 	return e != nil && e.AttemptID != "" && e.IdempotencyKey == "" && !keyless(e)
 }
 
-// keys counts the keys that are recorded.
-func keys(s *v1alpha1.OperationStatus) (n int) {
+// Keys counts the keys that are recorded.
+func Keys(s *v1alpha1.OperationStatus) (n int) {
 	count := func(e *v1alpha1.WebhookCallStatus) {
 		if e != nil && e.IdempotencyKey != "" {
 			n++
@@ -70,10 +70,10 @@ func keys(s *v1alpha1.OperationStatus) (n int) {
 	return n
 }
 
-// keptKeys tells whether an answer of the API server has n keys. It need not be decoded for that: the status is the
+// KeptKeys tells whether an answer of the API server has n keys. It need not be decoded for that: the status is the
 // last part of an object, and the quotes around the name of a field are not to be found within a string. Where that
 // does not hold it is decoded after all.
-func keptKeys(answer []byte, n int) bool {
+func KeptKeys(answer []byte, n int) bool {
 	if n == 0 {
 		return true
 	}
@@ -84,5 +84,5 @@ func keptKeys(answer []byte, n int) bool {
 	var op struct {
 		Status v1alpha1.OperationStatus `json:"status"`
 	}
-	return json.Unmarshal(answer, &op) == nil && keys(&op.Status) == n
+	return json.Unmarshal(answer, &op) == nil && Keys(&op.Status) == n
 }
