@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // kind is what is known of a kind of objects.
@@ -17,6 +19,7 @@ type kind struct {
 	gvk        schema.GroupVersionKind
 	gvr        schema.GroupVersionResource
 	namespaced bool
+	found      store.Found // of gvr, in the cache of the client whose kind it is
 }
 
 // kinds finds the kind of objects, through the Scheme and the RESTMapper, and remembers it.

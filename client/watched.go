@@ -22,7 +22,7 @@ func (c *Client) stores(k *kind) []*store.Store {
 	if c.opt.Cache == nil {
 		return nil
 	}
-	return c.opt.Cache.Lookup(k.gvr)
+	return k.found.In(c.opt.Cache, k.gvr)
 }
 
 // written returns all stores over which a write of a resource is laid, also those of its other versions.

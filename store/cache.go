@@ -462,6 +462,29 @@ func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
 	return (*c.byResource.Load())[resource]
 }
 
+// Found remembers what Lookup has found, for who asks for one resource of one cache again and again. It is safe for
+// concurrent use.
+type Found struct{ last atomic.Pointer[lookedUp] }
+
+type lookedUp struct {
+	index  *map[schema.GroupVersionResource][]*Store
+	stores []*Store
+}
+
+// In is Cache.Lookup.
+func (f *Found) In(c *Cache, resource schema.GroupVersionResource) []*Store {
+	if c.usable() != nil {
+		return nil
+	}
+	index := c.byResource.Load()
+	last := f.last.Load()
+	if last == nil || last.index != index {
+		last = &lookedUp{index, (*index)[resource]}
+		f.last.Store(last)
+	}
+	return last.stores
+}
+
 // Stores returns the stores that there are, of one resource or, for the zero value, of all.
 func (c *Cache) Stores(resource schema.GroupVersionResource) []*Store {
 	if !resource.Empty() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -268,7 +269,8 @@ func TestCacheLookup(t *testing.T) { // not parallel: it counts allocations
 		handles = append(handles, h)
 	}
 	gvr := handles[0].Options().Resource
-	got := cache.Lookup(gvr)
+	var found store.Found
+	got := found.In(cache, gvr)
 	if len(got) != 4 || got[0] != handles[2].Store || got[1] != handles[1].Store || got[2].Complete() ||
 		got[3].Complete() {
 		t.Errorf("%d stores, not in the order of what they hold", len(got))
@@ -277,7 +279,13 @@ func TestCacheLookup(t *testing.T) { // not parallel: it counts allocations
 	if n := testing.AllocsPerRun(100, func() { got = cache.Lookup(gvr) }); n != 0 || got[0] == nil {
 		t.Errorf("%v allocations", n)
 	}
+	if n := testing.AllocsPerRun(100, func() { got = found.In(cache, gvr) }); n != 0 || got[0] == nil {
+		t.Errorf("%v allocations of who asks again and again", n)
+	}
 	handles[2].Release()
+	if again := found.In(cache, gvr); !slices.Equal(again, cache.Lookup(gvr)) {
+		t.Errorf("who asks again and again has %d stores, of which one was released", len(again))
+	}
 	if got := cache.Lookup(gvr); len(got) != 3 || got[0] != handles[1].Store {
 		t.Errorf("%d stores after one was released", len(got))
 	}

@@ -64,6 +64,7 @@ type Cursor struct {
 	closed   atomic.Bool
 	armed    atomic.Bool
 	pull     atomic.Pointer[puller] // of a consumer that waits, made when it does first
+	drainer  *Drainer               // that a wake begins, instead of Wake
 	initial  *initial               // nil when all of it was given, or nothing is
 	synced   bool                   // the store was synced at the start: Synced follows the initial objects
 	done     bool                   // Synced has been given
@@ -166,10 +167,14 @@ func (c *Cursor) wake() {
 		return
 	}
 	c.signal()
-	if c.opt.Wake == nil {
+	begin := c.opt.Wake
+	if c.drainer != nil {
+		begin = c.drainer.Start
+	}
+	if begin == nil {
 		return
 	}
-	if p := protect.Call(c.opt.Wake); p != nil {
+	if p := protect.Call(begin); p != nil {
 		c.s.logger.Error("a subscriber's wake function panicked", "subscriber", c.opt.Name, "panic", p.Value)
 	}
 }

@@ -79,10 +79,9 @@ func (s *Store) Drain(opt DrainOptions) *Drainer {
 	d.cursor.opt = opt.SubscribeOptions
 	switch {
 	case opt.Owner != nil:
-		d.loop = d.drain
-		d.cursor.opt.Wake = d.Start
+		d.loop, d.cursor.drainer = d.drain, d
 	case opt.Inline:
-		d.cursor.opt.Wake = d.Start
+		d.cursor.drainer = d
 	case opt.Wake == nil:
 		d.cursor.waiting()
 	}
