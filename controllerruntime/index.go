@@ -134,7 +134,7 @@ func (in *informer) valuesBy(name string, fn cache.IndexFunc) store.IndexFunc {
 				utilruntime.HandleError(fmt.Errorf("%s: cannot index %s by %q: %w", in.name, r.Key(), name, err))
 			}
 		}()
-		obj, err := in.decode(r)
+		obj, err := in.decode(r, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func (x indexer) ListKeys() []string {
 func (x indexer) objects(records iter.Seq[*store.Record], size int) []any {
 	out := make([]any, 0, size)
 	for r := range records {
-		if obj := x.in.object(r); obj != nil {
+		if obj := x.in.object(r, nil); obj != nil {
 			out = append(out, obj)
 		}
 	}
@@ -91,7 +91,7 @@ func (x indexer) GetByKey(key string) (item any, exists bool, err error) {
 	if !ok {
 		return nil, false, nil
 	}
-	obj, err := x.in.decode(r)
+	obj, err := x.in.decode(r, nil)
 	return obj, err == nil, err
 }
 

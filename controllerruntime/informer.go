@@ -320,15 +320,15 @@ func (in *informer) snapshot() (v store.Snapshot, ok bool) {
 	return from.store.Snapshot(), true
 }
 
-// decode returns the object of a record, shared and READ-ONLY.
-func (in *informer) decode(r *store.Record) (any, error) { return r.As(in.typ) }
+// decode returns the object of a record, shared and READ-ONLY, beside another version of it, which may be nil.
+func (in *informer) decode(r, other *store.Record) (any, error) { return r.AsLike(other, in.typ) }
 
 // object is decode; nil, and an error that is reported, if that cannot be.
-func (in *informer) object(r *store.Record) any {
+func (in *informer) object(r, other *store.Record) any {
 	if r == nil {
 		return nil
 	}
-	obj, err := in.decode(r)
+	obj, err := in.decode(r, other)
 	if err != nil {
 		utilruntime.HandleError(fmt.Errorf("%s: %w", in.name, err))
 		return nil
@@ -337,8 +337,8 @@ func (in *informer) object(r *store.Record) any {
 }
 
 // given is object for a handler: as from the clients of client-go, a typed object does not name its kind.
-func (in *informer) given(r *store.Record) any {
-	obj := in.object(r)
+func (in *informer) given(r, other *store.Record) any {
+	obj := in.object(r, other)
 	switch o := obj.(type) {
 	case runtime.Unstructured, *metav1.PartialObjectMetadata:
 	case runtime.Object:

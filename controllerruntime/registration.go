@@ -150,7 +150,7 @@ func (r *registration) survives(e *store.Event) (ok bool) {
 }
 
 func (r *registration) call(e *store.Event) {
-	obj := r.in.given(e.Object)
+	obj := r.in.given(e.Object, e.Prior)
 	switch e.Type {
 	case store.Added:
 		if obj != nil {
@@ -159,7 +159,7 @@ func (r *registration) call(e *store.Event) {
 	case store.Modified, store.Sync:
 		prior := obj
 		if e.Type == store.Modified {
-			prior = r.in.given(e.Prior)
+			prior = r.in.given(e.Prior, e.Object)
 		}
 		switch {
 		case obj == nil:

@@ -37,7 +37,7 @@ func (d *demand) prepare(e *store.Event, t reflect.Type, n uint64) (g given, err
 		g.demand = d
 	}
 	if always {
-		g.object, err = e.Object.As(t)
+		g.object, err = e.Object.AsLike(e.Prior, t)
 	} else {
 		g.object, err = e.Object.AsLater(t)
 	}

@@ -102,11 +102,11 @@ func (e Event[T]) Prior() *T {
 	if e.prior == nil {
 		return nil
 	}
-	object, err := store.As[T](e.prior)
+	object, err := e.prior.AsLike(e.record, reflect.TypeFor[T]())
 	if err != nil {
 		return nil
 	}
-	return object
+	return object.(*T)
 }
 
 // ObjectEvent is an Event whose objects are of the type of the source, whatever it is; see [OnObject].
@@ -128,11 +128,11 @@ func (e ObjectEvent) Prior() client.Object {
 	if e.prior == nil {
 		return nil
 	}
-	object, err := e.origin.decode(e.prior)
+	object, err := e.prior.AsLike(e.record, e.origin.object)
 	if err != nil {
 		return nil
 	}
-	return object
+	return object.(client.Object)
 }
 
 // give returns the object of an event.
@@ -144,7 +144,7 @@ func (g *given) give(r *store.Record, t reflect.Type) any {
 	if g.object != nil {
 		return g.object
 	}
-	object, err := r.As(t)
+	object, err := r.AsLike(g.prior, t)
 	if err != nil { // see store.Record.AsLater: our own bytes have changed
 		return nil
 	}

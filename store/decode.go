@@ -26,17 +26,20 @@ var (
 	errNoStruct = errors.New("it is not the type of a struct, as those of objects are")
 )
 
-// decode makes a new object, a *T for t, T, from the bytes of a record.
-func (r *Record) decode(t reflect.Type, raw []byte) (any, error) {
+// decode makes a new object, a *T for t, T, from the bytes of a record. What it has in common with another version that is
+// decoded the two share.
+func (r *Record) decode(t reflect.Type, raw []byte, other *Record) (any, error) {
 	o := reflect.New(t).Interface()
 	err := r.codec.content.readable(o)
 	if err != nil {
 		return nil, &DecodeError{Key: r.Key(), Type: t, Err: err}
 	}
+	like, likeRaw := other.atHand(t, r.codec)
 	if u, ok := o.(*unstructured.Unstructured); ok {
-		err = decodeUnstructured(r, raw, u)
+		was, _ := like.(*unstructured.Unstructured)
+		err = decodeUnstructured(r, raw, u, likeRaw, was)
 	} else {
-		err = decodeInto(r, raw, o)
+		err = decodeInto(r, raw, o, likeRaw, like)
 	}
 	if err == nil {
 		o, err = r.codec.content.transformed(o)
@@ -78,7 +81,7 @@ func (r *Record) decodeOwn(obj any) error {
 		return err
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return decodeUnstructured(r, raw, u)
+		return decodeUnstructured(r, raw, u, nil, nil)
 	}
 	if _, ok := obj.(protobuf.Message); r.Encoding() == source.Protobuf && !ok {
 		if raw, err = r.AppendJSON(nil); err != nil {
@@ -86,38 +89,77 @@ func (r *Record) decodeOwn(obj any) error {
 		}
 		return r.codec.decoders.unmarshal(raw, obj)
 	}
-	return decodeInto(r, raw, obj)
+	return decodeInto(r, raw, obj, nil, nil)
 }
 
-func decodeInto(r *Record, raw []byte, into any) error {
+// atHand returns a decoded form of a record, and the bytes that it was decoded from; nil if there is none of which a
+// record of the codec may have a part.
+func (r *Record) atHand(t reflect.Type, of *codec) (obj any, raw []byte) {
+	if r == nil || r.codec != of || of.hot.detect || of.content.Transform != nil {
+		return nil, nil
+	}
+	for v := r.forms.Load(); v != nil; v = v.next {
+		if v.typ != t {
+			continue
+		}
+		if obj = v.value(); obj == nil {
+			break
+		}
+		if raw, err := r.load(); err == nil {
+			return obj, raw
+		}
+		break
+	}
+	return nil, nil
+}
+
+// name sets the kind of an object that does not say it.
+func (c *codec) name(o any) {
+	if o, ok := o.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {
+		o.GetObjectKind().SetGroupVersionKind(c.kind)
+	}
+}
+
+// decodeInto decodes into a Go type. like, if it is not nil, was decoded from likeRaw: what is the same the two share.
+func decodeInto(r *Record, raw []byte, into any, likeRaw []byte, like any) error {
 	if err := r.codec.fits(into); err != nil {
 		return err
 	}
+	d := &r.codec.decoders
 	if r.Encoding() == source.Protobuf {
 		pb, ok := into.(protobuf.Message)
 		if !ok {
 			return errProtobuf
 		}
-		if err := r.codec.decoders.protobuf.Unmarshal(raw, pb); err != nil {
+		if err := d.protobuf.UnmarshalLike(raw, pb, likeRaw, messageOf(like)); err != nil {
 			return err
 		}
-	} else if err := r.codec.decoders.unmarshal(raw, into); err != nil {
+	} else if err := d.unmarshal(raw, into); err != nil {
 		return err
 	}
-	if o, ok := into.(runtime.Object); ok && o.GetObjectKind().GroupVersionKind().Empty() {
-		o.GetObjectKind().SetGroupVersionKind(r.codec.kind)
-	}
+	r.codec.name(into)
 	return nil
 }
 
-func decodeUnstructured(r *Record, raw []byte, into *unstructured.Unstructured) error {
-	var err error
-	if r.Encoding() == source.Protobuf {
+// messageOf returns an object as a message; nil if it is none.
+func messageOf(o any) protobuf.Message {
+	m, _ := o.(protobuf.Message)
+	return m
+}
+
+// decodeUnstructured is decodeInto for an object without a Go type.
+func decodeUnstructured(
+	r *Record, raw []byte, into *unstructured.Unstructured, likeRaw []byte, like *unstructured.Unstructured,
+) (err error) {
+	switch {
+	case r.Encoding() == source.Protobuf:
 		var typed runtime.Object
 		if typed, err = r.codec.decodeByScheme(r, raw); err == nil {
 			into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 		}
-	} else {
+	case like != nil:
+		into.Object, err = r.codec.decoders.untyped.UnmarshalLike(raw, likeRaw, like.Object)
+	default:
 		into.Object, err = r.codec.decoders.untyped.Unmarshal(raw)
 	}
 	if err != nil {
@@ -158,7 +200,7 @@ func (c *codec) fits(into any) error {
 func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
 	if c.content.Metadata {
 		o := &metav1.PartialObjectMetadata{}
-		return o, decodeInto(r, raw, o)
+		return o, decodeInto(r, raw, o, nil, nil)
 	}
 	if c.scheme == nil {
 		return nil, errProtobuf
@@ -167,7 +209,7 @@ func (c *codec) decodeByScheme(r *Record, raw []byte) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, decodeInto(r, raw, o)
+	return o, decodeInto(r, raw, o, nil, nil)
 }
 
 // typeHasAll says whether the Go type of the Scheme has all fields of a record that came as protobuf, of which decoders

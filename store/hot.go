@@ -83,8 +83,8 @@ func (h *hotSet) init(limit int64, detect bool) {
 }
 
 // asCold finds an object that is held weakly, or decodes it: a *T for t, T. Of several readers at the same time one
-// decodes.
-func (r *Record) asCold(t reflect.Type) (any, error) {
+// decodes, beside another version of the object, which may be nil.
+func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
 	h := &r.codec.hot
 	mine := decodeKey{r, t}
 	h.mu.Lock()
@@ -133,7 +133,7 @@ func (r *Record) asCold(t reflect.Type) (any, error) {
 	if err != nil {
 		return nil, &DecodeError{Key: r.Key(), Type: mine.typ, Err: err}
 	}
-	o, err := r.decode(t, raw)
+	o, err := r.decode(t, raw, other)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,11 @@ func As[T any](r *Record) (*T, error) {
 
 // As is the function of that name for who knows the type at run time only: of T, a struct, it returns the *T that
 // all readers of the record share. A nil record, and a type that is none of an object, is a *DecodeError.
-func (r *Record) As(t reflect.Type) (any, error) {
+func (r *Record) As(t reflect.Type) (any, error) { return r.AsLike(nil, t) }
+
+// AsLike is As for who has another version of the object, which may be nil: where the object has to be decoded and that
+// one is at hand as t, the two share what is the same in both.
+func (r *Record) AsLike(other *Record, t reflect.Type) (any, error) {
 	if r == nil {
 		return nil, &DecodeError{Type: t, Err: errNoRecord}
 	}
@@ -44,7 +48,7 @@ func (r *Record) As(t reflect.Type) (any, error) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil, &DecodeError{Key: r.Key(), Type: t, Err: errNoStruct}
 	}
-	return r.asCold(t)
+	return r.asCold(t, other)
 }
 
 // View reads a store as objects of one Go type. All views share the one encoded copy; what they decode is shared too:

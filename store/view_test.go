@@ -36,18 +36,7 @@ func pods(t testing.TB, enc source.Encoding, n int, opt store.Options) (*store.S
 	for i := range n {
 		p := gen.Next(i)
 		p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Operation: "Update"}}
-		raw, err := json.Marshal(p)
-		if enc == source.Protobuf {
-			raw, err = p.Marshal()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := source.Object{Raw: raw, Encoding: enc}
-		if err := source.Scan(enc, raw, &o.Header); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Put(&o); err != nil {
+		if err := r.Put(encoded(t, enc, p)); err != nil {
 			t.Fatal(err)
 		}
 		p.ManagedFields = nil
@@ -57,6 +46,23 @@ func pods(t testing.TB, enc source.Encoding, n int, opt store.Options) (*store.S
 	r.Commit(source.Commit{Version: "900000000"})
 	s.Flush()
 	return s, out
+}
+
+// encoded is a pod as a source hands it over.
+func encoded(t testing.TB, enc source.Encoding, p *corev1.Pod) *source.Object {
+	t.Helper()
+	raw, err := json.Marshal(p)
+	if enc == source.Protobuf {
+		raw, err = p.Marshal()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &source.Object{Raw: raw, Encoding: enc}
+	if err := source.Scan(enc, raw, &o.Header); err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 func TestViews(t *testing.T) {

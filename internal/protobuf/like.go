@@ -1,0 +1,150 @@
+package protobuf
+
+import (
+	"bytes"
+	"reflect"
+	"unsafe"
+)
+
+// UnmarshalLike is Unmarshal for who holds another message of the type, and the data that it was decoded from: what is
+// the same in both, byte for byte, the two share. Neither may be changed afterwards. Versions of one object are so:
+// of a pod whose status changes nothing but that is decoded. Without another message, nil, it is Unmarshal.
+func (d *Decoder) UnmarshalLike(data []byte, into Message, likeData []byte, like Message) error {
+	if like == nil || reflect.TypeOf(like) != reflect.TypeOf(into) {
+		return d.Unmarshal(data, into)
+	}
+	of := d.of(reflect.TypeOf(into))
+	if of.plan == nil || of.refused.Load() || of.checked.Load() < checks {
+		return d.Unmarshal(data, into)
+	}
+	v, l := reflect.ValueOf(into), reflect.ValueOf(like)
+	dec := decoding{known: &d.known, left: len(data)}
+	if dec.like(of.plan, data, v.UnsafePointer(), likeData, l.UnsafePointer()) != nil {
+		v.Elem().SetZero()
+		return d.Unmarshal(data, into)
+	}
+	return nil
+}
+
+// run is the values of one field that follow each other in a message.
+type run struct {
+	number int
+	bytes  []byte // all of them, with their tags
+	data   []byte // of the first one, if it is lengthed
+	single bool
+}
+
+// next returns the first run of a message that is not empty.
+func next(b []byte) (r run, err error) {
+	for i := 0; i < len(b); {
+		tag, n := uvarint(b[i:])
+		if n <= 0 || tag < 8 || tag > 1<<31-1 {
+			return run{}, errUnclear
+		}
+		number := int(tag >> 3)
+		if i > 0 && number != r.number {
+			return r, nil
+		}
+		data, size, err := after(b[i+n:], uint8(tag&7))
+		if err != nil {
+			return run{}, err
+		}
+		if r.single = i == 0; r.single {
+			r.number, r.data = number, data
+		}
+		i += n + size
+		r.bytes = b[:i]
+	}
+	return r, nil
+}
+
+// after returns the data of a lengthed value, without its tag, and how long a value of any wire type is.
+func after(b []byte, wire uint8) (data []byte, size int, err error) {
+	switch wire {
+	case varint:
+		_, size = uvarint(b)
+	case lengthed:
+		v, n := uvarint(b)
+		if n <= 0 || v > uint64(len(b)-n) {
+			return nil, 0, errUnclear
+		}
+		size = n + int(v)
+		data = b[n:size]
+	case fixed64:
+		size = 8
+	case fixed32:
+		size = 4
+	}
+	if size <= 0 || size > len(b) {
+		return nil, 0, errUnclear
+	}
+	return data, size, nil
+}
+
+// like decodes b into the empty struct at p; the struct at lp was decoded from lb. Fields have to come in the order of
+// their numbers, as encoders write them: then all that there is of one is in one place.
+func (d *decoding) like(pl *plan, b []byte, p unsafe.Pointer, lb []byte, lp unsafe.Pointer) error {
+	if d.depth++; d.depth > maxDepth {
+		return errUnclear
+	}
+	var other run
+	last := 0
+	for len(b) > 0 {
+		r, err := next(b)
+		if err != nil || r.number <= last {
+			return errUnclear
+		}
+		for other.number < r.number && len(lb) > 0 {
+			before := other.number
+			if other, err = next(lb); err != nil || other.number <= before {
+				return errUnclear
+			}
+			lb = lb[len(other.bytes):]
+		}
+		if err := d.field(pl, &r, p, &other, lp); err != nil {
+			return err
+		}
+		last, b = r.number, b[len(r.bytes):]
+	}
+	for len(lb) > 0 { // what comes later must not be about a field that was shared
+		before := other.number
+		var err error
+		if other, err = next(lb); err != nil || other.number <= before {
+			return errUnclear
+		}
+		lb = lb[len(other.bytes):]
+	}
+	d.depth--
+	return nil
+}
+
+// field decodes all that there is of one field, or shares it.
+func (d *decoding) field(pl *plan, r *run, p unsafe.Pointer, other *run, lp unsafe.Pointer) error {
+	if r.number >= len(pl.fields) || pl.fields[r.number].op == opNone {
+		return nil
+	}
+	f := &pl.fields[r.number]
+	if r.number != other.number {
+		return d.message(pl, r.bytes, p)
+	}
+	at, there := unsafe.Add(p, f.off), unsafe.Add(lp, f.off)
+	if bytes.Equal(r.bytes, other.bytes) {
+		reflect.NewAt(f.own, at).Elem().Set(reflect.NewAt(f.own, there).Elem())
+		return nil
+	}
+	if !r.single || !other.single || f.wire != lengthed {
+		return d.message(pl, r.bytes, p)
+	}
+	switch f.op {
+	case opMessage:
+		return d.like(f.sub, r.data, at, other.data, there)
+	case opPointer + opMessage:
+		to, from := (*unsafe.Pointer)(at), *(*unsafe.Pointer)(there)
+		if from == nil {
+			return errUnclear
+		}
+		*to = reflect.New(f.typ).UnsafePointer()
+		return d.like(f.sub, r.data, *to, other.data, from)
+	}
+	return d.message(pl, r.bytes, p)
+}

@@ -1,0 +1,128 @@
+package protobuf
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// alike decodes data beside another message of the type, which has to give the same as without it and to leave that
+// one alone.
+func alike(t testing.TB, d *Decoder, o Message, data, other []byte) {
+	t.Helper()
+	typ := reflect.TypeOf(o).Elem()
+	trusting(d, o)
+	like := reflect.New(typ)
+	if like.Interface().(Message).Unmarshal(slices.Clone(other)) != nil {
+		return
+	}
+	want, got := reflect.New(typ), reflect.New(typ)
+	wantErr := want.Interface().(Message).Unmarshal(slices.Clone(data))
+	given := slices.Clone(data)
+	gotErr := d.UnmarshalLike(given, got.Interface().(Message), other, like.Interface().(Message))
+	for i := range given {
+		given[i] = 0xff // the result must not refer to it
+	}
+	if (wantErr == nil) != (gotErr == nil) {
+		t.Fatalf("%v: error %v, want %v, of %x beside %x", typ, gotErr, wantErr, data, other)
+	}
+	if !reflect.DeepEqual(want.Interface(), got.Interface()) {
+		t.Fatalf("%v differs of %x beside %x:\n%s", typ, data, other, cmp.Diff(want.Interface(), got.Interface()))
+	}
+	before := reflect.New(typ)
+	_ = before.Interface().(Message).Unmarshal(slices.Clone(other))
+	if !reflect.DeepEqual(before.Interface(), like.Interface()) {
+		t.Fatalf("%v: %x beside %x has changed that", typ, data, other)
+	}
+}
+
+// TestLikeEveryKind decodes pairs of random messages of every built-in type: of different content, of the same in all
+// but a part, damaged, and one on top of the other.
+func TestLikeEveryKind(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	d := &Decoder{}
+	for _, o := range kinds() {
+		for range 4 {
+			a, b := encodeRandom(t, rnd, o), encodeRandom(t, rnd, o)
+			changed := reflect.New(reflect.TypeOf(o).Elem())
+			if err := changed.Interface().(Message).Unmarshal(a); err != nil {
+				t.Fatal(err)
+			}
+			if at := changed.Elem().Field(rnd.IntN(changed.Elem().NumField())); at.CanSet() {
+				fill(rnd, at, 3)
+			}
+			c, err := changed.Interface().(full).Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, pair := range [][2][]byte{
+				{a, a},
+				{a, b},
+				{a, c},
+				{c, a},
+				{a, nil},
+				{nil, a},
+				{slices.Concat(a, b), a},
+				{a, slices.Concat(a, b)},
+				{damage(rnd, a), a},
+				{a, damage(rnd, a)},
+				{damage(rnd, c), a},
+			} {
+				alike(t, d, o, pair[0], pair[1])
+			}
+		}
+	}
+}
+
+func FuzzLike(f *testing.F) {
+	a, b := pods(2)[0], pods(2)[1]
+	f.Add(a, b)
+	f.Add(a, a)
+	d := &Decoder{}
+	f.Fuzz(func(t *testing.T, data, other []byte) { alike(t, d, &corev1.Pod{}, data, other) })
+}
+
+// TestLikeShares holds two versions of a pod to what they share.
+func TestLikeShares(t *testing.T) {
+	d := &Decoder{}
+	trusting(d, &corev1.Pod{})
+	was := pods(1)[0]
+	var prior corev1.Pod
+	if err := d.Unmarshal(was, &prior); err != nil {
+		t.Fatal(err)
+	}
+	next := prior.DeepCopy()
+	next.ResourceVersion, next.Status.Message = "next", "another one"
+	is, err := next.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.Pod
+	decode := func() {
+		got = corev1.Pod{}
+		if err := d.UnmarshalLike(is, &got, was, &prior); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decode()
+	if !reflect.DeepEqual(&got, next) {
+		t.Fatal(cmp.Diff(next, &got))
+	}
+	if &got.Spec.Containers[0] != &prior.Spec.Containers[0] {
+		t.Error("what is the same is not shared")
+	}
+	if got.Status.Message == prior.Status.Message || got.ResourceVersion == prior.ResourceVersion {
+		t.Error("what is not the same is shared")
+	}
+	if n := testing.AllocsPerRun(100, decode); n > 5 {
+		t.Errorf("%v allocations for two strings", n)
+	}
+}

@@ -1,0 +1,163 @@
+package untyped
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/corpus"
+)
+
+// alike decodes data beside another object, which has to give the same as without it and to leave that one alone.
+func alike(t testing.TB, d *Decoder, data, other []byte) {
+	t.Helper()
+	var want, like, before map[string]any
+	if kjson.UnmarshalCaseSensitivePreserveInts(slices.Clone(other), &like) != nil {
+		return
+	}
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(slices.Clone(other), &before)
+	wantErr := kjson.UnmarshalCaseSensitivePreserveInts(slices.Clone(data), &want)
+	given := slices.Clone(data)
+	got, err := d.UnmarshalLike(given, other, like)
+	for i := range given {
+		given[i] = 'x' // the result must not refer to it
+	}
+	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
+		t.Fatalf("error %v, want %v, of %q beside %q", err, wantErr, data, other)
+	}
+	if !reflect.DeepEqual(want, got) {
+		t.Fatalf("%q beside %q differs:\n%s", data, other, cmp.Diff(want, got))
+	}
+	if !reflect.DeepEqual(before, like) {
+		t.Fatalf("%q beside %q has changed that", data, other)
+	}
+}
+
+func TestLike(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ reason, data, other string }{
+		{"the same", `{"a":{"b":1}}`, `{"a":{"b":1}}`},
+		{"white space", ` { "a" : {"b":1} , "c":[ 1 ] } `, "{\"a\":{\"b\":1}\n,\t\"c\":[ 1 ]\r}"},
+		{"the last of two counts", `{"a":1,"a":2}`, `{"a":2,"a":1}`},
+		{"the last of two counts there", `{"a":1}`, `{"a":1,"a":2}`},
+		{"another type", `{"a":{"b":1},"c":2}`, `{"a":2,"c":{"b":1}}`},
+		{"a part of it", `{"a":{"b":{"c":1},"d":"x"}}`, `{"a":{"b":{"c":1},"d":"y"}}`},
+		{"brackets and quotes in strings", `{"a":"}\"]","b":{"c":"\\"}}`, `{"a":"}\"]","b":{"c":"\\\""}}`},
+		{"nothing there", `{"a":1}`, `{}`},
+		{"nothing here", `{}`, `{"a":1}`},
+		{"null", `{"a":null}`, `{"a":null}`},
+		{"null there", `{"a":null}`, `{"b":1}`},
+		{"no object there", `{"a":1}`, `null`},
+		{"names with escapes", `{"\u0061":{"b":1}}`, `{"a":{"b":1}}`},
+		{"no value", `{"a":}`, `{"a":1}`},
+		{"two values", `{"a":1 2}`, `{"a":1}`},
+		{"cut", `{"a":{"b":1`, `{"a":{"b":1}}`},
+		{"a literal that goes on", `{"a":nullx}`, `{"a":null}`},
+		{"wrong brackets", `{"a":[1}}`, `{"a":[1]}`},
+	} {
+		d := &Decoder{}
+		for range 3 {
+			alike(t, d, []byte(c.data), []byte(c.other))
+		}
+	}
+}
+
+// TestLikeRandomly decodes random objects beside others that differ in one member, whole and damaged.
+func TestLikeRandomly(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	d := &Decoder{}
+	encode := func(o any) []byte {
+		data, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	for range 2000 {
+		o := map[string]any{
+			"metadata": map[string]any{"a": random(rnd, 2), "b": random(rnd, 2)}, "spec": random(rnd, 1), "status": random(rnd, 1),
+		}
+		data := encode(o)
+		if within, ok := o[[]string{"metadata", "spec", "status"}[rnd.IntN(3)]].(map[string]any); ok {
+			within["b"] = random(rnd, 3)
+		} else {
+			o["spec"] = random(rnd, 1)
+		}
+		other := encode(o)
+		alike(t, d, data, other)
+		at := rnd.IntN(len(data))
+		alike(t, d, data[:at], other)
+		alike(t, d, slices.Insert(slices.Clone(data), at, byte(rnd.Uint32())), other)
+		alike(t, d, other, slices.Insert(slices.Clone(data), at, byte(rnd.Uint32())))
+	}
+}
+
+func FuzzLike(f *testing.F) {
+	f.Add([]byte(`{"a":{"b":"c"},"d":[1]}`), []byte(`{"a":{"b":"x"},"d":[1]}`))
+	d := &Decoder{}
+	f.Fuzz(func(t *testing.T, data, other []byte) { alike(t, d, data, other) })
+}
+
+// TestLikeShares holds two versions of a pod to what they share.
+func TestLikeShares(t *testing.T) {
+	d := &Decoder{}
+	pod := corpus.NewPods(1, 1).Next(0)
+	was, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.ResourceVersion, pod.Status.Message = "next", "another one"
+	is, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prior, err := d.Unmarshal(was)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := d.UnmarshalLike(is, was, prior)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(o map[string]any) uintptr { return reflect.ValueOf(o["spec"]).Pointer() }
+	if at(got) != at(prior) {
+		t.Error("what is the same is not shared")
+	}
+	if reflect.DeepEqual(got["status"], prior["status"]) {
+		t.Error("what is not the same is shared")
+	}
+}
+
+func BenchmarkLike(b *testing.B) {
+	d := &Decoder{}
+	pod := corpus.NewPods(1, 1).Next(0)
+	was, _ := json.Marshal(pod)
+	pod.ResourceVersion = "next"
+	is, _ := json.Marshal(pod)
+	prior, err := d.Unmarshal(was)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, decode := range map[string]func() error{
+		"alone":  func() error { _, err := d.Unmarshal(is); return err },
+		"beside": func() error { _, err := d.UnmarshalLike(is, was, prior); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := decode(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
