@@ -61,7 +61,6 @@ func nothing(ctx context.Context) map[string]func() error {
 		"fairlead.New":                func() error { return runs(nil) },
 		"fairlead.Serve":              func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
 		"fairlead.WithContent":        func() error { return runs(fairlead.WithContent(schema.GroupKind{}, store.Content{})) },
-		"fairlead.WithHeapFloor":      func() error { return runs(fairlead.WithHeapFloor(0)) },
 		"fairlead.WithDegraded":       func() error { return runs(fairlead.WithDegraded()) },
 		"fairlead.WithDetectMutation": func() error { return runs(fairlead.WithDetectMutation()) },
 		"fairlead.WithDrain":          func() error { return runs(fairlead.WithDrain(0)) },

@@ -39,7 +39,6 @@ type options struct {
 	lease       *[2]string // namespace and name
 	leadership  Leadership
 	hotBytes    int64
-	heapFloor   int64
 	contents    map[schema.GroupKind]store.Content
 	linger      time.Duration
 	dir         string
@@ -156,14 +155,6 @@ func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d
 // WithHotBytes bounds the decoded objects that each store keeps although nobody uses them; 0: 32 MiB, negative: none.
 // It suits programs that look at most objects rarely, such as controllers whose objects wait.
 func WithHotBytes(n int64) Option { return func(o *options) { o.hotBytes = n } }
-
-// WithHeapFloor has the garbage collector wait, while Run runs, until the heap has this size in bytes, such as 256<<20.
-// With GOGC alone it collects whenever the heap has doubled, which is often where Fairlead keeps little on it: a floor
-// saves a part of the CPU of events (docs/benchmarks.md has figures of larger heaps). The heap is about as large as the
-// floor then, and more while a collection is under way on a busy machine. It raises GOGC of the process where that is
-// too low, and sets it back at the end; GOMEMLIMIT counts as ever, and with GOGC=off nothing is done. One Runtime of a
-// process should have it. Default, and 0 or less: GOGC is left alone.
-func WithHeapFloor(bytes int64) Option { return func(o *options) { o.heapFloor = bytes } }
 
 // WithContent says what the cache holds of the objects of a kind: managedFields besides, without certain fields, as
 // changed by a function; see store.Content. The empty kind stands for all kinds that nothing is said of. The last one

@@ -210,7 +210,6 @@ func (rt *Runtime) Run(ctx context.Context) error {
 		return err
 	}
 	defer rt.close()
-	defer raiseHeap(rt.opts.heapFloor)()
 	defer rt.phase.Store(phaseStopping)
 	if len(rt.opts.signals) > 0 {
 		var restore func()

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	frontdoor "github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/controllerruntime"
 )
 
@@ -130,12 +129,6 @@ var specs = []struct {
 		"fairlead, protobuf, GOMEMLIMIT", "pods", false, collectorRows, func() peer { return newFairlead(true) },
 		[]string{"GOGC=off", "GOMEMLIMIT=512MiB"},
 	},
-	{"front door, protobuf, 256 MiB floor", "pods", false, doorRows, func() peer {
-		return newDoor(true, frontdoor.WithHeapFloor(256<<20))
-	}, nil},
-	{"front door, JSON, 256 MiB floor", "pods", false, doorRows, func() peer {
-		return newDoor(false, frontdoor.WithHeapFloor(256<<20))
-	}, nil},
 	{
 		"fairlead, JSON, GOGC=400", "pods", false, collectorRows, func() peer { return newFairlead(false) },
 		[]string{"GOGC=400"},

@@ -19,7 +19,6 @@ const watched observe.Selector = "watched"
 // door is Fairlead as programs use it: a runtime with one source and one sync observer.
 type door struct {
 	protobuf bool
-	runtime  []frontdoor.Option
 	header   atomic.Bool
 	known    func() *store.Store
 	view     view
@@ -27,8 +26,8 @@ type door struct {
 	done     chan error
 }
 
-func newDoor(protobuf bool, options ...frontdoor.Option) *door {
-	return &door{protobuf: protobuf, runtime: options, done: make(chan error, 1)}
+func newDoor(protobuf bool) *door {
+	return &door{protobuf: protobuf, done: make(chan error, 1)}
 }
 
 func (d *door) start(ctx context.Context, t target, handler func(event)) error {
@@ -39,7 +38,7 @@ func (d *door) start(ctx context.Context, t target, handler func(event)) error {
 			options = append(options, source.PageSize(-1))
 		}
 	}
-	rt := frontdoor.New(t.cfg, d.runtime...)
+	rt := frontdoor.New(t.cfg)
 	var synced <-chan struct{}
 	if d.protobuf {
 		observe.Source[corev1.Pod](rt, watched, append(options, source.WithEncoding(source.Protobuf))...)
