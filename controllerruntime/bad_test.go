@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,6 +27,8 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 	theirs, err := store.NewCache(store.CacheOptions{Config: cfg})
 	must(t, err)
 	secrets := schema.GroupKind{Kind: "Secret"}
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
 	for _, tc := range []struct {
 		reason string
 		opt    controllerruntime.Options
@@ -45,6 +48,10 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 			"a field that is needed",
 			controllerruntime.Options{Drop: map[schema.GroupKind][]string{secrets: {"metadata.name"}}},
 			"metadata.name",
+		},
+		{
+			"a directory that cannot be made", controllerruntime.Options{Dir: filepath.Join(file, "in")},
+			"Options.Dir",
 		},
 		{"a path that is malformed", controllerruntime.Options{Drop: map[schema.GroupKind][]string{{}: {"data["}}}, "data["},
 	} {

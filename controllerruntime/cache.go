@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -36,6 +37,7 @@ type caching struct {
 	cache.Cache
 	stores  *stores
 	started atomic.Bool
+	written atomic.Bool // a client lays its writes over the stores
 }
 
 // NewCache makes the cache of a manager. It is a cache.NewCacheFunc.
@@ -83,6 +85,10 @@ func (c *caching) NeedLeaderElection() bool { return false }
 func (c *caching) Start(ctx context.Context) error {
 	if c.started.Swap(true) {
 		return c.Cache.Start(ctx) // it says that it cannot
+	}
+	if c.stores.opt.Stores == nil && !c.written.Load() {
+		log.Log.WithName("fairlead").Info("no client of NewClient writes over this cache: what is written by others " +
+			"is seen when the watch brings it; set ctrl.Options.NewClient too")
 	}
 	return c.stores.runAround(ctx, c.Cache.Start)
 }

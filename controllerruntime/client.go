@@ -31,6 +31,9 @@ func (o Options) NewClient(cfg *rest.Config, opts client.Options) (client.Client
 	if stores == nil {
 		return nil, fmt.Errorf("cannot make client: %w", errNotOurs)
 	}
+	if c, ok := opts.Cache.Reader.(*caching); ok {
+		c.written.Store(true)
+	}
 	if opts.HTTPClient == nil {
 		var err error
 		if opts.HTTPClient, err = rest.HTTPClientFor(cfg); err != nil {

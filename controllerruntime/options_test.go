@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/fairlead-io/fairlead/controllerruntime"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -74,6 +77,54 @@ func TestMetrics(t *testing.T) {
 	if left := names(); len(left) > 0 {
 		t.Errorf("after the end there are %v", left)
 	}
+}
+
+// A second cache that is to be measured by the same registry says what is wrong.
+func TestMeasuredTwice(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	opt := controllerruntime.Options{Registry: registry}
+	with(opt).start(t, cache.Options{})
+	second, err := opt.NewCache(env.Config(t), cache.Options{})
+	must(t, err)
+	if err := second.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "another cache") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// How it is found out what an informer lists is counted as no failed request of the program.
+func TestNoRequestHasFailed(t *testing.T) {
+	t.Parallel()
+	server, err := apiserver.New(apiserver.Options{})
+	must(t, err)
+	defer server.Close()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
+	c, err := controllerruntime.NewCache(server.Config(), cache.Options{Mapper: mapper})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	if _, err := c.GetInformer(ctx, &corev1.ConfigMap{}); err != nil {
+		t.Error(err)
+	}
+	families, err := metrics.Registry.Gather()
+	must(t, err)
+	host, err := url.Parse(server.URL())
+	must(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["host"] == host.Host && strings.Contains(labels["code"], "error") {
+				t.Errorf("%s counts %v", f.GetName(), labels)
+			}
+		}
+	}
+	stop()
+	must(t, <-ended)
 }
 
 // Own writes call handlers, unless they are filtered.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/fairlead-io/fairlead/source"
@@ -19,9 +21,6 @@ type collection struct {
 	namespace    string // "" is all
 	label, field string
 }
-
-// errLooked is the answer to a request that was made to be looked at.
-var errLooked = errors.New("the request was looked at, and not sent")
 
 // lookKey is the key, in the context of a request that is to be looked at, of where to put its URL.
 type lookKey struct{}
@@ -39,14 +38,21 @@ func (l looking) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		r.Body.Close()
 	}
-	return nil, errLooked
+	// not an error, which the metrics of clients would count as a failed request
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(strings.NewReader(emptyList)),
+	}, nil
 }
+
+// emptyList is the answer to a request that was made to be looked at.
+const emptyList = `{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`
 
 // WrappedRoundTripper lets those who look for it find the transport beneath.
 func (l looking) WrappedRoundTripper() http.RoundTripper { return l.RoundTripper }
 
 // collectionOf finds out what a ListerWatcher lists: controller-runtime hands an informer nothing else. It is asked for
-// a list, and the request ends at the transport of its client. base is the path of the server's URL.
+// a list, and the transport of its client answers. base is the path of the server's URL.
 func collectionOf(lw cache.ListerWatcher, base string) (collection, error) {
 	var looked url.URL
 	ctx := context.WithValue(context.Background(), lookKey{}, &looked)

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +44,11 @@ func (o Options) newStores(
 	if s.Cache != nil {
 		return s, nil
 	}
+	if o.Dir != "" {
+		if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot save stores in Options.Dir: %w", err)
+		}
+	}
 	if s.watch, err = watchClient(cfg, c); err != nil {
 		return nil, err
 	}
@@ -61,7 +68,10 @@ func (s *stores) runAround(ctx context.Context, work func(context.Context) error
 	if s.opt.Registry != nil {
 		metrics := store.Collector(func() []*store.Store { return s.Stores(schema.GroupVersionResource{}) })
 		if err := s.opt.Registry.Register(metrics); err != nil {
-			return fmt.Errorf("cannot measure stores: %w", err)
+			if errors.As(err, &prometheus.AlreadyRegisteredError{}) {
+				err = fmt.Errorf("another cache is measured by it; share Options.Stores, or give the other cache none: %w", err)
+			}
+			return fmt.Errorf("cannot measure stores by Options.Registry: %w", err)
 		}
 		defer s.opt.Registry.Unregister(metrics)
 	}
