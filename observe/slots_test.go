@@ -1,0 +1,73 @@
+package observe_test
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// TestSlotsComeAndGo: what leaves with a slot is no deletion, what comes with one is initial, and collections have what
+// is held.
+func TestSlotsComeAndGo(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		layout := shard.Layout{Slots: 64}
+		slotA, slotB := layout.SlotOf("a", ""), layout.SlotOf("b", "")
+		if slotA == slotB {
+			t.Fatal("both namespaces are in one slot")
+		}
+		share := source.NewSharding(layout)
+		hold := func(slots ...int) {
+			t.Helper()
+			if err := share.Set(layout.Set(slots...)); err != nil {
+				t.Fatal(err)
+			}
+			if err := share.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		h.put("a/x", "1")
+		h.put("b/x", "1")
+		if err := share.Set(layout.Set(slotA)); err != nil {
+			t.Fatal(err)
+		}
+		sourceOf(h, Maps, source.ShardWith(share))
+		var all, deletions, async story
+		observe.On(h, Maps, all.observe)
+		observe.On(h, Maps, deletions.observe, observe.Only(observe.OnDeleted))
+		observe.On(h, Maps, async.observe, observe.Async(4))
+		h.start()
+		synctest.Wait()
+		for _, s := range []*story{&all, &async} {
+			if diff := cmp.Diff([]string{"Added initial a/x =1", "Synchronized"}, s.take()); diff != "" {
+				t.Error(diff)
+			}
+		}
+		hold(slotB)
+		for _, s := range []*story{&all, &async} {
+			got := s.take()
+			if diff := cmp.Diff([]string{"Left a/x 1=1", "Added initial b/x =1"}, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		h.put("a/x", "2")
+		h.remove("b/x")
+		hold(slotA)
+		if diff := cmp.Diff([]string{"Deleted b/x 1=1", "Added initial a/x =2"}, all.take()); diff != "" {
+			t.Error(diff)
+		}
+		hold()
+		if diff := cmp.Diff([]string{"Left a/x 2=2"}, all.take()); diff != "" {
+			t.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"Deleted b/x 1=1"}, deletions.take()); diff != "" {
+			t.Errorf("deletions: %s", diff)
+		}
+	})
+}
