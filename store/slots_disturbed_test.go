@@ -75,7 +75,7 @@ func (p *disturbedSlots) play() {
 	if p.server, err = apiserver.New(opt); err != nil {
 		p.t.Fatal(err)
 	}
-	defer p.server.Close()
+	p.t.Cleanup(p.server.Close)
 	if p.rnd.IntN(6) == 0 {
 		p.server.On(apiserver.Match{Func: func(r apiserver.Request) bool { return r.Query.Get("shardSelector") != "" }},
 			apiserver.Answer(apiserver.Failure([]int{http.StatusBadRequest, http.StatusInternalServerError}[p.rnd.IntN(2)])))
@@ -85,14 +85,12 @@ func (p *disturbedSlots) play() {
 	p.sharding = source.NewSharding(layout)
 	p.note("%+v %+v", layout, opt)
 	cfg := source.Config{
-		REST: p.server.Config(), Resource: savedMaps, Sharding: p.sharding, PageSize: 1 + p.rnd.IntN(6),
+		Resource: savedMaps, Sharding: p.sharding, PageSize: 1 + p.rnd.IntN(6),
 	}
 	if p.rnd.IntN(3) == 0 {
 		cfg.Namespaces = []string{"a", "b", "c", "d", "e", "f"}
 	}
-	if p.watched, err = fairleadtest.Start(cfg, store.Options{Namespaced: true}); err != nil {
-		p.t.Fatal(err)
-	}
+	p.watched = fairleadtest.Watch(p.t, p.server, cfg)
 	p.record(store.FromSnapshot)
 	for range 3 {
 		for range 10 + p.rnd.IntN(60) {

@@ -150,6 +150,11 @@ func (s *realSlots) hold(slots ...int) {
 	if err := s.share.Set(s.share.Layout().Set(slots...)); err != nil {
 		s.t.Fatal(err)
 	}
+	select { // the source may not have begun to run
+	case <-s.watched.Store.Synced():
+	case <-ctx.Done():
+		s.t.Fatal("it is not synced")
+	}
 	if err := s.share.Wait(ctx); err != nil {
 		s.t.Fatal(err)
 	}
