@@ -17,7 +17,7 @@ func TestSlotsComeAndGo(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, h *host) {
 		layout := shard.Layout{Slots: 64}
-		slotA, slotB := layout.SlotOf("a", ""), layout.SlotOf("b", "")
+		slotA, slotB := layout.SlotOf("a", ""), layout.SlotOf("other", "")
 		if slotA == slotB {
 			t.Fatal("both namespaces are in one slot")
 		}
@@ -33,7 +33,7 @@ func TestSlotsComeAndGo(t *testing.T) {
 			synctest.Wait()
 		}
 		h.put("a/x", "1")
-		h.put("b/x", "1")
+		h.put("other/x", "1")
 		if err := share.Set(layout.Set(slotA)); err != nil {
 			t.Fatal(err)
 		}
@@ -52,21 +52,22 @@ func TestSlotsComeAndGo(t *testing.T) {
 		hold(slotB)
 		for _, s := range []*story{&all, &async} {
 			got := s.take()
-			if diff := cmp.Diff([]string{"Left a/x 1=1", "Added initial b/x =1"}, got); diff != "" {
+			if diff := cmp.Diff([]string{"Left a/x 1=1", "Added initial other/x =1"}, got); diff != "" {
 				t.Error(diff)
 			}
 		}
 		h.put("a/x", "2")
-		h.remove("b/x")
+		h.remove("other/x")
+		synctest.Wait()
 		hold(slotA)
-		if diff := cmp.Diff([]string{"Deleted b/x 1=1", "Added initial a/x =2"}, all.take()); diff != "" {
+		if diff := cmp.Diff([]string{"Deleted other/x 1=1", "Added initial a/x =2"}, all.take()); diff != "" {
 			t.Error(diff)
 		}
 		hold()
 		if diff := cmp.Diff([]string{"Left a/x 2=2"}, all.take()); diff != "" {
 			t.Error(diff)
 		}
-		if diff := cmp.Diff([]string{"Deleted b/x 1=1"}, deletions.take()); diff != "" {
+		if diff := cmp.Diff([]string{"Deleted other/x 1=1"}, deletions.take()); diff != "" {
 			t.Errorf("deletions: %s", diff)
 		}
 	})

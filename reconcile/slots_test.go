@@ -27,7 +27,7 @@ func TestSlotLeavesAndComes(t *testing.T) {
 			if err := h.Set(set); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.Wait(t.Context()); err != nil {
+			if err := h.Wait(b.ctx); err != nil {
 				t.Fatal(err)
 			}
 			b.settle()

@@ -92,11 +92,10 @@ func (s *scope) follow() {
 	s.src.sharding.comeFurther()
 }
 
-// startOver forgets what is known of the server: nothing is held, and what is held next is listed as if for the first
-// time.
+// startOver has all be listed that is held next, since nothing is held now. The version seen stays: an older one tells
+// that history went back meanwhile.
 func (s *scope) startOver() {
-	s.see("")
-	s.relist, s.verify, s.pending = true, false, ""
+	s.relist, s.fresh, s.verify, s.pending = true, true, false, ""
 	s.history, s.recent, s.gains = history{}, recent{}, nil
 }
 

@@ -74,9 +74,6 @@ func (sc *scope) hold(set shard.Set, leaving []*Record) (wake func()) {
 		g.slots = g.slots.Both(set)
 		return !g.slots.IsEmpty()
 	})
-	if set.IsEmpty() {
-		sc.version = version{} // the next list is the first
-	}
 	cur := s.root.Load()
 	next, e := root{base: cur.base}, &trie.Edit{}
 	if len(leaving) > 0 {
