@@ -36,7 +36,8 @@ func (v Violation) Error() string { return v.Invariant + ": " + v.Text }
 // Check checks a recording against W1, W2, W3, W5, W6, W10 and W11 and returns what the events add up to.
 func (r Recording) Check() (map[string]State, []Violation) {
 	c := checker{
-		have: map[string]State{}, last: map[string]string{}, dead: map[string]bool{}, filtered: r.Filtered, sharded: r.Sharded,
+		have: map[string]State{}, last: map[string]string{}, dead: map[string]bool{}, filtered: r.Filtered,
+		sharded: r.Sharded,
 	}
 	for i, e := range r.Events {
 		if e.Type == store.Epoch {

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/shard"
@@ -69,6 +70,33 @@ func TestSlotsComeAndGo(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"Deleted other/x 1=1"}, deletions.take()); diff != "" {
 			t.Errorf("deletions: %s", diff)
+		}
+	})
+}
+
+// TestDerivedObjectsLeave: what was made of an object leaves with it.
+func TestDerivedObjectsLeave(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, h *host) {
+		share := source.NewSharding(shard.Layout{})
+		if err := share.Set(share.Layout().All()); err != nil {
+			t.Fatal(err)
+		}
+		h.put("a/x", "1")
+		h.put("a/y", "22")
+		sourceOf(h, Maps, source.ShardWith(share))
+		observe.Filter(h, "short", Maps, func(c *corev1.ConfigMap) bool { return len(c.Data["v"]) == 1 })
+		var got story
+		observe.On(h, "short", got.observe)
+		h.start()
+		synctest.Wait()
+		got.take()
+		if err := share.Set(share.Layout().Set()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"Left a/x 1=1"}, got.take()); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

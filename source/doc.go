@@ -34,14 +34,14 @@
 //	err = h.Wait(ctx)                       // until every source that runs has followed
 //
 // What leaves is forgotten by the Sink at once ([Sharded]), as having left and not as deleted. What comes is listed
-// alone, by a consistent list, so that it is not older than what its former holder wrote, and then one watch of all that
-// is held goes on from the version that it had. What stays is not listed again; its events wait for the list of what
-// comes, which lasts as long as that. A change in the middle of a list begins the list anew, so that several quick ones
-// cost one. Where versions have no order a gain costs a list of all.
+// alone, by a consistent list, so that it is not older than what its former holder wrote, and then one watch of all
+// that is held goes on from the version that it had. What stays is not listed again; its events wait for the list of
+// what comes, which lasts as long as that. A change in the middle of a list begins the list anew, so that several
+// quick ones cost one. Where versions have no order a gain costs a list of all.
 //
-// A source that holds no slot asks for nothing, and says ReasonNoSlots. It is synced, for there is nothing to be listed:
-// a replica without a slot is ready. Before the first Sharding.Set nobody knows what it will hold: it is not synced.
-// The initial objects of a Sink from disk are of an earlier share: all that is held is listed.
+// A source that holds no slot asks for nothing, and says ReasonNoSlots. It is synced, for there is nothing to be
+// listed: a replica without a slot is ready. Before the first Sharding.Set nobody knows what it will hold: it is not
+// synced. The initial objects of a Sink from disk are of an earlier share: all that is held is listed.
 //
 // # Repair
 //

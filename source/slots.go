@@ -181,8 +181,8 @@ func (s *scope) passGains() {
 	})
 }
 
-// wasListed says that a change of an object that came with its slot was in the list already. Of a deletion only the sink
-// can tell: servers may send it with the version that the object had before.
+// wasListed says that a change of an object that came with its slot was in the list already. Of a deletion only the
+// sink can tell: servers may send it with the version that the object had before.
 func (s *scope) wasListed(e *event) bool {
 	if e.change == Deleted {
 		return false

@@ -421,7 +421,7 @@ func TestWaitForSlots(t *testing.T) {
 func TestSlotsNeedTheirSink(t *testing.T) {
 	t.Parallel()
 	set := fourSlots.Set(0)
-	bad := (shard.Layout{Slots: 4}).Set()
+	none := fourSlots.Set()
 	for _, tc := range []struct {
 		reason string
 		cfg    source.Config
@@ -434,15 +434,15 @@ func TestSlotsNeedTheirSink(t *testing.T) {
 			t.Errorf("%s There is no error", tc.reason)
 		}
 	}
-	src, err := source.New(source.Config{Resource: configMaps, REST: &rest.Config{Host: serve(t, nil, nil).server.URL}, Shard: &bad},
-		newRecorder(t).sink)
+	nobody := &rest.Config{Host: serve(t, nil, nil).server.URL}
+	src, err := source.New(source.Config{Resource: configMaps, REST: nobody, Shard: &none}, newRecorder(t).sink)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := src.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "source.Sharded") {
 		t.Errorf("error %v", err)
 	}
-	whole, err := source.New(source.Config{Resource: configMaps, REST: &rest.Config{Host: serve(t, nil, nil).server.URL}}, newRecorder(t).sink)
+	whole, err := source.New(source.Config{Resource: configMaps, REST: nobody}, newRecorder(t).sink)
 	if err != nil {
 		t.Fatal(err)
 	}

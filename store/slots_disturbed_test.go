@@ -25,8 +25,8 @@ import (
 )
 
 // TestDisturbedSlots has slots come and go in random order while objects change, own writes are answered late, requests
-// fail and subscribers are slow. At rest the store has what the server has in these slots, and every subscriber was told
-// exactly that. Nothing was ever told to be deleted that was there.
+// fail and subscribers are slow. At rest the store has what the server has in these slots, and every subscriber was
+// told exactly that. Nothing was ever told to be deleted that was there.
 func TestDisturbedSlots(t *testing.T) {
 	t.Parallel()
 	seed.Play(t, 20, func(t *testing.T, seed uint64) {
@@ -250,7 +250,8 @@ func (p *disturbedSlots) answer() {
 		p.t.Fatal(err)
 	}
 	result, err := a.write.Done(source.JSON, raw)
-	p.note("answer: %s/%s %s: %s %v", a.object.GetNamespace(), a.object.GetName(), a.object.GetResourceVersion(), result, err)
+	p.note("answer: %s/%s %s: %s %v", a.object.GetNamespace(), a.object.GetName(), a.object.GetResourceVersion(), result,
+		err)
 	if result == store.NeedsBarrier {
 		p.t.Errorf("the answer for %s/%s could not be placed", a.object.GetNamespace(), a.object.GetName())
 	}

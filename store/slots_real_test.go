@@ -45,7 +45,8 @@ var realKinds = []realKind{
 	{name: "events", gvr: schema.GroupVersionResource{Version: "v1", Resource: "events"}, kind: "Event", unselected: true},
 }
 
-// TestSlotsOfARealServer holds slots of what a real API server has, with the feature that selects them there on and off.
+// TestSlotsOfARealServer holds slots of what a real API server has, with the feature that selects them there on and
+// off.
 func TestSlotsOfARealServer(t *testing.T) {
 	t.Parallel()
 	for _, gate := range []bool{true, false} {
@@ -213,7 +214,8 @@ func (s *realSlots) play() {
 	s.same(ctx)
 	after := s.counters()
 	s.t.Logf("events: %d from the wire, %d filtered; objects: %d, %d; bytes: %d, %d", after.WireEvents-gained.WireEvents,
-		after.FilteredEvents-gained.FilteredEvents, after.WireObjects, after.FilteredObjects, after.WireBytes, after.FilteredBytes)
+		after.FilteredEvents-gained.FilteredEvents, after.WireObjects, after.FilteredObjects, after.WireBytes,
+		after.FilteredBytes)
 	selected := s.gate && !s.unselected
 	if filtered := after.FilteredEvents > gained.FilteredEvents; filtered == selected {
 		s.t.Errorf("%d events were filtered here", after.FilteredEvents-gained.FilteredEvents)

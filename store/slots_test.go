@@ -247,7 +247,8 @@ func TestOwnWritesOfSlots(t *testing.T) {
 	get(here, "11")
 	get(there, "")
 
-	w := s.BeginWrite(store.Key{Namespace: here, Name: "x"}, store.WriteContext{Owner: "me", Primary: store.Key{Name: "p"}})
+	own := store.WriteContext{Owner: "me", Primary: store.Key{Name: "p"}}
+	w := s.BeginWrite(store.Key{Namespace: here, Name: "x"}, own)
 	s.hold(1) // and while nothing is listed yet, what we write there is read
 	get(here, "")
 	if n := s.OverlayStats().Entries; n != 0 {
@@ -395,7 +396,8 @@ func TestSlotsOfACache(t *testing.T) {
 			t.Errorf("%s The store is the same: %t", tc.reason, same)
 		}
 	}
-	if open(source.Shard(twoSlots.Set(0))).Store != fixed.Store || open(source.Shard(twoSlots.Set(1))).Store == fixed.Store {
+	again, other := open(source.Shard(twoSlots.Set(0))), open(source.Shard(twoSlots.Set(1)))
+	if again.Store != fixed.Store || other.Store == fixed.Store {
 		t.Error("the same slots for good have two stores, or different ones the same")
 	}
 	names := map[string]bool{}

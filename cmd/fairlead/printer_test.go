@@ -13,7 +13,8 @@ import (
 	"github.com/fairlead-io/fairlead/store"
 )
 
-// TestPrintsWhatLeaves: what leaves with a slot is named, and no more; what comes with one is initial, after SYNCED too.
+// TestPrintsWhatLeaves: what leaves with a slot is named, and no more; what comes with one is initial, also after
+// SYNCED.
 func TestPrintsWhatLeaves(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
