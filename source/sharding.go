@@ -91,7 +91,8 @@ func (h *Sharding) Set(set shard.Set) error {
 
 // Wait returns when every source that runs has done what was set before the call: what has left was forgotten, and
 // what has come was listed and handed over. One that begins to run later begins with what is held then, and is not
-// waited for. It fails with the cause of ctx and the condition of what is behind.
+// waited for. It fails with the cause of ctx and the condition of what is behind. No Sink, and nobody whom a Sink calls,
+// must call it: it would wait for itself.
 func (h *Sharding) Wait(ctx context.Context) error {
 	return h.wait(ctx, "to be listed", func(p slotProgress) uint64 { return p.listed })
 }
