@@ -161,7 +161,9 @@ func TestBarrierOfSlots(t *testing.T) {
 func TestRefusedSelectorIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := watchSlots(t, selecting{refuse: http.StatusBadRequest}, apiserver.Options{})
+		s := watchSlots(t, selecting{refuse: http.StatusBadRequest}, apiserver.Options{}, func(c *source.Config) {
+			c.MaxWatch = 24 * time.Hour // so that only we ask
+		})
 		s.hold(0)
 		s.hold(0, 1)
 		s.hold(1)

@@ -175,6 +175,7 @@ func (s *slots) requests() []string {
 
 func (s *slots) check() {
 	s.t.Helper()
+	synctest.Wait()
 	for _, v := range s.Check() {
 		s.t.Error(v)
 	}
