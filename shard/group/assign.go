@@ -9,16 +9,21 @@ import (
 // be held by another one than now. Members that leave, or are not among them, are to hold none; where nobody is left
 // the target is "". It depends on nothing but the record, and what it has computed it computes again.
 //
-// Quotas are by the method of the largest remainder; of equal remainders, who has more slots now gets more.
+// Quotas are by the method of the largest remainder; of equal remainders, who has a slot too many keeps it.
 func assign(members []member, slots []slot) []string {
 	quota := quotas(members, slots)
 	next := make([]string, len(slots))
-	for i, s := range slots {
-		if now := present(quota, s); quota[now] > 0 {
-			next[i] = now
-			quota[now]--
+	keep := func(is func(slot) bool) {
+		for i, s := range slots {
+			if now := present(quota, s); next[i] == "" && quota[now] > 0 && is(s) {
+				next[i] = now
+				quota[now]--
+			}
 		}
 	}
+	keep(func(s slot) bool { return s.next == s.holder })
+	keep(func(s slot) bool { _, ok := quota[s.next]; return ok })
+	keep(func(slot) bool { return true })
 	var open []string // one for each slot that somebody is to have more
 	for _, m := range members {
 		for range quota[m.ID] {
@@ -48,7 +53,7 @@ func present(quota map[string]int, s slot) string {
 func quotas(members []member, slots []slot) map[string]int {
 	type share struct {
 		id              string
-		remainder, have int
+		remainder, over int
 	}
 	quota := map[string]int{}
 	total := 0
@@ -70,10 +75,10 @@ func quotas(members []member, slots []slot) map[string]int {
 		}
 		quota[m.ID] = len(slots) * m.Weight / total
 		left -= quota[m.ID]
-		shares = append(shares, share{m.ID, len(slots) * m.Weight % total, have[m.ID]})
+		shares = append(shares, share{m.ID, len(slots) * m.Weight % total, have[m.ID] - quota[m.ID]})
 	}
 	slices.SortFunc(shares, func(a, b share) int {
-		return cmp.Or(cmp.Compare(b.remainder, a.remainder), cmp.Compare(b.have, a.have), cmp.Compare(a.id, b.id))
+		return cmp.Or(cmp.Compare(b.remainder, a.remainder), cmp.Compare(b.over, a.over), cmp.Compare(a.id, b.id))
 	})
 	for _, s := range shares[:min(left, len(shares))] {
 		quota[s.id]++

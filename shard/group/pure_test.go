@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-io/fairlead/shard"
 )
 
-var exact = cmp.AllowUnexported(record{}, slot{})
+var exact = cmp.Options{cmp.AllowUnexported(record{}, slot{}), cmpopts.EquateEmpty()}
 
 func drawRecord(t *rapid.T) *record {
 	r := fresh(shard.Layout{Slots: 1 << rapid.IntRange(0, 5).Draw(t, "bits")}, "")
@@ -245,7 +246,9 @@ func TestDecode(t *testing.T) {
 		{"A slot is none.", `"holds":"0-3"`, `"holds":"0-4"`, "no set of slots"},
 		{"A set goes backwards.", `"holds":"0-3"`, `"holds":"3-0"`, "no set of slots"},
 		{"A set is a word.", `"holds":"0-3"`, `"holds":"all"`, "no set of slots"},
-		{"A slot is there twice.", `"holds":"0-3"`, `"holds":"0-3,1"`, "slot 1 is of a and of a"},
+		{"A slot is there twice.", `"holds":"0-3"`, `"holds":"0-3,1"`, "edited"},
+		{"A slot has two holders.", `[{`, `[{"id":"b","weight":1,"holds":"1"},{`, "slot 1 is of b and of a"},
+		{"A slot has two targets.", `[{`, `[{"id":"b","weight":1,"next":"1"},{`, "slot 1 is of b and of a"},
 		{"A member has no name.", `"id":"a"`, `"id":""`, "there twice"},
 		{"A member weighs nothing.", `"weight":1`, `"weight":0`, "weight 0"},
 		{"A holder was taken away.", `"holds":"0-3"`, `"holds":"0-2"`, "edited"},

@@ -300,7 +300,9 @@ func (m *mind) replaced(r *record) (*record, error) {
 // join returns this incarnation as a member, whose Lease it creates.
 func (m *mind) join(group types.UID) (*member, error) {
 	if m.t.group == "" {
-		if err := m.t.begin(m.t.ctx, group); err != nil {
+		err := m.t.begin(m.t.ctx, group)
+		m.g.trouble("join", err)
+		if err != nil {
 			m.t.fail(err) // the next incarnation has another name
 			return nil, err
 		}
