@@ -126,7 +126,7 @@ func (c *schedule) disturb() {
 		c.join()
 		return
 	}
-	switch c.rnd.IntN(16) {
+	switch c.rnd.IntN(17) {
 	case 0:
 		p.stop()
 		c.remove(p)
@@ -157,6 +157,13 @@ func (c *schedule) disturb() {
 				break
 			}
 		}
+	case 16: // all of the group is deleted; who starts only now cannot know that there was one
+		for _, l := range c.leases() {
+			if l.GetName() != "leader" {
+				_ = c.server.Remove(leaseResource, "a", l.GetName())
+			}
+		}
+		c.play(10 * time.Second)
 	case 14: // the whole server is away
 		rule := c.server.On(apiserver.Match{}, apiserver.Drop())
 		c.play(time.Duration(c.rnd.IntN(90)) * time.Second)

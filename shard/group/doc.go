@@ -19,6 +19,8 @@
 // Each incarnation of a member has a Lease of its own, which it renews (every 1.5 s), naming the uid and the version
 // that it knows: nobody can have it twice. Both kinds bear the label fairlead.io/shard-group.
 //
+// A member needs the rights to get, list, watch, create, update and delete Leases in the namespace.
+//
 // # Death
 //
 // Who has seen no renewal of a member's Lease for its whole duration (9 s) marks it as dead, on the condition that its

@@ -31,5 +31,8 @@ var (
 	ErrLeader = errors.New("the program has a leader")
 )
 
+// errBefore says that a group was made anew just now.
+var errBefore = errors.New("cannot hold slots yet: the group was made anew, and members may not have noticed")
+
 // errConflict says that what was read is not current any more: to be read and decided again.
 var errConflict = errors.New("somebody else was faster")

@@ -41,7 +41,7 @@ type Options struct {
 	Duration, Renew, Period time.Duration
 	// Drain bounds what Participant.Lose may take where a slot moves or the member leaves: 10 s.
 	Drain time.Duration
-	// OnChange is called for each change that is logged. It must not block, and not call the group.
+	// OnChange is called for each change that is logged, by any goroutine. It must not block; it may ask the group.
 	OnChange func(Change)
 	// Logger gets a line for each change. Default: that of the fairlead runtime that runs Run, else none.
 	Logger *slog.Logger
@@ -117,8 +117,8 @@ func (o *Options) complete() error {
 	if o.Namespace == "" || o.Name == "" || o.Role == "" {
 		return errors.New("it needs a namespace, a name and a role")
 	}
-	if errs := validation.IsValidLabelValue(o.Name); len(errs) > 0 {
-		return fmt.Errorf("its name is the value of a label: %s", strings.Join(errs, ", "))
+	if errs := validation.IsDNS1123Label(o.Name); len(errs) > 0 { // it is the value of a label, too
+		return fmt.Errorf("its name is %q: %s", o.Name, strings.Join(errs, ", "))
 	}
 	if o.Leader == o.Name {
 		return errors.New("the Lease of the leader has the name of the group")

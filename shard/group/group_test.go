@@ -250,6 +250,7 @@ func TestForbidden(t *testing.T) {
 			}
 			rule.Off()
 			w.within(15*time.Second, 8, "rights")
+			w.play(3 * time.Second)
 			if err := p.g.Status().Err; err != nil {
 				t.Errorf("%s: the status stays %v", verb, err)
 			}
@@ -316,8 +317,8 @@ func TestDeleted(t *testing.T) {
 		if err := w.server.Remove(leaseResource, "a", "gateways"); err != nil {
 			t.Fatal(err)
 		}
-		w.play(5 * time.Second)
-		w.within(0, 8, "the group was deleted")
+		w.play(time.Second)
+		w.within(14*time.Second, 8, "the group was deleted")
 		if !errors.Is(context.Cause(ctx), ErrLost) {
 			t.Errorf("the context has ended with %v", context.Cause(ctx))
 		}
@@ -339,6 +340,25 @@ func TestDeletedUnseen(t *testing.T) {
 		}
 		one.set(func() { one.faults.blind = false })
 		w.within(15*time.Second, 8, "all have seen it")
+	})
+}
+
+// TestAllDeleted: somebody deletes every Lease there is, and one member cannot notice.
+func TestAllDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one, _, _ := w.three(Options{})
+		one.set(func() { one.faults.cut = true })
+		all, err := w.server.Objects(leaseResource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if err := w.server.Remove(leaseResource, "a", l.GetName()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.play(8 * time.Second)
+		w.within(7*time.Second, 8, "everything was deleted")
 	})
 }
 
@@ -407,6 +427,26 @@ func TestNewerFormat(t *testing.T) {
 		}
 		if err := one.g.Status().Err; !errors.Is(err, ErrRecord) || !one.g.Held().IsEmpty() {
 			t.Errorf("one holds %s with %v", one.g.Held(), err)
+		}
+	})
+}
+
+// TestMarked: an incarnation whose Lease says that it is dead is, however fresh it thinks it is.
+func TestMarked(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one := w.start("one", random(), Options{})
+		w.play(3 * time.Second)
+		id := one.g.Status().Member
+		if _, err := w.server.Change(leaseResource, "a", "gateways-"+id, func(u *unstructured.Unstructured) {
+			a := u.GetAnnotations()
+			a[deadAnnotation] = "another"
+			u.SetAnnotations(a)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.play(5 * time.Second)
+		if again := one.g.Status().Member; again == id || again == "" || !one.g.Held().IsAll() {
+			t.Errorf("%s goes on as %s and holds %s", id, again, one.g.Held())
 		}
 	})
 }
@@ -610,7 +650,8 @@ func TestOptions(t *testing.T) {
 			"no namespace":        func(o *Options) { o.Namespace = "" },
 			"no name":             func(o *Options) { o.Name = "" },
 			"no role":             func(o *Options) { o.Role = "" },
-			"no label value":      func(o *Options) { o.Name = strings.Repeat("x", 64) },
+			"too long a name":     func(o *Options) { o.Name = strings.Repeat("x", 64) },
+			"no name of a Lease":  func(o *Options) { o.Name = "Gateways" },
 			"odd slots":           func(o *Options) { o.Layout.Slots = 3 },
 			"too heavy":           func(o *Options) { o.Weight = MaxWeight + 1 },
 			"the leader's name":   func(o *Options) { o.Leader = "g" },

@@ -120,7 +120,7 @@ func TestReal(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, 5*time.Second, all, func(held []int) bool { return sum(held) < 64 })
-	until(t, 10*time.Second, all, func(held []int) bool { return sum(held) == 64 && min(held[0], held[1]) == 32 })
+	until(t, 15*time.Second, all, func(held []int) bool { return sum(held) == 64 && min(held[0], held[1]) == 32 })
 	all[1].dead.Store(true)
 	until(t, 15*time.Second, all, func(held []int) bool { return held[0] == 64 })
 }

@@ -72,6 +72,7 @@ type mind struct {
 	tries   int           // steps that have failed since one has not
 	pause   time.Duration // before the next step
 	blocked error         // why no slot may be held, though the step has not failed
+	anew    stamp         // when another incarnation of the group was read than before
 }
 
 // live takes part as one incarnation, until that has left, or has lost its Lease. The error is one that ends Run.
@@ -106,12 +107,12 @@ func (m *mind) judge(err error) {
 	switch {
 	case err == nil:
 		m.tries, m.pause = 0, m.g.opt.Period/3
-		m.g.trouble("follow", nil)
+		m.g.trouble("take part", nil)
 		return
 	case m.t.ctx.Err() != nil:
-	case errors.Is(err, ErrLayout): // not a failure, but all there is to do
+	case errors.Is(err, ErrLayout) || errors.Is(err, errBefore): // not a failure, but all there is to do
 		m.tries, m.pause = 0, m.g.opt.Period
-		m.g.trouble("follow", err)
+		m.g.trouble("take part", err)
 		return
 	case errors.Is(err, errConflict):
 		m.tries++
@@ -119,7 +120,7 @@ func (m *mind) judge(err error) {
 	default:
 		m.tries++
 		m.pause = backoff.Policy{Base: 100 * time.Millisecond, Cap: m.g.opt.Period * 2}.Delay(m.tries, rand.Float64)
-		m.g.trouble("follow", err)
+		m.g.trouble("take part", err)
 	}
 	m.reread = true
 }
@@ -268,6 +269,9 @@ func (m *mind) read(object *lease) (*record, error) {
 	case err == nil && m.uid == object.UID && (r.rev < m.last.rev || r.rev == m.last.rev && r.sum != m.last.sum):
 		err = fmt.Errorf("%w: it is at %d, and was at %d", ErrRecord, r.rev, m.last.rev)
 	case err == nil:
+		if m.uid != "" && m.uid != object.UID {
+			m.anew = stamp{m.g.clock.now()}
+		}
 		m.uid, m.last, m.base = object.UID, r, object
 		m.g.publish(func(s *state) { s.record = r })
 		return r, nil
@@ -278,7 +282,7 @@ func (m *mind) read(object *lease) (*record, error) {
 		defer cancel()
 		err = errors.Join(err, m.g.leases.remove(life, object.Name, object.UID, object.ResourceVersion))
 	}
-	m.g.trouble("follow", err)
+	m.g.trouble("take part", err)
 	return nil, err
 }
 
@@ -373,13 +377,18 @@ func (m *mind) tellChange(before, after *record, c change) {
 }
 
 // foundable says whether slots of this incarnation of the group may be held: no Lease is left of a member that may hold
-// slots of another one, or that this record does not know.
+// slots of another one, or that this record does not know. Who knew another one waits besides for as long as a Lease
+// lasts, since whoever has deleted that may have deleted the Leases of members, too, which have not noticed yet.
 func (m *mind) foundable(group types.UID, r *record) (bool, error) {
 	all, version, err := m.g.leases.list(m.t.ctx, m.g.opt.Name)
 	if err != nil {
 		return false, err
 	}
 	m.g.view.listed(all, version)
+	if !m.anew.IsZero() && m.anew.atLeast(m.g.clock.now()) < m.g.opt.Duration {
+		m.blocked = errBefore
+		return false, nil
+	}
 	for _, l := range all {
 		id, ok := strings.CutPrefix(l.Name, m.g.opt.Name+"-")
 		if !ok || l.Annotations[deadAnnotation] != "" || slices.Contains(m.dead, id) {
