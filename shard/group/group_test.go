@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -147,7 +148,9 @@ type script struct {
 	linger int
 	gained atomic.Int32
 	fails  int
-	lost   []time.Time
+
+	mu   sync.Mutex
+	lost []time.Time
 }
 
 func (s *script) Gain(_ context.Context, slots shard.Set) error {
@@ -160,7 +163,9 @@ func (s *script) Gain(_ context.Context, slots shard.Set) error {
 }
 
 func (s *script) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
+	s.mu.Lock()
 	s.lost = append(s.lost, time.Now())
+	s.mu.Unlock()
 	if s.linger > 0 && slots.Holds(s.linger) {
 		quiet(slots.Minus(slots.Layout().Set(s.linger)))
 		<-ctx.Done()
@@ -448,6 +453,21 @@ func TestMarked(t *testing.T) {
 		if again := one.g.Status().Member; again == id || again == "" || !one.g.Held().IsAll() {
 			t.Errorf("%s goes on as %s and holds %s", id, again, one.g.Held())
 		}
+	})
+}
+
+// TestRejoin: who has lost its Lease knows that it has stopped, and waits for nobody when it comes back.
+func TestRejoin(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one := w.start("one", random(), Options{})
+		w.play(3 * time.Second)
+		one.set(func() { one.faults.cut = true })
+		w.play(7 * time.Second)
+		if !one.g.Held().IsEmpty() || one.g.Status().Err == nil {
+			t.Errorf("cut off, it holds %s, with %v", one.g.Held(), one.g.Status().Err)
+		}
+		one.set(func() { one.faults.cut = false })
+		w.within(6*time.Second, 8, "it came back")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
@@ -22,6 +23,7 @@ type holding struct {
 
 // batch is slots that are gained together.
 type batch struct {
+	over  atomic.Bool   // all participants have gained them
 	turn  chan struct{} // has room for who calls Gain, or takes slots out
 	slots shard.Set     // that are not to be lost; of who has the turn
 }
@@ -48,6 +50,7 @@ func (t *term) gain(slots shard.Set) {
 				return
 			}
 		}
+		b.over.Store(true)
 	})
 }
 
@@ -94,14 +97,17 @@ func (t *term) guard(name string, fn func()) (returned bool) {
 
 // lose has the participants lose those of some slots that are not being lost already, and lets them go.
 func (t *term) lose(slots shard.Set) {
-	batches := map[*batch]shard.Set{}
+	batches := map[*batch]shard.Set{} // nil: those that nobody gains any more
 	lost := t.g.layout.Set()
 	t.mu.Lock()
 	for slot := range slots.Slots() {
 		if h := t.have[slot]; h != nil && !h.losing {
 			h.losing = true
-			one := t.g.layout.Set(slot)
-			batches[h.batch] = one.Union(batches[h.batch])
+			one, b := t.g.layout.Set(slot), h.batch
+			if b.over.Load() {
+				b = nil
+			}
+			batches[b] = one.Union(batches[b])
 			lost = lost.Union(one)
 		}
 	}
@@ -117,9 +123,11 @@ func (t *term) lose(slots shard.Set) {
 	var all sync.WaitGroup
 	for b, slots := range batches {
 		all.Go(func() {
-			b.turn <- struct{}{} // after a Gain that is under way
-			b.slots = b.slots.Minus(slots)
-			<-b.turn
+			if b != nil {
+				b.turn <- struct{}{} // after a Gain that is under way
+				b.slots = b.slots.Minus(slots)
+				<-b.turn
+			}
 			t.loseFrom(ctx, len(t.g.participants)-1, slots)
 		})
 	}
