@@ -172,6 +172,26 @@ func (s *script) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set
 	}
 }
 
+// TestComesBack: a slot that was let go and comes back, while others are still being lost, is not lost with them.
+func TestComesBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one := w.start("one", random(), Options{Layout: shard.Layout{Slots: 4}}, &script{linger: 3})
+		w.play(3 * time.Second)
+		two := w.start("two", random(), Options{Layout: shard.Layout{Slots: 4}})
+		w.play(time.Second)
+		if got := two.g.Held().String(); got != "2" {
+			t.Fatalf("two holds %s", got)
+		}
+		two.stop()
+		w.play(time.Second)
+		ctx := one.g.Context(2)
+		w.play(12 * time.Second)
+		if ctx.Err() != nil || !one.g.Held().IsAll() {
+			t.Errorf("the context has ended with %v, one holds %s", context.Cause(ctx), one.g.Held())
+		}
+	})
+}
+
 // TestGainAgain: a participant that cannot gain is asked again.
 func TestGainAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
@@ -591,6 +611,26 @@ func TestDeadWatch(t *testing.T) {
 		three.set(func() { three.faults.killed = true })
 		three.stop()
 		w.within(15*time.Second, 8, "a crash")
+		four := w.start("four", random(), Options{})
+		w.play(8 * time.Second)
+		if four.g.Held().IsEmpty() {
+			t.Error("nobody has seen the one that came")
+		}
+	})
+}
+
+// TestDeaf: what a member has not heard of for long is not dead if it was renewed all the same.
+func TestDeaf(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one, two, three := w.three(Options{})
+		before := []shard.Set{one.g.Held(), two.g.Held(), three.g.Held()}
+		two.set(func() { two.faults.deaf = true })
+		w.play(30 * time.Second)
+		for i, p := range []*process{one, two, three} {
+			if p.g.Held() != before[i] {
+				t.Errorf("%s holds %s, and has held %s", p.name, p.g.Held(), before[i])
+			}
+		}
 	})
 }
 

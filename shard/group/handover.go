@@ -99,6 +99,7 @@ func (t *term) guard(name string, fn func()) (returned bool) {
 func (t *term) lose(slots shard.Set) {
 	batches := map[*batch]shard.Set{} // nil: those that nobody gains any more
 	lost := t.g.layout.Set()
+	var ends []context.CancelCauseFunc
 	t.mu.Lock()
 	for slot := range slots.Slots() {
 		if h := t.have[slot]; h != nil && !h.losing {
@@ -108,7 +109,7 @@ func (t *term) lose(slots shard.Set) {
 				b = nil
 			}
 			batches[b] = one.Union(batches[b])
-			lost = lost.Union(one)
+			lost, ends = lost.Union(one), append(ends, h.end)
 		}
 	}
 	t.mu.Unlock()
@@ -119,7 +120,11 @@ func (t *term) lose(slots shard.Set) {
 		t.g.note(Change{Kind: Moving, Slots: lost})
 	}
 	ctx, cancel := context.WithTimeoutCause(t.ctx, t.g.opt.Drain, ErrMoved)
-	forget := context.AfterFunc(ctx, func() { t.endAll(lost, context.Cause(ctx)) })
+	forget := context.AfterFunc(ctx, func() {
+		for _, end := range ends {
+			end(context.Cause(ctx))
+		}
+	})
 	var all sync.WaitGroup
 	for b, slots := range batches {
 		all.Go(func() {
@@ -184,17 +189,6 @@ func (t *term) letGo(slots shard.Set) {
 		end(ErrMoved)
 	}
 	t.g.wake()
-}
-
-// endAll ends the contexts of slots. It is safe for concurrent use.
-func (t *term) endAll(slots shard.Set, cause error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for slot := range slots.Slots() {
-		if h := t.have[slot]; h != nil {
-			h.end(cause)
-		}
-	}
 }
 
 // publishLocked has Fence let through what is held.

@@ -79,6 +79,7 @@ type faults struct {
 	noisy  bool // a fifth of the requests or answers is lost
 	slow   bool // requests take seconds, and may arrive after all though they were given up
 	blind  bool // it can write, and read nothing
+	deaf   bool // it has no watch and no list, but all else
 	killed bool // the process is gone
 }
 
@@ -221,8 +222,9 @@ func (p *process) roundTrip(r *http.Request, next http.RoundTripper) (*http.Resp
 	}
 	p.mu.Unlock()
 	watch := r.URL.Query().Get("watch") != ""
+	_, many := r.URL.Query()["labelSelector"]
 	switch {
-	case f.killed || f.cut || f.noisy && fault == 0 || f.blind && r.Method != http.MethodPut:
+	case f.deaf && many || f.killed || f.cut || f.noisy && fault == 0 || f.blind && r.Method != http.MethodPut:
 		return nil, disturb.ErrLost
 	case wait > 0 && !watch:
 		return p.late(r, next, wait)
@@ -290,7 +292,7 @@ func (b body) Read(buf []byte) (int, error) {
 	b.p.gate()
 	b.p.mu.Lock()
 	defer b.p.mu.Unlock()
-	if f := b.p.faults; f.cut || f.mute || f.killed || f.blind && b.watch {
+	if f := b.p.faults; f.cut || f.mute || f.killed || (f.blind || f.deaf) && b.watch {
 		return 0, disturb.ErrLost
 	}
 	return n, err
