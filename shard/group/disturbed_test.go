@@ -196,6 +196,10 @@ func (c *schedule) edit() {
 	case 0:
 		_ = c.server.Remove(leaseResource, "a", "gateways")
 		if c.rnd.IntN(2) == 0 { // and is made again from a copy
+			if c.rnd.IntN(2) == 0 {
+				a[recordAnnotation] = c.old[c.rnd.IntN(len(c.old))]
+				u.SetAnnotations(a)
+			}
 			u.SetUID("")
 			u.SetResourceVersion("")
 			_, _ = c.server.Put(u)

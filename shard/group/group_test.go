@@ -101,6 +101,24 @@ func TestPaused(t *testing.T) {
 	})
 }
 
+// TestPausedInFlight: the answer to a renewal that comes when the process goes on is of long ago.
+func TestPausedInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one, _, _ := w.three(Options{})
+		one.set(func() { one.faults.trap = true })
+		w.play(2 * time.Second)
+		w.within(15*time.Second, 8, "a pause")
+		one.set(func() { one.faults.trap = false })
+		one.resume()
+		synctest.Wait()
+		w.holders()
+		w.play(5 * time.Second)
+		if one.g.Held().IsEmpty() {
+			t.Error("it has not joined again")
+		}
+	})
+}
+
 // TestHandover: participants lose in the reverse order in which they gain, a slot as soon as nothing of it runs any
 // more, and at the latest when the drain bound has passed.
 func TestHandover(t *testing.T) {
@@ -366,6 +384,74 @@ func TestDeletedUnseen(t *testing.T) {
 		one.set(func() { one.faults.blind = false })
 		w.within(15*time.Second, 8, "all have seen it")
 	})
+}
+
+// TestCopied: the group is made anew from a copy, by somebody who means well, and one member cannot see it.
+func TestCopied(t *testing.T) {
+	for _, tc := range []struct {
+		reason  string
+		founded bool // when it was copied
+	}{{"before slots were held", false}, {"when others held them", true}} {
+		t.Run(tc.reason, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				one, _, _ := w.three(Options{})
+				one.set(func() { one.faults.blind = true })
+				u, err := w.server.Change(leaseResource, "a", "gateways", func(u *unstructured.Unstructured) {
+					a := u.GetAnnotations()
+					r, err := decode(a[recordAnnotation])
+					if err != nil {
+						t.Fatal(err)
+					}
+					if last := len(r.members) - 1; tc.founded {
+						for i := range r.slots {
+							r.slots[i] = slot{r.members[last].ID, r.members[last].ID}
+						}
+					} else {
+						r.slots, r.founded = make([]slot, len(r.slots)), ""
+					}
+					a[recordAnnotation] = r.encode()
+					u.SetAnnotations(a)
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := w.server.Remove(leaseResource, "a", "gateways"); err != nil {
+					t.Fatal(err)
+				}
+				u.SetUID("")
+				testbed.Put(t, w.server, u)
+				w.play(20 * time.Second)
+				one.set(func() { one.faults.blind = false })
+				w.within(15*time.Second, 8, "all have seen it")
+			})
+		})
+	}
+}
+
+// TestStubborn: a member joins again when nothing of what it has lost runs any more, not before.
+func TestStubborn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one := w.start("one", random(), Options{}, stubborn{})
+		w.play(3 * time.Second)
+		one.set(func() { one.faults.cut = true })
+		w.play(7 * time.Second)
+		one.set(func() { one.faults.cut = false })
+		w.play(15 * time.Second)
+		if !one.g.Held().IsEmpty() {
+			t.Errorf("beside its old work it holds %s", one.g.Held())
+		}
+		w.play(10 * time.Second)
+		w.within(0, 8, "its work has ended")
+	})
+}
+
+// stubborn ends its work 20 seconds later than it is told to.
+type stubborn struct{}
+
+func (stubborn) Gain(context.Context, shard.Set) error { return nil }
+func (stubborn) Lose(ctx context.Context, _ shard.Set, _ func(shard.Set)) {
+	<-ctx.Done()
+	<-time.After(20 * time.Second)
 }
 
 // TestAllDeleted: somebody deletes every Lease there is, and one member cannot notice.

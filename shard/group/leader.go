@@ -116,7 +116,7 @@ func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack fun
 func (m *mind) lead() error {
 	r := m.last
 	recently := !m.leader.kept.IsZero() && m.leader.kept.atMost(m.g.clock.now()) < 2*m.g.opt.Period
-	if r.leader == "" || !r.founded || recently || !m.first(r) {
+	if r.leader == "" || r.founded == "" || recently || !m.first(r) {
 		return nil
 	}
 	err := m.leader.take(m.t.ctx, m.g, r.leader)

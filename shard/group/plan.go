@@ -14,8 +14,8 @@ type change struct {
 	drop    []string
 	release shard.Set // slots of from of which nothing runs any more
 	from    string
-	found   bool // slots may be held from now on
-	abandon bool // no slot may be held any more
+	found   string // slots may be held from now on, in the object of that uid
+	abandon bool   // no slot may be held any more
 }
 
 // apply returns the record after a change, and whether it is another one. Slots that nobody holds go to their targets
@@ -39,16 +39,16 @@ func (c change) apply(r *record) (*record, bool) {
 	if m := n.member(c.leave); m != nil && n.heldBy(m.ID).IsEmpty() {
 		n.drop(m.ID)
 	}
-	if c.found {
-		n.founded = true
+	if c.found != "" {
+		n.founded = c.found
 	}
 	if c.abandon || len(n.members) == 0 {
-		n.founded = false
+		n.founded = ""
 	}
 	for i, next := range assign(n.members, n.slots) {
 		s := &n.slots[i]
 		s.next = next
-		if s.holder == "" && n.founded {
+		if s.holder == "" && n.founded != "" {
 			s.holder = next
 		}
 	}

@@ -80,6 +80,7 @@ type faults struct {
 	slow   bool // requests take seconds, and may arrive after all though they were given up
 	blind  bool // it can write, and read nothing
 	deaf   bool // it has no watch and no list, but all else
+	trap   bool // it is paused when a write has been carried out and not answered
 	killed bool // the process is gone
 }
 
@@ -233,6 +234,9 @@ func (p *process) roundTrip(r *http.Request, next http.RoundTripper) (*http.Resp
 		r = r.WithContext(context.WithoutCancel(r.Context())) // what was sent is sent, whoever was paused meanwhile
 	}
 	answer, err := next.RoundTrip(r)
+	if f.trap && r.Method == http.MethodPut {
+		p.pause()
+	}
 	p.gate()
 	if err != nil {
 		return nil, err

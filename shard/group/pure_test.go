@@ -29,7 +29,7 @@ func drawRecord(t *rapid.T) *record {
 	for i := range r.slots {
 		r.slots[i] = slot{who.Draw(t, "holder"), who.Draw(t, "next")}
 	}
-	r.founded = rapid.Bool().Draw(t, "founded")
+	r.founded = rapid.SampledFrom([]string{"", "uid"}).Draw(t, "founded")
 	r.rev = rapid.Int64Range(0, 1<<40).Draw(t, "rev")
 	return r
 }
@@ -107,7 +107,7 @@ func TestFewMoves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := fresh(shard.Layout{Slots: 64}, "")
-		r.founded = true
+		r.founded = "uid"
 		for i := range rapid.IntRange(1, 40).Draw(t, "changes") {
 			before := r
 			stay := len(r.members)
@@ -172,7 +172,7 @@ func TestApplyProperties(t *testing.T) {
 		r := drawRecord(t)
 		some := rapid.SampledFrom(append([]string{"nobody"}, ids(r.members)...))
 		c := change{
-			from: some.Draw(t, "from"), release: r.layout.Set(), found: rapid.Bool().Draw(t, "found"),
+			from: some.Draw(t, "from"), release: r.layout.Set(), found: rapid.SampledFrom([]string{"", "uid"}).Draw(t, "found"),
 			abandon: rapid.IntRange(0, 4).Draw(t, "abandon") == 0,
 		}
 		if rapid.Bool().Draw(t, "join") {
@@ -206,7 +206,7 @@ func TestApplyProperties(t *testing.T) {
 			if !free && !let {
 				t.Fatalf("slot %d is taken from %s", i, was)
 			}
-			if s.holder != "" && (!next.founded || s.holder != s.next) {
+			if s.holder != "" && (next.founded == "" || s.holder != s.next) {
 				t.Fatalf("slot %d is given to %s", i, s.holder)
 			}
 			gives = gives || s.holder != "" && !let
@@ -230,7 +230,7 @@ func TestApplyProperties(t *testing.T) {
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	r := fresh(shard.Layout{Slots: 4, By: shard.UID}, "l")
-	r, _ = change{join: &member{ID: "a", Weight: 1}, found: true}.apply(r)
+	r, _ = change{join: &member{ID: "a", Weight: 1}, found: "uid"}.apply(r)
 	good := r.encode()
 	for _, tc := range []struct {
 		reason, old, new, want string
@@ -269,7 +269,7 @@ func TestDecode(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	r, _ := change{join: &member{ID: "a", Weight: 1}, found: true}.apply(fresh(shard.Layout{Slots: 4}, ""))
+	r, _ := change{join: &member{ID: "a", Weight: 1}, found: "uid"}.apply(fresh(shard.Layout{Slots: 4}, ""))
 	f.Add(r.encode())
 	f.Add(`{"format":1,"of":4,"by":"uid","members":[{"id":"a","weight":1,"holds":"0-9999999999"}]}`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -20,7 +20,7 @@ type record struct {
 	leader  string // namespace/name of Options.Leader; "" if there is none
 	rev     int64  // counts the changes
 	sum     string // of what is written, by which an edit by hand is found
-	founded bool   // slots may be held
+	founded string // the uid of the object in which slots may be held; "": in none
 	members []member
 	slots   []slot
 }
@@ -44,7 +44,7 @@ type wire struct {
 	Of      int          `json:"of"`
 	By      string       `json:"by"`
 	Leader  string       `json:"leader,omitempty"`
-	Founded bool         `json:"founded"`
+	Founded string       `json:"founded,omitempty"`
 	Members []wireMember `json:"members"`
 	Sum     string       `json:"sum"`
 }

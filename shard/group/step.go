@@ -184,7 +184,7 @@ func (m *mind) step(leaving bool) (left bool, err error) {
 		return false, other
 	}
 	m.g.publish(func(s *state) { s.id = t.id })
-	if !next.founded {
+	if next.founded == "" {
 		if !t.held().IsEmpty() || !next.heldBy(t.id).IsEmpty() {
 			t.fail(ErrLeader)
 		}
@@ -266,6 +266,8 @@ func (m *mind) read(object *lease) (*record, error) {
 	switch {
 	case err == nil && role != m.g.opt.Role:
 		err = fmt.Errorf("%w: its role is %q", ErrRecord, role)
+	case err == nil && r.founded != "" && r.founded != string(object.UID):
+		err = fmt.Errorf("%w: it is a copy of that of another object", ErrRecord)
 	case err == nil && m.uid == object.UID && (r.rev < m.last.rev || r.rev == m.last.rev && r.sum != m.last.sum):
 		err = fmt.Errorf("%w: it is at %d, and was at %d", ErrRecord, r.rev, m.last.rev)
 	case err == nil:
@@ -320,17 +322,20 @@ func (m *mind) join(group types.UID) (*member, error) {
 func (m *mind) write(object *lease, r *record, c change) (*record, error) {
 	m.blocked = nil
 	next, changed := c.apply(r)
-	if !next.founded && next.free() && next.member(m.t.id) != nil && !c.abandon {
-		var err error
-		if c.found, err = m.foundable(object.UID, next); err != nil {
+	if next.founded == "" && next.free() && next.member(m.t.id) != nil && !c.abandon {
+		ok, err := m.foundable(object.UID, next)
+		if err != nil {
 			return nil, err
 		}
-		next, changed = c.apply(r)
+		if ok {
+			c.found = string(object.UID)
+			next, changed = c.apply(r)
+		}
 	}
 	if c.gives(r, next) {
 		switch err := m.leader.take(m.t.ctx, m.g, next.leader); {
 		case errors.Is(err, ErrLeader):
-			m.blocked, c.found, c.abandon = err, false, true
+			m.blocked, c.found, c.abandon = err, "", true
 			next, changed = c.apply(r)
 		case err != nil:
 			return nil, err

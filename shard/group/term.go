@@ -101,11 +101,13 @@ func (t *term) renew() {
 		case <-t.ctx.Done():
 			return
 		}
-		if !t.fresh() {
+		begun := stamp{t.g.clock.now()}
+		left = t.g.opt.Renew - t.renewed.Load().atMost(begun.Time)
+		if left <= 0 { // also if it could be renewed: nobody here may work as if there had been no gap
 			t.fail(errors.New("its Lease was not renewed in time"))
 			return
 		}
-		err := t.renewOnce()
+		err := t.renewOnce(begun, left)
 		var lost errGone
 		switch {
 		case err == nil:
@@ -130,9 +132,8 @@ func (e errGone) Error() string { return string(e) }
 
 // renewOnce sends one renewal. After a conflict it reads the Lease, to send the next one on top of it: what has changed
 // it may have been a renewal whose answer was lost, or an edit by hand.
-func (t *term) renewOnce() error {
-	begun := stamp{t.g.clock.now()}
-	ctx, cancel := context.WithTimeoutCause(t.ctx, t.g.opt.Renew-t.renewed.Load().atMost(begun.Time), ErrLost)
+func (t *term) renewOnce(begun stamp, left time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(t.ctx, left, ErrLost)
 	defer cancel()
 	next := t.own.DeepCopy()
 	t.fill(next, begun.Time)
@@ -140,9 +141,6 @@ func (t *term) renewOnce() error {
 	if err == nil {
 		if got.UID != t.own.UID {
 			return errGone("its Lease was deleted")
-		}
-		if !t.fresh() { // it was renewed in time for others, perhaps, but work has ended
-			return errGone("its Lease was renewed too late")
 		}
 		t.g.view.renewed(t.own.ResourceVersion)
 		t.own = got
