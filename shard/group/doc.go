@@ -50,7 +50,10 @@
 //     member renews Options.Leader besides, half as often.
 //   - A record that cannot be read, contradicts itself, or is not what members have written is an error, and the object
 //     is deleted. Members of one incarnation of the object hold slots only when no member of another one is left: each
-//     Lease says which one it belongs to.
+//     Lease says which one it belongs to, and who knew another one waits for as long as a Lease lasts.
+//
+// Nothing tells a process that begins just when somebody has deleted all Leases of a group that there was one: it waits
+// for nobody. What then works beside it is a member that has not noticed, for at most the renew deadline.
 //
 // # Reading order
 //
