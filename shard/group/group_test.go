@@ -394,27 +394,26 @@ func TestCopied(t *testing.T) {
 	}{{"before slots were held", false}, {"when others held them", true}} {
 		t.Run(tc.reason, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world) {
-				one, _, _ := w.three(Options{})
+				one, two, _ := w.three(Options{})
 				one.set(func() { one.faults.blind = true })
-				u, err := w.server.Change(leaseResource, "a", "gateways", func(u *unstructured.Unstructured) {
-					a := u.GetAnnotations()
-					r, err := decode(a[recordAnnotation])
-					if err != nil {
-						t.Fatal(err)
-					}
-					if last := len(r.members) - 1; tc.founded {
-						for i := range r.slots {
-							r.slots[i] = slot{r.members[last].ID, r.members[last].ID}
-						}
-					} else {
-						r.slots, r.founded = make([]slot, len(r.slots)), ""
-					}
-					a[recordAnnotation] = r.encode()
-					u.SetAnnotations(a)
-				})
+				u, err := w.server.Object(leaseResource, "a", "gateways")
 				if err != nil {
 					t.Fatal(err)
 				}
+				a := u.GetAnnotations()
+				r, err := decode(a[recordAnnotation])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tc.founded {
+					for i := range r.slots {
+						r.slots[i] = slot{two.g.Status().Member, two.g.Status().Member}
+					}
+				} else {
+					r.slots, r.founded = make([]slot, len(r.slots)), ""
+				}
+				a[recordAnnotation] = r.encode()
+				u.SetAnnotations(a)
 				if err := w.server.Remove(leaseResource, "a", "gateways"); err != nil {
 					t.Fatal(err)
 				}
