@@ -59,5 +59,6 @@
 //
 // record and plan are the record and its changes, assign computes targets, all without a cluster. leases are the
 // requests, view what was seen and when. term is one incarnation: it renews and has the slots, which participants gain
-// and lose in handover. step decides, one step after the other, on one goroutine. leader keeps Options.Leader.
+// and lose in handover. step decides, one step after the other, on one goroutine; burial finds the dead, and leader
+// keeps Options.Leader.
 package group

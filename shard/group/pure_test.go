@@ -164,8 +164,8 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// TestApplyProperties: a change takes no slot from a member that neither lets it go nor is gone, and gives a slot that is
-// free to its target only in a record that is founded.
+// TestApplyProperties: a change takes no slot from a member that neither lets it go nor is gone, and gives a slot that
+// is free to its target only in a record that is founded.
 func TestApplyProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -59,8 +59,7 @@ func replicas(t *testing.T, o Options, names ...string) (out []*replica) {
 	return out
 }
 
-// until waits until each of so many slots is held by one of some replicas, and fails if two hold one, or if it takes too
-// long. It returns how long it took.
+// until waits until some replicas hold what they should, and fails if two hold one slot, or if it takes too long.
 func until(t *testing.T, bound time.Duration, all []*replica, done func(held []int) bool) {
 	t.Helper()
 	begun := time.Now()

@@ -131,8 +131,8 @@ type errGone string
 func (e errGone) Error() string { return string(e) }
 
 // renewOnce sends one renewal, which counts from when it was begun, whenever it is answered. After a conflict it reads
-// the Lease, to send the next one on top of it: what has changed it may have been a renewal whose answer was lost, or an
-// edit by hand.
+// the Lease, to send the next one on top of it: what has changed it may have been a renewal whose answer was lost, or
+// an edit by hand.
 func (t *term) renewOnce(begun stamp, left time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(t.ctx, left, ErrLost)
 	defer cancel()
