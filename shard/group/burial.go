@@ -53,7 +53,7 @@ func (m *mind) isDead(name string) (bool, error) {
 		return false, nil
 	}
 	mark := s.lease.DeepCopy()
-	annotate(mark, deadAnnotation, g.opt.Member)
+	annotate(mark, deadAnnotation, g.opt.Member+" ("+m.t.id+")")
 	got, err := g.leases.put(m.t.ctx, mark)
 	if err == nil {
 		g.view.saw(got)
