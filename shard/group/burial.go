@@ -1,0 +1,94 @@
+package group
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// buried returns the members of a record that are certain to work no more. It marks as dead those whose Leases were not
+// renewed for as long as they last.
+func (m *mind) buried(r *record) (dead []string) {
+	var errs error
+	for _, other := range r.members {
+		if other.ID == m.t.id || slices.Contains(m.dead, other.ID) {
+			continue
+		}
+		is, err := m.isDead(m.g.leaseOf(other.ID))
+		errs = errors.Join(errs, err)
+		if is {
+			dead = append(dead, other.ID)
+		}
+	}
+	if m.t.ctx.Err() == nil {
+		m.g.trouble("bury", errs)
+	}
+	return dead
+}
+
+func (m *mind) isDead(name string) (bool, error) {
+	g := m.g
+	s, ok := g.view.get(name)
+	if !ok {
+		if d, known := g.view.goneFor(name); known && d < g.opt.Duration {
+			return false, nil
+		}
+		got, err := g.leases.get(m.t.ctx, name)
+		if apierrors.IsNotFound(err) {
+			d, known := g.view.goneFor(name)
+			g.view.missed(name, "")
+			return known && d >= g.opt.Duration, nil // whoever has deleted it: its holder has stopped by now
+		}
+		if err == nil {
+			g.view.saw(got)
+		}
+		return false, err
+	}
+	if s.lease.Annotations[deadAnnotation] != "" {
+		return true, nil
+	}
+	if s.since.atLeast(g.clock.now()) < g.opt.Duration {
+		return false, nil
+	}
+	mark := s.lease.DeepCopy()
+	annotate(mark, deadAnnotation, g.opt.Member+" ("+m.t.id+")")
+	got, err := g.leases.put(m.t.ctx, mark)
+	if err == nil {
+		g.view.saw(got)
+		return true, nil
+	}
+	if got, readErr := g.leases.get(m.t.ctx, name); readErr == nil { // it may be marked now, by us or another one
+		g.view.saw(got)
+		return got.Annotations[deadAnnotation] != "", nil
+	} else if apierrors.IsNotFound(readErr) {
+		g.view.missed(name, "")
+		return false, nil
+	}
+	return false, err
+}
+
+// clean deletes the Leases of those who are not in the record and do not renew them.
+func (m *mind) clean(r *record) {
+	m.g.view.forget(func(name string) bool {
+		return r.member(strings.TrimPrefix(name, m.g.opt.Name+"-")) == nil
+	})
+	for _, s := range m.g.view.all() {
+		id, ok := strings.CutPrefix(s.lease.Name, m.g.opt.Name+"-")
+		if !ok || r.member(id) != nil || id == m.t.id {
+			continue
+		}
+		if s.lease.Annotations[deadAnnotation] == "" && s.since.atLeast(m.g.clock.now()) < m.g.opt.Duration {
+			continue
+		}
+		switch err := m.g.leases.remove(m.t.ctx, s.lease.Name, s.lease.UID, s.lease.ResourceVersion); {
+		case err == nil:
+			m.g.view.missed(s.lease.Name, "")
+		case errors.Is(err, errConflict):
+			if got, err := m.g.leases.get(m.t.ctx, s.lease.Name); err == nil {
+				m.g.view.saw(got)
+			}
+		}
+	}
+}
