@@ -1,0 +1,87 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+)
+
+// assign computes who is to hold each slot: as evenly as the weights allow, and so that as few slots as possible are to
+// be held by another one than now. Members that leave, or are not among them, are to hold none; where nobody is left
+// the target is "". It depends on nothing but the record, and what it has computed it computes again.
+//
+// Quotas are by the method of the largest remainder; of equal remainders, who has a slot too many keeps it.
+func assign(members []member, slots []slot) []string {
+	quota := quotas(members, slots)
+	next := make([]string, len(slots))
+	keep := func(is func(slot) bool) {
+		for i, s := range slots {
+			if now := present(quota, s); next[i] == "" && quota[now] > 0 && is(s) {
+				next[i] = now
+				quota[now]--
+			}
+		}
+	}
+	keep(func(s slot) bool { return s.next == s.holder })
+	keep(func(s slot) bool { _, ok := quota[s.next]; return ok })
+	keep(func(slot) bool { return true })
+	var open []string // one for each slot that somebody is to have more
+	for _, m := range members {
+		for range quota[m.ID] {
+			open = append(open, m.ID)
+		}
+	}
+	for i := range next {
+		if next[i] == "" && len(open) > 0 {
+			next[i], open = open[0], open[1:]
+		}
+	}
+	return next
+}
+
+// present is who counts as having a slot: the target, which may not hold it yet, or else its holder.
+func present(quota map[string]int, s slot) string {
+	if _, ok := quota[s.next]; ok {
+		return s.next
+	}
+	if _, ok := quota[s.holder]; ok {
+		return s.holder
+	}
+	return ""
+}
+
+// quotas is how many slots each member is to hold that stays.
+func quotas(members []member, slots []slot) map[string]int {
+	type share struct {
+		id              string
+		remainder, over int
+	}
+	quota := map[string]int{}
+	total := 0
+	for _, m := range members {
+		if !m.Leaving {
+			quota[m.ID] = 0
+			total += m.Weight
+		}
+	}
+	have := map[string]int{}
+	for _, s := range slots {
+		have[present(quota, s)]++
+	}
+	var shares []share
+	left := len(slots)
+	for _, m := range members {
+		if m.Leaving {
+			continue
+		}
+		quota[m.ID] = len(slots) * m.Weight / total
+		left -= quota[m.ID]
+		shares = append(shares, share{m.ID, len(slots) * m.Weight % total, have[m.ID] - quota[m.ID]})
+	}
+	slices.SortFunc(shares, func(a, b share) int {
+		return cmp.Or(cmp.Compare(b.remainder, a.remainder), cmp.Compare(b.over, a.over), cmp.Compare(a.id, b.id))
+	})
+	for _, s := range shares[:min(left, len(shares))] {
+		quota[s.id]++
+	}
+	return quota
+}

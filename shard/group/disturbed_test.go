@@ -1,0 +1,361 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/internal/seed"
+	election "github.com/fairlead-io/fairlead/reconcile/lease"
+)
+
+var leaseResource = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+
+// schedule is a random run of a group.
+type schedule struct {
+	*world
+	rnd     *rand.Rand
+	options Options
+	n       int // processes begun
+	live    []*process
+	old     []string // records as they once were
+}
+
+// TestDisturbed plays random schedules: members join, leave, are killed, paused, cut off, lose requests and answers,
+// while the objects of the group are deleted and edited by hand, and a process of before elects a leader. Never can two
+// send something for one slot, or by two layouts, or beside the leader. When all is well every slot is held, within the
+// bounds of what happens then, and evenly.
+func TestDisturbed(t *testing.T) {
+	t.Parallel()
+	seed.Play(t, 12, func(t *testing.T, s uint64) {
+		synctest.Test(t, func(t *testing.T) { disturbed(t, s) })
+	})
+}
+
+func disturbed(t *testing.T, s uint64) {
+	w := newWorld(t)
+	w.reason = fmt.Sprintf("FAIRLEAD_SEED=%d", s)
+	defer w.close()
+	c := &schedule{world: w, rnd: seed.Rand(s, "schedule")}
+	c.options.Layout.Slots = 8
+	var elected *elder
+	if c.rnd.IntN(3) == 0 {
+		c.options.Leader = "leader"
+		elected = newElder(t, w)
+		defer elected.close()
+	}
+	for range 1 + c.rnd.IntN(4) {
+		c.join()
+	}
+	for range 6 + c.rnd.IntN(10) {
+		if t.Failed() {
+			return
+		}
+		c.disturb()
+		if elected != nil && c.rnd.IntN(4) == 0 {
+			elected.toggle()
+		}
+		for range c.rnd.IntN(60) {
+			w.play(200 * time.Millisecond)
+			elected.check()
+		}
+	}
+	elected.close()
+	for _, p := range c.live {
+		p.set(func() { p.faults = faults{killed: p.faults.killed}; p.drain = 0 })
+		p.resume()
+	}
+	c.keepLayout()
+	if len(c.live) == 0 {
+		c.join()
+	}
+	w.play(90 * time.Second) // requests on their way arrive, and leases run out
+	if w.within(0, c.options.Layout.Slots, "90 seconds of peace"); t.Failed() {
+		return
+	}
+	for range 6 {
+		c.atPeace()
+	}
+	c.atRest()
+}
+
+// join begins a process.
+func (c *schedule) join() *process {
+	c.n++
+	p := c.start(fmt.Sprint("p", c.n), seed.Rand(c.rnd.Uint64()), c.options)
+	p.set(func() { p.drain = time.Duration(c.rnd.IntN(2)) * time.Duration(c.rnd.IntN(12000)) * time.Millisecond })
+	c.live = append(c.live, p)
+	return p
+}
+
+func (c *schedule) one() *process {
+	if len(c.live) == 0 {
+		return nil
+	}
+	return c.live[c.rnd.IntN(len(c.live))]
+}
+
+// remove forgets a process that has left or was killed.
+func (c *schedule) remove(p *process) {
+	for i := range c.live {
+		if c.live[i] == p {
+			c.live = append(c.live[:i:i], c.live[i+1:]...)
+			return
+		}
+	}
+}
+
+func (c *schedule) kill(p *process) {
+	p.set(func() { p.faults.killed = true })
+	p.stop()
+	c.remove(p)
+}
+
+// disturb has something go wrong, or right again.
+func (c *schedule) disturb() {
+	p := c.one()
+	if p == nil || len(c.live) < 5 && c.rnd.IntN(5) == 0 {
+		c.join()
+		return
+	}
+	switch c.rnd.IntN(17) {
+	case 0:
+		p.stop()
+		c.remove(p)
+	case 1:
+		c.kill(p)
+	case 2, 3:
+		p.pause()
+	case 4, 5:
+		p.resume()
+	case 6:
+		p.set(func() { p.faults.cut = true })
+	case 7:
+		p.set(func() { p.faults.mute = true })
+	case 8:
+		p.set(func() { p.faults.noisy = true })
+	case 9:
+		p.set(func() { p.faults.slow = true })
+	case 10, 11:
+		for _, p := range c.live {
+			p.set(func() { p.faults = faults{} })
+		}
+	case 12:
+		c.edit()
+	case 13: // a member's Lease is deleted
+		for _, l := range c.leases() {
+			if l.GetName() != "gateways" && l.GetName() != "leader" {
+				_ = c.server.Remove(leaseResource, "a", l.GetName())
+				break
+			}
+		}
+	case 16: // all of the group is deleted; who starts only now cannot know that there was one
+		for _, l := range c.leases() {
+			if l.GetName() != "leader" {
+				_ = c.server.Remove(leaseResource, "a", l.GetName())
+			}
+		}
+		c.play(10 * time.Second)
+	case 14: // the whole server is away
+		rule := c.server.On(apiserver.Match{}, apiserver.Drop())
+		c.play(time.Duration(c.rnd.IntN(90)) * time.Second)
+		rule.Off()
+	case 15:
+		if c.options.Leader == "" { // another layout is rolled out
+			c.options.Layout.Slots = 24 - c.options.Layout.Slots // 8 or 16
+		}
+		c.join()
+	}
+}
+
+func (c *schedule) leases() []*unstructured.Unstructured {
+	all, err := c.server.Objects(leaseResource)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return all
+}
+
+// edit changes the object of the group by hand.
+func (c *schedule) edit() {
+	u, err := c.server.Object(leaseResource, "a", "gateways")
+	if err != nil {
+		return
+	}
+	a := u.GetAnnotations()
+	c.old = append(c.old, a[recordAnnotation])
+	switch c.rnd.IntN(6) {
+	case 0:
+		_ = c.server.Remove(leaseResource, "a", "gateways")
+		if c.rnd.IntN(2) == 0 { // and is made again from a copy
+			if c.rnd.IntN(2) == 0 {
+				a[recordAnnotation] = c.old[c.rnd.IntN(len(c.old))]
+				u.SetAnnotations(a)
+			}
+			u.SetUID("")
+			u.SetResourceVersion("")
+			_, _ = c.server.Put(u)
+		}
+		return
+	case 1:
+		a[recordAnnotation] = "{"
+	case 2: // somebody gives all slots to the first member
+		if r, err := decode(a[recordAnnotation]); err == nil && len(r.members) > 0 {
+			for i := range r.slots {
+				r.slots[i].holder = r.members[0].ID
+			}
+			sum := r.sum
+			text := r.encode()
+			a[recordAnnotation] = strings.Replace(text, r.sum, sum, 1)
+		}
+	case 3: // or puts back a copy
+		a[recordAnnotation] = c.old[c.rnd.IntN(len(c.old))]
+	case 4:
+		delete(a, roleAnnotation)
+		if len(c.live) < 5 {
+			delete(a, recordAnnotation)
+			a[roleAnnotation] = "reconcile"
+		} else {
+			a[roleAnnotation] = "reconcile"
+		}
+	case 5:
+		u.SetLabels(nil)
+	}
+	u.SetAnnotations(a)
+	_, _ = c.server.Put(u)
+}
+
+// keepLayout ends the processes of another layout than the present one.
+func (c *schedule) keepLayout() {
+	for _, p := range append([]*process(nil), c.live...) {
+		if p.g.Layout().Slots != c.options.Layout.Slots {
+			p.stop()
+			c.remove(p)
+		}
+	}
+}
+
+// atPeace does one thing while all else is well, and holds the group to its bounds.
+func (c *schedule) atPeace() {
+	if c.t.Failed() {
+		return
+	}
+	n := c.options.Layout.Slots
+	switch p := c.one(); {
+	case len(c.live) < 2 || c.rnd.IntN(3) == 0:
+		c.join()
+		c.within(2*time.Second, n, "a join")
+	case c.rnd.IntN(2) == 0:
+		p.stop()
+		c.remove(p)
+		c.within(time.Second, n, "a leave")
+	default:
+		c.kill(p)
+		c.within(15*time.Second, n, "a crash")
+	}
+	c.play(time.Duration(c.rnd.IntN(5000)) * time.Millisecond)
+	c.within(15*time.Second, n, "a while")
+}
+
+// atRest looks at what is there when nothing happens.
+func (c *schedule) atRest() {
+	c.play(30 * time.Second)
+	if c.t.Failed() {
+		return
+	}
+	least, most := c.options.Layout.Slots, 0
+	for _, p := range c.live {
+		held := p.g.Held().Len()
+		least, most = min(least, held), max(most, held)
+		p.mu.Lock()
+		if len(p.active) != held {
+			c.t.Errorf("%s: %s holds %d slots and works on %d", c.reason, p.name, held, len(p.active))
+		}
+		p.mu.Unlock()
+		if s := p.g.Status(); s.Err != nil || len(s.Group.Members) != len(c.live) || len(s.Group.Moving) > 0 {
+			c.t.Errorf("%s: of %s: %+v", c.reason, p.name, s)
+		}
+	}
+	if most-least > 1 {
+		c.t.Errorf("%s: some hold %d slots, some %d", c.reason, least, most)
+	}
+	want := len(c.live) + 1
+	if _, err := c.server.Object(leaseResource, "a", "leader"); err == nil {
+		want++
+	}
+	if all := c.leases(); len(all) != want {
+		c.t.Errorf("%s: %d Leases, want %d", c.reason, len(all), want)
+	}
+	before := len(c.server.Log().Requests)
+	c.play(15 * time.Second)
+	sent, bound := len(c.server.Log().Requests)-before, len(c.live)*11+12 // renewals, watches that begin again; the leader
+	if sent > bound {
+		c.t.Errorf("%s: %d requests of %d members in 15 seconds", c.reason, sent, len(c.live))
+	}
+	for _, r := range c.server.Log().Requests {
+		if r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" && r.Resource != "leases" {
+			c.t.Errorf("%s: a %s of %s", c.reason, r.Verb, r.Resource)
+		}
+	}
+}
+
+// elder is a process of before: it elects a leader.
+type elder struct {
+	w     *world
+	stop  func()
+	lease *election.Lease
+	n     int
+}
+
+func newElder(_ *testing.T, w *world) *elder { return &elder{w: w} }
+
+// toggle begins or ends the process.
+func (e *elder) toggle() {
+	if e.stop != nil {
+		e.close()
+		return
+	}
+	e.n++
+	l, err := election.New(e.w.server.Config(), election.Options{
+		Namespace: "a", Name: "leader", Identity: fmt.Sprint("elder", e.n),
+	})
+	if err != nil {
+		e.w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(e.w.t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = l.Run(ctx)
+	}()
+	e.lease = l
+	e.stop = func() { cancel(); <-ended }
+}
+
+// check looks whether both lead.
+func (e *elder) check() {
+	if e == nil || e.stop == nil || e.lease.Fence(e.w.t.Context()) != nil {
+		return
+	}
+	for _, names := range e.w.holders() {
+		if len(names) > 0 {
+			e.w.t.Errorf("%s: %v hold slots while another process leads", e.w.reason, names)
+			return
+		}
+	}
+}
+
+func (e *elder) close() {
+	if e != nil && e.stop != nil {
+		e.stop()
+		e.stop = nil
+	}
+}

@@ -1,0 +1,112 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// Label is on the Leases of a group and of its members; its value is the name of the group.
+const Label = "fairlead.io/shard-group"
+
+// The annotations.
+const (
+	recordAnnotation = "fairlead.io/shard-record" // of the group: see record
+	roleAnnotation   = "fairlead.io/shard-role"   // of the group: Options.Role
+	groupAnnotation  = "fairlead.io/shard-group-uid"
+	deadAnnotation   = "fairlead.io/shard-dead" // of a member: who has found it dead
+)
+
+type lease = coordinationv1.Lease
+
+// leases sends the requests for Leases of one namespace. Each is bounded in time. Writes name the uid and the version
+// that they replace: without the uid an API server would make a Lease again that was deleted.
+type leases struct {
+	client    typed.CoordinationV1Interface
+	namespace string
+	timeout   time.Duration
+}
+
+func (l leases) within(ctx context.Context, verb, name string, send func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	err := send(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		err = fmt.Errorf("%w: %w", ErrForbidden, err)
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+		err = fmt.Errorf("%w: %w", errConflict, err)
+	}
+	return fmt.Errorf("cannot %s the Lease %s/%s: %w", verb, l.namespace, name, err)
+}
+
+func (l leases) get(ctx context.Context, name string) (got *lease, err error) {
+	err = l.within(ctx, "read", name, func(ctx context.Context) error {
+		got, err = l.client.Leases(l.namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	return got, err
+}
+
+// list returns all Leases of a group, and the version at which they were so.
+func (l leases) list(ctx context.Context, group string) (items []lease, version string, err error) {
+	err = l.within(ctx, "list", group, func(ctx context.Context) error {
+		got, err := l.client.Leases(l.namespace).List(ctx, metav1.ListOptions{LabelSelector: Label + "=" + group})
+		if err == nil {
+			items, version = got.Items, got.ResourceVersion
+		}
+		return err
+	})
+	return items, version, err
+}
+
+func (l leases) create(ctx context.Context, o *lease) (got *lease, err error) {
+	err = l.within(ctx, "create", o.Name, func(ctx context.Context) error {
+		got, err = l.client.Leases(l.namespace).Create(ctx, o, metav1.CreateOptions{})
+		return err
+	})
+	return got, err
+}
+
+func (l leases) put(ctx context.Context, o *lease) (got *lease, err error) {
+	if o.UID == "" || o.ResourceVersion == "" {
+		return nil, errors.New("cannot write a Lease that was not read")
+	}
+	err = l.within(ctx, "write", o.Name, func(ctx context.Context) error {
+		got, err = l.client.Leases(l.namespace).Update(ctx, o, metav1.UpdateOptions{})
+		return err
+	})
+	return got, err
+}
+
+// remove deletes a Lease of that version, or of any version if there is none. One that is gone already is no error.
+func (l leases) remove(ctx context.Context, name string, uid types.UID, version string) error {
+	p := &metav1.Preconditions{UID: &uid}
+	if version != "" {
+		p.ResourceVersion = &version
+	}
+	err := l.within(ctx, "delete", name, func(ctx context.Context) error {
+		return l.client.Leases(l.namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: p})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// annotate has a Lease say something.
+func annotate(l *lease, key, value string) {
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	l.Annotations[key] = value
+}

@@ -1,0 +1,287 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/fairlead-io/fairlead/shard"
+)
+
+var exact = cmp.Options{cmp.AllowUnexported(record{}, slot{}), cmpopts.EquateEmpty()}
+
+func drawRecord(t *rapid.T) *record {
+	r := fresh(shard.Layout{Slots: 1 << rapid.IntRange(0, 5).Draw(t, "bits")}, "")
+	for i := range rapid.IntRange(0, 6).Draw(t, "members") {
+		r.members = append(r.members, member{
+			ID: fmt.Sprint("m", i), Name: "n", Weight: rapid.IntRange(1, 4).Draw(t, "weight"),
+			Since: time.Unix(int64(i), 0).UTC(), Leaving: rapid.IntRange(0, 4).Draw(t, "leaving") == 0,
+		})
+	}
+	who := rapid.SampledFrom(append([]string{""}, ids(r.members)...))
+	for i := range r.slots {
+		r.slots[i] = slot{who.Draw(t, "holder"), who.Draw(t, "next")}
+	}
+	r.founded = rapid.SampledFrom([]string{"", "uid"}).Draw(t, "founded")
+	r.rev = rapid.Int64Range(0, 1<<40).Draw(t, "rev")
+	return r
+}
+
+func ids(members []member) (out []string) {
+	for _, m := range members {
+		out = append(out, m.ID)
+	}
+	return out
+}
+
+// TestAssignProperties: the slots are spread as the weights say, to within one; nobody else is given any; what was
+// computed is computed again; and no more slots move than must.
+func TestAssignProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRecord(t)
+		next := assign(r.members, r.slots)
+		count, total := map[string]int{}, 0
+		for _, id := range next {
+			count[id]++
+		}
+		for _, m := range r.members {
+			if !m.Leaving {
+				total += m.Weight
+			}
+		}
+		moves, must := 0, 0
+		quota := map[string]int{}
+		for _, m := range r.members {
+			if m.Leaving {
+				if count[m.ID] > 0 {
+					t.Fatalf("%s leaves and is given %d", m.ID, count[m.ID])
+				}
+				continue
+			}
+			quota[m.ID] = 0
+			exact := float64(len(r.slots)*m.Weight) / float64(total)
+			if diff := float64(count[m.ID]) - exact; diff <= -1 || diff >= 1 {
+				t.Fatalf("%s is given %d, want about %v", m.ID, count[m.ID], exact)
+			}
+		}
+		have := map[string]int{}
+		for i, s := range r.slots {
+			now := present(quota, s)
+			have[now]++
+			if next[i] != now {
+				moves++
+			}
+			if total > 0 && next[i] == "" {
+				t.Fatalf("slot %d is given to nobody", i)
+			}
+			if total == 0 && next[i] != "" {
+				t.Fatalf("slot %d is given to %s", i, next[i])
+			}
+		}
+		for id, n := range have {
+			must += max(0, n-count[id])
+		}
+		if total > 0 && moves != must {
+			t.Fatalf("%d slots move, %d must", moves, must)
+		}
+		again := slices.Clone(r.slots)
+		for i := range again {
+			again[i].next = next[i]
+		}
+		if diff := cmp.Diff(next, assign(r.members, again)); diff != "" {
+			t.Fatalf("a second time it is otherwise: %s", diff)
+		}
+	})
+}
+
+// TestFewMoves: of equal members each that comes takes its share, and nothing else moves, however often.
+func TestFewMoves(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := fresh(shard.Layout{Slots: 64}, "")
+		r.founded = "uid"
+		for i := range rapid.IntRange(1, 40).Draw(t, "changes") {
+			before := r
+			stay := len(r.members)
+			if stay == 0 || rapid.Bool().Draw(t, "join") {
+				r, _ = change{join: &member{ID: fmt.Sprint("m", i), Weight: 1}}.apply(r)
+				stay++
+			} else {
+				r, _ = change{drop: []string{rapid.SampledFrom(ids(r.members)).Draw(t, "who")}}.apply(r)
+				stay--
+			}
+			moves := 0
+			for i := range r.slots {
+				if r.slots[i].next != before.slots[i].next {
+					moves++
+				}
+			}
+			most := max(stay, len(before.members))
+			if bound := (64 + most - 1) / most; moves > bound && stay > 0 && len(before.members) > 0 {
+				t.Fatalf("%d slots move where %d members become %d", moves, len(before.members), stay)
+			}
+		}
+	})
+}
+
+func TestAssign(t *testing.T) {
+	t.Parallel()
+	one, two, three := member{ID: "a", Weight: 1}, member{ID: "b", Weight: 1}, member{ID: "c", Weight: 2}
+	slots := func(text string) (out []slot) { // a slot is "holder" or "holder>next"
+		for f := range strings.FieldsSeq(text) {
+			holder, next, _ := strings.Cut(strings.ReplaceAll(f, "-", ""), ">")
+			out = append(out, slot{holder, next})
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		reason  string
+		members []member
+		slots   string
+		want    string
+	}{
+		{"Nobody is there.", nil, "- - - -", ",,,"},
+		{"One has all.", []member{one}, "- - - -", "a,a,a,a"},
+		{"Who has more keeps the odd one.", []member{one, two}, "b b b", "b,b,a"},
+		{"The second takes half.", []member{one, two}, "a a a a", "a,a,b,b"},
+		{"What moves already goes on.", []member{one, two}, "a>b a a>b a", "b,a,b,a"},
+		{"The target has left: the holder keeps it.", []member{one}, "a>b a a>b a", "a,a,a,a"},
+		{"Who weighs more takes more.", []member{one, two, three}, "a a a a", "a,b,c,c"},
+		{"Who leaves is given nothing.", []member{{ID: "a", Weight: 1, Leaving: true}, two}, "a a", "b,b"},
+		{"There are more members than slots.", []member{one, two, {ID: "d", Weight: 1}}, "d -", "d,a"},
+	} {
+		if got := strings.Join(assign(tc.members, slots(tc.slots)), ","); got != tc.want {
+			t.Errorf("%s got %s, want %s", tc.reason, got, tc.want)
+		}
+	}
+}
+
+// TestApplyProperties: a change takes no slot from a member that neither lets it go nor is gone, and gives a slot that is
+// free to its target only in a record that is founded.
+func TestApplyProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawRecord(t)
+		some := rapid.SampledFrom(append([]string{"nobody"}, ids(r.members)...))
+		c := change{
+			from: some.Draw(t, "from"), release: r.layout.Set(), found: rapid.SampledFrom([]string{"", "uid"}).Draw(t, "found"),
+			abandon: rapid.IntRange(0, 4).Draw(t, "abandon") == 0,
+		}
+		if rapid.Bool().Draw(t, "join") {
+			c.join = &member{ID: "new", Weight: 1}
+		}
+		if rapid.Bool().Draw(t, "drops") {
+			c.drop = []string{some.Draw(t, "drop")}
+		}
+		if rapid.Bool().Draw(t, "leaves") {
+			c.leave = c.from
+		}
+		if rapid.Bool().Draw(t, "releases") {
+			c.release = r.layout.Set(rapid.IntRange(0, len(r.slots)-1).Draw(t, "slot"))
+		}
+		before := r.clone()
+		next, changed := c.apply(r)
+		if diff := cmp.Diff(before, r, exact); diff != "" {
+			t.Fatalf("it has changed its argument: %s", diff)
+		}
+		if changed != (next.rev == r.rev+1) {
+			t.Fatalf("changed is %t, the number goes from %d to %d", changed, r.rev, next.rev)
+		}
+		gives := false
+		for i, s := range next.slots {
+			was := r.slots[i].holder
+			if s.holder == was {
+				continue
+			}
+			free := was == "" || slices.Contains(c.drop, was)
+			let := was == c.from && c.release.Holds(i)
+			if !free && !let {
+				t.Fatalf("slot %d is taken from %s", i, was)
+			}
+			if s.holder != "" && (next.founded == "" || s.holder != s.next) {
+				t.Fatalf("slot %d is given to %s", i, s.holder)
+			}
+			gives = gives || s.holder != "" && !let
+		}
+		if got := c.gives(r, next); got != gives {
+			t.Fatalf("it gives: %t, want %t", got, gives)
+		}
+		if again, changed := (change{}).apply(next); changed {
+			t.Fatalf("a second change has something to do: %+v", again)
+		}
+		got, err := decode(next.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(next, got, exact); diff != "" {
+			t.Fatalf("it is read otherwise: %s", diff)
+		}
+	})
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	r := fresh(shard.Layout{Slots: 4, By: shard.UID}, "l")
+	r, _ = change{join: &member{ID: "a", Weight: 1}, found: "uid"}.apply(r)
+	good := r.encode()
+	for _, tc := range []struct {
+		reason, old, new, want string
+	}{
+		{"It is as it was written.", "", "", ""},
+		{"It is empty.", good, "", "JSON"},
+		{"It is cut off.", good, good[:20], "JSON"},
+		{"It is of a program to come.", `"format":1`, `"format":2`, "this program writes 1"},
+		{"It has no form.", `"format":1`, `"format":0`, "format 0"},
+		{"Its slots are no power of two.", `"of":4`, `"of":3`, "3 slots"},
+		{"It has no slots.", `"of":4`, `"of":0`, "0 slots"},
+		{"It is by an unknown field.", `"uid"`, `"name"`, "want namespace or uid"},
+		{"A slot is none.", `"holds":"0-3"`, `"holds":"0-4"`, "no set of slots"},
+		{"A set goes backwards.", `"holds":"0-3"`, `"holds":"3-0"`, "no set of slots"},
+		{"A set is a word.", `"holds":"0-3"`, `"holds":"all"`, "no set of slots"},
+		{"A slot is there twice.", `"holds":"0-3"`, `"holds":"0-3,1"`, "edited"},
+		{"A slot has two holders.", `[{`, `[{"id":"b","weight":1,"holds":"1"},{`, "slot 1 is of b and of a"},
+		{"A slot has two targets.", `[{`, `[{"id":"b","weight":1,"next":"1"},{`, "slot 1 is of b and of a"},
+		{"A member has no name.", `"id":"a"`, `"id":""`, "there twice"},
+		{"A member weighs nothing.", `"weight":1`, `"weight":0`, "weight 0"},
+		{"A holder was taken away.", `"holds":"0-3"`, `"holds":"0-2"`, "edited"},
+	} {
+		text := good
+		if tc.old != "" {
+			text = strings.Replace(good, tc.old, tc.new, 1)
+			if text == good {
+				t.Fatalf("%s %q is not in %s", tc.reason, tc.old, good)
+			}
+		}
+		_, err := decode(text)
+		refused := errors.Is(err, ErrRecord) && strings.Contains(err.Error(), tc.want)
+		if tc.want == "" && err != nil || tc.want != "" && !refused {
+			t.Errorf("%s got %v, want %q", tc.reason, err, tc.want)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	r, _ := change{join: &member{ID: "a", Weight: 1}, found: "uid"}.apply(fresh(shard.Layout{Slots: 4}, ""))
+	f.Add(r.encode())
+	f.Add(`{"format":1,"of":4,"by":"uid","members":[{"id":"a","weight":1,"holds":"0-9999999999"}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := decode(text)
+		if err != nil {
+			if !errors.Is(err, ErrRecord) {
+				t.Fatal(err)
+			}
+			return
+		}
+		if again, err := decode(r.encode()); err != nil || again.encode() != r.encode() {
+			t.Fatalf("%q is read otherwise a second time: %v", text, err)
+		}
+	})
+}

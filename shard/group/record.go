@@ -1,0 +1,213 @@
+package group
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/shard"
+)
+
+// recordFormat is the version of the form of a record.
+const recordFormat = 1
+
+// record is what the annotation of a group says. It is a value of one goroutine at a time; clone copies it.
+type record struct {
+	layout  shard.Layout
+	leader  string // namespace/name of Options.Leader; "" if there is none
+	rev     int64  // counts the changes
+	sum     string // of what is written, by which an edit by hand is found
+	founded string // the uid of the object in which slots may be held; "": in none
+	members []member
+	slots   []slot
+}
+
+// member is an incarnation of a member.
+type member struct {
+	ID      string    `json:"id"`
+	Name    string    `json:"name"` // for people
+	Weight  int       `json:"weight"`
+	Since   time.Time `json:"since"` // by the clock of that member
+	Leaving bool      `json:"leaving,omitempty"`
+}
+
+// slot is who holds a slot and who is to hold it, by the ID; "" for nobody.
+type slot struct{ holder, next string }
+
+// wire is the form of a record in the annotation.
+type wire struct {
+	Format  int          `json:"format"`
+	Rev     int64        `json:"rev"`
+	Of      int          `json:"of"`
+	By      string       `json:"by"`
+	Leader  string       `json:"leader,omitempty"`
+	Founded string       `json:"founded,omitempty"`
+	Members []wireMember `json:"members"`
+	Sum     string       `json:"sum"`
+}
+
+type wireMember struct {
+	member
+	Holds string `json:"holds,omitempty"` // slots, as of shard.Set.String
+	Next  string `json:"next,omitempty"`
+}
+
+// fresh is a record without members.
+func fresh(l shard.Layout, leader string) *record {
+	return &record{layout: shard.Layout{By: l.By, Slots: l.Len()}, leader: leader, slots: make([]slot, l.Len())}
+}
+
+func (r *record) clone() *record {
+	c := *r
+	c.members = append([]member(nil), r.members...)
+	c.slots = append([]slot(nil), r.slots...)
+	return &c
+}
+
+// encode returns the text of a record, and sets its sum.
+func (r *record) encode() string {
+	w := wire{
+		Format: recordFormat, Rev: r.rev, Of: len(r.slots), By: r.layout.By.String(), Leader: r.leader,
+		Founded: r.founded, Members: []wireMember{},
+	}
+	for _, m := range r.members {
+		w.Members = append(w.Members, wireMember{m, r.heldBy(m.ID).String(), r.targetsOf(m.ID).String()})
+	}
+	r.sum = w.sum()
+	w.Sum = r.sum
+	text, _ := json.Marshal(w) // nothing in it can fail
+	return string(text)
+}
+
+// sum is a hash of all but the sum.
+func (w wire) sum() string {
+	w.Sum = ""
+	text, _ := json.Marshal(w)
+	h := fnv.New64a()
+	_, _ = h.Write(text)
+	return strconv.FormatUint(h.Sum64(), 16)
+}
+
+// errFormat is of a record that a program of another version has written, which is not to be touched.
+type errFormat int
+
+func (e errFormat) Error() string {
+	return fmt.Sprintf("cannot read the record of the group: it has format %d, this program writes %d", int(e),
+		recordFormat)
+}
+
+func (e errFormat) Unwrap() error { return ErrRecord }
+
+// decode reads a record. The error is ErrRecord.
+func decode(text string) (*record, error) {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("cannot read the record of the group: %w: %s", ErrRecord, fmt.Sprintf(format, args...))
+	}
+	var w wire
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return nil, bad("%v", err)
+	}
+	if w.Format > recordFormat {
+		return nil, errFormat(w.Format)
+	}
+	if w.Format != recordFormat {
+		return nil, bad("it has format %d", w.Format)
+	}
+	by, err := shard.ParseBy(w.By)
+	if err != nil {
+		return nil, bad("%v", err)
+	}
+	layout := shard.Layout{By: by, Slots: w.Of}
+	if err := layout.Check(); err != nil || w.Of == 0 {
+		return nil, bad("it has %d slots", w.Of)
+	}
+	r := fresh(layout, w.Leader)
+	r.rev, r.founded, r.sum = w.Rev, w.Founded, w.Sum
+	seen := map[string]bool{}
+	for _, m := range w.Members {
+		if m.ID == "" || seen[m.ID] || m.Weight < 1 || m.Weight > MaxWeight {
+			return nil, bad("member %q is there twice, or has weight %d", m.ID, m.Weight)
+		}
+		seen[m.ID] = true
+		r.members = append(r.members, m.member)
+		if err := r.fill(m.Holds, func(s *slot) *string { return &s.holder }, m.ID); err != nil {
+			return nil, bad("%v", err)
+		}
+		if err := r.fill(m.Next, func(s *slot) *string { return &s.next }, m.ID); err != nil {
+			return nil, bad("%v", err)
+		}
+	}
+	if w.Sum != w.sum() {
+		return nil, bad("it was edited")
+	}
+	return r, nil
+}
+
+// fill notes a member for the slots of a text, which nobody may have been noted for.
+func (r *record) fill(text string, of func(*slot) *string, id string) error {
+	set, err := parseSet(r.layout, text)
+	if err != nil {
+		return err
+	}
+	for i := range set.Slots() {
+		who := of(&r.slots[i])
+		if *who != "" {
+			return fmt.Errorf("slot %d is of %s and of %s", i, *who, id)
+		}
+		*who = id
+	}
+	return nil
+}
+
+// parseSet is the inverse of shard.Set.String.
+func parseSet(l shard.Layout, text string) (shard.Set, error) {
+	set := l.Set()
+	if text == "" {
+		return set, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, ok := strings.Cut(part, "-")
+		if !ok {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || from < 0 || to < from || to >= l.Len() {
+			return set, fmt.Errorf("%q is no set of slots", text)
+		}
+		for i := from; i <= to; i++ {
+			set = set.Union(l.Set(i))
+		}
+	}
+	return set, nil
+}
+
+func (r *record) member(id string) *member {
+	for i := range r.members {
+		if r.members[i].ID == id {
+			return &r.members[i]
+		}
+	}
+	return nil
+}
+
+func (r *record) heldBy(id string) shard.Set {
+	return r.where(func(s slot) bool { return s.holder == id })
+}
+
+func (r *record) targetsOf(id string) shard.Set {
+	return r.where(func(s slot) bool { return s.next == id })
+}
+
+func (r *record) where(is func(slot) bool) shard.Set {
+	var in []int
+	for i, s := range r.slots {
+		if is(s) {
+			in = append(in, i)
+		}
+	}
+	return r.layout.Set(in...)
+}

@@ -1,0 +1,492 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/internal/backoff"
+)
+
+// Run takes part in the group until ctx ends; then it hands over what it holds, and leaves. It returns when nothing of
+// any slot runs any more: nil, or ErrRole or ErrNotGroup, or that a participant has panicked. It can be called once.
+func (g *Group) Run(ctx context.Context) error {
+	if g.ran.Swap(true) {
+		return errors.New("cannot take part in the group again: make another member")
+	}
+	g.slot.From(ctx)
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	following := make(chan error, 1)
+	go func() { following <- g.follow(life) }()
+	defer func() {
+		stop(ErrNotHeld)
+		if err := <-following; err != nil {
+			g.log.Warn("the watch of the group has failed", "error", err)
+		}
+	}()
+	m := &mind{g: g}
+	for attempt := 0; ; attempt++ {
+		begun := g.clock.now()
+		t := g.newTerm(life)
+		err := m.live(ctx, t)
+		if g.clock.now().Sub(begun) > time.Minute {
+			attempt = 0
+		}
+		t.close(life)
+		if err = cmp.Or(g.fatal(), err); err != nil {
+			g.publish(func(s *state) { s.err = err })
+			return err
+		}
+		if ctx.Err() != nil {
+			g.note(Change{Kind: Left})
+			return nil
+		}
+		m.dead = append(m.dead, t.id)
+		again := backoff.Policy{Base: 100 * time.Millisecond, Cap: 5 * time.Second}
+		_ = backoff.Pause(ctx, again.Delay(attempt, rand.Float64)) // the end of ctx is looked at above
+	}
+}
+
+// mind decides for a member, one step after the other, on the goroutine of Run.
+type mind struct {
+	g    *Group
+	t    *term
+	dead []string // earlier incarnations of this member, which have ended
+
+	leader  leader
+	reread  bool          // what was seen last of the group may not be so any more
+	listed  time.Time     // when all Leases were listed last
+	uid     types.UID     // of the incarnation of the group whose record was read last
+	last    *record       // that record
+	base    *lease        // the Lease that has it
+	until   time.Time     // when to give up to leave in order; zero: not leaving
+	tries   int           // steps that have failed since one has not
+	pause   time.Duration // before the next step
+	blocked error         // why no slot may be held, though the step has not failed
+	anew    stamp         // when another incarnation of the group was read than before
+}
+
+// live takes part as one incarnation, until that has left, or has lost its Lease. The error is one that ends Run.
+func (m *mind) live(ctx context.Context, t *term) error {
+	m.t, m.tries = t, 0
+	m.g.view.ownIs("")
+	m.dead = slices.DeleteFunc(m.dead, func(id string) bool {
+		_, seen := m.g.view.get(m.g.leaseOf(id))
+		return !seen && (m.last == nil || m.last.member(id) == nil)
+	})
+	for t.ctx.Err() == nil {
+		leaving := ctx.Err() != nil
+		if leaving && m.until.IsZero() {
+			m.until = m.g.clock.now().Add(m.g.opt.Drain + m.g.opt.Renew)
+		}
+		left, err := m.step(leaving)
+		if left || errors.Is(err, ErrRole) || errors.Is(err, ErrNotGroup) {
+			return err
+		}
+		m.judge(err)
+		if leaving && m.g.clock.now().After(m.until) && t.held().IsEmpty() {
+			m.g.log.Warn("cannot leave the group: others wait for the lease", "error", err)
+			return nil
+		}
+		m.rest(ctx, leaving)
+	}
+	return nil
+}
+
+// judge notes how a step has gone, and how long to wait for the next one at most.
+func (m *mind) judge(err error) {
+	switch {
+	case err == nil:
+		m.tries, m.pause = 0, m.g.opt.Period/3
+		m.g.trouble("take part", nil)
+		return
+	case m.t.ctx.Err() != nil:
+	case errors.Is(err, ErrLayout) || errors.Is(err, errBefore): // not a failure, but all there is to do
+		m.tries, m.pause = 0, m.g.opt.Period
+		m.g.trouble("take part", err)
+		return
+	case errors.Is(err, errConflict):
+		m.tries++
+		m.pause = backoff.Policy{Base: 20 * time.Millisecond, Cap: time.Second}.Delay(m.tries, rand.Float64)
+	default:
+		m.tries++
+		m.pause = backoff.Policy{Base: 100 * time.Millisecond, Cap: m.g.opt.Period * 2}.Delay(m.tries, rand.Float64)
+		m.g.trouble("take part", err)
+	}
+	m.reread = true
+}
+
+// rest waits for the next step: until something is seen, but after a failure for its whole pause.
+func (m *mind) rest(ctx context.Context, leaving bool) {
+	woken, asked := m.g.woken, ctx.Done()
+	if m.tries > 0 {
+		woken = nil
+	}
+	if leaving {
+		asked = nil
+	}
+	select {
+	case <-m.g.clock.after(m.pause):
+	case <-woken:
+	case <-asked:
+	case <-m.t.ctx.Done():
+	}
+}
+
+// step looks at the group and does what is next. left says that this incarnation is not in the group any more.
+func (m *mind) step(leaving bool) (left bool, err error) {
+	t := m.t
+	if leaving {
+		t.lose(t.held())
+	}
+	object, err := m.object(leaving)
+	if err != nil || object == nil {
+		return err == nil, err
+	}
+	r, err := m.read(object)
+	if err != nil {
+		return false, err
+	}
+	r, other := m.replaced(r)
+	c := change{from: t.id, drop: append(m.buried(r), m.dead...), release: t.letGone()}
+	switch joined := r.member(t.id) != nil; {
+	case joined:
+		t.joined = true
+	case t.joined:
+		t.fail(fmt.Errorf("%w: this member is not in it any more", ErrRecord))
+		return false, nil
+	case other == nil && !leaving:
+		if c.join, err = m.join(object.UID); err != nil {
+			return false, err
+		}
+	}
+	if leaving {
+		c.leave = t.id
+	}
+	next, err := m.write(object, r, c)
+	if err != nil {
+		return false, err
+	}
+	m.clean(next)
+	switch {
+	case next.member(t.id) == nil && leaving:
+		return true, nil
+	case other != nil:
+		return false, other
+	}
+	m.g.publish(func(s *state) { s.id = t.id })
+	if next.founded == "" {
+		if !t.held().IsEmpty() || !next.heldBy(t.id).IsEmpty() {
+			t.fail(ErrLeader)
+		}
+		return false, m.blocked
+	}
+	t.follow(next, leaving)
+	return false, m.lead()
+}
+
+// object returns the Lease of the group, which it creates if there is none; nil if it need not be, since this member
+// leaves.
+func (m *mind) object(leaving bool) (*lease, error) {
+	g := m.g
+	if now := g.clock.now(); g.view.lags() && now.Sub(m.listed) >= g.opt.Period {
+		m.listed = now
+		all, version, err := g.leases.list(m.t.ctx, g.opt.Name)
+		if err != nil {
+			return nil, err
+		}
+		g.view.listed(all, version)
+	}
+	if s, ok := g.view.get(g.opt.Name); ok && !m.reread {
+		return s.lease, nil
+	}
+	got, err := g.leases.get(m.t.ctx, g.opt.Name)
+	switch {
+	case err == nil:
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	default:
+		g.view.missed(g.opt.Name, "")
+		if m.t.group != "" {
+			m.t.fail(errors.New("the group was deleted"))
+			return nil, nil
+		}
+		if leaving {
+			return nil, nil
+		}
+		if got, err = g.leases.create(m.t.ctx, m.created()); err != nil {
+			return nil, err
+		}
+	}
+	m.reread = false
+	g.view.saw(got)
+	if s, ok := g.view.get(g.opt.Name); ok {
+		got = s.lease // it may be newer
+	}
+	return got, nil
+}
+
+// created is a group without members.
+func (m *mind) created() *lease {
+	g := m.g
+	l := &lease{ObjectMeta: metav1.ObjectMeta{Name: g.opt.Name, Namespace: g.opt.Namespace}}
+	l.Labels = map[string]string{Label: g.opt.Name}
+	annotate(l, roleAnnotation, g.opt.Role)
+	annotate(l, recordAnnotation, fresh(g.layout, g.opt.Leader).encode())
+	return l
+}
+
+// read returns the record of the group, if it is one that members have written. One that is not ends the term, and the
+// group is deleted, to be begun anew when all who hold slots of this one have noticed.
+func (m *mind) read(object *lease) (*record, error) {
+	known := m.t.group != "" && object.UID == m.t.group
+	if m.t.group != "" && !known {
+		m.t.fail(errors.New("the group was made anew"))
+		return nil, errConflict
+	}
+	name := fmt.Sprintf("%s/%s", m.g.opt.Namespace, m.g.opt.Name)
+	role := object.Annotations[roleAnnotation]
+	switch {
+	case role == m.g.opt.Role || known:
+	case role == "":
+		return nil, fmt.Errorf("cannot take part in the group %s: %w", name, ErrNotGroup)
+	default:
+		return nil, fmt.Errorf("cannot take part in the group %s as %q: %w: %q", name, m.g.opt.Role, ErrRole, role)
+	}
+	r, err := decode(object.Annotations[recordAnnotation])
+	switch {
+	case err == nil && role != m.g.opt.Role:
+		err = fmt.Errorf("%w: its role is %q", ErrRecord, role)
+	case err == nil && r.founded != "" && r.founded != string(object.UID):
+		err = fmt.Errorf("%w: it is a copy of that of another object", ErrRecord)
+	case err == nil && m.uid == object.UID && (r.rev < m.last.rev || r.rev == m.last.rev && r.sum != m.last.sum):
+		err = fmt.Errorf("%w: it is at %d, and was at %d", ErrRecord, r.rev, m.last.rev)
+	case err == nil:
+		if m.uid != "" && m.uid != object.UID {
+			m.anew = stamp{m.g.clock.now()}
+		}
+		m.uid, m.last, m.base = object.UID, r, object
+		m.g.publish(func(s *state) { s.record = r })
+		return r, nil
+	}
+	m.t.fail(err)
+	if !errors.As(err, new(errFormat)) {
+		life, cancel := context.WithTimeout(context.WithoutCancel(m.t.ctx), m.g.opt.Renew/3) // the term has just ended
+		defer cancel()
+		err = errors.Join(err, m.g.leases.remove(life, object.Name, object.UID, object.ResourceVersion))
+	}
+	m.g.trouble("take part", err)
+	return nil, err
+}
+
+// replaced returns a new record in the place of one of another layout without members; else why the group is not for
+// this member.
+func (m *mind) replaced(r *record) (*record, error) {
+	if r.layout == m.g.layout && r.leader == m.g.opt.Leader {
+		return r, nil
+	}
+	if len(r.members) > 0 {
+		return r, fmt.Errorf("cannot join the group yet: %w: %d members share %d slots by %s, led by %q", ErrLayout,
+			len(r.members), len(r.slots), r.layout.By, r.leader)
+	}
+	n := fresh(m.g.layout, m.g.opt.Leader)
+	n.rev = r.rev
+	return n, nil
+}
+
+// join returns this incarnation as a member, whose Lease it creates.
+func (m *mind) join(group types.UID) (*member, error) {
+	if m.t.group == "" {
+		err := m.t.begin(m.t.ctx, group)
+		m.g.trouble("join", err)
+		if err != nil {
+			m.t.fail(err) // the next incarnation has another name
+			return nil, err
+		}
+	}
+	since := m.g.clock.now().UTC().Truncate(time.Second)
+	return &member{ID: m.t.id, Name: m.g.opt.Member, Weight: m.g.opt.Weight, Since: since}, nil
+}
+
+// write applies a change to the record, by compare-and-swap, and returns what the record is then. Slots that nobody
+// lets go are given to somebody only while the Lease of the leader is the group's.
+func (m *mind) write(object *lease, r *record, c change) (*record, error) {
+	m.blocked = nil
+	next, changed := c.apply(r)
+	if next.founded == "" && next.free() && next.member(m.t.id) != nil && !c.abandon {
+		ok, err := m.foundable(object.UID, next)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			c.found = string(object.UID)
+			next, changed = c.apply(r)
+		}
+	}
+	if c.gives(r, next) {
+		switch err := m.leader.take(m.t.ctx, m.g, next.leader); {
+		case errors.Is(err, ErrLeader):
+			m.blocked, c.found, c.abandon = err, "", true
+			next, changed = c.apply(r)
+		case err != nil:
+			return nil, err
+		}
+	}
+	if !changed && object.Labels[Label] == m.g.opt.Name {
+		return r, nil
+	}
+	giveBack, err := m.leader.last(m.t.ctx, m.g, next)
+	if err != nil {
+		return nil, err
+	}
+	o := object.DeepCopy()
+	if o.Labels == nil {
+		o.Labels = map[string]string{}
+	}
+	o.Labels[Label] = m.g.opt.Name
+	annotate(o, recordAnnotation, next.encode())
+	got, err := m.g.leases.put(m.t.ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	m.g.view.saw(got)
+	m.uid, m.last, m.base = got.UID, next, got
+	m.g.publish(func(s *state) { s.record = next })
+	m.tellChange(r, next, c)
+	giveBack()
+	return next, nil
+}
+
+// tellChange notes what a change of ours has done.
+func (m *mind) tellChange(before, after *record, c change) {
+	if c.join != nil && after.member(c.join.ID) != nil {
+		m.g.note(Change{Kind: Joined})
+	}
+	for _, id := range c.drop {
+		if was := before.member(id); was != nil && !slices.Contains(m.dead, id) {
+			m.g.note(Change{Kind: Buried, Member: was.Name, Slots: before.heldBy(id)})
+		}
+	}
+	if !c.release.IsEmpty() {
+		m.g.note(Change{Kind: Released, Slots: c.release})
+	}
+}
+
+// foundable says whether slots of this incarnation of the group may be held: no Lease is left of a member that may hold
+// slots of another one, or that this record does not know. Who knew another one waits besides for as long as a Lease
+// lasts, since whoever has deleted that may have deleted the Leases of members, too, which have not noticed yet.
+func (m *mind) foundable(group types.UID, r *record) (bool, error) {
+	all, version, err := m.g.leases.list(m.t.ctx, m.g.opt.Name)
+	if err != nil {
+		return false, err
+	}
+	m.g.view.listed(all, version)
+	if !m.anew.IsZero() && m.anew.atLeast(m.g.clock.now()) < m.g.opt.Duration {
+		m.blocked = errBefore
+		return false, nil
+	}
+	for _, l := range all {
+		id, ok := strings.CutPrefix(l.Name, m.g.opt.Name+"-")
+		if !ok || l.Annotations[deadAnnotation] != "" || slices.Contains(m.dead, id) {
+			continue
+		}
+		if r.member(id) == nil || l.Annotations[groupAnnotation] != string(group) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// buried returns the members of a record that are certain to work no more. It marks as dead those whose Leases were not
+// renewed for as long as they last.
+func (m *mind) buried(r *record) (dead []string) {
+	var errs error
+	for _, other := range r.members {
+		if other.ID == m.t.id || slices.Contains(m.dead, other.ID) {
+			continue
+		}
+		is, err := m.isDead(m.g.leaseOf(other.ID))
+		errs = errors.Join(errs, err)
+		if is {
+			dead = append(dead, other.ID)
+		}
+	}
+	if m.t.ctx.Err() == nil {
+		m.g.trouble("bury", errs)
+	}
+	return dead
+}
+
+func (m *mind) isDead(name string) (bool, error) {
+	g := m.g
+	s, ok := g.view.get(name)
+	if !ok {
+		if d, known := g.view.goneFor(name); known && d < g.opt.Duration {
+			return false, nil
+		}
+		got, err := g.leases.get(m.t.ctx, name)
+		if apierrors.IsNotFound(err) {
+			d, known := g.view.goneFor(name)
+			g.view.missed(name, "")
+			return known && d >= g.opt.Duration, nil // whoever has deleted it: its holder has stopped by now
+		}
+		if err == nil {
+			g.view.saw(got)
+		}
+		return false, err
+	}
+	if s.lease.Annotations[deadAnnotation] != "" {
+		return true, nil
+	}
+	if s.since.atLeast(g.clock.now()) < g.opt.Duration {
+		return false, nil
+	}
+	mark := s.lease.DeepCopy()
+	annotate(mark, deadAnnotation, g.opt.Member)
+	got, err := g.leases.put(m.t.ctx, mark)
+	if err == nil {
+		g.view.saw(got)
+		return true, nil
+	}
+	if got, readErr := g.leases.get(m.t.ctx, name); readErr == nil { // it may be marked now, by us or another one
+		g.view.saw(got)
+		return got.Annotations[deadAnnotation] != "", nil
+	} else if apierrors.IsNotFound(readErr) {
+		g.view.missed(name, "")
+		return false, nil
+	}
+	return false, err
+}
+
+// clean deletes the Leases of those who are not in the record and do not renew them.
+func (m *mind) clean(r *record) {
+	m.g.view.forget(func(name string) bool {
+		return r.member(strings.TrimPrefix(name, m.g.opt.Name+"-")) == nil
+	})
+	for _, s := range m.g.view.all() {
+		id, ok := strings.CutPrefix(s.lease.Name, m.g.opt.Name+"-")
+		if !ok || r.member(id) != nil || id == m.t.id {
+			continue
+		}
+		if s.lease.Annotations[deadAnnotation] == "" && s.since.atLeast(m.g.clock.now()) < m.g.opt.Duration {
+			continue
+		}
+		switch err := m.g.leases.remove(m.t.ctx, s.lease.Name, s.lease.UID, s.lease.ResourceVersion); {
+		case err == nil:
+			m.g.view.missed(s.lease.Name, "")
+		case errors.Is(err, errConflict):
+			if got, err := m.g.leases.get(m.t.ctx, s.lease.Name); err == nil {
+				m.g.view.saw(got)
+			}
+		}
+	}
+}

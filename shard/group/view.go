@@ -1,0 +1,212 @@
+package group
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// stamp is a time by both clocks of a process, which go on differently: the monotonic one stands still while a machine
+// sleeps, the wall clock may be set.
+type stamp struct{ time.Time }
+
+// atMost is the elapsed time by the clock that says more.
+func (s stamp) atMost(now time.Time) time.Duration {
+	return max(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
+}
+
+// atLeast is the elapsed time by the clock that says less.
+func (s stamp) atLeast(now time.Time) time.Duration {
+	return min(now.Sub(s.Time), now.Round(0).Sub(s.Round(0)))
+}
+
+// sight is a Lease as it was seen last, and since when it has been so.
+type sight struct {
+	lease *lease
+	since stamp
+}
+
+// view is what is known of the Leases of a group: by a watch, and by answers. It is safe for concurrent use.
+type view struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	seen map[string]sight // by name
+	gone map[string]stamp // by name: since when a Lease is known not to be there
+	own  string           // the name of the Lease of this member
+	told string           // the version of own that the watch has told last
+	late int              // renewals of own that the watch had not told by the next one
+}
+
+func newView(now func() time.Time) *view {
+	return &view{now: now, seen: map[string]sight{}, gone: map[string]stamp{}}
+}
+
+// saw notes a Lease, unless a newer one was seen.
+func (v *view) saw(l *lease) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.sawLocked(l)
+}
+
+func (v *view) sawLocked(l *lease) {
+	had, ok := v.seen[l.Name]
+	if ok && (had.lease.ResourceVersion == l.ResourceVersion ||
+		resourceversion.Older(l.ResourceVersion, had.lease.ResourceVersion)) {
+		return
+	}
+	delete(v.gone, l.Name)
+	v.seen[l.Name] = sight{l, stamp{v.now()}}
+}
+
+// ownIs begins to compare what the watch tells of a Lease of our own with what was written.
+func (v *view) ownIs(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.own, v.told, v.late = name, "", 0
+}
+
+// tell notes a Lease that the watch has told.
+func (v *view) tell(l *lease) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if l.Name == v.own {
+		v.told = l.ResourceVersion
+	}
+	v.sawLocked(l)
+}
+
+// renewed notes that own was renewed; before is the version that it had.
+func (v *view) renewed(before string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.late++; resourceversion.AtLeast(v.told, before) {
+		v.late = 0
+	}
+}
+
+// lags says that the watch does not keep up, so that it has to be asked what there is.
+func (v *view) lags() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.own == "" || v.late > 1
+}
+
+// missed notes that there is no Lease of a name; version is that of the last one, if it is known.
+func (v *view) missed(name, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.missedLocked(name, version)
+}
+
+func (v *view) missedLocked(name, version string) {
+	if had, ok := v.seen[name]; ok && version != "" && resourceversion.Older(version, had.lease.ResourceVersion) {
+		return
+	}
+	delete(v.seen, name)
+	if _, ok := v.gone[name]; !ok {
+		v.gone[name] = stamp{v.now()}
+	}
+}
+
+// listed notes all Leases that there were at a version.
+func (v *view) listed(all []lease, version string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	there := map[string]bool{}
+	for i := range all {
+		there[all[i].Name] = true
+		v.sawLocked(&all[i])
+	}
+	for name := range v.seen {
+		if !there[name] {
+			v.missedLocked(name, version)
+		}
+	}
+}
+
+func (v *view) get(name string) (s sight, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s, ok = v.seen[name]
+	return s, ok
+}
+
+// goneFor is for how long a Lease has been known to be gone; ok is false if that is not known.
+func (v *view) goneFor(name string) (d time.Duration, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	since, ok := v.gone[name]
+	return since.atLeast(v.now()), ok
+}
+
+// forget drops what is known of Leases that are gone, where is says so.
+func (v *view) forget(is func(name string) bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	maps.DeleteFunc(v.gone, func(name string, _ stamp) bool { return is(name) })
+}
+
+// all returns what was seen.
+func (v *view) all() []sight {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	out := make([]sight, 0, len(v.seen))
+	for _, s := range v.seen {
+		out = append(out, s)
+	}
+	return out
+}
+
+// follow watches the Leases of a group until ctx ends.
+func (g *Group) follow(ctx context.Context) error {
+	resource := coordinationv1.SchemeGroupVersion.WithResource("leases")
+	s := store.New(store.Options{
+		Resource: resource, Kind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), Namespaced: true,
+		Scheme: scheme.Scheme, LabelSelector: Label + "=" + g.opt.Name, HotBytes: -1, Logger: g.log,
+	})
+	defer s.Close()
+	drain := s.Drain(store.DrainOptions{Inline: true, Consume: func(events []store.Event) bool {
+		for _, e := range events {
+			g.watched(e)
+		}
+		g.wake()
+		return true
+	}})
+	defer drain.Close()
+	drain.Start()
+	src, err := source.New(source.Config{
+		REST: g.cfg, Resource: resource, Namespaces: []string{g.opt.Namespace}, LabelSelector: Label + "=" + g.opt.Name,
+		Encoding: source.JSON, TrustEmptyList: true, BulkDeleteGuard: -1, SilenceBudget: g.opt.Duration,
+		BackoffCap: g.opt.Renew / 2, Logger: g.log,
+	}, s.Sink)
+	if err != nil {
+		return err
+	}
+	return src.Run(ctx)
+}
+
+// watched notes what the watch has told.
+func (g *Group) watched(e store.Event) {
+	if e.Object == nil || e.Key.Namespace != g.opt.Namespace {
+		return
+	}
+	if e.Type == store.Deleted {
+		g.view.missed(e.Key.Name, e.Object.Version())
+		return
+	}
+	l, err := store.As[lease](e.Object)
+	if err != nil {
+		g.log.Warn("a Lease cannot be read", "name", e.Key.Name, "error", err)
+		return
+	}
+	g.view.tell(l)
+}
