@@ -80,7 +80,7 @@ func (w *objectWait[T, PT]) Watch(waker flow.Waker) (stop func()) {
 	if err != nil {
 		return nil // Check says so
 	}
-	st := w.c.watched(k)
+	st := w.c.watchedIn(k, w.key.Namespace)
 	if st == nil {
 		return nil // the backstop alone
 	}
@@ -100,7 +100,7 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 		obj, err := Get[T, PT](ctx, w.c, w.key)
 		w.there.CompareAndSwap(false, err == nil)
 		ok, judged := w.judge(obj, err)
-		if !ok || err == nil || w.there.Load() || w.c.watched(k) == nil {
+		if !ok || err == nil || w.there.Load() || w.c.watchedIn(k, w.key.Namespace) == nil {
 			return ok, judged
 		}
 		// That there is no object ends the wait, and the cache may not know yet of the one that is waited for: the server

@@ -88,6 +88,16 @@ func (c *Client) watched(k *kind) *store.Store {
 	return nil
 }
 
+// watchedIn is watched, or a store that holds the slot of the namespace at present.
+func (c *Client) watchedIn(k *kind, namespace string) *store.Store {
+	for _, st := range c.stores(k) {
+		if selectsAll(st) && st.Covered(namespace) {
+			return st
+		}
+	}
+	return nil
+}
+
 // knows says whether a store's silence about a namespace ("": all of them) means absence.
 func knows(st *store.Store, namespace string) bool {
 	for _, scope := range st.Statuses() {
@@ -106,6 +116,7 @@ func (c *Client) holds(k *kind, key Key, metadata bool) (r *store.Record, sure b
 		if st.Overdue(key) {
 			return nil, false
 		}
+		covered := st.Covered(key.Namespace)
 		r, ok := st.Get(key)
 		switch {
 		case ok && !tells(st, metadata):
@@ -113,18 +124,21 @@ func (c *Client) holds(k *kind, key Key, metadata bool) (r *store.Record, sure b
 		case ok && (st.Complete() || st.Decides()):
 			return r, true
 		}
-		if st.Complete() && knows(st, key.Namespace) {
+		if covered && selectsAll(st) && knows(st, key.Namespace) && st.Covered(key.Namespace) {
 			return nil, true
 		}
 	}
 	return nil, false
 }
 
-// byLabels says that a store holds all objects of its scopes, or all that have certain labels.
-func byLabels(st *store.Store) bool {
+// selectsAll says that a store holds all objects of its scopes and slots.
+func selectsAll(st *store.Store) bool {
 	o := st.Options()
-	return o.FieldSelector == "" && o.ShardSelector == ""
+	return o.LabelSelector == "" && o.FieldSelector == ""
 }
+
+// byLabels says that a store holds all objects of its scopes and slots, or all that have certain labels.
+func byLabels(st *store.Store) bool { return st.Options().FieldSelector == "" }
 
 // lookup finds an object in the stores. from is false when the server must be asked; an object that they know to be
 // absent is an error.
@@ -164,7 +178,7 @@ func (c *Client) covering(k *kind, o *readOptions) (st, bare *store.Store) {
 // tier=db may ask one that holds app=web.
 func (o *readOptions) within(st *store.Store) bool {
 	sel, err := labels.Parse(st.Options().LabelSelector)
-	if err != nil || !byLabels(st) {
+	if err != nil || !byLabels(st) || !st.Covered(o.namespace) {
 		return false
 	}
 	needs, _ := sel.Requirements()
@@ -191,6 +205,9 @@ func (c *Client) snapshot(_ context.Context, k *kind, o *readOptions) (iter.Seq[
 	}
 	version := st.Version()
 	s := st.Snapshot()
+	if !st.Covered(o.namespace) { // its slot has left meanwhile
+		return nil, "", nil
+	}
 	var all iter.Seq[*store.Record]
 	switch {
 	case o.index != "":
@@ -253,7 +270,7 @@ func extent(st *store.Store) string {
 		text = "the metadata of " + text
 	}
 	for _, sel := range []struct{ what, selector string }{
-		{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector},
+		{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the slots of", o.Shard},
 	} {
 		if sel.selector != "" {
 			text += " with " + sel.what + " " + sel.selector

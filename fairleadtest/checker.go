@@ -17,6 +17,8 @@ type Recording struct {
 	// Filtered says that the subscriber or its source selects objects, so that one may leave and come back (W11 and W4 do
 	// not apply).
 	Filtered bool
+	// Sharded says that slots come and go: objects that come with one are Initial, also after SYNCED.
+	Sharded bool
 	// MaxWaiting is the largest number of changes that waited for the subscriber at any time, and Keys the largest number
 	// of keys at that time; Keys 0: unknown.
 	MaxWaiting, Keys int
@@ -33,7 +35,10 @@ func (v Violation) Error() string { return v.Invariant + ": " + v.Text }
 
 // Check checks a recording against W1, W2, W3, W5, W6, W10 and W11 and returns what the events add up to.
 func (r Recording) Check() (map[string]State, []Violation) {
-	c := checker{have: map[string]State{}, last: map[string]string{}, dead: map[string]bool{}, filtered: r.Filtered}
+	c := checker{
+		have: map[string]State{}, last: map[string]string{}, dead: map[string]bool{}, filtered: r.Filtered,
+		sharded: r.Sharded,
+	}
 	for i, e := range r.Events {
 		if e.Type == store.Epoch {
 			c.lastEpoch = i
@@ -109,7 +114,7 @@ func CheckEvents(events []store.Event) (map[store.Key]*store.Record, error) {
 		switch e.Type {
 		case store.Added, store.Modified, store.Sync:
 			have[e.Key] = e.Object
-		case store.Deleted:
+		case store.Deleted, store.Left:
 			delete(have, e.Key)
 		}
 		r.Events = append(r.Events, Of(e))
@@ -126,6 +131,7 @@ type checker struct {
 	last       map[string]string // version given last, also of what is gone
 	dead       map[string]bool   // incarnations that were DELETED since the last EPOCH
 	filtered   bool
+	sharded    bool // slots come and go
 	synced     bool
 	initial    int
 	at         int
@@ -165,7 +171,7 @@ func (c *checker) event(e Event) {
 	}
 	c.version(e)
 	c.cached(e)
-	if e.Initial && (e.Type != store.Added || c.synced) {
+	if e.Initial && (e.Type != store.Added || c.synced && !c.sharded) {
 		c.found("W6", "%s is initial, after SYNCED or without being ADDED", e)
 	}
 	c.life(e, given)
@@ -182,7 +188,7 @@ func (c *checker) life(e Event, given State) {
 		if c.dead[incarnation] && !c.filtered {
 			c.found("W11", "%s of uid %s, which was DELETED before", e, e.Object.UID)
 		}
-		if e.Initial {
+		if e.Initial && !c.synced {
 			c.initial++
 		}
 		c.have[e.Key] = e.Object
@@ -199,6 +205,11 @@ func (c *checker) life(e Event, given State) {
 			c.found("W2", "%s of uid %s, given was %s", e, e.Object.UID, given)
 		}
 		c.dead[incarnation] = true
+		delete(c.have, e.Key)
+	case store.Left:
+		if given == (State{}) || given.UID != e.Object.UID {
+			c.found("W2", "%s of what was not given: %s", e, given)
+		}
 		delete(c.have, e.Key)
 	default:
 		c.found("W2", "unknown type %d", e.Type)
@@ -222,6 +233,7 @@ func (c *checker) cached(e Event) {
 		return
 	}
 	switch {
+	case e.Type == store.Left: // its slot may have come back
 	case e.Type == store.Deleted:
 		if e.Cached.UID == e.Object.UID && !c.filtered {
 			c.found("W5", "%s is handled, and the cache still has it", e)

@@ -40,7 +40,9 @@ func Record(s *store.Store, o RecorderOptions) *Recorder {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Recorder{
 		store: s, handle: o.Handle, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{}),
-		keys: map[string]struct{}{}, recording: Recording{Name: o.Name, Filtered: o.Subscribe.Filter != nil},
+		keys: map[string]struct{}{}, recording: Recording{
+			Name: o.Name, Filtered: o.Subscribe.Filter != nil, Sharded: s.Options().Shard != "",
+		},
 		cursor: s.Subscribe(o.Subscribe),
 	}
 	go func() {

@@ -3,10 +3,13 @@ package fairleadtest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
@@ -33,7 +36,7 @@ func Start(cfg source.Config, o store.Options) (*Watched, error) {
 	cfg.REST = rest.CopyConfig(cfg.REST)
 	w.Requests.Wrap(cfg.REST)
 	o.Resource = cfg.Resource
-	o.LabelSelector, o.FieldSelector, o.ShardSelector = cfg.LabelSelector, cfg.FieldSelector, cfg.ShardSelector
+	o.LabelSelector, o.FieldSelector, o.Shard = cfg.LabelSelector, cfg.FieldSelector, cfg.ShardName()
 	w.Store = store.New(o)
 	for _, ns := range cfg.Namespaces {
 		w.Store.Sink(ns) // all of them belong to "synced" from the start
@@ -117,12 +120,21 @@ func (w *Watched) Cached() map[string]State {
 }
 
 // Check checks what all recorders have recorded, and the requests. It is for a server at rest that the store has caught
-// up with.
+// up with. Of a store of some slots, what the server has in these counts.
 func (w *Watched) Check() []Violation {
 	found := w.Requests.Check()
 	server, err := ServerState(w.server, w.resource)
 	if err != nil {
 		return append(found, Violation{"W4", -1, err.Error()})
+	}
+	if held, ok := w.Store.Held(); ok {
+		maps.DeleteFunc(server, func(key string, s State) bool {
+			namespace, _, namespaced := strings.Cut(key, "/")
+			if !namespaced {
+				namespace = ""
+			}
+			return !held.Has(namespace, types.UID(s.UID))
+		})
 	}
 	cached := w.Cached()
 	for _, r := range w.recorders {

@@ -124,16 +124,17 @@ func (a *async) backlog() int {
 	return n
 }
 
-// fold appends an event to those that wait for a key, of which there are at most a Deleted and one other. What the
+// fold appends an event to those that wait for a key, of which there are at most a Deleted or Left
+// and one other. What the
 // observer was not given counts as not happened. So the prior state of the next event is what it was given last.
 func fold(queue []store.Event, e store.Event) []store.Event {
 	last := len(queue) - 1
-	if last < 0 || queue[last].Type == store.Deleted {
+	if last < 0 || ends(queue[last].Type) {
 		return append(queue, e)
 	}
 	waits := &queue[last]
 	switch {
-	case e.Type != store.Deleted: // Modified or Sync after Added, Modified or Sync
+	case !ends(e.Type): // Modified or Sync after Added, Modified or Sync
 		if waits.Type == store.Sync {
 			waits.Type = e.Type
 		}
@@ -147,3 +148,6 @@ func fold(queue []store.Event, e store.Event) []store.Event {
 		return queue
 	}
 }
+
+// ends says that what the observer has of an object is over.
+func ends(t store.EventType) bool { return t == store.Deleted || t == store.Left }

@@ -31,6 +31,7 @@ type derivation struct {
 
 	mu          sync.Mutex // serializes the sink; no user code runs under it
 	closed      bool
+	leaving     bool // the event at hand is that an object of an input has left
 	version     uint64
 	pending     int // inputs that are not synced; while there are, the store stays empty
 	made        map[claim]store.Key
@@ -128,7 +129,8 @@ func (d *derivation) event(input int, e *store.Event) error {
 		return nil
 	}
 	switch e.Type {
-	case store.Added, store.Modified, store.Deleted:
+	case store.Added, store.Modified, store.Deleted, store.Left:
+		d.leaving = e.Type == store.Left
 		if err := d.change(from, object); err != nil {
 			return err
 		}
@@ -309,6 +311,10 @@ func (d *derivation) put(key store.Key, object client.Object) error {
 }
 
 func (d *derivation) remove(key store.Key) error {
+	if d.leaving { // what was made of an object leaves with it
+		d.store.Leave(key)
+		return nil
+	}
 	object, err := d.current(key)
 	if object == nil || err != nil {
 		return err

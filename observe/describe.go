@@ -156,7 +156,7 @@ func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 		}
 		opt := st.Options()
 		words := []string{
-			opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.ShardSelector,
+			opt.Resource.GroupResource().String(), opt.LabelSelector, opt.FieldSelector, opt.Shard,
 			opt.Scope,
 		}
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })

@@ -26,6 +26,9 @@ const (
 	Resync
 	// Epoch: the history of the server was rolled back (etcd restored); versions may be lower from now on. No object.
 	Epoch
+	// Left: the object is of a slot that this process does not hold any more (source.Sharding); Object is its last known
+	// state. It is not deleted: another process looks after it. If the slot comes back it is Added, and Initial.
+	Left
 )
 
 // String returns the name of the type.
@@ -43,6 +46,8 @@ func (t Type) String() string {
 		return "Resync"
 	case Epoch:
 		return "Epoch"
+	case Left:
+		return "Left"
 	default:
 		return fmt.Sprintf("Type(%d)", uint8(t))
 	}
@@ -52,7 +57,7 @@ func (t Type) String() string {
 type Change struct {
 	// Type says what happened.
 	Type Type
-	// Initial is true for the objects that existed when the observer began.
+	// Initial is true for the objects that existed when the observer began, and for those that came with a slot.
 	Initial bool
 	// Inferred is true for a deletion that was concluded from a list, so that the very last state was not seen.
 	Inferred bool
@@ -173,6 +178,8 @@ func typeOf(t store.EventType) Type {
 		return Resync
 	case store.Epoch:
 		return Epoch
+	case store.Left:
+		return Left
 	default:
 		return 0
 	}
@@ -194,12 +201,21 @@ const (
 	Initial
 	// Live restricts the mask to what happened afterwards.
 	Live
+	OnLeft
 
-	everyType = OnAdded | OnModified | OnDeleted | OnSynchronized | OnResync | OnEpoch
+	everyType = OnAdded | OnModified | OnDeleted | OnSynchronized | OnResync | OnEpoch | OnLeft
 )
 
+// mask is the set of one type.
+func (t Type) mask() Mask {
+	if t == Left {
+		return OnLeft
+	}
+	return 1 << (t - 1)
+}
+
 func (m Mask) accepts(t Type, initial bool) bool {
-	if m&everyType != 0 && m&(1<<(t-1)) == 0 {
+	if m&everyType != 0 && m&t.mask() == 0 {
 		return false
 	}
 	if m&(Initial|Live) == 0 || t == Synchronized || t == Epoch {
@@ -217,8 +233,8 @@ func (m Mask) String() string {
 		return "All"
 	}
 	var names []string
-	for t := Added; t <= Epoch; t++ {
-		if m&(1<<(t-1)) != 0 {
+	for t := Added; t <= Left; t++ {
+		if m&t.mask() != 0 {
 			names = append(names, t.String())
 		}
 	}

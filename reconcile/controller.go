@@ -221,6 +221,7 @@ func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 		return
 	}
 	it.reasons.add(why)
+	it.left = it.left && now == nil
 	switch {
 	case it.current != nil:
 		if now != nil {
@@ -268,6 +269,22 @@ func (c *Controller) gone(k Key, why Reason) {
 		stop.stop(ErrPreempted)
 	}
 	c.vanished(k)
+	c.unfollowAll(k)
+}
+
+// left forgets an object whose slot is not held any more. Nothing is called for it; what runs goes on, and nothing
+// follows from it.
+func (c *Controller) left(k Key) {
+	c.mu.Lock()
+	it := c.q.items[k]
+	switch {
+	case it == nil:
+	case it.current != nil:
+		it.reasons, it.left = reasons{}, true
+	default:
+		c.q.forget(it)
+	}
+	c.mu.Unlock()
 	c.unfollowAll(k)
 }
 

@@ -14,7 +14,7 @@ type intake struct {
 	handle *store.Handle
 	drain  *store.Drainer
 	sub    subscription
-	synced bool // guarded by Controller.mu
+	synced bool // guarded by Controller.mu; written by the pump, which reads it without
 }
 
 // rules are what the user's functions say about the objects of the watch.
@@ -146,6 +146,11 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 	case store.Epoch:
 		c.log.WarnContext(ctx, "the history of the server went back", "watch", s.watch.name, "reason", e.Reason)
 		return
+	case store.Left: // others look after it, and it is none that is missing for its primaries here
+		if s.sub.main {
+			c.left(e.Key)
+		}
+		return
 	case store.QuarantinedObject:
 		c.log.ErrorContext(ctx, "an object cannot be read", "watch", s.watch.name, "key", e.Key.String(), "error", e.Err)
 		return
@@ -170,14 +175,14 @@ func (c *Controller) event(ctx context.Context, s *intake, e *store.Event) {
 	case s.sub.main:
 		now := factsOf(e.Object)
 		c.add(e.Key, why, p, &now)
-	case why.Type == Initial: // all primaries are reconciled after the first list, when all sources are listed
+	case why.Type == Initial && !s.synced: // all primaries are reconciled when all sources are listed
 	default:
-		c.secondary(ctx, s, e, why)
+		c.secondary(ctx, s, e, why, p)
 	}
 }
 
 // secondary maps an event to the primaries that it concerns, and concerned.
-func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, why Reason) {
+func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, why Reason, prio priority) {
 	p := c.primaryInfo()
 	keys := map[Key]bool{}
 	for _, r := range []*store.Record{e.Object, e.Prior} {
@@ -193,7 +198,7 @@ func (c *Controller) secondary(ctx context.Context, s *intake, e *store.Event, w
 		for _, k := range mapped {
 			if !keys[k] {
 				keys[k] = true
-				c.add(k, why, high, nil)
+				c.add(k, why, prio, nil)
 			}
 		}
 	}

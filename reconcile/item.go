@@ -40,6 +40,7 @@ type item struct {
 	fail    *failure        // the last attempt failed
 	rate    *rate           // of its reconciliations; nil before the first one, or without a limit
 	seen    *facts          // while running: what the last event about the object itself showed
+	left    bool            // while running: its slot has left, and nothing follows
 
 	requeues int   // results in a row that asked for another reconciliation, and for no time
 	requeued facts // what the last of them was about

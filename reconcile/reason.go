@@ -13,7 +13,7 @@ type ReasonType string
 
 // The types of reasons.
 const (
-	Initial   ReasonType = "Initial"   // it was there when the controller started
+	Initial   ReasonType = "Initial"   // it was there when the controller started, or its slot came
 	Added     ReasonType = "Added"     // an object appeared
 	Modified  ReasonType = "Modified"  // an object changed
 	Deleted   ReasonType = "Deleted"   // an object is gone

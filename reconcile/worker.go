@@ -43,7 +43,7 @@ func (c *Controller) next() bool {
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
 	r := &reconciliation{key: it.key, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
-	it.reasons, it.seen, it.current = reasons{}, nil, r
+	it.reasons, it.seen, it.left, it.current = reasons{}, nil, false, r
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
 	}
@@ -223,8 +223,8 @@ func (c *Controller) protect(fn func() (Result, error)) (res Result, err error) 
 func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, existed bool) {
 	now := c.now()
 	rec, exists := r.store.Get(r.key)
-	if !exists || !c.wanted(rec) { // it may have gone after it was read, before work for it began
-		c.vanished(r.key)
+	if (!exists || !c.wanted(rec)) && !r.store.Lacks(r.key.Namespace, r.facts.uid) {
+		c.vanished(r.key) // it may have gone after it was read, before work for it began
 	}
 	c.mu.Lock()
 	it.current, it.state = nil, idle
@@ -232,6 +232,9 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 	var failed *Failure
 	outcome := "success"
 	switch {
+	case it.left:
+		outcome = "left"
+		c.q.forget(it)
 	case isAbort(err):
 		outcome = "aborted"
 		it.reasons.before(r.why)

@@ -11,21 +11,24 @@ import (
 // listing is a replacement under way and what has been learnt about it.
 type listing struct {
 	Replacement
-	consistent bool
-	count      int  // objects listed
-	promised   int  // objects there should be, by what the first page said
-	opened     bool // the answer has begun
-	gap        bool // one of several pages was empty
-	nameless   int  // items that cannot be read and do not tell of which object they are
-	version    string
-	confirms   *confirmation // the list before, if this one is to confirm it
-	committed  bool
+	listOf
+	count     int  // objects listed, also of slots that are not held
+	promised  int  // objects there should be, by what the first page said; 0 while only some slots are held
+	opened    bool // the answer has begun
+	gap       bool // one of several pages was empty
+	nameless  int  // items that cannot be read and do not tell of which object they are
+	version   string
+	confirms  *confirmation // the list before, if this one is to confirm it
+	committed bool
 }
 
 // replace begins a list.
-func (s *scope) replace(consistent bool, confirms *confirmation) *listing {
+func (s *scope) replace(of listOf, confirms *confirmation) *listing {
+	if of.gained != nil {
+		return &listing{Replacement: s.sink.(Sharded).Gain(*of.gained), confirms: confirms, listOf: of}
+	}
 	s.unread, s.unreadErr = 0, nil
-	return &listing{Replacement: s.sink.Replace(), confirms: confirms, consistent: consistent}
+	return &listing{Replacement: s.sink.Replace(), confirms: confirms, listOf: of}
 }
 
 // close forgets what was staged, unless it was committed.
@@ -46,6 +49,9 @@ func (c *confirmation) Unwrap() error { return ErrImplausible }
 
 // accept applies a complete list, if it is to be believed.
 func (s *scope) accept(ctx context.Context, l *listing) error {
+	if l.gained != nil {
+		return s.acceptGained(l)
+	}
 	epoch := false
 	if resourceversion.Older(l.version, s.seen) {
 		if !l.consistent {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // restarts is how often a list starts again because its continue token expired: with pages once more, then as a whole.
@@ -24,7 +25,7 @@ func (s *scope) sync(ctx context.Context, consistent bool) (*stream, error) {
 			s.fellBack = ""
 			return st, nil
 		case errors.As(err, &c):
-			return nil, s.confirm(ctx, c)
+			return nil, s.confirm(ctx, listOf{}, c)
 		case !s.fallsBack(ctx, err):
 			return nil, err
 		}
@@ -37,30 +38,37 @@ func (s *scope) sync(ctx context.Context, consistent bool) (*stream, error) {
 			s.report(Degraded, why, err) // else it just has no such thing
 		}
 	}
-	err := s.list(ctx, consistent, nil)
+	err := s.list(ctx, listOf{consistent: consistent}, nil)
 	if c, ok := errors.AsType[*confirmation](err); ok {
-		err = s.confirm(ctx, c)
+		err = s.confirm(ctx, listOf{}, c)
 	}
 	return nil, err
 }
 
 // confirm lists again, consistently and over another connection, before many objects are deleted.
-func (s *scope) confirm(ctx context.Context, c *confirmation) error {
+func (s *scope) confirm(ctx context.Context, of listOf, c *confirmation) error {
 	s.log.WarnContext(ctx, "list would delete many objects, asking again", "missing", c.missing, "known", c.known,
 		"listed", c.listed)
 	s.tell(reasonFor(c), c)
 	s.reconnect()
-	err := s.list(ctx, true, c)
+	of.consistent = true
+	err := s.list(ctx, of, c)
 	if _, again := errors.AsType[*confirmation](err); again {
 		return ErrImplausible
 	}
 	return err
 }
 
+// listOf says what a list is to fetch: all that is held, or slots that have come.
+type listOf struct {
+	consistent bool
+	gained     *shard.Set
+}
+
 // list fetches the content page by page and applies it.
-func (s *scope) list(ctx context.Context, consistent bool, confirms *confirmation) error {
+func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) error {
 	for n := 1; ; n++ {
-		err := s.listOnce(ctx, consistent, confirms, n == restarts)
+		err := s.listOnce(ctx, of, confirms, n == restarts)
 		if !errors.Is(err, errTokenExpired) || n == restarts {
 			if err != nil {
 				s.count.ListErrors++
@@ -74,15 +82,15 @@ func (s *scope) list(ctx context.Context, consistent bool, confirms *confirmatio
 
 var errTokenExpired = errors.New("continue token has expired")
 
-func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirmation, whole bool) error {
-	q := query{}
+func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) error {
+	q := query{slots: of.gained}
 	if !whole {
 		q.limit = max(0, s.src.cfg.PageSize)
 	}
-	if !consistent {
+	if !of.consistent {
 		q.version, q.notOlderThan = string(s.seen), true
 	}
-	l := s.replace(consistent, confirms)
+	l := s.replace(of, confirms)
 	defer l.close()
 	tokens := map[string]bool{}
 	for {
@@ -96,7 +104,9 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 		}
 		if l.version == "" {
 			l.version = m.version // later pages are of the same snapshot
-			l.promised = l.count + int(m.remaining)
+			if s.isWhole() {
+				l.promised = l.count + int(m.remaining)
+			}
 		}
 		l.gap = l.gap || l.count == before && (q.next != "" || m.next != "")
 		if m.next == "" {
@@ -106,7 +116,7 @@ func (s *scope) listOnce(ctx context.Context, consistent bool, confirms *confirm
 			return &ProtocolError{What: "list that goes round in circles: a continue token comes again"}
 		}
 		tokens[m.next] = true
-		q = query{limit: q.limit, next: m.next}
+		q = query{limit: q.limit, next: m.next, slots: of.gained}
 	}
 }
 
@@ -186,7 +196,9 @@ func (s *scope) stage(e *event, l *listing, end *listMeta) (*listMeta, error) {
 		return e.list, nil
 	case evObject:
 		l.count++
-		s.put(l, e)
+		if !s.listedElsewhere(l, e) {
+			s.put(l, e)
+		}
 	}
 	return end, nil
 }

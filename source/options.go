@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // Defaults of a Config.
@@ -61,9 +63,14 @@ func Fields(selector string) Option {
 	return func(c *Config) { c.FieldSelector = selector }
 }
 
-// Shard restricts a source to one shard, by the selector of KEP-5866.
-func Shard(selector string) Option {
-	return func(c *Config) { c.ShardSelector = selector }
+// Shard restricts a source to the objects of some slots.
+func Shard(set shard.Set) Option {
+	return func(c *Config) { c.Shard, c.Sharding = &set, nil }
+}
+
+// ShardWith restricts a source to the objects of the slots that a Sharding holds, which may change.
+func ShardWith(h *Sharding) Option {
+	return func(c *Config) { c.Shard, c.Sharding = nil, h }
 }
 
 // PageSize is how many objects a page of a LIST has; negative: all at once.

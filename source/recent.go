@@ -34,6 +34,13 @@ func (r *recent) reset(version string) {
 	r.changes = r.changes[:0]
 }
 
+// reached notes that everything up to version has been handed over, besides what it was told of.
+func (r *recent) reached(version string) {
+	if resourceversion.Older(r.base, version) {
+		r.base = append(r.base[:0], version...)
+	}
+}
+
 func (r *recent) key(o *Object) uint64 {
 	var h maphash.Hash
 	h.SetSeed(r.seed)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 const protobufType = "application/vnd.kubernetes.protobuf"
@@ -28,6 +29,7 @@ type query struct {
 	watch             bool
 	sendInitialEvents bool
 	timeout           time.Duration
+	slots             *shard.Set // only these; nil: those of the scope
 
 	// Of surveys.
 	metadata        bool // no more than the metadata of objects is wanted
@@ -35,7 +37,7 @@ type query struct {
 	selectors       *Selectors // nil: those of the scope
 }
 
-func (q query) values(sel Selectors) url.Values {
+func (q query) values(sel Selectors, shardSelector string) url.Values {
 	v := url.Values{}
 	set := func(key, value string) {
 		if value != "" {
@@ -44,7 +46,7 @@ func (q query) values(sel Selectors) url.Values {
 	}
 	set("labelSelector", sel.Label)
 	set("fieldSelector", sel.Field)
-	set("shardSelector", sel.Shard)
+	set("shardSelector", shardSelector)
 	if q.limit > 0 {
 		set("limit", strconv.Itoa(q.limit))
 	}
@@ -73,6 +75,9 @@ func (s *scope) open(ctx context.Context, q query) (*stream, error) {
 	if err := s.src.client.limiter.Wait(ctx, urgent); err != nil {
 		return nil, err
 	}
+	if q.slots == nil {
+		q.slots = s.slots
+	}
 	st := openStream(ctx, s.opener(q))
 	st.limit = q.ends()
 	return st, nil
@@ -94,14 +99,16 @@ func (s *scope) opener(q query) opener {
 		if sel == nil {
 			sel = &s.selectors
 		}
-		u.RawQuery = q.values(*sel).Encode()
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-		if err != nil {
-			client.release(g)
-			return nil, nil, err
+		send := func(shardSelector string) (*http.Response, error) {
+			u.RawQuery = q.values(*sel, shardSelector).Encode()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+			if err != nil {
+				return nil, err
+			}
+			req.Header.Set("Accept", s.accepts(q))
+			return g.client.Do(req)
 		}
-		req.Header.Set("Accept", s.accepts(q))
-		res, err := g.client.Do(req)
+		res, err := s.sendSelecting(ctx, q.slots, send)
 		if err != nil {
 			client.release(g)
 			return nil, nil, err

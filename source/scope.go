@@ -52,6 +52,7 @@ type scope struct {
 	used             atomic.Pointer[generation] // by the last request
 	recent           recent
 	estimates        bool   // remainingItemCount is not exact
+	sharing                 // what of the objects is held
 	garbageAt        string // version at which a frame could not be read
 	resume           resumption
 
@@ -62,7 +63,7 @@ type scope struct {
 func (c *Config) logger(namespace string) *slog.Logger {
 	attrs := []any{"resource", c.Resource.String(), "namespace", namespace}
 	for _, sel := range []struct{ name, selector string }{
-		{"labels", c.LabelSelector}, {"fields", c.FieldSelector}, {"shard", c.ShardSelector},
+		{"labels", c.LabelSelector}, {"fields", c.FieldSelector},
 	} {
 		if sel.selector != "" {
 			attrs = append(attrs, sel.name, sel.selector)
@@ -75,13 +76,17 @@ func (c *Config) logger(namespace string) *slog.Logger {
 }
 
 func newScope(src *Source, namespace string) *scope {
-	return &scope{
+	s := &scope{
 		src: src, namespace: namespace, done: make(chan struct{}), apiVersion: src.cfg.Resource.GroupVersion().String(),
 		log:     src.cfg.logger(namespace),
 		backoff: backoff.Policy{Base: src.cfg.BackoffBase, Cap: src.cfg.BackoffCap},
 		wanted:  src.selectors, selectors: src.selectors,
 		status: Status{Namespace: namespace, Phase: Connecting, Reason: ReasonListing, Since: time.Now()},
 	}
+	if src.sharding != nil {
+		s.slots = new(src.sharding.layout.Set())
+	}
+	return s
 }
 
 var errReselected = errors.New("selectors have changed")
@@ -96,6 +101,13 @@ func (s *scope) run(ctx context.Context) {
 func (s *scope) work(ctx context.Context) {
 	s.sink = s.src.newSink(s.namespace)
 	known := s.sink.Known()
+	if s.src.sharding != nil {
+		if _, ok := s.sink.(Sharded); !ok {
+			s.src.fail(fmt.Errorf("cannot hold some slots of %s: %T is no source.Sharded", s.src.cfg.Resource, s.sink))
+			return
+		}
+		known.Version = "" // it may be of other slots
+	}
 	s.see(known.Version)
 	s.relist = known.Version == ""
 	s.resume.due = !s.relist
@@ -119,7 +131,7 @@ func (s *scope) announce(resuming bool) {
 	}
 }
 
-// cycle works with one set of selectors, until they change or ctx is done.
+// cycle works with one set of selectors and slots, until they change or ctx is done.
 func (s *scope) cycle(ctx context.Context) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -134,6 +146,10 @@ func (s *scope) cycle(ctx context.Context) {
 		s.reselect = nil
 		s.mu.Unlock()
 	}()
+	s.holdSlots(ctx)
+	if s.restWithoutSlots(ctx) {
+		return
+	}
 	for ctx.Err() == nil {
 		err := s.attempt(ctx)
 		if ctx.Err() == nil {
@@ -147,17 +163,33 @@ func (s *scope) reconfigure(sel Selectors) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wanted = sel
+	s.interruptLocked(errReselected)
+}
+
+// interrupt ends the present cycle. It is called with the mutex of the Source.
+func (s *scope) interrupt(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.interruptLocked(why)
+}
+
+func (s *scope) interruptLocked(why error) {
 	if s.reselect != nil {
-		s.reselect(errReselected)
+		s.reselect(why)
 	}
 }
 
 // attempt lists if it must, then watches until something ends it. The error says what.
 func (s *scope) attempt(ctx context.Context) error {
 	s.caughtUp()
+	if !s.relist && !s.unlisted.IsEmpty() {
+		if err := s.gainSlots(ctx); err != nil {
+			return &listFailure{err, false}
+		}
+	}
 	var st *stream
 	if s.relist || s.verify {
-		consistent := s.fresh || len(s.seen) == 0
+		consistent := s.fresh || len(s.seen) == 0 || !s.unlisted.IsEmpty()
 		var err error
 		st, err = s.sync(ctx, consistent)
 		_, odd := errors.AsType[*ProtocolError](err)
@@ -165,6 +197,7 @@ func (s *scope) attempt(ctx context.Context) error {
 		case err == nil:
 			s.relist, s.fresh = false, false
 			s.history.atVersion = 0
+			s.allListed()
 		case s.relist || !odd:
 			return &listFailure{err, !consistent}
 		default:

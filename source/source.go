@@ -7,10 +7,13 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // Config says what to watch and how. The zero value of every field but Resource, and Client or REST, works.
@@ -26,7 +29,13 @@ type Config struct {
 	// Selectors restrict the source to some objects; empty ones do not.
 	LabelSelector string // as of labels.Selector.String
 	FieldSelector string // as of fields.Selector.String
-	ShardSelector string // KEP-5866
+
+	// Shard restricts the source to the objects of some slots; nil: all objects. It may be empty, and be changed while the
+	// source runs (Source.SetShard). The server is asked for these alone (KEP-5866). Whether it does so or not, what comes
+	// is filtered by the same hash. The Sink must be Sharded. What it holds from an earlier run is listed again.
+	Shard *shard.Set
+	// Sharding is a Shard that several sources share.
+	Sharding *Sharding
 
 	// Encoding is what to ask for. A server that has no protobuf for the resource answers in JSON all the same: see
 	// Object.Encoding.
@@ -60,7 +69,7 @@ type Config struct {
 }
 
 // Selectors restrict a source to some objects, as the fields of the same names in Config.
-type Selectors struct{ Label, Field, Shard string }
+type Selectors struct{ Label, Field string }
 
 // Source lists and watches one resource. It is safe for concurrent use.
 type Source struct {
@@ -68,6 +77,9 @@ type Source struct {
 	client  *Client
 	private bool // the client is ours
 	newSink func(namespace string) Sink
+
+	sharding    *Sharding    // nil: all objects are held
+	unselecting atomic.Int64 // until when the server is not asked to select slots, in nanoseconds of the epoch
 
 	mu        sync.Mutex
 	selectors Selectors
@@ -87,7 +99,13 @@ func New(cfg Config, sink func(namespace string) Sink) (*Source, error) {
 	if sink == nil {
 		return nil, errors.New("cannot make source: no sink")
 	}
-	s := &Source{cfg: cfg.withDefaults(), client: cfg.Client, newSink: sink, scopes: map[string]*scope{}}
+	sharding, err := cfg.sharding()
+	if err != nil {
+		return nil, fmt.Errorf("cannot make source: %w", err)
+	}
+	s := &Source{
+		cfg: cfg.withDefaults(), client: cfg.Client, newSink: sink, scopes: map[string]*scope{}, sharding: sharding,
+	}
 	if s.client == nil {
 		client, err := NewClient(cfg.REST, ClientOptions{Limiter: cfg.Limiter})
 		if err != nil {
@@ -95,7 +113,7 @@ func New(cfg Config, sink func(namespace string) Sink) (*Source, error) {
 		}
 		s.client, s.private = client, true
 	}
-	s.selectors = Selectors{cfg.LabelSelector, cfg.FieldSelector, cfg.ShardSelector}
+	s.selectors = Selectors{cfg.LabelSelector, cfg.FieldSelector}
 	for _, ns := range scopesOf(cfg.Namespaces) {
 		s.scopes[ns] = newScope(s, ns)
 	}
@@ -120,6 +138,9 @@ func (s *Source) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	s.ran, s.stop = true, cancel
+	s.mu.Unlock()
+	defer s.sharding.attach(s)()
+	s.mu.Lock()
 	s.spawn = func(sc *scope) {
 		own, stop := context.WithCancel(ctx)
 		sc.stop = stop
@@ -179,6 +200,7 @@ func (s *Source) SetNamespaces(namespaces ...string) {
 	for _, sc := range stopped {
 		<-sc.done
 	}
+	s.sharding.comeFurther()
 }
 
 // SetSelectors changes the selectors of all scopes: each lists again and hands over the difference.

@@ -9,7 +9,7 @@ type Phase string
 const (
 	Connecting Phase = "Connecting" // a request is out, nothing has come yet; the reason says what for
 	Listing    Phase = "Listing"    // the content is being fetched
-	Watching   Phase = "Watching"   // changes arrive
+	Watching   Phase = "Watching"   // changes arrive, or would: see ReasonNoSlots
 	Degraded   Phase = "Degraded"   // it does not work at present; it is tried again
 	Stopped    Phase = "Stopped"
 )
@@ -33,6 +33,8 @@ const (
 	ReasonProtocolError   Reason = "ProtocolError"   // the answer is not what was asked for
 	ReasonServerError     Reason = "ServerError"     // any other refusal
 	ReasonEnded           Reason = "Ended"           // of Stopped: the source was told to end
+	// No slot is held (Config.Shard): nothing is asked for. Connecting: nor is it known yet what will be held.
+	ReasonNoSlots Reason = "NoSlots"
 )
 
 // Status is the condition of one scope.
@@ -46,8 +48,10 @@ type Status struct {
 	Since       time.Time // of this phase and reason
 	LastContact time.Time // when the server last said something that this scope could use; zero: never
 	Version     string    // last version seen
-	Synced      bool      // a complete list has been applied, or one of an earlier run has been caught up with
-	Counters    Counters
+	// A complete list has been applied, or one of an earlier run has been caught up with, or there was nothing to be
+	// listed since no slot is held. It stays so when slots come.
+	Synced   bool
+	Counters Counters
 }
 
 // Counters count since the source was made.
@@ -62,6 +66,11 @@ type Counters struct {
 	Quarantined int64
 	Probes      int64
 	Epochs      int64
+
+	// What came from the server: objects of lists and initial events, changes of watches, and the bytes of both as they
+	// were unpacked. Filtered is what of it is of slots that are not held (Config.Shard).
+	WireObjects, WireEvents, WireBytes             int64
+	FilteredObjects, FilteredEvents, FilteredBytes int64
 }
 
 // Staleness is for how long nothing has confirmed what is cached. It is zero while the scope has never been in contact;

@@ -49,7 +49,11 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 	version := ""
 	return v.do(ctx, q, func(ctx context.Context, q query) error {
 		for {
-			m, err := v.page(ctx, q, func(o *Object) { object(&o.Header) })
+			m, err := v.page(ctx, q, func(o *Object) {
+				if !isElsewhere(q.slots, o, false) {
+					object(&o.Header)
+				}
+			})
 			if err != nil {
 				return err
 			}
@@ -73,7 +77,8 @@ func (v *Surveyor) Get(
 		var failed error
 		m, err := v.page(ctx, q, func(o *Object) {
 			// servers that ignore fields list others
-			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace {
+			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace &&
+				!isElsewhere(q.slots, o, false) {
 				failed = object(o)
 			}
 		})
@@ -92,6 +97,9 @@ func (v *Surveyor) do(ctx context.Context, q query, run func(context.Context, qu
 		sel.Field = joinFields(sel.Field, "metadata.name="+q.name)
 	}
 	q.selectors = &sel
+	if q.slots = v.s.heldSlots(); q.slots != nil && q.slots.IsEmpty() {
+		return fmt.Errorf("cannot ask for %s: %w", v.s.src.cfg.Resource.GroupResource(), errNoSlots)
+	}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -182,5 +190,6 @@ func (s *scope) caughtUp() {
 	if known := s.sink.Known().Version; resourceversion.Older(string(s.seen), known) {
 		s.see(known)
 		s.recent.reset(known)
+		s.passGains()
 	}
 }

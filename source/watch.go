@@ -188,11 +188,15 @@ func (s *scope) progress(w *watching) {
 }
 
 func (s *scope) change(ctx context.Context, w *watching, e *event) error {
+	version := e.obj.Header.ResourceVersion
+	if s.changedElsewhere(e) {
+		s.advance(w, version)
+		return nil
+	}
 	if err := s.checkKind(&e.obj); err != nil {
 		return err
 	}
 	e.deletionNeedsNoContent()
-	version := e.obj.Header.ResourceVersion
 	order, comparable := resourceversion.Compare(version, s.seen)
 	replay := comparable && order <= 0 && !s.recent.missed(&e.obj) || !comparable && s.recent.has(e.change, version)
 	// A deletion may come with a version that the object had before: only who holds the object can tell that from a
@@ -205,6 +209,12 @@ func (s *scope) change(ctx context.Context, w *watching, e *event) error {
 		if order < 0 {
 			return s.suspect(ctx)
 		}
+		return nil
+	}
+	if s.wasListed(e) {
+		s.count.Suppressed++
+		s.recent.add(e.change, &e.obj)
+		s.advance(w, version)
 		return nil
 	}
 	if e.err == nil && e.change != Deleted && !noVersion(version) && foreign(version, s.seen) {
@@ -264,6 +274,7 @@ func (s *scope) advance(w *watching, version []byte) {
 		s.pending = ""
 	}
 	s.silentRelistGap = 0
+	s.passGains()
 	s.progress(w)
 	s.checkResumed()
 }

@@ -38,7 +38,7 @@ func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err 
 	if err != nil {
 		return nil, err
 	}
-	l := s.replace(consistent, nil)
+	l := s.replace(listOf{consistent: consistent}, nil)
 	defer func() {
 		l.close()
 		if err != nil {
@@ -114,6 +114,9 @@ func (s *scope) isAllThereIs(ctx context.Context, st *stream, l *listing) bool {
 	if err != nil || len(st.out) > 0 {
 		return false
 	}
+	if !s.isWhole() {
+		return m.next == "" && l.count >= m.count // remaining counts others, too
+	}
 	total := m.count + int(m.remaining)
 	return l.count >= total && (m.next == "" || m.remaining > 0)
 }
@@ -121,7 +124,7 @@ func (s *scope) isAllThereIs(ctx context.Context, st *stream, l *listing) bool {
 // isFarTooMuch says that twice as many objects have come as the server has: they come again and again.
 func (s *scope) isFarTooMuch(ctx context.Context, l *listing) bool {
 	m, err := s.probeList(ctx)
-	return err == nil && (m.next == "" || m.remaining > 0) && l.count > 2*(m.count+int(m.remaining))
+	return err == nil && (m.next == "" || m.remaining > 0 && s.isWhole()) && l.count > 2*(m.count+int(m.remaining))
 }
 
 var errNotKnown = errors.New("all objects are here and nothing says so")
@@ -146,7 +149,8 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 	case evObject:
 		if e.change == Deleted {
 			l.count--
-			if e.deletionNeedsNoContent(); e.err == nil {
+			elsewhere := s.listedElsewhere(l, e)
+			if e.deletionNeedsNoContent(); e.err == nil && !elsewhere {
 				l.Remove(&e.obj)
 			}
 			return false, nil
@@ -154,7 +158,9 @@ func (s *scope) stageInitial(ctx context.Context, e *event, l *listing) (done bo
 		if e.change == Added {
 			l.count++
 		}
-		s.put(l, e)
+		if !s.listedElsewhere(l, e) {
+			s.put(l, e)
+		}
 	case evBookmark:
 		if !e.initialEnd {
 			return false, nil // an ordinary one says nothing about the list

@@ -115,6 +115,26 @@ func (c *Cache) whole(key cacheKey, req *Request) (found *cacheEntry) {
 // the transforms the key tells.
 func (c Content) serves(metadata Content) bool { return c.ofMetadata().name() == metadata.name() }
 
+// shardName tells the divisions of objects apart: two requests share a store when they share the Sharding, whatever it
+// holds at the time, or ask for the same slots for good.
+func (c *Cache) shardName(cfg *source.Config) string {
+	name := cfg.ShardName()
+	if cfg.Sharding == nil {
+		return name
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.shardings, cfg.Sharding)
+	if i < 0 {
+		i = len(c.shardings)
+		c.shardings = append(c.shardings, cfg.Sharding)
+	}
+	if i > 0 {
+		name += fmt.Sprintf(" (%d)", i+1)
+	}
+	return name
+}
+
 // contentOf returns what of a kind is held, whoever asks.
 func (c *Cache) contentOf(kind schema.GroupKind) Content {
 	if content, ok := c.opt.Contents[kind]; ok {
@@ -155,7 +175,7 @@ func (c *Cache) Expect(req Request) {
 	}
 	_, namespaces := distinct(cfg.Namespaces)
 	e := expectation{
-		kind: req.Kind, namespaces: namespaces, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: cfg.ShardSelector,
+		kind: req.Kind, namespaces: namespaces, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: c.shardName(&cfg),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,7 +19,7 @@ const (
 	Overlaid PutResult = iota + 1
 	// AlreadyKnown means: the store has it, or something newer.
 	AlreadyKnown
-	// OutOfScope means: the store does not hold such objects (namespace, selector); reads of it are not affected, or
+	// OutOfScope means: the store does not hold such objects (namespace, selector, slot); reads of it are not affected, or
 	// say NotFound.
 	OutOfScope
 	// NeedsBarrier means: whether the store holds such objects cannot be decided here, or the answer lacks what its
@@ -72,7 +72,7 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	}
 	sc := s.scopes.of(rec.Namespace())
 	lost := how.w != nil && sc != nil && s.overlay.dropped[sc.ns] > how.w.begun
-	if how.record != nil && !lost {
+	if how.record != nil && !lost && !(sc != nil && sc.elsewhere(rec)) {
 		how.record()
 	}
 	if rec.ver.isZero() {
@@ -86,7 +86,7 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	}
 	cur := s.root.Load()
 	prior, known := cur.base.objects.Find(rec)
-	if sc.applied(rec.ver, prior) {
+	if sc.applied(rec.ver, prior) || sc.share.knew(rec) {
 		return AlreadyKnown, true
 	}
 	k := rec.Key()
@@ -97,6 +97,9 @@ func (s *Store) tryPut(st staged, how putting) (_ PutResult, ok bool) {
 	in, decided := s.selected.Load().selects(rec, how.fields)
 	if how.sure {
 		in, decided = true, true
+	}
+	if sc.elsewhere(rec) {
+		in, decided = false, true
 	}
 	if !decided {
 		return NeedsBarrier, true
@@ -133,7 +136,7 @@ func (s *Store) PutDeleted(k Key, uid types.UID) PutResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sc := s.scopes.of(k.Namespace)
-	if sc == nil {
+	if sc == nil || sc.share.lacks(k.Namespace) {
 		return OutOfScope
 	}
 	cur := s.root.Load()

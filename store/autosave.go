@@ -31,10 +31,10 @@ func clusterIdentity(cfg *rest.Config) (string, error) {
 	return fmt.Sprintf("%s%s %x", cfg.Host, cfg.APIPath, sha256.Sum256(authority)), nil
 }
 
-// claimFile gives an entry its file, unless a store whose namespaces were changed since has it; then the entry is not
-// saved. The caller holds c.mu.
+// claimFile gives an entry its file, unless it has a share of the objects only, or a store whose namespaces were
+// changed since has the file; then the entry is not saved. The caller holds c.mu.
 func (c *Cache) claimFile(e *cacheEntry) {
-	if c.opt.Dir == "" {
+	if c.opt.Dir == "" || e.key.shard != "" {
 		return
 	}
 	before := c.files[e.store.opt.fileName()]

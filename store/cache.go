@@ -72,7 +72,8 @@ type Cache struct {
 	spawn      func(*cacheEntry) // starts the watch of an entry; nil while Run does not run
 	ended      bool
 	moves      int
-	transforms int // handed in with requests
+	shardings  []*source.Sharding // that requests have named; their place tells those of one layout apart
+	transforms int                // handed in with requests
 	running    sync.WaitGroup
 	failed     error // of a watch that could not go on
 	fail       context.CancelFunc
@@ -258,7 +259,7 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 	if !req.Namespaced {
 		cfg.Namespaces = nil
 	}
-	key := cacheKey{resource: req.Resource, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: cfg.ShardSelector}
+	key := cacheKey{resource: req.Resource, label: cfg.LabelSelector, field: cfg.FieldSelector, shard: c.shardName(&cfg)}
 	cfg.Namespaces, key.namespaces = distinct(cfg.Namespaces)
 
 	c.mu.Lock()
@@ -296,7 +297,7 @@ func (c *Cache) newEntry(key cacheKey, cfg source.Config, req Request) (*cacheEn
 	}
 	opt := c.opt.Store
 	opt.Resource, opt.Kind, opt.Namespaced, opt.Scheme = req.Resource, req.Kind, req.Namespaced, c.opt.Scheme
-	opt.LabelSelector, opt.FieldSelector, opt.ShardSelector = key.label, key.field, key.shard
+	opt.LabelSelector, opt.FieldSelector, opt.Shard = key.label, key.field, key.shard
 	opt.Scope, opt.Content, opt.Unstructured = key.scope(), req.Content, key.json && !key.metadata
 	if own := c.opt.Fields[req.Kind.GroupKind()]; own != nil {
 		opt.Fields = own

@@ -5,7 +5,8 @@ package store
 type delta struct {
 	key      Key
 	given    *Record // what the subscriber has; nil: nothing
-	dead     *Record // the last known state of the given incarnation, if it was deleted
+	dead     *Record // the last known state of the given incarnation, if it was deleted or has left
+	left     bool    // it was not deleted, but has left
 	now      *Record // the latest state; nil: there is none
 	steps    int     // changes folded in
 	initial  bool
@@ -27,14 +28,27 @@ func (d *delta) fold(c *change) {
 		d.now = c.obj
 	case Deleted:
 		d.now, d.initial = nil, false
-		if d.dead == nil && (d.given != nil && d.given.SameUID(c.obj) || c.prior == nil) {
-			d.dead, d.inferred = c.obj, c.inferred
-		}
+		d.end(c)
+	case Left:
+		d.now, d.initial = nil, false
+		d.end(c)
+	}
+}
+
+// end notes how the incarnation ended that the subscriber has. One that has left may have come back and be deleted:
+// then that is what is told.
+func (d *delta) end(c *change) {
+	if d.dead != nil && !d.left {
+		return
+	}
+	if d.given != nil && d.given.SameUID(c.obj) || c.prior == nil && d.dead == nil {
+		d.dead, d.inferred, d.left = c.obj, c.inferred, c.typ == Left
 	}
 }
 
 // take returns the next event of the delta, and whether that was the last one. A delta is a deletion of what was given,
-// then an addition; or one modification; or, for an object that came and went, nothing.
+// then an addition; or one modification; or, for an object that came and went, nothing. To have left is like to be
+// deleted: what comes back with its slot is new, for others may have worked on it.
 func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 	given, now := d.given, d.now
 	if given != nil && !wants(given) {
@@ -50,6 +64,8 @@ func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 	case gone || ghost:
 		e = Event{Type: Deleted, Key: d.key, Object: given, Prior: given, Inferred: d.inferred}
 		switch {
+		case d.dead != nil && d.left:
+			e.Type, e.Object = Left, d.dead
 		case d.dead != nil:
 			e.Object = d.dead
 		case d.now != nil && d.now.SameUID(given): // it does not match any more
@@ -57,7 +73,7 @@ func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 		default:
 			e.Inferred = true
 		}
-		d.given, d.dead = nil, nil
+		d.given, d.dead, d.left = nil, nil, false
 		return e, true, now == nil
 	case now == nil:
 		return e, false, true
@@ -72,8 +88,12 @@ func (d *delta) take(wants func(*Record) bool) (e Event, some, last bool) {
 // then appends what happened later, across an epoch: final states from before it may have higher versions than what
 // comes after it, so a deletion is reported with what was given.
 func (d *delta) then(later *delta) {
-	if d.given != nil && (d.dead != nil || later.dead != nil && later.dead.SameUID(d.given)) {
-		d.dead, d.inferred = d.given, true
+	ends := d.given != nil && later.dead != nil && later.dead.SameUID(d.given)
+	if ends && (d.dead == nil || d.left) {
+		d.left = later.left
+	}
+	if d.given != nil && (d.dead != nil || ends) {
+		d.dead, d.inferred = d.given, !d.left
 	}
 	d.now, d.initial, d.relist = later.now, later.initial, true
 	d.steps += later.steps
@@ -103,7 +123,7 @@ func (p *pending) len() int { return len(p.order) - p.head }
 
 func (p *pending) fold(c *change) {
 	switch c.typ {
-	case Added, Modified, Deleted:
+	case Added, Modified, Deleted, Left:
 		p.deltaOf(c.obj.Key()).fold(c)
 		return
 	case Epoch:

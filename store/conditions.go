@@ -108,7 +108,7 @@ func (s *Store) checkSynced() (batch []change) {
 	}
 	some := false
 	for _, sc := range s.scopes {
-		complete := sc.committed && !sc.resuming
+		complete := (sc.committed || sc.vacant()) && !sc.resuming
 		some = some || complete
 		if !complete && !sc.refused() {
 			return nil

@@ -410,7 +410,7 @@ func (c *Cursor) giveDelta(d *delta) {
 func (c *Cursor) judgeChange(ch *change) {
 	obj, prior := ch.obj, ch.prior
 	if c.opt.Filter != nil {
-		now := ch.typ != Deleted && c.wants(obj)
+		now := ch.typ != Deleted && ch.typ != Left && c.wants(obj)
 		had := prior != nil && c.wants(prior)
 		switch {
 		case ch.typ == Deleted && prior == nil:
@@ -422,7 +422,7 @@ func (c *Cursor) judgeChange(ch *change) {
 		case now && !had:
 			c.emit(Event{Type: Added, Key: obj.Key(), Object: obj, Initial: ch.initial})
 			return
-		case had && !now:
+		case had && !now && ch.typ != Left:
 			c.emit(Event{Type: Deleted, Key: obj.Key(), Object: obj, Prior: prior, Inferred: ch.inferred})
 			return
 		}
@@ -431,12 +431,13 @@ func (c *Cursor) judgeChange(ch *change) {
 }
 
 func (c *Cursor) emit(e Event) {
-	if e.Type == Added && !c.done {
+	switch {
+	case e.Type != Added:
+		e.Initial = false
+	case !c.done:
 		c.count++
 		e.Initial = true
-	} else {
-		e.Initial = false
-	}
+	} // later ones are initial if they came with a slot
 	c.out = append(c.out, e)
 }
 

@@ -34,11 +34,23 @@
 // own writes alike: it is not in memory, not in a saved file, not in what is quarantined, and in no log if the source
 // has NoExcerpts, as those of a [Cache] have. Requests to a Cache share a store where both are handed out the same.
 //
+// # Slots
+//
+// A store that is filled with the objects of some slots (Options.Shard, source.Config.Shard) gives those that leave
+// with a slot as [Left], never as Deleted, and those that come with one as Added, with Event.Initial. To leave is an
+// end for the subscriber: who takes late is given one LEFT, and what comes back is Added anew, also if it has not
+// changed, for others may have worked on it. What was deleted here after it had come back is Deleted. Own writes are
+// laid over the store if their object is in a slot that is held, which can be told without asking; those of others are
+// not, and their late answers bring nothing back. Store.Covered says whether a read of a namespace can be answered. Of
+// a [Cache], two requests share a store if they share the source.Sharding, whatever it holds. Such a store is not
+// saved.
+//
 // # Invariants
 //
 //   - W1: per key, the versions that a subscriber is given never go down, unless an EPOCH came in between.
-//   - W2: per key and uid: ADDED, MODIFIED*, DELETED. A changed uid is DELETED, then ADDED. One exception: an object
-//     that only the overlay knew, and that a list omits, is DELETED (inferred) although it never was ADDED.
+//   - W2: per key and uid: ADDED, MODIFIED*, then DELETED, or LEFT and perhaps all of it once more. A changed uid is
+//     DELETED, then ADDED. One exception: an object that only the overlay knew, and that a list omits, is DELETED
+//     (inferred) although it never was ADDED.
 //   - W3: the prior state of an event is what that subscriber was given last.
 //   - W4: at rest, server, store, and the fold of each unfiltered subscriber's events are equal; indexes too.
 //   - W5: when an event is given, reads are at least as new as it.
@@ -70,7 +82,8 @@
 //   - The store and what it covers: store, scope, overlay.
 //   - How it is followed: cursor, echo, resync, publish, drain.
 //   - How it is waited for: wait, survey, conditions.
-//   - How it is filled: by own writes (write, answer, settle), by a source (sink, replacement).
+//   - How it is filled: by own writes (write, answer, settle), by a source (sink, replacement), with slots that come
+//     and go (slots).
 //   - How it is read: index_build, snapshot, view, metrics.
 //   - The stores of one cluster, shared and saved: persist (with package internal/savefile), cachekey, cache, acquire,
 //     address, autosave. They use the store, and nothing of it uses them. They are in this package because [Handle] is

@@ -29,7 +29,7 @@ func (c *Cursor) withholds(ch *change) bool {
 		c.hold.keys[k] = h
 	}
 	h.delta.fold(ch)
-	if ch.typ == Deleted { // never held
+	if ch.typ == Deleted || ch.typ == Left { // never held
 		delete(c.hold.keys, k)
 		c.giveDelta(&h.delta)
 		return true

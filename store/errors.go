@@ -22,6 +22,9 @@ var ErrNotWatched = errors.New("not watched")
 // or a damaged one. The store is unchanged, and a source lists as usual.
 var ErrNotSaved = errors.New("no usable saved state")
 
+// ErrShardNotSaved is returned by Save for a store of some slots (Options.Shard): the next run may hold others.
+var ErrShardNotSaved = errors.New("it holds the objects of some slots only")
+
 // ErrNoCache is matched by all that is done with a nil Cache, as that of a runtime is whose New has failed; its Run
 // says with what.
 var ErrNoCache = errors.New("there is no cache: what should have made it has failed")

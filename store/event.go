@@ -7,7 +7,8 @@ type EventType uint8
 
 // The types of events.
 const (
-	// Added: an object appeared (Object). Initial marks those that were there when the subscriber came.
+	// Added: an object appeared (Object). Initial marks those that were there when the subscriber came, and those that
+	// came with a slot (Options.Shard).
 	Added EventType = iota + 1
 	// Modified: Prior became Object.
 	Modified
@@ -23,10 +24,13 @@ const (
 	// QuarantinedObject: an object could not be kept (Key, UID, Version, Err). Who subscribes later is told after the
 	// initial objects.
 	QuarantinedObject
+	// Left: the object is of a slot that this store does not hold any more (Options.Shard); Object is the last known
+	// state. It exists as it did, and somebody else holds it. If the slot comes back it is Added, and Initial.
+	Left
 )
 
 var eventNames = [...]string{
-	Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Synced: "SYNCED", Sync: "SYNC",
+	Added: "ADDED", Modified: "MODIFIED", Deleted: "DELETED", Left: "LEFT", Synced: "SYNCED", Sync: "SYNC",
 	Epoch: "EPOCH", QuarantinedObject: "QUARANTINED",
 }
 
@@ -42,10 +46,10 @@ func (t EventType) String() string {
 type Event struct {
 	Type   EventType
 	Key    Key
-	Object *Record // Added, Modified, Sync: the state; Deleted: the last known state
+	Object *Record // Added, Modified, Sync: the state; Deleted, Left: the last known state
 	Prior  *Record // what this subscriber was given last for the key; nil if nothing
 
-	Initial  bool // Added: part of the initial state
+	Initial  bool // Added: part of the initial state, or of that of a slot that has come
 	Inferred bool // Deleted: concluded from a list
 
 	UID     types.UID // QuarantinedObject

@@ -128,7 +128,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 func (s *Store) label() string {
 	o := Options{
 		LabelSelector: s.opt.LabelSelector, FieldSelector: s.opt.FieldSelector,
-		ShardSelector: s.opt.ShardSelector, Scope: s.opt.Scope,
+		Shard: s.opt.Shard, Scope: s.opt.Scope,
 	}
 	if scope := s.scope.Load(); scope != nil {
 		o.Scope = *scope

@@ -26,8 +26,10 @@ type Options struct {
 	// kinds, and metadata.name and metadata.namespace, are known. An own write that only the server can tell whether it
 	// is selected is settled by asking.
 	Fields map[string]FieldValue
-	// ShardSelector is that of the watch. It cannot be evaluated here, so own writes are settled by asking the server.
-	ShardSelector string
+	// Shard says that the store is filled with the objects of some slots (source.Config.Shard), which may change: it is
+	// never complete. It names the division, for people and metrics: see source.Config.ShardName. Own writes outside of
+	// the slots are not laid over the store. Such a store is not saved.
+	Shard string
 	// Unstructured says that readers without a Go type use the store: what was answered as protobuf is laid over it only
 	// if its Go type has all that is in it.
 	Unstructured bool
@@ -56,15 +58,22 @@ type Probe func(context.Context) (version string, err error)
 
 // distinction tells the stores of one resource apart: their selectors, what they hold, and their scope.
 func (o *Options) distinction() string {
-	parts := []string{o.LabelSelector, o.FieldSelector, o.ShardSelector, o.Content.name(), o.Scope}
+	parts := []string{o.LabelSelector, o.FieldSelector, o.shardName(), o.Content.name(), o.Scope}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")
+}
+
+func (o *Options) shardName() string {
+	if o.Shard == "" {
+		return ""
+	}
+	return "shard " + o.Shard
 }
 
 // selectors names the selectors of the watch for messages: "labels app=web, fields …"; "" if there are none.
 func (o *Options) selectors() string {
 	var with []string
 	for _, sel := range []struct{ what, selector string }{
-		{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the shard", o.ShardSelector},
+		{"labels", o.LabelSelector}, {"fields", o.FieldSelector}, {"the slots of", o.Shard},
 	} {
 		if sel.selector != "" {
 			with = append(with, sel.what+" "+sel.selector)

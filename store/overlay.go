@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/trie"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // The overlay of own writes: the answer to a write is laid over the store until the watch has brought it or something
@@ -177,10 +178,18 @@ func (o *overlay) drop(k Key, ent *overlaid) bool {
 
 // listed drops the entries that a complete list has settled, and returns the ghosts: objects that we created, that were
 // deleted while nobody watched, and that no event will ever mention.
-func (o *overlay) listed(s *Store, sc *scope, begun uint64, list version, before, base *state) (ghosts []*Record) {
+// With slots it is a list of these alone.
+func (o *overlay) listed(
+	s *Store, sc *scope, slots *shard.Set, begun uint64, list version, before, base *state,
+) (ghosts []*Record) {
 	for k, ent := range o.entries {
 		if sc.ns != "" && sc.ns != ent.ns {
 			continue
+		}
+		if slots != nil {
+			if in, told := ent.within(slots); !in || !told {
+				continue
+			}
 		}
 		h := s.intern.hashKey(k.Namespace, k.Name)
 		have, listed := base.get(h, k)

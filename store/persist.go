@@ -26,7 +26,7 @@ func saveFormat(identity string) savefile.Format {
 }
 
 // Save writes what the server has told, not the overlay, to a file in dir, from which Load resumes. identity is to be
-// of the cluster: Load refuses the state of another one.
+// of the cluster: Load refuses the state of another one. A store of some slots is not saved: ErrShardNotSaved.
 func (s *Store) Save(dir, identity string) (err error) {
 	defer func() {
 		if err != nil {
@@ -35,6 +35,9 @@ func (s *Store) Save(dir, identity string) (err error) {
 	}()
 	if dir == "" { // the working directory is nobody's intention
 		return errNoDirectory
+	}
+	if s.opt.Shard != "" { // the next run may hold others
+		return ErrShardNotSaved
 	}
 	return s.opt.saveFormat(identity).Write(filepath.Join(dir, s.opt.fileName()), s.encode)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/fairlead-io/fairlead/internal/trie"
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 )
 
@@ -24,6 +25,7 @@ type replacement struct {
 	prior     []byte          // scratch
 	saved     bool            // it comes from disk
 	unread    map[Key]version // quarantined meanwhile
+	gained    *shard.Set      // the slots that it is of; nil: all that the scope holds
 	done      bool
 }
 
@@ -216,6 +218,9 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		batch = append(batch, change{typ: Epoch, note: &note{version: c.Version, reason: c.Reason}})
 	}
 	for rec := range cur.base.inScope(sc.ns) {
+		if r.gained != nil {
+			break // of slots that have come nothing was known
+		}
 		if rec.id.mark.Load() == r.mark {
 			continue
 		}
@@ -243,14 +248,14 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		batch = changesOf(prior, rec, batch)
 		for j := from; j < len(batch); j++ {
 			batch[j].relist = true
-			batch[j].initial = initial && batch[j].typ == Added
+			batch[j].initial = batch[j].typ == Added && (initial || sc.came(rec))
 		}
 		if unread, was := r.unread[rec.Key()]; was && !unread.newer(rec.ver) {
 			delete(r.unread, rec.Key()) // it could be read after all
 		}
 	}
 	for k := range sc.quarantine {
-		if _, still := r.unread[k]; !still {
+		if _, still := r.unread[k]; !still && r.gained == nil {
 			sc.unquarantine(k)
 		}
 	}
@@ -261,8 +266,11 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 		sc.forget()
 		s.waiters.end(fmt.Errorf("%w: %s", ErrEpoch, c.Reason), func(w *waiter) bool { return w.concerns(sc) })
 	}
-	sc.advance(listVer)
-	ghosts := s.overlay.listed(s, sc, r.begun, listVer, cur.base, next.base)
+	if r.gained == nil {
+		sc.advance(listVer)
+	}
+	sc.listed(r.gained, listVer)
+	ghosts := s.overlay.listed(s, sc, r.gained, r.begun, listVer, cur.base, next.base)
 	for _, g := range ghosts {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
@@ -274,10 +282,7 @@ func (r *replacement) tryCommit(c source.Commit) (wake func(), ok bool) {
 	for i := range batch {
 		s.superseded(batch[i].prior)
 	}
-	s.notifyWaiters()
-	sc.surveys.lists++
-	sc.forget()
-	sc.attend()
+	sc.relisted()
 	r.end()
 	return wake, true
 }

@@ -21,6 +21,7 @@ type scope struct {
 	quarantine map[Key]source.Quarantined
 	listing    *replacement
 	surveys    surveys
+	share      *share // nil: all objects are held
 }
 
 // scopes are those of a store, by namespace; "" is all of them. Guarded by Store.mu.
@@ -102,6 +103,7 @@ func (sc *scope) advance(ver version) {
 	}
 	if order, ok := ver.compare(sc.version); !ok || order > 0 {
 		sc.version = ver
+		sc.share.pass(ver)
 	}
 }
 

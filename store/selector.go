@@ -21,7 +21,7 @@ type watchSelector struct {
 
 // parseSelectors finds out how to evaluate selectors; field returns nil for what only the server can.
 func parseSelectors(by source.Selectors, field func(label string) FieldValue) *watchSelector {
-	sel := &watchSelector{undecided: by.Shard != "", values: map[string]FieldValue{}}
+	sel := &watchSelector{values: map[string]FieldValue{}}
 	var err error
 	if sel.labels, err = labels.Parse(by.Label); err != nil {
 		sel.labels, sel.undecided = labels.Everything(), true

@@ -20,7 +20,7 @@ import (
 func (s *Store) Settle(ctx context.Context, k Key, version string) error {
 	s.mu.Lock()
 	sc := s.scopes.of(k.Namespace)
-	if sc == nil {
+	if sc == nil || sc.share.lacks(k.Namespace) {
 		s.mu.Unlock()
 		return nil
 	}
@@ -69,8 +69,9 @@ func (s *Store) ask(ctx context.Context, by *source.Surveyor, k Key) error {
 func (s *Store) Doubt(k Key) {
 	s.mu.Lock()
 	sc := s.scopes.of(k.Namespace)
+	lacking := sc != nil && sc.share.lacks(k.Namespace)
 	s.mu.Unlock()
-	if sc != nil && k.Name != "" {
+	if sc != nil && !lacking && k.Name != "" {
 		s.distrust(sc, k, version{})
 	}
 }
@@ -80,7 +81,7 @@ func (s *Store) Doubt(k Key) {
 func (s *Store) distrust(sc *scope, k Key, ver version) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sc.dropped {
+	if sc.dropped || sc.share.lacks(k.Namespace) {
 		return
 	}
 	ent := s.overlay.entries[k]

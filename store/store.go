@@ -66,7 +66,7 @@ func New(opt Options) *Store {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.logger = s.logger.With("resource", opt.Resource.GroupResource().String())
-	s.SetSelectors(source.Selectors{Label: opt.LabelSelector, Field: opt.FieldSelector, Shard: opt.ShardSelector})
+	s.SetSelectors(source.Selectors{Label: opt.LabelSelector, Field: opt.FieldSelector})
 	s.hot.init(opt.HotBytes, opt.DetectMutation)
 	s.pack = pack.New(s.bodies)
 	s.buffers.New = func() any { return new(buffers) }
@@ -80,9 +80,9 @@ func New(opt Options) *Store {
 // Options returns what the store was made with.
 func (s *Store) Options() Options { return s.opt }
 
-// Complete says that the store was made without selectors: it holds all objects of its scopes.
+// Complete says that the store was made without selectors, and not for some slots: it holds all objects of its scopes.
 func (s *Store) Complete() bool {
-	return s.opt.LabelSelector == "" && s.opt.FieldSelector == "" && s.opt.ShardSelector == ""
+	return s.opt.LabelSelector == "" && s.opt.FieldSelector == "" && s.opt.Shard == ""
 }
 
 // SetSelectors tells the store that its sources watch with other selectors from now on; see source.Source.SetSelectors.

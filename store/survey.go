@@ -99,7 +99,7 @@ func (sc *scope) attend() {
 // holds s.mu.
 func (sc *scope) nextSurvey(now time.Time) (in time.Duration, needed bool) {
 	v := &sc.surveys
-	if v.by == nil || !sc.committed || sc.dropped || sc.s.closed || v.open != nil {
+	if v.by == nil || !sc.committed || !sc.whole() || sc.dropped || sc.s.closed || v.open != nil {
 		return 0, false
 	}
 	var at time.Time
@@ -271,7 +271,7 @@ func (sc *scope) settleOverlay(y *survey) {
 	}
 	base := s.root.Load().base
 	var batch []change
-	for _, g := range s.overlay.listed(s, sc, y.clock, y.ver, base, base) {
+	for _, g := range s.overlay.listed(s, sc, nil, y.clock, y.ver, base, base) {
 		batch = append(batch, change{typ: Deleted, inferred: true, relist: true, obj: g})
 	}
 	wake := s.publish(root{base: base, merged: s.overlay.rebuild(s, base)}, batch)

@@ -208,6 +208,12 @@ func (all scopes) have(w *waiter) bool {
 // has says whether a scope is as far as w waits for; the caller holds s.mu. What was asked for a version that cannot
 // be ordered is at least as new as that.
 func (sc *scope) has(w *waiter) bool {
+	switch {
+	case sc.vacant(): // there is nothing that could be missing
+		return true
+	case !sc.whole():
+		return false
+	}
 	asked := w.done != nil && sc.surveys.reached > w.since
 	if w.barrier {
 		return asked

@@ -119,7 +119,7 @@ func (s *Store) sweepLedger() {
 	base := s.root.Load().base
 	s.ledger.sweep(judged, s.changes.seq+1, func(k Key, ver version) (yes, watched bool) {
 		sc := s.scopes.of(k.Namespace)
-		if sc == nil {
+		if sc == nil || sc.share.lacks(k.Namespace) {
 			return false, false
 		}
 		have, _ := base.get(s.intern.hashKey(k.Namespace, k.Name), k)

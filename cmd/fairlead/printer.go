@@ -74,7 +74,7 @@ func (p *printer) print(batch []store.Event) error {
 		switch e.Type {
 		case store.Added:
 			p.count++
-		case store.Deleted:
+		case store.Deleted, store.Left:
 			p.count--
 		}
 		if e.Type != store.Synced {
@@ -156,6 +156,11 @@ func (f *jsonFormat) event(w io.Writer, e store.Event) error {
 			return err
 		}
 		oneLineJSON(b[begin:])
+	case store.Left: // the object goes on elsewhere
+		b = append(b, `LEFT"`...)
+		b = appendField(b, "key", e.Key.String())
+		b = appendField(b, "uid", string(e.Object.UID()))
+		b = appendField(b, "resourceVersion", e.Object.Version())
 	case store.Synced:
 		b = append(b, `SYNCED"`...)
 		b = appendField(b, "resourceVersion", e.Version)

@@ -64,7 +64,7 @@ func newTable(r resource, log io.Writer) *table { return &table{namespaced: r.na
 
 func (t *table) event(w io.Writer, e store.Event) error {
 	switch e.Type {
-	case store.Added, store.Modified, store.Deleted, store.Sync:
+	case store.Added, store.Modified, store.Deleted, store.Sync, store.Left:
 	case store.Synced:
 		_, err := fmt.Fprintf(t.log, "synced: %d objects at version %s\n", e.Count, e.Version)
 		return err
@@ -122,7 +122,7 @@ func (s *screen) event(_ io.Writer, e store.Event) error {
 	case store.Added, store.Modified, store.Sync:
 		s.rows[e.Key] = e.Object
 		s.fresh[e.Key] = s.synced && e.Type != store.Sync
-	case store.Deleted:
+	case store.Deleted, store.Left:
 		delete(s.rows, e.Key)
 		delete(s.fresh, e.Key)
 	case store.Synced:

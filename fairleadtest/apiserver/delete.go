@@ -259,7 +259,10 @@ func (x *exchange) deleteCollection() error {
 	if err != nil {
 		return err
 	}
-	sel := x.selection(list)
+	sel, err := x.selection(list)
+	if err != nil {
+		return err
+	}
 	objects, _, _ := x.s.store.snapshotAt(x.table, 0)
 	var selected []*object
 	for _, o := range objects {

@@ -28,7 +28,11 @@ func (x *exchange) list() error {
 	if err != nil {
 		return errors.NewBadRequest(err.Error())
 	}
-	sel, limit := x.selection(opts), max(int(opts.Limit), 0)
+	sel, err := x.selection(opts)
+	if err != nil {
+		return err
+	}
+	limit := max(int(opts.Limit), 0)
 	if given && rev == 0 {
 		limit = 0 // served from the watch cache, which does not page
 	}
@@ -97,7 +101,7 @@ func (x *exchange) answerList(objects []*object, sel selection, limit int, versi
 	fault := x.plan.list
 	meta := metav1.ListMeta{ResourceVersion: x.s.store.version.format(version)}
 	items := objects
-	if !sel.everything() || sel.namespace != "" || limit > 0 {
+	if !sel.everything() || sel.shard != nil || sel.namespace != "" || limit > 0 {
 		items = nil
 		rest := 0
 		for _, o := range objects {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/sharding"
 )
 
 // continueToken is what a continue parameter holds: the version of the first page (-1: the present state), the key of
@@ -53,11 +54,12 @@ type selection struct {
 	namespace string
 	labels    labels.Selector
 	fields    fields.Selector
+	shard     sharding.Selector // nil: everything
 	res       Resource
 }
 
-func (x *exchange) selection(o internalversion.ListOptions) selection {
-	sel := selection{namespace: x.req.Namespace, res: x.table.res, labels: o.LabelSelector, fields: o.FieldSelector}
+func (x *exchange) selection(o internalversion.ListOptions) (sel selection, err error) {
+	sel = selection{namespace: x.req.Namespace, res: x.table.res, labels: o.LabelSelector, fields: o.FieldSelector}
 	if sel.labels == nil {
 		sel.labels = labels.Everything()
 	}
@@ -67,13 +69,16 @@ func (x *exchange) selection(o internalversion.ListOptions) selection {
 	if name := x.req.Name; name != "" { // a watch of one object
 		sel.fields = fields.AndSelectors(sel.fields, fields.OneTermEqualSelector("metadata.name", name))
 	}
-	return sel
+	sel.shard, err = x.shardSelector(o.ShardSelector)
+	return sel, err
 }
 
+// everything is what the server looks at to say how many objects remain. It does not look at the shard.
 func (s selection) everything() bool { return s.labels.Empty() && s.fields.Empty() }
 
 func (s selection) matches(o *object) bool {
-	if o == nil || s.namespace != "" && o.namespace != s.namespace || !s.labels.Matches(o.labels) {
+	if o == nil || s.namespace != "" && o.namespace != s.namespace || !s.labels.Matches(o.labels) ||
+		!s.inShard(o) {
 		return false
 	}
 	return s.fields.Empty() || s.fields.Matches(objectFields{o, s.res})

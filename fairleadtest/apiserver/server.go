@@ -37,6 +37,9 @@ type Options struct {
 	LongVersions bool
 	// NoWatchList refuses sendInitialEvents with 422, as a server does that has the feature switched off.
 	NoWatchList bool
+	// ShardedListAndWatch has lists and watches select by shardSelector (KEP-5866). Otherwise it is ignored, as by a
+	// server that has the feature switched off. On with Answer refuses it.
+	ShardedListAndWatch bool
 	// NoInconsistentContinue leaves the token for an inconsistent rest out of the 410 that answers an expired one.
 	NoInconsistentContinue bool
 	// BookmarkInterval is the time between bookmarks on a watch that asked for them; default one minute.

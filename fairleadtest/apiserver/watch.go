@@ -44,7 +44,11 @@ func (x *exchange) watch() error {
 	if t := opts.TimeoutSeconds; t != nil && *t != 0 {
 		timeout = time.Duration(*t) * time.Second
 	}
-	w := &stream{x: x, sel: x.selection(opts), passed: map[*Hold]int{}}
+	sel, err := x.selection(opts)
+	if err != nil {
+		return err
+	}
+	w := &stream{x: x, sel: sel, passed: map[*Hold]int{}}
 	w.bookmarks = opts.AllowWatchBookmarks && !x.plan.watch.noBookmarks
 	initial := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	now := x.s.store.current()

@@ -92,7 +92,7 @@ func (o *observers) observe(name string, handle func(fairleadtest.Event), option
 
 var observedTypes = map[observe.Type]store.EventType{
 	observe.Added: store.Added, observe.Modified: store.Modified, observe.Deleted: store.Deleted,
-	observe.Synchronized: store.Synced, observe.Resync: store.Sync, observe.Epoch: store.Epoch,
+	observe.Synchronized: store.Synced, observe.Resync: store.Sync, observe.Epoch: store.Epoch, observe.Left: store.Left,
 }
 
 func eventOf(e observe.Event[corev1.ConfigMap]) fairleadtest.Event {

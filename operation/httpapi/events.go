@@ -168,7 +168,7 @@ func (s *stream) heardAll(events []store.Event) (more bool) {
 
 // heard sends what a change tells, and reports whether there is more to come.
 func (s *stream) heard(e *store.Event) (more bool) {
-	if e.Object == nil {
+	if e.Object == nil || e.Type == store.Left { // of one that has left nothing is known
 		return true
 	}
 	op, err := store.As[v1alpha1.Operation](e.Object)

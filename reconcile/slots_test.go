@@ -1,0 +1,94 @@
+package reconcile_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// slotOf is a layout, and the slot that the gateways of the tests are in.
+func slotOf() (shard.Layout, int) {
+	l := shard.Layout{Slots: 2}
+	return l, l.SlotOf(web.Namespace, "")
+}
+
+// TestSlotLeavesAndComes: what has left is not cleaned up, and waits for nothing; when it comes back it is reconciled
+// again, though nothing has changed.
+func TestSlotLeavesAndComes(t *testing.T) {
+	bubble(t, func(b *bench) {
+		layout, slot := slotOf()
+		h := source.NewSharding(layout)
+		hold := func(set shard.Set) {
+			t.Helper()
+			if err := h.Set(set); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.Wait(b.ctx); err != nil {
+				t.Fatal(err)
+			}
+			b.settle()
+		}
+		b.put("web")
+		b.cleaner(&cleaner{cleanup: func(context.Context, int, *gateway) (reconcile.Result, error) {
+			t.Error("something that has left is cleaned up")
+			return reconcile.Done, nil
+		}}, reconcile.Primary(reconcile.From(source.ShardWith(h))))
+		b.host.Start(b.ctx)
+		hold(layout.Set(slot))
+		b.wantCalls(1, "the slot is here")
+		hold(layout.Set())
+		b.wantCalls(1, "it has left")
+		b.delete("web") // it goes on existing because of its finalizer
+		b.settle()
+		b.wantCalls(1, "others have it")
+		if stored := testbed.Stored(b.server, web); stored == nil || len(stored.Finalizers) == 0 {
+			t.Error("the finalizer of what has left was taken off")
+		}
+	})
+}
+
+// TestSlotComesBack: what has not changed meanwhile is reconciled again, for others may have had it.
+func TestSlotComesBack(t *testing.T) {
+	bubble(t, func(b *bench) {
+		layout, slot := slotOf()
+		h := source.NewSharding(layout)
+		if err := h.Set(layout.Set(slot)); err != nil {
+			t.Fatal(err)
+		}
+		b.put("web")
+		enter, leave := make(chan struct{}), make(chan struct{})
+		b.controller(func(ctx context.Context, n int, g *gateway) (reconcile.Result, error) {
+			if n == 2 {
+				close(enter)
+				<-leave
+				return reconcile.Done, context.DeadlineExceeded // which would be tried again
+			}
+			return reconcile.Done, nil
+		}, reconcile.Primary(reconcile.From(source.ShardWith(h))))
+		b.start()
+		b.wantCalls(1, "the first list")
+		b.change(size(2))
+		<-enter
+		b.change(size(3)) // one more reconciliation, afterwards
+		b.settle()
+		if err := h.Set(layout.Set()); err != nil {
+			t.Fatal(err)
+		}
+		b.settle()
+		close(leave)
+		testbed.Settle(3 * 60 * 1e9)
+		b.wantCalls(2, "what ran went on, and nothing follows")
+		if err := h.Set(layout.Set(slot)); err != nil {
+			t.Fatal(err)
+		}
+		b.settle()
+		b.wantCalls(3, "it has come back")
+		if why := b.last().info.Reasons; len(why) != 1 || why[0].Type != reconcile.Initial {
+			t.Errorf("reconciled because of %v", why)
+		}
+	})
+}

@@ -1,0 +1,452 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/fairleadtest"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// fourSlots are of namespaces.
+var fourSlots = shard.Layout{Slots: 4}
+
+// inSlot returns a namespace of a slot.
+func inSlot(slot int) string {
+	for i := 0; ; i++ {
+		if ns := fmt.Sprint("ns", i); fourSlots.SlotOf(ns, "") == slot {
+			return ns
+		}
+	}
+}
+
+// selecting is what a server does with a shard selector.
+type selecting struct {
+	name   string
+	honour bool
+	refuse int
+}
+
+var selectings = []selecting{
+	{name: "it is honoured", honour: true},
+	{name: "it is ignored"},
+	{name: "it is a mistake", refuse: http.StatusBadRequest},
+	{name: "it is forbidden", refuse: http.StatusForbidden},
+	{name: "it is a failure of the server", refuse: http.StatusInternalServerError},
+}
+
+// slots is a source of some slots, and a server whose namespaces are one for each slot.
+type slots struct {
+	*fairleadtest.Watched
+	t        *testing.T
+	server   *apiserver.Server
+	sharding *source.Sharding
+	rec      *fairleadtest.Recorder
+	seen     int // requests looked at
+	given    int // events looked at
+}
+
+func watchSlots(t *testing.T, how selecting, opt apiserver.Options, change ...func(*source.Config)) *slots {
+	t.Helper()
+	opt.Pipe, opt.ShardedListAndWatch = true, how.honour
+	server, err := apiserver.New(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	if how.refuse != 0 {
+		server.On(apiserver.Match{Func: selects}, apiserver.Answer(apiserver.Failure(how.refuse)))
+	}
+	s := &slots{t: t, server: server, sharding: source.NewSharding(fourSlots)}
+	for slot := range 4 {
+		for i := range 3 {
+			s.put(slot, fmt.Sprint("o", i), "")
+		}
+	}
+	cfg := source.Config{Resource: configMaps, Sharding: s.sharding, PageSize: 2}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s.Watched = fairleadtest.Watch(t, server, cfg)
+	s.rec = s.Record("all")
+	return s
+}
+
+func selects(r apiserver.Request) bool { return r.Query.Get("shardSelector") != "" }
+
+func (s *slots) put(slot int, name, value string) {
+	s.t.Helper()
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: inSlot(slot), Name: name}, Data: map[string]string{"v": value},
+	}
+	if _, err := s.server.Put(cm); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *slots) remove(slot int, name string) {
+	s.t.Helper()
+	if err := s.server.Remove(configMaps, inSlot(slot), name); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// hold changes the slots, and waits until all is done.
+func (s *slots) hold(held ...int) {
+	s.t.Helper()
+	if err := s.sharding.Set(fourSlots.Set(held...)); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Hour)
+	defer cancel()
+	if err := s.sharding.Wait(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// events returns what was told since the last call, without the order within a list.
+func (s *slots) events() []string {
+	synctest.Wait()
+	all := s.rec.Recording().Events
+	var out []string
+	for _, e := range all[s.given:] {
+		text := e.Type.String()
+		if e.Key != "" {
+			ns, name, _ := strings.Cut(e.Key, "/")
+			text += fmt.Sprintf(" %d/%s", fourSlots.SlotOf(ns, ""), name)
+		}
+		if e.Initial {
+			text += " initial"
+		}
+		if e.Inferred {
+			text += " inferred"
+		}
+		out = append(out, text)
+	}
+	s.given = len(all)
+	slices.Sort(out)
+	return out
+}
+
+// requests returns the lists and watches that were answered since the last call.
+func (s *slots) requests() []string {
+	synctest.Wait()
+	all := s.server.Log().Requests
+	var out []string
+	for _, r := range all[s.seen:] {
+		if r.Code != http.StatusOK {
+			continue
+		}
+		text := r.Verb
+		if r.Page > 1 {
+			text += fmt.Sprint(" page ", r.Page)
+		}
+		for _, set := range [][]int{{0}, {1}, {2}, {3}, {0, 1}, {1, 2}, {1, 2, 3}, {2, 3}} {
+			if r.Query.Get("shardSelector") == fourSlots.Set(set...).Selector() {
+				text += fmt.Sprint(" of ", set)
+			}
+		}
+		if v := r.Query.Get("resourceVersion"); v != "" {
+			text += " from a version"
+		}
+		if r.Query.Has("sendInitialEvents") {
+			text += " with initial events"
+		}
+		out = append(out, text)
+	}
+	s.seen = len(all)
+	return out
+}
+
+func (s *slots) check() {
+	s.t.Helper()
+	for _, v := range s.Check() {
+		s.t.Error(v)
+	}
+}
+
+func (s *slots) expect(what string, got, want []string) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (s *slots) counters() source.Counters { return s.Source.Status()[0].Counters }
+
+// TestSlotsComeAndGo holds a source to its word whatever the server does with the selector: what stays is not listed
+// again, what comes is listed alone and consistently, what goes has left.
+func TestSlotsComeAndGo(t *testing.T) {
+	t.Parallel()
+	for _, how := range selectings {
+		t.Run(how.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := watchSlots(t, how, apiserver.Options{})
+				if st := s.status(); st.Reason != source.ReasonNoSlots || st.Synced || len(s.requests()) > 0 {
+					t.Errorf("before anything is known: %+v", st)
+				}
+				s.hold(0, 1)
+				s.expect("first slots", s.events(), []string{
+					"ADDED 0/o0 initial", "ADDED 0/o1 initial", "ADDED 0/o2 initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial",
+					"ADDED 1/o2 initial", "SYNCED",
+				})
+				of := func(text, set string) string {
+					if how.refuse == 0 {
+						return text + " of [" + set + "]"
+					}
+					return text
+				}
+				ignored := func(pages ...string) []string {
+					if how.honour {
+						return nil
+					}
+					return pages
+				}
+				s.expect("requests", s.requests(), []string{of("watch", "0 1") + " with initial events"})
+
+				s.hold(1, 2)
+				s.expect("one comes, one goes", s.events(), []string{
+					"ADDED 2/o0 initial", "ADDED 2/o1 initial", "ADDED 2/o2 initial", "LEFT 0/o0", "LEFT 0/o1", "LEFT 0/o2",
+				})
+				s.expect("requests", s.requests(), slices.Concat(
+					[]string{of("list", "2"), of("list page 2", "2")},
+					ignored(of("list page 3", "2"), of("list page 4", "2"), of("list page 5", "2"), of("list page 6", "2")),
+					[]string{of("watch", "1 2") + " from a version"},
+				))
+				for slot := range 4 {
+					s.put(slot, "o0", "changed")
+					s.put(slot, "new", "")
+					s.remove(slot, "o1")
+				}
+				s.expect("changes", s.events(), []string{
+					"ADDED 1/new", "ADDED 2/new", "DELETED 1/o1", "DELETED 2/o1", "MODIFIED 1/o0", "MODIFIED 2/o0",
+				})
+				if c := s.counters(); (c.FilteredEvents == 0) != how.honour || c.WireEvents != c.Events+c.FilteredEvents ||
+					(c.FilteredBytes == 0) != how.honour || c.WireBytes <= c.FilteredBytes {
+					t.Errorf("counted %+v", c)
+				}
+				s.requests()
+
+				s.hold()
+				s.expect("none", s.events(), []string{
+					"LEFT 1/new", "LEFT 1/o0", "LEFT 1/o2", "LEFT 2/new", "LEFT 2/o0", "LEFT 2/o2",
+				})
+				if n := s.server.Log().Open(apiserver.Match{}); n != 0 || len(s.requests()) != 0 {
+					t.Errorf("%d requests are open", n)
+				}
+				if st := s.status(); st.Reason != source.ReasonNoSlots || !st.Synced || st.Phase != source.Watching {
+					t.Errorf("without slots: %+v", st)
+				}
+
+				s.hold(0, 1, 2, 3)
+				if n := len(s.events()); n != 12 {
+					t.Errorf("%d events for all slots", n)
+				}
+				if r := s.server.Log().Requests; selects(r[len(r)-1]) {
+					t.Error("a selector for all slots")
+				}
+				s.check()
+			})
+		})
+	}
+}
+
+func (s *slots) status() source.Status {
+	synctest.Wait()
+	return s.Source.Status()[0]
+}
+
+// TestHistoryOfASlotIsNotTold has much happen to objects of a slot before it comes, which the watch brings again.
+func TestHistoryOfASlotIsNotTold(t *testing.T) {
+	t.Parallel()
+	for _, how := range selectings[:2] {
+		t.Run(how.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := watchSlots(t, how, apiserver.Options{BookmarkInterval: time.Hour})
+				s.hold(0)
+				s.events()
+				watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"})
+				s.put(1, "o0", "changed")
+				s.remove(1, "o1")
+				s.put(1, "o1", "again")
+				s.remove(1, "o2")
+				s.put(1, "came-and-went", "")
+				s.remove(1, "came-and-went")
+				s.put(0, "o0", "changed")
+				s.hold(0, 1)
+				s.expect("while the watch is behind", s.events(), []string{"ADDED 1/o0 initial", "ADDED 1/o1 initial"})
+				s.put(1, "o0", "once more")
+				s.remove(1, "o1")
+				watch.Release()
+				s.expect("when it has come", s.events(), []string{"DELETED 1/o1", "MODIFIED 0/o0", "MODIFIED 1/o0"})
+				s.check()
+			})
+		})
+	}
+}
+
+// TestSlotsAreListedAgain has the list of what comes fail.
+func TestSlotsAreListedAgain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		match  apiserver.Match
+		fault  apiserver.Fault
+		whole  bool // all is listed
+	}{
+		{"A failure that passes.", apiserver.Match{Times: 4}, apiserver.Answer(apiserver.Failure(503)), false},
+		{"Too many requests.", apiserver.Match{Times: 2}, apiserver.Answer(apiserver.TooManyRequests(7)), false},
+		{"A cut body.", apiserver.Match{Times: 2}, apiserver.Cut(100), false},
+		{"The second page has expired.", apiserver.Match{Times: 1, Page: 2}, apiserver.Answer(apiserver.Expired()), false},
+		{"An empty page is doubted.", apiserver.Match{Times: 1, Page: 2}, apiserver.EmptyList(), false},
+		{"A version that is gone costs a list of all.", apiserver.Match{Times: 1, Page: 1},
+			apiserver.Answer(apiserver.Expired()), true},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
+				s.hold(0)
+				s.events()
+				s.requests()
+				tc.match.Verb = "list"
+				s.server.On(tc.match, tc.fault)
+				s.put(0, "o0", "meanwhile")
+				s.hold(0, 1)
+				s.expect("events", s.events(), []string{
+					"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "MODIFIED 0/o0",
+				})
+				whole := slices.ContainsFunc(s.requests(), func(r string) bool { return r == "watch of [0 1] with initial events" })
+				if whole != tc.whole {
+					t.Errorf("all was listed: %t, want %t", whole, tc.whole)
+				}
+				s.check()
+			})
+		})
+	}
+}
+
+// TestChangesOfSlotsFold makes many changes at once: few lists follow.
+func TestChangesOfSlotsFold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
+		s.hold(0)
+		s.requests()
+		list := s.server.HoldEvents(apiserver.Match{Verb: "watch"})
+		for i := range 50 {
+			if err := s.sharding.Set(fourSlots.Set(i%4, 3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.hold(1, 2)
+		list.Release()
+		if got := s.requests(); len(got) > 30 || got[len(got)-1] != "watch of [1 2] from a version" {
+			t.Errorf("requests %v", got)
+		}
+		s.check()
+	})
+}
+
+// TestOpaqueVersionsListAll: what a watch brings anew of a slot that has come cannot be told without order.
+func TestOpaqueVersionsListAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := watchSlots(t, selecting{honour: true}, apiserver.Options{OpaqueVersions: true})
+		s.hold(0)
+		s.events()
+		s.put(1, "o0", "changed")
+		s.hold(0, 1)
+		s.expect("events", s.events(), []string{"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial"})
+		s.put(1, "o0", "once more")
+		s.expect("then", s.events(), []string{"MODIFIED 1/o0"})
+		s.check()
+	})
+}
+
+// TestWaitForSlots says what is behind, and that letting go does not wait for what comes.
+func TestWaitForSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
+		s.hold(0)
+		s.server.On(apiserver.Match{Verb: "list"}, apiserver.Answer(apiserver.Failure(403)))
+		if err := s.sharding.Set(fourSlots.Set(1)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.sharding.WaitLeft(ctx); err != nil {
+			t.Error(err)
+		}
+		err := s.sharding.Wait(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "configmaps (Degraded: Forbidden") {
+			t.Errorf("error %v", err)
+		}
+		s.server.ClearFaults()
+		if err := s.sharding.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := s.sharding.Set((shard.Layout{Slots: 8}).Set(1)); err == nil {
+			t.Error("slots of another layout are taken")
+		}
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+		_ = s.sharding.Set(fourSlots.Set(0, 1))
+		if err := s.sharding.Wait(t.Context()); err != nil { // nobody is attached
+			t.Error(err)
+		}
+	})
+}
+
+// TestSlotsNeedTheirSink: what can be known before it runs, and what cannot.
+func TestSlotsNeedTheirSink(t *testing.T) {
+	t.Parallel()
+	set := fourSlots.Set(0)
+	none := fourSlots.Set()
+	for _, tc := range []struct {
+		reason string
+		cfg    source.Config
+	}{
+		{"One of both.", source.Config{Shard: &set, Sharding: source.NewSharding(fourSlots)}},
+		{"No such number of slots.", source.Config{Sharding: source.NewSharding(shard.Layout{Slots: 3})}},
+	} {
+		tc.cfg.Resource, tc.cfg.REST = configMaps, &rest.Config{Host: serve(t, nil, nil).server.URL}
+		if _, err := source.New(tc.cfg, newRecorder(t).sink); err == nil {
+			t.Errorf("%s There is no error", tc.reason)
+		}
+	}
+	nobody := &rest.Config{Host: serve(t, nil, nil).server.URL}
+	src, err := source.New(source.Config{Resource: configMaps, REST: nobody, Shard: &none}, newRecorder(t).sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "source.Sharded") {
+		t.Errorf("error %v", err)
+	}
+	whole, err := source.New(source.Config{Resource: configMaps, REST: nobody}, newRecorder(t).sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.SetShard(set); err == nil {
+		t.Error("a source of all objects is given slots")
+	}
+}
