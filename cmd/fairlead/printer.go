@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -34,6 +36,8 @@ type format interface {
 	event(w io.Writer, e store.Event) error
 	status(w io.Writer, s source.Status) error
 	stats(w io.Writer, s watchStats) error
+	// share is told of the slots of which objects are shown, where others show the others.
+	share(w io.Writer, member string, held shard.Set) error
 	// settle is called when nothing more is due at once.
 	settle(w io.Writer) error
 }
@@ -95,6 +99,12 @@ func (p *printer) status(s source.Status) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.fail(errors.Join(p.format.status(p.out, s), p.format.settle(p.out), p.out.Flush()))
+}
+
+func (p *printer) share(member string, held shard.Set) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fail(errors.Join(p.format.share(p.out, member, held), p.format.settle(p.out), p.out.Flush()))
 }
 
 func (p *printer) counts() watchStats {
@@ -228,6 +238,15 @@ func (f *jsonFormat) status(w io.Writer, s source.Status) error {
 	}{"STATUS", s.Namespace, s.Phase, s.Reason, s.Message, s.Staleness(time.Now()).Seconds()})
 }
 
+func (f *jsonFormat) share(w io.Writer, member string, held shard.Set) error {
+	return json.NewEncoder(w).Encode(struct {
+		Type   string `json:"type"`
+		Member string `json:"member"`
+		Slots  []int  `json:"slots"`
+		Of     int    `json:"of"`
+	}{"SHARD", member, slices.AppendSeq([]int{}, held.Slots()), held.Layout().Len()})
+}
+
 func (f *jsonFormat) stats(w io.Writer, s watchStats) error { return json.NewEncoder(w).Encode(s) }
 func (f *jsonFormat) settle(io.Writer) error                { return nil }
 
@@ -249,7 +268,10 @@ func (f *nameFormat) event(w io.Writer, e store.Event) error {
 
 func (f *nameFormat) status(_ io.Writer, s source.Status) error { return logStatus(f.log, s) }
 func (f *nameFormat) stats(_ io.Writer, s watchStats) error     { return logStats(f.log, s) }
-func (f *nameFormat) settle(io.Writer) error                    { return nil }
+func (f *nameFormat) share(_ io.Writer, _ string, held shard.Set) error {
+	return logShare(f.log, held)
+}
+func (f *nameFormat) settle(io.Writer) error { return nil }
 
 // noFormat writes no objects.
 type noFormat struct{ log io.Writer }
@@ -257,11 +279,27 @@ type noFormat struct{ log io.Writer }
 func (f *noFormat) event(io.Writer, store.Event) error        { return nil }
 func (f *noFormat) status(_ io.Writer, s source.Status) error { return logStatus(f.log, s) }
 func (f *noFormat) stats(_ io.Writer, s watchStats) error     { return logStats(f.log, s) }
-func (f *noFormat) settle(io.Writer) error                    { return nil }
+func (f *noFormat) share(_ io.Writer, _ string, held shard.Set) error {
+	return logShare(f.log, held)
+}
+func (f *noFormat) settle(io.Writer) error { return nil }
 
 func logStatus(w io.Writer, s source.Status) error {
 	_, err := fmt.Fprintln(w, statusLine(s))
 	return err
+}
+
+func logShare(w io.Writer, held shard.Set) error {
+	_, err := fmt.Fprintln(w, shareLine(held))
+	return err
+}
+
+func shareLine(held shard.Set) string {
+	slots := held.String()
+	if held.IsEmpty() {
+		slots = "none"
+	}
+	return fmt.Sprintf("slots: %s of %d", slots, held.Layout().Len())
 }
 
 func logStats(w io.Writer, s watchStats) error {

@@ -94,6 +94,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 	root.AddCommand(
 		newUpCommand(s),
 		newControllerCommand(s),
+		newShardsCommand(s),
 		newWatchCommand(s),
 		newOpCommand(s),
 		newFlowsCommand(s),

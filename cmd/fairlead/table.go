@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -96,7 +97,10 @@ func (t *table) line(w io.Writer, event string, r row) error {
 
 func (t *table) status(_ io.Writer, s source.Status) error { return logStatus(t.log, s) }
 func (t *table) stats(_ io.Writer, s watchStats) error     { return logStats(t.log, s) }
-func (t *table) settle(io.Writer) error                    { return nil }
+func (t *table) share(_ io.Writer, _ string, held shard.Set) error {
+	return logShare(t.log, held)
+}
+func (t *table) settle(io.Writer) error { return nil }
 
 // screen is a table on a terminal, written anew when something has changed, with a status line below.
 type screen struct {
@@ -137,6 +141,11 @@ func (s *screen) event(_ io.Writer, e store.Event) error {
 
 func (s *screen) status(_ io.Writer, st source.Status) error {
 	s.statuses[st.Namespace] = st
+	return nil
+}
+
+func (s *screen) share(_ io.Writer, _ string, held shard.Set) error {
+	s.note = shareLine(held)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -39,6 +40,8 @@ type watchOptions struct {
 	backoffCap    time.Duration
 	bulkGuard     int
 	bulkGuardFlag int
+	shareOptions  shareOptions
+	layout        shard.Layout
 }
 
 func newWatchCommand(s streams) *cobra.Command {
@@ -53,10 +56,14 @@ repaired, and what changed meanwhile is shown.
 A name with version and group needs no discovery: deployments.v1.apps, or configmaps.v1. for the core group. Others are
 looked up, so pods, deploy and operations.fairlead.io work too.
 
-With -o json every line is an object with a type: ADDED, MODIFIED, DELETED, SYNCED, SYNC, EPOCH, QUARANTINED, STATUS,
-STATS. Without -n and -A the namespace of the context is watched. Interrupt it to end it.`,
+With --shard-group several processes share the objects: each shows those of the slots that it holds, and who comes
+or goes takes or leaves some. An object that goes to another process has LEFT, and was not deleted.
+
+With -o json every line is an object with a type: ADDED, MODIFIED, DELETED, LEFT, SYNCED, SYNC, EPOCH, QUARANTINED,
+SHARD, STATUS, STATS. Without -n and -A the namespace of the context is watched. Interrupt it to end it.`,
 		Example: `  fairlead watch pods -A
-  fairlead watch configmaps.v1. -n team-a -n team-b -l app=web -o json`,
+  fairlead watch configmaps.v1. -n team-a -n team-b -l app=web -o json
+  fairlead watch pods -A --shard-group default/pods -o json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageErrorf("name one resource, such as pods or deployments.v1.apps")
@@ -84,6 +91,7 @@ STATS. Without -n and -A the namespace of the context is watched. Interrupt it t
 	f.IntVar(&o.bulkGuard, "bulk-delete-guard", source.DefaultBulkDeleteGuard,
 		"more than `N` deletions learnt from one list need a second one; 0: off")
 	f.DurationVar(&o.resync, "resync", 0, "period in which every object is shown again from memory (default off)")
+	o.shareOptions.flags(f)
 	f.BoolVar(&o.stats, "stats", false, "show counts and times, when synced and at the end")
 	f.BoolVar(&o.verbose, "verbose", false, "log every request and repair to stderr")
 	return cmd
@@ -122,6 +130,10 @@ func (o *watchOptions) check(s streams) error {
 	if o.resync < 0 || o.pageSize < 1 || o.bulkGuard < 0 {
 		return usageErrorf("--resync and --bulk-delete-guard must not be negative, and --page-size must be at least 1")
 	}
+	var err error
+	if o.layout, err = o.shareOptions.check(); err != nil {
+		return err
+	}
 	if o.bulkGuard == 0 {
 		o.bulkGuardFlag = -1 // off, in the words of the library
 	} else {
@@ -157,16 +169,30 @@ func watch(ctx context.Context, s streams, o watchOptions, name string) error {
 // follow runs a source into a store and prints what its subscriber is given, until the context ends.
 func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config, resource resource) error {
 	log := slog.New(slog.DiscardHandler)
+	warn := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if o.verbose {
 		log = slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		warn = log
+	}
+	p := newPrinter(s, o.output, resource, o.stats, ctx.Done())
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	part, err := newShare(config, o.shareOptions, o.layout, warn, func(member string, held shard.Set) {
+		if err := p.share(member, held); err != nil {
+			cancel(err)
+		}
+	})
+	if err != nil {
+		return err
 	}
 	st := store.New(store.Options{
 		Resource: resource.gvr, Kind: resource.gvr.GroupVersion().WithKind(resource.kind), Namespaced: resource.namespaced,
-		LabelSelector: o.labels, FieldSelector: o.fields, Logger: log,
+		LabelSelector: o.labels, FieldSelector: o.fields, Shard: part.name(), Logger: log,
 	})
 	defer st.Close()
 	src, err := source.New(source.Config{
-		REST: config, Resource: resource.gvr, Namespaces: o.namespaces, LabelSelector: o.labels, FieldSelector: o.fields,
+		Sharding: part.sharding(),
+		REST:     config, Resource: resource.gvr, Namespaces: o.namespaces, LabelSelector: o.labels, FieldSelector: o.fields,
 		PageSize: o.pageSize, NoWatchList: o.noWatchList, SilenceBudget: o.silence, ListProgressTimeout: o.listProgress,
 		MaxWatch: o.maxWatch, BackoffBase: o.backoffBase, BackoffCap: o.backoffCap, BulkDeleteGuard: o.bulkGuardFlag,
 		Logger: log,
@@ -174,8 +200,6 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 	if err != nil {
 		return err
 	}
-	p := newPrinter(s, o.output, resource, o.stats, ctx.Done())
-	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	statuses := st.WatchStatus()
 	var ends []source.Status // for the end: what is printed at present comes before
@@ -204,11 +228,16 @@ func follow(ctx context.Context, s streams, o watchOptions, config *rest.Config,
 			cancel(err)
 		}
 	})
+	sourcing.Go(func() {
+		if err := part.take(ctx); err != nil {
+			cancel(err)
+		}
+	})
 	if ended := changes.Run(ctx); err == nil {
 		err = ended
 	}
 	cancel(nil)
-	sourcing.Wait() // it reports that it has stopped
+	sourcing.Wait() // it reports that it has stopped, and the slots are handed over
 	statuses.Close()
 	running.Wait()
 	closed := p.close(ends)

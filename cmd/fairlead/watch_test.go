@@ -24,6 +24,9 @@ type line struct {
 	Initial, Inferred                               bool
 	Count                                           int
 	Object                                          map[string]any
+	Member                                          string
+	Slots                                           []int
+	Of                                              int
 }
 
 // watching is a running fairlead watch -o json against a server of the test.
@@ -38,6 +41,14 @@ type watching struct {
 
 func startWatch(t *testing.T, s *apiserver.Server, args ...string) *watching {
 	t.Helper()
+	return startWatching(t, append([]string{
+		"--server", s.URL(), "--backoff-base", "10ms", "--backoff-cap", "50ms",
+	}, args...)...)
+}
+
+// startWatching is startWatch against a server that the arguments name.
+func startWatching(t *testing.T, args ...string) *watching {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	reader, writer := io.Pipe()
@@ -45,10 +56,7 @@ func startWatch(t *testing.T, s *apiserver.Server, args ...string) *watching {
 	interrupt, stop := context.WithCancel(ctx)
 	code := make(chan int, 1)
 	go func() {
-		args := append([]string{
-			"watch", "--server", s.URL(), "-o", "json", "--backoff-base", "10ms", "--backoff-cap",
-			"50ms",
-		}, args...)
+		args := append([]string{"watch", "-o", "json"}, args...)
 		code <- run(interrupt, args, strings.NewReader(""), writer, w.errs)
 		_ = writer.Close() // a pipe does not fail
 	}()

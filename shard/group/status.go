@@ -207,7 +207,10 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Repor
 	requests := leases{c, namespace, time.Minute}
 	object, err := requests.get(ctx, name)
 	if apierrors.IsNotFound(err) || err == nil && object.Annotations[roleAnnotation] == "" {
-		return nil, errors.Join(fmt.Errorf("cannot read the group %s/%s: %w", namespace, name, ErrNotGroup), err)
+		if err == nil {
+			err = errors.New("it does not say a role")
+		}
+		return nil, fmt.Errorf("cannot read the group %s/%s: %w: %w", namespace, name, ErrNotGroup, err)
 	}
 	if err != nil {
 		return nil, err
