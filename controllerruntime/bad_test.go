@@ -50,7 +50,8 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 			"metadata.name",
 		},
 		{
-			"a directory that cannot be made", controllerruntime.Options{Dir: filepath.Join(file, "in")},
+			"a directory that cannot be made",
+			controllerruntime.Options{Dir: filepath.Join(file, "in")},
 			"Options.Dir",
 		},
 		{"a path that is malformed", controllerruntime.Options{Drop: map[schema.GroupKind][]string{{}: {"data["}}}, "data["},

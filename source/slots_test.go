@@ -317,8 +317,11 @@ func TestSlotsAreListedAgain(t *testing.T) {
 		{"A cut body.", apiserver.Match{Times: 2}, apiserver.Cut(100), false},
 		{"The second page has expired.", apiserver.Match{Times: 1, Page: 2}, apiserver.Answer(apiserver.Expired()), false},
 		{"An empty page is doubted.", apiserver.Match{Times: 1, Page: 2}, apiserver.EmptyList(), false},
-		{"A version that is gone costs a list of all.", apiserver.Match{Times: 1, Page: 1},
-			apiserver.Answer(apiserver.Expired()), true},
+		{
+			"A version that is gone costs a list of all.",
+			apiserver.Match{Times: 1, Page: 1},
+			apiserver.Answer(apiserver.Expired()), true,
+		},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()

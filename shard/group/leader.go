@@ -106,7 +106,7 @@ func (f *leader) last(ctx context.Context, g *Group, next *record) (giveBack fun
 		nobody, seconds := "", int32(1)
 		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &nobody, &seconds
 		if _, err := g.leases.put(ctx, l); err != nil {
-			g.log.Info("the Lease of the leader is left to expire", "error", err)
+			g.log.InfoContext(ctx, "the Lease of the leader is left to expire", "error", err)
 		}
 	}, nil
 }

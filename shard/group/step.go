@@ -30,7 +30,7 @@ func (g *Group) Run(ctx context.Context) error {
 	defer func() {
 		stop(ErrNotHeld)
 		if err := <-following; err != nil {
-			g.log.Warn("the watch of the group has failed", "error", err)
+			g.log.WarnContext(ctx, "the watch of the group has failed", "error", err)
 		}
 	}()
 	m := &mind{g: g}
@@ -94,7 +94,7 @@ func (m *mind) live(ctx context.Context, t *term) error {
 		}
 		m.judge(err)
 		if leaving && m.g.clock.now().After(m.until) && t.held().IsEmpty() {
-			m.g.log.Warn("cannot leave the group: others wait for the lease", "error", err)
+			m.g.log.WarnContext(ctx, "cannot leave the group: others wait for the lease", "error", err)
 			return nil
 		}
 		m.rest(ctx, leaving)
