@@ -55,7 +55,7 @@ func newDelivery(ctx context.Context, owner *sync.WaitGroup, o *options,
 // start subscribes to a store and begins to deliver.
 func (d *delivery) start(st *store.Store, sub store.SubscribeOptions) {
 	d.drain = st.Drain(store.DrainOptions{
-		SubscribeOptions: sub, Batch: batch, Owner: d.owner, Consume: d.deliver, Failed: d.broken,
+		SubscribeOptions: sub, Batch: batch, Owner: d.owner, Consumer: d,
 	})
 	d.drain.Start()
 }
@@ -83,8 +83,8 @@ func (d *delivery) lag() int {
 
 func (d *delivery) ended() bool { return d.closed.Load() || d.ctx.Err() != nil }
 
-// deliver hands a batch on, and says whether to go on.
-func (d *delivery) deliver(events []store.Event) (more bool) {
+// Consume implements store.Consumer: it hands a batch on, and says whether to go on.
+func (d *delivery) Consume(events []store.Event) (more bool) {
 	for i := range events {
 		if d.ended() {
 			return false
@@ -94,9 +94,9 @@ func (d *delivery) deliver(events []store.Event) (more bool) {
 	return !d.ended()
 }
 
-// broken ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does, or by a panic of what is not
-// the observer.
-func (d *delivery) broken(panicked error) {
+// Failed implements store.Consumer: it ends a delivery whose goroutine was ended by a filter, which runtime.Goexit does,
+// or by a panic of what is not the observer.
+func (d *delivery) Failed(panicked error) {
 	err := errGoexit
 	var p *protect.Panic
 	if errors.As(panicked, &p) {

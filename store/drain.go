@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -27,11 +28,10 @@ import (
 // An idle drainer has no goroutine. Start, Close and Lag are safe for concurrent use; Run and Step are for one
 // goroutine at a time.
 type Drainer struct {
-	cursor  Cursor
-	consume func([]Event) bool
-	failed  func(error)
-	owner   *sync.WaitGroup
-	loop    func() // drain, made once so that a wake allocates nothing
+	cursor   Cursor
+	consumer Consumer
+	owner    *sync.WaitGroup
+	loop     func() // drain, made once so that a wake allocates nothing
 
 	mu    sync.Mutex // guards phase; a leaf
 	phase drainPhase
@@ -49,7 +49,34 @@ const (
 	drainOver             // none drains from now on
 )
 
-// DrainOptions configure a Drainer. Only Consume is needed.
+// Consumer is what a Drainer hands events to.
+type Consumer interface {
+	// Consume is DrainOptions.Consume.
+	Consume(events []Event) (more bool)
+	// Failed is DrainOptions.Failed.
+	Failed(panicked error)
+}
+
+// functions are a Consumer.
+type functions struct {
+	consume func([]Event) bool
+	failed  func(error) // nil: it is logged
+	log     func(error)
+}
+
+// Consume implements Consumer.
+func (f *functions) Consume(events []Event) (more bool) { return f.consume(events) }
+
+// Failed implements Consumer.
+func (f *functions) Failed(panicked error) {
+	if f.failed != nil {
+		f.failed(panicked)
+	} else {
+		f.log(panicked)
+	}
+}
+
+// DrainOptions configure a Drainer. Only Consume is needed, or a Consumer.
 type DrainOptions struct {
 	// SubscribeOptions say what is given. Wake is called only when Owner and Inline are not set; it may be nil: see
 	// Woken.
@@ -67,12 +94,17 @@ type DrainOptions struct {
 	// text), or Consume or a filter has ended the goroutine (with nil). Who ends the goroutine after Close is not
 	// told. Nil: it is logged.
 	Failed func(panicked error)
+	// Consumer is called instead of Consume and Failed: it takes fewer allocations where there are very many drainers.
+	Consumer Consumer
 }
 
 // Drain adds a subscriber whose events are handed to a function. Nothing is taken before Start, Run or Step. Close the
 // drainer when it is not needed any more.
 func (s *Store) Drain(opt DrainOptions) *Drainer {
-	d := &Drainer{consume: opt.Consume, failed: opt.Failed, owner: opt.Owner, batch: defaultBatch}
+	d := &Drainer{consumer: opt.Consumer, owner: opt.Owner, batch: defaultBatch}
+	if d.consumer == nil {
+		d.consumer = &functions{opt.Consume, opt.Failed, d.logFailure}
+	}
 	if opt.Batch > 0 {
 		d.batch = uint32(min(opt.Batch, math.MaxUint32))
 	}
@@ -151,7 +183,7 @@ func (d *Drainer) next() (more bool) {
 	if len(events) == 0 {
 		return false
 	}
-	if !d.consume(events) {
+	if !d.consumer.Consume(events) {
 		d.sated = true
 		d.Close()
 		return false
@@ -169,15 +201,20 @@ func (d *Drainer) left() {
 // fail ends a drainer whose consumer has panicked, or has ended the goroutine (nil).
 func (d *Drainer) fail(panicked *protect.Panic) {
 	d.Close()
-	switch {
-	case d.failed != nil && panicked != nil:
-		d.failed(panicked)
-	case d.failed != nil:
-		d.failed(nil)
-	case panicked != nil:
+	if panicked != nil {
+		d.consumer.Failed(panicked)
+	} else {
+		d.consumer.Failed(nil)
+	}
+}
+
+// logFailure is for who has no function Failed.
+func (d *Drainer) logFailure(panicked error) {
+	var p *protect.Panic
+	if errors.As(panicked, &p) {
 		d.cursor.s.logger.Error("a subscriber panicked", "subscriber", d.cursor.opt.Name,
-			"panic", panicked.Value, "stack", string(panicked.Stack))
-	default:
+			"panic", p.Value, "stack", string(p.Stack))
+	} else {
 		d.cursor.s.logger.Error("a subscriber ended its goroutine", "subscriber", d.cursor.opt.Name)
 	}
 }
