@@ -50,6 +50,16 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 			"metadata.name",
 		},
 		{
+			"a field that the kind does not have",
+			controllerruntime.Options{Drop: map[schema.GroupKind][]string{secrets: {"dta"}}},
+			"there is no such field in v1.Secret",
+		},
+		{
+			"one beneath a field",
+			controllerruntime.Options{Drop: map[schema.GroupKind][]string{secrets: {"metadata.anotations[a]"}}},
+			"metadata.anotations",
+		},
+		{
 			"a directory that cannot be made",
 			controllerruntime.Options{Dir: filepath.Join(file, "in")},
 			"Options.Dir",

@@ -2,7 +2,9 @@ package controllerruntime
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -131,7 +133,12 @@ func (c careful) check(obj client.Object, sub string) error {
 
 // has says whether content has a field, of which the path is as in store.Content.
 func has(content map[string]any, path string) bool {
-	var members []string
+	_, there, err := unstructured.NestedFieldNoCopy(content, membersOf(path)...)
+	return there && err == nil
+}
+
+// membersOf are those that a path goes through.
+func membersOf(path string) (members []string) {
 	for path != "" {
 		var member string
 		if rest, bracketed := strings.CutPrefix(path, "["); bracketed {
@@ -144,6 +151,45 @@ func has(content map[string]any, path string) bool {
 		members = append(members, member)
 		path = strings.TrimPrefix(path, ".")
 	}
-	_, there, err := unstructured.NestedFieldNoCopy(content, members...)
-	return there && err == nil
+	return members
+}
+
+// checkDrop finds paths that no Go type of their kind has: they are mistyped, and what they are to cut would be kept.
+// Of a kind that the scheme does not know nothing can be told.
+func (o *Options) checkDrop(scheme *runtime.Scheme) error {
+	types := map[schema.GroupKind][]reflect.Type{}
+	for gvk, t := range scheme.AllKnownTypes() {
+		if gvk.Version != runtime.APIVersionInternal {
+			types[gvk.GroupKind()] = append(types[gvk.GroupKind()], t)
+		}
+	}
+	for kind, paths := range o.Drop {
+		of := types[kind]
+		for _, path := range paths {
+			has := func(t reflect.Type) bool { return mayHave(t, membersOf(path)) }
+			if len(of) > 0 && !slices.ContainsFunc(of, has) {
+				return fmt.Errorf("cannot drop %s of %s: there is no such field in %v", path, kind, of[0])
+			}
+		}
+	}
+	return nil
+}
+
+// mayHave says whether an object of a Go type may have what a path leads to.
+func mayHave(t reflect.Type, members []string) bool {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if len(members) == 0 || t.Kind() != reflect.Struct {
+		return true
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, rest, _ := strings.Cut(f.Tag.Get("json"), ",")
+		inline := f.Anonymous && name == "" || strings.Contains(rest, "inline")
+		if inline && mayHave(f.Type, members) || !inline && name == members[0] && mayHave(f.Type, members[1:]) {
+			return true
+		}
+	}
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
 }

@@ -33,7 +33,7 @@ type stores struct {
 func (o Options) newStores(
 	cfg *rest.Config, c *http.Client, scheme *runtime.Scheme, mapper meta.RESTMapper,
 ) (*stores, error) {
-	if err := o.check(); err != nil {
+	if err := errors.Join(o.check(), o.checkDrop(scheme)); err != nil {
 		return nil, err
 	}
 	server, _, err := rest.DefaultServerUrlFor(cfg)
