@@ -50,7 +50,7 @@ func BenchmarkWatchList(b *testing.B) {
 	for i := range objects {
 		fmt.Fprintf(&text, "{\"type\":\"ADDED\",\"object\":%s}\n", pod(i))
 	}
-	text.WriteString(initialEnd(999999))
+	text.WriteString(strings.Replace(initialEnd(999999), `"ConfigMap"`, `"Pod"`, 1))
 	benchmarkSync(b, objects, true, text.Bytes())
 }
 
