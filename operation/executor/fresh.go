@@ -57,15 +57,17 @@ func (e *Executor) catchUp(ctx context.Context, statuses <-chan source.Status) {
 	var scopes sync.WaitGroup
 	defer scopes.Wait()
 	for {
+		for _, st := range e.store.Statuses() { // of very many at a time the channel loses some
+			if e.fresh.begin(st.Namespace) {
+				scopes.Go(func() { e.catchUpIn(ctx, st.Namespace) })
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case st, ok := <-statuses:
+		case _, ok := <-statuses:
 			if !ok {
 				return
-			}
-			if e.fresh.begin(st.Namespace) {
-				scopes.Go(func() { e.catchUpIn(ctx, st.Namespace) })
 			}
 		}
 	}
