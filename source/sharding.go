@@ -71,10 +71,31 @@ func (h *Sharding) Set(set shard.Set) error {
 		return fmt.Errorf("cannot hold slots of %d by %s: the objects are divided into %d by %s", is.Slots, is.By,
 			want.Slots, want.By)
 	}
+	h.change(func(shard.Set) shard.Set { return set })
+	return nil
+}
+
+// Gain has all sources hold these slots besides, and Lose has them hold these no more: with them a Sharding takes part
+// in a group (package shard/group). Gain does not wait for the lists of what has come, Lose waits for what has left as
+// long as ctx lasts.
+func (h *Sharding) Gain(_ context.Context, slots shard.Set) error {
+	h.change(func(held shard.Set) shard.Set { return held.Union(slots) })
+	return nil
+}
+
+// Lose is told at Gain. It does not call quiet.
+func (h *Sharding) Lose(ctx context.Context, slots shard.Set, _ func(shard.Set)) {
+	h.change(func(held shard.Set) shard.Set { return held.Minus(slots) })
+	_ = h.WaitLeft(ctx) // what does not leave in time is of no use to anybody, and harms nobody
+}
+
+// change has all sources hold what fn makes of what they are to hold now.
+func (h *Sharding) change(fn func(held shard.Set) shard.Set) {
 	h.mu.Lock()
+	set := fn(h.set)
 	if h.turn > 0 && h.set == set {
 		h.mu.Unlock()
-		return nil
+		return
 	}
 	h.set = set
 	h.turn++
@@ -86,7 +107,6 @@ func (h *Sharding) Set(set shard.Set) error {
 	for _, s := range sources {
 		s.takeSlots()
 	}
-	return nil
 }
 
 // Wait returns when every source that runs has done what was set before the call: what has left was forgotten, and

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -418,6 +419,37 @@ func TestWaitForSlots(t *testing.T) {
 		if err := s.sharding.Wait(t.Context()); err != nil { // nobody is attached
 			t.Error(err)
 		}
+	})
+}
+
+// TestShardingTakesPart: slots are gained and lost one after the other, and what was lost has left.
+func TestShardingTakesPart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
+		s.put(0, "a", "1")
+		s.put(1, "b", "1")
+		var all sync.WaitGroup
+		for slot := range 3 {
+			all.Go(func() {
+				if err := s.sharding.Gain(t.Context(), fourSlots.Set(slot)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if held := s.sharding.Held(); held != fourSlots.Set(0, 1, 2) {
+			t.Errorf("held: %s", held)
+		}
+		if err := s.sharding.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.events()
+		s.sharding.Lose(t.Context(), fourSlots.Set(1, 3), nil)
+		if held := s.sharding.Held(); held != fourSlots.Set(0, 2) {
+			t.Errorf("held: %s", held)
+		}
+		s.expect("what is told when Lose has returned", s.events(), []string{"LEFT 1/b", "LEFT 1/o0", "LEFT 1/o1", "LEFT 1/o2"})
 	})
 }
 

@@ -110,16 +110,16 @@ func newShare(
 }
 
 // Gain implements group.Participant.
-func (s *share) Gain(_ context.Context, slots shard.Set) error {
+func (s *share) Gain(ctx context.Context, slots shard.Set) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = s.held.Union(slots)
 	s.print(s.member, s.held)
-	return s.slots.Set(s.held)
+	return s.slots.Gain(ctx, slots)
 }
 
 // Lose implements group.Participant.
-func (s *share) Lose(ctx context.Context, slots shard.Set, _ func(shard.Set)) {
+func (s *share) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held.Both(slots).IsEmpty() {
@@ -127,9 +127,7 @@ func (s *share) Lose(ctx context.Context, slots shard.Set, _ func(shard.Set)) {
 	}
 	s.held = s.held.Minus(slots)
 	s.print(s.member, s.held)
-	if s.slots.Set(s.held) == nil {
-		_ = s.slots.WaitLeft(ctx) // what does not leave in time is shown for a moment longer
-	}
+	s.slots.Lose(ctx, slots, quiet)
 }
 
 // sharding is that of the source; nil: it has none.
