@@ -73,6 +73,10 @@ func ShardWith(h *Sharding) Option {
 	return func(c *Config) { c.Shard, c.Sharding = nil, h }
 }
 
+// EverySlot has a source hold all objects, whatever is shared by default: for what every replica needs, such as
+// configuration, or objects that concern others of another namespace.
+func EverySlot() Option { return ShardWith(nil) }
+
 // PageSize is how many objects a page of a LIST has; negative: all at once.
 func PageSize(n int) Option {
 	return func(c *Config) { c.PageSize = n }

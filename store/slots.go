@@ -136,6 +136,11 @@ func (sc *scope) whole() bool { return sc.share == nil || sc.share.unlisted.IsEm
 // came says that an object is of a slot that has come and is being listed for the first time.
 func (sc *scope) came(r *Record) bool { return sc.share != nil && r.id.in(&sc.share.unlisted) }
 
+// has says that slots are held, and were listed.
+func (h *share) has(slots shard.Set) bool {
+	return slots.Minus(h.held.Minus(h.unlisted)).IsEmpty()
+}
+
 // listed notes that the slots of a replacement were listed at a version.
 func (sc *scope) listed(gained *shard.Set, ver version) {
 	h := sc.share

@@ -422,3 +422,44 @@ func TestSlotsOfACache(t *testing.T) {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }
+
+// TestWaitForSlots ends when the slots were listed, in whatever order they come.
+func TestWaitForSlots(t *testing.T) {
+	t.Parallel()
+	s := newSharded(t)
+	wait := func(slots ...int) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- s.WaitSlots(t.Context(), twoSlots.Set(slots...)) }()
+		return done
+	}
+	if err := s.WaitSlots(t.Context(), twoSlots.Set()); err != nil {
+		t.Error(err)
+	}
+	both, first := wait(0, 1), wait(0)
+	s.hold(0, 1)
+	s.gain(1, 5, at(there, "u1", 5))
+	select {
+	case err := <-both:
+		t.Errorf("slots that are not listed were waited for: %v", err)
+	case err := <-first:
+		t.Errorf("a slot that is not listed was waited for: %v", err)
+	default:
+	}
+	s.gain(0, 6)
+	for _, done := range []<-chan error{both, first} {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	s.hold(0)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := s.WaitSlots(ctx, twoSlots.Set(1)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a slot that is not held was waited for: %v", err)
+	}
+	lost := wait(1)
+	s.Close()
+	if err := <-lost; !errors.Is(err, store.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // waiter is one wait, for a version or for a survey.
@@ -17,6 +19,7 @@ type waiter struct {
 	barrier bool      // it waits for a survey that begins after since, and for its version
 	quiet   bool      // the server is not asked because of it
 	since   uint64    // surveys before it began to wait
+	slots   shard.Set // if there are some, these are waited for, and nothing else
 	patient time.Time // until then the watch alone is waited for
 }
 
@@ -29,7 +32,10 @@ func (w *waiter) asksOf(sc *scope) bool { return !w.quiet && w.concerns(sc) }
 
 // String says what is waited for.
 func (w *waiter) String() string {
-	if w.barrier {
+	switch {
+	case !w.slots.IsEmpty():
+		return fmt.Sprintf("slots %s", w.slots)
+	case w.barrier:
 		return "what the server has"
 	}
 	return "version " + w.ver.String()
@@ -70,6 +76,15 @@ func (s *Store) waitIn(ctx context.Context, namespace string, w *waiter) error {
 	}
 	w.scope = sc.ns
 	return s.wait(ctx, w)
+}
+
+// WaitSlots returns when the store holds these slots (Options.Shard) and they were listed, in each of its scopes.
+// Otherwise it fails as WaitFor does. It asks nobody.
+func (s *Store) WaitSlots(ctx context.Context, slots shard.Set) error {
+	if slots.IsEmpty() {
+		return nil
+	}
+	return s.wait(ctx, &waiter{scope: allScopes, slots: slots, quiet: true})
 }
 
 // Barrier waits until the store knows everything that the server had when it was called. It asks the server, once for
@@ -189,7 +204,7 @@ func (all scopes) behind(w *waiter) string {
 
 // have says whether all that w waits for is here. A version that cannot be ordered is waited for literally.
 func (all scopes) have(w *waiter) bool {
-	if w.ver.isZero() && !w.barrier {
+	if w.ver.isZero() && !w.barrier && w.slots.IsEmpty() {
 		return true
 	}
 	some := false
@@ -209,6 +224,8 @@ func (all scopes) have(w *waiter) bool {
 // be ordered is at least as new as that.
 func (sc *scope) has(w *waiter) bool {
 	switch {
+	case !w.slots.IsEmpty():
+		return sc.share != nil && sc.share.has(w.slots)
 	case sc.vacant(): // there is nothing that could be missing
 		return true
 	case !sc.whole():
