@@ -1,5 +1,7 @@
 package flow
 
+import "slices"
+
 // cancels are cancel functions to be called once the lock is released: they may wake user code.
 type cancels []func()
 
@@ -11,11 +13,11 @@ func (c cancels) run() {
 
 // cancel asks f to end as cancelled, and says whether that came in time. Under mu.
 func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
-	if f.sealed || f.progress.cancelled.Load() {
+	if f.sealed || f.progress.cancelled() {
 		return false
 	}
 	f.ext().cause = cause
-	f.progress.cancelled.Store(true)
+	f.progress.ending.Or(isCancelled)
 	if stop := f.progress.cancelFunc(); stop != nil {
 		*calls = append(*calls, func() { stop(cause) })
 	}
@@ -26,6 +28,27 @@ func (e *Engine) cancel(f *fiber, cause error, calls *cancels) bool {
 		e.makeReady(f)
 	}
 	return true
+}
+
+// interrupt asks f to end as cancelled before its next step, and says whether that came in time. Under mu.
+func (e *Engine) interrupt(f *fiber, cause error, calls *cancels) bool {
+	switch {
+	case f.sealed || f.progress.cancelled():
+		return false
+	case !f.begun || f.rests():
+		return e.cancel(f, cause, calls)
+	}
+	f.ext().leave = cause
+	f.progress.ending.Or(isLeaving)
+	return true
+}
+
+// rests says that no code of the fiber runs or is about to, nor that of its children. Under mu.
+func (f *fiber) rests() bool {
+	if f.state != Parked {
+		return false
+	}
+	return f.why != whyFork || !slices.ContainsFunc(f.park.fork.kids, func(k *fiber) bool { return k != nil && !k.rests() })
 }
 
 // abandon cancels the children that are alive, starts no more, and says whether any is alive.

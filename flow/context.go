@@ -43,7 +43,7 @@ func Fenced(ctx context.Context) error {
 	}
 	for ; f != nil; f = f.parent() {
 		f.e.mu.Lock()
-		cancelled, ended := f.progress.cancelled.Load(), f.state.Ended()
+		cancelled, ended := f.progress.cancelled(), f.state.Ended()
 		f.e.mu.Unlock()
 		switch {
 		case cancelled:
@@ -69,7 +69,7 @@ func (c *stepContext) open() {
 	f.stopContext()
 	ctx, cancel := context.WithCancelCause((*carrier)(f))
 	f.progress.swapCancel(cancel)
-	if f.progress.cancelled.Load() {
+	if f.progress.cancelled() {
 		cancel(f.x.Load().cause)
 	}
 	c.ctx = ctx
@@ -109,7 +109,7 @@ func (c *stepContext) timedOut() bool {
 func (f *fiber) stopContext() {
 	switch stop := f.progress.swapCancel(nil); {
 	case stop == nil:
-	case f.progress.cancelled.Load():
+	case f.progress.cancelled():
 		stop(f.x.Load().cause)
 	default:
 		stop(errParked)

@@ -68,12 +68,13 @@ const (
 	Completed                   // ended: ran to the end
 	Failed                      // ended: a step failed or panicked
 	Cancelled                   // ended: cancelled, preempted or closed
+	Moved                       // ended: another process goes on with it, see ErrMoved
 )
 
 // Ended says whether the fiber is over.
 func (s Status) Ended() bool { return s >= Completed }
 
-var statusNames = [...]string{"", "ready", "running", "parked", "completed", "failed", "cancelled"}
+var statusNames = [...]string{"", "ready", "running", "parked", "completed", "failed", "cancelled", "moved"}
 
 func (s Status) String() string { return statusNames[s] }
 
@@ -94,7 +95,7 @@ func (s *Status) UnmarshalText(text []byte) error {
 // next one. Only the callback of a fiber that never began may run beside the live fiber of its key.
 type Result struct {
 	Handle Handle
-	Status Status // Completed, Failed or Cancelled
+	Status Status // Completed, Failed, Cancelled or Moved
 	Err    error  // nil if and only if Completed
 	Begun  bool   // false: cancelled before any of its code ran
 }

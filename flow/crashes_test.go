@@ -442,7 +442,7 @@ func play(t *testing.T, name string, fl *flow.Flow[seen], opt flow.StartOptions,
 	}
 	var all, first []string
 	plays := 0
-	flowtest.Crash(t, fl, opt, func(testing.TB) flowtest.World[seen] {
+	world := func(testing.TB) flowtest.World[seen] {
 		trace, undone, positions := &flowtest.Trace{Times: true}, &[]string{}, &flow.Memory{}
 		plays++
 		return flowtest.World[seen]{
@@ -469,7 +469,10 @@ func play(t *testing.T, name string, fl *flow.Flow[seen], opt flow.StartOptions,
 				}
 			},
 		}
-	})
+	}
+	flowtest.Crash(t, fl, opt, world)
+	plays = 0
+	flowtest.Move(t, fl, opt, world)
 	if plays < 3 {
 		t.Errorf("%s: only %d plays", name, plays)
 	}

@@ -65,7 +65,7 @@
 //
 // F1: at most one fiber per key runs; a successor starts after its predecessor's code has returned.
 //
-// F2: a fiber ends exactly once: completed, failed or cancelled; its callback always runs.
+// F2: a fiber ends exactly once: completed, failed, cancelled or moved; its callback always runs.
 //
 // Besides: no lock is held while user code runs; a panic of user code fails the fiber, with its stack, and nothing
 // else; after Close no goroutine and no timer is left.

@@ -14,9 +14,12 @@ func (f *fiber) end(status Status, err error, began int64) {
 	e.timers.remove(f)
 	f.seq++
 	e.mu.Unlock()
-	if f.progress.cancelled.Load() {
-		status = Cancelled
-		err = &CancelError{Path: f.path(), Key: f.Key(), Cause: f.x.Load().cause}
+	if f.progress.cancelled() {
+		cause := f.x.Load().cause
+		if status = Cancelled; f.is(cause, ErrMoved) {
+			status = Moved
+		}
+		err = &CancelError{Path: f.path(), Key: f.Key(), Cause: cause}
 		if len(f.flow.steps) > 0 {
 			f.noteOutcome(opCancel, began)
 		}

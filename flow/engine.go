@@ -57,6 +57,7 @@ type Engine struct {
 	flows   registry
 	epoch   uint64
 	lastID  uint64
+	durable bool          // starts without Positions are refused
 	closed  bool          // starts are refused
 	halted  bool          // workers leave
 	empty   chan struct{} // closed when no fiber is left; made by those who wait
@@ -95,6 +96,16 @@ func NewEngine(opt EngineOptions) *Engine {
 func (e *Engine) InheritLogger(log *slog.Logger) {
 	if e.made() {
 		e.slot.Take(log)
+	}
+}
+
+// RequireDurable has Start refuse fibers without Positions from now on, with ErrNotDurable: they could not go on in
+// another process. The fairlead runtime calls it where replicas share the objects.
+func (e *Engine) RequireDurable() {
+	if e.made() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.durable = true
 	}
 }
 

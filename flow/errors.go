@@ -24,6 +24,10 @@ var (
 	// ErrInterrupted is for causes to cancel with after which the work goes on elsewhere or later: a durable fiber
 	// keeps its position, as it does with ErrClosed.
 	ErrInterrupted = errors.New("interrupted, to be resumed")
+	// ErrMoved is for causes after which another process goes on: the fiber ends as Moved.
+	ErrMoved = fmt.Errorf("moved to another process: %w", ErrInterrupted)
+	// ErrNotDurable is returned by Start without Positions, see RequireDurable.
+	ErrNotDurable = errors.New("objects are shared among processes, which only fibers with Positions can move between")
 	// ErrFinal is matched by errors after which a step is not tried again, whatever its Retry says: wrap it.
 	ErrFinal = errors.New("not to be tried again")
 	// ErrOvertaken is returned by Positions.Save when somebody else has saved a position of the key since the fiber was

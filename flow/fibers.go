@@ -95,7 +95,7 @@ func (e *Engine) info(f *fiber) Info {
 	root := f.root()
 	i := Info{
 		ID: f.id, Flow: f.flow.def.name, Key: root.key, Group: f.part.group.name, Subgroup: f.part.name, Epoch: root.epoch,
-		Status: f.state, Why: f.why.String(), Stopping: f.progress.cancelled.Load() && !f.state.Ended(),
+		Status: f.state, Why: f.why.String(), Stopping: f.progress.cancelled() && !f.state.Ended(),
 	}
 	if f.join != nil {
 		i.Parent = f.join.parent.id

@@ -112,7 +112,7 @@ func (j *join) giveUp() bool {
 		return false
 	}
 	cause := ErrTimeout
-	if x := f.x.Load(); f.progress.cancelled.Load() {
+	if x := f.x.Load(); f.progress.cancelled() {
 		cause = x.cause
 	} else {
 		j.late = true

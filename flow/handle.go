@@ -10,17 +10,32 @@ type Handle struct{ f *fiber }
 // ends when its step returns, a forked one when its children have ended. It says whether it came in time; if so, the
 // fiber's error matches ErrCancelled and cause. A nil cause is ErrCancelled.
 func (h Handle) Cancel(cause error) bool {
-	if h.f == nil {
-		return false
-	}
 	if cause == nil {
 		cause = ErrCancelled
+	}
+	return h.end(cause, (*Engine).cancel)
+}
+
+// Interrupt is Cancel for a fiber that is not to be cut off: a step that runs is finished, and where the fiber goes on
+// is saved if it is durable. It ends instead of beginning the next step, or as that step has made it if there is none.
+// Cancel may follow, for a step that takes too long. The cause should match ErrInterrupted, or ErrMoved.
+func (h Handle) Interrupt(cause error) bool {
+	if cause == nil {
+		cause = ErrInterrupted
+	}
+	return h.end(cause, (*Engine).interrupt)
+}
+
+// end asks the fiber to end in one of two ways.
+func (h Handle) end(cause error, how func(*Engine, *fiber, error, *cancels) bool) bool {
+	if h.f == nil {
+		return false
 	}
 	cause = h.f.printable(cause)
 	var calls cancels
 	e := h.f.e
 	e.mu.Lock()
-	ok := e.cancel(h.f, cause, &calls)
+	ok := how(e, h.f, cause, &calls)
 	e.mu.Unlock()
 	calls.run()
 	return ok

@@ -24,7 +24,7 @@ type registry struct {
 
 type flowNumbers struct {
 	begun atomic.Uint64
-	ends  [3]atomic.Uint64 // completed, failed, cancelled
+	ends  [Moved - Completed + 1]atomic.Uint64
 	steps map[string]*stepNumbers
 }
 

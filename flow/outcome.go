@@ -95,7 +95,7 @@ func (r *run) fail(err error, orElse int32) move {
 		}
 	}
 	runs := int(f.progress.attempt) + 1
-	if st.retry != nil && !st.retry.exhausted(runs) && !f.progress.cancelled.Load() && !f.is(err, ErrFinal) {
+	if st.retry != nil && !st.retry.exhausted(runs) && !f.progress.cancelled() && !f.is(err, ErrFinal) {
 		at, d := f.deadlines(), st.retry.Delay(runs)
 		if at == 0 || plus(r.now, d) < at {
 			return r.sleep(whyRetry, none, orElse, d)
@@ -191,7 +191,7 @@ func (r *run) suspend(n Next, then, orElse int32) move {
 	if r.tryPark(whySuspend, f.untilDeadline(0), pokeToken) {
 		return move{kind: moveAway}
 	}
-	if f.progress.cancelled.Load() {
+	if f.progress.cancelled() {
 		return move{kind: moveCancel}
 	}
 	return r.resumed(pokeToken)
@@ -255,7 +255,7 @@ func (r *run) parkAwait() move {
 		if r.tryPark(whyAwait, at, pokeEvent) {
 			return move{kind: moveAway}
 		}
-		if f.progress.cancelled.Load() {
+		if f.progress.cancelled() {
 			return move{kind: moveCancel}
 		}
 		f.forgetEvents()
@@ -303,7 +303,7 @@ func (r *run) fork(spec *forkSpec, then, orElse int32) move {
 	f.stopContext()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.progress.cancelled.Load() {
+	if e.goes(f) {
 		return move{kind: moveCancel}
 	}
 	f.park = &parking{then: then, orElse: orElse, fork: j}

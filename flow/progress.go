@@ -8,8 +8,8 @@ import (
 
 // progress is where a fiber is and how it came there: what it shares with those who look at it while it runs. Only
 // the worker that runs the fiber writes it, and only by the methods of this file, which take the lock. So that worker
-// may read the fields without the lock. Everybody else takes it. There is one exception: cancelled is set by
-// Engine.cancel, under Engine.mu, and may be read by everybody.
+// may read the fields without the lock. Everybody else takes it. There is one exception: ending is set by
+// Engine.cancel and Engine.interrupt, under Engine.mu, and may be read by everybody.
 type progress struct {
 	mu      sync.Mutex              // leaf lock
 	cancel  context.CancelCauseFunc // of the context of the running step; read and written under the lock only
@@ -19,9 +19,18 @@ type progress struct {
 	pc      int32                   // the step it is at
 	attempt int32                   // runs of the step before this one
 
-	cancelled atomic.Bool // set once
-	trail     trail
+	ending atomic.Uint32 // isLeaving, isCancelled; never taken back
+	trail  trail
 }
+
+// How a fiber is ending.
+const (
+	isLeaving   = 1 << iota // no further step is to begin
+	isCancelled             // the context of its step has ended
+)
+
+func (p *progress) leaving() bool   { return p.ending.Load() != 0 }
+func (p *progress) cancelled() bool { return p.ending.Load()&isCancelled != 0 }
 
 // start sets when the fiber is started, before others can look.
 func (p *progress) start(now int64) { p.began, p.entered, p.since = now, now, now }

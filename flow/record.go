@@ -51,7 +51,8 @@ type fiber struct {
 // extra is what most parked fibers do without.
 type extra struct {
 	pred, succ *fiber // before and after it at the gate
-	cause      error  // of its cancellation; set before progress.cancelled
+	cause      error  // of its cancellation; set before progress.ending
+	leave      error  // what that is to be; set before progress.ending
 	err        error  // how it ended
 	lastErr    error  // (owner) what led to an Else or OnError step
 	value      any    // given by Token.Resume; guarded by Engine.mu

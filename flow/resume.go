@@ -104,7 +104,10 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 	if !leads {
 		orElse = none
 	}
-	if pos.Wake.IsZero() {
+	switch {
+	case pos.Reason == Moved.String(): // it has yet to run
+		return m, whyNone, true
+	case pos.Wake.IsZero():
 		if s.cut = (cutWait{pc: here.pc, orElse: orElse}); !pos.Deadline.IsZero() {
 			s.cut.deadline = f.e.since(pos.Deadline)
 		}

@@ -18,7 +18,10 @@ func (e *Engine) slice(f *fiber, why reason, poke pokes) {
 	r := run{e: e, f: f, step: stepContext{f: f}, now: e.now()}
 	m := r.pickUp(why, poke)
 	for steps := 0; ; steps++ {
-		if f.progress.cancelled.Load() && m.kind != moveAway {
+		if f.progress.leaving() {
+			m = r.leave(m)
+		}
+		if f.progress.cancelled() && m.kind != moveAway {
 			m.kind = moveCancel
 		}
 		if m.to == none && (m.kind == moveEnter || m.kind == moveRepeat) {
@@ -54,7 +57,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	if why == whyFork && f.park.fork.giveUp() {
 		return move{kind: moveAway}
 	}
-	if f.progress.cancelled.Load() {
+	if f.progress.cancelled() {
 		return move{kind: moveCancel}
 	}
 	r.step.open()
@@ -206,6 +209,22 @@ func (r *run) call(st *step) (n Next, err error) {
 	return n, err
 }
 
+// leave ends a fiber that is to go on elsewhere before it begins a step. One that has come to its end ends so.
+func (r *run) leave(m move) move {
+	f := r.f
+	switch {
+	case f.progress.cancelled():
+		return m
+	case (m.kind == moveEnter || m.kind == moveRepeat) && m.to != none:
+		r.enter(m)
+		f.saver().leaving()
+	case m.kind != moveStay:
+		return m
+	}
+	f.Handle().Cancel(f.x.Load().leave)
+	return move{kind: moveCancel}
+}
+
 // fiberLate fails the fiber since its time is over.
 func (r *run) fiberLate() move { return move{kind: moveFailed, err: r.f.inPath(errFiberLate)} }
 
@@ -226,11 +245,19 @@ func (r *run) tryPark(why reason, at int64, wake pokes) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if f.progress.cancelled.Load() || f.poke&wake != 0 {
+	if f.poke&wake != 0 || e.goes(f) {
 		return false
 	}
 	e.park(f, why, at)
 	return true
+}
+
+// goes says that a fiber that would park has to end instead. Under mu.
+func (e *Engine) goes(f *fiber) bool {
+	if f.progress.leaving() {
+		e.cancel(f, f.x.Load().leave, &cancels{}) // no step runs, so no context is to be ended
+	}
+	return f.progress.cancelled()
 }
 
 // yield queues the fiber.

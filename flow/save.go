@@ -77,14 +77,28 @@ func (s saver) delayed(ctx context.Context, then, orElse int32) {
 
 func (s saver) hint(ctx context.Context, why reason, change func(*Position)) {
 	f := s.f
-	if s.durable == nil || f.progress.cancelled.Load() {
+	if s.durable == nil || f.progress.cancelled() {
 		return
 	}
 	p := s.position(why.String())
 	change(&p)
+	s.keep(ctx, p)
+}
+
+// leaving saves, as a hint, where the fiber goes on elsewhere. What is saved of a wait that the restart has cut short
+// holds until its step has run.
+func (s saver) leaving() {
+	if s.durable != nil && s.cutShort() == noWait {
+		s.keep((*carrier)(s.f), s.position(Moved.String()))
+	}
+}
+
+// keep saves a position if that can be.
+func (s saver) keep(ctx context.Context, p Position) {
+	f := s.f
 	if err := s.writeIfNew(ctx, p); err != nil {
 		f.e.lost.Add(1)
-		f.e.log.WarnContext(ctx, "cannot save position", "key", f.key, "path", f.path(), "reason", why.String(), "error", err)
+		f.e.log.WarnContext(ctx, "cannot save position", "key", f.key, "path", f.path(), "reason", p.Reason, "error", err)
 	}
 }
 
@@ -96,7 +110,7 @@ func (s saver) ended(status Status, err error) {
 	if s.durable == nil || !f.begun {
 		return
 	}
-	if status == Cancelled && (f.is(x.cause, ErrClosed) || f.is(x.cause, ErrInterrupted)) {
+	if (status == Cancelled || status == Moved) && (f.is(x.cause, ErrClosed) || f.is(x.cause, ErrInterrupted)) {
 		s.left = true
 		return
 	}

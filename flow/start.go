@@ -48,7 +48,8 @@ type StartOptions struct {
 }
 
 // Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it
-// carries a span, the spans of the fiber link to it. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent.
+// carries a span, the spans of the fiber link to it. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent,
+// ErrNotDurable.
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
 	h, err := e.start(ctx, d, newFiber(packet), opt)
@@ -134,6 +135,9 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	defer e.mu.Unlock()
 	if e.closed {
 		return Handle{}, ErrClosed
+	}
+	if e.durable && opt.Positions == nil {
+		return Handle{}, ErrNotDurable
 	}
 	wait, err := e.passGate(f, opt, &calls)
 	if err != nil {

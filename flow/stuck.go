@@ -18,7 +18,7 @@ func (e *Engine) overdue(f *fiber, now int64) {
 	for holder.pred() != nil {
 		holder = holder.pred()
 	}
-	if !holder.progress.cancelled.Load() {
+	if !holder.progress.cancelled() {
 		return // it is waited for, not asked to stop
 	}
 	e.stuck.Add(1)

@@ -38,7 +38,7 @@ func (t Token) resume(value any, err error) bool {
 	}
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
-	if f.seq != t.seq || f.sealed || f.progress.cancelled.Load() {
+	if f.seq != t.seq || f.sealed || f.progress.cancelled() {
 		return false
 	}
 	f.seq++

@@ -39,10 +39,21 @@ type World[P any] struct {
 // no further step of it begins. opt.Key defaults to "key"; opt.Positions and opt.OnEnd are not used.
 func Crash[P any](t *testing.T, fl *flow.Flow[P], opt flow.StartOptions, world func(t testing.TB) World[P]) {
 	t.Helper()
-	if opt.Key == "" {
-		opt.Key = "key"
+	everywhere(t, player[P]{t: t, flow: fl, opt: opt, world: world})
+}
+
+// Move is Crash with moves (flow.Handle.Interrupt) instead of crashes: at each boundary the fiber is told to go on
+// elsewhere, which it does on a new engine when it has ended as flow.Moved. No step is cut off.
+func Move[P any](t *testing.T, fl *flow.Flow[P], opt flow.StartOptions, world func(t testing.TB) World[P]) {
+	t.Helper()
+	everywhere(t, player[P]{t: t, flow: fl, opt: opt, world: world, moves: true})
+}
+
+func everywhere[P any](t *testing.T, p player[P]) {
+	t.Helper()
+	if p.opt.Key == "" {
+		p.opt.Key = "key"
 	}
-	p := player[P]{t: t, flow: fl, opt: opt, world: world}
 	p.play(nil)
 	p.crash(nil)
 }
@@ -53,6 +64,7 @@ type player[P any] struct {
 	flow    *flow.Flow[P]
 	opt     flow.StartOptions
 	world   func(t testing.TB) World[P]
+	moves   bool // instead of crashes
 	crashes int
 	whole   story // without a crash
 }
@@ -89,19 +101,20 @@ func (p *player[P]) play(boundaries []int) (came bool) {
 		for i := 0; ; i++ {
 			c := &crasher{
 				Positions: w.Positions, trace: w.Trace, left: math.MaxInt, began: time.Now(),
-				dead: make(chan struct{}),
+				dead: make(chan struct{}), moves: p.moves, started: make(chan struct{}),
 			}
 			if i < len(boundaries) {
 				c.left = boundaries[i]
 			}
-			err := p.run(t, c, w)
+			status, err := p.run(t, c, w)
 			told.add(w.Trace, c, err)
 			if w.Trace != nil && w.Down == 0 && boundaries != nil {
 				told.compare(t, p.whole, w.Trace.Times)
 			}
-			if c.at == "" {
+			over := c.at != "" && p.moves && status != flow.Moved // it was too late to move it
+			if c.at == "" || over {
 				w.Check(t, err)
-				came = i == len(boundaries)
+				came = i == len(boundaries) || over && i == len(boundaries)-1
 				break
 			}
 			crashed = append(crashed, c.at)
@@ -115,7 +128,7 @@ func (p *player[P]) play(boundaries []int) (came bool) {
 }
 
 // run starts the flow and waits until it has ended or the engine has crashed.
-func (p *player[P]) run(t *testing.T, c *crasher, w World[P]) error {
+func (p *player[P]) run(t *testing.T, c *crasher, w World[P]) (flow.Status, error) {
 	e := flow.NewEngine(flow.EngineOptions{Hook: c.hook})
 	defer e.Close(context.Background()) //nolint:errcheck // without a deadline it cannot fail
 	opt := p.opt
@@ -125,6 +138,8 @@ func (p *player[P]) run(t *testing.T, c *crasher, w World[P]) error {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.root = h
+	close(c.started)
 	select {
 	case <-h.Done():
 	case <-c.dead:
@@ -132,7 +147,7 @@ func (p *player[P]) run(t *testing.T, c *crasher, w World[P]) error {
 	if err := e.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	return h.Err()
+	return h.Status(), h.Err()
 }
 
 var errCrash = errors.New("crash")
@@ -143,6 +158,10 @@ type crasher struct {
 	trace *Trace
 	dead  chan struct{}
 	began time.Time
+
+	moves   bool
+	root    flow.Handle // when started is closed
+	started chan struct{}
 
 	mu    sync.Mutex
 	left  int
@@ -156,9 +175,14 @@ func (c *crasher) boundary(format string, args ...any) bool {
 	defer c.mu.Unlock()
 	if c.left--; c.left == 0 {
 		c.at = fmt.Sprintf(format, args...)
-		close(c.dead)
+		if c.moves {
+			<-c.started
+			c.root.Interrupt(flow.ErrMoved)
+		} else {
+			close(c.dead)
+		}
 	}
-	return c.left <= 0
+	return c.left <= 0 && !c.moves
 }
 
 func (c *crasher) hook(h flow.Handle, path string, after bool) {

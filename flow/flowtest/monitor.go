@@ -81,7 +81,7 @@ func (m *Monitor) OnEnd(name string, next func(flow.Result)) func(flow.Result) {
 		case l.ends > 1:
 			m.Errorf("F2: %s ended %d times", name, l.ends)
 		case !r.Status.Ended(), (r.Err == nil) != (r.Status == flow.Completed),
-			errors.Is(r.Err, flow.ErrCancelled) != (r.Status == flow.Cancelled):
+			errors.Is(r.Err, flow.ErrCancelled) != (r.Status == flow.Cancelled || r.Status == flow.Moved):
 			m.Errorf("F2: %s ended %v with error %v", name, r.Status, r.Err)
 		}
 		m.mu.Unlock()
