@@ -44,9 +44,9 @@ func (rt *Runtime) serve(ctx context.Context, fail func(error)) (stop func() err
 	if !rt.serves() {
 		return func() error { return nil }
 	}
-	caches := newGroup(context.WithoutCancel(ctx), fail)
+	caches := newTasks(context.WithoutCancel(ctx), fail)
 	rt.runCaches(caches)
-	tasks := newGroup(context.WithoutCancel(ctx), fail)
+	tasks := newTasks(context.WithoutCancel(ctx), fail)
 	rt.mu.Lock()
 	for _, t := range rt.always {
 		tasks.add(t)

@@ -59,7 +59,7 @@ func newCluster(rt *Runtime, name string, cfg *rest.Config, o options) *Cluster 
 	}
 	c.observers = observe.NewRegistry(observe.RegistryOptions{
 		Cluster: name, Scheme: o.scheme, Stores: c.cache, Logger: o.logger, Degraded: o.degraded, Grace: grace,
-		DetectMutation: o.detect,
+		DetectMutation: o.detect, Shards: c.shards(),
 	})
 	if err := c.register(c.observers.Collector()); err != nil {
 		c.err = errors.Join(c.err, err)
@@ -196,7 +196,19 @@ func (c *Cluster) Registry() *prometheus.Registry { return c.rt.opts.registry }
 
 // Inherit says what controllers have of the cluster: it makes the Cluster a reconcile.Overseer.
 func (c *Cluster) Inherit() reconcile.Inherited {
-	return reconcile.Inherited{Logger: c.log, Cluster: c.name, Degraded: c.degraded}
+	in := reconcile.Inherited{Logger: c.log, Cluster: c.name, Degraded: c.degraded}
+	if g := c.rt.Shards(); g != nil {
+		in.Shards = g
+	}
+	return in
+}
+
+// shards says which of the objects this process works on; nil: on all.
+func (c *Cluster) shards() observe.Shards {
+	if g := c.rt.Shards(); g != nil {
+		return g
+	}
+	return nil
 }
 
 // Oversee has /debug/controllers and /readyz show a controller. Package reconcile calls it.
@@ -206,6 +218,10 @@ func (c *Cluster) Oversee(ctl *reconcile.Controller) {
 	}
 	c.rt.mu.Lock()
 	defer c.rt.mu.Unlock()
+	if c.rt.ran && c.rt.sharing != nil {
+		c.rt.mistakeLocked(fmt.Errorf("cannot run controller %q: where replicas share the objects it has to be declared "+
+			"before Run", ctl.Name()))
+	}
 	c.rt.controllers = append(c.rt.controllers, ctl)
 }
 

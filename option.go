@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -38,6 +39,7 @@ type options struct {
 	signals     []os.Signal
 	lease       *[2]string // namespace and name
 	leadership  Leadership
+	shards      *group.Options
 	hotBytes    int64
 	contents    map[schema.GroupKind]store.Content
 	linger      time.Duration

@@ -38,17 +38,18 @@ type Runtime struct {
 	// Cluster is the first cluster, that of New.
 	*Cluster
 
-	opts  options
-	log   *slog.Logger
-	phase atomic.Value // phase
-	heard atomic.Bool  // all that is watched has been listed once, see readyz
-	mux   *http.ServeMux
+	opts    options
+	log     *slog.Logger
+	phase   atomic.Value // phase
+	sharing *sharing     // nil: it works on everything
+	heard   atomic.Bool  // all that is watched has been listed once, see readyz
+	mux     *http.ServeMux
 
 	mu          sync.Mutex
 	err         error // of declarations, returned by Run
 	clusters    []*Cluster
 	waiting     []task
-	tasks       *group // while they run
+	tasks       *tasks // while they run
 	always      []task // see AddAlways
 	pages       []string
 	controllers []*reconcile.Controller
@@ -79,13 +80,18 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 	}
 	rt.opts.complete()
 	rt.log = rt.opts.logger
+	if rt.opts.shards != nil {
+		rt.err = rt.share(cfg)
+	}
 	rt.Cluster = newCluster(rt, "", cfg, rt.opts)
 	rt.clusters = []*Cluster{rt.Cluster}
 	if v := reflect.ValueOf(rt.opts.leadership); v.IsValid() && v.Kind() == reflect.Pointer && v.IsNil() {
 		rt.err = errors.New("cannot elect a leader: WithLeadership was given nil")
 	}
 	if rt.opts.lease != nil && rt.opts.leadership == nil && cfg != nil {
-		rt.opts.leadership, rt.err = rt.elect(cfg, rt.opts.lease[0], rt.opts.lease[1])
+		var err error
+		rt.opts.leadership, err = rt.elect(cfg, rt.opts.lease[0], rt.opts.lease[1])
+		rt.err = errors.Join(rt.err, err)
 	}
 	rt.ownPages()
 	return rt
@@ -146,6 +152,9 @@ func (rt *Runtime) Flows(e *flow.Engine) {
 		return
 	}
 	e.InheritLogger(rt.log)
+	if rt.sharing != nil {
+		e.RequireDurable()
+	}
 	if err := rt.opts.registry.Register(e.Collector()); err != nil {
 		rt.mistake(fmt.Errorf("cannot look after an engine: %w", err))
 	}
@@ -220,7 +229,7 @@ func (rt *Runtime) Run(ctx context.Context) error {
 	defer fail(nil)
 
 	// What outlives the work: pages show how it stops, and the lease is given back after it.
-	around := newGroup(context.WithoutCancel(ctx), fail)
+	around := newTasks(context.WithoutCancel(ctx), fail)
 	if rt.opts.listen != "" {
 		around.add(task{"http", rt.listen})
 	}
@@ -272,7 +281,10 @@ func (rt *Runtime) closeLocked() {
 
 // lead works while this process leads.
 func (rt *Runtime) lead(ctx context.Context, l Leadership) error {
-	if l == nil {
+	switch {
+	case rt.sharing != nil:
+		return rt.workShared(ctx)
+	case l == nil:
 		return rt.work(ctx, rt.opts.drain)
 	}
 	rt.phase.Store(phaseStandby)
@@ -304,7 +316,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	rt.phase.Store(phaseStarting)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	caches := newGroup(context.WithoutCancel(ctx), fail) // they outlive who reads from them
+	caches := newTasks(context.WithoutCancel(ctx), fail) // they outlive who reads from them
 	if !rt.serves() {
 		rt.runCaches(caches)
 	}
@@ -322,7 +334,7 @@ func (rt *Runtime) work(ctx context.Context, drain time.Duration) error {
 	return errors.Join(err, caches.stop(grace))
 }
 
-func (rt *Runtime) runCaches(in *group) {
+func (rt *Runtime) runCaches(in *tasks) {
 	for _, c := range rt.members() {
 		in.add(task{"cache", c.cache.Run})
 	}
@@ -330,7 +342,7 @@ func (rt *Runtime) runCaches(in *group) {
 
 // runTasks runs what was added until the context ends.
 func (rt *Runtime) runTasks(ctx context.Context, fail func(error)) error {
-	tasks := newGroup(ctx, fail)
+	tasks := newTasks(ctx, fail)
 	tasks.add(task{"synchronization", rt.awaitSync})
 	rt.mu.Lock()
 	rt.tasks = tasks

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -19,15 +20,18 @@ const batch = 64
 // delivery brings the events of one subscriber to one observer. Its drainer has a goroutine only while there is
 // something to deliver. An async observer has workers besides.
 type delivery struct {
-	opts   *options
-	call   func(context.Context, *store.Event) error
-	report func(outcome)
-	drain  *store.Drainer
-	ctx    context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the store belong
-	owner  *sync.WaitGroup // waits for all goroutines of the delivery
-	async  *async          // nil: sync
-	closed atomic.Bool
-	over   latch // with it: ends the pauses between retries
+	opts    *options
+	call    func(context.Context, *store.Event) error
+	report  func(outcome)
+	drain   *store.Drainer
+	ctx     context.Context //nolint:containedctx // it is the lifetime of the run, to which the wakes of the store belong
+	owner   *sync.WaitGroup // waits for all goroutines of the delivery
+	async   *async          // nil: sync
+	gate    *gate           // nil: it passes none
+	derived bool            // what it delivers was made here
+	skip    skipped
+	closed  atomic.Bool
+	over    latch // with it: ends the pauses between retries
 
 	working atomic.Int32 // calls that have not returned
 }
@@ -124,10 +128,14 @@ var retries = backoff.Policy{Base: retryBase, Cap: retryCap, Factor: 2, Floor: r
 func (d *delivery) handle(e *store.Event) {
 	for attempt := 1; !d.closed.Load(); attempt++ {
 		begin := time.Now()
-		err := d.protect(e)
+		ctx, in, ok := d.enter(e)
+		if !ok {
+			return
+		}
+		err := d.protect(ctx, in, e)
 		o := outcome{event: e, err: err, attempt: attempt, final: true, took: time.Since(begin)}
 		if err != nil {
-			if d.ctx.Err() != nil {
+			if ctx.Err() != nil {
 				return // it was told to stop
 			}
 			var undecodable *store.DecodeError
@@ -147,10 +155,25 @@ func (d *delivery) handle(e *store.Event) {
 	}
 }
 
+// enter returns the context of a call for an event; ok is false if it is not to be made.
+func (d *delivery) enter(e *store.Event) (ctx context.Context, in entry, ok bool) {
+	switch {
+	case d.gate == nil || e.Object == nil:
+		return d.ctx, entry{}, true
+	case e.Type == store.Left:
+		return d.ctx, entry{}, !d.skip.take(e.Key)
+	}
+	if ctx, in, ok = d.gate.enter(e.Object, d.derived); !ok {
+		d.skip.add(e)
+	}
+	return cmp.Or(ctx, d.ctx), in, ok
+}
+
 // protect calls the observer. A panic is an error; runtime.Goexit, which cannot be caught, ends the observer.
-func (d *delivery) protect(e *store.Event) (err error) {
+func (d *delivery) protect(ctx context.Context, in entry, e *store.Event) (err error) {
 	d.working.Add(1)
-	p := protect.CallOr(func() { err = d.call(d.ctx, e) }, func() {
+	defer in.leave()
+	p := protect.CallOr(func() { err = d.call(ctx, e) }, func() {
 		d.working.Add(-1)
 		d.leave(e, errGoexit)
 	})

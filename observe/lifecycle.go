@@ -203,11 +203,14 @@ func (r *Registry) opened(run *running, root *Origin, f *feed, err error) (again
 // subscribe begins the delivery to an observer of an open source. The lock is held.
 func (r *Registry) subscribe(o *Observer) {
 	run := r.run
-	d := newDelivery(run.ctx, &run.work, &o.opts, o.call, func(out outcome) { o.reported(run.ctx, out) })
+	d := newDelivery(r.gate.begin(run.ctx), &run.work, &o.opts, o.call, func(out outcome) { o.reported(run.ctx, out) })
 	if d.async != nil {
 		d.async.panicked = func(v any) {
 			r.log.ErrorContext(run.ctx, "executor panicked", "observer", o.Name(), "selector", o.selector.String(), "panic", v)
 		}
+	}
+	if d.derived = o.root.derive != nil; d.derived || o.root.feed.store.Options().Shard != "" {
+		d.gate = r.gate
 	}
 	o.delivery = d
 	o.feed.Store(o.root.feed)

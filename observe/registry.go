@@ -31,6 +31,8 @@ type RegistryOptions struct {
 	Scheme *runtime.Scheme
 	// Stores gives the stores of sources that are observed.
 	Stores Stores
+	// Shards says which of the objects this process works on, where replicas share them; nil: on all.
+	Shards Shards
 	// Logger gets a line for every event that was given up and every observer that was stopped. Default: discarded.
 	Logger *slog.Logger
 	// Degraded lets the other sources run when one cannot be started, which is tried again with back-off; otherwise
@@ -51,6 +53,7 @@ const defaultGrace = 10 * time.Second
 type Registry struct {
 	opts RegistryOptions
 	log  *slog.Logger
+	gate *gate // nil: it works on everything
 
 	mu        sync.Mutex // never held while user code runs
 	origins   []*Origin
@@ -65,7 +68,7 @@ type Registry struct {
 
 // NewRegistry returns an empty registry.
 func NewRegistry(o RegistryOptions) *Registry {
-	r := &Registry{opts: o, log: o.Logger, stopped: make(chan struct{})}
+	r := &Registry{opts: o, log: o.Logger, gate: newGate(o.Shards), stopped: make(chan struct{})}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}

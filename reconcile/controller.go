@@ -12,8 +12,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -53,6 +55,7 @@ type Controller struct {
 	paced   time.Time      // when the pump looks again at what total holds back; zero: not known to it
 	primary *intake
 	intakes []*intake
+	part    *part // nil: it works on everything
 	follows map[Key]map[string]*follow
 	synced  chan struct{}
 }
@@ -69,6 +72,9 @@ type work struct {
 	// may be nil.
 	gone func(k Key)
 	halt func()
+	// move has the fibers of objects whose slots leave go on elsewhere, and returns those that have not ended yet, by
+	// slot. It may be nil.
+	move func(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle
 	// hosted is told what the controller inherits; it may be nil.
 	hosted func(Inherited)
 	// finalize adds or removes the finalizer of obj.
@@ -140,6 +146,9 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	if overseen {
 		c.from = overseer.Inherit()
 		registry = prometheus.WrapRegistererWith(prometheus.Labels{"cluster": c.from.Cluster}, registry)
+	}
+	if c.part = newPart(c.from.Shards); c.part != nil && c.set.leader != nil {
+		err = errors.Join(err, fmt.Errorf("%w: replicas that share the objects have no Leader", ErrInvalid))
 	}
 	c.metrics = newMetrics(c)
 	if e := registry.Register(c.metrics); e != nil {
@@ -215,7 +224,13 @@ func (c *Controller) Trigger(k Key, source string) {
 func (c *Controller) add(k Key, why Reason, p priority, now *facts) {
 	var stop *reconciliation
 	c.mu.Lock()
+	slot, works := c.slotOf(k, now)
+	if !works {
+		c.mu.Unlock()
+		return
+	}
 	it := c.q.item(k)
+	it.slot = slot
 	if now != nil && it.current != nil && *now == it.current.facts { // that reconciliation works on this state already
 		c.mu.Unlock()
 		return

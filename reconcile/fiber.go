@@ -45,6 +45,8 @@ type fiber struct {
 var (
 	// errStopping is the cause of the end of fibers whose controller stops.
 	errStopping = fmt.Errorf("the controller stops, or leads no more: %w", flow.ErrInterrupted)
+	// errMoved is the cause of the end of fibers whose slot leaves.
+	errMoved = fmt.Errorf("its slot leaves: %w", flow.ErrMoved)
 	// errObjectGone is the cause of the end of fibers whose object does not exist any more, or is being deleted.
 	errObjectGone = errors.New("the object is deleted")
 )
@@ -244,7 +246,7 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
 	// The work goes on later: after errStopping, or another cause that says so.
-	left := res.Status == flow.Cancelled && errors.Is(res.Err, flow.ErrInterrupted)
+	left := (res.Status == flow.Cancelled || res.Status == flow.Moved) && errors.Is(res.Err, flow.ErrInterrupted)
 	// It began with what the cache showed, which was too old. It begins once more.
 	overtaken := errors.Is(res.Err, flow.ErrOvertaken)
 	stopped := closed || left || errors.Is(res.Err, errObjectGone)
@@ -292,14 +294,33 @@ func (r *flows[T, P, PT]) halt() {
 	r.running.Wait()
 }
 
+// move has fibers go on elsewhere. No reconciliation of their objects may be running.
+func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle {
+	busy := map[int][]flow.Handle{}
+	r.mu.Lock()
+	for k, f := range r.live {
+		slot, ok := leaves(k, f.uid)
+		switch {
+		case !ok:
+		case f.ended:
+			delete(r.live, k)
+		default:
+			busy[slot] = append(busy[slot], f.handle)
+		}
+	}
+	r.mu.Unlock()
+	for _, fibers := range busy {
+		for _, h := range fibers {
+			h.Interrupt(errMoved)
+		}
+	}
+	return busy
+}
+
 // fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and
 // what package alloc needs.
 func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
-	term := c.termOf(k)
-	var fence func() error
-	if l := c.set.leader; l != nil && term != nil {
-		fence = func() error { return l.Fence(term) }
-	}
+	term, slot := c.termOf(k)
 	values := context.WithoutCancel(ctx)
 	if term != nil {
 		values = context.WithoutCancel(term)
@@ -308,7 +329,7 @@ func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
 		values = alloc.WithFinalizer(values, c.set.finalizer)
 	}
 	return client.Bind(values, client.Binding{
-		Fence: fence, RequireVersion: true, Write: store.WriteContext{Owner: c.owner, Primary: k},
+		Fence: c.fence(term, slot), RequireVersion: true, Write: store.WriteContext{Owner: c.owner, Primary: k},
 	})
 }
 

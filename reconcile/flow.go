@@ -84,10 +84,14 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 		w.cleans = true
 		w.clean = func(ctx context.Context, obj client.Object) (Result, error) { return r.cleanup(ctx, (*T)(obj.(PT))) }
 	}
-	w.gone, w.halt = r.gone, r.halt
+	w.gone, w.halt, w.move = r.gone, r.halt, r.move
 	w.hosted = func(from Inherited) {
-		if e != nil {
-			e.InheritLogger(from.Logger)
+		if e == nil {
+			return
+		}
+		e.InheritLogger(from.Logger)
+		if from.Shards != nil {
+			e.RequireDurable()
 		}
 	}
 	r.c = declare(h, name, w, PT(new(T)), err, opts)

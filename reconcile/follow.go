@@ -34,6 +34,7 @@ func (c *Controller) follow(primary Key, name string, w *watch) error {
 	if c == nil {
 		return ErrNotRunning
 	}
+	w.everySlot = c.part != nil // it may be of any namespace
 	before, running := c.following(primary, name)
 	if !running {
 		return ErrNotRunning

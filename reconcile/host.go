@@ -39,6 +39,8 @@ type Overseer interface {
 type Inherited struct {
 	// Logger is used by a controller without one of its own, and by the engine of [Flow].
 	Logger *slog.Logger
+	// Shards says which of the objects this process works on, where replicas share them; nil: on all.
+	Shards Shards
 	// Cluster is the name of the cluster, where there are several.
 	Cluster string
 	// Degraded lets the others run when something that a controller watches cannot be watched, such as a kind that does

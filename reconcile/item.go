@@ -40,6 +40,7 @@ type item struct {
 	fail    *failure        // the last attempt failed
 	rate    *rate           // of its reconciliations; nil before the first one, or without a limit
 	seen    *facts          // while running: what the last event about the object itself showed
+	slot    int             // where replicas share the objects
 	left    bool            // while running: its slot has left, and nothing follows
 
 	requeues int   // results in a row that asked for another reconciliation, and for no time
@@ -96,6 +97,8 @@ type reconciliation struct {
 	store   *store.Store // of the primary; the controller may have ended when the reconciliation does
 	key     Key
 	term    context.Context //nolint:containedctx // of the leadership in which it is made
+	slot    int             // of its object
+	over    chan struct{}   // closed when it has returned; made by those who wait
 	facts   facts
 	why     reasons
 	begun   time.Time

@@ -34,6 +34,9 @@ func (c *Controller) run(ctx context.Context) error {
 			stop(failed)
 		}
 	})
+	if c.part != nil {
+		lead.Go(func() { c.openSlots(ctx) })
+	}
 	c.pump(ctx)
 	lead.Wait()
 	if err := context.Cause(ctx); failed == nil && errors.Is(err, ErrEngineClosed) {
@@ -97,7 +100,10 @@ func (c *Controller) subscribeAll(ctx context.Context, fail func(error)) error {
 	c.primary = p
 	c.mu.Unlock()
 	for _, w := range c.set.watches {
-		_, err := c.subscribe(w, subscription{})
+		var err error
+		if w.everySlot, err = c.spread(w); err == nil {
+			_, err = c.subscribe(w, subscription{})
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...) // all errors, so that what is missing can be installed at once

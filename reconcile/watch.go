@@ -26,9 +26,10 @@ type watch struct {
 	filters []func(*store.Record) (bool, error)
 	changes []func(old, now *store.Record) (bool, error)
 	// mapped returns the keys of the primaries that an object concerns; nil: the object is the primary.
-	mapped func(r *store.Record, p primary) ([]Key, error)
-	takes  []reflect.Type // what the functions of the user take
-	errs   []error        // mistakes of the declaration
+	mapped    func(r *store.Record, p primary) ([]Key, error)
+	everySlot bool           // hold the objects of every slot, although replicas share them
+	takes     []reflect.Type // what the functions of the user take
+	errs      []error        // mistakes of the declaration
 }
 
 // function notes what a function of the user takes.
@@ -212,7 +213,11 @@ func (w *watch) request() store.Request {
 	_, generic := w.object.(runtime.Unstructured)
 	more := func(t reflect.Type) bool { return t != reflect.TypeFor[metav1.PartialObjectMetadata]() }
 	bare := !more(reflect.TypeOf(w.object).Elem()) && !slices.ContainsFunc(w.takes, more)
-	return store.Request{Kind: w.kind, Unstructured: generic, Options: w.options, Content: store.Content{Metadata: bare}}
+	options := w.options
+	if w.everySlot {
+		options = append(options[:len(options):len(options)], source.EverySlot())
+	}
+	return store.Request{Kind: w.kind, Unstructured: generic, Options: options, Content: store.Content{Metadata: bare}}
 }
 
 // matches says whether an object is among those that are watched.

@@ -42,7 +42,7 @@ func (c *Controller) next() bool {
 	c.total.take(c.now())
 	term := c.term
 	ctx, cancel := context.WithCancelCause(term)
-	r := &reconciliation{key: it.key, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
+	r := &reconciliation{key: it.key, slot: it.slot, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
 	it.reasons, it.seen, it.left, it.current = reasons{}, nil, false, r
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
@@ -105,19 +105,31 @@ func (c *Controller) context(ctx context.Context, r *reconciliation) (_ context.
 
 // rights are those of a reconciliation: to write in its term, until it is stopped.
 func (c *Controller) rights(r *reconciliation) client.Binding {
-	fence := r.fence
-	if l := c.set.leader; l != nil {
+	fence, outer := r.fence, c.fence(r.term, r.slot)
+	if outer != nil {
 		fence = func() error {
 			if err := r.fence(); err != nil {
 				return err
 			}
-			return l.Fence(r.term)
+			return outer()
 		}
 	}
 	return client.Binding{
-		Fence: fence, RequireVersion: c.set.leader != nil || c.set.preempt,
+		Fence: fence, RequireVersion: outer != nil || c.set.preempt,
 		Write: store.WriteContext{Owner: c.owner, Primary: r.key},
 	}
+}
+
+// fence says why nothing may be sent for an object of a slot, in a term; nil: there is no reason that it could have.
+func (c *Controller) fence(term context.Context, slot int) func() error {
+	l, p := c.set.leader, c.part
+	switch {
+	case l != nil && term != nil:
+		return func() error { return l.Fence(term) }
+	case p != nil:
+		return func() error { return p.shards.Fence(slot) }
+	}
+	return nil
 }
 
 // userContext is what the user's code is given: it has the client and this context.
@@ -133,14 +145,14 @@ func (c *Controller) userContext(ctx context.Context, r *reconciliation, rights 
 	return client.Bind(context.WithValue(ctx, infoKey{}, info), rights)
 }
 
-// termOf returns the context of the leadership in which an object is being reconciled; nil if it is not.
-func (c *Controller) termOf(k Key) context.Context {
+// termOf returns the context of the leadership in which an object is being reconciled, and its slot; nil if it is not.
+func (c *Controller) termOf(k Key) (term context.Context, slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if it := c.q.items[k]; it != nil && it.current != nil {
-		return it.current.term
+		return it.current.term, it.current.slot
 	}
-	return nil
+	return nil, 0
 }
 
 // reportStuck reports a reconciliation that does not return. The returned function ends that and waits for a report
@@ -228,6 +240,9 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 	}
 	c.mu.Lock()
 	it.current, it.state = nil, idle
+	if r.over != nil {
+		close(r.over)
+	}
 	c.q.running--
 	var failed *Failure
 	outcome := "success"

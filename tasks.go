@@ -19,8 +19,8 @@ type task struct {
 	run  func(context.Context) error
 }
 
-// group runs tasks together. The first one that fails has the others stopped, and all errors are kept.
-type group struct {
+// tasks runs what it is given together. The first one that fails has the others stopped, and all errors are kept.
+type tasks struct {
 	ctx    context.Context //nolint:containedctx // the group is the owner of goroutines that live as long as it
 	cancel context.CancelFunc
 	fail   func(error) // told of each error
@@ -32,14 +32,14 @@ type group struct {
 	done    sync.WaitGroup
 }
 
-func newGroup(ctx context.Context, fail func(error)) *group {
-	g := &group{fail: fail, running: map[string]int{}}
+func newTasks(ctx context.Context, fail func(error)) *tasks {
+	g := &tasks{fail: fail, running: map[string]int{}}
 	g.ctx, g.cancel = context.WithCancel(ctx)
 	return g
 }
 
 // add starts a task, unless the group has been stopped.
-func (g *group) add(t task) {
+func (g *tasks) add(t task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.ended {
@@ -50,7 +50,7 @@ func (g *group) add(t task) {
 }
 
 // returned takes note of the end of a task.
-func (g *group) returned(t task, err error) {
+func (g *tasks) returned(t task, err error) {
 	g.mu.Lock()
 	if g.running[t.name]--; g.running[t.name] == 0 {
 		delete(g.running, t.name)
@@ -66,7 +66,7 @@ func (g *group) returned(t task, err error) {
 
 // stop ends the context of the tasks and waits for them, at most for a while. It returns their errors in the order in
 // which they happened, and the names of those that go on.
-func (g *group) stop(bound time.Duration) error {
+func (g *tasks) stop(bound time.Duration) error {
 	g.mu.Lock()
 	g.ended = true
 	g.mu.Unlock()
