@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
@@ -62,6 +65,10 @@ func (o Options) newStores(
 // runAround runs the stores while work runs, if they are not run by somebody else. What is to do with the stores is
 // done when work returns. When the stores cannot go on, work is told to end.
 func (s *stores) runAround(ctx context.Context, work func(context.Context) error) error {
+	for _, kind := range s.unknownKinds() {
+		klog.FromContext(ctx).Info("fields are to be dropped of a kind that neither the scheme nor the server knows; "+
+			"if it is misspelled they are kept", "kind", kind.String())
+	}
 	if s.opt.Stores != nil {
 		return work(ctx)
 	}
@@ -88,6 +95,20 @@ func (s *stores) runAround(ctx context.Context, work func(context.Context) error
 	stop()
 	defer s.watch.Close()
 	return errors.Join(err, <-ended)
+}
+
+// unknownKinds are those of which fields are to be dropped, and which neither the scheme nor the server knows. A kind
+// that is served later only is among them, so that it is no error.
+func (s *stores) unknownKinds() (kinds []schema.GroupKind) {
+	for _, kind := range slices.AppendSeq(slices.Clone(s.opt.DropManagedFields), maps.Keys(s.opt.Drop)) {
+		if kind.Empty() || len(s.scheme.VersionsForGroupKind(kind)) > 0 || slices.Contains(kinds, kind) {
+			continue
+		}
+		if _, err := s.mapper.RESTMapping(kind); meta.IsNoMatchError(err) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
 }
 
 // opener returns a function that opens the store of a kind for objects such as example.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"log/slog"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,7 @@ type codec struct {
 	pack       *pack.Packer
 	decoders   decoders
 	hot        hotSet
+	scratch    sync.Pool        // *[]byte, for what is unpacked to be decoded
 	onMutation func(Key, error) // nil: it is logged
 }
 
@@ -77,17 +79,21 @@ func (r *Record) contentSum(buf *[]byte) uint64 {
 	if sum := r.sum.Load(); sum != 0 {
 		return sum
 	}
-	if *buf == nil {
-		*buf = []byte{} // without one, Append may return bytes that others read
-	}
-	raw, err := r.codec.pack.Append((*buf)[:0], &r.body)
+	raw, err := r.codec.pack.Read(&r.body, buf)
 	if err != nil {
 		return 0
 	}
-	*buf = raw
 	sum := r.codec.contentSum(r.Encoding(), raw)
 	r.sum.Store(sum)
 	return sum
+}
+
+// buffer returns memory for Packer.Read, which goes back to scratch.
+func (c *codec) buffer() *[]byte {
+	if buf, ok := c.scratch.Get().(*[]byte); ok {
+		return buf
+	}
+	return new([]byte)
 }
 
 var metadataMember = []byte(`"metadata"`)

@@ -26,18 +26,32 @@ var (
 	errNoStruct = errors.New("it is not the type of a struct, as those of objects are")
 )
 
-// decode makes a new object, a *T for t, T, from the bytes of a record. What it has in common with another version that is
-// decoded the two share.
+// decode makes a new object, a *T for t, T, from the bytes of a record. What it has in common with another version that
+// is decoded the two share; unstructured objects share parts with any others.
 func (r *Record) decode(t reflect.Type, raw []byte, other *Record) (any, error) {
 	o := reflect.New(t).Interface()
 	err := r.codec.content.readable(o)
 	if err != nil {
 		return nil, &DecodeError{Key: r.Key(), Type: t, Err: err}
 	}
-	like, likeRaw := other.atHand(t, r.codec)
+	buf := r.codec.buffer()
+	defer r.codec.scratch.Put(buf)
+	like, likeRaw := other.atHand(t, r.codec, buf)
 	if u, ok := o.(*unstructured.Unstructured); ok {
-		was, _ := like.(*unstructured.Unstructured)
-		err = decodeUnstructured(r, raw, u, likeRaw, was)
+		var was map[string]any
+		if like != nil {
+			was = like.(*unstructured.Unstructured).Object
+		}
+		err = decodeUnstructured(r, raw, u, func(raw []byte) (map[string]any, error) {
+			d := &r.codec.decoders.untyped
+			switch {
+			case !r.codec.shares():
+				return d.Unmarshal(raw)
+			case was == nil:
+				return d.UnmarshalShared(raw)
+			}
+			return d.UnmarshalLike(raw, likeRaw, was)
+		})
 	} else {
 		err = decodeInto(r, raw, o, likeRaw, like)
 	}
@@ -76,12 +90,14 @@ func (r *Record) DecodeInto(obj any) error {
 
 // decodeOwn decodes the object as it is kept into one of the caller's own, which is empty.
 func (r *Record) decodeOwn(obj any) error {
-	raw, err := r.load()
+	buf := r.codec.buffer()
+	defer r.codec.scratch.Put(buf)
+	raw, err := r.codec.pack.Read(&r.body, buf)
 	if err != nil {
 		return err
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		return decodeUnstructured(r, raw, u, nil, nil)
+		return decodeUnstructured(r, raw, u, r.codec.decoders.untyped.Unmarshal)
 	}
 	if _, ok := obj.(protobuf.Message); r.Encoding() == source.Protobuf && !ok {
 		if raw, err = r.AppendJSON(nil); err != nil {
@@ -92,10 +108,10 @@ func (r *Record) decodeOwn(obj any) error {
 	return decodeInto(r, raw, obj, nil, nil)
 }
 
-// atHand returns a decoded form of a record, and the bytes that it was decoded from; nil if there is none of which a
-// record of the codec may have a part.
-func (r *Record) atHand(t reflect.Type, of *codec) (obj any, raw []byte) {
-	if r == nil || r.codec != of || of.hot.detect || of.content.Transform != nil {
+// atHand returns a decoded form of a record, and the bytes that it was decoded from, see Packer.Read; nil if there is
+// none of which a record of the codec may have a part.
+func (r *Record) atHand(t reflect.Type, of *codec, buf *[]byte) (obj any, raw []byte) {
+	if r == nil || r.codec != of || !of.shares() {
 		return nil, nil
 	}
 	for v := r.forms.Load(); v != nil; v = v.next {
@@ -105,13 +121,16 @@ func (r *Record) atHand(t reflect.Type, of *codec) (obj any, raw []byte) {
 		if obj = v.value(); obj == nil {
 			break
 		}
-		if raw, err := r.load(); err == nil {
+		if raw, err := r.codec.pack.Read(&r.body, buf); err == nil {
 			return obj, raw
 		}
 		break
 	}
 	return nil, nil
 }
+
+// shares says whether decoded objects may have parts in common: where one changes, nobody else must notice.
+func (c *codec) shares() bool { return !c.hot.detect && c.content.Transform == nil }
 
 // name sets the kind of an object that does not say it.
 func (c *codec) name(o any) {
@@ -147,20 +166,17 @@ func messageOf(o any) protobuf.Message {
 	return m
 }
 
-// decodeUnstructured is decodeInto for an object without a Go type.
+// decodeUnstructured is decodeInto for an object without a Go type, of which fromJSON decodes the JSON.
 func decodeUnstructured(
-	r *Record, raw []byte, into *unstructured.Unstructured, likeRaw []byte, like *unstructured.Unstructured,
+	r *Record, raw []byte, into *unstructured.Unstructured, fromJSON func([]byte) (map[string]any, error),
 ) (err error) {
-	switch {
-	case r.Encoding() == source.Protobuf:
+	if r.Encoding() == source.Protobuf {
 		var typed runtime.Object
 		if typed, err = r.codec.decodeByScheme(r, raw); err == nil {
 			into.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 		}
-	case like != nil:
-		into.Object, err = r.codec.decoders.untyped.UnmarshalLike(raw, likeRaw, like.Object)
-	default:
-		into.Object, err = r.codec.decoders.untyped.Unmarshal(raw)
+	} else {
+		into.Object, err = fromJSON(raw)
 	}
 	if err != nil {
 		return err

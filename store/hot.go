@@ -129,7 +129,9 @@ func (r *Record) asCold(t reflect.Type, other *Record) (any, error) {
 			e.form.verify(e.rec, "") // calls code of the user's
 		}
 	}()
-	raw, err := r.load()
+	buf := r.codec.buffer()
+	defer r.codec.scratch.Put(buf)
+	raw, err := r.codec.pack.Read(&r.body, buf)
 	if err != nil {
 		return nil, &DecodeError{Key: r.Key(), Type: mine.typ, Err: err}
 	}

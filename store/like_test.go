@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -72,6 +73,51 @@ func TestTwoVersionsShare(t *testing.T) {
 			}
 			if again, err := is.As(tc.typ); err != nil || again != got {
 				t.Errorf("it was decoded again, error %v", err)
+			}
+		})
+	}
+}
+
+// TestUnstructuredObjectsShareParts decodes two pods of one workload that nobody may change: a part which both have is
+// one. It is not where a change of it would have to be noticed, or may come, or in objects of the reader's own.
+func TestUnstructuredObjectsShareParts(t *testing.T) {
+	t.Parallel()
+	same := func(o any) (any, error) { return o, nil }
+	for name, tc := range map[string]struct {
+		opt   store.Options
+		own   bool
+		share bool
+	}{
+		"Shared":      {share: true},
+		"Own":         {own: true},
+		"Detecting":   {opt: store.Options{DetectMutation: true}},
+		"Transformed": {opt: store.Options{Content: store.Content{Transform: same}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := pods(t, source.JSON, 0, tc.opt)
+			var at []uintptr
+			for i := range 4 {
+				o := object(fmt.Appendf(nil, `{"metadata":{"name":"n%d","uid":"u%d","resourceVersion":"%d"},`+
+					`"spec":{"tolerations":[{"key":"a","operator":"Exists"}]}}`, i, i, 900000001+i))
+				if err := s.Sink("").Apply(source.Added, o); err != nil {
+					t.Fatal(err)
+				}
+				r, _ := s.Get(store.Key{Name: fmt.Sprint("n", i)})
+				u := &unstructured.Unstructured{}
+				var err error
+				if tc.own {
+					err = r.DecodeInto(u)
+				} else {
+					u, err = store.As[unstructured.Unstructured](r)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = append(at, reflect.ValueOf(u.Object["spec"].(map[string]any)["tolerations"]).Pointer())
+			}
+			if got := at[2] == at[3]; got != tc.share {
+				t.Errorf("they share a part: %t, want %t", got, tc.share)
 			}
 		})
 	}

@@ -82,7 +82,9 @@ func (c *child) do(cmd command) (answer, error) {
 	case "start":
 		return c.start(cmd)
 	case "reads":
+		c.startProfile(cmd.Profile)
 		r, err := measureReads(c.peer)
+		c.stopProfile()
 		return answer{Values: map[string]float64{
 			"get": float64(r.Get), "getCold": float64(r.GetCold), "getAllocs": r.GetHeap,
 			"list": float64(r.List), "listed": float64(r.Listed),

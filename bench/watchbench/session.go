@@ -151,7 +151,10 @@ const moreHandlers = 10
 func (s *session) rows(round int) []row {
 	rows := []row{
 		{"S1", func(context.Context) error { return s.sync("S1", round, command{}) }},
-		{"S6", func(context.Context) error { _, err := s.tell("S6", command{Do: "reads"}); return err }},
+		{"S6", func(context.Context) error {
+			_, err := s.tell("S6", command{Do: "reads", Profile: s.profile("S6", round)})
+			return err
+		}},
 		{"HANDLERS", func(context.Context) error {
 			_, err := s.tell("HANDLERS", command{Do: "handlers", N: moreHandlers, Settle: s.o.settle})
 			return err
@@ -205,7 +208,7 @@ func (s *session) throughput(row string, round int, whole bool) error {
 // latency is row S4, at a fixed rate: from just before the write to the handler, on one clock.
 func (s *session) latency(ctx context.Context, row string, rate int, d time.Duration) error {
 	n := int(float64(rate) * d.Seconds())
-	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true}); err != nil {
+	if _, err := s.tell(row, command{Do: "expect", N: n, Whole: true, Profile: s.profile(row, 0)}); err != nil {
 		return err
 	}
 	const lot = 1000

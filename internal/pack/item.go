@@ -80,6 +80,22 @@ func (p *Packer) retire(it *Item) {
 	}
 }
 
+// Read returns the bytes of an item, which must not be changed. They are shared, or in buf, which grows as it has to:
+// then they are valid until it is used again.
+func (p *Packer) Read(it *Item, buf *[]byte) ([]byte, error) {
+	if h := it.heap.Load(); h != nil && !h.packed {
+		return h.data, nil
+	}
+	if *buf == nil {
+		*buf = []byte{} // without one, Append may return bytes that others read
+	}
+	out, err := p.Append((*buf)[:0], it)
+	if err == nil {
+		*buf = out
+	}
+	return out, err
+}
+
 func (l *loose) unpack(dst []byte) ([]byte, error) {
 	if !l.packed {
 		if dst == nil {

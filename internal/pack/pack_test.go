@@ -89,3 +89,45 @@ func TestPacker(t *testing.T) {
 		t.Errorf("%+v although everything is superseded", st)
 	}
 }
+
+// TestRead reads items on the heap, in the arena and superseded into one buffer: no read changes another's bytes.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	items := make([]*Item, 40)
+	p := New(func(yield func(*Item) bool) {
+		for _, it := range items {
+			if !yield(it) {
+				return
+			}
+		}
+	})
+	defer p.Close()
+	want := func(i int) string { return strings.Repeat(fmt.Sprint("item ", i, ", "), 5+i*i) }
+	for i := range items {
+		items[i] = &Item{}
+		items[i].Set([]byte(want(i)))
+	}
+	var buf []byte
+	check := func() {
+		t.Helper()
+		for range 2 {
+			for i, it := range items {
+				if got, err := p.Read(it, &buf); err != nil || string(got) != want(i) {
+					t.Fatalf("item %d is %q, error %v", i, got, err)
+				}
+			}
+		}
+	}
+	check()
+	for i, it := range items {
+		if i%3 > 0 {
+			p.Keep(it, uint64(i%3))
+		}
+	}
+	p.Flush()
+	check()
+	for _, it := range items[:20] {
+		p.Retire(it)
+	}
+	check()
+}

@@ -5,18 +5,34 @@ import (
 	"slices"
 )
 
-// UnmarshalLike is Unmarshal for who holds another object, and the data that it was decoded from: what is the same in
-// both, byte for byte, down to the members of spec and status, the two share. Neither may be changed afterwards.
-func (d *Decoder) UnmarshalLike(data, likeData []byte, like map[string]any) (map[string]any, error) {
+// UnmarshalShared is Unmarshal for an object that nobody may change afterwards: it shares parts with others.
+func (d *Decoder) UnmarshalShared(data []byte) (map[string]any, error) {
 	dec := decoding{words: &d.words, data: data}
-	other := decoding{data: likeData}
-	if dec.next() == '{' && other.next() == '{' {
-		o, err := dec.objectLike(1, &other, like)
+	dec.begin(&d.trees, data)
+	defer dec.end()
+	if dec.next() == '{' && dec.spans != nil {
+		dec.span = 1 // it is not shared as a whole
+		o, err := dec.object(0, int(dec.spans[0].items))
 		if dec.skip(); err == nil && dec.at == len(data) {
 			return o, nil
 		}
 	}
 	return d.Unmarshal(data)
+}
+
+// UnmarshalLike is UnmarshalShared for who holds another object, and the data that it was decoded from: what is the
+// same in both, byte for byte, down to the members of spec and status, the two share. Neither may be changed
+// afterwards.
+func (d *Decoder) UnmarshalLike(data, likeData []byte, like map[string]any) (map[string]any, error) {
+	dec := decoding{words: &d.words, data: data}
+	other := decoding{data: likeData}
+	if dec.next() == '{' && other.next() == '{' {
+		o, err := dec.objectLike(1, &other, like, &d.trees)
+		if dec.skip(); err == nil && dec.at == len(data) {
+			return o, nil
+		}
+	}
+	return d.UnmarshalShared(data)
 }
 
 // likeDepth is down to where what is not the same is looked into.
@@ -113,7 +129,7 @@ func quoted(b []byte) int {
 }
 
 // objectLike decodes the object at d.at; like was decoded from that at other.at.
-func (d *decoding) objectLike(depth int, other *decoding, like map[string]any) (map[string]any, error) {
+func (d *decoding) objectLike(depth int, other *decoding, like map[string]any, known *trees) (map[string]any, error) {
 	theirs, err := other.members()
 	if err != nil {
 		return nil, err
@@ -127,7 +143,7 @@ func (d *decoding) objectLike(depth int, other *decoding, like map[string]any) (
 	o := make(map[string]any, len(ours))
 	d.at = begin
 	for _, m := range ours {
-		v, err := d.valueLike(depth, m, theirs, like)
+		v, err := d.valueLike(depth, m, theirs, like, known)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +154,7 @@ func (d *decoding) objectLike(depth int, other *decoding, like map[string]any) (
 }
 
 // valueLike returns the value of a member: that of the other object, if it is the same.
-func (d *decoding) valueLike(depth int, m member, theirs []member, like map[string]any) (any, error) {
+func (d *decoding) valueLike(depth int, m member, theirs []member, like map[string]any, known *trees) (any, error) {
 	value := decoding{words: d.words, data: bytes.TrimRight(m.value, " \t\r\n"), piece: d.piece, stack: d.stack}
 	defer func() { d.piece, d.stack = value.piece, value.stack }()
 	// of two members of one name the last one counts
@@ -154,9 +170,13 @@ func (d *decoding) valueLike(depth int, m member, theirs []member, like map[stri
 			return was, nil
 		}
 		if within, ok := was.(map[string]any); ok && depth < likeDepth && value.next() == '{' {
-			return value.objectLike(depth+1, &decoding{data: t.value}, within)
+			return value.objectLike(depth+1, &decoding{data: t.value}, within, known)
 		}
 		break
+	}
+	if c := value.next(); c == '{' || c == '[' {
+		value.begin(known, value.data)
+		defer value.end()
 	}
 	v, err := value.value(depth)
 	if err == nil && value.at != len(value.data) {

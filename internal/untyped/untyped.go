@@ -21,13 +21,14 @@ import (
 // Decoder decodes objects and remembers short strings of them. The zero value is ready; it is safe for concurrent use.
 type Decoder struct {
 	words words
+	trees trees
 }
 
 // Unmarshal decodes one JSON object. The maps and lists belong to the caller, and nothing refers to data.
 func (d *Decoder) Unmarshal(data []byte) (map[string]any, error) {
 	dec := decoding{words: &d.words, data: data}
 	if dec.skip(); dec.at < len(data) && data[dec.at] == '{' {
-		o, err := dec.object(0)
+		o, err := dec.object(0, 0)
 		if dec.skip(); err == nil && dec.at == len(data) {
 			return o, nil
 		}
@@ -50,6 +51,7 @@ type decoding struct {
 	at    int
 	stack []any // items of the lists that are open
 	piece piece.Of
+	sharing
 }
 
 func (d *decoding) skip() {
@@ -76,10 +78,8 @@ func (d *decoding) next() byte {
 
 func (d *decoding) value(depth int) (any, error) {
 	switch c := d.next(); c {
-	case '{':
-		return d.object(depth + 1)
-	case '[':
-		return d.list(depth + 1)
+	case '{', '[':
+		return d.nested(c, depth+1)
 	case '"':
 		s, err := d.raw()
 		if err != nil {
@@ -108,12 +108,30 @@ func (d *decoding) literal(text string) error {
 	return nil
 }
 
-func (d *decoding) object(depth int) (map[string]any, error) {
+// nested decodes an object or a list.
+func (d *decoding) nested(bracket byte, depth int) (v any, err error) {
+	v, at, text, items := d.known()
+	switch {
+	case v != nil:
+		return v, nil
+	case bracket == '{':
+		v, err = d.object(depth, items)
+	default:
+		v, err = d.list(depth)
+	}
+	if err == nil && at != nil {
+		at.tree.Store(&tree{string(text), v})
+	}
+	return v, err
+}
+
+// object decodes the object at d.at, which has about so many members.
+func (d *decoding) object(depth, members int) (map[string]any, error) {
 	if depth > maxDepth {
 		return nil, errUnusual
 	}
 	d.at++
-	o := map[string]any{}
+	o := make(map[string]any, members)
 	if d.next() == '}' {
 		d.at++
 		return o, nil

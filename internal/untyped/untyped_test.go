@@ -37,7 +37,7 @@ func both(t testing.TB, d *Decoder, data []byte) {
 func fast(d *Decoder, data []byte) bool {
 	dec := decoding{words: &d.words, data: data}
 	dec.skip()
-	_, err := dec.object(0)
+	_, err := dec.object(0, 0)
 	dec.skip()
 	return err == nil && dec.at == len(data)
 }

@@ -1,0 +1,106 @@
+package untyped
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/corpus"
+)
+
+// shared decodes data as what nobody may change, which has to give the same as any other decoding.
+func shared(t *testing.T, d *Decoder, data []byte) map[string]any {
+	t.Helper()
+	var want map[string]any
+	wantErr := kjson.UnmarshalCaseSensitivePreserveInts(slices.Clone(data), &want)
+	given := slices.Clone(data)
+	got, err := d.UnmarshalShared(given)
+	for i := range given {
+		given[i] = 'x' // the result must not refer to it
+	}
+	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
+		t.Fatalf("error %v, want %v, of %q", err, wantErr, data)
+	}
+	if !reflect.DeepEqual(want, got) {
+		t.Fatalf("%q was decoded as %v", data, got)
+	}
+	return got
+}
+
+func TestShared(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ reason, data string }{
+		{"no object", `[{"a":{}}]`},
+		{"empty", `{}`},
+		{"nested", `{"a":{"b":[1,{"c":[]},[2]]},"d":[{},{}]}`},
+		{"white space", " { \"a\" : { \"b\" : [ ] , \"c\" : [ 1 , { } ] } } \n"},
+		{"brackets, commas and quotes in strings", `{"a":{"}":"]\"{,"},"b":["[\\",{"c":"\\\""}]}`},
+		{"two members of one name", `{"a":{"b":1,"b":{"c":2}},"a":{"b":[]}}`},
+		{"the same again within", `{"a":{"a":{"a":{}}},"b":{"a":{"a":{}}},"c":{"a":{}}}`},
+		{"wrong brackets", `{"a":[1}}`},
+		{"a bracket too many", `{"a":{}}}`},
+		{"a bracket too few", `{"a":{"b":[]}`},
+		{"cut in a string", `{"a":["b`},
+		{"wrong within", `{"a":{"b":[1 2]}}`},
+		{"escapes", `{"\u0061":{"b":["\u00e9\n"]}}`},
+		{"large", `{"a":["` + strings.Repeat("b", 2*maxTree) + `",{"c":[1]}]}`},
+		{"very deep", strings.Repeat(`{"a":`, 2*maxDepth) + "1" + strings.Repeat("}", 2*maxDepth)},
+	} {
+		d := &Decoder{}
+		for range 4 {
+			shared(t, d, []byte(c.data))
+		}
+	}
+}
+
+// TestSharedParts asserts that parts which come again are one, while the table grows, and that an object which may be
+// changed has none of them.
+func TestSharedParts(t *testing.T) {
+	t.Parallel()
+	d := &Decoder{}
+	part := func(o map[string]any) uintptr { return reflect.ValueOf(o["spec"].(map[string]any)["probe"]).Pointer() }
+	probe := `{"httpGet":{"path":"/ready","port":8080},"periods":[1,2,3]}`
+	data := func(i int) []byte { return fmt.Appendf(nil, `{"spec":{"n":[%d],"probe":%s}}`, i, probe) }
+	var last uintptr
+	for i := range 2 * growAfter * minPlaces {
+		now := part(shared(t, d, data(i)))
+		if i > growAfter*minPlaces && now != last {
+			t.Fatalf("object %d has a probe of its own", i)
+		}
+		last = now
+	}
+	if n := len(d.trees.table()); n <= minPlaces {
+		t.Errorf("the table has %d places", n)
+	}
+	own, err := d.Unmarshal(data(0))
+	if err != nil || part(own) == last {
+		t.Errorf("an object that may be changed has a part that is shared (%v)", err)
+	}
+}
+
+func TestSharedPods(t *testing.T) {
+	t.Parallel()
+	d, pods := &Decoder{}, corpus.NewPods(3, 5)
+	for i := range 300 {
+		shared(t, d, pods.JSON(i, true))
+	}
+}
+
+func FuzzShared(f *testing.F) {
+	f.Add([]byte(`{"a":{"b":[1,"c",{}]},"d":{"b":[1,"c",{}]}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := &Decoder{}
+		for range 3 {
+			var want map[string]any
+			wantErr := kjson.UnmarshalCaseSensitivePreserveInts(slices.Clone(data), &want)
+			got, err := d.UnmarshalShared(slices.Clone(data))
+			if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(want, got) {
+				t.Fatalf("%v, %v; want %v, %v", got, err, want, wantErr)
+			}
+		}
+	})
+}
