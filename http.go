@@ -150,7 +150,7 @@ func (rt *Runtime) readyToServe(w http.ResponseWriter, stale []string, now phase
 
 // lacking says what keeps a process from doing all that is its part, or from taking it over, and in what phase it is.
 func (rt *Runtime) lacking(now phase) (_ phase, problems []string) {
-	if err := rt.sharing.waits(); err != nil && now == phaseStarting {
+	if err := rt.sharing.waits(); err != nil && (now == phaseStarting || now == phaseReady) {
 		return phase("standby: " + err.Error()), nil
 	}
 	switch now {

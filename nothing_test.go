@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -76,6 +77,8 @@ func nothing(ctx context.Context) map[string]func() error {
 		"fairlead.WithPersistence": func() error { return runs(fairlead.WithPersistence("")) },
 		"fairlead.WithRegistry":    func() error { return runs(fairlead.WithRegistry(nil)) },
 		"fairlead.WithScheme":      func() error { return runs(fairlead.WithScheme(nil)) },
+		"fairlead.ShardBy":         func() error { return ok(fairlead.ShardBy(shard.UID)) },
+		"fairlead.WithShards":      func() error { return runs(fairlead.WithShards("", "", nil)) },
 		"fairlead.WithSignals":     func() error { return runs(fairlead.WithSignals()) },
 		"fairlead.WithSource":      func() error { return runs(fairlead.WithSource(nil)) },
 		"fairlead.WithStaleness":   func() error { return runs(fairlead.WithStaleness(0)) },

@@ -34,7 +34,7 @@ import (
 // declared before Run.
 func WithShards(namespace, name string, change ...func(*group.Options)) Option {
 	return func(o *options) {
-		o.shards = &group.Options{Namespace: namespace, Name: name, Role: "reconcile"}
+		o.shards = &group.Options{Namespace: namespace, Name: name, Role: "reconcile", Events: true}
 		for _, fn := range change {
 			if fn != nil {
 				fn(o.shards)

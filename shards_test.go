@@ -308,6 +308,7 @@ func (w *outside) play(r *rand.Rand) {
 		w.server.On(apiserver.Match{Verb: "list", Resource: "secrets"}, apiserver.Delay(time.Duration(r.IntN(2000))*time.Millisecond))
 	}
 	late := r.IntN(2) == 0 // and its watch is behind, now and then
+	var hold *apiserver.Hold
 	var live, gone []*replica
 	names := 0
 	join := func() {
@@ -341,13 +342,17 @@ func (w *outside) play(r *rand.Rand) {
 				w.want(k.Namespace, k.Name)
 			}
 		}
-		pause := time.Duration(r.IntN(3000)) * time.Millisecond
-		if late && r.IntN(3) == 0 {
-			hold := w.server.HoldEvents(apiserver.Match{Resource: "secrets"})
-			time.Sleep(pause)
+		switch {
+		case hold != nil && r.IntN(3) == 0:
 			hold.Release()
+			hold = nil
+		case hold == nil && late && r.IntN(2) == 0:
+			hold = w.server.HoldEvents(apiserver.Match{Resource: "secrets"})
 		}
-		time.Sleep(pause)
+		time.Sleep(time.Duration(r.IntN(3000)) * time.Millisecond)
+	}
+	if hold != nil {
+		hold.Release()
 	}
 	if len(live) == 0 {
 		join()

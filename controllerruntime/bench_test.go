@@ -181,7 +181,7 @@ func BenchmarkGet(b *testing.B) {
 	}{{"copy", true}, {"shared", false}} {
 		b.Run(c.name, func(b *testing.B) {
 			defer measured(b)()
-			i := 0
+			i, into := 0, &corev1.Pod{}
 			for b.Loop() {
 				obj, ok, err := read.GetByKey(x.keys[i%100])
 				if err != nil || !ok {
@@ -190,7 +190,7 @@ func BenchmarkGet(b *testing.B) {
 				if c.copy {
 					obj = obj.(runtime.Object).DeepCopyObject()
 				}
-				*(&corev1.Pod{}) = *obj.(*corev1.Pod)
+				*into = *obj.(*corev1.Pod)
 				i++
 			}
 		})

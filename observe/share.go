@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/fairlead-io/fairlead/client"
@@ -148,6 +149,9 @@ func (g *gate) end(slot int, cause error) {
 // Gain implements [group.Participant].
 func (r *Registry) Gain(_ context.Context, slots shard.Set) error {
 	g := r.gate
+	if g == nil {
+		return errors.New("cannot gain slots: the registry works on everything: it was made without Shards")
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lost = g.lost.Minus(slots)
@@ -158,6 +162,9 @@ func (r *Registry) Gain(_ context.Context, slots shard.Set) error {
 // have left is told besides, and not waited for.
 func (r *Registry) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
 	g := r.gate
+	if g == nil {
+		return
+	}
 	var all sync.WaitGroup
 	for slot, idle := range g.close(slots) {
 		one := g.layout.Set(slot)

@@ -58,6 +58,9 @@ func (p *part) change() {
 // Gain implements [group.Participant]: objects of these slots are reconciled when all that the controller watches is
 // known to be as new as what their former holder has written.
 func (c *Controller) Gain(_ context.Context, slots shard.Set) error {
+	if c.part == nil {
+		return fmt.Errorf("cannot gain slots: controller %q works on everything: its host shares nothing", c.name)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.part.coming = c.part.coming.Union(slots)
@@ -151,6 +154,9 @@ func (c *Controller) awaitSlots(ctx context.Context, changed <-chan struct{}, sl
 
 // Lose implements [group.Participant]. Nothing is done to objects that leave with their slots: no Cleanup, no Undo.
 func (c *Controller) Lose(ctx context.Context, slots shard.Set, quiet func(shard.Set)) {
+	if c.part == nil {
+		return
+	}
 	busy := map[int][]*reconciliation{}
 	c.mu.Lock()
 	c.part.open, c.part.coming = c.part.open.Minus(slots), c.part.coming.Minus(slots)

@@ -1,6 +1,9 @@
 package group
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Causes of the end of a slot's context.
 var (
@@ -30,6 +33,22 @@ var (
 	// ErrLeader says that somebody else holds the Lease Options.Leader.
 	ErrLeader = errors.New("the program has a leader")
 )
+
+// HolderError says that this member does not hold a slot, and who does.
+type HolderError struct {
+	Slot   int
+	Holder string // the name of a member; "": nobody, or it is not known
+	Err    error  // ErrNotHeld or ErrLost
+}
+
+func (e *HolderError) Error() string {
+	if e.Holder == "" {
+		return fmt.Sprintf("slot %d: %v", e.Slot, e.Err)
+	}
+	return fmt.Sprintf("slot %d: %v: %s does", e.Slot, e.Err, e.Holder)
+}
+
+func (e *HolderError) Unwrap() error { return e.Err }
 
 // errBefore says that a group was made anew just now.
 var errBefore = errors.New("cannot hold slots yet: the group was made anew, and members may not have noticed")

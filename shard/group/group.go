@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
@@ -41,6 +42,9 @@ type Options struct {
 	Duration, Renew, Period time.Duration
 	// Drain bounds what Participant.Lose may take where a slot moves or the member leaves: 10 s.
 	Drain time.Duration
+	// Events has changes told by Kubernetes Events about the group's Lease, for which the member needs the right to create
+	// events in the namespace. They are few: one that comes too soon after many others is not written.
+	Events bool
 	// OnChange is called for each change that is logged, by any goroutine. It must not block; it may ask the group.
 	OnChange func(Change)
 	// Logger gets a line for each change. Default: that of the fairlead runtime that runs Run, else none.
@@ -73,6 +77,7 @@ type Group struct {
 	layout shard.Layout
 
 	participants []Participant
+	events       *teller // nil: there are none
 	ran          atomic.Bool
 	woken        chan struct{}
 	holds        atomic.Pointer[holds] // what Fence lets through
@@ -109,6 +114,13 @@ func New(cfg *rest.Config, o Options) (*Group, error) {
 		layout: shard.Layout{By: o.Layout.By, Slots: o.Layout.Len()}, woken: make(chan struct{}, 1),
 	}
 	g.view = newView(func() time.Time { return g.clock.now() })
+	if o.Events {
+		events, err := typedevents.NewForConfig(cfg)
+		if err != nil {
+			return nil, fmt.Errorf("cannot make a member of a group: %w", err)
+		}
+		g.events = &teller{g: g, client: events, changes: make(chan Change, eventsAtOnce)}
+	}
 	return g, nil
 }
 
@@ -194,6 +206,26 @@ func (g *Group) Context(slot int) context.Context {
 	ctx, end := context.WithCancelCause(context.Background())
 	end(ErrNotHeld)
 	return ctx
+}
+
+// Here says why this member does not work on a slot: a *HolderError, which names the one that does, as far as it is
+// known. It is for requests from outside that reach any of the members, such as callbacks. nil: it does.
+func (g *Group) Here(slot int) error {
+	err := g.Fence(slot)
+	if err == nil {
+		return nil
+	}
+	e := &HolderError{Slot: slot, Err: err}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if r := g.state.record; r != nil && slot >= 0 && slot < len(r.slots) {
+		for _, m := range r.members {
+			if m.ID == r.slots[slot].holder && m.ID != g.state.id {
+				e.Holder = m.Name
+			}
+		}
+	}
+	return e
 }
 
 // holds are the slots of an incarnation that Fence lets through.

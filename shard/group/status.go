@@ -138,6 +138,7 @@ func (g *Group) note(c Change) {
 		level, attrs = slog.LevelWarn, append(attrs, slog.Any("error", c.Err))
 	}
 	g.log.LogAttrs(context.Background(), level, string(c.Kind), attrs...)
+	g.events.tell(c)
 	if g.opt.OnChange != nil {
 		g.opt.OnChange(c)
 	}

@@ -33,6 +33,17 @@ func (g *Group) Run(ctx context.Context) error {
 			g.log.WarnContext(ctx, "the watch of the group has failed", "error", err)
 		}
 	}()
+	if g.events != nil {
+		over, told := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(told)
+			g.events.run(context.WithoutCancel(ctx), over)
+		}()
+		defer func() {
+			close(over)
+			<-told
+		}()
+	}
 	m := &mind{g: g}
 	for attempt := 0; ; attempt++ {
 		begun := g.clock.now()

@@ -1,0 +1,112 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	typedevents "k8s.io/client-go/kubernetes/typed/events/v1"
+)
+
+// teller writes Events about the group's Lease. It drops what comes faster than it may write.
+type teller struct {
+	g       *Group
+	client  typedevents.EventsV1Interface
+	changes chan Change
+}
+
+// Bounds of Events: so many at once, and then one for each interval.
+const (
+	eventsAtOnce  = 20
+	eventInterval = 15 * time.Second
+)
+
+// reasons are the reasons of Events, by the kind of change.
+var reasons = map[Kind]string{
+	Joined: "MemberJoined", Gained: "SlotsGained", Released: "SlotsReleased", Lost: "SlotsLost", Buried: "MemberDied",
+	Left: "MemberLeft",
+}
+
+// tell has a change told, unless too much waits already. A nil teller tells nobody.
+func (e *teller) tell(c Change) {
+	if e == nil || reasons[c.Kind] == "" {
+		return
+	}
+	select {
+	case e.changes <- c:
+	default:
+	}
+}
+
+// run writes until over is closed, and then what waits.
+func (e *teller) run(ctx context.Context, over <-chan struct{}) {
+	left, last, refused := float64(eventsAtOnce), e.g.clock.now(), false
+	for {
+		var c Change
+		select {
+		case c = <-e.changes:
+		case <-over:
+			select {
+			case c = <-e.changes:
+			default:
+				return
+			}
+		}
+		now := e.g.clock.now()
+		left = min(eventsAtOnce, left+float64(now.Sub(last))/float64(eventInterval))
+		if last = now; left < 1 {
+			continue
+		}
+		left--
+		err := e.write(ctx, c)
+		if err != nil && !refused {
+			e.g.log.WarnContext(ctx, "cannot write Events about the group", "error", err)
+		}
+		refused = err != nil
+	}
+}
+
+func (e *teller) write(ctx context.Context, c Change) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	opt := e.g.opt
+	kind, note := corev1.EventTypeNormal, fmt.Sprintf("%s: %s", opt.Member, c.Kind)
+	if !c.Slots.IsEmpty() {
+		note += fmt.Sprintf(" slots %s", c.Slots)
+	}
+	if c.Kind == Lost || c.Kind == Buried {
+		kind = corev1.EventTypeWarning
+	}
+	if c.Member != "" {
+		note += " " + c.Member
+	}
+	if c.Err != nil {
+		note += fmt.Sprintf(": %v", c.Err)
+	}
+	_, err := e.client.Events(opt.Namespace).Create(ctx, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: opt.Namespace, GenerateName: opt.Name + "-"},
+		EventTime:  metav1.NewMicroTime(e.g.clock.now()), Type: kind, Reason: reasons[c.Kind], Action: "Share",
+		ReportingController: "fairlead.io/shard-group", ReportingInstance: cut(opt.Member, 128), Note: cut(note, 1024),
+		Regarding: corev1.ObjectReference{
+			APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: opt.Namespace, Name: opt.Name,
+			UID: e.g.uid(),
+		},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func cut(s string, n int) string { return s[:min(len(s), n)] }
+
+// uid is that of the group's Lease, as far as it is known.
+func (g *Group) uid() types.UID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state.record == nil {
+		return ""
+	}
+	return types.UID(g.state.record.founded)
+}
