@@ -143,6 +143,7 @@ func (rt *Runtime) workShared(ctx context.Context) error {
 	defer end(nil)
 	taking, leave := context.WithCancel(inherit.With(ctx, rt.log))
 	defer leave()
+	defer context.AfterFunc(ctx, func() { rt.phase.Store(phaseStopping) })()
 	var taken sync.WaitGroup
 	var failed error
 	taken.Go(func() {

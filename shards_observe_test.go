@@ -1,0 +1,129 @@
+package fairlead_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/shard/group"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// sharer runs a member that observes with a function.
+func sharer(s *apiserver.Server, name string, fn func(*fairlead.Runtime) func(context.Context,
+	observe.Event[corev1.ConfigMap]) error, opts ...source.Option,
+) *running {
+	rt := fairlead.New(s.Config(), fairlead.WithShards("default", "replicas", func(o *group.Options) {
+		o.Member, o.Layout.Slots = name, 1
+	}))
+	observe.Source[corev1.ConfigMap](rt, Maps, opts...)
+	observe.On(rt, Maps, fn(rt))
+	return run(rt)
+}
+
+// A slot is let go when the call that runs for an object of it has returned; what was to come after that is not told,
+// nor that it has left.
+func TestObserverEndsBeforeItsSlotIsLetGo(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		for _, name := range []string{"x", "y", "z"} {
+			put(t, s, name)
+		}
+		var d diary
+		busy := make(chan struct{})
+		one := sharer(s, "one", func(*fairlead.Runtime) func(context.Context, observe.Event[corev1.ConfigMap]) error {
+			first := true
+			return func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+				if e.Type == observe.Synchronized {
+					return nil
+				}
+				d.add("one begins " + e.Type.String())
+				if first {
+					first = false
+					close(busy)
+					time.Sleep(5 * time.Second)
+				}
+				if d.add("one ends " + e.Type.String()); ctx.Err() != nil {
+					t.Errorf("it was cut off: %v", context.Cause(ctx))
+				}
+				return nil
+			}
+		})
+		<-busy
+		one.stop() // as its slot moves
+		two := sharer(s, "two", func(*fairlead.Runtime) func(context.Context, observe.Event[corev1.ConfigMap]) error {
+			return func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+				if e.Type != observe.Synchronized {
+					d.add("two " + e.Type.String())
+				}
+				return nil
+			}
+		})
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		want := []string{"one begins Added", "one ends Added", "one begins Left", "one ends Left", "two Added", "two Added",
+			"two Added"}
+		got := d.all()
+		if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[len(got)-1] != want[len(want)-1] {
+			t.Errorf("told: %q", got)
+		}
+		for _, p := range []*running{one, two} {
+			if err := p.end(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// A call that does not return is told after the drain bound why, and may write nothing any more.
+func TestObserverIsCutOffWhenItsSlotMoves(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		busy, cause, writes := make(chan struct{}), make(chan error, 1), make(chan error, 2)
+		one := sharer(s, "one", func(rt *fairlead.Runtime) func(context.Context, observe.Event[corev1.ConfigMap]) error {
+			write := func(ctx context.Context, name string) error {
+				return rt.Client().Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: name}})
+			}
+			return func(ctx context.Context, e observe.Event[corev1.ConfigMap]) error {
+				if e.Type != observe.Added || e.Key.Name != "x" {
+					return nil
+				}
+				writes <- write(ctx, "before")
+				close(busy)
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+				writes <- write(context.WithoutCancel(ctx), "after")
+				return nil
+			}
+		}, source.Namespaces("a"))
+		<-busy
+		begun := time.Now()
+		s.On(leases, apiserver.Answer(apiserver.Failure(500))) // it cannot renew
+		if err := <-cause; !errors.Is(err, group.ErrLost) {
+			t.Errorf("the cause is %v", err)
+		}
+		if took := time.Since(begun); took > 7*time.Second {
+			t.Errorf("it worked on for %v", took)
+		}
+		if err := <-writes; err != nil {
+			t.Error(err)
+		}
+		if err := <-writes; !errors.Is(err, client.ErrFenced) {
+			t.Errorf("a write without a lease: %v", err)
+		}
+		s.ClearFaults()
+		if err := one.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
