@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -32,8 +33,9 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 			appear(i)
 		}
 		e := &Executor{
-			store: st, fresh: newFreshness(), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
+			layout: shard.Layout{Slots: 1}, store: st, fresh: newFreshness(shard.Layout{Slots: 1}), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
 		}
+		e.fresh.gain(0)
 		statuses := st.WatchStatus()
 		defer statuses.Close()
 		ctx, cancel := context.WithCancel(t.Context())
