@@ -142,6 +142,9 @@ func (e *Executor) cutOff(leaving []*tenure, cause error) {
 	for _, t := range leaving {
 		t.end(cause)
 	}
+	if len(runs) > 0 {
+		e.log.Warn("calls under way are cut off, to be made again with the same keys", "operations", len(runs), "error", cause)
+	}
 	for _, r := range runs {
 		if fiber, ok := e.engine.Find(r.key.String()); ok {
 			fiber.Cancel(cause)

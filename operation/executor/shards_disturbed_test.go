@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/seed"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -93,8 +94,10 @@ func sharedDisturbed(t *testing.T, s uint64) {
 	}
 	w.settle()
 	all := make([]ended, len(ops))
+	patience, cancel := context.WithTimeout(w.ctx, 30*time.Second) // the replicas go on, to be looked at
+	defer cancel()
 	for i, op := range ops {
-		if _, err := schedulers[op.Namespace].Wait(w.ctx, resourceOf(op), op.EffectiveID(), nil); err != nil {
+		if _, err := schedulers[op.Namespace].Wait(patience, resourceOf(op), op.EffectiveID(), nil); err != nil {
 			t.Fatalf("FAIRLEAD_SEED=%d: %s/%s does not end: %v\n%s", s, op.Namespace, op.Name, err, w.describe(op))
 		}
 		got, err := schedulers[op.Namespace].Get(w.ctx, resourceOf(op))
@@ -120,6 +123,11 @@ func (w *world) describe(op *v1alpha1.Operation) string {
 	if holder == nil {
 		return text + "\nnobody holds its slot"
 	}
+	_, known := holder.operations.Get(store.Key{Namespace: op.Namespace, Name: op.Name})
+	held, _ := holder.operations.Held()
+	text += fmt.Sprintf("\nin the store of %s: %t; it holds %s of %s; %+v", holder.name, known, held,
+		holder.sharding.Held(), holder.operations.Statuses())
+	text += "\nslots: " + holder.executor.Tenures()
 	for fiber := range holder.executor.Flows().Fibers() {
 		if strings.HasSuffix(fiber.Key, op.Name) {
 			text += fmt.Sprintf("\nin %s: %+v", holder.name, fiber)
@@ -179,8 +187,8 @@ func (w *world) disturb(gentle bool) {
 	case 1:
 		w.rebalance(m, gentle)
 	case 2:
-		if len(w.members) > 1 {
-			w.hand(w.heldBy(m), m, gentle, w.others(m))
+		if others := w.others(m); len(others) > 0 {
+			w.hand(w.heldBy(m), m, gentle, others)
 			w.remove(m)
 			m.stop()
 		}

@@ -120,14 +120,15 @@ func (w *world) webhook(namespace, name string, change func(*v1alpha1.WebhookSpe
 
 // member is one replica, and its part in a group that the test is.
 type member struct {
-	w        *world
-	name     string
-	link     *link
-	sharding *source.Sharding
-	executor *executor.Executor
-	stop     func()
-	lost     map[int]bool  // slots of which the last tenure here was cut off; guarded by world.mu
-	losing   chan struct{} // closed when what was lost at once runs no more; nil: nothing was
+	w          *world
+	name       string
+	link       *link
+	sharding   *source.Sharding
+	executor   *executor.Executor
+	operations *store.Store
+	stop       func()
+	lost       map[int]bool  // slots of which the last tenure here was cut off; guarded by world.mu
+	losing     chan struct{} // closed when what was lost at once runs no more; nil: nothing was
 }
 
 var errNotHeld = errors.New("the slot is another one's")
@@ -206,6 +207,7 @@ func (w *world) join() *member {
 			Retries: 1, Base: time.Millisecond, Cap: 5 * time.Millisecond, Budget: &call.Budget{PerSecond: 1000},
 		},
 	}
+	m.operations = o.Operations
 	if m.executor, err = executor.New(o); err != nil {
 		w.t.Fatal(err)
 	}
