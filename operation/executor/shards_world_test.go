@@ -443,10 +443,13 @@ func (o *outside) counts(id string) map[string]int {
 	return out
 }
 
-// any returns a replica that is alive, or was the last one.
+// any returns a replica that is alive, or the one that was begun last.
 func (w *world) any() *member {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(w.members) == 0 { // one has just been killed
+		return w.ever[len(w.ever)-1]
+	}
 	return w.members[w.rnd.IntN(len(w.members))]
 }
 
