@@ -148,7 +148,7 @@ func (k *crew) controller(ctx context.Context, listen string, log io.Writer, ser
 	cmd.Stderr = in
 	var reading sync.WaitGroup
 	defer reading.Wait()
-	defer in.Close()
+	defer func() { _ = in.Close() }() // it never fails
 	runtime.LockOSThread() // as child.Attr wants it
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
@@ -253,11 +254,9 @@ func (w *world) fault(m *member) disturb.Tap {
 
 // touch changes an operation as somebody else would.
 func (w *world) touch(namespace, name string) {
-	u, err := w.server.Object(v1alpha1.OperationsResource, namespace, name)
-	if err == nil {
+	_, err := w.server.Change(v1alpha1.OperationsResource, namespace, name, func(u *unstructured.Unstructured) {
 		u.SetLabels(map[string]string{"touched": u.GetResourceVersion()})
-		_, err = w.server.Put(u)
-	}
+	})
 	if err != nil && w.ctx.Err() == nil {
 		w.t.Errorf("cannot touch %s/%s: %v", namespace, name, err)
 	}
