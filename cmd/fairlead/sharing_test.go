@@ -244,6 +244,21 @@ func (f *fleet) one() *process {
 	return f.replicas[f.rnd.IntN(len(f.replicas))]
 }
 
+// allLive fails if a replica has ended by itself.
+func (f *fleet) allLive() {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.replicas {
+		select {
+		case err := <-p.ended:
+			text := p.log.String()
+			f.t.Fatalf("process %d has ended: %v\n%s", p.Process.Pid, err, text[max(0, len(text)-8000):])
+		default:
+		}
+	}
+}
+
 // shared waits until so many members hold all slots, evenly, and nothing moves.
 func (f *fleet) shared(members int) {
 	f.t.Helper()
@@ -266,6 +281,7 @@ func (f *fleet) shared(members int) {
 			}
 		}
 		last = report
+		f.allLive()
 		select {
 		case <-tick:
 		case <-f.ctx.Done():
