@@ -56,3 +56,26 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 		<-done
 	})
 }
+
+// TestFreshSlotComesAgain: what was found out of a slot, or is being found out, says nothing of it when it comes again.
+func TestFreshSlotComesAgain(t *testing.T) {
+	t.Parallel()
+	f := newFreshness(shard.Layout{})
+	slot := shard.Layout{}.SlotOf("ns", "")
+	f.gain(slot)
+	begun := f.begin("")
+	if again := f.begin(""); again != nil {
+		t.Errorf("it is found out twice: %v", again)
+	}
+	if f.known("", begun, true); !f.in("ns") {
+		t.Error("it is not known")
+	}
+	f.lose(slot)
+	f.gain(slot)
+	if left := f.known("", begun, true); left || f.in("ns") {
+		t.Error("what was found out before counts")
+	}
+	if f.known("", f.begin(""), true); !f.in("ns") {
+		t.Error("it is not known anew")
+	}
+}
