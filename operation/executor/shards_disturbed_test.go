@@ -97,12 +97,13 @@ func sharedDisturbed(t *testing.T, s uint64) {
 	patience, cancel := context.WithTimeout(w.ctx, 30*time.Second) // the replicas go on, to be looked at
 	defer cancel()
 	for i, op := range ops {
-		if _, err := schedulers[op.Namespace].Wait(patience, resourceOf(op), op.EffectiveID(), nil); err != nil {
-			t.Fatalf("FAIRLEAD_SEED=%d: %s/%s does not end: %v\n%s", s, op.Namespace, op.Name, err, w.describe(op))
-		}
-		got, err := schedulers[op.Namespace].Get(w.ctx, resourceOf(op))
-		if err != nil {
-			t.Fatal(err)
+		var got *v1alpha1.Operation
+		for got == nil || !got.Terminal() {
+			var err error
+			if got, err = schedulers[op.Namespace].Get(patience, resourceOf(op)); err != nil {
+				t.Fatalf("FAIRLEAD_SEED=%d: %s/%s does not end: %v\n%s", s, op.Namespace, op.Name, err, w.describe(op))
+			}
+			pauseOf(patience, 20*time.Millisecond)
 		}
 		all[i].Operation = got
 	}

@@ -181,6 +181,7 @@ func (w *world) join() *member {
 		st := store.New(opts)
 		src, err := source.New(source.Config{
 			REST: config, Resource: gvr, Sharding: sharding, BackoffBase: time.Millisecond, BackoffCap: 50 * time.Millisecond,
+			SilenceBudget: 2 * time.Second,
 		}, st.Sink)
 		if err != nil {
 			w.t.Fatal(err)
