@@ -149,7 +149,7 @@ func (k *crew) controller(ctx context.Context, listen string, log io.Writer, ser
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer func() { _ = in.Close() }() // it never fails
-	runtime.LockOSThread() // as child.Attr wants it
+	runtime.LockOSThread()            // as child.Attr wants it
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return err
