@@ -90,6 +90,16 @@ func (s *Scheduler) wait(ctx context.Context, r Resource, id string, written boo
 
 var errDeleted = fmt.Errorf("%w: it was deleted", ErrNotFound)
 
+// Follow returns a store of the one Operation that a resource may have, which is empty at first, and run, which fills it
+// by a watch until its context ends. The store is the caller's, who closes it when run has returned.
+func (s *Scheduler) Follow(r Resource) (st *store.Store, run func(context.Context) error, err error) {
+	w, err := s.watch(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot follow operation of %s: %w", r, err)
+	}
+	return w.store, w.source.Run, nil
+}
+
 // watched is a watch of one Operation.
 type watched struct {
 	store  *store.Store

@@ -189,7 +189,7 @@ func (sc *scope) page(ctx context.Context, y *survey, ver string, more bool) err
 	s.mu.Lock()
 	first := y.ver.isZero()
 	y.ver = parseVersion(ver)
-	if sc.dropped || v.lists != y.lists {
+	if sc.dropped || v.lists != y.lists || y.enough(false) != nil { // the watch may have come so far between two pages
 		s.mu.Unlock()
 		return errEnough
 	}

@@ -34,10 +34,10 @@ type Options struct {
 	// ignored. With a proxy, names are resolved there, out of reach of the guard: the proxy has to guard them; literal
 	// addresses are still refused here.
 	Proxy *url.URL
-	// Fence is asked just before each request is sent, those to token endpoints too; an error keeps it from being sent,
-	// and the try is Canceled: for one, because this process does not lead any more. It must be quick and safe for
-	// concurrent use. Nil: all are sent.
-	Fence func() error
+	// Fence is asked just before each request is sent for a definition of a namespace, those to token endpoints too; an
+	// error keeps it from being sent, and the try is Canceled: for one, because this process does not lead any more, or
+	// the namespace is another replica's. It must be quick and safe for concurrent use. Nil: all are sent.
+	Fence func(namespace string) error
 	// Witness is told what is computed for definitions. Nil: nobody is.
 	Witness Witness
 	// UserAgent is sent unless a definition sets its own. Default: Fairlead.

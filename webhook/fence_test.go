@@ -28,7 +28,10 @@ func TestFence(t *testing.T) {
 	over := errors.New("somebody else leads")
 	client := newClient(t, webhook.Options{
 		Resolver: newSecrets().set("oauth", map[string]string{"client_id": "i", "client_secret": "a-long-secret"}),
-		Fence: func() error {
+		Fence: func(namespace string) error {
+			if namespace != "ns" {
+				return errors.New("asked for another namespace: " + namespace)
+			}
 			if leave.Add(-1) < 0 {
 				return over
 			}

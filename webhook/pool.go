@@ -33,7 +33,7 @@ var errConnections = errors.New("the namespace has too many connections")
 type transports struct {
 	guard *guard.Guard
 	proxy *url.URL
-	fence func() error // nil: there is none
+	fence func(namespace string) error // nil: there is none
 
 	mu          sync.Mutex
 	spaces      map[string]*poolSpace
@@ -111,7 +111,7 @@ func (t *transports) get(
 	p := element.Value.(*pool)
 	p.users++
 	evicted = t.evict(maxPools)
-	return t.fenced(t.guarded(p.transport)), func() { t.release(p) }
+	return t.fenced(namespace, t.guarded(p.transport)), func() { t.release(p) }
 }
 
 func (t *transports) release(p *pool) {

@@ -90,12 +90,12 @@ func (t *transports) guarded(rt *http.Transport) http.RoundTripper {
 }
 
 // fenced asks for leave at the last moment.
-func (t *transports) fenced(rt http.RoundTripper) http.RoundTripper {
+func (t *transports) fenced(namespace string, rt http.RoundTripper) http.RoundTripper {
 	if t.fence == nil {
 		return rt
 	}
 	return roundTrip(func(req *http.Request) (*http.Response, error) {
-		if err := t.fence(); err != nil {
+		if err := t.fence(namespace); err != nil {
 			if req.Body != nil {
 				req.Body.Close()
 			}

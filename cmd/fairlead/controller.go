@@ -29,6 +29,7 @@ import (
 // controllerOptions configure the operations controller and its HTTP API.
 type controllerOptions struct {
 	serveOptions
+	sharingOptions
 	namespaces []string
 	// systemNamespace has callback key and Lease; empty: the default namespace.
 	systemNamespace string
@@ -54,6 +55,7 @@ const (
 
 func (o *controllerOptions) flags(f *pflag.FlagSet) {
 	o.serveOptions.flags(f)
+	o.sharingFlags(f)
 	f.StringArrayVar(&o.allowTargets, "allow-target", nil,
 		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	o.targetFlags(f)
@@ -97,11 +99,17 @@ Webhooks may not call addresses that are loopback, private or link-local, nor th
 services and pods, unless --allow-target names them; what --deny-target names, and the API server, never. They may use Secrets with the label
 fairlead.io/webhook-credentials=true, and service accounts for the audiences in their annotation fairlead.io/webhook-audiences.
 
+Of several replicas one works (--leader-elect), or they share the operations by namespace (--shards): each takes its part, and
+the others take it over when it ends, at once, or has crashed, after nine seconds. A rolling update leads from one way to the
+other; fairlead shards shows who has what. Every replica serves the HTTP API, of all namespaces.
+
 On SIGTERM or Ctrl-C it begins no new calls, waits for those under way for up to --drain, records what they brought, and then gives up the
-Lease. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,
+Lease, or its slots. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,
 		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback for everybody
   fairlead controller --leader-elect --listen :8443 --metrics-listen :8082 --audience fairlead \
     --tls-cert-file tls.crt --tls-key-file tls.key          # one of several replicas in a cluster
+  fairlead controller --shards --listen :8443 --metrics-listen :8082 --audience fairlead \
+    --tls-cert-file tls.crt --tls-key-file tls.key          # one of several replicas that share the operations
   fairlead controller -n team-a --allow-target 10.0.0.0/8   # one namespace, webhooks into a private network`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -162,6 +170,11 @@ func runController(
 		fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes),
 		fairlead.WithStopTimeout(o.drain + stopMargin),
 	}
+	if o.shards != "" {
+		if c.sharing, err = newSharing(c); err != nil {
+			return err
+		}
+	}
 	if o.leaderElect {
 		if c.election, err = newElection(c); err != nil {
 			return err
@@ -184,7 +197,14 @@ func runController(
 	}
 	defer c.close()
 	rt.AddAlways("targets", c.targets.run)
-	rt.Add("executor", c.execute)
+	if c.sharing != nil {
+		if err := rt.Registry().Register(c.sharing.group.Collector()); err != nil {
+			return err
+		}
+		rt.Add("executor", c.executeShared)
+	} else {
+		rt.Add("executor", c.execute)
+	}
 	if err := c.serve(doors, ready); err != nil {
 		return err
 	}
@@ -204,6 +224,9 @@ func (o *controllerOptions) open(log *slog.Logger) (*doors, error) {
 	}
 	if err := o.checkTargets(); err != nil {
 		return nil, err
+	}
+	if o.leaderElect && o.shards != "" {
+		return nil, usageErrorf("--leader-elect and --shards exclude each other")
 	}
 	if o.drain < 0 {
 		return nil, usageErrorf("--drain %v is negative", o.drain)
@@ -249,6 +272,7 @@ type controller struct {
 	executor                      *executor.Executor
 	crashes                       *executor.CrashLog // nil: there is none
 	election                      *election          // nil without --leader-elect
+	sharing                       *sharing           // nil without --shards
 }
 
 // prepare makes everything that needs no running cache.
@@ -258,8 +282,11 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	for _, want := range []struct {
 		handle **store.Handle
 		kind   string
-	}{{&c.operations, v1alpha1.KindOperation}, {&c.webhooks, v1alpha1.KindWebhook}} {
-		if *want.handle, err = c.rt.Cache().Acquire(v1alpha1.GroupVersion.WithKind(want.kind), in); err != nil {
+		share  source.Option
+	}{{&c.operations, v1alpha1.KindOperation, c.sharing.source()}, {&c.webhooks, v1alpha1.KindWebhook, nil}} {
+		if *want.handle, err = c.rt.Cache().Acquire(
+			v1alpha1.GroupVersion.WithKind(want.kind), in, want.share,
+		); err != nil {
 			return err
 		}
 	}
@@ -303,14 +330,18 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	if err != nil {
 		return err
 	}
-	c.executor, err = executor.New(executor.Options{
+	options := executor.Options{
 		Calls: c.rt.Calls(), Operations: c.operations.Store, Webhooks: c.webhooks.Store, Secrets: c.secrets.Store,
 		ServiceAccounts: c.accountStore(), AnyCredentials: c.credentials == credentialsAny,
 		AllowTargets: c.allowTargets, Targets: c.targets.options(c.denyTargets), EgressProxy: proxy,
 		PublicURL: c.publicURL, CallbackKey: c.key, FormerKey: c.former, Workers: c.workers, MaxCalls: c.maxCalls,
 		Budget: c.budget, Fence: c.fence, Witness: witness,
 		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
-	})
+	}
+	if c.sharing != nil {
+		options.Shards = c.sharing.group
+	}
+	c.executor, err = executor.New(options)
 	return err
 }
 

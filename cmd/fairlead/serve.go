@@ -249,7 +249,7 @@ func (c *controller) ownPages(authorizer httpapi.Authorizer) http.Handler {
 
 func (c *controller) health(mux *http.ServeMux) {
 	mux.Handle("/healthz", c.rt.Handler())
-	mux.Handle("GET /readyz", c.rt.Handler())
+	mux.Handle("GET /readyz", c.sharing.ready(c.rt.Handler()))
 }
 
 func (c *controller) flows(authorizer httpapi.Authorizer) http.Handler {

@@ -55,6 +55,13 @@ func newModes(s *site) *modes {
 	s.t.Cleanup(m.front.Close)
 	s.t.Cleanup(m.callers.Wait)
 	s.receiver.Config.Handler = m
+	m.webhooks(s)
+	return m
+}
+
+// webhooks makes one of each mode.
+func (m *modes) webhooks(s *site) {
+	s.t.Helper()
 	s.webhook("sync", "/sync", nil)
 	s.webhook("async", "/async", func(w *v1alpha1.WebhookSpec) {
 		w.Mode, w.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: 50 * time.Millisecond}
@@ -62,7 +69,6 @@ func newModes(s *site) *modes {
 	s.webhook("callback", "/callback", func(w *v1alpha1.WebhookSpec) {
 		w.Mode, w.Request.Body = v1alpha1.ModeAsyncCallback, new(`{"callback": "{{.CallbackURL}}"}`)
 	})
-	return m
 }
 
 // ServeHTTP is the receiver.

@@ -53,6 +53,7 @@ clustertest), stops when the command ends, and exits with its code:
 
 	fairlead up --temporary -- go test ./...`,
 		Example: `  fairlead up                                            # until Ctrl-C; data and credentials stay in .fairlead
+  fairlead up --controllers 3                            # three controllers that share the operations
   fairlead up --with 'bin/receiver --fail 2'             # beside a program of yours
   fairlead up --temporary -- go test ./...               # a fresh control plane for one command
   fairlead up --listen 127.0.0.1:9081 --dir /tmp/second  # a second one`,
@@ -60,6 +61,9 @@ clustertest), stops when the command ends, and exits with its code:
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); len(args) > 0 && at != 0 {
 				return usageErrorf("unexpected argument %q, a command comes after --", args[0])
+			}
+			if o.controllers < 1 || o.controllers > maxControllers {
+				return usageErrorf("--controllers %d: want 1 to %d", o.controllers, maxControllers)
 			}
 			if o.temporary && cmd.Flags().Changed("dir") {
 				return usageErrorf("--dir and --temporary exclude each other")
@@ -87,6 +91,9 @@ clustertest), stops when the command ends, and exits with its code:
 	flags.StringArrayVar(&o.controller.allowTargets, "allow-target", []string{"127.0.0.1", "::1", "localhost"},
 		"`CIDR or host` that webhooks may call although it is loopback or private; may be repeated")
 	o.controller.targetFlags(flags)
+	flags.IntVar(&o.controllers, "controllers", 1,
+		"`N` operations controllers; several are processes of their own, which share the operations, "+
+			"each with an HTTP API; one that dies is started again")
 	flags.StringVar(&o.dir, "dir", ".fairlead", "`directory` that keeps data, credentials and logs")
 	flags.BoolVar(&o.temporary, "temporary", false, "use a fresh directory and remove it at the end; faster, for tests")
 	flags.StringVar(&o.cacheDir, "cache-dir", "",
@@ -104,6 +111,7 @@ type upOptions struct {
 	with           []string   // as they were given
 	companions     [][]string // programs with their arguments
 	controller     controllerOptions
+	controllers    int
 }
 
 func up(ctx context.Context, s streams, o upOptions, command []string) error {
@@ -144,11 +152,6 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 		}
 		return err
 	}
-	log, err := openLog(filepath.Join(c.Dir(), "controller.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	// of the companions, which may be called until the controller has ended
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -164,18 +167,21 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 			}
 		})
 	}
-	ready := make(chan net.Addr, 1)
+	ready := make(chan struct{})
 	run(&controller, func() error {
-		return runController(ctx, c.Config(), "default", o.controller, slog.New(slog.NewTextHandler(log, nil)),
-			func(at net.Addr) { ready <- at })
+		export := func() { say(s.out, "export KUBECONFIG=%s", shellQuote(c.KubeconfigPath())) }
+		if o.controllers > 1 {
+			k, err := o.newCrew(s, c)
+			if err != nil {
+				return err
+			}
+			export()
+			return k.run(ctx, o.controllers, func() { close(ready) })
+		}
+		return runAlone(ctx, s, c, o, export, func() { close(ready) })
 	})
 	select {
-	case at := <-ready:
-		say(s.out, "export KUBECONFIG=%s", shellQuote(c.KubeconfigPath()))
-		if err := awaitReady(ctx, "http://"+at.String()+"/readyz"); err != nil {
-			return upError(ctx)
-		}
-		say(s.err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at, log.Name())
+	case <-ready:
 	case <-ctx.Done():
 		return upError(ctx)
 	}
@@ -191,6 +197,29 @@ func runAll(ctx context.Context, s streams, c *cluster.Cluster, o upOptions) err
 		cancel(c.Err())
 	}
 	return upError(ctx)
+}
+
+// runAlone runs one controller, in this process. serving is called when its HTTP API is served, and ready when it is.
+func runAlone(ctx context.Context, s streams, c *cluster.Cluster, o upOptions, serving, ready func()) error {
+	log, err := openLog(filepath.Join(c.Dir(), "controller.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	return runController(ctx, c.Config(), "default", o.controller, slog.New(slog.NewTextHandler(log, nil)),
+		func(at net.Addr) {
+			serving()
+			asking.Go(func() {
+				if awaitReady(ctx, "http://"+at.String()+"/readyz") == nil {
+					say(s.err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at, log.Name())
+					ready()
+				}
+			})
+		})
 }
 
 // awaitReady returns when a server says that it is ready, or ctx has ended. A control plane that has just started tells
@@ -237,6 +266,9 @@ func (o *upOptions) hints() []string {
 			`  curl -i localhost:8080/applications/<id>`)
 	} else {
 		hints = append(hints, `  fairlead op schedule Application/shop --type Delete --wait`)
+	}
+	if o.controllers > 1 {
+		hints = append(hints, `  bin/fairlead shards default/`+groupDefault)
 	}
 	return append(hints, `  bin/fairlead watch operations.fairlead.io -A`, "", "Press Ctrl-C to stop.")
 }

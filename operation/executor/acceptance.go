@@ -104,7 +104,7 @@ func (e *Executor) settleDoubt(ctx context.Context, d *course.Doubt) error {
 			"resourceVersion":      {d.At},
 			"resourceVersionMatch": {string(metav1.ResourceVersionMatchExact)},
 		},
-	}, e.policy)
+	}, e.policyOf(d.Op.Namespace))
 	switch {
 	case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // it was minutes ago
 		lock, err := e.get(ctx, store.Key{Namespace: d.Lock.Namespace, Name: d.Lock.Name})

@@ -27,6 +27,9 @@ var trouble = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second
 
 func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	r := f.Packet
+	if e.moves(r) {
+		return e.move(ctx, f)
+	}
 	until, err := e.step(ctx, r)
 	if errors.Is(err, errShort) {
 		err = nil
@@ -39,6 +42,8 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		return f.End()
 	case err == nil && until.IsZero():
 		return f.End()
+	case e.moves(r):
+		return e.move(ctx, f)
 	case err == nil:
 		r.tries = 0
 	case ctx.Err() != nil:
@@ -141,7 +146,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			}
 			until, err = e.park(ctx, r, now, d.Until)
 		case course.ActFinish:
-			r.apply(course.Finish(r.op.EffectiveID(), d.Phase, now))
+			r.apply(course.Finish(r.op, d.Phase, now))
 			continue
 		}
 		switch {

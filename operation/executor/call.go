@@ -30,7 +30,9 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	r.flying[f.target] = f
 	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx)) // the flow parks meanwhile
 	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
+	e.count(r.key.Namespace)
 	e.flights.Go(func() {
+		defer e.exit(r.key.Namespace)
 		defer stop()
 		l := landing{flight: f}
 		if pollURL != "" {

@@ -119,7 +119,7 @@ func TestDisturbed(t *testing.T) {
 }
 
 // tries says how often each of the webhooks is called, of which "bad" fails and the others succeed.
-var tries = map[string]int{"good": 1, "flaky": 3, "slow": 4, "bad": 1, "undo": 1, "tell": 2}
+var tries = map[string]int{"good": 1, "flaky": 3, "slow": 4, "bad": 1, "undo": 1, "tell": 2, "back": 1}
 
 func answerByName(w http.ResponseWriter, _ *http.Request, path string, call int) {
 	switch {

@@ -13,7 +13,7 @@
 //
 // From the entry down. A file uses what comes after it, but for a few cases: mostly the types of fields of Executor.
 //
-//   - How it lives: lifecycle (New and Run), watch (what starts and wakes flows).
+//   - How it lives: lifecycle (New and Run), shards (what of it is here), watch (what starts and wakes flows).
 //   - What the flow of an operation does: advance (one look after the other), start (calls that are due), call, report,
 //     finalizer, acceptance (doubts about the order), admit (a call's shares), write (reads and writes of the API
 //     server).
@@ -67,6 +67,15 @@
 // the API server, once, unless the store is known to have caught up since. Until it has, every call is recorded first.
 // An operation of which nothing is recorded may have been called: its first attempt has the same id and key whoever
 // makes it.
+//
+// # Slots
+//
+// With [Options.Shards] an executor works on the namespaces of the slots that it has gained in a group of replicas
+// (package shard/group), and lets go of each as soon as nothing of it runs any more (shards.go). A slot that leaves begins
+// no call; those under way come back and are recorded, as when the executor drains, and nothing else is done for it: no
+// compensation, no end, no finalizer. Each request is asked for at the fence of its slot. A slot that comes, or comes
+// again, is taken over like that of a predecessor. Callbacks are taken by every replica, and Webhooks, Secrets and
+// service accounts are known to all of them; the shares of namespaces are kept by each replica for itself.
 //
 // # What is too large, and what kills
 //

@@ -54,18 +54,18 @@ func (e *Executor) beginNoCalls(end bool) (idle <-chan struct{}) {
 	return idle
 }
 
-// draining tells whether a drain has begun.
-func (e *Executor) draining() bool {
+// draining tells whether no calls are begun any more for a namespace.
+func (e *Executor) draining(namespace string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.drain.begun
+	return e.drain.begun || e.tenureLocked(namespace) == nil
 }
 
 // mayCall tells whether a run may make calls now. If so it is busy, until settle finds that it is not.
 func (e *Executor) mayCall(r *run) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.drain.begun {
+	if e.drain.begun || e.tenureLocked(r.key.Namespace) == nil {
 		return false
 	}
 	e.drain.busy[r] = struct{}{}

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/operation/internal/compiled"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -57,6 +58,11 @@ type Options struct {
 	// this Executor runs. It is asked just before each request that it sends, to receivers, token endpoints and, unless it
 	// is a callback's, to the API server. It must be quick and safe for concurrent use. Default: there is none.
 	Fence func() error
+	// Shards says that this Executor works on the operations of some slots only, which it is told of as a participant of a
+	// group (Gain and Lose), and asks for each of them, after Fence. Its layout must be by namespace. Operations may be a
+	// store of just these slots, which then has to gain them before the Executor and to lose them after it; the other
+	// stores are of all namespaces. Default: it works on all operations.
+	Shards Shards
 	// Witness knows which Webhooks have killed the process, so that they can be quarantined. Default: none are.
 	Witness Witness
 	// Budget is what the operations of each namespace may use over time.
@@ -92,13 +98,15 @@ type Recorder interface {
 }
 
 // Executor runs Operations to their end. Only one may run for a namespace at a time: see leader election in the program
-// that embeds it, and Options.Fence. A second one would do no harm to outcomes, but make calls twice, with the same
-// keys.
+// that embeds it, Options.Fence and Options.Shards. A second one would do no harm to outcomes, but make calls twice, with
+// the same keys.
 type Executor struct {
 	calls     *call.Client
-	policy    call.Policy    // whose Fence is that of the Executor
+	policy    call.Policy    // whose Fence is that of the Executor; see policyOf
 	anyone    *client.Client // does what any replica may do
-	client    *client.Client // does what the Fence allows
+	client    *client.Client // does what the Fence allows; see clientOf
+	shards    Shards         // nil: all is its own
+	layout    shard.Layout   // of one slot, which is its own, without shards
 	store     *store.Store
 	hookStore *store.Store
 	hooks     *compiled.Cache
@@ -126,10 +134,13 @@ type Executor struct {
 	fresh    *freshness
 	trust    trust
 
-	mu    sync.Mutex
-	drain drain
-	live  map[string]map[string]*run // by namespace and name
-	lines map[store.Key]*line        // runs that wait for the end of another operation, by its key
+	gained chan struct{} // holds a token while there may be something in tenures that has not begun
+
+	mu      sync.Mutex
+	tenures map[int]*tenure // by slot
+	drain   drain
+	live    map[string]map[string]*run // by namespace and name
+	lines   map[store.Key]*line        // runs that wait for the end of another operation, by its key
 }
 
 type noRecorder struct{}

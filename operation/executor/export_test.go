@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -62,4 +63,14 @@ func Kept(unsaved bool) (what string) {
 		what += "turns "
 	}
 	return what + "changes"
+}
+
+// Tenures describes the slots of an executor.
+func (e *Executor) Tenures() (out string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for slot, t := range e.tenures {
+		out += fmt.Sprintf("%d: begun %t, busy %d, leaving %t; ", slot, t.begun, t.busy, t.leaving != nil)
+	}
+	return out
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
 
@@ -18,6 +20,43 @@ func fence(leave func() error) func() error {
 		}
 		return nil
 	}
+}
+
+// allowed says why nothing may be sent for a namespace now.
+func (e *Executor) allowed(leave func() error) func(namespace string) error {
+	if e.shards == nil && leave == nil {
+		return nil
+	}
+	return func(namespace string) error {
+		if leave != nil {
+			if err := leave(); err != nil {
+				return err
+			}
+		}
+		if e.shards == nil {
+			return nil
+		}
+		return e.shards.Fence(e.slotOf(namespace))
+	}
+}
+
+// slotFence is the fence of the slot of a namespace; nil without shards.
+func (e *Executor) slotFence(namespace string) func() error {
+	if e.shards == nil {
+		return nil
+	}
+	slot := e.slotOf(namespace)
+	return fence(func() error { return e.shards.Fence(slot) })
+}
+
+// policyOf is that of requests for a namespace.
+func (e *Executor) policyOf(namespace string) call.Policy {
+	return fenced(e.policy, e.slotFence(namespace))
+}
+
+// clientOf returns the client for what is written of a namespace.
+func (e *Executor) clientOf(namespace string, write store.WriteContext) *client.Client {
+	return e.client.Bound(client.Binding{Fence: e.slotFence(namespace), Write: write})
 }
 
 // fenced is a policy under which nothing is sent without leave.

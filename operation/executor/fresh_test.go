@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -32,8 +33,9 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 			appear(i)
 		}
 		e := &Executor{
-			store: st, fresh: newFreshness(), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
+			layout: shard.Layout{Slots: 1}, store: st, fresh: newFreshness(shard.Layout{Slots: 1}), lines: make(map[store.Key]*line), log: slog.New(slog.DiscardHandler),
 		}
+		e.fresh.gain(0)
 		statuses := st.WatchStatus()
 		defer statuses.Close()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -53,4 +55,27 @@ func TestCatchUpInManyNamespaces(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// TestFreshSlotComesAgain: what was found out of a slot, or is being found out, says nothing of it when it comes again.
+func TestFreshSlotComesAgain(t *testing.T) {
+	t.Parallel()
+	f := newFreshness(shard.Layout{})
+	slot := shard.Layout{}.SlotOf("ns", "")
+	f.gain(slot)
+	begun := f.begin("")
+	if again := f.begin(""); again != nil {
+		t.Errorf("it is found out twice: %v", again)
+	}
+	if f.known("", begun, true); !f.in("ns") {
+		t.Error("it is not known")
+	}
+	f.lose(slot)
+	f.gain(slot)
+	if left := f.known("", begun, true); left || f.in("ns") {
+		t.Error("what was found out before counts")
+	}
+	if f.known("", f.begin(""), true); !f.in("ns") {
+		t.Error("it is not known anew")
+	}
 }

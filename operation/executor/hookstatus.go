@@ -64,6 +64,9 @@ func (h *hookStatus) webhookChanged(event store.Event) {
 }
 
 func (h *hookStatus) mark(key store.Key, anew bool) {
+	if !h.e.holds(key.Namespace) {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.spaces[key.Namespace]
@@ -101,7 +104,8 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 		}
 		for name, anew := range taken {
 			key := store.Key{Namespace: s.namespace, Name: name}
-			if err := h.write(ctx, key, anew); err != nil && ctx.Err() == nil {
+			stays, err := h.writeHere(ctx, key, anew)
+			if err != nil && stays {
 				h.e.log.WarnContext(ctx, "cannot write the status of a webhook", "webhook", key, "error", err)
 				if !errors.Is(err, call.ErrTooLarge) { // then only another Webhook can do better
 					h.mark(key, anew)
@@ -114,8 +118,24 @@ func (h *hookStatus) work(ctx context.Context, s *statusSpace) {
 	}
 }
 
-// write brings the status of a Webhook up to date, if it is not.
-func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error {
+// writeHere is write while the slot of the Webhook stays here; a write that was begun may end after that.
+func (h *hookStatus) writeHere(ctx context.Context, key store.Key, anew bool) (stays bool, err error) {
+	t := h.e.enter(key.Namespace)
+	if t == nil {
+		return false, nil
+	}
+	defer h.e.exit(key.Namespace)
+	waiting, stop := both(ctx, t.stay)
+	defer stop()
+	writing, stop := both(ctx, t.life)
+	defer stop()
+	err = h.write(waiting, writing, key, anew)
+	return waiting.Err() == nil, err
+}
+
+// write brings the status of a Webhook up to date, if it is not. It waits as long as ctx lasts, and then writes as long
+// as writing does.
+func (h *hookStatus) write(ctx, writing context.Context, key store.Key, anew bool) error {
 	w, err := h.e.releases.webhooks.Get(key)
 	if err != nil {
 		return nil //nolint:nilerr // it is gone
@@ -161,7 +181,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 		return context.Cause(ctx)
 	}
 	own := &v1alpha1.Webhook{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err = h.e.client.Status().Patch(ctx, own, client.RawPatch(types.MergePatchType, body), client.Always(),
+	err = h.e.clientOf(key.Namespace, store.WriteContext{}).Status().Patch(writing, own, client.RawPatch(types.MergePatchType, body), client.Always(),
 		client.Answered(func(raw []byte) { cost.Bytes = float64(share.Effort(raw)) }))
 	switch {
 	case apierrors.IsNotFound(err):
@@ -169,7 +189,7 @@ func (h *hookStatus) write(ctx context.Context, key store.Key, anew bool) error 
 	case err != nil:
 		return err
 	}
-	h.e.tellWitness(ctx, w)
+	h.e.tellWitness(writing, w)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/operation/internal/compiled"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -28,11 +29,19 @@ func New(o Options) (*Executor, error) {
 	if o.Calls == nil || o.Operations == nil || o.Webhooks == nil || o.Secrets == nil {
 		return nil, errors.New("cannot make an executor: calls, operations, webhooks and secrets are required")
 	}
+	layout := shard.Layout{Slots: 1}
+	if o.Shards != nil {
+		if layout = o.Shards.Layout(); layout.By != shard.Namespace {
+			return nil, fmt.Errorf("cannot make an executor: operations are shared by namespace, so that those that exclude "+
+				"each other are in one place: the group shares by %s", layout.By)
+		}
+	}
 	e := &Executor{
+		shards: o.Shards, layout: layout, tenures: make(map[int]*tenure), gained: make(chan struct{}, 1),
 		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line), fresh: newFreshness(),
+		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line), fresh: newFreshness(layout),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey
@@ -54,7 +63,7 @@ func New(o Options) (*Executor, error) {
 		accounts: o.ServiceAccounts,
 	}
 	e.secrets = &secrets{
-		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: e.policy, now: e.now,
+		secrets: o.Secrets, releases: e.releases, calls: o.Calls, policy: e.policyOf, now: e.now,
 		tokens: make(map[string]map[tokenKey]token),
 	}
 	e.status = newHookStatus(e)
@@ -66,7 +75,7 @@ func New(o Options) (*Executor, error) {
 	if e.webhooks, err = webhook.New(webhook.Options{
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,
-		Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: o.Fence, Witness: o.Witness,
+		Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: e.allowed(o.Fence), Witness: o.Witness,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
@@ -105,6 +114,7 @@ func New(o Options) (*Executor, error) {
 // cause, when nothing of it is running any more. It can be called once.
 func (e *Executor) Run(ctx context.Context) error {
 	defer close(e.stopped)
+	defer e.endTenures()
 	e.slot.From(ctx)
 	defer e.webhooks.Close()
 	defer e.flights.Wait()
@@ -125,6 +135,9 @@ func (e *Executor) Run(ctx context.Context) error {
 	defer hooks.Close()
 	statuses := e.store.WatchStatus()
 	defer statuses.Close()
+	if e.shards == nil {
+		e.gain(e.layout.All())
+	}
 	var followers sync.WaitGroup
 	defer followers.Wait()
 	followers.Go(func() { e.followWebhooks(ctx, hooks) })
@@ -137,6 +150,7 @@ func (e *Executor) Run(ctx context.Context) error {
 			followers.Go(func() { e.followAccounts(ctx) })
 		}
 	}
+	followers.Go(func() { e.takeOver(ctx) })
 	followers.Go(func() { e.catchUp(ctx, statuses.C) })
 	e.followOperations(ctx)
 	return context.Cause(ctx)

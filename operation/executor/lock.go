@@ -77,6 +77,9 @@ func (e *Executor) turn(r *run, op *v1alpha1.Operation) course.Turn {
 		return course.Turn{Unknown: true}
 	}
 	now := e.store.Snapshot()
+	if !e.isHere(r.key, now) {
+		return course.Turn{Unknown: true}
+	}
 	if r.alone = e.isAlone(r, op, now); r.alone {
 		return course.Turn{}
 	}

@@ -25,7 +25,7 @@ type secrets struct {
 	secrets  *store.Store
 	releases *releases
 	calls    *call.Client
-	policy   call.Policy
+	policy   func(namespace string) call.Policy
 	now      func() time.Time
 	spend    func(namespace string, cost share.Price) // of the share of writes of a namespace
 
@@ -86,7 +86,7 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 			TypeMeta: metav1.TypeMeta{APIVersion: authenticationv1.SchemeGroupVersion.String(), Kind: "TokenRequest"},
 			Spec:     authenticationv1.TokenRequestSpec{Audiences: []string{req.Audience}, ExpirationSeconds: &seconds},
 		},
-	}, s.policy)
+	}, s.policy(req.Namespace))
 	if err != nil {
 		return "", err
 	}
@@ -94,7 +94,7 @@ func (s *secrets) ServiceAccountToken(ctx context.Context, req webhook.TokenRequ
 	if err := answer.Into(&got); err != nil {
 		return "", err
 	}
-	if err := s.foreign(ctx, got.Status.Token); err != nil {
+	if err := s.foreign(ctx, req.Namespace, got.Status.Token); err != nil {
 		return "", err
 	}
 	life := got.Status.ExpirationTimestamp.Sub(s.now())
@@ -126,20 +126,27 @@ func (s *secrets) keep(key tokenKey, t token) {
 	space[key] = t
 }
 
+// forget forgets the tokens of some namespaces.
+func (s *secrets) forget(of func(namespace string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.tokens, func(namespace string, _ map[tokenKey]token) bool { return of(namespace) })
+}
+
 func (s *secrets) cached(key tokenKey) token {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tokens[key.namespace][key]
 }
 
-// foreign refuses a token that the API server itself would accept.
-func (s *secrets) foreign(ctx context.Context, token string) error {
+// foreign refuses a token of a namespace that the API server itself would accept.
+func (s *secrets) foreign(ctx context.Context, namespace, token string) error {
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbCreate, Resource: authenticationv1.SchemeGroupVersion.WithResource("tokenreviews"),
 		Kind: "TokenReview", Idempotent: true,
 		// No audiences: those of the API server.
 		Object: &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
-	}, s.policy)
+	}, s.policy(namespace))
 	if err != nil {
 		return fmt.Errorf("cannot find out whether the API server accepts the token: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 // start gets what the calls that are due need, records the attempts unless the object is record enough (O2), and starts
 // them.
 func (e *Executor) start(ctx context.Context, r *run, d course.Decision, now time.Time) (err error) {
-	if fence := e.policy.Fence; fence != nil {
+	if fence := e.policyOf(r.key.Namespace).Fence; fence != nil {
 		if err := fence(); err != nil {
 			return fmt.Errorf("cannot make a call: %w", err)
 		}

@@ -59,7 +59,8 @@ func TestTokensForOthersOnly(t *testing.T) {
 			}
 			t.Cleanup(calls.Close)
 			s := &secrets{
-				releases: &releases{any: true}, calls: calls, now: time.Now, spend: func(string, share.Price) {},
+				releases: &releases{any: true}, calls: calls, now: time.Now,
+				policy: func(string) call.Policy { return call.Policy{} }, spend: func(string, share.Price) {},
 				tokens: make(map[string]map[tokenKey]token),
 			}
 			for range 2 {

@@ -30,6 +30,13 @@ func (t *trust) failed(namespace string) {
 	}
 }
 
+// forget forgets what was found out about some namespaces.
+func (t *trust) forget(of func(namespace string) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.failing = slices.DeleteFunc(t.failing, of)
+}
+
 // written notes that a status with so many keys was written, and whether they were kept.
 func (t *trust) written(namespace string, keys int, kept bool) {
 	t.mu.Lock()

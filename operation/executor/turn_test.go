@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/course/coursetest"
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -82,7 +83,8 @@ func newReplica(fatal func(...any)) *replica {
 // begin is the beginning of a process, after so many writes.
 func (r *replica) begin(writes int) {
 	r.live, r.wrote, r.begun = map[string]map[string]*run{"ns": {}}, make(map[string]string), writes
-	r.fresh = newFreshness()
+	r.fresh = newFreshness(shard.Layout{Slots: 1})
+	r.fresh.gain(0)
 	clear(r.lines)
 }
 
@@ -187,7 +189,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 			op := shared.DeepCopy()
 			confirmed := r.seen >= r.begun
 			if confirmed {
-				r.fresh.known("ns")
+				r.fresh.known("ns", map[int]int{0: 1}, true)
 			}
 			if rapid.IntRange(0, 4).Draw(t, "reload") == 0 { // as after a conflict
 				op, confirmed = w.now[name].DeepCopy(), true
@@ -206,7 +208,7 @@ func TestNoTwoInOneResource(t *testing.T) {
 				course.Attempt(op, course.Target{ID: "a"}, course.FirstAttempt(op), w.clock())(op)
 				switch rapid.IntRange(0, 2).Draw(t, "over") {
 				case 0:
-					course.Finish(op.EffectiveID(), v1alpha1.PhaseSuccess, w.clock())(op)
+					course.Finish(op, v1alpha1.PhaseSuccess, w.clock())(op)
 					write()
 				case 1: // it takes longer than half a second
 					write()
@@ -325,7 +327,7 @@ func TestTurn(t *testing.T) {
 		return op
 	}
 	ended := func(op *v1alpha1.Operation) *v1alpha1.Operation {
-		course.Finish(op.EffectiveID(), v1alpha1.PhaseSuccess, epoch)(started(op))
+		course.Finish(op, v1alpha1.PhaseSuccess, epoch)(started(op))
 		return op
 	}
 	older := func(op *v1alpha1.Operation) *v1alpha1.Operation {
@@ -387,7 +389,7 @@ func TestTurn(t *testing.T) {
 			t.Parallel()
 			w, r := &world{now: make(map[string]*v1alpha1.Operation)}, newReplica(t.Fatal)
 			if !tc.stale {
-				r.fresh.known("")
+				r.fresh.known("", map[int]int{0: 1}, true)
 			}
 			for _, op := range append(tc.others, tc.op) {
 				w.write(op, "")
@@ -424,7 +426,7 @@ func TestLongLine(t *testing.T) {
 	const all = 1_000
 	w := &world{now: make(map[string]*v1alpha1.Operation)}
 	r := newReplica(t.Fatal)
-	r.fresh.known("")
+	r.fresh.known("", map[int]int{0: 1}, true)
 	for i := range all {
 		op := locking(i, all+1, all+2, all+3, all+4)
 		course.Begin(time.Unix(0, 0), coursetest.Version)(op)

@@ -30,6 +30,7 @@ func (e *Executor) followOperations(ctx context.Context) {
 			}
 		case store.Deleted:
 			e.gone(event.Key)
+		case store.Left: // with its slot, which was lost before, or comes again
 		case store.Epoch:
 			e.rolledBack()
 			e.log.WarnContext(ctx, "the history of the API server was rolled back", "reason", event.Reason)
@@ -65,8 +66,14 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 			e.accept(r, op)
 		}
 		e.mu.Lock()
+		t := e.tenureLocked(key.Namespace)
+		if t == nil { // it is another replica's, or will be
+			e.mu.Unlock()
+			return
+		}
 		started := e.live[key.Namespace][key.Name] == nil
 		if started {
+			t.busy++
 			if e.live[key.Namespace] == nil {
 				e.live[key.Namespace] = make(map[string]*run)
 			}
@@ -116,7 +123,7 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 		e.withdraw(r, allOf)
 		e.unpay(r)
 	}
-	if result.Status == flow.Failed && ctx.Err() == nil {
+	if result.Status == flow.Failed && ctx.Err() == nil && !errors.Is(result.Err, flow.ErrInterrupted) {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
 	}
 	if missed := e.forget(r); missed && ctx.Err() == nil {
@@ -130,6 +137,7 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 func (e *Executor) forget(r *run) (missed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	defer e.exitLocked(r.key.Namespace)
 	e.leaveLine(r)
 	e.leave(r)
 	if e.live[r.key.Namespace][r.key.Name] != r {

@@ -54,7 +54,7 @@ func (e *Executor) refresh(ctx context.Context, r *run) error {
 // get reads an operation from the API server. It returns nil if there is none.
 func (e *Executor) get(ctx context.Context, key store.Key) (*v1alpha1.Operation, error) {
 	op := &v1alpha1.Operation{}
-	err := e.client.Live().Get(ctx, key, op)
+	err := e.clientOf(key.Namespace, store.WriteContext{}).Live().Get(ctx, key, op)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -188,10 +188,11 @@ const owner = "fairlead executor"
 // writer returns the client of a run. Events of its writes are no news, but for those before its first call: they may
 // be what it waits for to know its turn.
 func (e *Executor) writer(r *run) *client.Client {
-	if !course.Entered(r.op) {
-		return e.client
+	write := store.WriteContext{}
+	if course.Entered(r.op) {
+		write = store.WriteContext{Owner: owner, Primary: r.key}
 	}
-	return e.client.Bound(client.Binding{Write: store.WriteContext{Owner: owner, Primary: r.key}})
+	return e.clientOf(r.key.Namespace, write)
 }
 
 // wrote adopts the answer to a write, which others look at in the store from now on.
@@ -215,7 +216,7 @@ func (e *Executor) pay(r *run) bool {
 	if !urgent && repeats(&r.op.Status) {
 		cost.Count = repetition
 	}
-	if e.draining() {
+	if e.draining(r.key.Namespace) {
 		e.unpay(r)
 		e.writes.Take(r.key.Namespace, cost)
 		r.paid = cost

@@ -24,6 +24,10 @@
 // one of them keeps no others out: who has too many gets 429, everybody gets 503 when there is no place at all, both
 // with Retry-After. A page is short when what it has is long.
 //
+// Where replicas share the operations, each answers for all namespaces: what its store lacks it reads from the API server,
+// a page of a namespace 100 operations at a time, and an event stream follows its operation by a watch of its own, also
+// when the operation leaves the store while it is followed.
+//
 // A request whose answer was lost is sent again with the same Idempotency-Key, and runs nothing twice; without a key
 // nobody can tell the two apart. A key belongs to one resource, and is best a UUID: receivers know a request by it, and
 // would take that of another resource with the same key for a repetition. Such a use is refused where it is noticed,

@@ -41,14 +41,11 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	s := &stream{w: w, control: http.NewResponseController(w), timeout: h.Timeout}
 	res := resource(r)
-	key := store.Key{Namespace: a.namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
-	changes := h.Operations.Drain(store.DrainOptions{ // before the first look, so that nothing is missed after it
-		SubscribeOptions: store.SubscribeOptions{
-			Name: "events", From: store.FromNow, Filter: func(record *store.Record) bool { return record.Key() == key },
-		},
-		Batch: 16, Consume: s.heardAll,
-	})
-	defer changes.Close()
+	changes, err := h.follow(r.Context(), s, a.namespace, res, false) // before the first look, so that nothing is missed after it
+	if err != nil {
+		return err
+	}
+	defer func() { changes.stop() }()
 	op, err := h.first(r, a, res)
 	if err != nil {
 		return err
@@ -71,7 +68,16 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) error {
 		return !errors.As(err, &refused) || refused.Status != http.StatusUnauthorized &&
 			refused.Status != http.StatusForbidden
 	}
-	s.run(r.Context(), h.Stop, r.Method == http.MethodHead, op, changes)
+	s.covered = func() bool { return h.Operations.Covered(a.namespace) }
+	for more := s.begin(r.Method == http.MethodHead, op); more; {
+		if more = s.run(r.Context(), h.Stop, changes); more { // its slot has left
+			changes.stop()
+			if changes, err = h.follow(r.Context(), s, a.namespace, res, true); err != nil {
+				changes = &follower{stop: func() {}}
+				return nil //nolint:nilerr // the answer has begun; the caller reconnects
+			}
+		}
+	}
 	return nil
 }
 
@@ -110,40 +116,45 @@ type stream struct {
 	uid     types.UID
 	version string // of the Operation that was looked at last
 	last    operation.View
-	over    bool // there is nothing more to send
+	over    bool        // there is nothing more to send
+	covered func() bool // nil: always
+	own     bool        // it is followed by a watch of its own
+	left    bool        // the store that it is followed by does not have it any more, while it may go on
 }
 
-// run sends until the operation has ended, the caller is gone, or the server stops. head is for who wants no body.
-func (s *stream) run(
-	ctx context.Context, stop <-chan struct{}, head bool, op *v1alpha1.Operation, changes *store.Drainer,
-) {
+// begin begins the answer with what was looked at, and reports whether there is more to come. head is for who wants no
+// body.
+func (s *stream) begin(head bool, op *v1alpha1.Operation) (more bool) {
 	s.w.Header().Set("Content-Type", "text/event-stream")
 	s.w.Header().Set("Cache-Control", "no-store")
 	s.w.WriteHeader(http.StatusOK)
-	if head {
-		return // there is nothing to wait for
-	}
-	if !s.show(op) {
-		return
-	}
+	return !head && s.show(op) // for a head there is nothing to wait for
+}
+
+// run sends until the operation has ended, the caller is gone, or the server stops; or until it has to be followed anew,
+// which it reports.
+func (s *stream) run(ctx context.Context, stop <-chan struct{}, changes *follower) (again bool) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for beats := 1; ; {
 		for changes.Step() {
 		}
-		if s.over {
-			return
+		if s.left || s.over {
+			return s.left
 		}
 		select {
 		case <-changes.Woken():
 		case <-beat.C:
 			if beats++; beats%beatsAllowed == 0 && !s.stillAllowed(ctx) || !s.write(": still there\n\n") {
-				return
+				return false
+			}
+			if !s.own && s.covered != nil && !s.covered() {
+				return true
 			}
 		case <-stop:
-			return
+			return false
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
@@ -158,6 +169,9 @@ func (s *stream) stillAllowed(ctx context.Context) bool {
 // heardAll sends what changes tell, and reports whether there is more to come.
 func (s *stream) heardAll(events []store.Event) (more bool) {
 	for i := range events {
+		if s.left = events[i].Type == store.Left; s.left {
+			return false
+		}
 		if !s.heard(&events[i]) {
 			s.over = true
 			return false
@@ -168,7 +182,11 @@ func (s *stream) heardAll(events []store.Event) (more bool) {
 
 // heard sends what a change tells, and reports whether there is more to come.
 func (s *stream) heard(e *store.Event) (more bool) {
-	if e.Object == nil || e.Type == store.Left { // of one that has left nothing is known
+	if s.own && e.Type == store.Synced && e.Count == 0 { // it was deleted before it was followed
+		s.send("gone", s.last)
+		return false
+	}
+	if e.Object == nil {
 		return true
 	}
 	op, err := store.As[v1alpha1.Operation](e.Object)

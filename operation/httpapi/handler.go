@@ -26,7 +26,8 @@ import (
 type Options struct {
 	// Scheduler writes; its namespace is the default one.
 	Scheduler *operation.Scheduler
-	// Operations is what is read. It holds the namespaces that are served.
+	// Operations is what is read. It holds the namespaces that are served; of one of some slots (store.Options.Shard) what
+	// is lacking is read from the API server instead.
 	Operations *store.Store
 	// Namespaces are those that are served besides that of the Scheduler. All allows every one.
 	Namespaces []string
@@ -219,12 +220,15 @@ func resource(r *http.Request) operation.Resource {
 	return operation.Resource{Type: r.PathValue("type"), ID: r.PathValue("id")}
 }
 
+func objectOf(namespace string, res operation.Resource) store.Key {
+	return store.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
+}
+
 // find returns the Operation of a resource. The store is good enough for one that is in progress; an end, or none, is
 // confirmed by the API server, since what was scheduled a moment ago may not have come by: nobody is shown the outcome
 // before as that of their request.
 func (h *handler) find(r *http.Request, namespace string, res operation.Resource) (*v1alpha1.Operation, error) {
-	key := store.Key{Namespace: namespace, Name: v1alpha1.OperationName(res.Type, res.ID)}
-	if op, err := store.Of[v1alpha1.Operation](h.Operations).Get(key); err == nil && !op.Terminal() {
+	if op, err := store.Of[v1alpha1.Operation](h.Operations).Get(objectOf(namespace, res)); err == nil && !op.Terminal() {
 		return op, nil
 	}
 	return h.Scheduler.In(namespace).Get(r.Context(), res)

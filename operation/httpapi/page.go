@@ -1,12 +1,15 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
@@ -35,7 +38,7 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 			wrong.parameter("limit", "must be a number from 1 to "+strconv.Itoa(maxPage))
 		}
 	}
-	after, err := base64.RawURLEncoding.DecodeString(q.Get("continue"))
+	after, err := parseMark(q.Get("continue"))
 	if err != nil {
 		wrong.parameter("continue", "must be the one of the page before, or none")
 	}
@@ -54,11 +57,19 @@ func (h *handler) list(w http.ResponseWriter, r *http.Request, a admission) (err
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
+	known := h.Operations.Covered(a.namespace)
 	leave, err := h.limits.enter(r.Context(), h.limits.pages, a.visitor)
 	if err != nil {
 		return err
 	}
-	page, err := h.page(a.namespace, wanted, string(after), limit)
+	var page encodedPage
+	if known {
+		page, err = h.page(a.namespace, wanted, after.name, limit)
+		known = h.Operations.Covered(a.namespace)
+	}
+	if !known && err == nil {
+		page, err = h.livePage(r.Context(), a.namespace, wanted, after, limit)
+	}
 	if leave(); err != nil {
 		return err
 	}
@@ -103,28 +114,101 @@ func (h *handler) page(namespace string, wanted selection, after string, limit i
 		}
 	}
 	slices.SortFunc(names, func(a, b store.Key) int { return strings.Compare(a.Name, b.Name) })
-	page, bytes, last := encodedPage{Items: []json.RawMessage{}}, 0, ""
 	view := store.Of[v1alpha1.Operation](h.Operations)
-	for looked, key := range names {
-		if looked == maxLooks || bytes >= maxPageBytes {
-			page.Continue = base64.RawURLEncoding.EncodeToString([]byte(last))
-			break
-		}
+	p := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
+	for _, key := range names {
 		op, err := view.Get(key)
-		if err != nil || !wanted.has(op) {
-			last = key.Name
+		if err != nil {
+			op = nil
+		}
+		if more, err := p.take(key.Name, op, ""); err != nil || !more {
+			return p.page, err
+		}
+	}
+	return p.page, nil
+}
+
+// livePage is page for a namespace that the store lacks: by the API server, whose pages are in the same order. Where its
+// own mark is not good any more, or was never known, it begins from the front.
+func (h *handler) livePage(
+	ctx context.Context, namespace string, wanted selection, after mark, limit int,
+) (encodedPage, error) {
+	p := pageMaker{wanted: wanted, limit: limit, page: encodedPage{Items: []json.RawMessage{}}}
+	q := operation.Query{Limit: livePages, Continue: after.server}
+	for {
+		list, err := h.Scheduler.In(namespace).Page(ctx, q)
+		if q.Continue != "" && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsBadRequest(err)) {
+			q.Continue = ""
 			continue
 		}
-		if len(page.Items) == limit {
-			page.Continue = base64.RawURLEncoding.EncodeToString([]byte(last))
-			break
-		}
-		item, err := json.Marshal(operation.ViewOf(op))
 		if err != nil {
-			return page, err
+			return p.page, err
 		}
-		last, bytes = key.Name, bytes+len(item)
-		page.Items = append(page.Items, item)
+		for i := range list.Items {
+			op := &list.Items[i]
+			if op.Name <= after.name {
+				continue
+			}
+			if more, err := p.take(op.Name, op, q.Continue); err != nil || !more {
+				return p.page, err
+			}
+		}
+		if q.Continue = list.Continue; q.Continue == "" {
+			return p.page, nil
+		}
 	}
-	return page, nil
+}
+
+// livePages is how many operations are read from the API server at a time.
+const livePages = 100
+
+// mark is where a page ends.
+type mark struct {
+	name   string // of the last one
+	server string // with what the API server goes on with its page that has the next one; empty: with the first page
+}
+
+func (m mark) String() string {
+	text := m.name
+	if m.server != "" {
+		text += "\x00" + m.server
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+func parseMark(text string) (m mark, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	m.name, m.server, _ = strings.Cut(string(raw), "\x00")
+	return m, err
+}
+
+// pageMaker fills a page.
+type pageMaker struct {
+	wanted        selection
+	limit         int
+	page          encodedPage
+	looked, bytes int
+	last          string
+}
+
+// take looks at the next operation, nil if it cannot be read, and reports whether the page has room for more. server is
+// with what the API server goes on with its page that has this one.
+func (p *pageMaker) take(name string, op *v1alpha1.Operation, server string) (more bool, err error) {
+	has := op != nil && p.wanted.has(op)
+	if p.looked == maxLooks || p.bytes >= maxPageBytes || has && len(p.page.Items) == p.limit {
+		p.page.Continue = mark{p.last, server}.String()
+		return false, nil
+	}
+	p.looked++
+	p.last = name
+	if !has {
+		return true, nil
+	}
+	item, err := json.Marshal(operation.ViewOf(op))
+	if err != nil {
+		return false, err
+	}
+	p.bytes += len(item)
+	p.page.Items = append(p.page.Items, item)
+	return true, nil
 }

@@ -25,13 +25,17 @@ func TestStreamOfLostRight(t *testing.T) {
 		w := httptest.NewRecorder()
 		asked := 0
 		s := &stream{w: w, control: http.NewResponseController(w), timeout: time.Second, id: "one"}
-		changes := st.Drain(store.DrainOptions{SubscribeOptions: store.SubscribeOptions{Name: "test"}, Consume: s.heardAll})
+		changes := &follower{Drainer: st.Drain(store.DrainOptions{
+			SubscribeOptions: store.SubscribeOptions{Name: "test"}, Consume: s.heardAll,
+		})}
 		defer changes.Close()
 		s.allowed = func(context.Context) bool { asked++; return asked < 3 }
 		op := &v1alpha1.Operation{}
 		op.Spec.OperationID = "one"
 		began := time.Now()
-		s.run(t.Context(), nil, false, op, changes)
+		if !s.begin(false, op) || s.run(t.Context(), nil, changes) {
+			t.Error("it does not end as it should")
+		}
 		if took := time.Since(began); asked != 3 || took > 3*time.Minute {
 			t.Errorf("it was asked %d times in %v", asked, took)
 		}

@@ -157,12 +157,15 @@ func Fail(operation, reason, message string, now time.Time) Change {
 	}
 }
 
-// Finish records the end. Webhooks that were not finished by then have failed.
-func Finish(operation string, phase v1alpha1.Phase, now time.Time) Change {
+// Finish records the end that was decided of a state. Webhooks that were not finished by then have failed. Nothing is
+// recorded on a state of which something else would be decided.
+func Finish(decided *v1alpha1.Operation, phase v1alpha1.Phase, now time.Time) Change {
+	operation, succeeded := decided.EffectiveID(), Succeeded(decided)
 	return func(op *v1alpha1.Operation) {
 		failed := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError)
-		// somebody has taken the reason away: it is decided anew
-		if !concerns(op, operation) || phase == v1alpha1.PhaseFailed && failed == nil {
+		// somebody has taken the reason away, or a callback has come, so that there may be something to compensate
+		anew := failed == nil || Succeeded(op) != succeeded
+		if !concerns(op, operation) || phase == v1alpha1.PhaseFailed && anew {
 			return
 		}
 		for i := range op.Status.Webhooks {

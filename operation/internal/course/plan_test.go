@@ -199,7 +199,7 @@ func TestAnyCourseEnds(t *testing.T) {
 			case ActFail:
 				do(Fail(op.EffectiveID(), d.Reason, d.Message, now))
 			case ActFinish:
-				do(Finish(op.EffectiveID(), d.Phase, now))
+				do(Finish(op, d.Phase, now))
 			case ActWait:
 				if !d.Until.After(now) {
 					t.Fatalf("waits until %v at %v: it would turn for ever", d.Until, now)
@@ -295,7 +295,7 @@ func checkEnd(t *rapid.T, op *v1alpha1.Operation, past []Change) {
 	}
 	later := op.Status.FinishedAt.Add(time.Minute)
 	for _, c := range append(past, Fail(op.EffectiveID(), v1alpha1.ReasonTimedOut, "late", later),
-		Finish(op.EffectiveID(), other[op.Status.Phase], later)) {
+		Finish(op, other[op.Status.Phase], later)) {
 		c(op)
 	}
 	if op.Status.Phase != before.Status.Phase || !op.Status.FinishedAt.Equal(before.Status.FinishedAt) ||
@@ -330,4 +330,27 @@ func TestTidy(t *testing.T) {
 			t.Fatalf("%q became %q of %d bytes", in, out, len(out))
 		}
 	})
+}
+
+// TestFinishDecidedAnew: the failure of an operation that was decided before the callback of another call came is not
+// recorded on the state with that callback, for there may be something to compensate.
+func TestFinishDecidedAnew(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	op := &v1alpha1.Operation{}
+	op.Spec.OperationID, op.Status.OperationID = "id", "id"
+	op.Status.Phase = v1alpha1.PhaseInProgress
+	op.Status.Webhooks = []v1alpha1.WebhookCallStatus{
+		{WebhookID: "bad", State: v1alpha1.PhaseFailed}, {WebhookID: "back", State: v1alpha1.PhaseInProgress},
+	}
+	Fail("id", v1alpha1.ReasonWebhookFailed, "bad", now)(op)
+	finish := Finish(op, v1alpha1.PhaseFailed, now)
+	reported := op.DeepCopy()
+	reported.Status.Webhooks[1].State = v1alpha1.PhaseSuccess
+	if finish(reported); reported.Status.Phase.Terminal() {
+		t.Errorf("it ended without a look at what has succeeded meanwhile: %+v", reported.Status)
+	}
+	if finish(op); op.Status.Phase != v1alpha1.PhaseFailed {
+		t.Errorf("it did not end: %+v", op.Status)
+	}
 }

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/shard/group"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+const (
+	// groupDefault is the group of the operations controller, in the system namespace.
+	groupDefault = "fairlead-controller-shards"
+	// groupRole is what its members do.
+	groupRole = "operations"
+)
+
+// sharingOptions say whether replicas of the controller share the operations.
+type sharingOptions struct {
+	shards string // [namespace/]name of the group; "": they do not
+	slots  int
+	member string // the name of this replica, for people; "": that of the host, with the process
+}
+
+func (o *sharingOptions) sharingFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.shards, "shards", "", "share the operations, by namespace, with all replicas of the group `namespace/name` "+
+		"(default "+groupDefault+" in the system namespace); instead of --leader-elect")
+	f.Lookup("shards").NoOptDefVal = groupDefault
+	f.IntVar(&o.slots, "shard-slots", shard.DefaultSlots,
+		"`N` slots that namespaces are divided into, a power of two; another one takes effect when all replicas have it")
+}
+
+// group reads the flags. The Lease of --leader-elect, which the group holds while it has members, is in the system
+// namespace, so the group is, too.
+func (o *sharingOptions) group(system string) (name string, layout shard.Layout, err error) {
+	namespace, name, ok := strings.Cut(o.shards, "/")
+	if !ok {
+		namespace, name = system, o.shards
+	}
+	switch {
+	case len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0:
+		return "", layout, usageErrorf("--shards %q is not namespace/name", o.shards)
+	case namespace != system:
+		return "", layout, usageErrorf("--shards %s: the group has to be in the system namespace, which is %s "+
+			"(--system-namespace): the Lease %s is there", o.shards, system, leaseName)
+	case name == leaseName:
+		return "", layout, usageErrorf("--shards %s: that is the Lease of --leader-elect", o.shards)
+	}
+	layout = shard.Layout{Slots: o.slots}
+	if err := layout.Check(); err != nil || o.slots == 0 {
+		return "", layout, usageErrorf("--shard-slots %d: want a power of two of at most %d", o.slots, shard.MaxSlots)
+	}
+	return name, layout, nil
+}
+
+// sharing is this replica's part of the operations.
+type sharing struct {
+	group *group.Group
+	slots *source.Sharding // of the store of operations
+}
+
+// newSharing makes this replica a member, which takes part when it is run.
+func newSharing(c *controller) (*sharing, error) {
+	name, layout, err := c.sharingOptions.group(c.systemNamespace)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	g, err := group.New(c.config, group.Options{
+		Namespace: c.systemNamespace, Name: name, Role: groupRole, Layout: layout, Leader: leaseName, Logger: c.log,
+		Events: true,
+		Member: cmp.Or(c.member, fmt.Sprintf("%s-%d", host, os.Getpid())), Drain: max(c.drain, time.Millisecond),
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &sharing{group: g, slots: source.NewSharding(layout)}
+	return s, s.slots.Set(layout.Set()) // none, and that is known: who waits for slots is ready
+}
+
+// source is the option of the store of operations; nil: it holds all.
+func (s *sharing) source() source.Option {
+	if s == nil {
+		return nil
+	}
+	return source.ShardWith(s.slots)
+}
+
+// ready says why others must not go on the strength of this replica: it will never get a slot as things are.
+func (s *sharing) ready(pages http.Handler) http.Handler {
+	if s == nil {
+		return pages
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.group.Status().Err; errors.Is(err, group.ErrForbidden) {
+			http.Error(w, "cannot share the operations: "+oneLine(err), http.StatusServiceUnavailable)
+			return
+		}
+		pages.ServeHTTP(w, r)
+	})
+}
+
+// executeShared runs the operations of the slots that this replica gets, until ctx ends; then it hands them over, for
+// which calls under way are waited for, at most for --drain.
+func (c *controller) executeShared(ctx context.Context) error {
+	all := context.WithoutCancel(ctx)
+	if err := c.awaitLeaderOfBefore(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := c.beforeCalls(ctx, all); err != nil || ctx.Err() != nil {
+		return err
+	}
+	running, end := context.WithCancelCause(all)
+	defer end(nil)
+	taking, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	ended := make(chan error, 1)
+	go func() {
+		err := c.executor.Run(running)
+		leave(err)
+		ended <- err
+	}()
+	c.sharing.group.Add(c.sharing.slots)
+	c.sharing.group.Add(c.executor)
+	err := c.sharing.group.Run(taking)
+	end(context.Cause(taking))
+	over := <-ended
+	switch {
+	case errors.Is(err, group.ErrRole) || errors.Is(err, group.ErrNotGroup):
+		return usageErrorf("--shards: %v", err)
+	case err != nil:
+		return err
+	case ctx.Err() == nil: // it has ended by itself
+		return over
+	}
+	c.log.InfoContext(ctx, "no operation runs here any more", "cause", over)
+	return nil
+}
+
+// awaitLeaderOfBefore waits until nobody leads by the Lease in the place of before, which leaders of today hold after
+// that in the system namespace, which the group holds.
+func (c *controller) awaitLeaderOfBefore(ctx context.Context) error {
+	if !c.isMoved() {
+		return nil
+	}
+	request := call.Request{
+		Verb: call.VerbGet, Resource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Kind: "Lease",
+		Namespace: c.namespace, Name: leaseName, NotFoundOK: true,
+	}
+	version, since := "", time.Now()
+	for {
+		answer, err := call.Do(ctx, c.rt.Calls(), request, call.Policy{})
+		if apierrors.IsForbidden(err) || err == nil && answer == nil {
+			return nil
+		}
+		var lease coordinationv1.Lease
+		if err == nil {
+			err = answer.Into(&lease)
+		}
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot read the Lease %s/%s of before: %w", c.namespace, leaseName, err)
+		case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "":
+			return nil
+		case lease.ResourceVersion != version:
+			version, since = lease.ResourceVersion, time.Now()
+		case time.Since(since) >= leaseDuration:
+			return nil
+		}
+		if backoff.Pause(ctx, time.Second) != nil {
+			return nil
+		}
+	}
+}

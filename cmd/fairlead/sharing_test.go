@@ -1,0 +1,481 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/shard/group"
+)
+
+// fleet is replicas that share the operations of several namespaces, under load.
+type fleet struct {
+	*modes
+	spaces []*site // by namespace; the first one is the system namespace
+	rnd    *rand.Rand
+	cuts   int // how often calls were cut off, or may have been
+
+	load    sync.WaitGroup
+	endLoad func()
+
+	mu       sync.Mutex
+	replicas []*process
+	ever     []*process
+	serving  []string // addresses
+	ids      [][]string
+}
+
+// newFleet makes namespaces in as many slots, and begins to schedule operations in all of them.
+func newFleet(t *testing.T, longer time.Duration) *fleet {
+	t.Helper()
+	s := newSite(t, env.Config(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+longer)
+	t.Cleanup(cancel)
+	s.ctx = ctx
+	f := &fleet{modes: newModes(s), spaces: []*site{s}, rnd: rand.New(rand.NewPCG(rand.Uint64(), 0))}
+	f.front.Config.Handler = &httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: f.any()}) },
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	}
+	const others = 5
+	taken := map[int]bool{shard.Layout{}.SlotOf(s.namespace, ""): true}
+	for len(f.spaces) <= others {
+		random := make([]byte, 6)
+		for i := range random {
+			random[i] = byte(rand.IntN(256))
+		}
+		name := hex.EncodeToString(random) + "-shared"
+		slot := (shard.Layout{}).SlotOf(name, "")
+		if taken[slot] {
+			continue
+		}
+		taken[slot] = true
+		if _, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().Namespaces().Create(s.ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		f.spaces = append(f.spaces, s.in(name))
+	}
+	ctx, f.endLoad = context.WithCancel(s.ctx)
+
+	f.ids = make([][]string, len(f.spaces))
+	for i, space := range f.spaces {
+		if i > 0 {
+			f.webhooks(space)
+		}
+		f.load.Go(func() { f.schedule(ctx, i, space) })
+	}
+	t.Cleanup(f.logs)
+	t.Cleanup(f.load.Wait)
+	t.Cleanup(f.endLoad)
+	return f
+}
+
+// in is the same site in another namespace.
+func (s *site) in(namespace string) *site {
+	s.t.Helper()
+	other := &site{
+		t: s.t, ctx: s.ctx, config: s.config, calls: s.calls, namespace: namespace, kubeconfig: s.kubeconfig,
+		receiver: s.receiver,
+	}
+	var err error
+	if other.scheduler, err = operation.NewScheduler(
+		operation.Options{Config: s.config, Calls: s.calls, Namespace: namespace},
+	); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(other.scheduler.Close)
+	return other
+}
+
+// schedule schedules operations until ctx ends: some a second.
+func (f *fleet) schedule(ctx context.Context, i int, space *site) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		f.mu.Lock()
+		n := len(f.ids[i])
+		f.mu.Unlock()
+		op, err := space.scheduler.Schedule(f.ctx, operation.Request{
+			Type: operation.Delete, Resource: operation.Resource{Type: "app", ID: fmt.Sprint(n)},
+			Webhooks: []string{"sync", "async", "callback"},
+		})
+		if err != nil {
+			f.t.Errorf("cannot schedule: %v", err)
+			return
+		}
+		f.mu.Lock()
+		f.ids[i] = append(f.ids[i], op.EffectiveID())
+		f.mu.Unlock()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// logs shows the logs of all replicas that there were, if something has failed.
+func (f *fleet) logs() {
+	if !f.t.Failed() {
+		return
+	}
+	for i, p := range f.ever {
+		p.mu.Lock()
+		f.t.Logf("replica %d, process %d:\n%s", i, p.Process.Pid, p.log)
+		p.mu.Unlock()
+	}
+}
+
+// any is the address of some replica.
+func (f *fleet) any() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.serving) == 0 {
+		return "127.0.0.1:1"
+	}
+	return f.serving[rand.IntN(len(f.serving))]
+}
+
+// start starts replicas, all at once.
+func (f *fleet) start(n int, args ...string) (started []*process) {
+	f.t.Helper()
+	args = append([]string{
+		"--insecure-no-auth", "--public-url", f.front.URL, "--system-namespace", f.namespace,
+		"--drain", "1m", // a busy machine cuts nothing off
+	}, args...)
+	for _, space := range f.spaces[1:] {
+		args = append(args, "--namespace", space.namespace)
+	}
+	for range n {
+		started = append(started, f.controller(f.kubeconfig, args...))
+		f.ever = append(f.ever, started[len(started)-1])
+	}
+	for _, p := range started {
+		select {
+		case at := <-p.address:
+			f.mu.Lock()
+			f.replicas, f.serving = append(f.replicas, p), append(f.serving, at)
+			f.mu.Unlock()
+		case err := <-p.ended:
+			f.t.Fatalf("%v: %s", err, p.log)
+		}
+	}
+	return started
+}
+
+// remove forgets a replica, which is about to end.
+func (f *fleet) remove(p *process) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.Index(f.replicas, p)
+	f.replicas, f.serving = slices.Delete(f.replicas, i, i+1), slices.Delete(f.serving, i, i+1)
+}
+
+// stop ends a replica in order.
+func (f *fleet) stop(p *process) {
+	f.t.Helper()
+	f.remove(p)
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := p.end(f.ctx, f.t); err != nil || strings.Contains(p.log.String(), "panic") {
+		f.t.Errorf("after SIGTERM: %v\n%s", err, p.log)
+	}
+}
+
+func (f *fleet) kill(p *process) {
+	f.t.Helper()
+	f.cuts++
+	f.remove(p)
+	if err := p.Process.Kill(); err != nil {
+		f.t.Fatal(err)
+	}
+	_ = p.end(f.ctx, f.t)
+}
+
+// pause stands a replica still for a while.
+func (f *fleet) pause(p *process, d time.Duration) {
+	f.t.Helper()
+	f.cuts++
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := p.Process.Signal(signal); err != nil {
+			f.t.Fatal(err)
+		}
+		if signal == syscall.SIGSTOP {
+			f.pass(d)
+		}
+	}
+}
+
+// pass lets time pass, under load.
+func (f *fleet) pass(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.ctx.Done():
+	}
+}
+
+func (f *fleet) one() *process {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.replicas[f.rnd.IntN(len(f.replicas))]
+}
+
+// allLive fails if a replica has ended by itself.
+func (f *fleet) allLive() {
+	f.t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, p := range f.replicas {
+		select {
+		case err := <-p.ended:
+			text := p.log.String()
+			f.t.Fatalf("process %d has ended: %v\n%s", p.Process.Pid, err, text[max(0, len(text)-8000):])
+		default:
+		}
+	}
+}
+
+// shared waits until so many members hold all slots, evenly, and nothing moves.
+func (f *fleet) shared(members int) {
+	f.t.Helper()
+	var last *group.Report
+	begun := time.Now()
+	for tick := time.Tick(50 * time.Millisecond); ; {
+		report, err := group.Read(f.ctx, f.config, f.namespace, groupDefault)
+		if err == nil && len(report.Members) == members && len(report.Moving) == 0 {
+			held, least := 0, report.Of
+			for _, m := range report.Members {
+				held, least = held+len(m.Slots), min(least, len(m.Slots))
+				if !f.lives(m.Name) {
+					held = 0
+					break
+				}
+			}
+			if held == report.Of && least >= report.Of/members {
+				f.t.Logf("%d members share after %v", members, time.Since(begun).Round(time.Millisecond))
+				return
+			}
+		}
+		last = report
+		f.allLive()
+		select {
+		case <-tick:
+		case <-f.ctx.Done():
+			f.t.Fatalf("the slots are not shared by %d: %+v", members, last)
+		}
+	}
+}
+
+// lives tells whether a member is one of the replicas.
+func (f *fleet) lives(member string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.replicas, func(p *process) bool {
+		return strings.HasSuffix(member, fmt.Sprint("-", p.Process.Pid))
+	})
+}
+
+// end ends the load and waits for all operations; most says how often a call may have been made.
+func (f *fleet) end(most int) {
+	f.t.Helper()
+	f.endLoad()
+	f.load.Wait()
+	keys, again := 0, 0
+	for i, space := range f.spaces {
+		for n, id := range f.ids[i] {
+			v, err := space.scheduler.Wait(f.ctx, operation.Resource{Type: "app", ID: fmt.Sprint(n)}, id, nil)
+			if err != nil || v.Status != operation.Succeeded {
+				f.t.Fatalf("operation %s/%d: %+v (%v)", space.namespace, n, v, err)
+			}
+			f.modes.mu.Lock()
+			for _, webhook := range []string{"sync", "async", "callback"} {
+				key := space.namespace + "." + id + "." + webhook
+				made := f.made[key]
+				if keys, again = keys+1, again+max(0, made-1); made < 1 || made > most {
+					f.t.Errorf("the call %s was made %d times, not 1 to %d", key, made, most)
+				}
+			}
+			f.modes.mu.Unlock()
+		}
+	}
+	f.modes.mu.Lock()
+	defer f.modes.mu.Unlock()
+	if len(f.made) != keys {
+		f.t.Errorf("%d calls were made, want %d", len(f.made), keys)
+	}
+	if len(f.failed) > 0 {
+		f.t.Errorf("callbacks: %v", f.failed)
+	}
+	f.t.Logf("%d calls, %d of them repeated with the same key, %d faults that cut calls off", keys, again, f.cuts)
+}
+
+// TestShared has three controllers share the operations, all started at once, and replaced one after the other: every
+// call is made once.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2*time.Minute)
+	old := f.start(3, "--shards")
+	f.shared(3)
+	for _, p := range old {
+		f.start(1, "--shards")
+		f.shared(4)
+		f.stop(p)
+		f.shared(3)
+	}
+	f.end(1)
+}
+
+// TestSharedFaults kills controllers that share the operations, and stands them still for longer than their leases:
+// what was under way is made again with the same key, and nothing else. FAIRLEAD_PROCESS_FAULTS=n plays n random faults
+// besides.
+func TestSharedFaults(t *testing.T) {
+	t.Parallel()
+	n, _ := strconv.Atoi(os.Getenv("FAIRLEAD_PROCESS_FAULTS"))
+	f := newFleet(t, 2*time.Minute+time.Duration(n)*time.Minute)
+	f.start(3, "--shards")
+	f.shared(3)
+	f.kill(f.one())
+	f.start(1, "--shards")
+	f.shared(3)
+	f.pause(f.one(), 12*time.Second)
+	f.shared(3)
+	for i := range n {
+		f.fault(i)
+	}
+	f.end(1 + f.cuts)
+}
+
+// fault is a random one.
+func (f *fleet) fault(i int) {
+	f.t.Helper()
+	kind := f.rnd.IntN(7)
+	f.t.Logf("fault %d: %d", i, kind)
+	switch kind {
+	case 0:
+		f.stop(f.one())
+		f.start(1, "--shards")
+	case 1:
+		f.kill(f.one())
+		f.start(1, "--shards")
+	case 2:
+		f.pause(f.one(), 10*time.Second+time.Duration(f.rnd.IntN(5000))*time.Millisecond)
+	case 3:
+		f.pause(f.one(), time.Duration(f.rnd.IntN(9000))*time.Millisecond)
+	case 4: // all of them at once
+		for range 3 {
+			f.kill(f.one())
+		}
+		f.start(3, "--shards")
+	case 5:
+		p := f.one()
+		f.start(1, "--shards")
+		f.pass(time.Duration(f.rnd.IntN(2000)) * time.Millisecond)
+		f.stop(p)
+	case 6: // two at a time, one of them dead
+		f.kill(f.one())
+		f.pause(f.one(), time.Duration(f.rnd.IntN(12000))*time.Millisecond)
+		f.start(1, "--shards")
+	}
+	f.pass(time.Duration(f.rnd.IntN(3000)) * time.Millisecond)
+	f.shared(3)
+}
+
+// TestSharedAndElected rolls controllers over from --leader-elect to --shards, and back: every call is made once.
+func TestSharedAndElected(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2*time.Minute)
+	old := f.start(2, "--leader-elect")
+	f.pass(time.Second)
+	for _, flags := range []string{"--shards", "--leader-elect"} {
+		var next []*process
+		for _, p := range old {
+			next = append(next, f.start(1, flags)...)
+			for _, at := range slices.Clone(f.serving) { // a roll-out goes on only when this is so
+				f.eventually("ready", func() bool { code, _ := f.get("http://" + at + "/readyz"); return code == http.StatusOK })
+			}
+			f.stop(p)
+		}
+		if old = next; flags == "--shards" {
+			f.shared(2)
+			f.pass(time.Second)
+		}
+	}
+	f.end(1)
+	for _, p := range old {
+		f.stop(p)
+	}
+}
+
+// TestSharedMistakes: what cannot work is said in one line.
+func TestSharedMistakes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"Both":      {[]string{"--shards", "--leader-elect"}, "exclude each other"},
+		"Namespace": {[]string{"--shards=elsewhere/group"}, "has to be in the system namespace"},
+		"Name":      {[]string{"--shards=A_B"}, "is not namespace/name"},
+		"Slots":     {[]string{"--shards", "--shard-slots", "3"}, "want a power of two"},
+		"Lease":     {[]string{"--shards=" + leaseName}, "that is the Lease of --leader-elect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := s.controller(s.kubeconfig, append([]string{"--insecure-no-auth"}, tc.args...)...)
+			err := p.end(s.ctx, t)
+			var exit *exec.ExitError
+			if lines := strings.Split(strings.TrimSpace(p.log.String()), "\n"); !errors.As(err, &exit) ||
+				exit.ExitCode() != exitUsage || len(lines) != 1 || !strings.Contains(lines[0], tc.want) {
+				t.Errorf("%v\n%s", err, p.log)
+			}
+		})
+	}
+}
+
+// TestSharedWithOthers: a group of another role is not for controllers.
+func TestSharedWithOthers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	g, err := group.New(s.config, group.Options{Namespace: s.namespace, Name: "maps", Role: "watch"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = g.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	s.eventually("a group", func() bool { return !g.Held().IsEmpty() })
+	p := s.controller(s.kubeconfig, "--insecure-no-auth", "--shards="+s.namespace+"/maps")
+	var exit *exec.ExitError
+	err = p.end(s.ctx, t)
+	lines := strings.Split(strings.TrimSpace(p.log.String()), "\n")
+	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage ||
+		!strings.Contains(lines[len(lines)-1], "the group has another role") {
+		t.Errorf("%v\n%s", err, p.log)
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/internal/child"
+)
+
+// maxControllers bounds --controllers.
+const maxControllers = 16
+
+// beginAgain is how long to wait before a controller that has died is started again.
+const beginAgain = time.Second
+
+// crew is the controllers of up --controllers, processes of their own that share the operations.
+type crew struct {
+	s       streams
+	cluster *cluster.Cluster
+	program string
+	o       controllerOptions
+
+	mu sync.Mutex // of what is said
+}
+
+// newCrew makes one for a control plane. Nothing runs yet.
+func (o *upOptions) newCrew(s streams, c *cluster.Cluster) (*crew, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("cannot start controllers: %w", err)
+	}
+	return &crew{s: s, cluster: c, program: program, o: o.controller}, nil
+}
+
+// run keeps n controllers running until ctx ends, and returns when all of them have ended. ready is called when each of
+// them was ready once. One that dies after that is started again, at the same address.
+func (k *crew) run(ctx context.Context, n int, ready func()) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var running, starting sync.WaitGroup
+	starting.Add(n)
+	for i := range n {
+		running.Go(func() {
+			if err := k.keep(ctx, i+1, sync.OnceFunc(starting.Done)); err != nil {
+				fail(err)
+			}
+		})
+	}
+	starting.Wait()
+	if ctx.Err() == nil {
+		ready()
+	}
+	running.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// keep keeps one controller running. up is called when it is ready for the first time, or will never be.
+func (k *crew) keep(ctx context.Context, i int, up func()) error {
+	defer up()
+	listen := k.o.listen
+	if host, _, err := net.SplitHostPort(listen); i > 1 && err == nil {
+		listen = net.JoinHostPort(host, "0")
+	}
+	path := filepath.Join(k.cluster.Dir(), fmt.Sprintf("controller-%d.log", i))
+	log, err := openLog(path)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	for wasReady := false; ; {
+		serving := make(chan int, 1) // the process
+		var address string
+		ended := make(chan error, 1)
+		alive, over := context.WithCancel(ctx)
+		go func() {
+			defer over()
+			ended <- k.controller(ctx, listen, log, func(at string, process int) {
+				address = at
+				serving <- process
+			})
+		}()
+		select {
+		case process := <-serving:
+			listen = address // so that receivers find it there again
+			if awaitReady(alive, "http://"+address+"/readyz") == nil {
+				k.say("operations controller %d ready, process %d, HTTP API at http://%s/operations, log in %s", i, process,
+					address, path)
+				wasReady = true
+				up()
+			}
+			err = <-ended
+		case err = <-ended:
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case !wasReady:
+			return fmt.Errorf("operations controller %d ended: %w (see %s)", i, cmp.Or(err, errors.New("without an error")), path)
+		}
+		k.say("operations controller %d ended: %v; it is started again", i, err)
+		if backoff.Pause(ctx, beginAgain) != nil {
+			return nil
+		}
+	}
+}
+
+func (k *crew) say(format string, args ...any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	say(k.s.err, format, args...)
+}
+
+// controller runs one process until it ends, at the end of ctx in order. serving is told where it serves its HTTP API.
+func (k *crew) controller(ctx context.Context, listen string, log io.Writer, serving func(at string, process int)) error {
+	args := []string{
+		"controller", "--kubeconfig", k.cluster.KubeconfigPath(), "--shards", "--system-namespace", "default",
+		"--insecure-no-auth", "--listen", listen, "--drain", k.o.drain.String(), "--credentials", k.o.credentials,
+	}
+	for _, target := range k.o.allowTargets {
+		args = append(args, "--allow-target", target)
+	}
+	for _, target := range k.o.denyTargets {
+		args = append(args, "--deny-target", target)
+	}
+	cmd := exec.CommandContext(ctx, k.program, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = k.o.drain + stopMargin
+	cmd.SysProcAttr = child.Attr()
+	out, in := io.Pipe()
+	cmd.Stderr = in
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer func() { _ = in.Close() }() // it never fails
+	runtime.LockOSThread()            // as child.Attr wants it
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	reading.Go(func() {
+		lines := bufio.NewReader(out)
+		for {
+			line, err := lines.ReadString('\n')
+			_, _ = io.WriteString(log, line) // nothing better can be done when the disk is full
+			if _, at, ok := strings.Cut(line, `msg="HTTP API is served"`); ok {
+				_, at, _ = strings.Cut(strings.TrimSpace(at), "address=")
+				serving(at, cmd.Process.Pid)
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	return cmd.Wait()
+}
