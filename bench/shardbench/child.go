@@ -129,8 +129,9 @@ func watch[T any, P observe.Object[T]](r *replica) {
 
 // count looks at the header only.
 func (r *replica) count(c observe.Change) {
-	if c.Key.Name == "" {
-		return
+	i, err := numberOf(c.Key.Name)
+	if err != nil {
+		return // nothing of ours: kube-apiserver keeps some objects itself
 	}
 	if !c.Initial {
 		r.events.Add(1)
@@ -148,12 +149,6 @@ func (r *replica) count(c observe.Change) {
 		r.strange.Store(&s)
 		return
 	}
-	i, err := numberOf(c.Key.Name)
-	if err != nil {
-		s := fmt.Sprintf("cannot understand the name %q", c.Key.Name)
-		r.strange.Store(&s)
-		return
-	}
 	r.observed[slotOf(r.Layout, i, r.Namespaces)].Add(by)
 }
 
@@ -167,7 +162,6 @@ func (r *replica) stats(rest bool) stats {
 	}
 	if cache := r.rt.Cache(); cache != nil {
 		for _, st := range cache.Stores(schema.GroupVersionResource{Version: "v1", Resource: r.Kind}) {
-			s.Objects += st.Len()
 			for _, status := range st.Statuses() {
 				s.Counters = status.Counters
 			}

@@ -29,8 +29,22 @@ func openEtcd(c *cluster.Cluster) *etcd {
 
 func (e *etcd) close() { e.http.CloseIdleConnections() }
 
-func (e *etcd) put(ctx context.Context, key string, value []byte) error {
-	return e.post(ctx, "/v3/kv/put", map[string]any{"key": []byte(key), "value": value}, nil)
+// pair is a key and its value.
+type pair struct {
+	Key   []byte `json:"key"`
+	Value []byte `json:"value"`
+}
+
+// put writes pairs, all or none.
+func (e *etcd) put(ctx context.Context, pairs []pair) error {
+	type operation struct {
+		Put pair `json:"request_put"`
+	}
+	all := make([]operation, len(pairs))
+	for i, p := range pairs {
+		all[i].Put = p
+	}
+	return e.post(ctx, "/v3/kv/txn", map[string]any{"success": all}, nil)
 }
 
 // changed counts the objects with a prefix that were written after a revision.

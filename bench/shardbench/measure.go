@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -29,7 +30,7 @@ type result struct {
 	server    time.Duration // processor time of kube-apiserver during the updates
 	serverRSS int64         // bytes, after them
 	takeovers []takeover
-	rewritten int // objects that were written during the takeovers
+	rewritten float64 // objects that were written during the takeovers; NaN: not known
 }
 
 // share is one replica of a result.
@@ -88,10 +89,12 @@ func measure(ctx context.Context, o options, progress func(string, ...any)) (res
 			}
 			for _, n := range o.processes {
 				r, err := b.play(ctx, gate, n)
+				if len(r.shares) > 0 { // something was measured before an error
+					results = append(results, r)
+				}
 				if err != nil {
 					return results, fmt.Errorf("feature %s, %d replicas: %w", onOff(gate), n, err)
 				}
-				results = append(results, r)
 			}
 			b.stop()
 		}
@@ -144,7 +147,7 @@ func (b *bench) play(ctx context.Context, gate bool, n int) (r result, err error
 	b.groups++
 	w := &world{bench: b, group: fmt.Sprintf("bench-%d", b.groups)}
 	defer w.end()
-	r = result{gate: gate, n: n, updates: b.o.updates}
+	r = result{gate: gate, n: n, updates: b.o.updates, rewritten: math.NaN()}
 	for range n {
 		m, err := w.make(ctx)
 		if err != nil {
@@ -169,8 +172,12 @@ func (b *bench) play(ctx context.Context, gate bool, n int) (r result, err error
 		if err != nil {
 			return r, err
 		}
+		objects := 0
+		for _, n := range s.Observed {
+			objects += int(n)
+		}
 		r.shares = append(r.shares, share{
-			slots: len(s.Held), objects: s.Objects, before: m.before, after: s.Resident,
+			slots: len(s.Held), objects: objects, before: m.before, after: s.Resident,
 			objectsRead: s.Counters.WireObjects, bytesRead: s.Counters.WireBytes,
 		})
 	}
@@ -298,9 +305,11 @@ func (w *world) takeovers(ctx context.Context, r *result) error {
 			return err
 		}
 	}
-	if r.rewritten, err = w.db.changed(ctx, prefixOf(w.o.kind), revision); err != nil {
+	rewritten, err := w.db.changed(ctx, prefixOf(w.o.kind), revision)
+	if err != nil {
 		return fmt.Errorf("cannot count the objects that were written: %w", err)
 	}
+	r.rewritten = float64(rewritten)
 	return nil
 }
 

@@ -81,34 +81,38 @@ func (m *maker) object(i int) runtime.Object {
 	return pod
 }
 
+// batchSize is how many objects are written at once, so that they have the same version. A transaction of etcd has at most
+// 128 writes.
+const batchSize = 64
+
 // fill writes all objects, and their namespaces, as kube-apiserver keeps them.
 func fill(ctx context.Context, o options, db *etcd) error {
 	codec := scheme.Codecs.EncoderForVersion(
 		protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	type pair struct {
-		key   string
-		value []byte
-	}
-	todo := make(chan pair, 256)
+	todo := make(chan []pair, 16)
 	var writers sync.WaitGroup
-	for range 32 {
+	for range 8 {
 		writers.Go(func() {
-			for p := range todo {
-				if err := db.put(ctx, p.key, p.value); err != nil {
+			for batch := range todo {
+				if err := db.put(ctx, batch); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
+	var batch []pair
 	put := func(key string, object runtime.Object) {
 		value, err := runtime.Encode(codec, object)
 		if err != nil {
 			cancel(err)
 			return
 		}
-		todo <- pair{key, value}
+		if batch = append(batch, pair{[]byte(key), value}); len(batch) == batchSize {
+			todo <- batch
+			batch = nil
+		}
 	}
 	for i := range min(o.namespaces, o.objects) {
 		ns := &corev1.Namespace{
@@ -124,6 +128,7 @@ func fill(ctx context.Context, o options, db *etcd) error {
 	for i := 0; i < o.objects && ctx.Err() == nil; i++ {
 		put(prefixOf(o.kind)+namespaceOf(i, o.namespaces)+"/"+nameOf(i), m.object(i))
 	}
+	todo <- batch
 	close(todo)
 	writers.Wait()
 	return context.Cause(ctx)

@@ -175,7 +175,7 @@ func (t *table) moves(w io.Writer) {
 				seconds(t.took(c, name, func(x takeover) float64 { return x.slots.Seconds() })), seconds(t.took(c, name, whole)),
 				mega(t.took(c, name, func(x takeover) float64 { return float64(x.bytesRead) }))))
 		}
-		return append(cells, count(t.median(c, func(r result) float64 { return float64(r.rewritten) })))
+		return append(cells, count(t.median(c, func(r result) float64 { return r.rewritten })))
 	})
 }
 
@@ -201,7 +201,7 @@ func (t *table) bars(w io.Writer) {
 		line("events that one receives", gate, t.median(c, most(t.received)), bar, percent)
 		line("resident memory of one, of that of one that holds all", gate,
 			t.median(c, most(resident))/t.median(one, most(resident)), 0.30, percent)
-		line("objects written by moves", gate, t.median(c, func(r result) float64 { return float64(r.rewritten) }), 0, count)
+		line("objects written by moves", gate, t.median(c, func(r result) float64 { return r.rewritten }), 0, count)
 		for _, x := range []struct {
 			what string
 			bar  float64
