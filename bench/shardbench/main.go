@@ -43,6 +43,7 @@ import (
 type options struct {
 	objects, namespaces, updates, rounds int
 	kind                                 string // pods, configmaps
+	takeovers                            bool   // measure members that go and come
 	layout                               shard.Layout
 	processes                            []int
 	gates                                []bool
@@ -53,10 +54,11 @@ type options struct {
 func fromCommandLine() (options, error) {
 	o := options{}
 	flag.IntVar(&o.objects, "objects", 10_000, "how many there are")
-	flag.IntVar(&o.namespaces, "namespaces", 1000, "in which they are")
+	flag.IntVar(&o.namespaces, "namespaces", workloads, "in which they are; a workload's are in one")
 	flag.IntVar(&o.updates, "updates", 5000, "how many of them are changed, each once")
 	flag.IntVar(&o.rounds, "rounds", 1, "how often each is measured; medians are printed")
 	flag.StringVar(&o.kind, "kind", "pods", "pods or configmaps (small ones)")
+	flag.BoolVar(&o.takeovers, "takeovers", true, "measure members that go and come")
 	by := flag.String("by", shard.UID.String(), "what objects are divided by: uid or namespace")
 	processes := flag.String("processes", "1,2,4", "numbers of replicas, separated by commas")
 	gates := flag.String("gates", "on,off", "of the API server's feature ShardedListAndWatch: on, off or both")
@@ -87,6 +89,9 @@ func fromCommandLine() (options, error) {
 func (o *options) check() error {
 	if o.objects < 1 || o.namespaces < 1 || o.rounds < 1 || o.updates < 1 {
 		return errors.New("cannot measure without objects, namespaces, updates and rounds")
+	}
+	if workloads%o.namespaces != 0 {
+		return fmt.Errorf("cannot have %d workloads in %d namespaces, each in one: want a divisor", workloads, o.namespaces)
 	}
 	if !slices.Contains([]string{"pods", "configmaps"}, o.kind) {
 		return fmt.Errorf("cannot make objects of kind %q: want pods or configmaps", o.kind)

@@ -186,7 +186,7 @@ func (b *bench) play(ctx context.Context, gate bool, n int) (r result, err error
 		return r, fmt.Errorf("cannot measure updates: %w", err)
 	}
 	b.progress("feature %s, %d replicas: %d updates", onOff(gate), n, r.updates)
-	if n > 1 {
+	if n > 1 && b.o.takeovers {
 		if err := w.takeovers(ctx, &r); err != nil {
 			return r, err
 		}

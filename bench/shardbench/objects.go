@@ -18,6 +18,9 @@ import (
 	"github.com/fairlead-io/fairlead/shard"
 )
 
+// workloads is of how many templates the pods are. Those of one resemble each other, and are in one namespace.
+const workloads = 300
+
 // Everything about an object follows from its number, so that a replica knows the uid by the name.
 
 func nameOf(i int) string { return fmt.Sprintf("object-%07d", i) }
@@ -58,7 +61,7 @@ type maker struct {
 }
 
 func newMaker(o options) *maker {
-	return &maker{o: o, pods: corpus.NewPods(1, 300), rnd: rand.New(rand.NewPCG(1, 2))}
+	return &maker{o: o, pods: corpus.NewPods(1, workloads), rnd: rand.New(rand.NewPCG(1, 2))}
 }
 
 // object is the i-th one: a pod as running clusters have them, without managedFields, or a ConfigMap of 200 bytes.
@@ -68,7 +71,7 @@ func (m *maker) object(i int) runtime.Object {
 		CreationTimestamp: metav1.NewTime(time.Unix(1_790_000_000+int64(i), 0)),
 	}
 	if m.o.kind == "configmaps" {
-		meta.Labels = map[string]string{"app": fmt.Sprint("app-", i%300)}
+		meta.Labels = map[string]string{"app": fmt.Sprint("app-", i%workloads)}
 		return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{
 			"endpoint": fmt.Sprintf("https://%x.example.com/%x", m.rnd.Uint64(), m.rnd.Uint64()),
 			"level":    fmt.Sprint(m.rnd.IntN(5)), "checksum": fmt.Sprintf("%016x%016x", m.rnd.Uint64(), m.rnd.Uint64()),

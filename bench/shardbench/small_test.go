@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 // TestSmall measures few objects, so that the benchmark is known to work; its own counts have to be right.
 func TestSmall(t *testing.T) {
 	o := options{
-		objects: 300, namespaces: 40, updates: 60, rounds: 1, kind: "configmaps", layout: shard.Layout{By: shard.Namespace},
-		processes: []int{1, 2}, gates: []bool{true}, limit: time.Minute,
+		objects: 300, namespaces: 30, updates: 60, rounds: 1, kind: "configmaps", layout: shard.Layout{By: shard.Namespace},
+		processes: []int{1, 2}, gates: []bool{true}, limit: time.Minute, takeovers: true,
 	}
 	results, err := measure(t.Context(), o, t.Logf)
 	if err != nil {
@@ -35,7 +35,7 @@ func TestSmall(t *testing.T) {
 	var text strings.Builder
 	write(&text, o, results, time.Now())
 	for _, want := range []string{
-		"| on | 1 | 64 | 300 |", "### Members that go and come", "### Bars", "300 configmaps in 40 namespaces, by namespace",
+		"| on | 1 | 64 | 300 |", "### Members that go and come", "### Bars", "300 configmaps in 30 namespaces, by namespace",
 	} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q", want)
@@ -61,7 +61,7 @@ func TestSmall(t *testing.T) {
 // Names and uids are what replicas and bench agree on without asking.
 func TestObjects(t *testing.T) {
 	t.Parallel()
-	o := options{objects: 6400, namespaces: 1000, kind: "pods", layout: shard.Layout{By: shard.UID}}
+	o := options{objects: 6400, namespaces: workloads, kind: "pods", layout: shard.Layout{By: shard.UID}}
 	if i, err := numberOf(nameOf(1234567)); i != 1234567 || err != nil {
 		t.Errorf("number %d, error %v", i, err)
 	}
@@ -82,6 +82,7 @@ func TestOptions(t *testing.T) {
 	for _, o := range []options{
 		{},
 		{objects: 1, namespaces: 1, updates: 1, rounds: 1, kind: "widgets"},
+		{objects: 1, namespaces: 7, updates: 1, rounds: 1, kind: "pods"},
 	} {
 		if err := o.check(); err == nil {
 			t.Errorf("no error for %+v", o)

@@ -81,7 +81,9 @@ func write(w io.Writer, o options, results []result, began time.Time) {
 	}
 	t.start(w)
 	t.events(w)
-	t.moves(w)
+	if o.takeovers {
+		t.moves(w)
+	}
 	t.bars(w)
 	raw(w, results)
 }
