@@ -63,7 +63,7 @@ bench: build ## Run the benchmarks, side by side with the peers (BENCHTIME=1s)
 	@echo "==> bench"
 	@$(GO) -C bench test -count 1 -run TestScenarios -v . > bench/scenarios.out || { cat bench/scenarios.out; exit 1; }
 	@grep '^ *|' bench/scenarios.out
-	@for rows in watchbench flows consistency operations; do echo "==> bench: $$rows"; $(GO) -C bench run ./$$rows; done
+	@for rows in watchbench flows consistency operations shardbench; do echo "==> bench: $$rows"; $(GO) -C bench run ./$$rows; done
 	@echo "==> bench: controller-runtime, stock and on our stores"
 	@$(GO) -C bench run ./watchbench -set adapter -buckets 500
 	@$(BIN)/fairlead up --temporary -- $(GO) -C bench test -run '^$$' -bench . -benchtime $(BENCHTIME) -benchmem -timeout 2h ./...

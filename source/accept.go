@@ -13,7 +13,7 @@ type listing struct {
 	Replacement
 	listOf
 	count     int  // objects listed, also of slots that are not held
-	promised  int  // objects there should be, by what the first page said; 0 while only some slots are held
+	promised  int  // objects there should be, by what the first page said; 0 of a list of some slots
 	opened    bool // the answer has begun
 	gap       bool // one of several pages was empty
 	nameless  int  // items that cannot be read and do not tell of which object they are

@@ -104,7 +104,7 @@ func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation,
 		}
 		if l.version == "" {
 			l.version = m.version // later pages are of the same snapshot
-			if s.isWhole() {
+			if l.gained == nil && s.isWhole() {
 				l.promised = l.count + int(m.remaining)
 			}
 		}

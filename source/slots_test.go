@@ -269,6 +269,32 @@ func TestSlotsComeAndGo(t *testing.T) {
 	}
 }
 
+// TestTheRestIsListedOnce gains the last slots that were missing. The server tells how many objects follow of all slots,
+// those that are not asked for among them, so that the list seems to miss some.
+func TestTheRestIsListedOnce(t *testing.T) {
+	t.Parallel()
+	for had := range 4 {
+		t.Run(fmt.Sprint("slot ", had, " was held"), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := watchSlots(t, selectings[0], apiserver.Options{})
+				s.hold(had)
+				s.events()
+				s.requests()
+				s.hold(0, 1, 2, 3)
+				if n := len(s.events()); n != 9 {
+					t.Errorf("%d events, want those of three slots of 3 objects each", n)
+				}
+				lists := slices.DeleteFunc(s.requests(), func(r string) bool { return !strings.HasPrefix(r, "list") })
+				if c := s.counters(); len(lists) != 5 || c.ListErrors != 0 {
+					t.Errorf("%d lists did not count; asked for %q, want five pages of 2 objects", c.ListErrors, lists)
+				}
+				s.check()
+			})
+		})
+	}
+}
+
 func (s *slots) status() source.Status {
 	synctest.Wait()
 	return s.Source.Status()[0]

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	goruntime "runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// childEnv makes a process a replica: it has a task as JSON.
+const childEnv = "SHARDBENCH_REPLICA"
+
+func isChild() bool { return os.Getenv(childEnv) != "" }
+
+// task is what a replica does.
+type task struct {
+	Kubeconfig, Kind, Group string
+	Layout                  shard.Layout
+	Namespaces              int
+}
+
+// stats are the answer of a replica to each line of its input: "start" begins, "rest" gives free memory back before it
+// is read, and "stats" does nothing else.
+type stats struct {
+	Held     []int   // slots
+	Observed []int64 // objects that the observer was given and that have not left, by slot
+	Events   int64   // that the observer was given since the start, without initial objects
+	Objects  int     // in the store
+	Counters source.Counters
+	CPU      time.Duration
+	Resident int64 // bytes; 0: not asked for
+}
+
+// replica is what runs in the process.
+type replica struct {
+	task
+	rt       *fairlead.Runtime
+	observed []atomic.Int64
+	events   atomic.Int64
+	strange  atomic.Pointer[string] // an event that should not be
+}
+
+// runChild serves the parent until the input ends, or the process is told to end.
+func runChild() error {
+	signal.Ignore(os.Interrupt) // of the terminal; the parent decides
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	r := &replica{}
+	if err := json.Unmarshal([]byte(os.Getenv(childEnv)), &r.task); err != nil {
+		return err
+	}
+	if err := r.declare(); err != nil {
+		return err
+	}
+	started, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer stop() // the parent has gone
+		in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+		for begin := sync.OnceFunc(func() { close(started) }); ; {
+			var what string
+			if in.Decode(&what) != nil {
+				return
+			}
+			if what == "start" {
+				begin()
+			}
+			if s := r.strange.Load(); s != nil {
+				fmt.Fprintln(os.Stderr, "shardbench, replica:", *s)
+				return
+			}
+			if out.Encode(r.stats(what == "rest")) != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-started:
+	case <-ctx.Done():
+		return nil
+	}
+	go func() { done <- r.rt.Run(ctx) }()
+	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func (r *replica) declare() error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", r.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	cfg.QPS = -1
+	r.observed = make([]atomic.Int64, r.Layout.Len())
+	r.rt = fairlead.New(cfg, fairlead.WithShards("default", r.Group, fairlead.ShardBy(r.Layout.By)))
+	if r.Kind == "configmaps" {
+		watch[corev1.ConfigMap](r)
+	} else {
+		watch[corev1.Pod](r)
+	}
+	return nil
+}
+
+func watch[T any, P observe.Object[T]](r *replica) {
+	const all observe.Selector = "all"
+	observe.Source[T, P](r.rt, all, source.WithEncoding(source.Protobuf))
+	observe.On[T, P](r.rt, all, func(_ context.Context, e observe.Event[T]) error {
+		r.count(e.Change)
+		return nil
+	})
+}
+
+// count looks at the header only.
+func (r *replica) count(c observe.Change) {
+	i, err := numberOf(c.Key.Name)
+	if err != nil {
+		return // nothing of ours: kube-apiserver keeps some objects itself
+	}
+	if !c.Initial {
+		r.events.Add(1)
+	}
+	var by int64
+	switch c.Type {
+	case observe.Added:
+		by = 1
+	case observe.Left:
+		by = -1
+	case observe.Modified:
+		return
+	default:
+		s := fmt.Sprintf("cannot understand %s of %s: nothing is deleted here", c.Type, c.Key)
+		r.strange.Store(&s)
+		return
+	}
+	r.observed[slotOf(r.Layout, i, r.Namespaces)].Add(by)
+}
+
+func (r *replica) stats(rest bool) stats {
+	s := stats{CPU: cpu(), Events: r.events.Load()}
+	for slot := range r.rt.Shards().Held().Slots() {
+		s.Held = append(s.Held, slot)
+	}
+	for i := range r.observed {
+		s.Observed = append(s.Observed, r.observed[i].Load())
+	}
+	if cache := r.rt.Cache(); cache != nil {
+		for _, st := range cache.Stores(schema.GroupVersionResource{Version: "v1", Resource: r.Kind}) {
+			for _, status := range st.Statuses() {
+				s.Counters = status.Counters
+			}
+		}
+	}
+	if rest {
+		for range 2 { // weak pointers and finalizers need two
+			goruntime.GC()
+			debug.FreeOSMemory()
+		}
+		s.Resident = residentOf(os.Getpid())
+	}
+	return s
+}
+
+// cpu is the processor time that this process has used.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it cannot fail
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/source"
+)
+
+// result is what was measured once of one number of replicas.
+type result struct {
+	gate      bool
+	n         int
+	sync      time.Duration
+	shares    []share
+	updates   int
+	server    time.Duration // processor time of kube-apiserver during the updates
+	serverRSS int64         // bytes, after them
+	takeovers []takeover
+	rewritten float64 // objects that were written during the takeovers; NaN: not known
+}
+
+// share is one replica of a result.
+type share struct {
+	slots, objects         int
+	before, after          int64 // resident bytes
+	objectsRead, bytesRead int64 // from the wire until it was in sync
+	// Of the updates.
+	received, given, observed, bytes int64
+	cpu                              time.Duration
+}
+
+// takeover is a change of members.
+type takeover struct {
+	what  string
+	slots time.Duration // until each slot has one live holder
+	whole time.Duration // until the observers have been given everything, too
+	// What the live members read from the wire for it, besides.
+	objectsRead, bytesRead int64
+}
+
+// bench is one control plane with the objects.
+type bench struct {
+	o        options
+	dir      string
+	expect   []int // objects by slot
+	progress func(string, ...any)
+
+	cluster *cluster.Cluster
+	db      *etcd
+	groups  int
+}
+
+// measure returns what was measured, also when it fails later.
+func measure(ctx context.Context, o options, progress func(string, ...any)) (results []result, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	// Not below a directory of the caller's: the path of etcd's socket has to be short.
+	dir, err := os.MkdirTemp("", "shardbench")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{o: o, dir: dir, expect: perSlot(o), progress: progress}
+	defer b.stop()
+	for i := range o.rounds {
+		for _, gate := range o.gates {
+			if err := b.start(ctx, gate); err != nil {
+				return results, err
+			}
+			if len(results) == 0 && i == 0 {
+				if err := b.fill(ctx); err != nil {
+					return results, fmt.Errorf("cannot write the objects: %w", err)
+				}
+			}
+			for _, n := range o.processes {
+				r, err := b.play(ctx, gate, n)
+				if len(r.shares) > 0 { // something was measured before an error
+					results = append(results, r)
+				}
+				if err != nil {
+					return results, fmt.Errorf("feature %s, %d replicas: %w", onOff(gate), n, err)
+				}
+			}
+			b.stop()
+		}
+	}
+	return results, nil
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func (b *bench) start(ctx context.Context, gate bool) (err error) {
+	b.cluster, err = cluster.Start(ctx, cluster.Options{
+		Dir: b.dir, UnsafeNoFsync: true, FeatureGates: map[string]bool{"ShardedListAndWatch": gate},
+		EtcdFlags: []string{"--quota-backend-bytes", fmt.Sprint(int64(8) << 30)}, StartTimeout: b.o.limit,
+		Progress: cluster.ProgressTo(os.Stderr, 0),
+	})
+	if err == nil {
+		b.db = openEtcd(b.cluster)
+		b.progress("control plane started, feature %s", onOff(gate))
+	}
+	return err
+}
+
+func (b *bench) stop() {
+	if b.cluster != nil {
+		b.db.close()
+		b.cluster.Stop()
+		b.cluster = nil
+	}
+}
+
+// fill writes the objects while no API server runs, which would watch them come.
+func (b *bench) fill(ctx context.Context) error {
+	if err := b.cluster.StopAPIServer(ctx); err != nil {
+		return err
+	}
+	if err := fill(ctx, b.o, b.db); err != nil {
+		return err
+	}
+	b.progress("%d objects written", b.o.objects)
+	return b.cluster.StartAPIServer(ctx)
+}
+
+// play measures n replicas.
+func (b *bench) play(ctx context.Context, gate bool, n int) (r result, err error) {
+	b.groups++
+	w := &world{bench: b, group: fmt.Sprintf("bench-%d", b.groups)}
+	defer w.end()
+	r = result{gate: gate, n: n, updates: b.o.updates, rewritten: math.NaN()}
+	for range n {
+		m, err := w.make(ctx)
+		if err != nil {
+			return r, err
+		}
+		w.live = append(w.live, m)
+	}
+	began := time.Now()
+	for _, m := range w.live {
+		if err := m.begin(); err != nil {
+			return r, err
+		}
+	}
+	if _, r.sync, err = w.inSync(ctx, began, true); err != nil {
+		return r, fmt.Errorf("cannot sync: %w", err)
+	}
+	if err := pause(ctx, b.o.settle); err != nil {
+		return r, err
+	}
+	for _, m := range w.live {
+		s, err := m.ask("rest")
+		if err != nil {
+			return r, err
+		}
+		objects := 0
+		for _, n := range s.Observed {
+			objects += int(n)
+		}
+		r.shares = append(r.shares, share{
+			slots: len(s.Held), objects: objects, before: m.before, after: s.Resident,
+			objectsRead: s.Counters.WireObjects, bytesRead: s.Counters.WireBytes,
+		})
+	}
+	b.progress("feature %s, %d replicas: in sync after %.2f s", onOff(gate), n, r.sync.Seconds())
+	if err := w.update(ctx, &r); err != nil {
+		return r, fmt.Errorf("cannot measure updates: %w", err)
+	}
+	b.progress("feature %s, %d replicas: %d updates", onOff(gate), n, r.updates)
+	if n > 1 && b.o.takeovers {
+		if err := w.takeovers(ctx, &r); err != nil {
+			return r, err
+		}
+	}
+	return r, w.leave()
+}
+
+// update changes objects, each another one, and waits until all of them have been observed.
+func (w *world) update(ctx context.Context, r *result) error {
+	clients, err := kubernetes.NewForConfig(w.cluster.Config())
+	if err != nil {
+		return err
+	}
+	rest := clients.CoreV1().RESTClient()
+	pid, err := server()
+	if err != nil {
+		return err
+	}
+	before, err := w.all("stats")
+	if err != nil {
+		return err
+	}
+	_, _, used, err := processOf(pid)
+	if err != nil {
+		return err
+	}
+	which := rand.New(rand.NewPCG(uint64(w.groups), 7)).Perm(w.o.objects)[:w.o.updates]
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next atomic.Int64
+	var writers sync.WaitGroup
+	for range 16 {
+		writers.Go(func() {
+			for ctx.Err() == nil {
+				k := int(next.Add(1)) - 1
+				if k >= len(which) {
+					return
+				}
+				i := which[k]
+				body := fmt.Sprintf(`{"metadata":{"annotations":{"bench":"%s-%d"}}}`, w.group, k)
+				if err := rest.Patch(types.MergePatchType).Resource(w.o.kind).Namespace(namespaceOf(i, w.o.namespaces)).
+					Name(nameOf(i)).Body([]byte(body)).Do(ctx).Error(); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	var after []stats
+	err = w.poll(ctx, func() (bool, error) {
+		if after, err = w.all("stats"); err != nil {
+			return false, err
+		}
+		seen := int64(0)
+		for i := range after {
+			seen += after[i].Events - before[i].Events
+		}
+		return seen >= int64(len(which)), nil
+	})
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	_, _, now, err := processOf(pid)
+	if err != nil {
+		return err
+	}
+	r.server, r.serverRSS = now-used, residentOf(pid)
+	for i := range after {
+		s, a, b := &r.shares[i], &after[i].Counters, &before[i].Counters
+		s.received, s.bytes = a.WireEvents-b.WireEvents, a.WireBytes-b.WireBytes
+		s.given = s.received - (a.FilteredEvents - b.FilteredEvents)
+		s.observed = after[i].Events - before[i].Events
+		s.cpu = after[i].CPU - before[i].CPU
+	}
+	return nil
+}
+
+// takeovers ends members in each way there is, and starts others in their place.
+func (w *world) takeovers(ctx context.Context, r *result) error {
+	revision, err := w.cluster.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	for _, way := range []struct {
+		name string
+		sign syscall.Signal
+	}{{"SIGTERM", syscall.SIGTERM}, {"SIGKILL", syscall.SIGKILL}, {"SIGSTOP", syscall.SIGSTOP}} {
+		m := w.part()
+		if err := w.takeover(ctx, r, way.name, false, func() error { return m.signal(way.sign) }); err != nil {
+			return err
+		}
+		again, next := "joins after "+way.name, m
+		switch way.sign {
+		case syscall.SIGSTOP: // it goes on, and has to notice that its slots are not its own any more
+			again = "SIGCONT"
+		case syscall.SIGTERM:
+			if err := m.gone(w.o.limit); err != nil {
+				return fmt.Errorf("cannot end a replica: %w", err)
+			}
+			next, err = w.make(ctx)
+		default:
+			m.kill()
+			next, err = w.make(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		err := w.takeover(ctx, r, again, true, func() error {
+			w.live = append(w.live, next)
+			if next == m {
+				return m.signal(syscall.SIGCONT)
+			}
+			return next.begin()
+		})
+		if err != nil {
+			return err
+		}
+	}
+	rewritten, err := w.db.changed(ctx, prefixOf(w.o.kind), revision)
+	if err != nil {
+		return fmt.Errorf("cannot count the objects that were written: %w", err)
+	}
+	r.rewritten = float64(rewritten)
+	return nil
+}
+
+// takeover measures what follows a change; see world.inSync.
+func (w *world) takeover(ctx context.Context, r *result, what string, even bool, change func() error) error {
+	if _, err := w.all("stats"); err != nil {
+		return err
+	}
+	before := map[*member]source.Counters{}
+	for _, m := range slices.Concat(w.live, w.apart) {
+		before[m] = m.last
+	}
+	began := time.Now()
+	if err := change(); err != nil {
+		return err
+	}
+	t := takeover{what: what}
+	var err error
+	if t.slots, t.whole, err = w.inSync(ctx, began, even); err != nil {
+		return fmt.Errorf("cannot take over after %s: %w", what, err)
+	}
+	for _, m := range w.live {
+		t.objectsRead += m.last.WireObjects - before[m].WireObjects
+		t.bytesRead += m.last.WireBytes - before[m].WireBytes
+	}
+	r.takeovers = append(r.takeovers, t)
+	w.progress("feature %s, %d replicas, %s: %.2f s, all observed after %.2f s, %d objects and %.1f MB read",
+		onOff(r.gate), r.n, what, t.slots.Seconds(), t.whole.Seconds(), t.objectsRead, float64(t.bytesRead)/1e6)
+	return nil
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/fairlead-io/fairlead/internal/corpus"
+	"github.com/fairlead-io/fairlead/shard"
+)
+
+// workloads is of how many templates the pods are. Those of one resemble each other, and are in one namespace.
+const workloads = 300
+
+// Everything about an object follows from its number, so that a replica knows the uid by the name.
+
+func nameOf(i int) string { return fmt.Sprintf("object-%07d", i) }
+
+// numberOf is the inverse of nameOf.
+func numberOf(name string) (i int, err error) {
+	_, err = fmt.Sscanf(name, "object-%d", &i)
+	return i, err
+}
+
+func namespaceOf(i, namespaces int) string { return fmt.Sprintf("customer-%04d-prod", i%namespaces) }
+
+// uidOf is random, as uids are.
+func uidOf(i int) types.UID {
+	rnd := rand.NewPCG(uint64(i), 42)
+	a, b := rnd.Uint64(), rnd.Uint64()
+	return types.UID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", a>>32, a>>16&0xffff, a&0xfff, b>>48&0xfff, b&(1<<48-1)))
+}
+
+// perSlot counts the objects of each slot.
+func perSlot(o options) []int {
+	counts := make([]int, o.layout.Len())
+	for i := range o.objects {
+		counts[slotOf(o.layout, i, o.namespaces)]++
+	}
+	return counts
+}
+
+func slotOf(l shard.Layout, i, namespaces int) int {
+	return l.SlotOf(namespaceOf(i, namespaces), uidOf(i))
+}
+
+// maker makes objects, one after the other.
+type maker struct {
+	o    options
+	pods *corpus.Pods
+	rnd  *rand.Rand
+}
+
+func newMaker(o options) *maker {
+	return &maker{o: o, pods: corpus.NewPods(1, workloads), rnd: rand.New(rand.NewPCG(1, 2))}
+}
+
+// object is the i-th one: a pod as running clusters have them, without managedFields, or a ConfigMap of 200 bytes.
+func (m *maker) object(i int) runtime.Object {
+	meta := metav1.ObjectMeta{
+		Namespace: namespaceOf(i, m.o.namespaces), Name: nameOf(i), UID: uidOf(i),
+		CreationTimestamp: metav1.NewTime(time.Unix(1_790_000_000+int64(i), 0)),
+	}
+	if m.o.kind == "configmaps" {
+		meta.Labels = map[string]string{"app": fmt.Sprint("app-", i%workloads)}
+		return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{
+			"endpoint": fmt.Sprintf("https://%x.example.com/%x", m.rnd.Uint64(), m.rnd.Uint64()),
+			"level":    fmt.Sprint(m.rnd.IntN(5)), "checksum": fmt.Sprintf("%016x%016x", m.rnd.Uint64(), m.rnd.Uint64()),
+		}}
+	}
+	pod := m.pods.Next(i)
+	meta.Labels, meta.Annotations, meta.OwnerReferences = pod.Labels, pod.Annotations, pod.OwnerReferences
+	meta.GenerateName = pod.GenerateName
+	pod.ObjectMeta = meta
+	return pod
+}
+
+// batchSize is how many objects are written at once, so that they have the same version. A transaction of etcd has at most
+// 128 writes.
+const batchSize = 64
+
+// fill writes all objects, and their namespaces, as kube-apiserver keeps them.
+func fill(ctx context.Context, o options, db *etcd) error {
+	codec := scheme.Codecs.EncoderForVersion(
+		protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), corev1.SchemeGroupVersion)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	todo := make(chan []pair, 16)
+	var writers sync.WaitGroup
+	for range 8 {
+		writers.Go(func() {
+			for batch := range todo {
+				if err := db.put(ctx, batch); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	var batch []pair
+	put := func(key string, object runtime.Object) {
+		value, err := runtime.Encode(codec, object)
+		if err != nil {
+			cancel(err)
+			return
+		}
+		if batch = append(batch, pair{[]byte(key), value}); len(batch) == batchSize {
+			todo <- batch
+			batch = nil
+		}
+	}
+	for i := range min(o.namespaces, o.objects) {
+		ns := &corev1.Namespace{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: namespaceOf(i, o.namespaces), UID: uidOf(-1 - i), CreationTimestamp: metav1.NewTime(time.Unix(1_790_000_000, 0)),
+			},
+			Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
+			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},
+		}
+		put("/registry/namespaces/"+ns.Name, ns)
+	}
+	m := newMaker(o)
+	for i := 0; i < o.objects && ctx.Err() == nil; i++ {
+		put(prefixOf(o.kind)+namespaceOf(i, o.namespaces)+"/"+nameOf(i), m.object(i))
+	}
+	todo <- batch
+	close(todo)
+	writers.Wait()
+	return context.Cause(ctx)
+}
+
+// prefixOf begins the keys of a kind in etcd.
+func prefixOf(kind string) string { return "/registry/" + kind + "/" }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/shard"
+)
+
+// TestMain makes the test binary the replica that it starts.
+func TestMain(m *testing.M) {
+	if isChild() {
+		if err := runChild(); err != nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// TestSmall measures few objects, so that the benchmark is known to work; its own counts have to be right.
+func TestSmall(t *testing.T) {
+	o := options{
+		objects: 300, namespaces: 30, updates: 60, rounds: 1, kind: "configmaps", layout: shard.Layout{By: shard.Namespace},
+		processes: []int{1, 2}, gates: []bool{true}, limit: time.Minute, takeovers: true,
+	}
+	results, err := measure(t.Context(), o, t.Logf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	write(&text, o, results, time.Now())
+	for _, want := range []string{
+		"| on | 1 | 64 | 300 |", "### Members that go and come", "### Bars", "300 configmaps in 30 namespaces, by namespace",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	for _, r := range results {
+		var objects int
+		var received, given, observed int64
+		for _, s := range r.shares {
+			objects, received, given, observed = objects+s.objects, received+s.received, given+s.given, observed+s.observed
+		}
+		if objects != 300 || received != 60 || given != 60 || observed != 60 {
+			t.Errorf("%d replicas hold %d objects, received %d updates, handed on %d, observed %d", r.n, objects, received,
+				given, observed)
+		}
+		if r.n == 2 && (r.rewritten != 0 || len(r.takeovers) != 6) {
+			t.Errorf("%v objects written by %+v", r.rewritten, r.takeovers)
+		}
+	}
+	t.Log(text.String())
+}
+
+// Names and uids are what replicas and bench agree on without asking.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	o := options{objects: 6400, namespaces: workloads, kind: "pods", layout: shard.Layout{By: shard.UID}}
+	if i, err := numberOf(nameOf(1234567)); i != 1234567 || err != nil {
+		t.Errorf("number %d, error %v", i, err)
+	}
+	if _, err := numberOf("else"); err == nil {
+		t.Error("a stranger's name has a number")
+	}
+	counts := perSlot(o)
+	if least := slices.Min(counts); least < 50 {
+		t.Errorf("a slot has %d objects, a hundred would be even: %v", least, counts)
+	}
+	if a, b := uidOf(1), uidOf(2); a == b || len(a) != 36 {
+		t.Errorf("uids %s and %s", a, b)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, o := range []options{
+		{},
+		{objects: 1, namespaces: 1, updates: 1, rounds: 1, kind: "widgets"},
+		{objects: 1, namespaces: 7, updates: 1, rounds: 1, kind: "pods"},
+	} {
+		if err := o.check(); err == nil {
+			t.Errorf("no error for %+v", o)
+		}
+	}
+}

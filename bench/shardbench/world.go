@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+)
+
+// world is the members of a group.
+type world struct {
+	*bench
+	group string
+	live  []*member // can be asked
+	apart []*member // cannot: ended, or stopped
+}
+
+// make starts a process that is no member yet.
+func (w *world) make(ctx context.Context) (*member, error) {
+	return newMember(ctx, task{
+		Kubeconfig: w.cluster.KubeconfigPath(), Kind: w.o.kind, Group: w.group,
+		Layout: w.o.layout, Namespaces: w.o.namespaces,
+	})
+}
+
+// part takes the first member from those that can be asked.
+func (w *world) part() *member {
+	m := w.live[0]
+	w.live, w.apart = w.live[1:], append(w.apart, m)
+	return m
+}
+
+// end kills whoever is left.
+func (w *world) end() {
+	for _, m := range slices.Concat(w.live, w.apart) {
+		m.kill()
+	}
+}
+
+// leave ends all members in an orderly way.
+func (w *world) leave() error {
+	for _, m := range w.live {
+		if err := m.signal(syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	for _, m := range w.live {
+		if err := m.gone(w.o.limit); err != nil {
+			return fmt.Errorf("cannot end a replica: %w", err)
+		}
+	}
+	w.live = nil
+	return nil
+}
+
+// all asks the live members.
+func (w *world) all(what string) ([]stats, error) {
+	out := make([]stats, 0, len(w.live))
+	for _, m := range w.live {
+		s, err := m.ask(what)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// inSync waits until each slot has one holder among the live members, and then until the observer of this one was given
+// each object of it, and nobody else has any of it. With even, each has its share of the slots, too.
+func (w *world) inSync(ctx context.Context, began time.Time, even bool) (slots, whole time.Duration, err error) {
+	err = w.poll(ctx, func() (bool, error) {
+		all, err := w.all("stats")
+		if err != nil {
+			return false, err
+		}
+		if !w.held(all, even) {
+			return false, nil
+		}
+		if slots == 0 {
+			slots = time.Since(began)
+		}
+		whole = time.Since(began)
+		return w.observed(all), nil
+	})
+	return slots, whole, err
+}
+
+func (w *world) held(all []stats, even bool) bool {
+	holders := make([]int, len(w.expect))
+	for _, s := range all {
+		if even && len(s.Held) < len(w.expect)/len(all) {
+			return false
+		}
+		for _, slot := range s.Held {
+			holders[slot]++
+		}
+	}
+	return !slices.ContainsFunc(holders, func(n int) bool { return n != 1 })
+}
+
+func (w *world) observed(all []stats) bool {
+	for _, s := range all {
+		for slot, n := range s.Observed {
+			want := 0
+			if slices.Contains(s.Held, slot) {
+				want = w.expect[slot]
+			}
+			if n != int64(want) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// poll asks again and again.
+func (w *world) poll(ctx context.Context, fn func() (bool, error)) error {
+	limit := time.NewTimer(w.o.limit)
+	defer limit.Stop()
+	next := time.NewTicker(20 * time.Millisecond)
+	defer next.Stop()
+	for {
+		if ok, err := fn(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-next.C:
+		case <-limit.C:
+			return fmt.Errorf("cannot wait longer than %s", w.o.limit)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
