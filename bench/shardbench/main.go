@@ -2,7 +2,7 @@
 // with the feature ShardedListAndWatch and without it, for several numbers of replicas.
 //
 //	go run ./shardbench                                    # 10,000 pods: a look
-//	go run ./shardbench -objects 100000 -o sharding.md     # what docs/scaling.md has
+//	go run ./shardbench -objects 100000 -o sharding.md     # the sizes of docs/scaling.md
 //	go run ./shardbench -objects 1000000 -kind configmaps -gates on -processes 4
 //
 // Each replica is a process of its own, this program once more, with a runtime, a group and an observer that looks at the
