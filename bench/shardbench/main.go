@@ -5,8 +5,8 @@
 //	go run ./shardbench -objects 100000 -o sharding.md     # the sizes of docs/scaling.md
 //	go run ./shardbench -objects 1000000 -kind configmaps -gates on -processes 4
 //
-// Each replica is a process of its own, this program once more, with a runtime, a group and an observer that looks at the
-// header only. The objects are written into etcd before kube-apiserver starts, which takes seconds where creating
+// Each replica is a process of its own, this program once more, with a runtime, a group and an observer that looks at
+// the header only. The objects are written into etcd before kube-apiserver starts, which takes seconds where creating
 // them takes minutes; after that they are changed through the API server alone. For each feature and number of
 // replicas:
 //
@@ -54,7 +54,7 @@ type options struct {
 func fromCommandLine() (options, error) {
 	o := options{}
 	flag.IntVar(&o.objects, "objects", 10_000, "how many there are")
-	flag.IntVar(&o.namespaces, "namespaces", workloads, "in which they are; a workload's pods are in one if it divides 300")
+	flag.IntVar(&o.namespaces, "namespaces", workloads, "in which they are; a divisor of 300 keeps workloads together")
 	flag.IntVar(&o.updates, "updates", 5000, "how many of them are changed, each once")
 	flag.IntVar(&o.rounds, "rounds", 1, "how often each is measured; medians are printed")
 	flag.StringVar(&o.kind, "kind", "pods", "pods or configmaps (small ones)")
