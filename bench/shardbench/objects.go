@@ -84,8 +84,8 @@ func (m *maker) object(i int) runtime.Object {
 	return pod
 }
 
-// batchSize is how many objects are written at once, so that they have the same version. A transaction of etcd has at most
-// 128 writes.
+// batchSize is how many objects are written at once, so that they have the same version. A transaction of etcd has at
+// most 128 writes.
 const batchSize = 64
 
 // fill writes all objects, and their namespaces, as kube-apiserver keeps them.
@@ -120,7 +120,8 @@ func fill(ctx context.Context, o options, db *etcd) error {
 	for i := range min(o.namespaces, o.objects) {
 		ns := &corev1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: namespaceOf(i, o.namespaces), UID: uidOf(-1 - i), CreationTimestamp: metav1.NewTime(time.Unix(1_790_000_000, 0)),
+				Name: namespaceOf(i, o.namespaces), UID: uidOf(-1 - i),
+				CreationTimestamp: metav1.NewTime(time.Unix(1_790_000_000, 0)),
 			},
 			Spec:   corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{corev1.FinalizerKubernetes}},
 			Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive},

@@ -82,7 +82,6 @@ func TestOptions(t *testing.T) {
 	for _, o := range []options{
 		{},
 		{objects: 1, namespaces: 1, updates: 1, rounds: 1, kind: "widgets"},
-		{objects: 1, namespaces: 7, updates: 1, rounds: 1, kind: "pods"},
 	} {
 		if err := o.check(); err == nil {
 			t.Errorf("no error for %+v", o)

@@ -73,8 +73,9 @@ func grown(s share) float64    { return float64(s.after - s.before) }
 
 func write(w io.Writer, o options, results []result, began time.Time) {
 	t := newTable(o, results)
-	fmt.Fprintf(w, "%d %s in %d namespaces, by %s, %d updates; rounds: %d; %s, %d cores, %s, took %s.\n", o.objects, o.kind,
-		min(o.namespaces, o.objects), o.layout.By, o.updates, o.rounds, began.UTC().Format(time.DateOnly), runtime.NumCPU(),
+	fmt.Fprintf(w, "%d %s in %d namespaces, by %s, %d updates; rounds: %d; %s, %d cores, %s, took %s.\n",
+		o.objects, o.kind, min(o.namespaces, o.objects), o.layout.By, o.updates, o.rounds,
+		began.UTC().Format(time.DateOnly), runtime.NumCPU(),
 		runtime.Version(), time.Since(began).Round(time.Second))
 	if len(results) == 0 {
 		return
