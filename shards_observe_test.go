@@ -70,8 +70,10 @@ func TestObserverEndsBeforeItsSlotIsLetGo(t *testing.T) {
 		})
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		want := []string{"one begins Added", "one ends Added", "one begins Left", "one ends Left", "two Added", "two Added",
-			"two Added"}
+		want := []string{
+			"one begins Added", "one ends Added", "one begins Left", "one ends Left", "two Added", "two Added",
+			"two Added",
+		}
 		got := d.all()
 		if len(got) != len(want) || got[0] != want[0] || got[1] != want[1] || got[len(got)-1] != want[len(want)-1] {
 			t.Errorf("told: %q", got)

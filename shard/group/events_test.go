@@ -38,8 +38,10 @@ func TestEvents(t *testing.T) {
 				t.Errorf("%s is about %q, not %q", reason, uid, object.GetUID())
 			}
 		}
-		for _, want := range []string{"one MemberJoined", "one SlotsGained", "one SlotsReleased", "two MemberJoined",
-			"two SlotsGained", "one MemberDied"} {
+		for _, want := range []string{
+			"one MemberJoined", "one SlotsGained", "one SlotsReleased", "two MemberJoined",
+			"two SlotsGained", "one MemberDied",
+		} {
 			if !slices.Contains(told, want) {
 				t.Errorf("%q was not told: %q", want, told)
 			}
