@@ -14,18 +14,20 @@ import (
 // restarts is how often a list starts again because its continue token expired: with pages once more, then as a whole.
 const restarts = 3
 
-// sync brings the sink up to date with the server and leaves the version in seen. If that was done by a watch, its
-// stream is returned and goes on.
-func (s *scope) sync(ctx context.Context, consistent bool) (*stream, error) {
-	if !s.src.cfg.NoWatchList && !time.Now().Before(s.noWatchListUntil) {
-		st, err := s.watchList(ctx, consistent)
+// sync brings the sink up to date with the server and leaves the version in seen, unless that is of slots that have
+// come. If it was done by a watch, its stream is returned and goes on.
+func (s *scope) sync(ctx context.Context, of listOf) (*stream, error) {
+	again := listOf{gained: of.gained}
+	unselected := of.gained != nil && s.count.FilteredObjects+s.count.FilteredEvents > 0 // by a watch; lists may be
+	if !s.src.cfg.NoWatchList && !unselected && !time.Now().Before(s.noWatchListUntil) {
+		st, err := s.watchList(ctx, of)
 		var c *confirmation
 		switch {
 		case err == nil:
 			s.fellBack = ""
 			return st, nil
 		case errors.As(err, &c):
-			return nil, s.confirm(ctx, listOf{}, c)
+			return nil, s.confirm(ctx, again, c)
 		case !s.fallsBack(ctx, err):
 			return nil, err
 		}
@@ -38,9 +40,9 @@ func (s *scope) sync(ctx context.Context, consistent bool) (*stream, error) {
 			s.report(Degraded, why, err) // else it just has no such thing
 		}
 	}
-	err := s.list(ctx, listOf{consistent: consistent}, nil)
+	err := s.list(ctx, of, nil)
 	if c, ok := errors.AsType[*confirmation](err); ok {
-		err = s.confirm(ctx, listOf{}, c)
+		err = s.confirm(ctx, again, c)
 	}
 	return nil, err
 }

@@ -191,7 +191,7 @@ func (s *scope) attempt(ctx context.Context) error {
 	if s.relist || s.verify {
 		consistent := s.fresh || len(s.seen) == 0 || !s.unlisted.IsEmpty()
 		var err error
-		st, err = s.sync(ctx, consistent)
+		st, err = s.sync(ctx, listOf{consistent: consistent})
 		_, odd := errors.AsType[*ProtocolError](err)
 		switch {
 		case err == nil:

@@ -13,8 +13,8 @@ import (
 // Slots that change while a scope runs. What ends the watch is the change; then
 //
 //   - the sink forgets the slots that have left, before anything else;
-//   - those that have come are listed, by a consistent list of them alone, which is not older than what their former
-//     holder wrote, and are added at once;
+//   - those that have come are listed, by a consistent list of them alone, or by the initial events of a watch where the
+//     server selects those too; that is not older than what their former holder wrote. They are added at once;
 //   - one watch of all that is held goes on from the version that it had come to. What it brings of the new slots from
 //     before their list is dropped: it has been listed.
 //
@@ -131,9 +131,9 @@ func (s *scope) gainSlots(ctx context.Context) error {
 		s.relist, s.fresh = true, true
 		return nil
 	}
-	err := s.list(ctx, listOf{consistent: true, gained: &set}, nil)
-	if c, ok := errors.AsType[*confirmation](err); ok {
-		err = s.confirm(ctx, listOf{gained: &set}, c)
+	st, err := s.sync(ctx, listOf{consistent: true, gained: &set})
+	if st != nil { // one watch of all that is held goes on
+		st.close()
 	}
 	if err == errUnordered {
 		s.relist, s.fresh = true, true

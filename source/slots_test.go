@@ -87,6 +87,9 @@ func watchSlots(t *testing.T, how selecting, opt apiserver.Options, change ...fu
 	return s
 }
 
+// byLists has a source list pages instead of asking for initial events.
+func byLists(c *source.Config) { c.NoWatchList = true }
+
 func selects(r apiserver.Request) bool { return r.Query.Get("shardSelector") != "" }
 
 func (s *slots) put(slot int, name, value string) {
@@ -198,75 +201,89 @@ func TestSlotsComeAndGo(t *testing.T) {
 	for _, how := range selectings {
 		t.Run(how.name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := watchSlots(t, how, apiserver.Options{})
-				if st := s.status(); st.Reason != source.ReasonNoSlots || st.Synced || len(s.requests()) > 0 {
-					t.Errorf("before anything is known: %+v", st)
-				}
-				s.hold(0, 1)
-				s.expect("first slots", s.events(), []string{
-					"ADDED 0/o0 initial", "ADDED 0/o1 initial", "ADDED 0/o2 initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial",
-					"ADDED 1/o2 initial", "SYNCED",
-				})
-				of := func(text, set string) string {
-					if how.refuse == 0 {
-						return text + " of [" + set + "]"
-					}
-					return text
-				}
-				ignored := func(pages ...string) []string {
-					if how.honour {
-						return nil
-					}
-					return pages
-				}
-				s.expect("requests", s.requests(), []string{of("watch", "0 1") + " with initial events"})
-
-				s.hold(1, 2)
-				s.expect("one comes, one goes", s.events(), []string{
-					"ADDED 2/o0 initial", "ADDED 2/o1 initial", "ADDED 2/o2 initial", "LEFT 0/o0", "LEFT 0/o1", "LEFT 0/o2",
-				})
-				s.expect("requests", s.requests(), slices.Concat(
-					[]string{of("list", "2"), of("list page 2", "2")},
-					ignored(of("list page 3", "2"), of("list page 4", "2"), of("list page 5", "2"), of("list page 6", "2")),
-					[]string{of("watch", "1 2") + " from a version"},
-				))
-				for slot := range 4 {
-					s.put(slot, "o0", "changed")
-					s.put(slot, "new", "")
-					s.remove(slot, "o1")
-				}
-				s.expect("changes", s.events(), []string{
-					"ADDED 1/new", "ADDED 2/new", "DELETED 1/o1", "DELETED 2/o1", "MODIFIED 1/o0", "MODIFIED 2/o0",
-				})
-				if c := s.counters(); (c.FilteredEvents == 0) != how.honour || c.WireEvents != c.Events+c.FilteredEvents ||
-					(c.FilteredBytes == 0) != how.honour || c.WireBytes <= c.FilteredBytes {
-					t.Errorf("counted %+v", c)
-				}
-				s.requests()
-
-				s.hold()
-				s.expect("none", s.events(), []string{
-					"LEFT 1/new", "LEFT 1/o0", "LEFT 1/o2", "LEFT 2/new", "LEFT 2/o0", "LEFT 2/o2",
-				})
-				if n := s.server.Log().Open(apiserver.Match{}); n != 0 || len(s.requests()) != 0 {
-					t.Errorf("%d requests are open", n)
-				}
-				if st := s.status(); st.Reason != source.ReasonNoSlots || !st.Synced || st.Phase != source.Watching {
-					t.Errorf("without slots: %+v", st)
-				}
-
-				s.hold(0, 1, 2, 3)
-				if n := len(s.events()); n != 12 {
-					t.Errorf("%d events for all slots", n)
-				}
-				if r := s.server.Log().Requests; selects(r[len(r)-1]) {
-					t.Error("a selector for all slots")
-				}
-				s.check()
-			})
+			synctest.Test(t, func(t *testing.T) { comeAndGo(t, how, false) })
+		})
+		t.Run(how.name+", by lists", func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { comeAndGo(t, how, true) })
 		})
 	}
+}
+
+func comeAndGo(t *testing.T, how selecting, lists bool) {
+	s := watchSlots(t, how, apiserver.Options{}, func(c *source.Config) { c.NoWatchList = lists })
+	if st := s.status(); st.Reason != source.ReasonNoSlots || st.Synced || len(s.requests()) > 0 {
+		t.Errorf("before anything is known: %+v", st)
+	}
+	s.hold(0, 1)
+	s.expect("first slots", s.events(), []string{
+		"ADDED 0/o0 initial", "ADDED 0/o1 initial", "ADDED 0/o2 initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial",
+		"ADDED 1/o2 initial", "SYNCED",
+	})
+	of := func(text, set string) string {
+		if how.refuse == 0 {
+			return text + " of [" + set + "]"
+		}
+		return text
+	}
+	listed := func(set string, pages int) (out []string) {
+		switch {
+		case !lists && how.honour:
+			return []string{of("watch", set) + " with initial events"}
+		case !how.honour:
+			pages = 6
+		}
+		for page := range pages {
+			text := "list"
+			if page > 0 {
+				text += fmt.Sprint(" page ", page+1)
+			}
+			out = append(out, of(text, set))
+		}
+		return out
+	}
+	if first := s.requests(); !lists {
+		s.expect("requests", first, []string{of("watch", "0 1") + " with initial events"})
+	}
+
+	s.hold(1, 2)
+	s.expect("one comes, one goes", s.events(), []string{
+		"ADDED 2/o0 initial", "ADDED 2/o1 initial", "ADDED 2/o2 initial", "LEFT 0/o0", "LEFT 0/o1", "LEFT 0/o2",
+	})
+	s.expect("requests", s.requests(), append(listed("2", 2), of("watch", "1 2")+" from a version"))
+	for slot := range 4 {
+		s.put(slot, "o0", "changed")
+		s.put(slot, "new", "")
+		s.remove(slot, "o1")
+	}
+	s.expect("changes", s.events(), []string{
+		"ADDED 1/new", "ADDED 2/new", "DELETED 1/o1", "DELETED 2/o1", "MODIFIED 1/o0", "MODIFIED 2/o0",
+	})
+	if c := s.counters(); (c.FilteredEvents == 0) != how.honour || c.WireEvents != c.Events+c.FilteredEvents ||
+		(c.FilteredBytes == 0) != how.honour || c.WireBytes <= c.FilteredBytes {
+		t.Errorf("counted %+v", c)
+	}
+	s.requests()
+
+	s.hold()
+	s.expect("none", s.events(), []string{
+		"LEFT 1/new", "LEFT 1/o0", "LEFT 1/o2", "LEFT 2/new", "LEFT 2/o0", "LEFT 2/o2",
+	})
+	if n := s.server.Log().Open(apiserver.Match{}); n != 0 || len(s.requests()) != 0 {
+		t.Errorf("%d requests are open", n)
+	}
+	if st := s.status(); st.Reason != source.ReasonNoSlots || !st.Synced || st.Phase != source.Watching {
+		t.Errorf("without slots: %+v", st)
+	}
+
+	s.hold(0, 1, 2, 3)
+	if n := len(s.events()); n != 12 {
+		t.Errorf("%d events for all slots", n)
+	}
+	if r := s.server.Log().Requests; selects(r[len(r)-1]) {
+		t.Error("a selector for all slots")
+	}
+	s.check()
 }
 
 // TestTheRestIsListedOnce gains the last slots that were missing. The server tells how many objects follow of all slots,
@@ -277,7 +294,7 @@ func TestTheRestIsListedOnce(t *testing.T) {
 		t.Run(fmt.Sprint("slot ", had, " was held"), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := watchSlots(t, selectings[0], apiserver.Options{})
+				s := watchSlots(t, selectings[0], apiserver.Options{}, byLists)
 				s.hold(had)
 				s.events()
 				s.requests()
@@ -330,6 +347,8 @@ func TestHistoryOfASlotIsNotTold(t *testing.T) {
 	}
 }
 
+func initial(r apiserver.Request) bool { return r.Query.Has("sendInitialEvents") }
+
 // TestSlotsAreListedAgain has the list of what comes fail.
 func TestSlotsAreListedAgain(t *testing.T) {
 	t.Parallel()
@@ -339,6 +358,21 @@ func TestSlotsAreListedAgain(t *testing.T) {
 		fault  apiserver.Fault
 		whole  bool // all is listed
 	}{
+		{
+			"The initial events are cut.",
+			apiserver.Match{Verb: "watch", Func: initial, Times: 1},
+			apiserver.Cut(100), false,
+		},
+		{
+			"The server cannot do initial events any more.",
+			apiserver.Match{Verb: "watch", Func: initial},
+			apiserver.Answer(apiserver.Failure(422)), false,
+		},
+		{
+			"The initial events have no end.",
+			apiserver.Match{Verb: "watch", Func: initial, Times: 1},
+			apiserver.NoInitialEventsEnd(), false,
+		},
 		{"A failure that passes.", apiserver.Match{Times: 4}, apiserver.Answer(apiserver.Failure(503)), false},
 		{"Too many requests.", apiserver.Match{Times: 2}, apiserver.Answer(apiserver.TooManyRequests(7)), false},
 		{"A cut body.", apiserver.Match{Times: 2}, apiserver.Cut(100), false},
@@ -353,19 +387,22 @@ func TestSlotsAreListedAgain(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
+				var how []func(*source.Config)
+				if tc.match.Verb == "" {
+					tc.match.Verb, how = "list", append(how, byLists)
+				}
+				s := watchSlots(t, selecting{honour: true}, apiserver.Options{}, how...)
 				s.hold(0)
 				s.events()
 				s.requests()
-				tc.match.Verb = "list"
 				s.server.On(tc.match, tc.fault)
 				s.put(0, "o0", "meanwhile")
 				s.hold(0, 1)
 				s.expect("events", s.events(), []string{
 					"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "MODIFIED 0/o0",
 				})
-				whole := slices.ContainsFunc(s.requests(), func(r string) bool { return r == "watch of [0 1] with initial events" })
-				if whole != tc.whole {
+				whole := slices.ContainsFunc(s.requests(), func(r string) bool { return r == "list of [0 1]" })
+				if whole != tc.whole && tc.match.Verb == "list" { // else it is a probe
 					t.Errorf("all was listed: %t, want %t", whole, tc.whole)
 				}
 				s.check()
@@ -416,7 +453,7 @@ func TestOpaqueVersionsListAll(t *testing.T) {
 func TestWaitForSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := watchSlots(t, selecting{honour: true}, apiserver.Options{})
+		s := watchSlots(t, selecting{honour: true}, apiserver.Options{}, byLists)
 		s.hold(0)
 		s.server.On(apiserver.Match{Verb: "list"}, apiserver.Answer(apiserver.Failure(403)))
 		if err := s.sharding.Set(fourSlots.Set(1)); err != nil {

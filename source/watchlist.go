@@ -29,16 +29,16 @@ const (
 
 // watchList fetches the content as the initial events of a watch (KEP-3157) and applies it. The stream goes on as
 // watch.
-func (s *scope) watchList(ctx context.Context, consistent bool) (_ *stream, err error) {
-	q := query{watch: true, sendInitialEvents: true, notOlderThan: true, timeout: s.watchTimeout()}
-	if !consistent {
+func (s *scope) watchList(ctx context.Context, of listOf) (_ *stream, err error) {
+	q := query{watch: true, sendInitialEvents: true, notOlderThan: true, timeout: s.watchTimeout(), slots: of.gained}
+	if !of.consistent {
 		q.version = string(s.seen)
 	}
 	st, err := s.open(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	l := s.replace(listOf{consistent: consistent}, nil)
+	l := s.replace(of, nil)
 	defer func() {
 		l.close()
 		if err != nil {
