@@ -162,6 +162,25 @@ func TestQuestionsAreAskedOnce(t *testing.T) {
 	}
 }
 
+// TestLateQuestionIsNotAsked: who has found nothing remembered looks once more when it is its turn to ask.
+func TestLateQuestionIsNotAsked(t *testing.T) {
+	v := &reviewer{}
+	a, k := reviewed(t, v)
+	var looked atomic.Bool
+	k.SetClock(func() time.Time {
+		if !looked.Swap(true) { // another caller asks, and is answered, between the look and the question
+			a.from("10.0.0.2", a.tokens["reader"], "/operations")
+		}
+		return time.Now()
+	})
+	if got := a.from("10.0.0.1", a.tokens["reader"], "/operations"); got.Code != http.StatusOK {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+	if n := v.tokens.Load(); n != 1 {
+		t.Errorf("the token was asked about %d times", n)
+	}
+}
+
 // TestAudiences: a token is good for whom it was made.
 func TestAudiences(t *testing.T) {
 	for name, tc := range map[string]struct {

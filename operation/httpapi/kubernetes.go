@@ -147,20 +147,18 @@ func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 		return nil, notValid
 	}
 	sum := tokenSum(sha256.Sum256([]byte(token)))
-	k.mu.Lock()
-	who, good := k.tokens.get(sum)
-	known, bad := k.junk.get(sum)
-	k.mu.Unlock()
+	who, before, err := k.remembered(sum)
+	if who != nil || err != nil {
+		return who, err
+	}
 	lane, from := k.strangers, visitor{group: clientOf(ctx)}
-	switch now := k.now(); {
-	case good && now.Before(who.until):
-		return who, nil
-	case good:
-		lane, from = k.guests, visitor{who.tenant, who.user.Username}
-	case bad && now.Before(known.until):
-		return nil, known.err
+	if before != nil {
+		lane, from = k.guests, visitor{before.tenant, before.user.Username}
 	}
 	return k.asking.do(ctx, sum, func() (*caller, error) {
+		if who, _, err := k.remembered(sum); who != nil || err != nil { // somebody else has found out meanwhile
+			return who, err
+		}
 		who, err := k.review(ctx, lane, from, token)
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -173,6 +171,22 @@ func (k *Kubernetes) who(ctx context.Context, token string) (*caller, error) {
 		}
 		return who, err
 	})
+}
+
+// remembered returns whose token it is, or why it is nobody's, as far as that was found out and still holds. before is
+// whose it was when that was found out last.
+func (k *Kubernetes) remembered(sum tokenSum) (who, before *caller, err error) {
+	k.mu.Lock()
+	before, good := k.tokens.get(sum)
+	known, bad := k.junk.get(sum)
+	k.mu.Unlock()
+	switch now := k.now(); {
+	case good && now.Before(before.until):
+		return before, before, nil
+	case !good && bad && now.Before(known.until):
+		return nil, nil, known.err
+	}
+	return nil, before, nil
 }
 
 // review has the API server look at a token.
@@ -216,13 +230,19 @@ func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, 
 // may decides whether a caller may do something.
 func (k *Kubernetes) may(ctx context.Context, who *caller, verb, namespace string) error {
 	q := question{who.sum, verb, namespace}
-	k.mu.Lock()
-	known, ok := k.rights.get(q)
-	k.mu.Unlock()
-	if ok && k.now().Before(known.until) {
+	decided := func() (verdict, bool) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		known, ok := k.rights.get(q)
+		return known, ok && k.now().Before(known.until)
+	}
+	if known, ok := decided(); ok {
 		return known.err
 	}
 	_, err := k.deciding.do(ctx, q, func() (struct{}, error) {
+		if known, ok := decided(); ok { // by somebody else meanwhile
+			return struct{}{}, known.err
+		}
 		user := who.user
 		extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
 		for key, values := range user.Extra {
