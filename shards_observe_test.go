@@ -3,12 +3,15 @@ package fairlead_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
@@ -82,6 +85,49 @@ func TestObserverEndsBeforeItsSlotIsLetGo(t *testing.T) {
 			if err := p.end(); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// An object whose deletion was still to be told when its slot left has left: who counts objects has to hear of it, and
+// who undoes something for deleted ones must not.
+func TestDeletionBehindALeavingSlot(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		put(t, s, "x")
+		put(t, s, "y")
+		var d diary
+		busy := make(chan struct{})
+		one := sharer(s, "one", func(*fairlead.Runtime) func(context.Context, observe.Event[corev1.ConfigMap]) error {
+			return func(_ context.Context, e observe.Event[corev1.ConfigMap]) error {
+				if e.Type == observe.Modified {
+					close(busy)
+					time.Sleep(5 * time.Second)
+				}
+				if e.Type != observe.Synchronized {
+					d.add(e.Key.Name + " " + e.Type.String())
+				}
+				return nil
+			}
+		})
+		time.Sleep(time.Second)
+		if _, err := s.Change(configMaps, "a", "x", func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{"changed": "yes"})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		<-busy
+		if err := s.Remove(configMaps, "a", "y"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := one.end(); err != nil {
+			t.Error(err)
+		}
+		got := d.all()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"x Added", "x Left", "x Modified", "y Added", "y Left"}, got); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

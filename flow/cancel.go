@@ -37,6 +37,8 @@ func (e *Engine) interrupt(f *fiber, cause error, calls *cancels) bool {
 		return false
 	case !f.begun || f.rests():
 		return e.cancel(f, cause, calls)
+	case f.progress.leaving(): // the first cause counts: the worker may be reading it
+		return true
 	}
 	f.ext().leave = cause
 	f.progress.ending.Or(isLeaving)

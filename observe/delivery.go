@@ -129,6 +129,12 @@ func (d *delivery) handle(e *store.Event) {
 	for attempt := 1; !d.closed.Load(); attempt++ {
 		begin := time.Now()
 		ctx, in, ok := d.enter(e)
+		if !ok && e.Type == store.Deleted { // its slot has left meanwhile, and that is all that is known of it here
+			left := *e
+			left.Type = store.Left
+			e = &left
+			ctx, in, ok = d.enter(e)
+		}
 		if !ok {
 			return
 		}
