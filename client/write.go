@@ -290,6 +290,9 @@ func (w *writing) overtaken(ctx context.Context, refused error) error {
 // knows.
 func (w *writing) lockApply(ctx context.Context, version string) (string, error) {
 	st := w.c.watched(w.k)
+	if w.o.absent && version == "" {
+		return "", nil
+	}
 	if version != "" || st == nil || !knows(st, w.key.Namespace) || w.known() != nil {
 		return w.lock(version)
 	}
