@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -38,6 +39,8 @@ type Cluster struct {
 	client    *client.Client
 	observers *observe.Registry
 	checks    []func() error         // guarded by the mu of rt
+	needs     []rights.Right         // likewise
+	askers    []rights.Asker         // likewise
 	abandon   context.CancelFunc     // ends discovery, which knows no context
 	collect   []prometheus.Collector // what it has registered
 }
@@ -223,6 +226,7 @@ func (c *Cluster) Oversee(ctl *reconcile.Controller) {
 			"before Run", ctl.Name()))
 	}
 	c.rt.controllers = append(c.rt.controllers, ctl)
+	c.askers = append(c.askers, ctl)
 }
 
 // Check has Run ask fn what is wrong with a declaration, before it begins. It is for packages whose declarations end in

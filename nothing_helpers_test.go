@@ -141,7 +141,7 @@ func TestNothing(t *testing.T) {
 	var all []string
 	for _, dir := range []string{
 		".", "alloc", "client", "call", "flow", "observe", "reconcile", "reconcile/lease",
-		"store",
+		"rights", "store",
 	} {
 		name := path.Base(dir)
 		if dir == "." {

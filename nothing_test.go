@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
@@ -18,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
+	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -236,6 +238,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.MaxAttempts": func() error { return controls(reconcile.MaxAttempts(0)) },
 		"reconcile.MaxInterval": func() error { return controls(reconcile.MaxInterval(0)) },
 		"reconcile.Named":       func() error { return watches(reconcile.Named("")) },
+		"reconcile.Needs":       func() error { return controls(reconcile.Needs(rights.Right{})) },
 		"reconcile.New":         func() error { return errors.Join(controls(nil), ok(reconcile.New[pod](rt, "", nil))) },
 		"reconcile.NewRecorder": func() error {
 			return orNone(reconcile.NewRecorder(c, "").Event(ctx, &pod{}, "", "", ""))
@@ -264,6 +267,19 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.Workers":        func() error { return controls(reconcile.Workers(0)) },
 
 		"lease.New": func() error { return fails(lease.New(nil, lease.Options{Namespace: "a", Name: "b"})) },
+
+		"rights.Events": func() error { return ok(rights.Events()) },
+		"rights.Lease":  func() error { return ok(rights.Lease("", "")) },
+		"rights.Manifests": func() error {
+			return fails(rights.Manifests(nil, rights.Account{}, []rights.Right{rights.Of(schema.GroupVersionKind{}, "get")}))
+		},
+		"rights.Merge": func() error { return ok(rights.Merge([]rights.Right{{}})) },
+		"rights.Of":    func() error { return ok(rights.Of(schema.GroupVersionKind{})) },
+		"rights.Rules": func() error {
+			return fails(rights.Rules(nil, []rights.Right{rights.Of(schema.GroupVersionKind{}, "get")}))
+		},
+		"rights.Status": func() error { return ok(rights.Status(schema.GroupVersionKind{})) },
+		"rights.YAML":   func() error { return fails(rights.YAML([]runtime.Object{nil})) },
 
 		"store.AcquireFor": func() error {
 			return errors.Join(fails(store.AcquireFor[pod](cache)), fails(store.AcquireFor[pod](&store.Cache{}, nil)))

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/rights"
 )
 
 // controller keeps the children of all primaries of a graph.
@@ -48,9 +49,10 @@ func newController[T any, PT client.ObjectOf[T]](
 	if g.Err() == nil {
 		for _, n := range g.nodes {
 			if n.external == nil {
-				all = append(all, n.watches(n)...)
+				all = append(append(all, n.watches(n)...), reconcile.Needs(rights.Of(n.kind, "create", "patch", "delete")))
 			}
 		}
+		all = append(all, k.needs()...)
 	}
 	return reconcile.Flow[T, packet[T, PT], PT](h, name, engine, reconcile.Fibers[T, packet[T, PT]]{
 		Flow: k.flow(),
@@ -62,6 +64,25 @@ func newController[T any, PT client.ObjectOf[T]](
 		Changed: func(ctx context.Context, p *packet[T, PT]) bool { return p.tell(k.poked(ctx)) },
 		Gone:    k.memory.forget,
 	}, append(all, opts...)...)
+}
+
+// needs says what is written of the primaries, besides their finalizers.
+func (k *controller[T, PT]) needs() (opts []reconcile.Option) {
+	if k.c == nil {
+		return nil
+	}
+	kinds, _, err := k.c.Scheme().ObjectKinds(PT(new(T)))
+	if err != nil {
+		return nil // which the controller tells
+	}
+	outside := slices.ContainsFunc(k.graph.nodes, func(n *node) bool { return n.external != nil })
+	if outside { // package alloc
+		opts = append(opts, reconcile.Needs(rights.Of(kinds[0], "patch")))
+	}
+	if outside || k.graph.status != nil {
+		opts = append(opts, reconcile.Needs(rights.Status(kinds[0], "patch")))
+	}
+	return opts
 }
 
 // poked says whether somebody has asked for a reconciliation (Controller.Trigger), besides the end of a fiber.

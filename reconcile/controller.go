@@ -63,6 +63,7 @@ type Controller struct {
 // work is what is done with an object, without its Go type.
 type work struct {
 	cleans bool
+	saves  bool // positions, in the status
 	// decode returns a copy of the object of a record that belongs to the caller.
 	decode func(r *store.Record) (client.Object, error)
 	fresh  func() client.Object
@@ -190,12 +191,12 @@ func (c *Controller) resolve() error {
 	if c.client == nil {
 		return nil // the host says why
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var errs []error
 	for _, w := range append([]*watch{c.main}, c.set.watches...) {
 		errs = append(errs, w.resolve(c.client.Scheme()))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.kindOf = c.main.kind.Kind + "." + c.main.kind.GroupVersion().String()
 	err := errors.Join(errs...)
 	if err == nil { // what others watch of the same kinds may be metadata

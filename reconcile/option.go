@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
+	"github.com/fairlead-io/fairlead/rights"
 )
 
 // Option tunes a controller.
@@ -32,6 +33,7 @@ type settings struct {
 	logger      *slog.Logger
 	onFailure   func(Failure)
 	quiet       bool // no Events
+	needs       []rights.Right
 	syncWarning time.Duration
 	fault       error
 }

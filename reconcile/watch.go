@@ -199,21 +199,31 @@ func ownerOf(r *store.Record, p primary) ([]Key, error) {
 
 // resolve finds the kind of a watch.
 func (w *watch) resolve(scheme *runtime.Scheme) error {
-	if w.kind.Empty() {
-		switch w.object.(type) {
-		case runtime.Unstructured, *metav1.PartialObjectMetadata:
-			return fmt.Errorf("%w: a watch of %T needs its Kind", ErrInvalid, w.object)
-		}
-		kinds, _, err := scheme.ObjectKinds(w.object)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrInvalid, err)
-		}
-		w.kind = kinds[0]
+	kind, err := w.kindIn(scheme)
+	if err != nil {
+		return err
 	}
+	w.kind = kind
 	if w.name == "" {
 		w.name = w.kind.Kind
 	}
 	return nil
+}
+
+// kindIn returns the kind of the objects.
+func (w *watch) kindIn(scheme *runtime.Scheme) (schema.GroupVersionKind, error) {
+	if !w.kind.Empty() {
+		return w.kind, nil
+	}
+	switch w.object.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata:
+		return w.kind, fmt.Errorf("%w: a watch of %T needs its Kind", ErrInvalid, w.object)
+	}
+	kinds, _, err := scheme.ObjectKinds(w.object)
+	if err != nil {
+		return w.kind, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return kinds[0], nil
 }
 
 func (w *watch) open(cache *store.Cache) (*store.Handle, error) { return cache.Open(w.request()) }

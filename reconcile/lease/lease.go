@@ -39,6 +39,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/rights"
 )
 
 var (
@@ -76,6 +77,14 @@ type Lease struct {
 	ends   chan struct{} // closed when Run has returned
 	busy   int           // who was told to lead and has not said that he is done
 	idle   chan struct{} // closed when nobody is any more
+}
+
+// Rights says what a candidate asks of the API server: it makes the Lease a rights.Asker.
+func (l *Lease) Rights() []rights.Right {
+	if l == nil { // which is told where it is used
+		return nil
+	}
+	return rights.Lease(l.opt.Namespace, l.opt.Name)
 }
 
 // New returns a candidate that takes part while Run runs.

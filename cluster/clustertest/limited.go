@@ -1,0 +1,183 @@
+package clustertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// Limited returns the configuration of a user, such as "system:serviceaccount:web-system:web", who may do what these RBAC
+// objects allow, and whatever everybody may: they are written first, with their namespaces, and it is waited until the
+// API server heeds them. A request that is refused as forbidden, until the test ends, fails the test: so it shows that a
+// program does with its role, and which right is missing.
+//
+// Objects are roles, cluster roles and their bindings, as rights.Manifests makes them. Those of the same name are
+// replaced, and all of them stay.
+func (e *Env) Limited(t testing.TB, user string, objects ...runtime.Object) *rest.Config {
+	t.Helper()
+	cfg := e.Config(t)
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, o := range objects {
+		if err := write(ctx, c, o); err != nil {
+			t.Fatalf("cannot write a %T: %v", o, err)
+		}
+	}
+	for _, o := range objects {
+		if err := heeded(ctx, c, user, o); err != nil {
+			t.Fatalf("the API server does not let %s do what a %T allows: %v", user, o, err)
+		}
+	}
+	own := rest.CopyConfig(cfg)
+	own.Impersonate = rest.ImpersonationConfig{UserName: user}
+	refused := &refused{t: t}
+	t.Cleanup(refused.end)
+	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusing{next, refused} })
+	return own
+}
+
+// write creates or replaces an object.
+func write(ctx context.Context, c kubernetes.Interface, o runtime.Object) error {
+	create, update := metav1.CreateOptions{}, metav1.UpdateOptions{}
+	rbac := c.RbacV1()
+	var err error
+	switch o := o.DeepCopyObject().(type) {
+	case *rbacv1.ClusterRole:
+		if _, err = rbac.ClusterRoles().Create(ctx, o, create); apierrors.IsAlreadyExists(err) {
+			_, err = rbac.ClusterRoles().Update(ctx, o, update)
+		}
+	case *rbacv1.ClusterRoleBinding:
+		if _, err = rbac.ClusterRoleBindings().Create(ctx, o, create); apierrors.IsAlreadyExists(err) {
+			_, err = rbac.ClusterRoleBindings().Update(ctx, o, update)
+		}
+	case *rbacv1.Role:
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}}
+		if _, err := c.CoreV1().Namespaces().Create(ctx, ns, create); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if _, err = rbac.Roles(o.Namespace).Create(ctx, o, create); apierrors.IsAlreadyExists(err) {
+			_, err = rbac.Roles(o.Namespace).Update(ctx, o, update)
+		}
+	case *rbacv1.RoleBinding:
+		if _, err = rbac.RoleBindings(o.Namespace).Create(ctx, o, create); apierrors.IsAlreadyExists(err) {
+			_, err = rbac.RoleBindings(o.Namespace).Update(ctx, o, update)
+		}
+	default:
+		err = errors.New("it is no object of RBAC")
+	}
+	return err
+}
+
+// heeded waits until a user may do what each rule of a role allows.
+func heeded(ctx context.Context, c kubernetes.Interface, user string, o runtime.Object) error {
+	namespace, rules := "", []rbacv1.PolicyRule(nil)
+	switch o := o.(type) {
+	case *rbacv1.ClusterRole:
+		rules = o.Rules
+	case *rbacv1.Role:
+		namespace, rules = o.Namespace, o.Rules
+	}
+	for _, rule := range rules {
+		if len(rule.Resources) == 0 {
+			continue // of addresses that are no resources
+		}
+		for _, verb := range rule.Verbs {
+			asked := &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0],
+			}
+			if resource, sub, ok := strings.Cut(rule.Resources[0], "/"); ok {
+				asked.Resource, asked.Subresource = resource, sub
+			}
+			if len(rule.ResourceNames) > 0 {
+				asked.Name = rule.ResourceNames[0]
+			}
+			if err := allowed(ctx, c, user, asked); err != nil {
+				return fmt.Errorf("%s %v: %w", verb, rule.Resources[0], err)
+			}
+		}
+	}
+	return nil
+}
+
+// allowed polls until the server says that a user may do something.
+func allowed(ctx context.Context, c kubernetes.Interface, user string, asked *authorizationv1.ResourceAttributes) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		review, err := c.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: asked},
+		}, metav1.CreateOptions{})
+		if err != nil || review.Status.Allowed {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// refused tells a test, while it runs, of requests that were refused.
+type refused struct {
+	mu sync.Mutex
+	t  testing.TB // nil: it has ended
+}
+
+func (r *refused) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.t = nil
+}
+
+// refusing is a transport that looks for answers by which a request is refused.
+type refusing struct {
+	http.RoundTripper
+	refused *refused
+}
+
+func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := r.RoundTripper.RoundTrip(req)
+	if err != nil || resp.StatusCode != http.StatusForbidden {
+		return resp, err
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	_ = resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	r.refused.mu.Lock()
+	defer r.refused.mu.Unlock()
+	if r.refused.t != nil {
+		why := string(body)
+		if o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+			if st, ok := o.(*metav1.Status); ok {
+				why = st.Message
+			}
+		}
+		r.refused.t.Errorf("refused: %s %s: %s", req.Method, req.URL.Path, why)
+	}
+	return resp, nil
+}
+
+// WrappedRoundTripper lets those who look for it find the transport beneath.
+func (r refusing) WrappedRoundTripper() http.RoundTripper { return r.RoundTripper }

@@ -1,0 +1,44 @@
+package fairlead
+
+import (
+	"slices"
+
+	"github.com/fairlead-io/fairlead/rights"
+)
+
+// Need says what the program asks of the cluster besides what its sources and controllers watch and what a controller
+// says with reconcile.Needs: for what was added with Add, an HTTP API and the like. It allows nothing by itself.
+func (c *Cluster) Need(all ...rights.Right) {
+	c.rt.mu.Lock()
+	defer c.rt.mu.Unlock()
+	c.needs = append(c.needs, all...)
+}
+
+// Rights says what all that was declared so far asks of the cluster: sources, controllers, and on the first cluster the
+// Lease of WithLeaderElection or those of WithShards; and Need. It sends nothing and may be called before Run, so that
+// package rights makes a role of it:
+//
+//	objects, err := rights.Manifests(rt.Client().Mapper(), rights.Account{Namespace: "web-system", Name: "web"}, rt.Rights())
+//
+// The order is stable, and nothing is said twice.
+func (c *Cluster) Rights() []rights.Right {
+	c.rt.mu.Lock()
+	all := slices.Clone(c.needs)
+	askers := slices.Clone(c.askers)
+	c.rt.mu.Unlock()
+	if c.observers != nil {
+		askers = append(askers, c.observers)
+	}
+	if c.name == "" {
+		if l, ok := c.rt.opts.leadership.(rights.Asker); ok {
+			askers = append(askers, l)
+		}
+		if g := c.rt.Shards(); g != nil {
+			askers = append(askers, g)
+		}
+	}
+	for _, a := range askers {
+		all = append(all, a.Rights()...)
+	}
+	return rights.Merge(all)
+}
