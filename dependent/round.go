@@ -75,7 +75,7 @@ func (r *round) look(ctx context.Context) (todo []*op) {
 			continue
 		}
 		for _, w := range s.wants {
-			wanted[kindKey{s.kind, w.key}] = true
+			wanted[kindKey{s.kind.GroupKind(), w.key}] = true
 			if o := r.compare(ctx, s, w); o != nil {
 				todo = append(todo, o)
 			}
@@ -84,8 +84,9 @@ func (r *round) look(ctx context.Context) (todo []*op) {
 	return append(todo, r.surplus(wanted)...)
 }
 
+// kindKey names an object, in whatever version of its kind.
 type kindKey struct {
-	kind schema.GroupVersionKind
+	kind schema.GroupKind
 	key  client.Key
 }
 
@@ -355,14 +356,14 @@ func (r *round) surplus(wanted map[kindKey]bool) (todo []*op) {
 	seen := map[kindKey]bool{}
 	for _, s := range slices.Backward(r.states) {
 		for _, obj := range s.ours {
-			k := kindKey{s.kind, client.KeyOf(obj)}
+			k := kindKey{s.kind.GroupKind(), client.KeyOf(obj)}
 			if wanted[k] || seen[k] {
 				continue
 			}
 			name, _ := r.ours(obj)
 			of := r.named(name)
-			if of != nil && of != s && of.kind == s.kind {
-				continue // that one sees it, too
+			if of != nil && of != s && r.sees(of, obj) {
+				continue
 			}
 			seen[k] = true
 			at := childKey{s.index, k.key}
@@ -377,6 +378,17 @@ func (r *round) surplus(wanted map[kindKey]bool) (todo []*op) {
 		}
 	}
 	return todo
+}
+
+// sees says whether a node has an object among its children, perhaps as one of another version, or group, of whose
+// caches one may be behind.
+func (r *round) sees(s *state, obj client.Object) bool {
+	for at, c := range r.known.children {
+		if at.node == s.index && c.uid == obj.GetUID() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.ours, func(o client.Object) bool { return o.GetUID() == obj.GetUID() })
 }
 
 func (r *round) named(name string) *state {

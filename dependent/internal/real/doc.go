@@ -1,0 +1,2 @@
+// Package real tests package dependent against a real kube-apiserver.
+package real
