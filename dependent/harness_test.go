@@ -78,6 +78,7 @@ func (b *bench) stop() {
 	if err := b.host.Stop(); err != nil {
 		b.t.Errorf("the process failed: %v", err)
 	}
+	synctest.Wait() // the last callback has returned, and its fiber is about to
 	if n := b.engine.Live(); n != 0 {
 		b.t.Errorf("%d fibers outlive their controller", n)
 	}

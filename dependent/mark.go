@@ -69,15 +69,19 @@ func (m *marks) holds(obj client.Object) bool {
 // ours says whether an object has the marks of a child of the primary, and if so of which node. A child of the same
 // name that another node had is ours, too.
 func (m *marks) ours(obj client.Object) (node string, ok bool) {
-	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
-		if owner.UID != m.primary.GetUID() {
-			return "", false
-		}
-	} else if obj.GetLabels()[LabelOwner] != string(m.primary.GetUID()) {
+	if !m.isOwner(obj) {
 		return "", false
 	}
 	controller, node, ok := strings.Cut(obj.GetAnnotations()[AnnotationNode], "/")
 	return node, ok && controller == m.controller
+}
+
+// isOwner says whether an object belongs to the primary, perhaps as something that other code keeps.
+func (m *marks) isOwner(obj client.Object) bool {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		return owner.UID == m.primary.GetUID()
+	}
+	return obj.GetLabels()[LabelOwner] == string(m.primary.GetUID())
 }
 
 // owned says whether another controller owns an object: it is never taken over.

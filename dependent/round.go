@@ -195,8 +195,12 @@ func (r *round) list(ctx context.Context, s *state) error {
 	}
 	for _, obj := range owned {
 		node, ok := r.ours(obj)
-		if !ok {
-			continue
+		if !ok { // unless somebody has just taken our mark off
+			known := r.known.children[childKey{s.index, client.KeyOf(obj)}]
+			if known == nil || known.uid != obj.GetUID() {
+				continue
+			}
+			node = s.name
 		}
 		s.ours = append(s.ours, obj)
 		if node == s.name && !r.isDeleted(s, obj) {
@@ -268,7 +272,7 @@ func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 
 // mayTake says why an object that has the name of a child must not be written to.
 func (r *round) mayTake(n *state, is client.Object, known *child) error {
-	if _, ok := r.ours(is); ok {
+	if _, ok := r.ours(is); ok || r.isOwner(is) {
 		return nil
 	}
 	if err := r.owned(is); err != nil {
@@ -360,7 +364,10 @@ func (r *round) surplus(wanted map[kindKey]bool) (todo []*op) {
 			if wanted[k] || seen[k] {
 				continue
 			}
-			name, _ := r.ours(obj)
+			name, ok := r.ours(obj)
+			if !ok {
+				name = s.name
+			}
 			of := r.named(name)
 			if of != nil && of != s && r.sees(of, obj) {
 				continue

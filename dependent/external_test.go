@@ -1,0 +1,140 @@
+package dependent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/dependent"
+	"github.com/fairlead-io/fairlead/internal/testbed"
+)
+
+// cloud is what is outside: databases by id. It belongs to the one fiber at work.
+type cloud struct {
+	databases map[string]*database
+	keys      map[string]string
+	made      int
+	reads     int
+	broken    error
+}
+
+type database struct {
+	size int
+	up   bool
+}
+
+func newCloud() *cloud { return &cloud{databases: map[string]*database{}, keys: map[string]string{}} }
+
+func (c *cloud) external() dependent.External[gateway, database] {
+	return dependent.External[gateway, database]{
+		Create: func(_ context.Context, gw *gateway, key string) (string, error) {
+			if c.broken != nil {
+				return "", c.broken
+			}
+			if id := c.keys[key]; id != "" {
+				return id, nil
+			}
+			c.made++
+			id := fmt.Sprintf("db-%d", c.made)
+			c.databases[id], c.keys[key] = &database{size: gw.Spec.Size}, id
+			return id, nil
+		},
+		Read: func(_ context.Context, _ *gateway, id string) (*database, error) {
+			c.reads++
+			if d := c.databases[id]; d != nil {
+				seen := *d
+				return &seen, nil
+			}
+			return nil, nil
+		},
+		Differs: func(gw *gateway, d *database) bool { return d.size != gw.Spec.Size },
+		Update: func(_ context.Context, gw *gateway, id string, _ *database) error {
+			c.databases[id].size = gw.Spec.Size
+			return nil
+		},
+		Delete: func(_ context.Context, _ *gateway, key, id string) error {
+			delete(c.databases, c.keys[key])
+			delete(c.databases, id)
+			return nil
+		},
+		Interval: time.Minute,
+	}
+}
+
+func TestExternal(t *testing.T) {
+	bubble(t, func(b *bench) {
+		c := newCloud()
+		g := dependent.For[gateway]()
+		db := dependent.AddExternal(g, "database", c.external(), dependent.Ready(func(d *database) bool { return d.up }))
+		dependent.Add(g, "login", func(ctx context.Context, _ *gateway) (*corev1.ConfigMap, error) {
+			return configMap("login", map[string]string{"size": fmt.Sprint(db.Child(ctx).size)}), nil
+		}, dependent.After(db))
+		b.run(g)
+		if c.made != 1 || b.configMap("login") != nil {
+			t.Fatalf("%d were made", c.made)
+		}
+		if v := alloc.Values(testbed.Stored(b.server, web)); v["database"] != "db-1" {
+			t.Errorf("recorded is %v", v)
+		}
+		b.requests()
+		c.databases["db-1"].up = true
+		reads := c.reads
+		<-time.After(time.Minute)
+		b.settle()
+		if cm := b.configMap("login"); cm == nil || cm.Data["size"] != "1" {
+			t.Errorf("when it is ready: got %v", cm)
+		}
+		<-time.After(10 * time.Minute)
+		if n := c.reads - reads; n < 10 || n > 14 {
+			t.Errorf("it was read %d times in eleven minutes", n)
+		}
+		b.want("it is read, and nothing is sent to the API server but the child and the status",
+			"get configmaps", "patch configmaps", "patch gateways/status")
+
+		b.spec(func(gw *gateway) { gw.Spec.Size = 3 })
+		if c.databases["db-1"].size != 3 || b.configMap("login").Data["size"] != "3" {
+			t.Error("it was not updated")
+		}
+		delete(c.databases, "db-1")
+		<-time.After(2 * time.Minute)
+		b.settle()
+		if c.made != 2 || c.databases["db-2"] == nil {
+			t.Errorf("what was deleted outside was not made again: %v", c.databases)
+		}
+		b.delete(testbed.Gateways, "web")
+		if len(c.databases) > 0 || b.object(testbed.Gateways, "web") != nil {
+			t.Errorf("left are %v", c.databases)
+		}
+	})
+}
+
+func TestExternalFails(t *testing.T) {
+	bubble(t, func(b *bench) {
+		c := newCloud()
+		c.broken = errors.New("the cloud is closed")
+		g := dependent.For[gateway]()
+		db := dependent.AddExternal(g, "database", c.external())
+		dependent.Add(g, "login", page, dependent.After(db))
+		dependent.Add(g, "other", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
+			return configMap("other", nil), nil
+		})
+		b.run(g)
+		if f := b.c.Failures(); len(f) != 1 || !errors.Is(f[0].Err, c.broken) {
+			t.Errorf("got %v", f)
+		}
+		if b.configMap("web-page") != nil || b.configMap("other") == nil {
+			t.Error("what comes after it was made, or what does not was not")
+		}
+		c.broken = nil
+		<-time.After(10 * time.Minute)
+		b.settle()
+		if b.configMap("web-page") == nil || c.made != 1 {
+			t.Error("it was not tried again")
+		}
+	})
+}
