@@ -24,6 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
@@ -140,7 +141,7 @@ func TestNothing(t *testing.T) {
 	table := nothing(ctx)
 	var all []string
 	for _, dir := range []string{
-		".", "alloc", "client", "call", "flow", "observe", "reconcile", "reconcile/lease",
+		".", "alloc", "client", "call", "dependent", "flow", "observe", "reconcile", "reconcile/lease",
 		"rights", "store",
 	} {
 		name := path.Base(dir)
@@ -251,6 +252,11 @@ func TestMethodsOfNothing(t *testing.T) {
 	callAll(ctx, t, "after a failed New", failed.Calls())
 	callAll(ctx, t, "after a failed New", failed.Observers())
 	callAll(ctx, t, "after a failed New", idle)
+	callAll(ctx, t, "of nothing", (*dependent.Graph[corev1.Pod])(nil))
+	callAll(ctx, t, "of nothing", (*dependent.Node[corev1.Pod])(nil))
+	callAll(ctx, t, "of nothing", &dependent.Node[corev1.Pod]{})
+	callAll(ctx, t, "of nothing", dependent.For[corev1.Pod]())
+	callAll(ctx, t, "of nothing", &dependent.Report{})
 	callAll(ctx, t, "without a client", reconcile.NewRecorder(failed.Client(), ""))
 	callAll(ctx, t, "after a failed Acquire", (*store.Handle)(nil), promoted...)
 

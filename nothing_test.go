@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/reconcile"
@@ -55,6 +56,15 @@ func nothing(ctx context.Context) map[string]func() error {
 	writes := func(o client.WriteOption) error { return orNone(c.Update(ctx, &pod{}, o)) }
 	controls := func(o reconcile.Option) error { return ok(reconcile.New(rt, "options", reconcile.Func[pod](nil), o)) }
 	watches := func(o reconcile.WatchOption) error { return controls(reconcile.Primary(o)) }
+	nodes := func(o dependent.Option) error { // of a graph of nothing else
+		g := dependent.For[pod]()
+		dependent.Add[pod, pod](g, "pod", nil, o, dependent.Option{})
+		return errors.Join(ok(g.Controller(rt, "nodes")), orNone(g.Err()))
+	}
+	noGraph := func() error {
+		var g *dependent.Graph[pod]
+		return ok(g.Controller(rt, ""), g.Err())
+	}
 	observes := func(o observe.Option) error { return ok(observe.On[pod](rt, "pods", nil, o)) }
 	runs := func(o fairlead.Option) error { return orNone(fairlead.New(nil, o).Run(ctx)) }
 	allocates := func(o alloc.Option) error { return fails(alloc.Once(ctx, c, &pod{}, "ip", nil, o)) }
@@ -97,6 +107,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"alloc.Values":        func() error { return ok(alloc.Values(nil), alloc.Values((*pod)(nil))) },
 		"alloc.WithFinalizer": func() error { return ok(alloc.WithFinalizer(ctx, "")) },
 
+		"client.Absent":                func() error { return writes(client.Absent()) },
 		"client.Always":                func() error { return writes(client.Always()) },
 		"client.Answered":              func() error { return writes(client.Answered(nil)) },
 		"client.Bind":                  func() error { return ok(client.Bind(ctx, client.Binding{})) },
@@ -156,6 +167,37 @@ func nothing(ctx context.Context) map[string]func() error {
 		},
 		"call.Stream": func() error { return each(call.Stream[pod](ctx, calls, call.Request{}, call.Policy{})) },
 
+		"dependent.Add": func() error {
+			g := dependent.For[pod]()
+			n := dependent.Add[pod, pod](g, "", nil)
+			return errors.Join(ok(n.After(nil, (*dependent.Node[pod])(nil)), n.Child(ctx), n.Children(ctx), n.In(nil), n.AllIn(nil),
+				g.Controller(rt, "")), orNone(g.Err()))
+		},
+		"dependent.AddExternal": func() error {
+			g := dependent.For[pod]()
+			dependent.AddExternal(g, "", dependent.External[pod, int]{})
+			return errors.Join(ok(g.Controller(rt, "graph")), orNone(g.Err()))
+		},
+		"dependent.AddSet": func() error {
+			g := dependent.For[pod]()
+			dependent.AddSet[pod, pod](g, "", nil)
+			return errors.Join(ok(g.Controller(rt, "")), orNone(g.Err()))
+		},
+		"dependent.Adopt":     func() error { return nodes(dependent.Adopt()) },
+		"dependent.After":     func() error { return nodes(dependent.After(nil)) },
+		"dependent.Deleted":   func() error { return nodes(dependent.Deleted[pod](nil)) },
+		"dependent.Elsewhere": func() error { return nodes(dependent.Elsewhere()) },
+		"dependent.For":       func() error { return errors.Join(ok(dependent.For[pod]().Controller(rt, "")), noGraph()) },
+		"dependent.If":        func() error { return nodes(dependent.If[pod](nil)) },
+		"dependent.IsReady":   func() error { return ok(dependent.IsReady(&pod{}), dependent.IsReady[pod](nil)) },
+		"dependent.Kind":      func() error { return nodes(dependent.Kind(schema.GroupVersionKind{})) },
+		"dependent.NoForce":   func() error { return nodes(dependent.NoForce()) },
+		"dependent.Ready":     func() error { return nodes(dependent.Ready[pod](nil)) },
+		"dependent.Recreate":  func() error { return nodes(dependent.Recreate()) },
+		"dependent.Timeout":   func() error { return nodes(dependent.Timeout(0)) },
+		"dependent.Watch":     func() error { return nodes(dependent.Watch(nil)) },
+		"dependent.When":      func() error { return nodes(dependent.When[pod](nil)) },
+
 		"flow.Deadline":    func() error { return step(flow.Deadline(0)) },
 		"flow.Detour":      func() error { return started(flow.New("f", flow.Detour[int]("", nil)), nil) },
 		"flow.Do":          func() error { return started(flow.New("f", flow.Step("s", flow.Do[int](nil))), nil) },
@@ -214,6 +256,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.AsTerminal":   func() error { return ok(reconcile.AsTerminal(nil)) },
 		"reconcile.Deadline":     func() error { return controls(reconcile.Deadline(0)) },
 		"reconcile.DebugHandler": func() error { return shown(reconcile.DebugHandler(nil)) },
+		"reconcile.Fault":        func() error { return controls(reconcile.Fault(nil)) },
 		"reconcile.FiberKey":     func() error { return ok(reconcile.FiberKey("", reconcile.Key{})) },
 		"reconcile.Finalizer":    func() error { return controls(reconcile.Finalizer("")) },
 		"reconcile.Flow": func() error {
@@ -233,6 +276,7 @@ func nothing(ctx context.Context) map[string]func() error {
 				reconcile.IsReady((*pod)(nil), []metav1.Condition{{Status: metav1.ConditionTrue}}, ""))
 		},
 		"reconcile.Kind":        func() error { return watches(reconcile.Kind(schema.GroupVersionKind{})) },
+		"reconcile.Labeled":     func() error { return watches(reconcile.Labeled("")) },
 		"reconcile.Leader":      func() error { return controls(reconcile.Leader(nil)) },
 		"reconcile.Logger":      func() error { return controls(reconcile.Logger(nil)) },
 		"reconcile.MaxAttempts": func() error { return controls(reconcile.MaxAttempts(0)) },

@@ -53,7 +53,7 @@ type Runtime struct {
 	always      []task // see AddAlways
 	pages       []string
 	controllers []*reconcile.Controller
-	engine      *flow.Engine // of Flows, or made when it was asked for first
+	engine      *flow.Engine               // of Flows, or made when it was asked for first
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
 	ran         bool
 }

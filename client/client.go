@@ -276,5 +276,10 @@ func isNil(obj any) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// FieldOwner returns the field manager of writes that name none.
-func (c *Client) FieldOwner() string { return c.opt.FieldOwner }
+// FieldOwner returns the field manager of writes that name none; empty of a client that New has not made.
+func (c *Client) FieldOwner() string {
+	if c == nil {
+		return ""
+	}
+	return c.opt.FieldOwner
+}

@@ -42,20 +42,26 @@ const DefaultLimit = 8
 // Status has fn tell in the status of a primary how its children are; it is written once in each round, and not if
 // nothing has changed. obj is a copy of the freshest state; fn may run several times, and must only change the status.
 func (g *Graph[T]) Status(fn func(obj *T, r *Report)) *Graph[T] {
-	g.status = fn
+	if g != nil {
+		g.status = fn
+	}
 	return g
 }
 
 // Engine sets the engine that runs the fibers, which the caller closes after the host has stopped. Default: that of the
 // runtime.
 func (g *Graph[T]) Engine(e *flow.Engine) *Graph[T] {
-	g.engine = e
+	if g != nil {
+		g.engine = e
+	}
 	return g
 }
 
 // Limit sets how many children of one primary are written at a time; 8 by default.
 func (g *Graph[T]) Limit(n int) *Graph[T] {
-	g.limit = n
+	if g != nil {
+		g.limit = n
+	}
 	return g
 }
 
@@ -65,7 +71,7 @@ func (g *Graph[T]) Limit(n int) *Graph[T] {
 // of the finalizer: keep it. Options are those of any controller; [reconcile.Owns] and [reconcile.Watches] among them
 // add what the functions of the nodes look at besides.
 func (g *Graph[T]) Controller(h reconcile.Host, name string, opts ...reconcile.Option) *reconcile.Controller {
-	if g == nil || g.declare == nil {
+	if g == nil || g.declare == nil || h == nil {
 		return nil
 	}
 	g.fault(g.check(name))
@@ -74,7 +80,12 @@ func (g *Graph[T]) Controller(h reconcile.Host, name string, opts ...reconcile.O
 }
 
 // Err returns the mistakes in the graph; [Graph.Controller] hands them to its host.
-func (g *Graph[T]) Err() error { return errors.Join(g.errs...) }
+func (g *Graph[T]) Err() error {
+	if g == nil {
+		return fmt.Errorf("%w: it is nil", ErrInvalid)
+	}
+	return errors.Join(g.errs...)
+}
 
 func (g *Graph[T]) fault(err error) {
 	if err != nil {
@@ -169,6 +180,9 @@ func sort(nodes []*node) (sorted []*node, cycle []string) {
 
 // add adds a node; options are applied to it.
 func add[T any](g *Graph[T], n *node, opts []Option) {
+	if g == nil {
+		return
+	}
 	n.graph, n.at = g, place.Outside("github.com/fairlead-io/fairlead")
 	for _, o := range opts {
 		if o.apply != nil {

@@ -32,7 +32,10 @@ func (n *node) comesAfter(others []Dependency) {
 			n.fault("it comes after a node that is nil")
 			continue
 		}
-		if other := o.of(); !slices.Contains(n.after, other) {
+		switch other := o.of(); {
+		case other == nil:
+			n.fault("it comes after a node that is nothing")
+		case !slices.Contains(n.after, other):
 			n.after = append(n.after, other)
 		}
 	}
@@ -132,10 +135,17 @@ func (n *node) fault(format string, args ...any) {
 
 // After has a node that exists come after others, too: for nodes that are declared in a loop.
 func (n *Node[C]) After(others ...Dependency) *Node[C] {
-	n.node.comesAfter(others)
+	if n != nil && n.node != nil {
+		n.node.comesAfter(others)
+	}
 	return n
 }
 
-func (n *Node[C]) of() *node { return n.node }
+func (n *Node[C]) of() *node {
+	if n == nil {
+		return nil
+	}
+	return n.node
+}
 
 var _ Dependency = (*Node[client.Key])(nil)

@@ -17,6 +17,9 @@ import (
 // True, and there is no such condition or it has seen the present generation; without conditions it is as soon as it
 // exists.
 func IsReady[C any, PC client.ObjectOf[C]](child *C) bool {
+	if child == nil {
+		return false
+	}
 	switch o := any(PC(child)).(type) {
 	case *appsv1.Deployment:
 		s, want := o.Status, replicas(o.Spec.Replicas)

@@ -51,6 +51,9 @@ const ConditionDependents = "Dependents"
 // Conditions returns what a status may say: the condition Dependents, and Reconciling while work goes on. What else is
 // to be said of the primary is added to it, before it is put into the status; the condition Ready is computed from all.
 func (r *Report) Conditions() *conditions.Set {
+	if r.obj == nil { // a report of nothing
+		return conditions.Of(&metav1.ObjectMeta{})
+	}
 	set := conditions.Of(r.obj)
 	failed, waiting := r.in(StateFailed), r.in(StateProgressing, StateWaiting, StateRemoving)
 	switch {
@@ -65,7 +68,11 @@ func (r *Report) Conditions() *conditions.Set {
 }
 
 // Into writes Conditions into those of a status.
-func (r *Report) Into(conditions *[]metav1.Condition) { r.Conditions().Into(conditions) }
+func (r *Report) Into(conditions *[]metav1.Condition) {
+	if conditions != nil {
+		r.Conditions().Into(conditions)
+	}
+}
 
 // in tells of the nodes that are in one of these states.
 func (r *Report) in(states ...State) (all []string) {

@@ -100,7 +100,7 @@ func (n *Node[C]) Children(ctx context.Context) []*C {
 }
 
 func childrenOf[C any](r *round, n *Node[C]) (all []*C) {
-	if r == nil || n == nil {
+	if r == nil || n.of() == nil || r.states == nil {
 		return nil
 	}
 	s := r.state(n.node)
