@@ -68,7 +68,7 @@ func newWorld(t *testing.T, spec CronJobSpec) *world {
 	if schedule, err := parse(spec.Schedule); err == nil {
 		w.begin = schedule.Next(w.cj.CreationTimestamp.UTC())
 	}
-	w.now.Store(&w.cj.CreationTimestamp.Time)
+	w.now.Store(new(w.cj.CreationTimestamp.Time))
 	return w
 }
 
