@@ -1,11 +1,8 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -146,7 +143,7 @@ func TestKilledAtEachWrite(t *testing.T) {
 			t.Run(fmt.Sprintf("write %d, after it: %t", at+1, after), func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, CronJobSpec{SuccessfulJobsHistoryLimit: new(int32(0)), ConcurrencyPolicy: Replace})
-				o := w.operate(deadly(at+1, after))
+				o := w.operate(at+1, after)
 				w.wait("the start", isInitial)
 				w.at(first)
 				w.jobs(first)
@@ -161,36 +158,6 @@ func TestKilledAtEachWrite(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-var errDead = errors.New("the operator is dead")
-
-// deadly is a transport by which an operator dies at a write, before it is sent or after it was answered: nothing of it
-// gets through any more.
-func deadly(at int64, after bool) func(http.RoundTripper, func()) http.RoundTripper {
-	var count atomic.Int64
-	var dead atomic.Bool
-	return func(next http.RoundTripper, die func()) http.RoundTripper {
-		return transport{next, func(r *http.Request) (*http.Response, error) {
-			last := r.Method != http.MethodGet && count.Add(1) == at
-			if last {
-				defer die()
-			}
-			if last && !after {
-				dead.Store(true)
-			}
-			if dead.Load() {
-				return nil, errDead
-			}
-			response, err := next.RoundTrip(r)
-			if last && err == nil {
-				dead.Store(true)
-				response.Body.Close()
-				return nil, errDead
-			}
-			return response, err
-		}}
 	}
 }
 

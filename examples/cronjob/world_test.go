@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
+	"github.com/fairlead-io/fairlead/examples/internal/mortal"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
@@ -86,22 +87,13 @@ func (w *world) must(err error) {
 	}
 }
 
-// operate starts an operator whose requests go through wrap, which may let it die, and ends it with the test.
-func (w *world) operate(wrap func(http.RoundTripper, func()) http.RoundTripper) *operator {
+// operate starts an operator that dies at a write, unless that is 0, and ends it with the test.
+func (w *world) operate(at int64, after bool) *operator {
 	w.t.Helper()
 	o := &operator{reasons: make(chan []reconcile.Reason, 1000), died: make(chan struct{})}
 	cfg := rest.CopyConfig(w.cfg)
-	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return transport{next, func(r *http.Request) (*http.Response, error) {
-			if r.URL.Query().Get("watch") == "" {
-				o.requests.Add(1)
-			}
-			return next.RoundTrip(r)
-		}}
-	})
-	if wrap != nil {
-		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return wrap(next, func() { close(o.died) }) })
-	}
+	cfg.Wrap(mortal.New(at, after, func(*http.Request) { close(o.died) }).Wrap)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, &o.requests} })
 	rt, err := newRuntime(cfg, fairlead.WithDrain(time.Millisecond))
 	w.must(err)
 	r := &cronJobs{c: rt.Client(), now: func() time.Time { return *w.now.Load() }}
@@ -146,7 +138,7 @@ func (w *world) wait(what string, match func(reconcile.Reason) bool) {
 
 func (w *world) start() *world {
 	w.t.Helper()
-	w.operate(nil)
+	w.operate(0, false)
 	w.wait("the start", isInitial)
 	return w
 }
@@ -231,12 +223,17 @@ func (w *world) modify(fn func(*CronJobSpec)) {
 	w.wait("a change of the spec", func(r reconcile.Reason) bool { return r.Type == reconcile.Modified })
 }
 
-// transport is one before another, whose connections are found through it, and closed.
-type transport struct {
+// counted is a transport that counts requests, but for watches.
+type counted struct {
 	next http.RoundTripper
-	do   func(*http.Request) (*http.Response, error)
+	n    *atomic.Int64
 }
 
-func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t.do(r) }
+func (t counted) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Query().Get("watch") == "" {
+		t.n.Add(1)
+	}
+	return t.next.RoundTrip(r)
+}
 
-func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+func (t counted) WrappedRoundTripper() http.RoundTripper { return t.next }
