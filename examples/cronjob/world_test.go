@@ -54,6 +54,7 @@ func newWorld(t *testing.T, spec CronJobSpec) *world {
 	t.Helper()
 	env.InstallCRDs(t, clustertest.CRDFiles("cronjobs.yaml"))
 	w := &world{t: t, cfg: env.Config(t), namespace: env.Namespace(t)}
+	w.cfg.QPS = -1 // no limit of its own
 	s, err := newScheme()
 	if err == nil {
 		w.users, err = client.New(client.Options{Config: w.cfg, Scheme: s})
