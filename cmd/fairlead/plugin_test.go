@@ -12,8 +12,7 @@ import (
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	byItself := regexp.MustCompile(`(?m)(^|kubectl )\s*fairlead [a-z]`)
-	var look func(path ...string)
-	look = func(path ...string) {
+	look := func(path ...string) {
 		var out, errs strings.Builder
 		if code := runAs(t.Context(), "kubectl-fairlead", append(path, "--help"), strings.NewReader(""), &out, &errs); code != 0 {
 			t.Fatalf("%v: exit code %d: %s", path, code, &errs)

@@ -45,9 +45,6 @@ func newRuntime(cfg *rest.Config, opts ...fairlead.Option) (*fairlead.Runtime, e
 
 // declare has a reconciler work on the CronJobs of some namespaces; without any, of all.
 func declare(rt *fairlead.Runtime, r reconcile.Reconciler[CronJob], namespaces ...string) *reconcile.Controller {
-	var in []reconcile.WatchOption
-	if len(namespaces) > 0 {
-		in = append(in, reconcile.From(source.Namespaces(namespaces...)))
-	}
-	return reconcile.New[CronJob](rt, "cronjobs", r, reconcile.Primary(in...), reconcile.Owns[batchv1.Job](in...))
+	in := reconcile.From(source.Namespaces(namespaces...))
+	return reconcile.New[CronJob](rt, "cronjobs", r, reconcile.Primary(in), reconcile.Owns[batchv1.Job](in))
 }
