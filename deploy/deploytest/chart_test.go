@@ -12,6 +12,7 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 	helmlint "helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/yaml"
@@ -110,11 +111,20 @@ func TestChartLint(t *testing.T) {
 	}
 }
 
-// TestChartDefinitions: the chart installs the definitions of the API, all of them.
+// TestChartDefinitions: the chart installs the definitions of the API, all of them, also when it was packaged, although
+// they are elsewhere in the repository.
 func TestChartDefinitions(t *testing.T) {
 	t.Parallel()
+	packaged, err := chartutil.Save(load(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := loader.LoadFile(packaged)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var got []string
-	for _, crd := range load(t).CRDObjects() {
+	for _, crd := range c.CRDObjects() {
 		var obj values
 		if err := yaml.Unmarshal(crd.File.Data, &obj); err != nil {
 			t.Fatal(err)
