@@ -22,6 +22,9 @@ SOAK ?= 1h
 BENCHTIME ?= 1s
 # What goes to the program of make conformance, such as -runs 5 -suites 'pkg/(cache|client)$$'.
 CONFORMANCE ?=
+# What make image calls it, and what make release makes.
+IMAGE ?= fairlead:dev
+VERSION ?=
 
 .PHONY: help
 help: ## Show this help
@@ -91,6 +94,15 @@ check-generated: tools ## Fail when generated files are not what generate would 
 	@echo "==> check generated files"
 	@CONTROLLER_GEN=$(CONTROLLER_GEN) ./hack/check-generated.sh
 
+.PHONY: image
+image: ## Build the image with docker, podman or buildah (IMAGE=fairlead:dev)
+	@./hack/image.sh "$(IMAGE)"
+
+.PHONY: release
+release: ## Build the archives of a release, their sums and the krew manifest into dist/ (VERSION=v1.2.3; CONTRIBUTING.md, "Releasing")
+	@./hack/release.sh archives "$(VERSION)" dist
+	@./hack/release.sh manifest "$(VERSION)" dist
+
 .PHONY: tidy
 tidy: ## Bring go.mod and go.sum of every module up to date
 	@for module in $(MODULES) controlplane tools; do echo "==> tidy $$module"; $(GO) -C $$module mod tidy; done
@@ -112,7 +124,7 @@ check-sleeps: # no test sleeps, except on a fake clock
 
 .PHONY: clean
 clean: ## Remove what was built and the control plane's data in .fairlead/
-	@rm -rf $(BIN) .fairlead
+	@rm -rf $(BIN) .fairlead dist
 
 .PHONY: setup-tests
 setup-tests: # what tests need besides Go

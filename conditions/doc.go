@@ -15,8 +15,9 @@
 // # Ready
 //
 // The condition Ready is computed from the others, the worst first: False if one of them is False, or says that
-// something is wrong ([Set.Stalled], [Set.Reconciling], [Set.Abnormal]); else Unknown if one of them is; else True. Its
-// reason is that of the first of the worst, and its message tells all of these. Who says Ready itself is believed.
+// something is wrong ([Set.Stalled], [Set.Reconciling], [Set.Abnormal]); else Unknown if one of them is; else True,
+// with the reason AsAskedFor. Otherwise its reason is that of the first of the worst, and its message tells all of these.
+// Who says Ready itself is believed.
 //
 // # The generation
 //

@@ -48,7 +48,7 @@ func (c Config) withDefaults() Config {
 // Option changes a Config. It is the form in which the layers above let users choose.
 type Option func(*Config)
 
-// Namespaces restricts a source to these namespaces.
+// Namespaces restricts a source to these namespaces; without any it is not restricted.
 func Namespaces(namespaces ...string) Option {
 	return func(c *Config) { c.Namespaces = namespaces }
 }

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -17,5 +18,5 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	// a second signal ends the program at once
 	ctx, _ := interrupt.Context(context.Background(), os.Interrupt, syscall.SIGTERM)
-	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(runAs(ctx, filepath.Base(os.Args[0]), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

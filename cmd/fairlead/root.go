@@ -27,8 +27,16 @@ const (
 
 // run is the program. It returns the exit code, and has written one line to stderr if that is not 0.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return runAs(ctx, "fairlead", args, stdin, stdout, stderr)
+}
+
+// runAs is run under the name by which it was called.
+func runAs(ctx context.Context, name string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	s := streams{in: stdin, out: stdout, err: stderr}
 	root := newRootCommand(s)
+	if strings.TrimSuffix(name, ".exe") == pluginName {
+		asPlugin(root)
+	}
 	root.SetArgs(args)
 	begun := false
 	markBegin(root, &begun)

@@ -19,7 +19,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +29,7 @@ import (
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/examples/internal/mortal"
 )
 
 type config struct {
@@ -160,16 +160,16 @@ func (s *story) life(
 ) (finished bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	m := &mortal{at: at, after: after, die: func(r *http.Request) {
+	m := mortal.New(at, after, func(r *http.Request) {
 		s.say("operator %2d is killed %s %s %s", n, map[bool]string{false: "before", true: "after"}[after], r.Method,
 			r.URL.Path)
 		cancel()
-	}}
+	})
 	cfg := rest.CopyConfig(s.cfg)
-	cfg.Wrap(m.wrap)
+	cfg.Wrap(m.Wrap)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	rt, err := newOperator(cfg, &cloudClient{s.url, &http.Client{Transport: m.wrap(transport), Timeout: 5 * time.Second}},
+	rt, err := newOperator(cfg, &cloudClient{s.url, &http.Client{Transport: m.Wrap(transport), Timeout: 5 * time.Second}},
 		s.namespace)
 	if err != nil {
 		return false, err
@@ -181,64 +181,19 @@ func (s *story) life(
 	for {
 		select {
 		case err := <-running: // it was killed, or could not run
-			if m.dead.Load() {
+			if m.Dead() {
 				return false, nil
 			}
 			return false, errors.Join(err, context.Cause(ctx))
 		case <-tick.C:
 		}
 		ok, err := done(ctx)
-		if (ok || err != nil) && !m.dead.Load() {
+		if (ok || err != nil) && !m.Dead() {
 			cancel()
 			return ok, errors.Join(err, <-running)
 		}
 	}
 }
-
-// mortal counts the requests of an operator and lets it die at one of them: nothing of it gets through any more.
-type mortal struct {
-	at    int64
-	after bool
-	die   func(*http.Request)
-	count atomic.Int64
-	dead  atomic.Bool
-}
-
-var errDead = errors.New("the operator is dead")
-
-func (m *mortal) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper{next, func(r *http.Request) (*http.Response, error) {
-		if m.dead.Load() {
-			return nil, errDead
-		}
-		last := r.Method != http.MethodGet && m.count.Add(1) == m.at && m.at > 0
-		if last && !m.after {
-			m.dead.Store(true)
-			m.die(r)
-			return nil, errDead
-		}
-		response, err := next.RoundTrip(r)
-		if last {
-			m.dead.Store(true)
-			m.die(r)
-		}
-		if err == nil && m.dead.Load() {
-			response.Body.Close()
-			return nil, errDead
-		}
-		return response, err
-	}}
-}
-
-// roundTripper is a transport before another, whose connections are found through it, and closed.
-type roundTripper struct {
-	next http.RoundTripper
-	do   func(*http.Request) (*http.Response, error)
-}
-
-func (t roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return t.do(r) }
-
-func (t roundTripper) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (s *story) list(ctx context.Context) ([]*Gateway, error) {
 	var all []*Gateway

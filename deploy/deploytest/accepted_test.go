@@ -1,0 +1,107 @@
+package deploytest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/cluster"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestAccepted: a real API server takes all that kustomize and the chart make, without a warning, and then the pods of
+// the Deployment, which the namespace holds to its standard.
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	definitions := map[string]values{}
+	for _, crd := range load(t).CRDObjects() {
+		var obj values
+		if err := yaml.Unmarshal(crd.File.Data, &obj); err != nil {
+			t.Fatal(err)
+		}
+		definitions[id(obj)] = obj
+	}
+	// What is made has names of its own in the whole cluster.
+	config := clustertest.Start(t, cluster.Options{}).Config()
+	for _, c := range []struct {
+		name    string
+		objects map[string]values
+	}{
+		{"the definitions", definitions},
+		{"deploy", objects(t, build(t))},
+		{"the chart", rendered(t, nil)}, // over what is there already
+		{"the chart with shards", rendered(t, values{"shards": true})},
+		{"the chart with all its values", rendered(t, everything())},
+	} {
+		if problems := apply(t, config, c.objects); len(problems) > 0 {
+			t.Errorf("%s: %s", c.name, strings.Join(problems, "\n"))
+		}
+	}
+	// Nothing would be accepted by mistake: what is wrong is told.
+	bad := rendered(t, nil)
+	get(t, bad["Deployment fairlead-system/fairlead-controller"], "spec", "template", "spec").(values)["hostNetwork"] = true
+	bad["PodDisruptionBudget fairlead-system/fairlead-controller"]["spec"].(values)["minAvailable"] = "some"
+	if problems := apply(t, config, bad); len(problems) != 3 { // the budget, the pod, and a warning of the Deployment
+		t.Errorf("of a host's pod and a wrong budget is told %v", problems)
+	}
+}
+
+// apply applies objects in the order of helm, and asks whether a pod of the Deployment would be admitted.
+func apply(t *testing.T, config *rest.Config, objects map[string]values) (problems []string) {
+	t.Helper()
+	var warnings strings.Builder
+	c, err := client.New(client.Options{
+		Config: config, Scheme: runtime.NewScheme(), FieldOwner: "deploytest",
+		Logger: slog.New(slog.NewTextHandler(&warnings, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all []*unstructured.Unstructured
+	for _, obj := range objects {
+		u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(obj)}
+		all = append(all, u)
+		if u.GetKind() == "Deployment" {
+			pod := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(get(t, obj, "spec", "template").(values))}
+			pod.SetAPIVersion("v1")
+			pod.SetKind("Pod")
+			pod.SetName("one-of-them")
+			pod.SetNamespace(u.GetNamespace())
+			all = append(all, pod)
+		}
+	}
+	first := []string{"Namespace", "ServiceAccount", "ClusterRole", "Role"} // and the pods after their account
+	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int {
+		return cmp.Compare(uint(slices.Index(first, a.GetKind())), uint(slices.Index(first, b.GetKind())))
+	})
+	for _, u := range all {
+		opts := []client.WriteOption{client.Force()}
+		if u.GetKind() == "Pod" {
+			opts = append(opts, client.DryRun())
+		}
+		if err := c.Apply(ctx, u, opts...); err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", u.GetKind(), err))
+		}
+	}
+	if warnings.Len() > 0 {
+		problems = append(problems, warnings.String())
+	}
+	return problems
+}
