@@ -53,6 +53,7 @@ type Runtime struct {
 	always      []task // see AddAlways
 	pages       []string
 	controllers []*reconcile.Controller
+	engine      *flow.Engine // of Flows, or made when it was asked for first
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
 	ran         bool
 }
@@ -145,12 +146,43 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 
 // Flows has the runtime look after an engine: it logs where the runtime does, unless it has a logger of its own, its
 // metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish during the drain before
-// they are cancelled. A runtime has one engine.
+// they are cancelled. A runtime has one engine, which is given before what uses [Cluster.Engine] is declared.
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
 		rt.mistake(errors.New("cannot look after an engine: it is nil"))
 		return
 	}
+	rt.mu.Lock()
+	if rt.engine != nil && rt.engine != e {
+		rt.mistakeLocked(errors.New("cannot look after an engine: there is one already"))
+		rt.mu.Unlock()
+		return
+	}
+	rt.engine = e
+	rt.mu.Unlock()
+	rt.look(e)
+}
+
+// Engine returns the engine that the runtime looks after: that of Flows, or else one of its own, made when it is asked
+// for first.
+func (c *Cluster) Engine() *flow.Engine {
+	rt := c.rt
+	rt.mu.Lock()
+	e := rt.engine
+	made := e == nil
+	if made {
+		e = flow.NewEngine(flow.EngineOptions{})
+		rt.engine = e
+	}
+	rt.mu.Unlock()
+	if made {
+		rt.look(e)
+	}
+	return e
+}
+
+// look has an engine log, show itself and end with the runtime.
+func (rt *Runtime) look(e *flow.Engine) {
 	e.InheritLogger(rt.log)
 	if rt.sharing != nil {
 		e.RequireDurable()

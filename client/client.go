@@ -275,3 +275,6 @@ func isNil(obj any) bool {
 	v := reflect.ValueOf(obj)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
+
+// FieldOwner returns the field manager of writes that name none.
+func (c *Client) FieldOwner() string { return c.opt.FieldOwner }

@@ -154,6 +154,7 @@ type writeOptions struct {
 	notFoundOK  bool
 	idempotent  bool
 	live        bool
+	absent      bool
 	body        Object
 	kept        func(answer []byte) bool
 	answered    func(raw []byte)
@@ -217,6 +218,10 @@ func Answered(fn func(raw []byte)) WriteOption { return func(o *writeOptions) { 
 // FromLive has Modify and ModifyStatus begin with what the server has, and not with what the cache shows: what the
 // function then finds missing is missing.
 func FromLive() WriteOption { return func(o *writeOptions) { o.live = true } }
+
+// Absent says that the server has just been asked for the object, and has none: an apply, which would ask before it
+// creates one, does not ask again.
+func Absent() WriteOption { return func(o *writeOptions) { o.absent = true } }
 
 // query holds the options of a write, which are read-only; those of a delete are in its body.
 func (c *Client) query(o *writeOptions, verb call.Verb) url.Values {

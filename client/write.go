@@ -289,6 +289,9 @@ func (w *writing) overtaken(ctx context.Context, refused error) error {
 // the cache does not show may have been created since, by somebody whose fields are not to be taken unseen: the server
 // knows.
 func (w *writing) lockApply(ctx context.Context, version string) (string, error) {
+	if w.o.absent && version == "" {
+		return "", nil
+	}
 	st := w.c.watchedIn(w.k, w.key.Namespace)
 	if version != "" || st == nil || !knows(st, w.key.Namespace) || w.known() != nil {
 		return w.lock(version)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,8 @@ type fiber struct {
 	ended      bool
 	err        error                           // how it ended
 	unsaved    func(ctx context.Context) error // saves that it has completed, if that is left to do
+	changed    func(ctx context.Context) bool  // of Fibers.Changed
+	again      bool                            // something has happened that it has not seen
 	started    bool                            // its start has returned: handle is known
 	doomed     bool                            // to be cancelled when it has
 }
@@ -62,6 +65,9 @@ func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error)
 		r.gone(k)
 		return Done, nil
 	}
+	if r.how.Changed != nil {
+		return r.follow(ctx, obj)
+	}
 	done := false
 	if f := r.find(k, o.GetUID(), false); f != nil {
 		same := f.generation == o.GetGeneration()
@@ -83,13 +89,60 @@ func (r *flows[T, P, PT]) Reconcile(ctx context.Context, obj *T) (Result, error)
 			return Done, err
 		}
 	}
-	fl := r.how.Flow
+	return r.start(ctx, obj, r.choose(obj), false)
+}
+
+func (r *flows[T, P, PT]) choose(obj *T) *flow.Flow[P] {
 	if r.how.Choose != nil {
 		if chosen := r.how.Choose(obj); chosen != nil {
-			fl = chosen
+			return chosen
 		}
 	}
-	return r.start(ctx, obj, fl, false)
+	return r.how.Flow
+}
+
+// follow tells the fiber of an object, or starts one, when something has happened.
+func (r *flows[T, P, PT]) follow(ctx context.Context, obj *T) (Result, error) {
+	o := PT(obj)
+	k := client.KeyOf(o)
+	switch f := r.find(k, o.GetUID(), false); {
+	case f == nil:
+	case !f.ended:
+		if !f.changed(ctx) {
+			r.missed(k, f)
+		}
+		return pending, nil
+	default:
+		if err := r.settle(ctx, k, f); err != nil {
+			return Done, err
+		}
+		if !f.again && onlyTriggered(ctx, r.name) {
+			return Done, nil
+		}
+	}
+	return r.start(ctx, obj, r.choose(obj), false)
+}
+
+// missed has another fiber follow one that does not look any more.
+func (r *flows[T, P, PT]) missed(k Key, f *fiber) {
+	r.mu.Lock()
+	now := r.live[k]
+	alive := now != nil && now.changed != nil && now.uid == f.uid && !now.ended
+	if alive {
+		now.again = true
+	}
+	r.mu.Unlock()
+	if !alive {
+		r.c.Trigger(k, r.name+" again")
+	}
+}
+
+// onlyTriggered says whether nothing else led to a reconciliation than the end of a fiber.
+func onlyTriggered(ctx context.Context, name string) bool {
+	info := InfoFrom(ctx)
+	return info.Dropped == 0 && !slices.ContainsFunc(info.Reasons, func(why Reason) bool {
+		return why.Type != Triggered || why.Source != name
+	})
 }
 
 // cleanup undoes what was done for an object that is being deleted. Done when all of it is undone.
@@ -98,9 +151,15 @@ func (r *flows[T, P, PT]) cleanup(ctx context.Context, obj *T) (Result, error) {
 	k := client.KeyOf(o)
 	if f := r.find(k, o.GetUID(), true); f != nil {
 		if !f.ended {
+			if f.changed != nil && !f.changed(ctx) {
+				r.missed(k, f)
+			}
 			return pending, nil
 		}
 		return Done, r.settle(ctx, k, f)
+	}
+	if r.how.Changed != nil {
+		return r.start(ctx, obj, r.how.Flow, true)
 	}
 	live, err := r.stored(ctx, o)
 	switch {
@@ -174,7 +233,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	steps := fl.Steps()
 	at := &statusAt[T, PT]{StatusPosition: client.NewStatusPosition(r.c.client, o,
 		func(o PT) **flow.Position { return r.how.Position((*T)(o)) })}
-	if undo {
+	if undo && r.how.Position != nil {
 		at.load = func(ctx context.Context) (*flow.Position, error) {
 			live, err := r.stored(ctx, o)
 			if err != nil {
@@ -196,10 +255,14 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 		return Done, err
 	}
 	f := &fiber{uid: o.GetUID(), generation: o.GetGeneration(), undo: undo}
+	var positions flow.Positions = at
+	if r.how.Changed != nil {
+		positions, f.changed = nowhere{}, func(ctx context.Context) bool { return r.how.Changed(ctx, packet) }
+	}
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
 		Generation: o.GetGeneration(),
-		Positions:  at, Values: r.c.fiberValues(ctx, k), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
+		Positions:  positions, Values: r.c.fiberValues(ctx, k), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
 	}
 	r.mu.Lock()
@@ -241,7 +304,10 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	r.mu.Lock()
 	current := r.live[k] == f
 	f.handle, f.ended, f.err = res.Handle, true, res.Err
-	if !at.kept && !f.undo { // the server was away, or the fiber has never parked
+	switch {
+	case f.changed != nil:
+		f.unsaved = at.Flush
+	case !at.kept && !f.undo: // the server was away, or the fiber has never parked
 		f.unsaved = func(ctx context.Context) error { return at.Clear(ctx, "") }
 	}
 	closed := errors.Is(res.Err, flow.ErrClosed) && r.engine.Closed()
@@ -277,6 +343,9 @@ func (r *flows[T, P, PT]) gone(k Key) {
 	}
 	r.mu.Unlock()
 	h.Cancel(errObjectGone)
+	if r.how.Gone != nil {
+		r.how.Gone(k)
+	}
 }
 
 // halt cancels all fibers, and returns when their code has. No reconciliation may be running.
@@ -341,6 +410,13 @@ func undoName[P any](fl *flow.Flow[P]) string { return fl.Name() + "/undo" }
 func completed(p *flow.Position, generation int64) bool {
 	return p != nil && p.Ended && p.Reason == reasonCompleted && p.Generation == generation
 }
+
+// nowhere keeps no positions: fibers begin anew.
+type nowhere struct{}
+
+func (nowhere) Load(context.Context, string) (p flow.Position, found bool, err error) { return }
+func (nowhere) Save(context.Context, string, flow.Position) error                     { return nil }
+func (nowhere) Clear(context.Context, string) error                                   { return nil }
 
 // statusAt is the position of a fiber in the status, which outlives the fiber: that it has completed is kept there.
 type statusAt[T any, PT client.ObjectOf[T]] struct {

@@ -11,7 +11,7 @@ import (
 )
 
 // Fibers says how a controller works on its objects with flows over a packet P: each object that has something to do is
-// one fiber. Flow and Position have to be given, and Packet unless P is T.
+// one fiber. Flow has to be given, one of Position and Changed, and Packet unless P is T.
 type Fibers[T, P any] struct {
 	// Flow brings an object to what it asks for. Its Undo steps, as far as their steps were begun, are run when the
 	// object is deleted.
@@ -24,9 +24,17 @@ type Fibers[T, P any] struct {
 	// Position says where in the status the position of the fiber is kept, also that it has completed. The schema of
 	// the kind has to keep it, see [client.StatusPosition].
 	Position func(obj *T) **flow.Position
+	// Changed takes the place of Position where fibers look at the world as it is each time, and so begin anew after a
+	// restart: nothing of them is recorded. It is told that something has happened that concerns the object of a fiber
+	// that is alive, a newer generation too, which does not end the fiber then; false says that the fiber will not look
+	// any more, and has another one follow it. What happens when none is alive starts one. On deletion all Undo steps
+	// are run. It is called on a worker of the controller, where InfoFrom says what has happened, and has to be brief.
+	Changed func(ctx context.Context, packet *P) (seen bool)
+	// Gone is told that an object does not exist any more; it may be told so more than once, and has to be brief.
+	Gone func(k Key)
 	// Needed is asked when the flow has completed for this generation of an object and something has happened that
 	// concerns it ([Owns], [Watches], the maximum interval): true runs the flow once more, from its first step.
-	// Default: never.
+	// Default: never; with Changed it is not asked.
 	Needed func(ctx context.Context, obj *T) (bool, error)
 	// Mode is what a newer generation does to the fiber of the one before: flow.Preempt, the default, cancels it, and
 	// starts when its code has returned; flow.Coalesce lets it finish. The deletion of the object always preempts.
@@ -84,7 +92,7 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 		w.cleans = true
 		w.clean = func(ctx context.Context, obj client.Object) (Result, error) { return r.cleanup(ctx, (*T)(obj.(PT))) }
 	}
-	w.saves = true
+	w.saves = how.Position != nil
 	w.gone, w.halt, w.move = r.gone, r.halt, r.move
 	w.hosted = func(from Inherited) {
 		if e == nil {
@@ -123,8 +131,11 @@ func (r *flows[T, P, PT]) complete() error {
 	if r.engine == nil {
 		fault("no engine")
 	}
-	if r.how.Position == nil {
+	switch {
+	case r.how.Position == nil && r.how.Changed == nil:
 		fault("no position: fibers would begin anew after each restart")
+	case r.how.Position != nil && r.how.Changed != nil:
+		fault("a position and Changed exclude each other")
 	}
 	if r.how.Mode != flow.Preempt && r.how.Mode != flow.Coalesce {
 		fault("the mode has to be flow.Preempt or flow.Coalesce")

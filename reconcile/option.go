@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -34,6 +35,7 @@ type settings struct {
 	quiet       bool // no Events
 	needs       []rights.Right
 	syncWarning time.Duration
+	fault       error
 }
 
 // Defaults of the options.
@@ -119,6 +121,10 @@ func Logger(l *slog.Logger) Option { return func(s *settings) { s.logger = l } }
 // world's, and shows in the log, the metrics and on the page of [DebugHandler].
 func WithoutEvents() Option { return func(s *settings) { s.quiet = true } }
 
+// Fault has the controller fail with err, as if it had been declared wrongly; nil changes nothing. It is for packages
+// that declare controllers for others.
+func Fault(err error) Option { return func(s *settings) { s.fault = errors.Join(s.fault, err) } }
+
 // OnFailure is called, outside of any lock, after each failed attempt. It must be quick.
 func OnFailure(fn func(Failure)) Option { return func(s *settings) { s.onFailure = fn } }
 
@@ -140,6 +146,9 @@ func (s *settings) complete(name string) error {
 	}
 	if s.finalizer == "" {
 		s.finalizer = "fairlead.io/" + strings.ToLower(name)
+	}
+	if s.fault != nil {
+		return s.fault
 	}
 	if errs := validation.IsQualifiedName(s.finalizer); len(errs) > 0 || !strings.Contains(s.finalizer, "/") {
 		return fmt.Errorf("%w: finalizer %q has to be a name with a domain, such as example.com/gateways; see Finalizer",

@@ -100,6 +100,16 @@ func If[S any](fn func(obj *S) bool) WatchOption {
 	}
 }
 
+// Labeled restricts a watch to the objects that have a label, whatever its value: what If can do, without decoding any.
+func Labeled(key string) WatchOption {
+	return func(w *watch) {
+		w.filters = append(w.filters, func(r *store.Record) (bool, error) {
+			_, ok := r.Label(key)
+			return ok, nil
+		})
+	}
+}
+
 // IfChanged restricts the modifications of a watch to those for which fn is true. Both states are READ-ONLY; the old
 // one is what this controller was given last.
 func IfChanged[S any](fn func(old, now *S) bool) WatchOption {

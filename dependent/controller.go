@@ -1,0 +1,323 @@
+package dependent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/rights"
+)
+
+// controller keeps the children of all primaries of a graph.
+type controller[T any, PT client.ObjectOf[T]] struct {
+	graph  *Graph[T]
+	name   string
+	c      *client.Client
+	memory memory
+}
+
+// errNoEngine is why a graph cannot be declared on a host that has no engine.
+var errNoEngine = errors.New("no engine: the host has none, and Graph.Engine gives none")
+
+func newController[T any, PT client.ObjectOf[T]](
+	g *Graph[T], h reconcile.Host, name string, opts []reconcile.Option,
+) *reconcile.Controller {
+	k := &controller[T, PT]{graph: g, name: name, c: h.Client()}
+	if k.c != nil {
+		for _, n := range g.nodes {
+			g.fault(n.resolve(k.c))
+		}
+	}
+	engine := g.engine
+	if host, ok := h.(interface{ Engine() *flow.Engine }); engine == nil && ok {
+		engine = host.Engine()
+	}
+	if engine == nil {
+		g.fault(fmt.Errorf("%w %q: %w", ErrInvalid, name, errNoEngine))
+	}
+	all := []reconcile.Option{reconcile.Fault(g.Err())}
+	if g.Err() == nil {
+		for _, n := range g.nodes {
+			if n.external == nil {
+				all = append(append(all, n.watches(n)...), reconcile.Needs(rights.Of(n.kind, "create", "patch", "delete")))
+			}
+		}
+		all = append(all, k.needs()...)
+	}
+	return reconcile.Flow[T, packet[T, PT], PT](h, name, engine, reconcile.Fibers[T, packet[T, PT]]{
+		Flow: k.flow(),
+		Packet: func(ctx context.Context, t *reconcile.Task[T]) (*packet[T, PT], error) {
+			p := &packet[T, PT]{controller: k, key: client.KeyOf(PT(t.Object)), uid: PT(t.Object).GetUID()}
+			p.poked = k.poked(ctx)
+			return p, nil
+		},
+		Changed: func(ctx context.Context, p *packet[T, PT]) bool { return p.tell(k.poked(ctx)) },
+		Gone:    k.memory.forget,
+	}, append(all, opts...)...)
+}
+
+// needs says what is written of the primaries, besides their finalizers.
+func (k *controller[T, PT]) needs() (opts []reconcile.Option) {
+	if k.c == nil {
+		return nil
+	}
+	kinds, _, err := k.c.Scheme().ObjectKinds(PT(new(T)))
+	if err != nil {
+		return nil // which the controller tells
+	}
+	outside := slices.ContainsFunc(k.graph.nodes, func(n *node) bool { return n.external != nil })
+	if outside { // package alloc
+		opts = append(opts, reconcile.Needs(rights.Of(kinds[0], "patch")))
+	}
+	if outside || k.graph.status != nil {
+		opts = append(opts, reconcile.Needs(rights.Status(kinds[0], "patch")))
+	}
+	return opts
+}
+
+// poked says whether somebody has asked for a reconciliation (Controller.Trigger), besides the end of a fiber.
+func (k *controller[T, PT]) poked(ctx context.Context) bool {
+	return slices.ContainsFunc(reconcile.InfoFrom(ctx).Reasons, func(r reconcile.Reason) bool {
+		return r.Type == reconcile.Triggered && r.Source != k.name
+	})
+}
+
+// packet is what the fiber of a primary works on.
+type packet[T any, PT client.ObjectOf[T]] struct {
+	*controller[T, PT]
+	key     client.Key
+	uid     types.UID
+	changed flow.Signal
+	round   *round
+	todo    []*op
+
+	mu    sync.Mutex
+	over  bool // it looks no more
+	news  bool // something has changed since it began to look
+	poked bool
+}
+
+// tell has the fiber look again; false if it does not any more.
+func (p *packet[T, PT]) tell(poked bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.over {
+		return false
+	}
+	p.news = true
+	p.poked = p.poked || poked
+	p.changed.Set()
+	return true
+}
+
+// begin begins to look: what is told from now on leads to another look.
+func (p *packet[T, PT]) begin() (poked bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	poked = p.poked
+	p.news, p.poked = false, false
+	p.changed.Clear()
+	return poked
+}
+
+// finish ends the looking, unless something has changed meanwhile.
+func (p *packet[T, PT]) finish() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = !p.news
+	return p.over
+}
+
+// flow is what the fiber of a primary does: it looks, acts until nothing is left to be done, tells, and waits for the
+// next change; it ends when nothing is left to wait for. It sees all that is done already, so it may begin anew at any
+// time. Undoing it deletes the children.
+func (k *controller[T, PT]) flow() *flow.Flow[packet[T, PT]] {
+	type fiber = flow.Fiber[packet[T, PT]]
+	opts := []flow.Option{flow.To("wait")}
+	if k.graph.finalizes() {
+		opts = append(opts, flow.Undo(func(ctx context.Context, f *fiber) flow.Next { return f.Packet.remove(ctx, f) }))
+	}
+	return flow.New(cmp.Or(k.name, "graph"),
+		flow.Step("look", func(ctx context.Context, f *fiber) flow.Next { return f.Packet.look(ctx, f) }),
+		flow.Step("children", func(ctx context.Context, f *fiber) flow.Next { return f.Packet.act(ctx, f) }, opts...),
+		flow.Step("wait", func(ctx context.Context, f *fiber) flow.Next { return f.Packet.wait(ctx, f) }, flow.To("look")),
+	)
+}
+
+// finalizes says whether the deletion of a primary has to wait for children: the garbage collector keeps no order, and
+// does not know what is elsewhere or outside.
+func (g *Graph[T]) finalizes() bool {
+	return slices.ContainsFunc(g.nodes, func(n *node) bool {
+		return len(n.after) > 0 || n.elsewhere || n.external != nil || n.deleted != nil
+	})
+}
+
+func (p *packet[T, PT]) newRound(obj PT, now time.Time) *round {
+	return &round{
+		nodes: p.graph.nodes, c: p.c, manager: p.c.FieldOwner(), now: now,
+		marks: marks{controller: p.name, kind: obj.GetObjectKind().GroupVersionKind(), primary: obj},
+		obj:   (*T)(obj), known: p.memory.of(p.key, p.uid),
+		tried: map[childKey]error{}, removed: map[childKey]bool{},
+	}
+}
+
+// load reads the primary; nil if it is gone.
+func (p *packet[T, PT]) load(ctx context.Context) (PT, error) {
+	obj := PT(new(T))
+	err := p.c.Get(ctx, p.key, obj)
+	if apierrors.IsNotFound(err) || err == nil && obj.GetUID() != p.uid {
+		return nil, nil
+	}
+	if err == nil && obj.GetObjectKind().GroupVersionKind().Empty() {
+		kinds, _, err := p.c.Scheme().ObjectKinds(obj)
+		if err != nil {
+			return nil, err
+		}
+		obj.GetObjectKind().SetGroupVersionKind(kinds[0])
+	}
+	return obj, err
+}
+
+func (p *packet[T, PT]) look(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
+	poked := p.begin()
+	obj, err := p.load(ctx)
+	if err != nil {
+		return f.Fail(err)
+	}
+	if obj == nil || obj.GetDeletionTimestamp() != nil {
+		return f.End()
+	}
+	p.round = p.newRound(obj, f.Now())
+	p.round.poked = poked
+	return f.Next()
+}
+
+// act does what a look has found, and looks again.
+func (p *packet[T, PT]) act(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
+	children, err := p.next(ctx)
+	switch {
+	case err != nil:
+		return f.Fail(err)
+	case len(children) > 0:
+		return f.Fork(children, flow.Limit(p.graph.limit)).Then("children")
+	}
+	return f.Goto("wait")
+}
+
+// next looks, and returns a fiber for each thing that is to be done.
+func (p *packet[T, PT]) next(ctx context.Context) (children []flow.Child, err error) {
+	r := p.round
+	outside := false
+	for _, o := range p.todo {
+		o.done()
+		outside = outside || o.state.external != nil
+	}
+	p.todo = nil
+	if outside { // what is recorded in the primary has changed
+		obj, err := p.load(ctx)
+		if obj == nil || err != nil {
+			return nil, err
+		}
+		r.primary, r.obj = obj, (*T)(obj)
+	}
+	p.todo = r.look(ctx)
+	for _, o := range p.todo {
+		children = append(children, doing.Child(o.name(), o))
+	}
+	return children, nil
+}
+
+// doing is the flow of one op. It never fails: what failed is told by the op.
+var doing = flow.New("child", flow.Step("do", func(ctx context.Context, f *flow.Fiber[op]) flow.Next {
+	f.Packet.run(ctx)
+	return f.Next()
+}))
+
+// wait tells how the children are, and parks until something changes.
+func (p *packet[T, PT]) wait(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
+	r := p.round
+	r.conclude()
+	err := errors.Join(r.errs(), p.report(ctx))
+	if err != nil {
+		return f.Fail(err)
+	}
+	rest, until := r.rest()
+	if rest && p.finish() {
+		return f.End()
+	}
+	return await(f, &p.changed, until).Then("look")
+}
+
+func await[P any](f *flow.Fiber[P], changed flow.Wait, until time.Time) flow.Next {
+	if until.IsZero() {
+		return f.Await(changed)
+	}
+	return f.Await(changed, flow.Until(until))
+}
+
+// report writes the status, if it says anything new.
+func (p *packet[T, PT]) report(ctx context.Context) error {
+	if p.graph.status == nil {
+		return nil
+	}
+	r := p.round
+	report := &Report{obj: r.primary, round: r}
+	for _, s := range r.states {
+		report.nodes = append(report.nodes, s.status)
+	}
+	obj := r.primary.DeepCopyObject().(PT)
+	err := client.ModifyStatus[T, PT](ctx, p.c, obj, func(obj PT) error {
+		_, err := guarded(func() (struct{}, error) { p.graph.status((*T)(obj), report); return struct{}{}, nil })
+		return err
+	})
+	if apierrors.IsNotFound(err) || errors.Is(err, client.ErrReplaced) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot tell how the children are: %w", err)
+	}
+	return nil
+}
+
+// remove deletes the children of a primary that is being deleted, in the reverse of the order in which they were
+// created.
+func (p *packet[T, PT]) remove(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
+	if len(p.todo) == 0 {
+		p.begin()
+		obj, err := p.load(ctx)
+		if err != nil {
+			return f.Fail(err)
+		}
+		if obj == nil {
+			return f.Next()
+		}
+		p.round = p.newRound(obj, f.Now())
+		p.round.ending = true
+	}
+	children, err := p.next(ctx)
+	switch {
+	case err != nil:
+		return f.Fail(err)
+	case len(children) > 0:
+		return f.Fork(children, flow.Limit(p.graph.limit)).Then("children")
+	}
+	r := p.round
+	r.conclude()
+	if err := r.errs(); err != nil {
+		return f.Fail(err)
+	}
+	if r.empty() {
+		return f.Next()
+	}
+	return f.Await(&p.changed).Then("children")
+}

@@ -1,0 +1,194 @@
+package dependent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/place"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// Graph says what the children of each object of a kind are, its primaries. Make it with [For], add nodes, and declare
+// it with [Graph.Controller]; it is not changed after that. It is not safe for concurrent use until then.
+type Graph[T any] struct {
+	nodes    []*node
+	status   func(obj *T, r *Report)
+	engine   *flow.Engine
+	limit    int
+	declared bool
+	errs     []error
+	declare  func(h reconcile.Host, name string, opts []reconcile.Option) *reconcile.Controller
+}
+
+// For begins a graph of the children of objects of type T, which must not be unstructured.
+func For[T any, PT client.ObjectOf[T]]() *Graph[T] {
+	g := &Graph[T]{limit: DefaultLimit}
+	g.declare = func(h reconcile.Host, name string, opts []reconcile.Option) *reconcile.Controller {
+		return newController[T, PT](g, h, name, opts)
+	}
+	return g
+}
+
+// DefaultLimit is how many children of one primary are written at a time.
+const DefaultLimit = 8
+
+// Status has fn tell in the status of a primary how its children are; it is written once in each round, and not if
+// nothing has changed. obj is a copy of the freshest state; fn may run several times, and must only change the status.
+func (g *Graph[T]) Status(fn func(obj *T, r *Report)) *Graph[T] {
+	g.status = fn
+	return g
+}
+
+// Engine sets the engine that runs the fibers, which the caller closes after the host has stopped. Default: that of the
+// runtime.
+func (g *Graph[T]) Engine(e *flow.Engine) *Graph[T] {
+	g.engine = e
+	return g
+}
+
+// Limit sets how many children of one primary are written at a time; 8 by default.
+func (g *Graph[T]) Limit(n int) *Graph[T] {
+	g.limit = n
+	return g
+}
+
+// Controller declares the controller that keeps the children of all primaries as they should be: it watches primaries
+// and children, has the rights for that (rights.Right) and runs a fiber for each primary that has something to do. Its
+// mistakes, and those of the graph, are returned by the Run of the runtime. The name is part of what marks children and
+// of the finalizer: keep it. Options are those of any controller; [reconcile.Owns] and [reconcile.Watches] among them
+// add what the functions of the nodes look at besides.
+func (g *Graph[T]) Controller(h reconcile.Host, name string, opts ...reconcile.Option) *reconcile.Controller {
+	if g == nil || g.declare == nil {
+		return nil
+	}
+	g.fault(g.check(name))
+	g.declared = true
+	return g.declare(h, name, opts)
+}
+
+// Err returns the mistakes in the graph; [Graph.Controller] hands them to its host.
+func (g *Graph[T]) Err() error { return errors.Join(g.errs...) }
+
+func (g *Graph[T]) fault(err error) {
+	if err != nil {
+		g.errs = append(g.errs, err)
+	}
+}
+
+// check sorts the nodes so that each comes after those that it waits for, and says what is wrong.
+func (g *Graph[T]) check(name string) error {
+	var errs []error
+	fault := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w %q: %s", ErrInvalid, name, fmt.Sprintf(format, args...)))
+	}
+	if g.declared {
+		fault("it is declared twice")
+	}
+	if len(g.nodes) == 0 {
+		fault("it has no node")
+	}
+	if g.limit <= 0 {
+		fault("a limit of %d children at a time", g.limit)
+	}
+	names := map[string]*node{}
+	for _, n := range g.nodes {
+		if other := names[n.name]; other != nil {
+			fault("two nodes are named %q, %s and %s", n.name, other.at, n.at)
+		}
+		names[n.name] = n
+		for _, why := range validation.IsDNS1123Label(n.name) {
+			fault("the name of node %q, %s: %s", n.name, n.at, why)
+		}
+		for _, err := range n.errs {
+			fault("node %q, %s: %v", n.name, n.at, err)
+		}
+		for _, a := range n.after {
+			if a.graph != n.graph {
+				fault("node %q, %s, comes after one of another graph", n.name, n.at)
+			}
+		}
+	}
+	sorted, cycle := sort(g.nodes)
+	if cycle != nil {
+		fault("each of these nodes waits for the next, and the last for the first: %s", strings.Join(cycle, ", "))
+		return errors.Join(errs...)
+	}
+	g.nodes = sorted
+	for i, n := range g.nodes {
+		n.index = i
+		for _, a := range n.after {
+			a.before = append(a.before, n)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sort puts nodes after those that they wait for, and otherwise leaves them as they are. It returns a cycle if there is
+// one.
+func sort(nodes []*node) (sorted []*node, cycle []string) {
+	const visiting, visited = 1, 2
+	state := map[*node]int{}
+	var way []*node
+	var visit func(n *node) bool
+	visit = func(n *node) bool {
+		switch state[n] {
+		case visited:
+			return true
+		case visiting:
+			for _, m := range way[slices.Index(way, n):] {
+				cycle = append(cycle, m.name)
+			}
+			return false
+		}
+		state[n] = visiting
+		way = append(way, n)
+		for _, a := range n.after {
+			if a.graph == n.graph && !visit(a) {
+				return false
+			}
+		}
+		way = way[:len(way)-1]
+		state[n] = visited
+		sorted = append(sorted, n)
+		return true
+	}
+	for _, n := range nodes {
+		if !visit(n) {
+			return nil, cycle
+		}
+	}
+	return sorted, nil
+}
+
+// add adds a node; options are applied to it.
+func add[T any](g *Graph[T], n *node, opts []Option) {
+	n.graph, n.at = g, place.Outside("github.com/fairlead-io/fairlead")
+	for _, o := range opts {
+		if o.apply != nil {
+			o.apply(n)
+		}
+	}
+	if g.declared {
+		g.fault(fmt.Errorf("%w: node %q, %s, was added after its controller was declared", ErrInvalid, n.name, n.at))
+		return
+	}
+	g.nodes = append(g.nodes, n)
+}
+
+// primary gives a function of the user a primary of its type, or says that it takes another one.
+func primaryOf[T any](obj any) *T { return obj.(*T) }
+
+// desiredOf makes one list of what one function returns.
+func desiredOf[T, C any](fn func(ctx context.Context, obj *T) (*C, error)) func(context.Context, any) ([]*C, error) {
+	return func(ctx context.Context, obj any) ([]*C, error) {
+		c, err := fn(ctx, primaryOf[T](obj))
+		return []*C{c}, err
+	}
+}

@@ -1,0 +1,114 @@
+package dependent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// What marks a child as ours, besides the controller reference to its primary. A child that cannot have one, in another
+// namespace or, of a primary in a namespace, in none, has the label and the annotation of its owner instead.
+const (
+	AnnotationNode  = "fairlead.io/dependent" // CONTROLLER/NODE
+	LabelOwner      = "fairlead.io/owner"     // the uid of the primary
+	AnnotationOwner = "fairlead.io/owner"     // KIND.GROUP NAMESPACE/NAME of the primary
+)
+
+// marks writes and reads the marks of children of one primary.
+type marks struct {
+	controller string
+	kind       schema.GroupVersionKind // of the primary
+	primary    client.Object
+}
+
+// set puts the marks of a node onto what is desired.
+func (m *marks) set(n *node, obj client.Object) error {
+	if other := metav1.GetControllerOfNoCopy(obj); other != nil && other.UID != m.primary.GetUID() {
+		return fmt.Errorf("%w: it has the controller %s %s", ErrUnfit, other.Kind, other.Name)
+	}
+	note(obj.GetAnnotations, obj.SetAnnotations, AnnotationNode, m.controller+"/"+n.name)
+	if m.holds(obj) {
+		refs := obj.GetOwnerReferences()
+		kept := refs[:0:0]
+		for _, r := range refs {
+			if r.UID != m.primary.GetUID() {
+				kept = append(kept, r)
+			}
+		}
+		obj.SetOwnerReferences(append(kept, *metav1.NewControllerRef(m.primary, m.kind)))
+		return nil
+	}
+	note(obj.GetLabels, obj.SetLabels, LabelOwner, string(m.primary.GetUID()))
+	note(obj.GetAnnotations, obj.SetAnnotations, AnnotationOwner,
+		m.kind.GroupKind().String()+" "+client.KeyOf(m.primary).String())
+	return nil
+}
+
+func note(get func() map[string]string, set func(map[string]string), name, value string) {
+	all := map[string]string{name: value}
+	for k, v := range get() {
+		if k != name {
+			all[k] = v
+		}
+	}
+	set(all)
+}
+
+// holds says whether an owner reference to the primary can be in an object.
+func (m *marks) holds(obj client.Object) bool {
+	ns := m.primary.GetNamespace()
+	return ns == "" || ns == obj.GetNamespace()
+}
+
+// ours says whether an object has the marks of a child of the primary, and if so of which node. A child of the same
+// name that another node had is ours, too.
+func (m *marks) ours(obj client.Object) (node string, ok bool) {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil {
+		if owner.UID != m.primary.GetUID() {
+			return "", false
+		}
+	} else if obj.GetLabels()[LabelOwner] != string(m.primary.GetUID()) {
+		return "", false
+	}
+	controller, node, ok := strings.Cut(obj.GetAnnotations()[AnnotationNode], "/")
+	return node, ok && controller == m.controller
+}
+
+// owned says whether another controller owns an object: it is never taken over.
+func (m *marks) owned(obj client.Object) error {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.UID != m.primary.GetUID() {
+		return fmt.Errorf("%w: %w: %s %s", ErrForeign, reconcile.ErrOwned, owner.Kind, owner.Name)
+	}
+	if other := obj.GetLabels()[LabelOwner]; other != "" && other != string(m.primary.GetUID()) {
+		return fmt.Errorf("%w: its owner is %s", ErrForeign, obj.GetAnnotations()[AnnotationOwner])
+	}
+	return nil
+}
+
+// primaryElsewhere reads the name of the primary from a child that has no owner reference to it.
+func primaryElsewhere[C any, PC client.ObjectOf[C]](obj *C) []reconcile.Key {
+	k, err := ownerOf(PC(obj))
+	if err != nil {
+		return nil
+	}
+	return []reconcile.Key{k}
+}
+
+var errNoOwner = errors.New("no owner is named")
+
+func ownerOf(obj client.Object) (client.Key, error) {
+	_, key, ok := strings.Cut(obj.GetAnnotations()[AnnotationOwner], " ")
+	if !ok {
+		return client.Key{}, errNoOwner
+	}
+	if ns, name, ok := strings.Cut(key, "/"); ok {
+		return client.Key{Namespace: ns, Name: name}, nil
+	}
+	return client.Key{Name: key}, nil
+}

@@ -1,0 +1,183 @@
+package dependent
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// Node is one kind of child of a graph.
+type Node[C any] struct{ node *node }
+
+// node is a Node without its type.
+type node struct {
+	name  string
+	at    string // where it was declared
+	graph any    // the *Graph that it is of
+	index int    // in the order in which they are created
+
+	primary, child reflect.Type
+	kind           schema.GroupVersionKind
+
+	after     []*node
+	before    []*node // those that come after it
+	wanted    []func(ctx context.Context, obj any) (bool, error)
+	ready     func(child any) bool
+	deleted   func(child any) bool
+	timeout   time.Duration
+	adopt     bool
+	noForce   bool
+	recreate  bool
+	many      bool // a set
+	elsewhere bool // its children may be where no owner reference can be
+	watch     []reconcile.WatchOption
+	errs      []error
+
+	prototype client.Object // of its type, without content
+	desired   func(ctx context.Context, obj any) ([]client.Object, error)
+	get       func(ctx context.Context, c *client.Client, k client.Key) (client.Object, error)
+	list      func(ctx context.Context, c *client.Client, opts ...client.ReadOption) ([]client.Object, error)
+	watches   func(n *node) []reconcile.Option
+	external  *external
+}
+
+// Add adds a node with one child for each primary: what desired returns is applied, with one field manager, which owns
+// exactly the fields that are in it. Build it anew each time from obj, and from what the nodes it comes after have
+// become ([Node.Child]); obj is READ-ONLY. Without a namespace the child is in that of the primary. The owner is set by
+// the graph. A status in it counts for nothing.
+//
+// C may be unstructured.Unstructured, with [Kind].
+func Add[T, C any, PC client.ObjectOf[C]](
+	g *Graph[T], name string, desired func(ctx context.Context, obj *T) (*C, error), opts ...Option,
+) *Node[C] {
+	n := newNode[T, C, PC](name)
+	if desired == nil {
+		n.fault("the function that says what is desired is nil")
+	} else {
+		n.desired = objects[C, PC](desiredOf(desired))
+	}
+	add(g, n, opts)
+	return &Node[C]{n}
+}
+
+// AddSet adds a node with any number of children for each primary, told apart by their names: one that is desired no
+// more is deleted. An error of desired changes nothing. Else it is like [Add].
+func AddSet[T, C any, PC client.ObjectOf[C]](
+	g *Graph[T], name string, desired func(ctx context.Context, obj *T) ([]*C, error), opts ...Option,
+) *Node[C] {
+	n := newNode[T, C, PC](name)
+	n.many = true
+	if desired == nil {
+		n.fault("the function that says what is desired is nil")
+	} else {
+		n.desired = objects[C, PC](func(ctx context.Context, obj any) ([]*C, error) {
+			return desired(ctx, primaryOf[T](obj))
+		})
+	}
+	add(g, n, opts)
+	return &Node[C]{n}
+}
+
+func newNode[T, C any, PC client.ObjectOf[C]](name string) *node {
+	n := &node{
+		name: name, primary: reflect.TypeFor[T](), child: reflect.TypeFor[C](), prototype: PC(new(C)),
+		ready: func(any) bool { return true },
+		get: func(ctx context.Context, c *client.Client, k client.Key) (client.Object, error) {
+			obj, err := client.Get[C, PC](ctx, c, k)
+			return PC(obj), err
+		},
+		list: func(ctx context.Context, c *client.Client, opts ...client.ReadOption) (all []client.Object, err error) {
+			for obj, err := range client.List[C, PC](ctx, c, opts...) {
+				if err != nil {
+					return nil, err
+				}
+				all = append(all, PC(obj))
+			}
+			return all, nil
+		},
+		watches: func(n *node) []reconcile.Option {
+			opts := append([]reconcile.WatchOption{reconcile.Named(n.name)}, n.watch...)
+			if !n.kind.Empty() {
+				opts = append(opts, reconcile.Kind(n.kind))
+			}
+			all := []reconcile.Option{reconcile.Owns[C, PC](opts...)}
+			if !n.elsewhere {
+				return all
+			}
+			return append(all, reconcile.Watches[C, PC](primaryElsewhere[C, PC],
+				append(opts[:len(opts):len(opts)], reconcile.Named(n.name+" elsewhere"), reconcile.Labeled(LabelOwner))...))
+		},
+	}
+	if _, generic := n.prototype.(runtime.Unstructured); generic {
+		n.readGeneric()
+	}
+	return n
+}
+
+// readGeneric reads children that have no type of their own.
+func (n *node) readGeneric() {
+	n.get = func(ctx context.Context, c *client.Client, k client.Key) (client.Object, error) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(n.kind)
+		return u, c.Get(ctx, k, u)
+	}
+	n.list = func(ctx context.Context, c *client.Client, opts ...client.ReadOption) (all []client.Object, err error) {
+		var l unstructured.UnstructuredList
+		l.SetGroupVersionKind(n.kind.GroupVersion().WithKind(n.kind.Kind + "List"))
+		if err := c.List(ctx, &l, opts...); err != nil {
+			return nil, err
+		}
+		for i := range l.Items {
+			all = append(all, &l.Items[i])
+		}
+		return all, nil
+	}
+}
+
+// objects hands on what is desired without its type.
+func objects[C any, PC client.ObjectOf[C]](
+	desired func(ctx context.Context, obj any) ([]*C, error),
+) func(context.Context, any) ([]client.Object, error) {
+	return func(ctx context.Context, obj any) ([]client.Object, error) {
+		all, err := desired(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]client.Object, 0, len(all))
+		for _, c := range all {
+			if c == nil {
+				return nil, ErrNothing
+			}
+			out = append(out, PC(c))
+		}
+		return out, nil
+	}
+}
+
+// resolve finds out of which kind the children are, and whether they are in namespaces.
+func (n *node) resolve(c *client.Client) error {
+	if n.external != nil {
+		return nil
+	}
+	if n.kind.Empty() {
+		switch n.prototype.(type) {
+		case runtime.Unstructured, *metav1.PartialObjectMetadata:
+			return fmt.Errorf("%w: node %q of %T needs its Kind", ErrInvalid, n.name, n.prototype)
+		}
+		kinds, _, err := c.Scheme().ObjectKinds(n.prototype)
+		if err != nil {
+			return fmt.Errorf("%w: node %q: %w", ErrInvalid, n.name, err)
+		}
+		n.kind = kinds[0]
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package dependent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"unique"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+type verb uint8
+
+const (
+	verbApply verb = iota
+	verbDelete
+	verbOutside // what is external is looked at, and put right
+	verbRelease // what is external is given back
+)
+
+// op is something that is to be done about one child. A fiber of its own does it; what comes of it is read when that has
+// ended.
+type op struct {
+	round *round
+	state *state
+	want  *want
+	at    childKey
+	verb  verb
+	drift bool // somebody has changed what was applied
+
+	err     error
+	answer  []byte // of the API server, to an apply
+	outside any    // what there is
+}
+
+// name is that of the fiber.
+func (o *op) name() string {
+	if o.state.many || o.verb == verbDelete {
+		return o.state.name + "[" + strings.ReplaceAll(o.want.key.String(), "/", ".") + "]"
+	}
+	return o.state.name
+}
+
+func (o *op) run(ctx context.Context) {
+	_, o.err = guarded(func() (struct{}, error) {
+		switch o.verb {
+		case verbDelete:
+			return struct{}{}, o.round.fail("delete", o.state, o.want.key, o.delete(ctx))
+		case verbOutside, verbRelease:
+			return struct{}{}, o.runOutside(ctx)
+		}
+		return struct{}{}, o.round.fail("apply", o.state, o.want.key, o.apply(ctx))
+	})
+}
+
+// apply applies a child. Of one that the cache does not show, a live read decides whether it may be written.
+func (o *op) apply(ctx context.Context) error {
+	r, c := o.round, o.round.c
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.want.content)}
+	opts := []client.WriteOption{
+		client.Owner(r.manager), client.Always(),
+		client.Answered(func(raw []byte) { o.answer = append(o.answer[:0], raw...) }),
+	}
+	is := o.want.is
+	if is != nil {
+		u.SetUID(is.GetUID())
+	} else {
+		live := o.state.fresh()
+		switch err := c.Live().Get(ctx, o.want.key, live); {
+		case apierrors.IsNotFound(err):
+			opts = append(opts, client.Absent())
+		case err != nil:
+			return err
+		default:
+			if err := r.mayTake(o.state, live, r.known.children[o.at]); err != nil {
+				return err
+			}
+			if live.GetDeletionTimestamp() != nil {
+				return nil // its end will be told
+			}
+			is = live
+			u.SetResourceVersion(live.GetResourceVersion())
+		}
+	}
+	if !o.state.noForce {
+		opts = append(opts, client.Force())
+	}
+	err := c.Apply(ctx, u, opts...)
+	if is == nil || !apierrors.IsInvalid(err) {
+		return err
+	}
+	if !o.state.recreate {
+		return fmt.Errorf("%w: %w", ErrImmutable, err)
+	}
+	return o.recreate(ctx, is, err)
+}
+
+// recreate deletes a child whose change is refused; its end leads to the new one. It is not deleted if the API server
+// would not take that.
+func (o *op) recreate(ctx context.Context, is client.Object, refused error) error {
+	try := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.want.content)}
+	switch err := o.round.c.Create(ctx, try, client.DryRun(), client.Owner(o.round.manager)); {
+	case err == nil, apierrors.IsAlreadyExists(err): // it was found valid before that
+	case apierrors.IsInvalid(err):
+		return refused
+	default:
+		return err
+	}
+	return o.remove(ctx, is)
+}
+
+func (o *op) delete(ctx context.Context) error { return o.remove(ctx, o.want.is) }
+
+func (o *op) remove(ctx context.Context, is client.Object) error {
+	it := o.state.fresh()
+	it.SetNamespace(is.GetNamespace())
+	it.SetName(is.GetName())
+	it.SetUID(is.GetUID())
+	err := o.round.c.Delete(ctx, it, client.SameUID(), client.IgnoreNotFound(),
+		client.Propagation(metav1.DeletePropagationBackground))
+	if apierrors.IsConflict(err) || errors.Is(err, client.ErrReplaced) { // another one has its name now
+		return nil
+	}
+	return err
+}
+
+// done takes note of what came of it.
+func (o *op) done() {
+	r := o.round
+	r.tried[o.at] = o.err
+	switch {
+	case o.verb == verbDelete:
+		r.removed[o.at] = true
+		if o.err == nil {
+			delete(r.known.children, o.at)
+		}
+	case o.verb != verbApply:
+		o.doneOutside()
+	case o.err == nil && o.answer != nil:
+		if err := o.remember(); err != nil {
+			r.tried[o.at] = r.fail("read the answer about", o.state, o.want.key, err)
+		}
+	}
+}
+
+// remember keeps what was applied, and what the API server has made of it.
+func (o *op) remember() error {
+	r := o.round
+	var head struct {
+		Metadata struct {
+			UID             types.UID                   `json:"uid"`
+			ResourceVersion string                      `json:"resourceVersion"`
+			ManagedFields   []metav1.ManagedFieldsEntry `json:"managedFields"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(o.answer, &head); err != nil {
+		return err
+	}
+	// As it is read later: a Go type writes some values in another way than they are stored.
+	is := o.state.fresh()
+	if err := json.Unmarshal(o.answer, is); err != nil {
+		return err
+	}
+	has, err := content(is)
+	if err != nil {
+		return err
+	}
+	fields := fieldsOf(head.Metadata.ManagedFields, r.manager)
+	if fields == "" {
+		fields = "{}"
+	}
+	sum, err := sumOwned(fields, has, o.want.content)
+	if err != nil {
+		return err
+	}
+	c := &child{
+		uid: head.Metadata.UID, want: o.want.sum, fields: unique.Make(fields), has: sum,
+		seen: head.Metadata.ResourceVersion, applied: r.now,
+	}
+	if before := r.known.children[o.at]; before != nil && before.uid == c.uid {
+		c.since = before.since
+		if o.drift {
+			c.again = 1
+			if r.now.Sub(before.applied) < contentionWindow {
+				c.again = before.again + 1
+			}
+		}
+	}
+	r.known.children[o.at] = c
+	return nil
+}
+
+// fresh returns an object of the type and kind of the children, without content.
+func (n *node) fresh() client.Object {
+	obj := reflect.New(n.child).Interface().(client.Object)
+	obj.GetObjectKind().SetGroupVersionKind(n.kind)
+	return obj
+}

@@ -1,0 +1,194 @@
+package dependent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/tree"
+)
+
+// sum is what is remembered of content.
+type sum [16]byte
+
+func sumOf(h hash.Hash) (s sum) {
+	copy(s[:], h.Sum(nil))
+	return s
+}
+
+func sumOfJSON(data []byte) sum {
+	full := sha256.Sum256(data)
+	return sum(full[:16])
+}
+
+// fieldsOf returns the fields that a manager owns by applies, as managedFields has them (KEP-555); empty if it owns
+// none.
+func fieldsOf(managed []metav1.ManagedFieldsEntry, manager string) string {
+	for _, e := range managed {
+		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" &&
+			e.FieldsV1 != nil {
+			return string(e.FieldsV1.Raw)
+		}
+	}
+	return ""
+}
+
+// sumOwned sums up what an object has in the fields that are owned. Two objects with the same sum have the same there,
+// whatever else others have put beside it. Where want has an empty map or list, that there is one is all that is owned.
+func sumOwned(fields string, have, want map[string]any) (sum, error) {
+	var owned map[string]any
+	if err := json.Unmarshal([]byte(fields), &owned); err != nil {
+		return sum{}, fmt.Errorf("cannot read managedFields: %w", err)
+	}
+	s := summing{h: sha256.New()}
+	s.members(owned, have, want)
+	return sumOf(s.h), s.err
+}
+
+type summing struct {
+	h   hash.Hash
+	err error
+}
+
+func (s *summing) word(w string) { fmt.Fprintf(s.h, "%d:%s", len(w), w) }
+
+// members goes through a tree of fields: "f:name" is a member of a map, "k:{…}" the element of a list that has these
+// keys, "v:…" the element that is this value, "i:n" the n-th, and "." what holds them all.
+func (s *summing) members(fields map[string]any, have, want any) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		s.word(name)
+		if name == "." {
+			continue
+		}
+		h, there := member(have, name, tree.Same)
+		w, _ := member(want, name, alike)
+		inner, _ := fields[name].(map[string]any)
+		switch {
+		case !there:
+			s.word("none")
+		case len(inner) > 0:
+			s.word("{")
+			s.members(inner, h, w)
+			s.word("}")
+		case strings.HasPrefix(name, "v:"), hollow(w):
+			s.word("some")
+		default:
+			s.value(h)
+		}
+	}
+}
+
+func (s *summing) value(v any) {
+	data, err := json.Marshal(v)
+	if err != nil && s.err == nil {
+		s.err = err
+	}
+	s.word(string(data))
+}
+
+// hollow says whether v is a map or a list without content.
+func hollow(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return false
+}
+
+// alike compares a key of a list element that may be absent, where the API server sets a default.
+func alike(have, key any) bool { return have == nil || tree.Same(have, key) }
+
+// member finds what a name of managedFields stands for.
+func member(in any, name string, same func(have, key any) bool) (v any, there bool) {
+	kind, rest, _ := strings.Cut(name, ":")
+	switch kind {
+	case "f":
+		m, _ := in.(map[string]any)
+		v, there = m[rest]
+		return v, there
+	case "k":
+		keys, err := decode([]byte(rest))
+		if err != nil {
+			return nil, false
+		}
+		return element(in, func(v any) bool {
+			m, ok := v.(map[string]any)
+			for k, key := range keys {
+				ok = ok && same(m[k], key)
+			}
+			return ok
+		})
+	case "v":
+		var value any
+		if kjson.UnmarshalCaseSensitivePreserveInts([]byte(rest), &value) != nil {
+			return nil, false
+		}
+		return element(in, func(v any) bool { return tree.Same(v, value) })
+	case "i":
+		var n int
+		list, _ := in.([]any)
+		if json.Unmarshal([]byte(rest), &n) != nil || n < 0 || n >= len(list) {
+			return nil, false
+		}
+		return list[n], true
+	}
+	return nil, false
+}
+
+func element(in any, is func(v any) bool) (v any, there bool) {
+	list, _ := in.([]any)
+	i := slices.IndexFunc(list, is)
+	if i < 0 {
+		return nil, false
+	}
+	return list[i], true
+}
+
+func decode(raw []byte) (m map[string]any, err error) {
+	err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &m)
+	return m, err
+}
+
+// content is an object as JSON values, without what says nothing: nulls, which Go types encode where nobody set
+// anything.
+func content(obj any) (map[string]any, error) {
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode %T: %w", obj, err)
+	}
+	m, err := decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot decode %T: %w", obj, err)
+	}
+	if bytes.Contains(raw, []byte("null")) {
+		dropNulls(m)
+	}
+	return m, nil
+}
+
+func dropNulls(v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			if member == nil {
+				delete(v, name)
+				continue
+			}
+			dropNulls(member)
+		}
+	case []any:
+		for _, e := range v {
+			dropNulls(e)
+		}
+	}
+}

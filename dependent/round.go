@@ -1,0 +1,517 @@
+package dependent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+)
+
+// round looks once at a primary and its children, in the cache, and says what is to be done. It belongs to one fiber.
+type round struct {
+	nodes   []*node
+	c       *client.Client
+	manager string // owns what is applied
+	now     time.Time
+
+	marks
+	obj     any // the primary, as functions of the user take it
+	known   *remembered
+	poked   bool // somebody has asked for a look at what is external
+	ending  bool // the primary is being deleted: nothing is wanted
+	states  []*state
+	tried   map[childKey]error // what was done in this round, and how it ended
+	removed map[childKey]bool
+	stale   []error // of children that nobody wants any more
+}
+
+// state is what a round knows of a node.
+type state struct {
+	*node
+	decided bool // whether it is wanted is known
+	wanted  bool
+	asked   bool // what is desired is known, in wants
+	err     error
+	wants   []*want
+	ours    []client.Object // of its kind, of the primary
+	present int             // of them, those that are its own and not deleted
+	blocked []string        // the nodes that it waits for
+	status  NodeStatus
+	until   time.Time // when to look again
+}
+
+// want is one child that is desired.
+type want struct {
+	key     client.Key
+	content map[string]any
+	sum     sum
+	is      client.Object // as it is; nil: it is not there
+	ready   bool
+	why     string // it is not ready
+	err     error
+	until   time.Time
+}
+
+// look asks what is desired, compares it with what there is, and returns what is to be done now. It is called again
+// when that was done, until nothing is left.
+func (r *round) look(ctx context.Context) (todo []*op) {
+	if r.states == nil {
+		for _, n := range r.nodes {
+			r.states = append(r.states, &state{node: n})
+		}
+	}
+	wanted := map[kindKey]bool{}
+	for _, s := range r.states {
+		r.ask(ctx, s)
+		if s.external != nil {
+			todo = append(todo, r.lookOutside(s)...)
+			continue
+		}
+		for _, w := range s.wants {
+			wanted[kindKey{s.kind, w.key}] = true
+			if o := r.compare(ctx, s, w); o != nil {
+				todo = append(todo, o)
+			}
+		}
+	}
+	return append(todo, r.surplus(wanted)...)
+}
+
+type kindKey struct {
+	kind schema.GroupVersionKind
+	key  client.Key
+}
+
+// state returns that of a node, which comes before the one that asks.
+func (r *round) state(n *node) *state { return r.states[n.index] }
+
+// ask finds out whether a node is wanted, whether it has to wait, and what is desired.
+func (r *round) ask(ctx context.Context, s *state) {
+	s.until = time.Time{}
+	s.blocked = nil
+	if s.external == nil {
+		s.ours, s.present = nil, 0
+		if err := r.list(ctx, s); err != nil {
+			s.err = err
+			return
+		}
+	}
+	if s.asked || s.err != nil {
+		return
+	}
+	if s.err = r.fail("decide about", s, client.Key{}, r.decide(ctx, s)); s.err != nil {
+		return
+	}
+	if s.decided && !s.wanted {
+		s.asked = true
+		return
+	}
+	for _, a := range s.after {
+		if !r.state(a).allReady() {
+			s.blocked = append(s.blocked, a.name)
+		}
+	}
+	if s.external != nil {
+		s.asked = len(s.blocked) == 0
+		return
+	}
+	if !s.decided || len(s.blocked) > 0 && s.present == 0 {
+		return // what is desired may depend on what they will be
+	}
+	s.err = r.desire(ctx, s)
+	s.asked = s.err == nil && len(s.blocked) == 0
+}
+
+// decide finds out whether a node is wanted: it is not, if one that it comes after is not, and it is not known, if that
+// is not.
+func (r *round) decide(ctx context.Context, s *state) error {
+	s.decided, s.wanted = false, false
+	known := true
+	for _, a := range s.after {
+		before := r.state(a)
+		if before.decided && !before.wanted {
+			s.decided = true
+			return nil
+		}
+		known = known && before.decided
+	}
+	if r.ending || !known {
+		s.decided = r.ending
+		return nil
+	}
+	for _, wanted := range s.node.wanted {
+		ok, err := guarded(func() (bool, error) { return wanted(ctx, r.obj) })
+		if err != nil {
+			return err
+		}
+		if !ok {
+			s.decided = true
+			return nil
+		}
+	}
+	s.decided, s.wanted = true, true
+	return nil
+}
+
+// desire asks what the children of a node are to be.
+func (r *round) desire(ctx context.Context, s *state) error {
+	all, err := guarded(func() ([]client.Object, error) { return s.desired(within(ctx, r), r.obj) })
+	if err != nil {
+		return r.fail("say what is desired of", s, client.Key{}, err)
+	}
+	wants := make([]*want, 0, len(all))
+	for _, obj := range all {
+		w, err := r.want(s, obj)
+		if err != nil {
+			return r.fail("say what is desired of", s, client.KeyOf(obj), err)
+		}
+		if slices.ContainsFunc(wants, func(o *want) bool { return o.key == w.key }) {
+			return r.fail("say what is desired of", s, w.key, fmt.Errorf("%w: it is in the set twice", ErrUnfit))
+		}
+		wants = append(wants, w)
+	}
+	s.wants = wants
+	return nil
+}
+
+// list finds the children of a primary that are of the kind of a node.
+func (r *round) list(ctx context.Context, s *state) error {
+	owned, err := s.list(ctx, r.c, client.OwnedBy(r.primary))
+	if err == nil && s.elsewhere {
+		var others []client.Object
+		others, err = s.list(ctx, r.c, client.Labels(LabelOwner+"="+string(r.primary.GetUID())))
+		owned = append(owned, others...)
+	}
+	if err != nil {
+		return r.fail("list", s, client.Key{}, err)
+	}
+	for _, obj := range owned {
+		node, ok := r.ours(obj)
+		if !ok {
+			continue
+		}
+		s.ours = append(s.ours, obj)
+		if node == s.name && !r.isDeleted(s, obj) {
+			s.present++
+		}
+	}
+	return nil
+}
+
+func (r *round) isDeleted(s *state, obj client.Object) bool {
+	if obj.GetDeletionTimestamp() == nil || s.deleted == nil {
+		return false
+	}
+	ok, err := guarded(func() (bool, error) { return s.deleted(obj), nil })
+	return ok && err == nil
+}
+
+// compare looks at one child and says what is to be done about it, nil if nothing is.
+func (r *round) compare(ctx context.Context, s *state, w *want) *op {
+	at := childKey{s.index, w.key}
+	w.ready, w.why, w.until = false, "", time.Time{}
+	obj, err := s.get(ctx, r.c, w.key)
+	switch {
+	case apierrors.IsNotFound(err):
+		w.is = nil
+	case err != nil:
+		w.err = r.fail("read", s, w.key, err)
+		return nil
+	default:
+		w.is = obj
+	}
+	if err, done := r.tried[at]; done {
+		if w.err = err; err != nil {
+			return nil
+		}
+	}
+	if w.is == nil {
+		if _, done := r.tried[at]; done || len(s.blocked) > 0 {
+			w.why = "it does not exist yet"
+			return nil
+		}
+		return &op{round: r, state: s, want: w, at: at, verb: verbApply}
+	}
+	if w.is.GetDeletionTimestamp() != nil {
+		w.why = "it is being deleted, and created when it is gone"
+		return nil
+	}
+	known := r.known.children[at]
+	if known != nil && known.uid != w.is.GetUID() {
+		known = nil
+	}
+	if err := r.mayTake(s, w.is, known); err != nil {
+		w.err = r.fail("apply", s, w.key, err)
+		return nil
+	}
+	holds, err := known.holds(w)
+	if err != nil {
+		w.err = r.fail("compare", s, w.key, err)
+		return nil
+	}
+	if _, done := r.tried[at]; !holds && !done {
+		if o := r.putRight(s, w, known, at); o != nil {
+			return o
+		}
+	}
+	r.judge(s, w, known)
+	return nil
+}
+
+// mayTake says why an object that has the name of a child must not be written to.
+func (r *round) mayTake(n *state, is client.Object, known *child) error {
+	if _, ok := r.ours(is); ok {
+		return nil
+	}
+	if err := r.owned(is); err != nil {
+		return err
+	}
+	if known != nil || n.adopt { // somebody has taken our marks off it
+		return nil
+	}
+	return ErrForeign
+}
+
+// holds says whether a child has all that is desired, and whether that is known.
+func (c *child) holds(w *want) (bool, error) {
+	if c == nil || c.want != w.sum {
+		return false, nil
+	}
+	if c.seen == w.is.GetResourceVersion() {
+		return true, nil
+	}
+	is, err := content(w.is)
+	if err != nil {
+		return false, err
+	}
+	has, err := sumOwned(c.fields.Value(), is, w.content)
+	if err != nil || has != c.has {
+		return false, err
+	}
+	c.seen = w.is.GetResourceVersion()
+	return true, nil
+}
+
+// putRight applies a child that is not as it should be; with back-off, if somebody else contends for it.
+func (r *round) putRight(s *state, w *want, known *child, at childKey) *op {
+	o := &op{round: r, state: s, want: w, at: at, verb: verbApply}
+	if known == nil || known.want != w.sum {
+		return o
+	}
+	o.drift = true
+	if known.again >= patience && r.now.Sub(known.applied) < contentionWindow {
+		w.err = r.fail("apply", s, w.key, ErrContended)
+		if at := known.applied.Add(known.pause()); r.now.Before(at) {
+			w.until = at
+			return nil
+		}
+	}
+	return o
+}
+
+// judge says whether a child is ready, and since when it is not.
+func (r *round) judge(s *state, w *want, known *child) {
+	ok, err := guarded(func() (bool, error) { return s.ready(w.is), nil })
+	if err != nil {
+		w.err = r.fail("judge", s, w.key, err)
+		return
+	}
+	if w.ready = ok; ok {
+		if known != nil {
+			known.since = time.Time{}
+		}
+		return
+	}
+	w.why = "it is not ready"
+	if s.timeout == 0 || known == nil {
+		return
+	}
+	if known.since.IsZero() {
+		if created := w.is.GetCreationTimestamp(); w.is.GetGeneration() <= 1 && !created.IsZero() {
+			known.since = created.Time
+		} else {
+			known.since = r.now
+		}
+	}
+	if late := known.since.Add(s.timeout); r.now.Before(late) {
+		w.until = late
+	} else if w.err == nil {
+		w.why = ""
+		w.err = r.fail("wait for", s, w.key, fmt.Errorf("%w (%v)", ErrNotReady, s.timeout))
+	}
+}
+
+// surplus says which children are to be deleted: those that are not wanted, in the reverse of the order in which they
+// were created. Nothing is known of the children of nodes that have failed, or wait.
+func (r *round) surplus(wanted map[kindKey]bool) (todo []*op) {
+	r.stale = nil
+	seen := map[kindKey]bool{}
+	for _, s := range slices.Backward(r.states) {
+		for _, obj := range s.ours {
+			k := kindKey{s.kind, client.KeyOf(obj)}
+			if wanted[k] || seen[k] {
+				continue
+			}
+			name, _ := r.ours(obj)
+			of := r.named(name)
+			if of != nil && of != s && of.kind == s.kind {
+				continue // that one sees it, too
+			}
+			seen[k] = true
+			at := childKey{s.index, k.key}
+			if err := r.tried[at]; err != nil {
+				r.stale = append(r.stale, err)
+				continue
+			}
+			if obj.GetDeletionTimestamp() != nil || r.removed[at] || of != nil && !r.mayGo(of) {
+				continue
+			}
+			todo = append(todo, &op{round: r, state: s, want: &want{key: k.key, is: obj}, at: at, verb: verbDelete})
+		}
+	}
+	return todo
+}
+
+func (r *round) named(name string) *state {
+	i := slices.IndexFunc(r.states, func(s *state) bool { return s.name == name })
+	if i < 0 {
+		return nil
+	}
+	return r.states[i]
+}
+
+// mayGo says whether children of a node that are not wanted may be deleted now.
+func (r *round) mayGo(s *state) bool {
+	if s.err != nil || !s.asked {
+		return false
+	}
+	return s.wanted || !slices.ContainsFunc(s.before, func(n *node) bool {
+		other := r.state(n)
+		return !other.wanted && (other.present > 0 || other.held(r))
+	})
+}
+
+// allReady says whether nodes that come after one may begin.
+func (s *state) allReady() bool {
+	if s.err != nil || !s.wanted || !s.asked {
+		return false
+	}
+	if s.external != nil {
+		return s.status.State == StateReady
+	}
+	return !slices.ContainsFunc(s.wants, func(w *want) bool { return !w.ready })
+}
+
+func (r *round) fail(op string, s *state, k client.Key, err error) error {
+	var done *ChildError
+	if err == nil || errors.As(err, &done) {
+		return err
+	}
+	return &ChildError{Node: s.name, Kind: s.kind, Key: k, Op: op, Err: err}
+}
+
+// conclude sums up what is known of each node.
+func (r *round) conclude() {
+	for _, s := range r.states {
+		s.status = s.conclude(r)
+	}
+}
+
+func (s *state) conclude(r *round) NodeStatus {
+	st := NodeStatus{Name: s.name, Children: s.present, Err: s.err}
+	var why []string
+	for _, w := range s.wants {
+		switch {
+		case w.err != nil:
+			st.Err = errors.Join(st.Err, w.err)
+		case w.ready:
+			st.Ready++
+		case w.why != "":
+			why = append(why, w.key.Name+": "+w.why)
+		}
+	}
+	if s.external != nil {
+		return s.concludeOutside(r, st)
+	}
+	switch {
+	case st.Err != nil:
+		st.State, st.Message = StateFailed, st.Err.Error()
+	case s.decided && !s.wanted && s.present > 0:
+		st.State, st.Message = StateRemoving, "its children are being deleted"
+	case s.decided && !s.wanted:
+		st.State = StateAbsent
+	case !s.decided || len(s.blocked) > 0 && s.present == 0:
+		st.State, st.Message = StateWaiting, waitsFor(s.blocked)
+	case len(why) > 0:
+		st.State, st.Message = StateProgressing, strings.Join(why, "; ")
+	default:
+		st.State = StateReady
+	}
+	return st
+}
+
+// errs returns what has failed in a round.
+func (r *round) errs() error {
+	errs := slices.Clone(r.stale)
+	for _, s := range r.states {
+		errs = append(errs, s.err)
+		for _, w := range s.wants {
+			if !errors.Is(w.err, ErrContended) && !errors.Is(w.err, ErrNotReady) { // which are waited for
+				errs = append(errs, w.err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// rest says whether nothing is left to wait for, and otherwise when to look again at the latest; zero: when something
+// changes.
+func (r *round) rest() (atRest bool, until time.Time) {
+	atRest = true
+	for _, s := range r.states {
+		if st := s.status.State; st != StateReady && st != StateAbsent {
+			atRest = false
+		}
+		for _, w := range s.wants {
+			until = sooner(until, w.until)
+		}
+		until = sooner(until, s.until)
+	}
+	return atRest && until.IsZero(), until
+}
+
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// empty says whether no child is left.
+func (r *round) empty() bool {
+	return !slices.ContainsFunc(r.states, func(s *state) bool { return len(s.left(r)) > 0 || s.held(r) })
+}
+
+// left returns the children of a kind that are not deleted.
+func (s *state) left(r *round) (all []client.Object) {
+	for _, obj := range s.ours {
+		if !r.isDeleted(s, obj) {
+			all = append(all, obj)
+		}
+	}
+	return all
+}
+
+func waitsFor(nodes []string) string {
+	if len(nodes) == 0 {
+		return "it is not known whether it is wanted"
+	}
+	return "it waits for " + strings.Join(nodes, " and ")
+}

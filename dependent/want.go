@@ -1,0 +1,119 @@
+package dependent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// want makes a child of what a function desires: with its place, its marks, and nothing that only the API server says.
+func (r *round) want(s *state, desired client.Object) (*want, error) {
+	obj := desired.DeepCopyObject().(client.Object) // the function may keep its own
+	if gvk := obj.GetObjectKind().GroupVersionKind(); gvk != s.kind && gvk != (schema.GroupVersionKind{}) {
+		return nil, fmt.Errorf("%w: it is of kind %v, and the node is of %v", ErrUnfit, gvk, s.kind)
+	}
+	if obj.GetName() == "" {
+		return nil, fmt.Errorf("%w: it has no name", ErrUnfit)
+	}
+	if v := obj.GetResourceVersion(); v != "" || obj.GetUID() != "" {
+		return nil, fmt.Errorf("%w: it was read from the API server: build it anew, with what is wanted alone", ErrUnfit)
+	}
+	if err := r.place(s, obj); err != nil {
+		return nil, err
+	}
+	if !r.marks.holds(obj) && !s.elsewhere {
+		return nil, fmt.Errorf("%w: it is outside of the namespace %s of its owner; say Elsewhere", ErrUnfit,
+			r.primary.GetNamespace())
+	}
+	if err := r.set(s.node, obj); err != nil {
+		return nil, err
+	}
+	m, err := content(obj)
+	if err != nil {
+		return nil, err
+	}
+	if _, generic := obj.(runtime.Unstructured); !generic {
+		delete(m, "status") // which Go types encode where nobody set anything
+	}
+	m["apiVersion"], m["kind"] = s.kind.GroupVersion().String(), s.kind.Kind
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return &want{key: client.KeyOf(obj), content: m, sum: sumOfJSON(data)}, nil
+}
+
+// place puts a child into the namespace of its primary, if it says none.
+func (r *round) place(s *state, obj client.Object) error {
+	mapping, err := r.c.Mapper().RESTMapping(s.kind.GroupKind(), s.kind.Version)
+	if err != nil {
+		return err
+	}
+	switch {
+	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
+		obj.SetNamespace("")
+	case obj.GetNamespace() == "":
+		obj.SetNamespace(r.primary.GetNamespace())
+	}
+	if obj.GetNamespace() == "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return fmt.Errorf("%w: it has no namespace, nor has its owner", ErrUnfit)
+	}
+	return nil
+}
+
+// guarded calls a function of the user, whose panic is an error.
+func guarded[R any](fn func() (R, error)) (res R, err error) {
+	if p := protect.Call(func() { res, err = fn() }); p != nil {
+		return res, &reconcile.PanicError{Value: p.Value, Stack: p.Stack}
+	}
+	return res, err
+}
+
+type roundKey struct{}
+
+// within lets functions of the user look at what other nodes have become.
+func within(ctx context.Context, r *round) context.Context {
+	return context.WithValue(ctx, roundKey{}, r)
+}
+
+// Child returns the child of a node as this round knows it, for functions of nodes that come after it: nil while it
+// does not exist. It is READ-ONLY. Of a set it is the first one; see [Node.Children].
+func (n *Node[C]) Child(ctx context.Context) *C {
+	for _, c := range n.Children(ctx) {
+		return c
+	}
+	return nil
+}
+
+// Children returns the children of a node as this round knows them. They are READ-ONLY.
+func (n *Node[C]) Children(ctx context.Context) []*C {
+	r, _ := ctx.Value(roundKey{}).(*round)
+	return childrenOf[C](r, n)
+}
+
+func childrenOf[C any](r *round, n *Node[C]) (all []*C) {
+	if r == nil || n == nil {
+		return nil
+	}
+	s := r.state(n.node)
+	if s.external != nil {
+		if o := r.outside(s); o != nil && o.is.(*C) != nil {
+			all = append(all, o.is.(*C))
+		}
+		return all
+	}
+	for _, w := range s.wants {
+		if c, ok := w.is.(any).(*C); ok && c != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
