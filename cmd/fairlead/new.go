@@ -13,21 +13,22 @@ func newNewCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new directory --module path --group group --kind kind",
 		Short: "Write the project of an operator, complete with tests, rights and manifests",
-		Long: `New writes a Go module with an operator that works, and whose tests pass, to be changed into yours: the type of a custom
-resource, a controller that keeps a ConfigMap, a Deployment and a Service for each object and tells in its status how they do, a test
-on a real kube-apiserver, main, a Makefile, a Dockerfile, a workflow for GitHub, and all that a cluster needs in deploy/, with
-the rights computed from what the controller declares.
+		Long: `New writes a Go module with an operator that works, and whose tests pass, to be changed into yours: the type of a
+custom resource; a controller that keeps a ConfigMap, a Deployment and a Service for each object and tells in its status how
+they are; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in deploy/ all that a
+cluster needs, with the rights computed from what the controller declares. Then, in the directory:
 
-	fairlead new web --module example.com/web --group web.example.com --kind WebPage
-	cd web
-	make test
-	make up
+	make test    # the first time, this builds a control plane: about five minutes
+	make up      # the operator on a control plane of its own
 
-The directory is made, or is there and empty. Nothing is written if something is wrong. It needs the go command, which
-fetches the modules that are not in its cache. Nothing in the project is a copy of Fairlead: go.mod requires it.
+The directory is made, or is there and empty; nothing is written if something is wrong. It needs the go command, which fetches
+the modules that are not in its cache. Nothing in the project is a copy of Fairlead: go.mod requires it.
 
 Until there is a release, a program that was built from a checkout has go.mod use that directory, and says so; --library
 names another one.`,
+		Example: `  fairlead new web --module example.com/web --group web.example.com --kind WebPage
+  fairlead new . --module github.com/me/shop --group shop.example.com --version v1 --kind Order
+  fairlead new kind --group web.example.com --kind Site          # another one, in a project`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -43,8 +44,11 @@ names another one.`,
 				say(s.err, "its go.mod replaces Fairlead by the source in %s, as there is no release of it: a directory of "+
 					"this machine", made.Replaced)
 			}
-			say(s.err, "\nNext:\n  cd %s\n  make test    # the first time, this builds a control plane: about five minutes\n  make up",
-				shellQuote(filepath.Clean(args[0])))
+			say(s.err, "\nNext:")
+			if to := filepath.Clean(args[0]); to != "." {
+				say(s.err, "  cd %s", shellQuote(to))
+			}
+			say(s.err, "  make test    # the first time, this builds a control plane: about five minutes\n  make up")
 			return nil
 		},
 	}
@@ -64,8 +68,9 @@ func newNewKindCommand(s streams) *cobra.Command {
 		Long: `Kind adds the type of a custom resource, its definition, a controller with a test, and a sample to the project in this
 directory. It adds lines to files that are there where these say fairlead:new, and changes nothing else.
 
-	fairlead new kind --group web.example.com --kind Site
-	make manifests    # rights: they follow from what the controllers declare`,
+What follows from the code, such as the rights in deploy/rbac.yaml, is written by make manifests.`,
+		Example: `  fairlead new kind --group web.example.com --kind Site
+  fairlead new kind --group shop.example.com --version v1 --kind Order --dir ../shop`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -65,6 +65,11 @@ clustertest), stops when the command ends, and exits with its code:
 			if o.controllers < 1 || o.controllers > maxControllers {
 				return usageErrorf("--controllers %d: want 1 to %d", o.controllers, maxControllers)
 			}
+			for _, path := range o.crds {
+				if _, err := os.Stat(path); err != nil {
+					return usageErrorf("cannot read --crds: %v", err)
+				}
+			}
 			if o.temporary && cmd.Flags().Changed("dir") {
 				return usageErrorf("--dir and --temporary exclude each other")
 			}
@@ -98,6 +103,8 @@ clustertest), stops when the command ends, and exits with its code:
 	flags.BoolVar(&o.temporary, "temporary", false, "use a fresh directory and remove it at the end; faster, for tests")
 	flags.StringVar(&o.cacheDir, "cache-dir", "",
 		"`directory` that keeps the binaries (default: in the user's cache directory)")
+	flags.StringArrayVar(&o.crds, "crds", nil,
+		"`file or directory` with CustomResourceDefinitions to install before anything runs; may be repeated")
 	flags.StringArrayVar(&o.apiServerFlags, "apiserver-flag", nil,
 		"`flag` for kube-apiserver, such as --v=2; may be repeated")
 	return cmd
@@ -108,6 +115,7 @@ type upOptions struct {
 	temporary      bool
 	cacheDir       string
 	apiServerFlags []string
+	crds           []string
 	with           []string   // as they were given
 	companions     [][]string // programs with their arguments
 	controller     controllerOptions
@@ -133,6 +141,13 @@ func up(ctx context.Context, s streams, o upOptions, command []string) error {
 		say(s.err, "control plane stopped")
 	}()
 	say(s.err, "control plane ready at %s, logs and data in %s", c.Config().Host, c.Dir())
+	if len(o.crds) > 0 {
+		installing, cancel := context.WithTimeout(ctx, time.Minute)
+		err := clustertest.ApplyCRDs(installing, c.Config(), clustertest.CRDFiles(o.crds...))
+		if cancel(); err != nil {
+			return fmt.Errorf("cannot install the definitions of --crds: %w", err)
+		}
+	}
 	if len(command) > 0 {
 		return runCommand(ctx, s, c, command)
 	}

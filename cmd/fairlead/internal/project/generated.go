@@ -14,12 +14,12 @@ import (
 // addGenerated adds what make manifests would write for the first kind, so that a new project is complete. Tests hold it
 // to that.
 func (f files) addGenerated(n names) error {
-	rbac, err := n.rbac()
-	if err != nil {
+	var err error
+	if f["deploy/rbac.yaml"], err = n.rbac(); err != nil {
 		return fmt.Errorf("cannot write deploy/rbac.yaml: %w", err)
 	}
-	f["deploy/rbac.yaml"] = rbac
-	return nil
+	f[n.path(deepCopyFile)], err = n.deepCopy()
+	return err
 }
 
 // rbac is what the controller of the kind asks for.
@@ -40,10 +40,10 @@ func (n names) rbac() ([]byte, error) {
 
 	account := rights.Account{Namespace: n.Name + "-system", Name: n.Name}
 	all := append(rights.Lease(account.Namespace, account.Name), rights.Events(),
-		rights.Of(primary, "get", "list", "watch"), rights.Status(primary, "patch"),
-		rights.Of(config, "get", "list", "watch", "create", "patch"),
-		rights.Of(deployment, "get", "list", "watch", "create", "patch"),
-		rights.Of(service, "get", "list", "watch", "create", "patch", "delete"))
+		rights.Of(primary, "get", "list", "watch", "patch"), rights.Status(primary, "patch"))
+	for _, child := range []schema.GroupVersionKind{config, deployment, service} {
+		all = append(all, rights.Of(child, "get", "list", "watch", "create", "patch", "delete"))
+	}
 	objects, err := rights.Manifests(mapper, account, all)
 	if err != nil {
 		return nil, err

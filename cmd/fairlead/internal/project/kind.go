@@ -67,6 +67,9 @@ func NewKind(o KindOptions) (*Made, error) {
 	if err := p.edit(n, content, newGroup); err != nil {
 		return nil, err
 	}
+	if err := p.deepCopy(n, content, newGroup); err != nil {
+		return nil, err
+	}
 	if err := content.replace(dir); err != nil {
 		return nil, fmt.Errorf("cannot add %s to the project in %s: %w: %w", n.Kind, dir, ErrWrite, err)
 	}
@@ -90,6 +93,26 @@ func (p existing) read(name string) ([]byte, error) {
 }
 
 func (p existing) at(name string) string { return filepath.Join(p.dir, filepath.FromSlash(name)) }
+
+// deepCopy adds the deep copies of a kind.
+func (p existing) deepCopy(n names, content files, newGroup bool) error {
+	name := n.path(deepCopyFile)
+	text, err := n.deepCopy()
+	if err != nil {
+		return err
+	}
+	if !newGroup {
+		old, err := p.read(name)
+		if err != nil {
+			return err
+		}
+		if text, err = mergeDeepCopy(old, text); err != nil {
+			return p.no(fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	content[name] = text
+	return nil
+}
 
 // group says whether the group and version of a kind are new.
 func (p existing) group(n names) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -32,8 +33,8 @@ var (
 	noLetters     = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// taken are names in the package of a version.
-var taken = []string{"GroupVersion", "AddToScheme"}
+// taken are words in the package of a version, and those that YAML takes for something else.
+var taken = []string{"groupversion", "addtoscheme", "y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 // checkModule says why a path cannot be that of a module.
 func checkModule(module string) error {
@@ -81,12 +82,8 @@ func checkKind(group, version, kind string) error {
 		no(ErrKind, "kind", kind, "it is longer than 50 letters")
 	case strings.HasSuffix(kind, "List"):
 		no(ErrKind, "kind", kind, "names that end with List are those of lists")
-	default:
-		for _, t := range taken {
-			if strings.ToLower(t) == lower {
-				no(ErrKind, "kind", kind, "the name has a meaning of its own in the package of a version")
-			}
-		}
+	case slices.Contains(taken, lower):
+		no(ErrKind, "kind", kind, "the word has a meaning of its own, in the package of a version or in YAML")
 	}
 	return errors.Join(errs...)
 }
