@@ -81,7 +81,7 @@ func (f files) create(ctx context.Context, dir string, lib library) (*Made, erro
 	if err != nil {
 		return nil, no(err)
 	}
-	defer os.RemoveAll(draft)
+	defer func() { _ = os.RemoveAll(draft) }() // what is not there any more is what was wanted
 	if err := os.Chmod(draft, 0o755); err != nil {
 		return nil, no(err)
 	}
