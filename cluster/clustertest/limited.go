@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Limited returns the configuration of a user, such as "system:serviceaccount:web-system:web", who may do what these RBAC
-// objects allow, and whatever everybody may: they are written first, with their namespaces, and it is waited until the
-// API server heeds them. A request that is refused as forbidden, until the test ends, fails the test: so it shows that a
-// program does with its role, and which right is missing.
+// Limited returns the configuration of a user, such as "system:serviceaccount:web-system:web", who may do what these
+// RBAC objects allow, and whatever everybody may: they are written first, with their namespaces, and it is waited
+// until the API server heeds them. A request that is refused as forbidden, until the test ends, fails the test: so it
+// shows that a program does with its role, and which right is missing.
 //
 // Objects are roles, cluster roles and their bindings, as rights.Manifests makes them. Those of the same name are
 // replaced, and all of them stay.
@@ -121,7 +121,9 @@ func heeded(ctx context.Context, c kubernetes.Interface, user string, o runtime.
 }
 
 // allowed polls until the server says that a user may do something.
-func allowed(ctx context.Context, c kubernetes.Interface, user string, asked *authorizationv1.ResourceAttributes) error {
+func allowed(
+	ctx context.Context, c kubernetes.Interface, user string, asked *authorizationv1.ResourceAttributes,
+) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

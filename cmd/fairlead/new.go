@@ -13,16 +13,16 @@ func newNewCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new directory --module path --group group --kind kind",
 		Short: "Write the project of an operator, complete with tests, rights and manifests",
-		Long: `New writes a Go module with an operator that works, and whose tests pass, to be changed into yours: the type of a
-custom resource; a controller that keeps a ConfigMap, a Deployment and a Service for each object and tells in its status how
-they are; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in deploy/ all that a
-cluster needs, with the rights computed from what the controller declares. Then, in the directory:
+		Long: `New writes a Go module with an operator that works, and whose tests pass, to be changed into yours: the type
+of a custom resource; a controller that keeps a ConfigMap, a Deployment and a Service for each object and tells in its
+status how they are; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in
+deploy/ all that a cluster needs, with the rights computed from what the controller declares. Then, in the directory:
 
 	make test    # the first time, this builds a control plane: about five minutes
 	make up      # the operator on a control plane of its own
 
-The directory is made, or is there and empty; nothing is written if something is wrong. It needs the go command, which fetches
-the modules that are not in its cache. Nothing in the project is a copy of Fairlead: go.mod requires it.
+The directory is made, or is there and empty; nothing is written if something is wrong. It needs the go command, which
+fetches the modules that are not in its cache. Nothing in the project is a copy of Fairlead: go.mod requires it.
 
 Until there is a release, a program that was built from a checkout has go.mod use that directory, and says so; --library
 names another one.`,
@@ -55,7 +55,8 @@ names another one.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.Module, "module", "", "`path` of the Go module, such as example.com/web")
 	kindFlags(cmd, &o.Group, &o.Version, &o.Kind)
-	flags.StringVar(&o.Library, "library", "", "`directory` with the source of Fairlead to use (default: that of this program)")
+	flags.StringVar(&o.Library, "library", "",
+		"`directory` with the source of Fairlead to use (default: that of this program)")
 	cmd.AddCommand(newNewKindCommand(s))
 	return cmd
 }
@@ -65,8 +66,8 @@ func newNewKindCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kind --group group --kind kind",
 		Short: "Add a kind and its controller to a project of fairlead new",
-		Long: `Kind adds the type of a custom resource, its definition, a controller with a test, and a sample to the project in this
-directory. It adds lines to files that are there where these say fairlead:new, and changes nothing else.
+		Long: `Kind adds the type of a custom resource, its definition, a controller with a test, and a sample to the project
+in this directory. It adds lines to files that are there where these say fairlead:new, and changes nothing else.
 
 What follows from the code, such as the rights in deploy/rbac.yaml, is written by make manifests.`,
 		Example: `  fairlead new kind --group web.example.com --kind Site

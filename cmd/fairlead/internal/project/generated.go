@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/rights"
 )
 
-// addGenerated adds what make manifests would write for the first kind, so that a new project is complete. Tests hold it
-// to that.
+// addGenerated adds what make manifests would write for the first kind, so that a new project is complete. Tests hold
+// it to that.
 func (f files) addGenerated(n names) error {
 	var err error
 	if f["deploy/rbac.yaml"], err = n.rbac(); err != nil {

@@ -65,7 +65,9 @@ func TestNames(t *testing.T) {
 			t.Errorf("the name of %s is %q, want %q", module, got, want)
 		}
 	}
-	for word, want := range map[string]string{"page": "pages", "box": "boxes", "policy": "policies", "key": "keys", "bus": "buses"} {
+	for word, want := range map[string]string{
+		"page": "pages", "box": "boxes", "policy": "policies", "key": "keys", "bus": "buses",
+	} {
 		if got := plural(word); got != want {
 			t.Errorf("the plural of %s is %q, want %q", word, got, want)
 		}
@@ -83,7 +85,8 @@ func TestNothingHalfWritten(t *testing.T) {
 	library := filepath.Join(dir, "library") // of which the Go command can make nothing
 	full, file := filepath.Join(dir, "full"), filepath.Join(dir, "file")
 	for name, text := range map[string]string{
-		filepath.Join(library, "go.mod"): "module " + libraryModule + "\n\ngo 1.26.0\n", filepath.Join(full, "a"): "a", file: "b",
+		filepath.Join(library, "go.mod"): "module " + libraryModule + "\n\ngo 1.26.0\n",
+		filepath.Join(full, "a"):         "a", file: "b",
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
@@ -190,12 +193,14 @@ func TestMergeDeepCopy(t *testing.T) {
 	if diff := cmp.Diff(want, types(got)); diff != "" {
 		t.Error(diff)
 	}
-	other := strings.Replace(string(of("WebPage")), `"k8s.io/apimachinery/pkg/apis/meta/v1"`, `metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"`, 1)
-	if got, err = mergeDeepCopy([]byte(other), of("Web")); err != nil || !strings.Contains(string(got), "make([]metav1.Condition") {
+	const unnamed = `"k8s.io/apimachinery/pkg/apis/meta/v1"`
+	other := strings.Replace(string(of("WebPage")), unnamed, "metav1 "+unnamed, 1)
+	got, err = mergeDeepCopy([]byte(other), of("Web"))
+	if err != nil || !strings.Contains(string(got), "make([]metav1.Condition") || strings.Contains(string(got), "[]v1.") {
 		t.Errorf("%v:\n%s", err, got)
 	}
-	none := strings.Replace(string(of("WebPage")), "\t\"k8s.io/apimachinery/pkg/apis/meta/v1\"\n", "", 1)
-	if got, err = mergeDeepCopy([]byte(none), of("Web")); err != nil || !strings.Contains(string(got), `v1 "k8s.io/apimachinery`) {
+	none := strings.Replace(string(of("WebPage")), "\t"+unnamed+"\n", "", 1)
+	if got, err = mergeDeepCopy([]byte(none), of("Web")); err != nil || !strings.Contains(string(got), "v1 "+unnamed) {
 		t.Errorf("%v:\n%s", err, got)
 	}
 }
