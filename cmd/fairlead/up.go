@@ -319,6 +319,7 @@ func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []
 
 // runCommand runs a command beside the control plane and ends it when the control plane ends.
 func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []string) error {
+	interrupted := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watching := make(chan struct{})
@@ -335,7 +336,12 @@ func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []st
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath(), clustertest.EnvVar+"="+c.Dir())
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		if interrupted.Err() != nil {
+			return endInterrupted(cmd.Process)
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
 	cmd.WaitDelay = commandGrace
 
 	err := cmd.Run()
@@ -353,6 +359,27 @@ func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []st
 		return fmt.Errorf("cannot run %s: %w", filepath.Base(command[0]), err)
 	}
 	return nil
+}
+
+// interruptGrace is how long a command has to end by itself after an interrupt.
+const interruptGrace = time.Second
+
+// endInterrupted tells a command to end. Ctrl-C in a terminal reaches it as well as us, and many take a second signal for
+// impatience: it is told only if it goes on.
+func endInterrupted(p *os.Process) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(interruptGrace)
+	for {
+		if err := p.Signal(syscall.Signal(0)); err != nil {
+			return err // it has ended
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return p.Signal(syscall.SIGTERM)
+		}
+	}
 }
 
 // say writes a line. Nothing better can be done when people can no longer be told.
