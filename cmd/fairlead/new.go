@@ -41,8 +41,10 @@ names another one.`,
 			}
 			say(s.err, "%d files in %s", len(made.Files), made.Dir)
 			if made.Replaced != "" {
-				say(s.err, "its go.mod replaces Fairlead by the source in %s, as there is no release of it: a directory of "+
-					"this machine", made.Replaced)
+				say(s.err, "its go.mod replaces Fairlead by the source in %[1]s, as there is no release of it: a directory of "+
+					"this machine; elsewhere, as in CI:\n"+
+					"  go mod edit -dropreplace %[2]s -droprequire %[2]s && go get %[2]s@main && go mod tidy",
+					made.Replaced, "github.com/fairlead-io/fairlead")
 			}
 			say(s.err, "\nNext:")
 			if to := filepath.Clean(args[0]); to != "." {
