@@ -73,6 +73,9 @@
 //	rt := fairlead.New(cfg, fairlead.WithLogger(log), fairlead.WithSignals(), fairlead.WithListen(":9090"),
 //		fairlead.WithLeaderElection("operators", "gateways"))
 //
+// What all that was declared asks of the API server is known: [Cluster.Rights], from which package rights makes a role,
+// and package clustertest a test that runs the program with that role and no other right.
+//
 // Tests use fairleadtest/apiserver, an API server in the process that shows every fault on demand.
 //
 // The layers can be used alone too. The way of one change is also the order in which to read them: source, store,

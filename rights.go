@@ -18,7 +18,8 @@ func (c *Cluster) Need(all ...rights.Right) {
 // Lease of WithLeaderElection or those of WithShards; and Need. It sends nothing and may be called before Run, so that
 // package rights makes a role of it:
 //
-//	objects, err := rights.Manifests(rt.Client().Mapper(), rights.Account{Namespace: "web-system", Name: "web"}, rt.Rights())
+//	account := rights.Account{Namespace: "web-system", Name: "web"}
+//	objects, err := rights.Manifests(rt.Client().Mapper(), account, rt.Rights())
 //
 // The order is stable, and nothing is said twice.
 func (c *Cluster) Rights() []rights.Right {

@@ -17,6 +17,23 @@ for file in api/v1alpha1/crds/*.yaml; do
 		status=1
 	fi
 done
+
+# What fairlead new writes in the place of controller-gen is what that would write.
+written=$(mktemp -d)
+trap 'rm -rf "$fresh" "$written"' EXIT
+go build -o "$written/fairlead" ./cmd/fairlead
+"$written/fairlead" new "$written/web" --module example.com/web --group web.example.com --kind WebPage 2>/dev/null
+for more in "web.example.com --kind Web" "shop.example.org --version v1 --kind Policy"; do
+	# shellcheck disable=SC2086 # they are several words
+	"$written/fairlead" new kind --dir "$written/web" --group $more 2>/dev/null
+done
+cp -r "$written/web" "$written/again"
+(cd "$written/again" && "$CONTROLLER_GEN" object crd paths=./api/... output:crd:dir=deploy/crds)
+if ! diff -ru "$written/web" "$written/again"; then
+	echo "cmd/fairlead/internal/project/template is not what controller-gen writes: change it as shown" >&2
+	status=1
+fi
+
 if ((status)); then
 	echo "generated files are out of date, run: make generate" >&2
 fi

@@ -23,32 +23,35 @@ func Needs(all ...rights.Right) Option {
 //
 // [Events]: https://pkg.go.dev/github.com/fairlead-io/fairlead/reconcile#Recorder
 func (c *Controller) Rights() []rights.Right {
-	out := slices.Clone(c.set.needs)
-	if c.client != nil {
-		c.mu.Lock() // resolve may be at work
-		defer c.mu.Unlock()
-		for _, w := range append([]*watch{c.main}, c.set.watches...) {
-			kind, err := w.kindIn(c.client.Scheme())
-			if err != nil {
-				continue
-			}
-			out = append(out, rights.Of(kind, "get", "list", "watch"))
-			if w != c.main {
-				continue
-			}
-			if c.object.cleans {
-				out = append(out, rights.Of(kind, "patch"))
-			}
-			if c.object.saves {
-				out = append(out, rights.Status(kind, "patch"))
-			}
-		}
-	}
+	out := append(slices.Clone(c.set.needs), c.watchRights()...)
 	if c.events != nil {
 		out = append(out, rights.Events())
 	}
 	if l, ok := c.set.leader.(rights.Asker); ok {
 		out = append(out, l.Rights()...)
+	}
+	return out
+}
+
+// watchRights are those to what is watched, and to what is written of the primary.
+func (c *Controller) watchRights() (out []rights.Right) {
+	if c.client == nil {
+		return nil
+	}
+	c.mu.Lock() // resolve may be at work
+	defer c.mu.Unlock()
+	for _, w := range append([]*watch{c.main}, c.set.watches...) {
+		kind, err := w.kindIn(c.client.Scheme())
+		if err != nil {
+			continue
+		}
+		out = append(out, rights.Of(kind, "get", "list", "watch"))
+		if w == c.main && c.object.cleans {
+			out = append(out, rights.Of(kind, "patch"))
+		}
+		if w == c.main && c.object.saves {
+			out = append(out, rights.Status(kind, "patch"))
+		}
 	}
 	return out
 }

@@ -21,9 +21,9 @@ type Account struct{ Namespace, Name string }
 func (a Account) User() string { return "system:serviceaccount:" + a.Namespace + ":" + a.Name }
 
 // Manifests returns what gives a service account these rights and no others: a ClusterRole for those that are needed
-// wherever the program works, a Role in each namespace for those that are needed there, and their bindings. All have the
-// name of the account; where accounts of several namespaces share one name, their ClusterRoles would, too. A right
-// within a namespace to a kind that is in none is one of the ClusterRole. The errors are those of [Rules].
+// wherever the program works, a Role in each namespace for those that are needed there, and their bindings. All have
+// the name of the account; where accounts of several namespaces share one name, their ClusterRoles would, too. A
+// right within a namespace to a kind that is in none is one of the ClusterRole. The errors are those of [Rules].
 func Manifests(mapper meta.RESTMapper, account Account, rights []Right) ([]runtime.Object, error) {
 	places := map[string][]Right{}
 	var errs []error

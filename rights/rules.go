@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// Rules returns rights as the rules of a role, wherever they are needed: Namespace is not looked at. The mapper says by
-// which resource a kind is served; a kind that it does not know is an error that matches meta.IsNoMatchError, and all of
-// them are told. Resources of a group for which the same is asked are one rule.
+// Rules returns rights as the rules of a role, wherever they are needed: Namespace is not looked at. The mapper says
+// by which resource a kind is served; a kind that it does not know is an error that matches meta.IsNoMatchError, and
+// all of them are told. Resources of a group for which the same is asked are one rule.
 func Rules(mapper meta.RESTMapper, rights []Right) ([]rbacv1.PolicyRule, error) {
 	everywhere := slices.Clone(rights)
 	for i := range everywhere {

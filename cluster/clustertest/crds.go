@@ -161,7 +161,7 @@ func InstallCRDs(t testing.TB, config *rest.Config, sources ...CRDSource) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if err := installCRDs(ctx, config, sources); err != nil {
+	if err := ApplyCRDs(ctx, config, sources...); err != nil {
 		t.Fatalf("cannot install CustomResourceDefinitions: %v", err)
 	}
 }
@@ -172,7 +172,8 @@ func (e *Env) InstallCRDs(t testing.TB, sources ...CRDSource) {
 	InstallCRDs(t, e.Config(t), sources...)
 }
 
-func installCRDs(ctx context.Context, config *rest.Config, sources []CRDSource) error {
+// ApplyCRDs is InstallCRDs for programs: it returns an error instead, at the latest at the end of ctx.
+func ApplyCRDs(ctx context.Context, config *rest.Config, sources ...CRDSource) error {
 	var all []definition
 	for _, source := range sources {
 		found, err := source()

@@ -106,7 +106,7 @@ func TestInstallCRDs(t *testing.T) {
 		var together sync.WaitGroup
 		for range 3 {
 			together.Go(func() {
-				if err := clustertest.TryInstallCRDs(t.Context(), config, []clustertest.CRDSource{tc.source}); err != nil {
+				if err := clustertest.ApplyCRDs(t.Context(), config, tc.source); err != nil {
 					t.Errorf("%s: %v", tc.reason, err)
 				}
 			})
@@ -147,7 +147,7 @@ func TestInstallCRDsThatCannotBe(t *testing.T) {
 		{"a field that there is not", clustertest.CRDsIn(fstest.MapFS{"a.yaml": {Data: []byte(unknown)}}), "scpoe"},
 		{"a kind that another resource has", clustertest.CRDObjects(object("robbers", "Taken")), "the names are taken"},
 	} {
-		err := clustertest.TryInstallCRDs(t.Context(), config, []clustertest.CRDSource{tc.source})
+		err := clustertest.ApplyCRDs(t.Context(), config, tc.source)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want an error with %q", tc.reason, err, tc.want)
 		}

@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Limited returns the configuration of a user, such as "system:serviceaccount:web-system:web", who may do what these RBAC
-// objects allow, and whatever everybody may: they are written first, with their namespaces, and it is waited until the
-// API server heeds them. A request that is refused as forbidden, until the test ends, fails the test: so it shows that a
-// program does with its role, and which right is missing.
+// Limited returns the configuration of a user, such as "system:serviceaccount:web-system:web", who may do what these
+// RBAC objects allow, and whatever everybody may: they are written first, with their namespaces, and it is waited
+// until the API server heeds them. A request that is refused as forbidden, until the test ends, fails the test: so it
+// shows that a program does with its role, and which right is missing.
 //
 // Objects are roles, cluster roles and their bindings, as rights.Manifests makes them. Those of the same name are
 // replaced, and all of them stay.
@@ -51,7 +51,7 @@ func (e *Env) Limited(t testing.TB, user string, objects ...runtime.Object) *res
 	}
 	own := rest.CopyConfig(cfg)
 	own.Impersonate = rest.ImpersonationConfig{UserName: user}
-	refused := &refused{t: t}
+	refused := &refused{t: t, told: map[string]bool{}}
 	t.Cleanup(refused.end)
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return refusing{next, refused} })
 	return own
@@ -121,7 +121,9 @@ func heeded(ctx context.Context, c kubernetes.Interface, user string, o runtime.
 }
 
 // allowed polls until the server says that a user may do something.
-func allowed(ctx context.Context, c kubernetes.Interface, user string, asked *authorizationv1.ResourceAttributes) error {
+func allowed(
+	ctx context.Context, c kubernetes.Interface, user string, asked *authorizationv1.ResourceAttributes,
+) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -141,8 +143,20 @@ func allowed(ctx context.Context, c kubernetes.Interface, user string, asked *au
 
 // refused tells a test, while it runs, of requests that were refused.
 type refused struct {
-	mu sync.Mutex
-	t  testing.TB // nil: it has ended
+	mu   sync.Mutex
+	t    testing.TB // nil: it has ended
+	told map[string]bool
+}
+
+// tell fails the test, once for the same request.
+func (r *refused) tell(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.t == nil || r.told[what] {
+		return
+	}
+	r.told[what] = true
+	r.t.Errorf("refused: %s", what)
 }
 
 func (r *refused) end() {
@@ -165,17 +179,13 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 	_ = resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
-	r.refused.mu.Lock()
-	defer r.refused.mu.Unlock()
-	if r.refused.t != nil {
-		why := string(body)
-		if o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
-			if st, ok := o.(*metav1.Status); ok {
-				why = st.Message
-			}
+	why := string(body)
+	if o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+		if st, ok := o.(*metav1.Status); ok {
+			why = st.Message
 		}
-		r.refused.t.Errorf("refused: %s %s: %s", req.Method, req.URL.Path, why)
 	}
+	r.refused.tell(req.Method + " " + req.URL.Path + ": " + why)
 	return resp, nil
 }
 

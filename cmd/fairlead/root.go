@@ -107,6 +107,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		newOpCommand(s),
 		newFlowsCommand(s),
 		newCRDsCommand(s),
+		newNewCommand(s),
 	)
 	return root
 }

@@ -65,6 +65,11 @@ clustertest), stops when the command ends, and exits with its code:
 			if o.controllers < 1 || o.controllers > maxControllers {
 				return usageErrorf("--controllers %d: want 1 to %d", o.controllers, maxControllers)
 			}
+			for _, path := range o.crds {
+				if _, err := os.Stat(path); err != nil {
+					return usageErrorf("cannot read --crds: %v", err)
+				}
+			}
 			if o.temporary && cmd.Flags().Changed("dir") {
 				return usageErrorf("--dir and --temporary exclude each other")
 			}
@@ -98,6 +103,8 @@ clustertest), stops when the command ends, and exits with its code:
 	flags.BoolVar(&o.temporary, "temporary", false, "use a fresh directory and remove it at the end; faster, for tests")
 	flags.StringVar(&o.cacheDir, "cache-dir", "",
 		"`directory` that keeps the binaries (default: in the user's cache directory)")
+	flags.StringArrayVar(&o.crds, "crds", nil,
+		"`file or directory` with CustomResourceDefinitions to install before anything runs; may be repeated")
 	flags.StringArrayVar(&o.apiServerFlags, "apiserver-flag", nil,
 		"`flag` for kube-apiserver, such as --v=2; may be repeated")
 	return cmd
@@ -108,6 +115,7 @@ type upOptions struct {
 	temporary      bool
 	cacheDir       string
 	apiServerFlags []string
+	crds           []string
 	with           []string   // as they were given
 	companions     [][]string // programs with their arguments
 	controller     controllerOptions
@@ -133,6 +141,13 @@ func up(ctx context.Context, s streams, o upOptions, command []string) error {
 		say(s.err, "control plane stopped")
 	}()
 	say(s.err, "control plane ready at %s, logs and data in %s", c.Config().Host, c.Dir())
+	if len(o.crds) > 0 {
+		installing, cancel := context.WithTimeout(ctx, time.Minute)
+		err := clustertest.ApplyCRDs(installing, c.Config(), clustertest.CRDFiles(o.crds...))
+		if cancel(); err != nil {
+			return fmt.Errorf("cannot install the definitions of --crds: %w", err)
+		}
+	}
 	if len(command) > 0 {
 		return runCommand(ctx, s, c, command)
 	}
@@ -304,6 +319,7 @@ func runCompanion(ctx context.Context, s streams, c *cluster.Cluster, command []
 
 // runCommand runs a command beside the control plane and ends it when the control plane ends.
 func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []string) error {
+	interrupted := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watching := make(chan struct{})
@@ -320,7 +336,12 @@ func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []st
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.in, s.out, s.err
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.KubeconfigPath(), clustertest.EnvVar+"="+c.Dir())
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Cancel = func() error {
+		if interrupted.Err() != nil {
+			return endInterrupted(cmd.Process)
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
 	cmd.WaitDelay = commandGrace
 
 	err := cmd.Run()
@@ -338,6 +359,27 @@ func runCommand(ctx context.Context, s streams, c *cluster.Cluster, command []st
 		return fmt.Errorf("cannot run %s: %w", filepath.Base(command[0]), err)
 	}
 	return nil
+}
+
+// interruptGrace is how long a command has to end by itself after an interrupt.
+const interruptGrace = time.Second
+
+// endInterrupted tells a command to end. Ctrl-C in a terminal reaches it as well as us, and many take a second signal for
+// impatience: it is told only if it goes on.
+func endInterrupted(p *os.Process) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(interruptGrace)
+	for {
+		if err := p.Signal(syscall.Signal(0)); err != nil {
+			return err // it has ended
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return p.Signal(syscall.SIGTERM)
+		}
+	}
 }
 
 // say writes a line. Nothing better can be done when people can no longer be told.

@@ -1,4 +1,0 @@
-package clustertest
-
-// TryInstallCRDs is InstallCRDs with an error.
-var TryInstallCRDs = installCRDs

@@ -1,0 +1,146 @@
+package project
+
+import (
+	"errors"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// names is what a template fills in: what the caller has chosen, and what follows from it.
+type names struct {
+	Module string // of Go
+	Name   string // of the program, its image and its account; "-system" makes its namespace of it
+
+	Group, Version, Kind string
+	GroupWord            string // the first one of the group: a directory
+	Alias                string // by which the package of the group and version is imported
+	Lower, Plural        string // of the kind
+
+	Go             string // the version of the language
+	LibraryVersion string
+	Replace        string // the directory of the library; empty: the module is fetched
+}
+
+var (
+	moduleElement = regexp.MustCompile(`^[A-Za-z0-9_~][A-Za-z0-9._~-]*$`)
+	majorVersion  = regexp.MustCompile(`^v[0-9]+$`)
+	apiVersion    = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
+	kindName      = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*$`)
+	noLetters     = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// taken are words in the package of a version, and those that YAML takes for something else.
+var taken = []string{"groupversion", "addtoscheme", "y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+// checkModule says why a path cannot be that of a module.
+func checkModule(module string) error {
+	no := func(format string, args ...any) error { return invalid(ErrModule, "module", module, format, args...) }
+	if module == "" {
+		return no("a path is needed, such as example.com/web")
+	}
+	if len(module) > 200 {
+		return no("it is too long")
+	}
+	for e := range strings.SplitSeq(module, "/") {
+		switch {
+		case e == "":
+			return no("a part of it is empty")
+		case !moduleElement.MatchString(e), strings.HasSuffix(e, "."):
+			return no("a part of it, %q, is not made of letters, digits and -._~, or begins with - or ., or ends with .", e)
+		case e == "internal", e == "vendor":
+			return no("%q has a meaning of its own in Go", e)
+		}
+	}
+	return nil
+}
+
+// checkKind says what is wrong with the names of a kind, all of it.
+func checkKind(group, version, kind string) error {
+	var errs []error
+	no := func(is error, what, value, format string, args ...any) {
+		errs = append(errs, invalid(is, what, value, format, args...))
+	}
+	switch faults := validation.IsDNS1123Subdomain(group); {
+	case len(faults) > 0:
+		no(ErrGroup, "group", group, "%s", faults[0])
+	case !strings.Contains(group, "."):
+		no(ErrGroup, "group", group, "it has to be a domain name, such as web.example.com")
+	case protected(group):
+		no(ErrGroup, "group", group, "it belongs to the Kubernetes project")
+	}
+	if !apiVersion.MatchString(version) {
+		no(ErrVersion, "version", version, "use one such as v1alpha1, v1beta2 or v1")
+	}
+	switch lower := strings.ToLower(kind); {
+	case !kindName.MatchString(kind):
+		no(ErrKind, "kind", kind, "it has to be a word in camel case that begins with a capital letter, such as WebPage")
+	case len(kind) > 50:
+		no(ErrKind, "kind", kind, "it is longer than 50 letters")
+	case strings.HasSuffix(kind, "List"):
+		no(ErrKind, "kind", kind, "names that end with List are those of lists")
+	case slices.Contains(taken, lower):
+		no(ErrKind, "kind", kind, "the word has a meaning of its own, in the package of a version or in YAML")
+	}
+	return errors.Join(errs...)
+}
+
+func protected(group string) bool {
+	for _, of := range []string{"k8s.io", "kubernetes.io"} {
+		if group == of || strings.HasSuffix(group, "."+of) {
+			return true
+		}
+	}
+	return false
+}
+
+// nameOf is what a program of a module is called: the last part of the path that is no version, as a DNS label.
+func nameOf(module string) string {
+	base := path.Base(module)
+	if majorVersion.MatchString(base) && path.Dir(module) != "." {
+		base = path.Base(path.Dir(module))
+	}
+	name := strings.Trim(noLetters.ReplaceAllString(strings.ToLower(base), "-"), "-")
+	if len(name) > 40 {
+		name = strings.Trim(name[:40], "-")
+	}
+	if name == "" || name[0] >= '0' && name[0] <= '9' { // it is the name of a Service, too, where somebody makes one
+		name = strings.Trim("operator-"+name, "-")
+	}
+	return name
+}
+
+// of returns the names of a kind. They have to be right.
+func (n names) of(group, version, kind string) names {
+	n.Group, n.Version, n.Kind = group, version, kind
+	n.GroupWord, _, _ = strings.Cut(group, ".")
+	n.Alias = strings.ReplaceAll(n.GroupWord, "-", "") + version
+	if c := n.Alias[0]; c >= '0' && c <= '9' {
+		n.Alias = "api" + n.Alias
+	}
+	n.Lower = strings.ToLower(kind)
+	n.Plural = plural(n.Lower)
+	return n
+}
+
+// plural is the usual one of English.
+func plural(word string) string {
+	ends := func(suffixes ...string) bool {
+		for _, s := range suffixes {
+			if strings.HasSuffix(word, s) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case ends("s", "x", "z", "ch", "sh"):
+		return word + "es"
+	case ends("y") && !ends("ay", "ey", "iy", "oy", "uy"):
+		return strings.TrimSuffix(word, "y") + "ies"
+	}
+	return word + "s"
+}

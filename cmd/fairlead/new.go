@@ -1,0 +1,110 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/cmd/fairlead/internal/project"
+)
+
+func newNewCommand(s streams) *cobra.Command {
+	var o project.Options
+	cmd := &cobra.Command{
+		Use:   "new directory --module path --group group --kind kind",
+		Short: "Write the project of an operator, complete with tests, rights and manifests",
+		Long: `New writes a Go module with an operator that works, and whose tests pass, to be changed into yours: the type
+of a custom resource; a controller that keeps a ConfigMap, a Deployment and a Service for each object and tells in its
+status how they are; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in
+deploy/ all that a cluster needs, with the rights computed from what the controller declares. Then, in the directory:
+
+	make test    # the first time, this builds a control plane: about five minutes
+	make up      # the operator on a control plane of its own
+
+The directory is made, or is there and empty; nothing is written if something is wrong. It needs the go command, which
+fetches the modules that are not in its cache. Nothing in the project is a copy of Fairlead: go.mod requires it.
+
+Until there is a release, a program that was built from a checkout has go.mod use that directory, and says so; --library
+names another one.`,
+		Example: `  fairlead new web --module example.com/web --group web.example.com --kind WebPage
+  fairlead new . --module github.com/me/shop --group shop.example.com --version v1 --kind Order
+  fairlead new kind --group web.example.com --kind Site          # another one, in a project`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageErrorf("want one directory, and have %d", len(args))
+			}
+			o.Dir = args[0]
+			made, err := project.New(cmd.Context(), o)
+			if err != nil {
+				return newError(err)
+			}
+			say(s.err, "%d files in %s", len(made.Files), made.Dir)
+			if made.Replaced != "" {
+				say(s.err, "its go.mod replaces Fairlead by the source in %[1]s, as there is no release of it: a directory of "+
+					"this machine; elsewhere, as in CI:\n"+
+					"  go mod edit -dropreplace %[2]s -droprequire %[2]s && go get %[2]s@main && go mod tidy",
+					made.Replaced, "github.com/fairlead-io/fairlead")
+			}
+			say(s.err, "\nNext:")
+			if to := filepath.Clean(args[0]); to != "." {
+				say(s.err, "  cd %s", shellQuote(to))
+			}
+			say(s.err, "  make test    # the first time, this builds a control plane: about five minutes\n  make up")
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Module, "module", "", "`path` of the Go module, such as example.com/web")
+	kindFlags(cmd, &o.Group, &o.Version, &o.Kind)
+	flags.StringVar(&o.Library, "library", "",
+		"`directory` with the source of Fairlead to use (default: that of this program)")
+	cmd.AddCommand(newNewKindCommand(s))
+	return cmd
+}
+
+func newNewKindCommand(s streams) *cobra.Command {
+	var o project.KindOptions
+	cmd := &cobra.Command{
+		Use:   "kind --group group --kind kind",
+		Short: "Add a kind and its controller to a project of fairlead new",
+		Long: `Kind adds the type of a custom resource, its definition, a controller with a test, and a sample to the project
+in this directory. It adds lines to files that are there where these say fairlead:new, and changes nothing else.
+
+What follows from the code, such as the rights in deploy/rbac.yaml, is written by make manifests.`,
+		Example: `  fairlead new kind --group web.example.com --kind Site
+  fairlead new kind --group shop.example.com --version v1 --kind Order --dir ../shop`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageErrorf("unexpected argument %q", args[0])
+			}
+			made, err := project.NewKind(o)
+			if err != nil {
+				return newError(err)
+			}
+			for _, name := range made.Files {
+				say(s.err, "%s", name)
+			}
+			say(s.err, "\nNext:\n  make manifests test")
+			return nil
+		},
+	}
+	kindFlags(cmd, &o.Group, &o.Version, &o.Kind)
+	cmd.Flags().StringVar(&o.Dir, "dir", ".", "`directory` of the project")
+	return cmd
+}
+
+func kindFlags(cmd *cobra.Command, group, version, kind *string) {
+	cmd.Flags().StringVar(group, "group", "", "`group` of the API, a domain name such as web.example.com")
+	cmd.Flags().StringVar(kind, "kind", "", "`kind` of its objects, in camel case, such as WebPage")
+	cmd.Flags().StringVar(version, "version", project.DefaultVersion, "`version` of the API")
+}
+
+// newError makes a name that cannot be used a mistake of usage.
+func newError(err error) error {
+	if project.Mistaken(err) {
+		return &usageError{err.Error()}
+	}
+	return err
+}
