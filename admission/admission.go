@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -61,6 +62,8 @@ type Options struct {
 	// ExcludeNamespaces are further namespaces that no hook is asked about, such as that of a Lease that is not in
 	// Namespace. kube-system and Namespace are always excluded.
 	ExcludeNamespaces []string
+	// Only selects the namespaces that hooks are asked about, besides what their rules say. Default: all others.
+	Only *metav1.LabelSelector
 
 	Certificates Certificates
 
@@ -202,6 +205,9 @@ func (o *Options) complete() error {
 	o.Drain = cmp.Or(o.Drain, 10*time.Second)
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = 64
+	}
+	if _, err := metav1.LabelSelectorAsSelector(o.Only); err != nil {
+		wrong("Only: %v", err)
 	}
 	if err := o.Certificates.complete(); err != nil {
 		wrong("%v", err)

@@ -100,8 +100,8 @@ func (h *Hooks) entry(k *hook) (map[string]any, error) {
 			},
 		}},
 		FailurePolicy: &policy, MatchPolicy: &match, SideEffects: &none, TimeoutSeconds: &seconds,
-		NamespaceSelector: excluding(k.Namespaces,
-			append([]string{metav1.NamespaceSystem, h.o.Namespace}, h.o.ExcludeNamespaces...)...),
+		NamespaceSelector: namespaces(h.o.Only, k.Namespaces,
+			append([]string{metav1.NamespaceSystem, h.o.Namespace}, h.o.ExcludeNamespaces...)),
 		ObjectSelector: objects, AdmissionReviewVersions: []string{"v1"},
 		MatchConditions: slices.Concat(h.ownExcluded(mapping.Resource.GroupResource()), k.Conditions),
 	}

@@ -15,9 +15,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/place"
@@ -159,7 +158,7 @@ func (k *hook) check() error {
 	if k.OnFailure != FailClosed && k.OnFailure != FailOpen {
 		wrong("OnFailure is %q, and has to be FailClosed or FailOpen", k.OnFailure)
 	}
-	if err := utilvalidation.IsFullyQualifiedName(field.NewPath("Name"), k.Name).ToAggregate(); err != nil {
+	if err := validation.IsFullyQualifiedName(field.NewPath("Name"), k.Name).ToAggregate(); err != nil {
 		wrong("%v", err)
 	}
 	if k.Timeout < time.Second || k.Timeout > 30*time.Second || k.Timeout%time.Second != 0 {
@@ -187,19 +186,22 @@ func (k *hook) check() error {
 	return errors.Join(errs...)
 }
 
-// excluding returns a selector of namespaces without some of them.
-func excluding(s *metav1.LabelSelector, namespaces ...string) *metav1.LabelSelector {
-	excluded := map[string]bool{}
-	for _, n := range namespaces {
-		excluded[n] = true
-	}
-	all := &metav1.LabelSelector{}
-	if s != nil {
-		all = s.DeepCopy()
-	}
-	all.MatchExpressions = append(all.MatchExpressions, metav1.LabelSelectorRequirement{
+// namespaces returns a selector of what both selectors select, without some namespaces.
+func namespaces(only, s *metav1.LabelSelector, excluded []string) *metav1.LabelSelector {
+	all := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn,
-		Values: slices.Sorted(maps.Keys(excluded)),
-	})
+		Values: slices.Compact(slices.Sorted(slices.Values(excluded))),
+	}}}
+	for _, more := range []*metav1.LabelSelector{only, s} {
+		if more == nil {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(more.MatchLabels)) {
+			all.MatchExpressions = append(all.MatchExpressions, metav1.LabelSelectorRequirement{
+				Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{more.MatchLabels[key]},
+			})
+		}
+		all.MatchExpressions = append(all.MatchExpressions, more.MatchExpressions...)
+	}
 	return all
 }

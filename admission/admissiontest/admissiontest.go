@@ -11,15 +11,16 @@
 //		// now the API server asks checkPage, about objects in hooks.Namespace and nowhere else
 //	}
 //
-// Hooks of the types of a scheme are asked about the namespace of the test only, so that tests which share a control
-// plane do not meet: about objects that are in no namespace they are asked everywhere.
+// Hooks are asked about the namespace of the test only, so that tests that share a control plane do not meet; but about
+// objects that are in no namespace they are asked all the same.
 package admissiontest
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -94,106 +95,102 @@ func StartWith(
 		t.Fatalf("cannot make a namespace: %v", err)
 	}
 	h.Namespace = ns.Name
-	p := probe{name: "probe-" + h.System, says: "asked " + h.System}
+	h.Options.Only = &metav1.LabelSelector{MatchLabels: map[string]string{label: h.System}}
 	h.Runtime = fairlead.New(config, append(opts, fairlead.WithStopTimeout(30*time.Second))...)
 	h.Hooks = admission.Serve(h.Runtime, h.Options)
 	declare(h.Hooks)
-	p.declare(h)
-	h.run(t)
-	t.Cleanup(func() { h.remove(t, api) })
+	h.stop = run(t, h.Runtime)
+	t.Cleanup(func() {
+		h.stop()
+		remove(t, api, h.Options.Name)
+	})
+	await(ctx, t, h.Hooks)
+	probe(ctx, t, config, api, h.System)
+	return h
+}
+
+// run runs a runtime until the function that it returns is called, or the test ends.
+func run(t testing.TB, rt *fairlead.Runtime) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- rt.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the runtime of the hooks: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func await(ctx context.Context, t testing.TB, h *admission.Hooks) {
+	t.Helper()
 	select {
 	case <-h.Ready():
 	case <-ctx.Done():
 		t.Fatal("the hooks were not served within 30 seconds")
 	}
-	if err := p.wait(ctx, api, h.Namespace); err != nil {
-		t.Fatalf("the API server does not ask the hooks: %v", err)
-	}
-	return h
-}
-
-// run runs the runtime until the test ends, or Stop.
-func (h *Hooks) run(t testing.TB) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- h.Runtime.Run(ctx) }()
-	stopped := false
-	h.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("the runtime of the hooks: %v", err)
-		}
-	}
-}
-
-// Selector is what a rule has for Namespaces to be asked about the namespace of the test only.
-func (h *Hooks) Selector() *metav1.LabelSelector { return Selector(h.System) }
-
-// Selector selects the namespace that belongs to a program in a namespace.
-func Selector(system string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{label: system}}
 }
 
 // Stop stops the hooks before the test ends, as when the program is down: what is configured stays. Call it from the
 // goroutine of the test.
 func (h *Hooks) Stop() { h.stop() }
 
-// remove stops the hooks and has the API server forget them.
-func (h *Hooks) remove(t testing.TB, api kubernetes.Interface) {
-	h.stop()
+// remove has the API server forget hooks.
+func remove(t testing.TB, api kubernetes.Interface, name string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
-	names := metav1.ListOptions{FieldSelector: "metadata.name=" + h.Options.Name}
-	for what, err := range map[string]error{
-		"validating": api.AdmissionregistrationV1().ValidatingWebhookConfigurations().
-			DeleteCollection(ctx, metav1.DeleteOptions{}, names),
-		"mutating": api.AdmissionregistrationV1().MutatingWebhookConfigurations().
-			DeleteCollection(ctx, metav1.DeleteOptions{}, names),
-	} {
-		if err != nil {
-			t.Errorf("cannot remove the %s hooks: %v", what, err)
-		}
+	names := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{}, names)
+	if err = errors.Join(err, api.AdmissionregistrationV1().MutatingWebhookConfigurations().
+		DeleteCollection(ctx, metav1.DeleteOptions{}, names)); err != nil {
+		t.Errorf("cannot remove the hooks: %v", err)
 	}
 }
 
-// probe is a pair of hooks that tell when the API server asks: it learns of one configuration at once.
-type probe struct{ name, says string }
-
-func (p probe) declare(h *Hooks) {
-	rule := func(does string) admission.Rule {
-		return admission.Rule{
-			Name: does + ".probe.admissiontest.fairlead.io", OnFailure: admission.FailOpen,
-			Operations: []admission.Operation{admission.Create}, Namespaces: h.Selector(),
-			Objects: &metav1.LabelSelector{MatchLabels: map[string]string{label: p.name}},
-		}
+// probe returns when the API server asks hooks that are configured after those of the test, in another namespace: it
+// learns of configurations in their order.
+func probe(ctx context.Context, t testing.TB, config *rest.Config, api kubernetes.Interface, namespace string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	admission.Mutate(h.Hooks, rule("mutate"), func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
-		r.Object.Data = map[string]string{"mutated": "yes"}
+	own := clustertest.Namespace(t, config)
+	rt := fairlead.New(config)
+	h := admission.Serve(rt, admission.Options{
+		Name: own, Namespace: own, Listener: listener, URL: "https://" + listener.Addr().String(), Linger: -1,
+		Only: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+	})
+	rule := admission.Rule{OnFailure: admission.FailOpen, Operations: []admission.Operation{admission.Create}}
+	admission.Mutate(h, rule, func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
+		r.Object.Data = map[string]string{own: "mutated"}
 		return nil
 	})
-	admission.Validate(h.Hooks, rule("validate"), func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
-		return fmt.Errorf("%s, mutated: %s", p.says, r.Object.Data["mutated"])
+	admission.Validate(h, rule, func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
+		if r.Object.Data[own] == "" {
+			return nil
+		}
+		return errors.New(own + " asks")
 	})
-}
-
-func (p probe) wait(ctx context.Context, api kubernetes.Interface, namespace string) error {
+	stop := run(t, rt)
+	defer remove(t, api, own)
+	defer stop()
+	await(ctx, t, h)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		_, err := api.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Name: "probe", Labels: map[string]string{label: p.name},
-		}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil && strings.Contains(err.Error(), p.says+", mutated: yes") {
-			return nil
+		_, err := api.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: own}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil && strings.Contains(err.Error(), own+" asks") {
+			return
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+			t.Fatalf("the API server does not ask the hooks: %v, last %v", context.Cause(ctx), err)
 		}
 	}
 }
