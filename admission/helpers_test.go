@@ -64,8 +64,10 @@ func caller(bundle []byte) *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
 	return &http.Client{
-		Timeout:   20 * time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true},
+		Timeout: 20 * time.Second,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second,
+		},
 	}
 }
 

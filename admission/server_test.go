@@ -23,6 +23,7 @@ func send(t *testing.T, c *http.Client, method, url, contentType, body string) (
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
+	r.Header.Set("Expect", "100-continue") // a body that is refused is not sent
 	answer, err := c.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +69,13 @@ func TestStrangers(t *testing.T) {
 		{"no request", "POST", path, "application/json", review("null"), 400, "no request"},
 		{"no uid", "POST", path, "application/json", review("{}"), 400, "no request with a uid"},
 		{"no object", "POST", path, "application/json", review(`{"uid":"1","operation":"CREATE"}`), 400, "no object"},
+		{
+			"another operation", "POST", path, "application/json", strings.Replace(good, "CREATE", "DELETE", 1), 400,
+			"is not asked about",
+		},
+		{
+			"no old object", "POST", path, "application/json", strings.Replace(good, "CREATE", "UPDATE", 1), 400, "no object",
+		},
 		{
 			"another type", "POST", path, "application/json",
 			review(`{"uid":"1","operation":"CREATE","object":{"kind":"Pod","apiVersion":"v1"}}`), 400, "it is a /v1, Kind=Pod",
