@@ -140,7 +140,7 @@ func TestNothing(t *testing.T) {
 	table := nothing(ctx)
 	var all []string
 	for _, dir := range []string{
-		".", "alloc", "client", "call", "flow", "observe", "reconcile", "reconcile/lease",
+		".", "admission", "alloc", "client", "call", "flow", "observe", "reconcile", "reconcile/lease",
 		"store",
 	} {
 		name := path.Base(dir)
