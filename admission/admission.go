@@ -132,7 +132,8 @@ type Hooks struct {
 	serving atomic.Pointer[tls.Certificate]
 	// of requests to hooks, and of conversions: a hook may read what has to be converted
 	turns, conversions chan struct{}
-	done               chan struct{} // closed when the hooks serve and are configured
+	since              map[string]time.Time // from when on each authority is in all configurations; of who looks
+	done               chan struct{}        // closed when the hooks serve and are configured
 
 	mu         sync.Mutex
 	sealed     bool // the runtime has begun

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fairlead-io/fairlead"
@@ -75,7 +78,18 @@ func TestConvert(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var definition atomic.Int64 // times that a hook was asked about the definition that it depends on
 	h := admissiontest.Start(t, cfg, func(h *admission.Hooks) {
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen},
+			func(_ context.Context, r *admission.Request[apiextensionsv1.CustomResourceDefinition]) error {
+				if r.Name == crd.Name {
+					definition.Add(1)
+				}
+				return nil
+			})
 		admission.Convert(h, oldToPage, pageToOld)
 		admission.Convert(h, midToPage, pageToMid)
 		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed},
@@ -165,6 +179,10 @@ func TestConvert(t *testing.T) {
 	_, err = at("v1alpha1").Create(b.ctx, object("v1alpha1", "d", map[string]any{"address": "panic"}), metav1.CreateOptions{})
 	if !strings.Contains(text(err), "the conversion panicked") || strings.Contains(text(err), "goroutine") {
 		t.Errorf("a function that panics: %v", err)
+	}
+	if _, err := definitions.Patch(b.ctx, crd.Name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"a":"b"}}}`),
+		metav1.PatchOptions{}); err != nil || definition.Load() > 0 {
+		t.Errorf("the definition: asked %d times, %v", definition.Load(), err)
 	}
 	stanza, err := definitions.Get(b.ctx, crd.Name, metav1.GetOptions{})
 	if err != nil {

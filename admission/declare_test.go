@@ -131,6 +131,18 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+func TestTwoOfOneName(t *testing.T) {
+	t.Parallel()
+	rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"})
+	for range 2 {
+		h := admission.Serve(rt, admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"})
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, allow)
+	}
+	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `admission "pages"`) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
 // A spoke needs one hub, and is declared once.
 func TestMistakesOfConversions(t *testing.T) {
 	t.Parallel()

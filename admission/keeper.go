@@ -138,13 +138,12 @@ func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority
 			}
 		}
 	}
+	var made authority.Authority
 	if plan.Stage {
-		made, err := authority.New(now, h.o.Name+" webhooks", l.Authority)
-		if err != nil {
+		if made, err = authority.New(now, h.o.Name+" webhooks", l.Authority); err != nil {
 			return nil, false, err
 		}
 		next = next.With(made)
-		h.log.InfoContext(ctx, "a new authority", "id", made.ID(), "expires", made.Certificate.NotAfter, "signs", plan.Alone)
 	}
 	if data, err = next.Encode(data); err != nil {
 		return nil, false, err
@@ -157,6 +156,9 @@ func (h *Hooks) authorities(ctx context.Context, targets []*target) (_ authority
 		return nil, false, fmt.Errorf("cannot write the Secret of the authorities: %w", err)
 	}
 	h.metrics.writes.WithLabelValues("Secret").Inc()
+	if plan.Stage {
+		h.log.InfoContext(ctx, "a new authority", "id", made.ID(), "expires", made.Certificate.NotAfter, "only", plan.Alone)
+	}
 	return nil, true, nil
 }
 
@@ -198,7 +200,15 @@ func (h *Hooks) writeSecret(ctx context.Context, was *corev1.Secret, data map[st
 // renew replaces the certificate that is served, if it is time. All authorities of the set are in all configurations.
 func (h *Hooks) renew(ctx context.Context, set authority.Set) error {
 	now, l := h.o.Certificates.Now(), h.o.Certificates.lifetimes()
-	signer, settled, ok := set.Signer(now, l)
+	since := map[string]time.Time{}
+	for _, a := range set {
+		since[a.ID()] = now
+		if at, known := h.since[a.ID()]; known {
+			since[a.ID()] = at
+		}
+	}
+	h.since = since
+	signer, settled, ok := set.Signer(now, l, since)
 	if !ok {
 		return errors.New("cannot issue a certificate: no authority signs now; is the clock right?")
 	}

@@ -28,7 +28,7 @@ import (
 
 // hasty are certificates that end within a test. Those of X.509 count whole seconds.
 var hasty = admission.Certificates{
-	Authority: 12 * time.Second, Leaf: 4 * time.Second, Overlap: 7 * time.Second, Settle: 2 * time.Second,
+	Authority: 16 * time.Second, Leaf: 8 * time.Second, Overlap: 9 * time.Second, Settle: 2 * time.Second,
 	Look: 250 * time.Millisecond,
 }
 
@@ -45,7 +45,7 @@ func TestRotation(t *testing.T) {
 			return nil
 		})
 	}, fairlead.WithLogger(log.Logger()))
-	ctx, cancel := context.WithTimeout(b.ctx, 22*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, 24*time.Second)
 	defer cancel()
 	var all sync.WaitGroup
 	var sent atomic.Int64
@@ -68,15 +68,22 @@ func TestRotation(t *testing.T) {
 			at     time.Time
 			bundle []byte
 		}
-		history := []known{{time.Time{}, b.bundle(h)}}
+		var history []known
 		for ctx.Err() == nil {
 			history = append(history, known{time.Now(), b.bundle(h)})
-			for len(history) > 1 && time.Since(history[1].at) > 1500*time.Millisecond { // less than it takes to settle
-				history = history[1:]
+			history = slices.DeleteFunc(history, func(k known) bool { return time.Since(k.at) > 1500*time.Millisecond })
+			if len(history) == 0 { // it took too long to read
+				continue
 			}
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(history[0].bundle)
 			conn, err := tls.Dial("tcp", strings.TrimPrefix(h.Options.URL, "https://"), &tls.Config{RootCAs: roots})
+			if time.Since(history[0].at) > hasty.Settle { // it took too long to connect
+				if err == nil {
+					conn.Close()
+				}
+				continue
+			}
 			if err != nil {
 				t.Errorf("who knows the configuration of a moment ago: %v", err)
 				return

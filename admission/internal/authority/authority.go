@@ -3,10 +3,10 @@
 //
 //	set, broken := authority.Parse(secret.Data)
 //	if plan := set.Plan(now, lifetimes); plan.Stage { … } // a new one is put beside the others, and signs later
-//	signer, settled := set.Signer(now, lifetimes)
+//	signer, settled := set.Signer(now, lifetimes, since)
 //	leaf, err := signer.Issue(now, hosts, lifetimes.Leaf)
 //
-// An authority has no state but its certificate: when it was made is when it begins to be valid, less [Backdate]. It is
+// An authority has no state but its certificate. It is
 // trusted (in the bundle) from when it is made until it ends, and no certificate of it outlives it, so that whoever
 // trusts the bundle trusts all that is served.
 package authority

@@ -154,8 +154,11 @@ func TestPlan(t *testing.T) {
 		{"at the end", authority.Set{a}, began.Add(l.Authority + time.Hour), authority.Plan{Stage: true, Alone: true}, 0},
 		{"trusted only", authority.Set{a.Trusted()}, began, authority.Plan{Stage: true, Alone: true}, 1},
 		{
-			"followed", authority.Set{a, made(t, began.Add(l.Authority-l.Overlap))}, began.Add(l.Authority - time.Hour),
-			authority.Plan{}, 2,
+			"followed",
+			authority.Set{a, made(t, began.Add(l.Authority-l.Overlap))},
+			began.Add(l.Authority - time.Hour),
+			authority.Plan{},
+			2,
 		},
 	} {
 		got := tc.set.Plan(tc.at, l)
@@ -174,7 +177,10 @@ func TestRotation(t *testing.T) {
 		Authority: 100 * time.Hour, Leaf: 20 * time.Hour, Overlap: 40 * time.Hour, Settle: 2 * time.Hour,
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		type replica struct{ serves *tls.Certificate }
+		type replica struct {
+			serves *tls.Certificate
+			since  map[string]time.Time
+		}
 		var (
 			now     = began
 			secret  authority.Set
@@ -204,7 +210,15 @@ func TestRotation(t *testing.T) {
 					bundle []byte
 				}{now, bundle})
 			}
-			signer, settled, ok := secret.Signer(now, l)
+			since := map[string]time.Time{}
+			for _, a := range secret {
+				since[a.ID()] = now
+				if at, ok := r.since[a.ID()]; ok {
+					since[a.ID()] = at
+				}
+			}
+			r.since = since
+			signer, settled, ok := secret.Signer(now, l, since)
 			if !ok {
 				t.Fatal("nobody signs")
 			}
@@ -251,6 +265,36 @@ func TestRotation(t *testing.T) {
 	})
 }
 
+func TestSigner(t *testing.T) {
+	t.Parallel()
+	old, next := made(t, began), made(t, began.Add(l.Authority-l.Overlap))
+	at := began.Add(l.Authority - l.Overlap + time.Hour)
+	known := map[string]time.Time{old.ID(): began, next.ID(): at}
+	for _, tc := range []struct {
+		reason  string
+		set     authority.Set
+		since   map[string]time.Time
+		at      time.Time
+		want    authority.Authority
+		settled bool
+	}{
+		{"the only one", authority.Set{old}, nil, began, old, true},
+		{"a new one that is just known", authority.Set{old, next}, known, at, old, true},
+		{"nothing is known, as after a restart", authority.Set{old, next}, nil, at, old, false},
+		{"a new one that has settled", authority.Set{old, next}, known, at.Add(l.Settle), next, true},
+		{"the old one ends soon", authority.Set{old, next}, nil, began.Add(l.Authority - time.Minute), next, false},
+		{"the old one has no key", authority.Set{old.Trusted(), next}, known, at, next, false},
+	} {
+		got, settled, ok := tc.set.Signer(tc.at, l, tc.since)
+		if !ok || got.ID() != tc.want.ID() || settled != tc.settled {
+			t.Errorf("%s: got %s, settled %v, ok %v", tc.reason, got.ID(), settled, ok)
+		}
+	}
+	if _, _, ok := (authority.Set{old.Trusted()}).Signer(at, l, known); ok {
+		t.Error("an authority without a key signs")
+	}
+}
+
 // A Secret that was lost is mended from what the API server trusts, and the old certificates stay good.
 func TestTakenFromTheBundle(t *testing.T) {
 	t.Parallel()
@@ -266,7 +310,8 @@ func TestTakenFromTheBundle(t *testing.T) {
 		mended = mended.With(known.Trusted())
 	}
 	mended = mended.With(b)
-	signer, settled, ok := mended.Signer(now, l)
+	since := map[string]time.Time{a.ID(): now, b.ID(): now}
+	signer, settled, ok := mended.Signer(now, l, since)
 	if !ok || settled || signer.ID() != b.ID() {
 		t.Fatalf("signer %v, settled %v", signer.ID(), settled)
 	}
@@ -274,7 +319,7 @@ func TestTakenFromTheBundle(t *testing.T) {
 		t.Error("a certificate that is trusted is replaced before the new authority has settled")
 	}
 	now = now.Add(l.Settle)
-	if signer, settled, _ = mended.Signer(now, l); !settled || !mended.Renew(now, old.Leaf, signer, settled) {
+	if signer, settled, _ = mended.Signer(now, l, since); !settled || !mended.Renew(now, old.Leaf, signer, settled) {
 		t.Error("the new authority does not take over")
 	}
 	if err := verify(mended.Bundle(), old.Leaf, "hook", now); err != nil {

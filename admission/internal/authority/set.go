@@ -159,16 +159,19 @@ func (s Set) Plan(now time.Time, l Lifetimes) Plan {
 	return p
 }
 
-// Signer returns the authority that signs now: the newest one that has settled, else the oldest one. Settled says
+// Signer returns the authority that signs now: the newest one that has settled, else the oldest one that goes on for
+// long enough, else the newest one. Since says from when on each, by its ID, is known to be in all bundles. Settled says
 // whether all who check certificates can be expected to know of it.
-func (s Set) Signer(now time.Time, l Lifetimes) (signer Authority, settled, ok bool) {
+func (s Set) Signer(now time.Time, l Lifetimes, since map[string]time.Time) (signer Authority, settled, ok bool) {
 	for _, a := range slices.Backward(s) {
 		if !a.Signs(now) {
 			continue
 		}
-		signer, ok = a, true
-		if settled = len(s) == 1 || !now.Before(a.Made().Add(l.Settle)); settled {
-			return signer, true, true
+		if at, known := since[a.ID()]; len(s) == 1 || known && !now.Before(at.Add(l.Settle)) {
+			return a, true, true
+		}
+		if !ok || now.Add(l.Settle).Before(a.Certificate.NotAfter) {
+			signer, ok = a, true
 		}
 	}
 	return signer, false, ok
