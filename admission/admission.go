@@ -230,11 +230,13 @@ func (c *Certificates) complete() error {
 	case c.Look <= 0 || c.Settle < 2*c.Look:
 		return fmt.Errorf("what is new settles for %v, which has to be at least twice as long as Look, %v", c.Settle, c.Look)
 	case c.Leaf < 6*c.Look:
-		return fmt.Errorf("a certificate is good for %v, which has to be at least six times as long as Look, %v", c.Leaf, c.Look)
+		return fmt.Errorf("a certificate is good for %v, which has to be at least six times as long as Look, %v", c.Leaf,
+			c.Look)
 	case c.Overlap < c.Settle+6*c.Look:
 		return fmt.Errorf("authorities overlap for %v, which has to be longer than to settle, %v", c.Overlap, c.Settle)
 	case c.Authority <= c.Overlap:
-		return fmt.Errorf("an authority is good for %v, and has to be for longer than the overlap, %v", c.Authority, c.Overlap)
+		return fmt.Errorf("an authority is good for %v, and has to be for longer than the overlap, %v", c.Authority,
+			c.Overlap)
 	}
 	return nil
 }

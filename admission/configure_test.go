@@ -60,11 +60,13 @@ func TestConfiguration(t *testing.T) {
 	was := read()
 	is := was.Webhooks[0]
 	fail := admissionregistrationv1.Ignore
-	none, match, scope := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Equivalent, admissionregistrationv1.AllScopes
+	none, match, scope := admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.Equivalent,
+		admissionregistrationv1.AllScopes
 	url := h.Options.URL + "/validate/validate.configmap.v1.core"
 	seven := int32(7)
 	want := admissionregistrationv1.ValidatingWebhook{
-		Name: "validate.configmap.v1.core", FailurePolicy: &fail, SideEffects: &none, MatchPolicy: &match, TimeoutSeconds: &seven,
+		Name: "validate.configmap.v1.core", FailurePolicy: &fail, SideEffects: &none, MatchPolicy: &match,
+		TimeoutSeconds:          &seven,
 		AdmissionReviewVersions: []string{"v1"},
 		ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: &url, CABundle: is.ClientConfig.CABundle},
 		Rules: []admissionregistrationv1.RuleWithOperations{{
@@ -105,7 +107,8 @@ func TestConfiguration(t *testing.T) {
 			return err
 		}},
 		{"no hooks", func() error {
-			_, err := configurations.Patch(b.ctx, h.Options.Name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/webhooks"}]`),
+			_, err := configurations.Patch(b.ctx, h.Options.Name, types.JSONPatchType,
+				[]byte(`[{"op":"remove","path":"/webhooks"}]`),
 				metav1.PatchOptions{})
 			return err
 		}},
@@ -115,7 +118,8 @@ func TestConfiguration(t *testing.T) {
 		}
 		b.eventually(tc.reason, func() string { return cmp.Diff(was, read()) })
 	}
-	changing, err := b.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(b.ctx, h.Options.Name, metav1.GetOptions{})
+	changing, err := b.api.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(b.ctx, h.Options.Name,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +209,8 @@ func TestRights(t *testing.T) {
 	}
 	start(t, rt)
 	b.eventually("not ready", func() string {
-		if code, body := readyz(); code != 503 || !strings.Contains(body, "forbidden") || !strings.Contains(body, "admission "+system) {
+		if code, body := readyz(); code != 503 || !strings.Contains(body, "forbidden") || !strings.Contains(body,
+			"admission "+system) {
 			return body
 		}
 		return ""
@@ -286,7 +291,8 @@ func TestATypeThatIsNotServed(t *testing.T) {
 		hook.Hook != "validate.page.v1."+system+".example.com" || !strings.Contains(err.Error(), "configure_test.go:") {
 		t.Errorf("Run: %v", err)
 	}
-	if _, err := b.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.ctx, system, metav1.GetOptions{}); err == nil {
+	if _, err := b.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.ctx, system,
+		metav1.GetOptions{}); err == nil {
 		t.Error("something was written")
 	}
 	if _, err := b.api.CoreV1().Secrets(system).Get(b.ctx, system+"-webhook-ca", metav1.GetOptions{}); err == nil {

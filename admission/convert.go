@@ -262,8 +262,8 @@ func readConversion(body []byte) (*apiextensionsv1.ConversionRequest, error) {
 	}
 	switch {
 	case review.TypeMeta != conversionType:
-		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be a %s of %s", review.Kind, review.APIVersion,
-			conversionType.Kind, conversionType.APIVersion)
+		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be a %s of %s", review.Kind,
+			review.APIVersion, conversionType.Kind, conversionType.APIVersion)
 	case review.Request == nil || review.Request.UID == "":
 		return nil, errors.New("cannot read the review: it has no request with a uid")
 	}

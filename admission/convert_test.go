@@ -122,7 +122,8 @@ func TestConvert(t *testing.T) {
 		return o.Object["spec"]
 	}
 	b.eventually("the API server converts", func() string {
-		_, err := at("v1alpha1").Create(b.ctx, object("v1alpha1", "probe", map[string]any{"address": ""}), metav1.CreateOptions{})
+		_, err := at("v1alpha1").Create(b.ctx, object("v1alpha1", "probe", map[string]any{"address": ""}),
+			metav1.CreateOptions{})
 		if !strings.Contains(text(err), "it has no host") {
 			return "got " + text(err)
 		}
@@ -176,7 +177,8 @@ func TestConvert(t *testing.T) {
 			t.Errorf("%s: %v", version, err)
 		}
 	}
-	_, err = at("v1alpha1").Create(b.ctx, object("v1alpha1", "d", map[string]any{"address": "panic"}), metav1.CreateOptions{})
+	_, err = at("v1alpha1").Create(b.ctx, object("v1alpha1", "d", map[string]any{"address": "panic"}),
+		metav1.CreateOptions{})
 	if !strings.Contains(text(err), "the conversion panicked") || strings.Contains(text(err), "goroutine") {
 		t.Errorf("a function that panics: %v", err)
 	}
@@ -202,10 +204,19 @@ func TestConvert(t *testing.T) {
 	}{
 		{"nothing", "", 400, "cannot read the review"},
 		{"garbage", "{", 400, "cannot read the review"},
-		{"another review", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1"}}`, 400, "has to be"},
+		{
+			"another review", `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1"}}`, 400,
+			"has to be",
+		},
 		{"another group", review(`{"kind":"Page","apiVersion":"other.com/v1alpha1"}`), 200, "is not converted here"},
-		{"another version", review(fmt.Sprintf(`{"kind":"Page","apiVersion":"%s/v7"}`, group)), 200, "nothing converts version v7"},
-		{"another form", review(fmt.Sprintf(`{"kind":"Page","apiVersion":"%s/v1alpha1","spec":[]}`, group)), 200, `"Failure"`},
+		{
+			"another version", review(fmt.Sprintf(`{"kind":"Page","apiVersion":"%s/v7"}`, group)), 200,
+			"nothing converts version v7",
+		},
+		{
+			"another form", review(fmt.Sprintf(`{"kind":"Page","apiVersion":"%s/v1alpha1","spec":[]}`, group)), 200,
+			`"Failure"`,
+		},
 		{"no objects", review(""), 200, `"Success"`},
 	} {
 		if code, body := ask(tc.body); code != tc.code || !strings.Contains(body, tc.says) {

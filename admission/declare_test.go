@@ -41,7 +41,10 @@ func TestMistakes(t *testing.T) {
 		{"no name", changed(func(o *admission.Options) { o.Name = "" }), fine, admission.ErrInvalid, "Name"},
 		{"no namespace", changed(func(o *admission.Options) { o.Namespace = "" }), fine, admission.ErrInvalid, "Namespace"},
 		{"no address", changed(func(o *admission.Options) { o.Service = "" }), fine, admission.ErrInvalid, "Service or URL"},
-		{"two addresses", changed(func(o *admission.Options) { o.URL = "https://x" }), fine, admission.ErrInvalid, "Service or URL"},
+		{
+			"two addresses", changed(func(o *admission.Options) { o.URL = "https://x" }), fine, admission.ErrInvalid,
+			"Service or URL",
+		},
 		{
 			"no TLS", changed(func(o *admission.Options) { o.Service, o.URL = "", "http://x" }), fine, admission.ErrInvalid,
 			"https://",
@@ -96,7 +99,10 @@ func TestMistakes(t *testing.T) {
 				OnFailure: admission.FailOpen, Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}},
 			}), admission.ErrInvalid, "Objects",
 		},
-		{"no function", good, func(h hooks) { admission.Validate[corev1.Pod](h, closed, nil) }, admission.ErrInvalid, "is nil"},
+		{
+			"no function", good, func(h hooks) { admission.Validate[corev1.Pod](h, closed, nil) }, admission.ErrInvalid,
+			"is nil",
+		},
 		{"no object", good, func(h hooks) {
 			admission.Validate(h, closed, func(context.Context, *admission.Request[string]) error { return nil })
 		}, admission.ErrInvalid, "string is no object"},
@@ -118,8 +124,14 @@ func TestMistakes(t *testing.T) {
 			admission.Validate(h, r, pods)
 			admission.Mutate(h, r, allow)
 		}, admission.ErrName, "one.example.com"},
-		{"two kinds", good, func(h hooks) { admission.Convert(h, podToMap, mapToPod) }, admission.ErrInvalid, "two versions of one kind"},
-		{"no conversion", good, func(h hooks) { admission.Convert[corev1.Pod, corev1.Pod](h, nil, nil) }, admission.ErrInvalid, "is nil"},
+		{
+			"two kinds", good, func(h hooks) { admission.Convert(h, podToMap, mapToPod) }, admission.ErrInvalid,
+			"two versions of one kind",
+		},
+		{
+			"no conversion", good, func(h hooks) { admission.Convert[corev1.Pod, corev1.Pod](h, nil, nil) },
+			admission.ErrInvalid, "is nil",
+		},
 	} {
 		rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"})
 		tc.declare(admission.Serve(rt, tc.options))

@@ -70,8 +70,8 @@
 //
 //   - A new authority is in the Secret and in every caBundle before anything that it has signed is served: that takes a
 //     consistent read of all configurations, and ten minutes for the API servers to learn of it. Configurations are
-//     written at the version that was read before the Secret, so that nobody who has read an older Secret can write over
-//     them.
+//     written at the version that was read before the Secret, so that nobody who has read an older Secret can write
+//     over them.
 //   - The old one is trusted until it ends, and nothing that it has signed is valid for longer.
 //   - An entry of the Secret that cannot be used ([AuthorityError], in the log) is removed. If none is left that signs,
 //     or the Secret is gone, there is a new authority, and those of the caBundles stay trusted, as replicas still serve
@@ -95,7 +95,8 @@
 //
 // # Invariants
 //
-//   - Nobody who trusts a caBundle that was written at most Settle ago meets a certificate that it does not cover.
+//   - Nobody who trusts a caBundle that was read at most Settle ago meets a certificate that it does not cover, unless
+//     the Secret was lost, of a replica that has started since.
 //   - A patch holds what the function has changed, as far as its type knows it, and nothing else. If elements of a list
 //     change their places, what the type does not know of them is lost.
 //   - A panic of a function ends its request, nothing else.

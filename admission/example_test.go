@@ -22,7 +22,10 @@ func Example() {
 	hooks := admission.Serve(rt, admission.Options{
 		Name: "pods", Namespace: "pods-system", Service: "pods-webhook", // its port 443 leads to 9443
 	})
-	admission.Mutate(hooks, admission.Rule{OnFailure: admission.FailOpen, Operations: []admission.Operation{admission.Create}},
+	admission.Mutate(hooks, admission.Rule{
+		OnFailure:  admission.FailOpen,
+		Operations: []admission.Operation{admission.Create},
+	},
 		func(_ context.Context, r *admission.Request[corev1.Pod]) error {
 			if r.Object.Labels == nil {
 				r.Object.Labels = map[string]string{}
@@ -30,12 +33,16 @@ func Example() {
 			r.Object.Labels["created-by"] = r.User.UID
 			return nil
 		})
-	admission.Validate(hooks, admission.Rule{OnFailure: admission.FailClosed, Operations: []admission.Operation{admission.Update}},
+	admission.Validate(hooks, admission.Rule{
+		OnFailure:  admission.FailClosed,
+		Operations: []admission.Operation{admission.Update},
+	},
 		func(_ context.Context, r *admission.Request[corev1.Pod]) error {
 			if r.Object.Spec.PriorityClassName != r.Old.Spec.PriorityClassName {
 				return field.Forbidden(field.NewPath("spec", "priorityClassName"), "it cannot be changed")
 			}
-			if slices.ContainsFunc(r.Object.Spec.Containers, func(c corev1.Container) bool { return c.Resources.Limits == nil }) {
+			if slices.ContainsFunc(r.Object.Spec.Containers,
+				func(c corev1.Container) bool { return c.Resources.Limits == nil }) {
 				r.Warn("a container has no limits")
 			}
 			return nil

@@ -41,7 +41,8 @@ func FuzzReview(f *testing.F) {
 	const head = `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":`
 	for _, body := range []string{
 		"", "{", "null", "[]", head + `null}`, head + `{"uid":"1"}}`,
-		head + `{"uid":"1","operation":"CREATE","object":{"kind":"Pod","apiVersion":"v1","spec":{"containers":[{"name":"a","x":1}]}}}}`,
+		head + `{"uid":"1","operation":"CREATE","object":{"kind":"Pod","apiVersion":"v1",` +
+			`"spec":{"containers":[{"name":"a","x":1}]}}}}`,
 		head + `{"uid":"1","operation":"DELETE","oldObject":{"kind":"Pod","apiVersion":"v1"}}}`,
 		head + `{"uid":"1","operation":"CREATE","object":{"kind":"Pod","apiVersion":"v1","spec":null}}}`,
 	} {

@@ -52,7 +52,8 @@ func (b *bench) eventually(what string, fn func() (lacks string)) {
 // bundle returns the caBundle by which the API server knows the first validating hook.
 func (b *bench) bundle(h *admissiontest.Hooks) []byte {
 	b.t.Helper()
-	c, err := b.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.ctx, h.Options.Name, metav1.GetOptions{})
+	c, err := b.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.ctx, h.Options.Name,
+		metav1.GetOptions{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

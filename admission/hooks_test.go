@@ -119,7 +119,10 @@ func TestHooksAreAsked(t *testing.T) {
 			_, err := cms.Patch(b.ctx, "a", types.MergePatchType, []byte(`{"data":{"v":"1"}}`), metav1.PatchOptions{})
 			return err
 		}, "versions go up", "UPDATE a 2->1"},
-		{"refused delete", func() error { return cms.Delete(b.ctx, "a", metav1.DeleteOptions{}) }, "it is kept", "DELETE a 2->none"},
+		{
+			"refused delete", func() error { return cms.Delete(b.ctx, "a", metav1.DeleteOptions{}) }, "it is kept",
+			"DELETE a 2->none",
+		},
 		{"release", func() error {
 			_, err := cms.Patch(b.ctx, "a", types.MergePatchType, []byte(`{"data":{"keep":null}}`), metav1.PatchOptions{})
 			return err
@@ -229,13 +232,17 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: warnings %q", tc.do, seen.all)
 		}
 	}
-	for _, want := range []string{"panicked: broken function", "the oracle is silent", "ended its goroutine", "a hook refused"} {
+	for _, want := range []string{
+		"panicked: broken function", "the oracle is silent", "ended its goroutine",
+		"a hook refused",
+	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not tell of %q:\n%s", want, log.String())
 		}
 	}
 	for _, want := range []string{
-		`hook="validate.configmap.v1.core",operation="create",result="failed"} 4`, `result="allowed"} 2`, `result="denied"} 5`,
+		`hook="validate.configmap.v1.core",operation="create",result="failed"} 4`, `result="allowed"} 2`,
+		`result="denied"} 5`,
 		`fairlead_admission_request_duration_seconds_count{`, `fairlead_admission_certificate_expiry_timestamp_seconds{`,
 	} {
 		b.eventually("metrics", func() string { // who was late is counted after the API server has gone
@@ -272,7 +279,8 @@ func TestMutate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"v": "1!", "stays": "so"}, got.Data); diff != "" || got.Labels["team/name"] != "a" {
+	if diff := cmp.Diff(map[string]string{"v": "1!", "stays": "so"}, got.Data); diff != "" ||
+		got.Labels["team/name"] != "a" {
 		t.Errorf("got %v, %s", got.Labels, diff)
 	}
 	if _, err = cms.Create(b.ctx, configMap("y"), metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
@@ -306,7 +314,8 @@ func TestDown(t *testing.T) {
 		}
 	}
 	h.Stop()
-	if err := create(admission.FailClosed); !apierrors.IsInternalError(err) || !strings.Contains(text(err), "closed.example.com") {
+	if err := create(admission.FailClosed); !apierrors.IsInternalError(err) || !strings.Contains(text(err),
+		"closed.example.com") {
 		t.Errorf("closed, down: %v", err)
 	}
 	if err := create(admission.FailOpen); err != nil {

@@ -220,6 +220,7 @@ func (h *Hooks) renew(ctx context.Context, set authority.Set) error {
 		return err
 	}
 	h.serving.Store(cert)
-	h.log.InfoContext(ctx, "a new certificate", "authority", signer.ID(), "hosts", h.o.hosts(), "expires", cert.Leaf.NotAfter)
+	h.log.InfoContext(ctx, "a new certificate", "authority", signer.ID(), "hosts", h.o.hosts(), "expires",
+		cert.Leaf.NotAfter)
 	return nil
 }

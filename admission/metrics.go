@@ -27,7 +27,8 @@ func newMetrics(h *Hooks) *metrics {
 			Buckets: prometheus.ExponentialBuckets(.0005, 4, 9),
 		}, []string{"hook"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_admission_refused_total", Help: "Requests that no API server would make, or too many at a time, by why.",
+			Name: "fairlead_admission_refused_total",
+			Help: "Requests that no API server would make, or too many at a time, by why.",
 		}, []string{"reason"}),
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_admission_writes_total", Help: "Writes of the Secret, the configurations and the conversions.",

@@ -48,7 +48,10 @@ func TestPatch(t *testing.T) {
 			"elements between", `[1,4]`, `[1,4]`, `[1,2,3,4]`,
 			`[{"op":"add","path":"/1","value":2},{"op":"add","path":"/2","value":3}]`,
 		},
-		{"no first element", `[{"name":"a"},{"name":"b"}]`, `[{"name":"a"},{"name":"b"}]`, `[{"name":"b"}]`, `[{"op":"remove","path":"/0"}]`},
+		{
+			"no first element", `[{"name":"a"},{"name":"b"}]`, `[{"name":"a"},{"name":"b"}]`, `[{"name":"b"}]`,
+			`[{"op":"remove","path":"/0"}]`,
+		},
 		{
 			"an element that has changed", `[{"name":"a","new":1}]`, `[{"name":"a"}]`, `[{"name":"a","v":2}]`,
 			`[{"op":"add","path":"/0/v","value":2}]`,

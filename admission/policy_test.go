@@ -88,7 +88,8 @@ func TestPolicies(t *testing.T) {
 	if !strings.Contains(text(err), "the path stays /home") {
 		t.Errorf("another path: %v", err)
 	}
-	if _, err := cms.Patch(b.ctx, "home", types.MergePatchType, []byte(`{"data":{"title":"Start"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := cms.Patch(b.ctx, "home", types.MergePatchType, []byte(`{"data":{"title":"Start"}}`),
+		metav1.PatchOptions{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -199,7 +199,8 @@ func TestReplicas(t *testing.T) {
 	for _, r := range replicas {
 		<-r.Ready()
 	}
-	config, err := b.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.ctx, system, metav1.GetOptions{})
+	config, err := b.api.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(b.ctx, system,
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,8 @@ func TestReplicas(t *testing.T) {
 		conn.Close()
 	}
 	ask := func() string {
-		_, err := b.api.CoreV1().ConfigMaps(tested).Create(b.ctx, configMap("x"), metav1.CreateOptions{DryRun: []string{"All"}})
+		_, err := b.api.CoreV1().ConfigMaps(tested).Create(b.ctx, configMap("x"),
+			metav1.CreateOptions{DryRun: []string{"All"}})
 		return text(err)
 	}
 	b.eventually("the API server asks", func() string {
@@ -247,9 +249,14 @@ func TestBrokenSecret(t *testing.T) {
 	b := setup(t)
 	var log testlog.Book
 	certificates := admission.Certificates{Settle: time.Second, Look: 50 * time.Millisecond}
-	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: certificates}, func(h *admission.Hooks) {
-		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, func(context.Context, *maps) error { return nil })
-	}, fairlead.WithLogger(log.Logger()))
+	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: certificates},
+		func(h *admission.Hooks) {
+			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, func(context.Context,
+				*maps,
+			) error {
+				return nil
+			})
+		}, fairlead.WithLogger(log.Logger()))
 	secrets := b.api.CoreV1().Secrets(h.System)
 	name := h.System + "-webhook-ca"
 	ctx, cancel := context.WithCancel(b.ctx)
@@ -283,17 +290,20 @@ func TestBrokenSecret(t *testing.T) {
 		says   string // of the log
 	}{
 		{"a key of junk", func() error {
-			_, err := secrets.Patch(b.ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"anVuaw=="}}`, entry(".key")),
+			_, err := secrets.Patch(b.ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"anVuaw=="}}`,
+				entry(".key")),
 				metav1.PatchOptions{})
 			return err
 		}, "cannot use the authority in"},
 		{"a certificate of junk", func() error {
-			_, err := secrets.Patch(b.ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"anVuaw=="}}`, entry(".crt")),
+			_, err := secrets.Patch(b.ctx, name, types.MergePatchType, fmt.Appendf(nil, `{"data":{%q:"anVuaw=="}}`,
+				entry(".crt")),
 				metav1.PatchOptions{})
 			return err
 		}, "there is no PEM block"},
 		{"empty", func() error {
-			_, err := secrets.Patch(b.ctx, name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/data"}]`), metav1.PatchOptions{})
+			_, err := secrets.Patch(b.ctx, name, types.JSONPatchType, []byte(`[{"op":"remove","path":"/data"}]`),
+				metav1.PatchOptions{})
 			return err
 		}, "a new authority"},
 		{"gone", func() error { return secrets.Delete(b.ctx, name, metav1.DeleteOptions{}) }, "a new authority"},

@@ -123,7 +123,9 @@ func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body
 		failed(err)
 		return
 	}
-	response := &admissionv1.AdmissionResponse{UID: in.UID, Allowed: out.denial == nil, Result: out.denial, Warnings: out.warnings}
+	response := &admissionv1.AdmissionResponse{
+		UID: in.UID, Allowed: out.denial == nil, Result: out.denial, Warnings: out.warnings,
+	}
 	if out.denial != nil {
 		finish("denied")
 		log.InfoContext(ctx, "a hook refused", "code", out.denial.Code, "reason", out.denial.Reason,
@@ -151,8 +153,8 @@ func readReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	}
 	switch {
 	case review.TypeMeta != reviewType:
-		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be an %s of %s", review.Kind, review.APIVersion,
-			reviewType.Kind, reviewType.APIVersion)
+		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be an %s of %s", review.Kind,
+			review.APIVersion, reviewType.Kind, reviewType.APIVersion)
 	case review.Request == nil || review.Request.UID == "":
 		return nil, errors.New("cannot read the review: it has no request with a uid")
 	}

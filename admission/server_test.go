@@ -50,7 +50,8 @@ func TestStrangers(t *testing.T) {
 	review := func(request string) string {
 		return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` + request + `}`
 	}
-	good := review(`{"uid":"1","operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x"}}}`)
+	good := review(`{"uid":"1","operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1",` +
+		`"metadata":{"name":"x"}}}`)
 	for _, tc := range []struct {
 		reason, method, path, kind, body string
 		code                             int
@@ -64,7 +65,10 @@ func TestStrangers(t *testing.T) {
 		{"another content type", "POST", path, "text/plain", good, 415, "application/json"},
 		{"nothing", "POST", path, "application/json", "", 400, "cannot read the review"},
 		{"garbage", "POST", path, "application/json", "\x00\xff{", 400, "cannot read the review"},
-		{"another version", "POST", path, "application/json", strings.Replace(good, "k8s.io/v1", "k8s.io/v1beta1", 1), 400, "has to be"},
+		{
+			"another version", "POST", path, "application/json", strings.Replace(good, "k8s.io/v1", "k8s.io/v1beta1", 1), 400,
+			"has to be",
+		},
 		{"another kind", "POST", path, "application/json", `{"kind":"Pod","apiVersion":"v1"}`, 400, "has to be"},
 		{"no request", "POST", path, "application/json", review("null"), 400, "no request"},
 		{"no uid", "POST", path, "application/json", review("{}"), 400, "no request with a uid"},
@@ -82,7 +86,8 @@ func TestStrangers(t *testing.T) {
 		},
 		{
 			"another form", "POST", path, "application/json",
-			review(`{"uid":"1","operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1","data":[]}}`), 400, "cannot decode",
+			review(`{"uid":"1","operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1","data":[]}}`), 400,
+			"cannot decode",
 		},
 		{"too large", "POST", path, "application/json", good + strings.Repeat(" ", 8<<20), 413, "longer than"},
 	} {
@@ -91,7 +96,8 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%s: %d %.300s", tc.reason, code, body)
 		}
 	}
-	if _, err := b.api.CoreV1().ConfigMaps(h.Namespace).Create(b.ctx, configMap("y"), metav1.CreateOptions{}); err == nil ||
+	if _, err := b.api.CoreV1().ConfigMaps(h.Namespace).Create(b.ctx, configMap("y"),
+		metav1.CreateOptions{}); err == nil ||
 		!strings.Contains(err.Error(), "asked about y") {
 		t.Errorf("afterwards: %v", err)
 	}

@@ -50,8 +50,9 @@ type Hooks struct {
 // label marks the namespaces of a test.
 const label = "fairlead.io/admissiontest"
 
-// Start makes two namespaces, declares hooks, and returns when the API server asks them. The test fails when that is not
-// so within 30 seconds. They stop, and their configuration is removed, when the test ends.
+// Start makes two namespaces, declares hooks, and returns when the API server asks them. The test fails when that is
+// not so within 30 seconds. They stop, and their configuration is removed, when the test ends. Of conversions the API
+// server learns by itself: ask until one is made.
 func Start(
 	t testing.TB, config *rest.Config, declare func(*admission.Hooks), opts ...fairlead.Option,
 ) *Hooks {
@@ -143,7 +144,8 @@ func remove(t testing.TB, api kubernetes.Interface, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
 	defer cancel()
 	names := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
-	err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{}, names)
+	err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{},
+		names)
 	if err = errors.Join(err, api.AdmissionregistrationV1().MutatingWebhookConfigurations().
 		DeleteCollection(ctx, metav1.DeleteOptions{}, names)); err != nil {
 		t.Errorf("cannot remove the hooks: %v", err)

@@ -1,14 +1,13 @@
-// Package authority holds the certificate authorities that sign what webhooks serve: what a Secret has of them, which of
-// them signs now, and when the next one is made. It does no I/O and reads no clock.
+// Package authority holds the certificate authorities that sign what webhooks serve: what a Secret has of them, which
+// of them signs now, and when the next one is made. It does no I/O and reads no clock.
 //
 //	set, broken := authority.Parse(secret.Data)
 //	if plan := set.Plan(now, lifetimes); plan.Stage { … } // a new one is put beside the others, and signs later
 //	signer, settled := set.Signer(now, lifetimes, since)
 //	leaf, err := signer.Issue(now, hosts, lifetimes.Leaf)
 //
-// An authority has no state but its certificate. It is
-// trusted (in the bundle) from when it is made until it ends, and no certificate of it outlives it, so that whoever
-// trusts the bundle trusts all that is served.
+// An authority has no state but its certificate. It is trusted (in the bundle) from when it is made until it ends, and
+// no certificate of it outlives it, so that whoever trusts the bundle trusts all that is served.
 package authority
 
 import (

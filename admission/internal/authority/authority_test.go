@@ -114,7 +114,10 @@ func TestParse(t *testing.T) {
 		{"garbage in a block", func(d map[string][]byte) {
 			d[entry(a, ".crt")] = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 		}, 1, entry(a, ".crt"), "x509"},
-		{"no authority", func(d map[string][]byte) { d[entry(a, ".crt")] = asPEM }, 1, entry(a, ".crt"), "not that of an authority"},
+		{
+			"no authority", func(d map[string][]byte) { d[entry(a, ".crt")] = asPEM }, 1, entry(a, ".crt"),
+			"not that of an authority",
+		},
 		{"a broken key", func(d map[string][]byte) { d[entry(a, ".key")] = []byte("junk") }, 1, entry(a, ".crt"), "its key"},
 		{
 			"another's key", func(d map[string][]byte) { d[entry(a, ".key")] = other[entry(b, ".key")] },

@@ -160,8 +160,8 @@ func (s Set) Plan(now time.Time, l Lifetimes) Plan {
 }
 
 // Signer returns the authority that signs now: the newest one that has settled, else the oldest one that goes on for
-// long enough, else the newest one. Since says from when on each, by its ID, is known to be in all bundles. Settled says
-// whether all who check certificates can be expected to know of it.
+// long enough, else the newest one. Since says from when on each, by its ID, is known to be in all bundles. Settled
+// says whether all who check certificates can be expected to know of it.
 func (s Set) Signer(now time.Time, l Lifetimes, since map[string]time.Time) (signer Authority, settled, ok bool) {
 	for _, a := range slices.Backward(s) {
 		if !a.Signs(now) {
