@@ -2,6 +2,8 @@ package admission_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/http"
@@ -298,4 +300,47 @@ func TestATypeThatIsNotServed(t *testing.T) {
 	if _, err := b.api.CoreV1().Secrets(system).Get(b.ctx, system+"-webhook-ca", metav1.GetOptions{}); err == nil {
 		t.Error("a Secret was written")
 	}
+}
+
+// Behind a Service the API server knows the program by the name of that.
+func TestService(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	system := env.Namespace(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := fairlead.New(env.Config(t))
+	h := admission.Serve(rt, admission.Options{
+		Name: system, Namespace: system, Service: "hooks", ServicePort: 8443, Listener: listener, Linger: -1,
+		Only: &metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has-this"}},
+	})
+	admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed}, allow)
+	start(t, rt)
+	<-h.Ready()
+	configurations := b.api.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	is, err := configurations.Get(b.ctx, system, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := configurations.Delete(b.ctx, system, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}()
+	path, port := "/mutate/mutate.configmap.v1.core", int32(8443)
+	config := is.Webhooks[0].ClientConfig
+	want := &admissionregistrationv1.ServiceReference{Namespace: system, Name: "hooks", Path: &path, Port: &port}
+	if diff := cmp.Diff(want, config.Service); diff != "" {
+		t.Error(diff)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(config.CABundle)
+	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{RootCAs: roots,
+		ServerName: "hooks." + system + ".svc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
 }
