@@ -337,8 +337,8 @@ func TestService(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(config.CABundle)
-	conn, err := tls.Dial("tcp", listener.Addr().String(), &tls.Config{RootCAs: roots,
-		ServerName: "hooks." + system + ".svc"})
+	server := &tls.Config{RootCAs: roots, ServerName: "hooks." + system + ".svc"}
+	conn, err := tls.Dial("tcp", listener.Addr().String(), server)
 	if err != nil {
 		t.Fatal(err)
 	}
