@@ -5,10 +5,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +29,12 @@ import (
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testlog"
+)
+
+// A runtime, and each of its clusters, hosts hooks.
+var (
+	_ admission.Host = (*fairlead.Runtime)(nil)
+	_ admission.Host = (*fairlead.Cluster)(nil)
 )
 
 func allow(context.Context, *maps) error { return nil }
@@ -312,12 +320,15 @@ func TestService(t *testing.T) {
 		t.Fatal(err)
 	}
 	rt := fairlead.New(env.Config(t))
+	var ahead atomic.Int64
 	h := admission.Serve(rt, admission.Options{
 		Name: system, Namespace: system, Service: "hooks", ServicePort: 8443, Listener: listener, Linger: -1,
-		Only: &metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has-this"}},
+		Certificates: admission.Certificates{Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }},
+		Only:         &metav1.LabelSelector{MatchLabels: map[string]string{"nobody": "has-this"}},
 	})
 	admission.Mutate(h, admission.Rule{OnFailure: admission.FailClosed}, allow)
-	start(t, rt)
+	done := make(chan error, 1)
+	go func() { done <- rt.Run(b.ctx) }()
 	<-h.Ready()
 	configurations := b.api.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	is, err := configurations.Get(b.ctx, system, metav1.GetOptions{})
@@ -343,4 +354,20 @@ func TestService(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
+	ready := func() string {
+		w := httptest.NewRecorder()
+		rt.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		return fmt.Sprint(w.Code, " ", w.Body.String())
+	}
+	if got := ready(); !strings.HasPrefix(got, "200 ") {
+		t.Error(got)
+	}
+	ahead.Store(int64(31 * 24 * time.Hour))
+	if got := ready(); !strings.HasPrefix(got, "503 ") || !strings.Contains(got, "the certificate has expired") {
+		t.Error(got)
+	}
+	listener.Close() // what ends serving ends the runtime
+	if err := <-done; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Run: %v", err)
+	}
 }

@@ -60,7 +60,8 @@ func (c *converter) check() error {
 //
 // Of the metadata the API server lets labels and annotations change, and nothing else: the rest is carried over. If the
 // function leaves the name of its result empty, labels and annotations are carried over, too. There is no failure
-// policy: while nobody converts, objects of versions other than the stored one cannot be read.
+// policy: while nobody converts, objects of versions other than the stored one cannot be read. Leave spec.conversion out
+// of the manifest of the CustomResourceDefinition: until the program has put it right, nothing would be converted.
 func Convert[S, H any](
 	h *Hooks, toHub func(context.Context, *S) (*H, error), fromHub func(context.Context, *H) (*S, error),
 ) {

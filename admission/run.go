@@ -31,12 +31,16 @@ func (h *Hooks) run(ctx context.Context, degraded bool) error {
 	defer both.Wait()
 	stopping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	both.Go(func() { // the API server sends more for a moment
-		<-ctx.Done()
-		if h.o.Linger > 0 {
+	both.Go(func() {
+		defer stop()
+		select {
+		case <-stopping.Done(): // it serves no more
+			return
+		case <-ctx.Done():
+		}
+		if h.o.Linger > 0 { // the API server sends more for a moment
 			_ = backoff.Pause(stopping, h.o.Linger)
 		}
-		stop()
 	})
 	both.Go(func() { h.goOn(stopping) })
 	h.log.InfoContext(ctx, "serving webhooks", "address", listener.Addr().String(), "hooks", len(h.hooks),
