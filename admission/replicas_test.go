@@ -32,19 +32,32 @@ var hasty = admission.Certificates{
 	Look: 250 * time.Millisecond,
 }
 
-// A rotation loses no request: neither of the API server, nor of who knows the configuration of two seconds ago and
-// makes a new connection each time.
+// A rotation loses no request: neither of the API server, nor of who knows the configuration of a moment ago and makes
+// a new connection each time, to one of two replicas.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var log testlog.Book
 	var asked atomic.Int64
-	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: hasty}, func(h *admission.Hooks) {
+	declare := func(h *admission.Hooks) {
 		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, func(context.Context, *maps) error {
 			asked.Add(1)
 			return nil
 		})
-	}, fairlead.WithLogger(log.Logger()))
+	}
+	h := admissiontest.StartWith(t, env.Config(t), admission.Options{Certificates: hasty}, declare,
+		fairlead.WithLogger(log.Logger()))
+	second := h.Options
+	var err error
+	if second.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	other := fairlead.New(env.Config(t))
+	replica := admission.Serve(other, second)
+	declare(replica)
+	start(t, other)
+	<-replica.Ready()
+	addresses := []string{h.Options.Listener.Addr().String(), second.Listener.Addr().String()}
 	ctx, cancel := context.WithTimeout(b.ctx, 24*time.Second)
 	defer cancel()
 	var all sync.WaitGroup
@@ -69,7 +82,7 @@ func TestRotation(t *testing.T) {
 			bundle []byte
 		}
 		var history []known
-		for ctx.Err() == nil {
+		for n := 0; ctx.Err() == nil; n++ {
 			history = append(history, known{time.Now(), b.bundle(h)})
 			history = slices.DeleteFunc(history, func(k known) bool { return time.Since(k.at) > 1500*time.Millisecond })
 			if len(history) == 0 { // it took too long to read
@@ -77,7 +90,7 @@ func TestRotation(t *testing.T) {
 			}
 			roots := x509.NewCertPool()
 			roots.AppendCertsFromPEM(history[0].bundle)
-			conn, err := tls.Dial("tcp", strings.TrimPrefix(h.Options.URL, "https://"), &tls.Config{RootCAs: roots})
+			conn, err := tls.Dial("tcp", addresses[n%2], &tls.Config{RootCAs: roots})
 			if time.Since(history[0].at) > hasty.Settle { // it took too long to connect
 				if err == nil {
 					conn.Close()
@@ -94,7 +107,7 @@ func TestRotation(t *testing.T) {
 		}
 	})
 	all.Wait()
-	if len(leaves) < 5 || len(authorities) < 3 || sent.Load() < 50 || asked.Load() < sent.Load() {
+	if len(leaves) < 8 || len(authorities) < 3 || sent.Load() < 50 || asked.Load() < sent.Load() {
 		t.Errorf("%d certificates of %d authorities were served, %d requests sent, %d asked", len(leaves), len(authorities),
 			sent.Load(), asked.Load())
 	}
