@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,10 @@ func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body
 	in, err := readReview(body)
 	if err != nil {
 		h.refuse(w, "garbage", http.StatusBadRequest, err.Error())
+		return
+	}
+	if !slices.Contains(k.Operations, in.Operation) { // its name would be a label of metrics, too
+		h.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s is not asked about %q", k.Name, in.Operation))
 		return
 	}
 	began := time.Now()

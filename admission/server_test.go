@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -95,6 +96,11 @@ func TestStrangers(t *testing.T) {
 		if code != tc.code || !strings.Contains(body, tc.says) {
 			t.Errorf("%s: %d %.300s", tc.reason, code, body)
 		}
+	}
+	w := httptest.NewRecorder()
+	h.Runtime.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if strings.Contains(w.Body.String(), `operation="delete"`) {
+		t.Error("strangers make up labels of metrics")
 	}
 	if _, err := b.api.CoreV1().ConfigMaps(h.Namespace).Create(b.ctx, configMap("y"),
 		metav1.CreateOptions{}); err == nil ||
