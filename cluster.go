@@ -240,6 +240,21 @@ func (c *Cluster) Check(fn func() error) {
 	c.checks = append(c.checks, fn)
 }
 
+// AddReady has /readyz ask fn, too: an error is why this process is not ready, whether or not it leads. fn is to be
+// quick, and is called by many at a time. A panic of it is such an error.
+func (c *Cluster) AddReady(name string, fn func() error) {
+	if c.name != "" {
+		name = c.name + "/" + name
+	}
+	if fn == nil {
+		c.rt.mistake(fmt.Errorf("cannot ask %q whether it is ready: it is nil", name))
+		return
+	}
+	c.rt.mu.Lock()
+	defer c.rt.mu.Unlock()
+	c.rt.parts = append(c.rt.parts, part{name, fn})
+}
+
 // Add has fn run from when the observers of all clusters have been started until it returns or the runtime stops, which
 // cancels its context. An error that it returns, or a panic, stops the runtime. If the runtime is running, fn starts at
 // once. A lease, an executor or a relay without a logger of its own, that fn runs with this context, uses the

@@ -57,6 +57,53 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// A part that is asked keeps the process from being ready while it says so, and nothing else.
+func TestPartsAreAskedWhetherTheyAreReady(t *testing.T) {
+	t.Parallel()
+	for name, always := range map[string]bool{"it works": false, "it serves": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *apiserver.Server) {
+				rt := fairlead.New(s.Config())
+				if always {
+					rt.AddAlways("server", func(ctx context.Context) error { <-ctx.Done(); return nil })
+				}
+				says := errors.New("it is not configured")
+				panics := false
+				rt.AddReady("hooks", func() error {
+					if panics {
+						panic("broken")
+					}
+					return says
+				})
+				r := run(rt)
+				synctest.Wait()
+				if code, body := get(rt, "/readyz"); code != 503 || !strings.Contains(body, "hooks: it is not configured") {
+					t.Errorf("not ready: %d %s", code, body)
+				}
+				if code, body := get(rt, "/healthz"); code != 200 {
+					t.Errorf("healthz: %d %s", code, body)
+				}
+				says = nil
+				if code, body := get(rt, "/readyz"); code != 200 {
+					t.Errorf("ready: %d %s", code, body)
+				}
+				panics = true
+				if code, body := get(rt, "/readyz"); code != 503 || !strings.Contains(body, "hooks: it panicked: broken") {
+					t.Errorf("panics: %d %s", code, body)
+				}
+				if err := r.end(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+	rt := fairlead.New(nil)
+	rt.AddReady("nobody", nil)
+	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `"nobody"`) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
 // An observer that its policy stops before it is synced keeps the runtime from being ready, and from nothing else.
 func TestStoppedObserverIsNotReady(t *testing.T) {
 	t.Parallel()

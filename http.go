@@ -33,7 +33,7 @@ const maxScrapes = 8
 //	/readyz            200 when, besides, all of it has been listed and every observer has handled its initial objects, or another
 //	                   process leads; else 503 with what is missing, and why. Of a process that serves in any case (AddAlways)
 //	                   it is about that: 200 when what is watched was listed once and is not stale, whoever leads; what the
-//	                   leader still lacks is told
+//	                   leader still lacks is told. What AddReady has asked has to be ready in any case
 //	/metrics           in the format of Prometheus
 //	/debug/            the pages that there are
 //	/debug/sources     what is watched, by observers, reconcilers or clients, and how it is doing
@@ -126,7 +126,7 @@ func (rt *Runtime) healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
-	problems := rt.stale()
+	problems := append(rt.stale(), rt.unready()...)
 	now := rt.phase.Load().(phase)
 	if now != phaseNew && now != phaseStopping && rt.serves() {
 		rt.readyToServe(w, problems, now)
@@ -134,6 +134,31 @@ func (rt *Runtime) readyz(w http.ResponseWriter, _ *http.Request) {
 	}
 	now, lacking := rt.lacking(now)
 	health(w, append(problems, lacking...), string(now))
+}
+
+// part is something that says whether it is ready.
+type part struct {
+	name  string
+	ready func() error
+}
+
+// unready names the parts of AddReady that are not ready, and why.
+func (rt *Runtime) unready() []string {
+	rt.mu.Lock()
+	parts := slices.Clone(rt.parts)
+	rt.mu.Unlock()
+	var problems []string
+	for _, p := range parts {
+		var err error
+		if panicked := protect.Call(func() { err = p.ready() }); panicked != nil {
+			rt.log.Error("a part that was asked whether it is ready panicked", "name", p.name, "error", panicked)
+			err = fmt.Errorf("it panicked: %v", panicked.Value)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s: %v", p.name, err))
+		}
+	}
+	return problems
 }
 
 // readyToServe answers for a process that serves whether or not it leads. Who becomes the leader begins to watch

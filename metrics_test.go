@@ -20,6 +20,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/flow"
@@ -137,6 +138,11 @@ func TestMetricsAreListed(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	hooked := fairlead.New(nil)
+	admission.Serve(hooked, admission.Options{})
+	more, moreTypes := exportedMetrics(t, hooked.Registry())
+	maps.Copy(exported, more)
+	maps.Copy(types, moreTypes)
 	for name := range exported {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") { // those of client_golang
 			delete(exported, name)

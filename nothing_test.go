@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
@@ -67,6 +68,11 @@ func nothing(ctx context.Context) map[string]func() error {
 	}
 	observes := func(o observe.Option) error { return ok(observe.On[pod](rt, "pods", nil, o)) }
 	runs := func(o fairlead.Option) error { return orNone(fairlead.New(nil, o).Run(ctx)) }
+	hooked := func(declare func(*admission.Hooks)) error {
+		rt := fairlead.New(nil)
+		declare(admission.Serve(rt, admission.Options{}))
+		return orNone(rt.Run(ctx))
+	}
 	allocates := func(o alloc.Option) error { return fails(alloc.Once(ctx, c, &pod{}, "ip", nil, o)) }
 	return map[string]func() error{
 		"fairlead.Config":             func() error { return fails(fairlead.Config("/nowhere/kubeconfig")) },
@@ -95,6 +101,24 @@ func nothing(ctx context.Context) map[string]func() error {
 		"fairlead.WithSource":      func() error { return runs(fairlead.WithSource(nil)) },
 		"fairlead.WithStaleness":   func() error { return runs(fairlead.WithStaleness(0)) },
 		"fairlead.WithStopTimeout": func() error { return runs(fairlead.WithStopTimeout(0)) },
+
+		"admission.Convert": func() error {
+			admission.Convert[pod, pod](nil, nil, nil)
+			return hooked(func(h *admission.Hooks) { admission.Convert[pod, pod](h, nil, nil) })
+		},
+		"admission.Mutate": func() error {
+			admission.Mutate[pod](nil, admission.Rule{}, nil)
+			return hooked(func(h *admission.Hooks) { admission.Mutate[pod](h, admission.Rule{}, nil) })
+		},
+		"admission.Serve": func() error {
+			_, err := admission.Serve(nil, admission.Options{}).Rights()
+			return errors.Join(orNone(err), hooked(func(*admission.Hooks) {}))
+		},
+		"admission.Undecided": func() error { return ok(admission.Undecided(nil)) },
+		"admission.Validate": func() error {
+			admission.Validate[pod](nil, admission.Rule{}, nil)
+			return hooked(func(h *admission.Hooks) { admission.Validate[pod](h, admission.Rule{}, nil) })
+		},
 
 		"alloc.Discard":       func() error { return allocates(alloc.Discard(nil)) },
 		"alloc.Find":          func() error { return allocates(alloc.Find(nil)) },

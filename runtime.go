@@ -52,6 +52,7 @@ type Runtime struct {
 	tasks       *tasks // while they run
 	always      []task // see AddAlways
 	pages       []string
+	parts       []part // see AddReady
 	controllers []*reconcile.Controller
 	engine      *flow.Engine               // of Flows, or made when it was asked for first
 	seen        map[*store.Store]time.Time // when the health pages looked at it first

@@ -1,0 +1,198 @@
+// Package admissiontest runs webhooks of package admission in tests, against a real API server on this machine:
+//
+//	var env clustertest.Env
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }
+//
+//	func TestHooks(t *testing.T) {
+//		hooks := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+//			admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, checkPage)
+//		}, fairlead.WithScheme(scheme))
+//		// now the API server asks checkPage, about objects in hooks.Namespace and nowhere else
+//	}
+//
+// Hooks are asked about the namespace of the test only, so that tests that share a control plane do not meet; but about
+// objects that are in no namespace they are asked all the same.
+package admissiontest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/admission"
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+)
+
+// Hooks are webhooks that run in a test.
+type Hooks struct {
+	*admission.Hooks
+	// Runtime serves them.
+	Runtime *fairlead.Runtime
+	// Namespace is one that the hooks are asked about, System one that they are not: the program's own.
+	Namespace, System string
+	// Options are those that they are served with; a second replica can be made of them.
+	Options admission.Options
+
+	stop func()
+}
+
+// label marks the namespaces of a test.
+const label = "fairlead.io/admissiontest"
+
+// Start makes two namespaces, declares hooks, and returns when the API server asks them. The test fails when that is
+// not so within 30 seconds. They stop, and their configuration is removed, when the test ends. Of conversions the API
+// server learns by itself: ask until one is made.
+func Start(
+	t testing.TB, config *rest.Config, declare func(*admission.Hooks), opts ...fairlead.Option,
+) *Hooks {
+	t.Helper()
+	return StartWith(t, config, admission.Options{}, declare, opts...)
+}
+
+// StartWith is Start with options; names, namespaces and addresses that are not set are made.
+func StartWith(
+	t testing.TB, config *rest.Config, o admission.Options, declare func(*admission.Hooks), opts ...fairlead.Option,
+) *Hooks {
+	t.Helper()
+	h := &Hooks{Options: o}
+	if h.Options.Namespace == "" {
+		h.Options.Namespace = clustertest.Namespace(t, config)
+	}
+	h.System = h.Options.Namespace
+	if h.Options.Name == "" {
+		h.Options.Name = h.System
+	}
+	if h.Options.URL == "" && h.Options.Service == "" {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Options.Listener, h.Options.URL = listener, "https://"+listener.Addr().String()
+	}
+	if h.Options.Linger == 0 {
+		h.Options.Linger = -1
+	}
+	api, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	ns, err := api.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: h.System + "-", Labels: map[string]string{label: h.System},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("cannot make a namespace: %v", err)
+	}
+	h.Namespace = ns.Name
+	h.Options.Only = &metav1.LabelSelector{MatchLabels: map[string]string{label: h.System}}
+	h.Runtime = fairlead.New(config, append(opts, fairlead.WithStopTimeout(30*time.Second))...)
+	h.Hooks = admission.Serve(h.Runtime, h.Options)
+	declare(h.Hooks)
+	h.stop = run(t, h.Runtime)
+	t.Cleanup(func() {
+		h.stop()
+		remove(t, api, h.Options.Name)
+	})
+	await(ctx, t, h.Hooks)
+	probe(ctx, t, config, api, h.System)
+	return h
+}
+
+// run runs a runtime until the function that it returns is called, or the test ends.
+func run(t testing.TB, rt *fairlead.Runtime) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- rt.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the runtime of the hooks: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func await(ctx context.Context, t testing.TB, h *admission.Hooks) {
+	t.Helper()
+	select {
+	case <-h.Ready():
+	case <-ctx.Done():
+		t.Fatal("the hooks were not served within 30 seconds")
+	}
+}
+
+// Stop stops the hooks before the test ends, as when the program is down: what is configured stays. Call it from the
+// goroutine of the test.
+func (h *Hooks) Stop() { h.stop() }
+
+// remove has the API server forget hooks.
+func remove(t testing.TB, api kubernetes.Interface, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	defer cancel()
+	names := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	err := api.AdmissionregistrationV1().ValidatingWebhookConfigurations().DeleteCollection(ctx, metav1.DeleteOptions{},
+		names)
+	if err = errors.Join(err, api.AdmissionregistrationV1().MutatingWebhookConfigurations().
+		DeleteCollection(ctx, metav1.DeleteOptions{}, names)); err != nil {
+		t.Errorf("cannot remove the hooks: %v", err)
+	}
+}
+
+// probe returns when the API server asks hooks that are configured after those of the test, in another namespace: it
+// learns of configurations in their order.
+func probe(ctx context.Context, t testing.TB, config *rest.Config, api kubernetes.Interface, namespace string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := clustertest.Namespace(t, config)
+	rt := fairlead.New(config)
+	h := admission.Serve(rt, admission.Options{
+		Name: own, Namespace: own, Listener: listener, URL: "https://" + listener.Addr().String(), Linger: -1,
+		Only: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+	})
+	rule := admission.Rule{OnFailure: admission.FailOpen, Operations: []admission.Operation{admission.Create}}
+	admission.Mutate(h, rule, func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
+		r.Object.Data = map[string]string{own: "mutated"}
+		return nil
+	})
+	admission.Validate(h, rule, func(_ context.Context, r *admission.Request[corev1.ConfigMap]) error {
+		if r.Object.Data[own] == "" {
+			return nil
+		}
+		return errors.New(own + " asks")
+	})
+	stop := run(t, rt)
+	defer remove(t, api, own)
+	defer stop()
+	await(ctx, t, h)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, err := api.CoreV1().ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: own}},
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil && strings.Contains(err.Error(), own+" asks") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the API server does not ask the hooks: %v, last %v", context.Cause(ctx), err)
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/place"
+	"github.com/fairlead-io/fairlead/internal/protect"
+)
+
+// converter converts the versions of one kind, by way of its hub.
+type converter struct {
+	place  string
+	kind   schema.GroupKind
+	hub    string            // version
+	spokes map[string]*spoke // by version
+}
+
+// spoke converts one version to the hub and back.
+type spoke struct {
+	toHub, fromHub func(ctx context.Context, raw []byte) (any, error)
+}
+
+func (c *converter) path() string {
+	return "/convert/" + strings.ToLower(c.kind.Kind) + "." + c.kind.Group
+}
+
+func (c *converter) name() string {
+	return "convert." + strings.ToLower(c.kind.Kind) + "." + c.kind.Group
+}
+
+func (c *converter) fail(err error) error {
+	return &HookError{Hook: c.name(), Kind: c.kind.WithVersion(c.hub), Place: c.place, Err: err}
+}
+
+// check says what is wrong with the converter as a whole.
+func (c *converter) check() error {
+	if c.kind.Group == "" || !strings.Contains(c.kind.Group, ".") {
+		return c.fail(fmt.Errorf("%w: it is no custom resource", ErrInvalid))
+	}
+	return nil
+}
+
+// Convert declares how two versions of a custom resource are made of each other: the hub, which all others are
+// converted to and from, and one other version. Declare it once for each of these. Neither function may change what it
+// is given, nor keep it; they may be called by many requests at a time. What one version cannot say has to be kept by
+// the other one, in an annotation for instance, or it is lost when the object is written.
+//
+// Of the metadata the API server lets labels and annotations change, and nothing else: the rest is carried over. If the
+// function leaves the name of its result empty, labels and annotations are carried over, too. There is no failure
+// policy: while nobody converts, objects of versions other than the stored one cannot be read. Leave spec.conversion out
+// of the manifest of the CustomResourceDefinition: until the program has put it right, nothing would be converted.
+func Convert[S, H any](
+	h *Hooks, toHub func(context.Context, *S) (*H, error), fromHub func(context.Context, *H) (*S, error),
+) {
+	if h == nil || h.host == nil {
+		return
+	}
+	at := place.Outside("github.com/fairlead-io/fairlead/admission")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := fmt.Sprintf("of %s and %s", reflect.TypeFor[S](), reflect.TypeFor[H]())
+	from, err := kindOf[S](h)
+	to, other := kindOf[H](h)
+	if err = errors.Join(err, other); err != nil {
+		h.mistake(&HookError{Hook: name, Place: at, Err: err})
+		return
+	}
+	wrong := func(err error) { h.mistake(&HookError{Hook: name, Kind: from, Place: at, Err: err}) }
+	switch {
+	case h.sealed:
+		wrong(errors.New("the runtime has begun"))
+		return
+	case toHub == nil || fromHub == nil:
+		wrong(fmt.Errorf("%w: a function is nil", ErrInvalid))
+		return
+	case from.GroupKind() != to.GroupKind() || from.Version == to.Version:
+		wrong(fmt.Errorf("%w: %s and %s are not two versions of one kind", ErrInvalid, from, to))
+		return
+	}
+	c := h.converterOf(at, to)
+	switch {
+	case c.hub != to.Version:
+		wrong(fmt.Errorf("%w: the hub is version %s, at %s", ErrInvalid, c.hub, c.place))
+		return
+	case c.spokes[from.Version] != nil:
+		wrong(fmt.Errorf("%w, at %s", ErrName, c.place))
+		return
+	}
+	c.spokes[from.Version] = &spoke{toHub: conversion(from, to, toHub), fromHub: conversion(to, from, fromHub)}
+}
+
+func (h *Hooks) converterOf(at string, hub schema.GroupVersionKind) *converter {
+	for _, c := range h.converters {
+		if c.kind == hub.GroupKind() {
+			return c
+		}
+	}
+	c := &converter{place: at, kind: hub.GroupKind(), hub: hub.Version, spokes: map[string]*spoke{}}
+	h.converters = append(h.converters, c)
+	return c
+}
+
+// conversion has a function convert objects that are encoded.
+func conversion[A, B any](
+	from, to schema.GroupVersionKind, fn func(context.Context, *A) (*B, error),
+) func(context.Context, []byte) (any, error) {
+	return func(ctx context.Context, raw []byte) (any, error) {
+		in, err := decode[A](raw, from)
+		if err != nil {
+			return nil, err
+		}
+		out, err := fn(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		if out == nil {
+			return nil, fmt.Errorf("the function made nothing of it, and no error")
+		}
+		tree, err := encoded(out)
+		if err != nil {
+			return nil, err
+		}
+		var was any
+		if err := decodeTree(raw, &was); err != nil {
+			return nil, err
+		}
+		result, ok := tree.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("the function made no object of it")
+		}
+		result["apiVersion"], result["kind"] = to.GroupVersion().String(), to.Kind
+		carryMetadata(was, result)
+		return result, nil
+	}
+}
+
+// carryMetadata has a converted object keep the metadata that conversions may not change.
+func carryMetadata(from any, to map[string]any) {
+	source, _ := from.(map[string]any)
+	was, _ := source["metadata"].(map[string]any)
+	is, _ := to["metadata"].(map[string]any)
+	carried := map[string]any{}
+	for k, v := range was {
+		carried[k] = v
+	}
+	if name, _ := is["name"].(string); name != "" {
+		for _, k := range []string{"labels", "annotations"} {
+			delete(carried, k)
+			if v, ok := is[k]; ok {
+				carried[k] = v
+			}
+		}
+	}
+	to["metadata"] = carried
+}
+
+// one converts one object to a version.
+func (c *converter) one(ctx context.Context, raw []byte, want schema.GroupVersion) ([]byte, error) {
+	var head metav1.PartialObjectMetadata
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		return nil, err
+	}
+	kind := head.GroupVersionKind()
+	if kind.GroupKind() != c.kind || want.Group != c.kind.Group {
+		return nil, fmt.Errorf("%s is not converted here to %s", kind, want)
+	}
+	if kind.Version == want.Version {
+		return raw, nil
+	}
+	for _, step := range []struct {
+		at string
+		by func(*spoke) func(context.Context, []byte) (any, error)
+	}{
+		{kind.Version, func(s *spoke) func(context.Context, []byte) (any, error) { return s.toHub }},
+		{want.Version, func(s *spoke) func(context.Context, []byte) (any, error) { return s.fromHub }},
+	} {
+		if step.at == c.hub {
+			continue
+		}
+		s := c.spokes[step.at]
+		if s == nil {
+			return nil, fmt.Errorf("nothing converts version %s", step.at)
+		}
+		tree, err := step.by(s)(ctx, raw)
+		if err != nil {
+			return nil, fmt.Errorf("cannot convert %s %s/%s to %s: %w", kind, head.Namespace, head.Name, want.Version, err)
+		}
+		if raw, err = json.Marshal(tree); err != nil {
+			return nil, err
+		}
+	}
+	return raw, nil
+}
+
+// all converts the objects of a request, in their order, or none of them.
+func (c *converter) all(ctx context.Context, in *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {
+	want, err := schema.ParseGroupVersion(in.DesiredAPIVersion)
+	if err != nil {
+		return nil, err
+	}
+	converted := make([]runtime.RawExtension, len(in.Objects))
+	for i, o := range in.Objects {
+		if err := ctx.Err(); err != nil {
+			return nil, context.Cause(ctx)
+		}
+		if converted[i].Raw, err = c.one(ctx, o.Raw, want); err != nil {
+			return nil, err
+		}
+	}
+	return converted, nil
+}
+
+// convert answers one ConversionReview.
+func (h *Hooks) convert(ctx context.Context, w http.ResponseWriter, c *converter, body []byte) {
+	in, err := readConversion(body)
+	if err != nil {
+		h.refuse(w, "garbage", http.StatusBadRequest, err.Error())
+		return
+	}
+	began := time.Now()
+	response := &apiextensionsv1.ConversionResponse{UID: in.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	finish := func(result string) {
+		h.metrics.requests.WithLabelValues(c.name(), "convert", result).Inc()
+		h.metrics.seconds.WithLabelValues(c.name()).Observe(time.Since(began).Seconds())
+	}
+	fail := func(err error, told string) {
+		finish("failed")
+		h.log.ErrorContext(ctx, "cannot convert", "hook", c.name(), "to", in.DesiredAPIVersion, "error", err)
+		response.ConvertedObjects = nil
+		response.Result = *denied(http.StatusInternalServerError, metav1.StatusReasonInternalError, told)
+		write(w, apiextensionsv1.ConversionReview{TypeMeta: conversionType, Response: response})
+	}
+	p := protect.CallOr(func() { response.ConvertedObjects, err = c.all(ctx, in) },
+		func() { fail(errors.New("the function ended its goroutine"), "the conversion failed") })
+	switch {
+	case p != nil:
+		fail(fmt.Errorf("the function panicked: %w", p), "the conversion panicked")
+	case err != nil:
+		fail(err, err.Error())
+	default:
+		finish("allowed")
+		write(w, apiextensionsv1.ConversionReview{TypeMeta: conversionType, Response: response})
+	}
+}
+
+func readConversion(body []byte) (*apiextensionsv1.ConversionRequest, error) {
+	var review apiextensionsv1.ConversionReview
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
+		return nil, fmt.Errorf("cannot read the review: %w", err)
+	}
+	switch {
+	case review.TypeMeta != conversionType:
+		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be a %s of %s", review.Kind,
+			review.APIVersion, conversionType.Kind, conversionType.APIVersion)
+	case review.Request == nil || review.Request.UID == "":
+		return nil, errors.New("cannot read the review: it has no request with a uid")
+	}
+	return review.Request, nil
+}

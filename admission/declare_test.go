@@ -1,0 +1,184 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/admission"
+)
+
+// Mistakes are told by Run before anything is sent, all of them, with file and line and the name of the hook.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	good := admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"}
+	closed := admission.Rule{OnFailure: admission.FailClosed}
+	pods := func(context.Context, *admission.Request[corev1.Pod]) error { return nil }
+	podToMap := func(context.Context, *corev1.Pod) (*corev1.ConfigMap, error) { return nil, nil }
+	mapToPod := func(context.Context, *corev1.ConfigMap) (*corev1.Pod, error) { return nil, nil }
+	changed := func(fn func(*admission.Options)) admission.Options {
+		o := good
+		fn(&o)
+		return o
+	}
+	type hooks = *admission.Hooks
+	fine := func(h hooks) { admission.Validate(h, closed, allow) }
+	ruled := func(r admission.Rule) func(hooks) { return func(h hooks) { admission.Validate(h, r, allow) } }
+	for _, tc := range []struct {
+		reason  string
+		options admission.Options
+		declare func(hooks)
+		is      error
+		says    string
+	}{
+		{"no name", changed(func(o *admission.Options) { o.Name = "" }), fine, admission.ErrInvalid, "Name"},
+		{"no namespace", changed(func(o *admission.Options) { o.Namespace = "" }), fine, admission.ErrInvalid, "Namespace"},
+		{"no address", changed(func(o *admission.Options) { o.Service = "" }), fine, admission.ErrInvalid, "Service or URL"},
+		{
+			"two addresses", changed(func(o *admission.Options) { o.URL = "https://x" }), fine, admission.ErrInvalid,
+			"Service or URL",
+		},
+		{
+			"no TLS", changed(func(o *admission.Options) { o.Service, o.URL = "", "http://x" }), fine, admission.ErrInvalid,
+			"https://",
+		},
+		{"a name that is none", changed(func(o *admission.Options) { o.Service = "A b" }), fine, admission.ErrInvalid, "A b"},
+		{
+			"an authority that ends before it signs",
+			changed(func(o *admission.Options) { o.Certificates.Authority = time.Hour }), fine, admission.ErrInvalid, "overlap",
+		},
+		{
+			"who settles too fast", changed(func(o *admission.Options) { o.Certificates.Settle = time.Second }), fine,
+			admission.ErrInvalid, "settles",
+		},
+		{
+			"an overlap that is too short", changed(func(o *admission.Options) { o.Certificates.Overlap = time.Minute }), fine,
+			admission.ErrInvalid, "overlap",
+		},
+		{
+			"a certificate that is too short", changed(func(o *admission.Options) { o.Certificates.Leaf = time.Minute }), fine,
+			admission.ErrInvalid, "six times",
+		},
+		{
+			"a selector that is none", changed(func(o *admission.Options) {
+				o.Only = &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}}
+			}), fine, admission.ErrInvalid, "Only",
+		},
+		{"no hooks", good, func(hooks) {}, admission.ErrInvalid, "no hooks"},
+		{"no policy", good, ruled(admission.Rule{}), admission.ErrInvalid, "validate.configmap.v1.core"},
+		{"no domain", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Name: "x"}), admission.ErrInvalid, "hook x"},
+		{
+			"half a second", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Timeout: time.Second / 2}),
+			admission.ErrInvalid, "500ms",
+		},
+		{
+			"too patient", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Timeout: time.Minute}),
+			admission.ErrInvalid, "1m0s",
+		},
+		{
+			"another subresource", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Subresource: "scale"}),
+			admission.ErrInvalid, "scale",
+		},
+		{
+			"connect", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Operations: []admission.Operation{"CONNECT"}}),
+			admission.ErrInvalid, "CONNECT",
+		},
+		{
+			"reinvoked validation", good, ruled(admission.Rule{OnFailure: admission.FailOpen, Reinvoke: true}),
+			admission.ErrInvalid, "Reinvoke",
+		},
+		{
+			"objects by no selector", good, ruled(admission.Rule{
+				OnFailure: admission.FailOpen, Objects: &metav1.LabelSelector{MatchLabels: map[string]string{"a b": "c"}},
+			}), admission.ErrInvalid, "Objects",
+		},
+		{
+			"no function", good, func(h hooks) { admission.Validate[corev1.Pod](h, closed, nil) }, admission.ErrInvalid,
+			"is nil",
+		},
+		{"no object", good, func(h hooks) {
+			admission.Validate(h, closed, func(context.Context, *admission.Request[string]) error { return nil })
+		}, admission.ErrInvalid, "string is no object"},
+		{"an unknown type", good, func(h hooks) {
+			admission.Validate(h, closed, func(context.Context, *admission.Request[page]) error { return nil })
+		}, admission.ErrInvalid, "admission_test.page"},
+		{"a changed deletion", good, func(h hooks) {
+			r := closed
+			r.Operations = []admission.Operation{admission.Delete}
+			admission.Mutate(h, r, pods)
+		}, admission.ErrInvalid, "mutate.pod.v1.core"},
+		{"one name twice", good, func(h hooks) {
+			admission.Validate(h, closed, pods)
+			admission.Validate(h, closed, pods)
+		}, admission.ErrName, "validate.pod.v1.core"},
+		{"one name for two types", good, func(h hooks) {
+			r := closed
+			r.Name = "one.example.com"
+			admission.Validate(h, r, pods)
+			admission.Mutate(h, r, allow)
+		}, admission.ErrName, "one.example.com"},
+		{
+			"two kinds", good, func(h hooks) { admission.Convert(h, podToMap, mapToPod) }, admission.ErrInvalid,
+			"two versions of one kind",
+		},
+		{
+			"no conversion", good, func(h hooks) { admission.Convert[corev1.Pod, corev1.Pod](h, nil, nil) },
+			admission.ErrInvalid, "is nil",
+		},
+	} {
+		rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"})
+		tc.declare(admission.Serve(rt, tc.options))
+		err := rt.Run(t.Context())
+		if !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.says) ||
+			!strings.Contains(err.Error(), "declare_test.go:") {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+	}
+}
+
+func TestTwoOfOneName(t *testing.T) {
+	t.Parallel()
+	rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"})
+	for range 2 {
+		h := admission.Serve(rt, admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"})
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed}, allow)
+	}
+	if err := rt.Run(t.Context()); err == nil || !strings.Contains(err.Error(), `admission "pages"`) {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+// A spoke needs one hub, and is declared once.
+func TestMistakesOfConversions(t *testing.T) {
+	t.Parallel()
+	scheme, _ := pages(t, "test.example.com")
+	for _, tc := range []struct {
+		reason  string
+		declare func(*admission.Hooks)
+		is      error
+	}{
+		{"twice", func(h *admission.Hooks) {
+			admission.Convert(h, oldToPage, pageToOld)
+			admission.Convert(h, oldToPage, pageToOld)
+		}, admission.ErrName},
+		{"two hubs", func(h *admission.Hooks) {
+			admission.Convert(h, oldToPage, pageToOld)
+			admission.Convert(h, pageToMid, midToPage)
+		}, admission.ErrInvalid},
+	} {
+		rt := fairlead.New(&rest.Config{Host: "127.0.0.1:1"}, fairlead.WithScheme(scheme))
+		tc.declare(admission.Serve(rt, admission.Options{Name: "pages", Namespace: "pages-system", Service: "hooks"}))
+		err := rt.Run(t.Context())
+		var hook *admission.HookError
+		if !errors.Is(err, tc.is) || !errors.As(err, &hook) || hook.Kind.Kind != "Page" {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package admission_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/fairlead-io/fairlead/cluster/clustertest"
+)
+
+var env clustertest.Env
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(env.Main(m)) }

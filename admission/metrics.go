@@ -1,0 +1,64 @@
+package admission
+
+import (
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of Hooks.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	refused  *prometheus.CounterVec
+	writes   *prometheus.CounterVec
+	expiry   prometheus.GaugeFunc
+}
+
+func newMetrics(h *Hooks) *metrics {
+	return &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_admission_requests_total",
+			Help: "Requests of the API server to hooks, by what they said: allowed, denied, or failed.",
+		}, []string{"hook", "operation", "result"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "fairlead_admission_request_duration_seconds", Help: "Time of one request.",
+			Buckets: prometheus.ExponentialBuckets(.0005, 4, 9),
+		}, []string{"hook"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_admission_refused_total",
+			Help: "Requests that no API server would make, or too many at a time, by why.",
+		}, []string{"reason"}),
+		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_admission_writes_total", Help: "Writes of the Secret, the configurations and the conversions.",
+		}, []string{"kind"}),
+		expiry: prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "fairlead_admission_certificate_expiry_timestamp_seconds",
+			Help: "When the certificate that is served expires; NaN while there is none.",
+		}, func() float64 {
+			if leaf := h.leaf(); leaf != nil {
+				return float64(leaf.NotAfter.UnixNano()) / float64(time.Second)
+			}
+			return math.NaN()
+		}),
+	}
+}
+
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{m.requests, m.seconds, m.refused, m.writes, m.expiry}
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.all() {
+		c.Describe(ch)
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.all() {
+		c.Collect(ch)
+	}
+}

@@ -1,0 +1,177 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
+)
+
+// What one request may have. The API server takes objects of 3 MiB, and sends two of them; of a conversion it sends all
+// objects of one page of a list.
+const (
+	maxReview     = 8 << 20
+	maxConversion = 64 << 20
+	maxTimeout    = 30 * time.Second
+)
+
+// handler returns what answers the API server.
+func (h *Hooks) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, k := range h.hooks {
+		mux.Handle("POST "+k.path(), h.bounded(h.turns, maxReview, k.Timeout,
+			func(ctx context.Context, w http.ResponseWriter, body []byte) { h.review(ctx, w, k, body) }))
+	}
+	for _, c := range h.converters {
+		mux.Handle("POST "+c.path(), h.bounded(h.conversions, maxConversion, maxTimeout,
+			func(ctx context.Context, w http.ResponseWriter, body []byte) { h.convert(ctx, w, c, body) }))
+	}
+	return mux
+}
+
+// bounded reads a body of JSON, in its turn, and gives up when nobody waits any more.
+func (h *Hooks) bounded(
+	turns chan struct{}, limit int64, timeout time.Duration, answer func(context.Context, http.ResponseWriter, []byte),
+) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		patience := timeout
+		if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
+			patience = min(asked, maxTimeout)
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			h.refuse(w, "content type", http.StatusUnsupportedMediaType, "the body has to be application/json")
+			return
+		}
+		if r.ContentLength > limit {
+			h.refuse(w, "too large", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit))
+			return
+		}
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-ctx.Done():
+			h.refuse(w, "busy", http.StatusServiceUnavailable, "too many requests are worked on")
+			return
+		}
+		until, _ := ctx.Deadline()
+		_ = http.NewResponseController(w).SetReadDeadline(until) // who cannot has no connection
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			h.refuse(w, "too large", http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit))
+		case err != nil:
+			h.refuse(w, "unreadable", http.StatusBadRequest, "the body cannot be read")
+		default:
+			answer(ctx, w, body)
+		}
+	})
+}
+
+// refuse answers who is not the API server, or speaks another language than it.
+func (h *Hooks) refuse(w http.ResponseWriter, why string, code int, text string) {
+	h.metrics.refused.WithLabelValues(why).Inc()
+	http.Error(w, text, code)
+}
+
+// review answers one AdmissionReview. Who could not say is a 500, so that the failure policy decides.
+func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body []byte) {
+	in, err := readReview(body)
+	if err != nil {
+		h.refuse(w, "garbage", http.StatusBadRequest, err.Error())
+		return
+	}
+	if !slices.Contains(k.Operations, in.Operation) { // its name would be a label of metrics, too
+		h.refuse(w, "garbage", http.StatusBadRequest, fmt.Sprintf("hook %s is not asked about %q", k.Name, in.Operation))
+		return
+	}
+	began := time.Now()
+	var out outcome
+	finish := func(result string) {
+		h.metrics.requests.WithLabelValues(k.Name, strings.ToLower(string(in.Operation)), result).Inc()
+		h.metrics.seconds.WithLabelValues(k.Name).Observe(time.Since(began).Seconds())
+	}
+	log := h.log.With("hook", k.Name, "operation", in.Operation, "namespace", in.Namespace, "name", in.Name,
+		"user", in.UserInfo.Username, "uid", in.UID)
+	failed := func(err error) {
+		finish("failed")
+		log.ErrorContext(ctx, "a hook could not decide", "policy", k.OnFailure, "error", err)
+		http.Error(w, fmt.Sprintf("hook %s could not decide", k.Name), http.StatusInternalServerError)
+	}
+	p := protect.CallOr(func() { out, err = k.answer(ctx, in) }, func() { failed(errors.New("it ended its goroutine")) })
+	var bad badRequest
+	switch {
+	case p != nil:
+		failed(fmt.Errorf("it panicked: %w", p))
+		return
+	case errors.As(err, &bad):
+		finish("failed")
+		log.ErrorContext(ctx, "a request cannot be understood", "policy", k.OnFailure, "error", err)
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case err != nil:
+		failed(err)
+		return
+	}
+	response := &admissionv1.AdmissionResponse{
+		UID: in.UID, Allowed: out.denial == nil, Result: out.denial, Warnings: out.warnings,
+	}
+	if out.denial != nil {
+		finish("denied")
+		log.InfoContext(ctx, "a hook refused", "code", out.denial.Code, "reason", out.denial.Reason,
+			"message", out.denial.Message)
+	} else {
+		finish("allowed")
+	}
+	if out.patch != nil {
+		kind := admissionv1.PatchTypeJSONPatch
+		response.Patch, response.PatchType = out.patch, &kind
+	}
+	write(w, admissionv1.AdmissionReview{TypeMeta: reviewType, Response: response})
+}
+
+var (
+	reviewType = metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
+	// conversionType is what is asked about conversions.
+	conversionType = metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "ConversionReview"}
+)
+
+func readReview(body []byte) (*admissionv1.AdmissionRequest, error) {
+	var review admissionv1.AdmissionReview
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
+		return nil, fmt.Errorf("cannot read the review: %w", err)
+	}
+	switch {
+	case review.TypeMeta != reviewType:
+		return nil, fmt.Errorf("cannot read the review: it is a %q of %q, and has to be an %s of %s", review.Kind,
+			review.APIVersion, reviewType.Kind, reviewType.APIVersion)
+	case review.Request == nil || review.Request.UID == "":
+		return nil, errors.New("cannot read the review: it has no request with a uid")
+	}
+	return review.Request, nil
+}
+
+func write(w http.ResponseWriter, answer any) {
+	raw, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(raw) // the caller is gone if this fails
+}
