@@ -95,6 +95,9 @@ func decide(r *Request, p Policy, sent []byte, pr progress, a answer, rnd func()
 	case r.Verb.write() && tooLarge(a, err): // the store has refused it, so it has certainly not been executed
 		reason := string(metav1.StatusReasonRequestEntityTooLarge)
 		return outcome{action: fail, reason: reason, err: fmt.Errorf("%w: %w", ErrTooLarge, err)}, pr
+	case r.Verb == VerbApply && unfit(a, err):
+		reason := string(metav1.StatusReasonInvalid)
+		return outcome{action: fail, reason: reason, err: fmt.Errorf("%w: %w", ErrSchema, err)}, pr
 	case retryable(a):
 		pr = doubt(r, sent, pr, a)
 		if pr.inDoubt && !repeatable(r, sent) {
@@ -177,6 +180,12 @@ func tooLarge(a answer, err error) bool {
 	}
 	return strings.Contains(err.Error(), "etcdserver: request is too large") ||
 		strings.Contains(err.Error(), "trying to send message larger than max")
+}
+
+// unfit tells the refusal of an apply of what the schema of the kind does not know, or in another form. It comes before
+// anything is done, and a server makes an internal error of it.
+func unfit(a answer, err error) bool {
+	return a.err == nil && a.code >= 500 && strings.Contains(err.Error(), "failed to create typed patch object")
 }
 
 // conflicts says whether a refusal is one that OnConflict can mend.

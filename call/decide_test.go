@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -109,6 +110,24 @@ func TestThousandRetriesStayInBounds(t *testing.T) {
 			func() float64 { return 0 })
 		if o.action != retry || o.after < 40*time.Millisecond || o.after > p.Cap {
 			t.Fatalf("retry %d: %+v", i, o)
+		}
+	}
+}
+
+// TestAnApplyThatDoesNotFit is refused once: the server calls it an error of its own, and would say so each time.
+func TestAnApplyThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	a := answer{code: 500, body: []byte(`{"kind":"Status","status":"Failure","code":500,"message":` +
+		`"failed to create typed patch object (a/b; /v1, Kind=ConfigMap): .size: field not declared in schema"}`)}
+	for _, tc := range []struct {
+		verb Verb
+		want action
+	}{{VerbApply, fail}, {VerbPatch, retry}} {
+		r := &Request{Verb: tc.verb, PatchType: types.MergePatchType}
+		o, _ := decide(r, Policy{}.Resolved(), []byte(`{"metadata":{"resourceVersion":"5"}}`), progress{}, a,
+			func() float64 { return 0 })
+		if o.action != tc.want || errors.Is(o.err, ErrSchema) != (tc.want == fail) {
+			t.Errorf("%s: got %v, %v", tc.verb, o.action, o.err)
 		}
 	}
 }

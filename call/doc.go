@@ -28,6 +28,8 @@
 //     field that was sent, and nothing that the write would have removed, so the first try had succeeded, or it does
 //     not, and the refusal stands. It stands also where the live object cannot be read; the outcome then stays
 //     unknown.
+//   - An apply of what the schema of the kind does not know is final, though servers call that an error of their own:
+//     [ErrSchema].
 //   - A write that is too large for the server, or for the etcd behind it, is final: [ErrTooLarge].
 //   - 404 is a failure, or a nil answer when the request says that absence is fine.
 //   - 409 on a write runs the request's OnConflict function after a back-off, a bounded number of times.

@@ -24,6 +24,10 @@ var (
 	// is too large. Only another write, of less, can do better.
 	ErrTooLarge = errors.New("too large for the API server")
 
+	// ErrSchema is matched when the server does not take an apply because the schema of the kind does not know a field of
+	// it, or knows it in another form; the error names it.
+	ErrSchema = errors.New("it does not fit the schema of its kind")
+
 	// ErrProtocol is matched when the answer is not one of a Kubernetes API server: HTML, a cut body, another kind.
 	ErrProtocol = errors.New("not an answer of a Kubernetes API server")
 
