@@ -255,6 +255,7 @@ func (p *packet[T, PT]) wait(ctx context.Context, f *flow.Fiber[packet[T, PT]]) 
 	if rest && p.finish() {
 		return f.End()
 	}
+	p.round = nil // all of it is found again, and it may wait for long
 	return await(f, &p.changed, until).Then("look")
 }
 
@@ -319,5 +320,6 @@ func (p *packet[T, PT]) remove(ctx context.Context, f *flow.Fiber[packet[T, PT]]
 	if r.empty() {
 		return f.Next()
 	}
+	p.round = nil
 	return f.Await(&p.changed).Then("children")
 }

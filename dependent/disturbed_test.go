@@ -164,14 +164,15 @@ func (l *life) roundTrip(r *http.Request, next http.RoundTripper) (*http.Respons
 		return nil, disturb.ErrLost
 	}
 	l.sent++
-	fault := disturb.Choose(l.seed, child, gw, l.sent)
+	nth := l.sent
+	fault := disturb.Choose(l.seed, child, gw, nth)
 	if l.calm || !isChild && !isGateway {
 		fault = disturb.None
 	}
 	l.mu.Unlock()
 	return fault.RoundTrip(r, next, func() {
 		if isChild {
-			l.touch(child, "touched", fmt.Sprint(l.sent))
+			l.touch(child, "touched", fmt.Sprint(nth))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/testbed"
 )
 
-// cloud is what is outside: databases by id. It belongs to the one fiber at work.
+// cloud is what is outside: databases by id.
 type cloud struct {
+	mu        sync.Mutex // of the test and of the operator
 	databases map[string]*database
 	keys      map[string]string
 	made      int
@@ -33,6 +35,8 @@ func newCloud() *cloud { return &cloud{databases: map[string]*database{}, keys: 
 func (c *cloud) external() dependent.External[gateway, database] {
 	return dependent.External[gateway, database]{
 		Create: func(_ context.Context, gw *gateway, key string) (string, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			if c.broken != nil {
 				return "", c.broken
 			}
@@ -45,6 +49,8 @@ func (c *cloud) external() dependent.External[gateway, database] {
 			return id, nil
 		},
 		Read: func(_ context.Context, _ *gateway, id string) (*database, error) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			c.reads++
 			if d := c.databases[id]; d != nil {
 				seen := *d
@@ -54,16 +60,34 @@ func (c *cloud) external() dependent.External[gateway, database] {
 		},
 		Differs: func(gw *gateway, d *database) bool { return d.size != gw.Spec.Size },
 		Update: func(_ context.Context, gw *gateway, id string, _ *database) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			c.databases[id].size = gw.Spec.Size
 			return nil
 		},
 		Delete: func(_ context.Context, _ *gateway, key, id string) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			delete(c.databases, c.keys[key])
 			delete(c.databases, id)
 			return nil
 		},
 		Interval: time.Minute,
 	}
+}
+
+var errClosed = errors.New("the cloud is closed")
+
+func (c *cloud) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
+}
+
+func (c *cloud) get(id string) *database {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.databases[id]
 }
 
 func TestExternal(t *testing.T) {
@@ -75,40 +99,47 @@ func TestExternal(t *testing.T) {
 			return configMap("login", map[string]string{"size": fmt.Sprint(db.Child(ctx).size)}), nil
 		}, dependent.After(db))
 		b.run(g)
-		if c.made != 1 || b.configMap("login") != nil {
-			t.Fatalf("%d were made", c.made)
+		if c.count() != 1 || b.configMap("login") != nil {
+			t.Fatalf("%d were made", c.count())
 		}
 		if v := alloc.Values(testbed.Stored(b.server, web)); v["database"] != "db-1" {
 			t.Errorf("recorded is %v", v)
 		}
 		b.requests()
+		c.mu.Lock()
 		c.databases["db-1"].up = true
 		reads := c.reads
+		c.mu.Unlock()
 		<-time.After(time.Minute)
 		b.settle()
 		if cm := b.configMap("login"); cm == nil || cm.Data["size"] != "1" {
 			t.Errorf("when it is ready: got %v", cm)
 		}
 		<-time.After(10 * time.Minute)
-		if n := c.reads - reads; n < 10 || n > 14 {
+		c.mu.Lock()
+		n := c.reads - reads
+		c.mu.Unlock()
+		if n < 10 || n > 14 {
 			t.Errorf("it was read %d times in eleven minutes", n)
 		}
 		b.want("it is read, and nothing is sent to the API server but the child and the status",
 			"get configmaps", "patch configmaps", "patch gateways/status")
 
 		b.spec(func(gw *gateway) { gw.Spec.Size = 3 })
-		if c.databases["db-1"].size != 3 || b.configMap("login").Data["size"] != "3" {
+		if c.get("db-1").size != 3 || b.configMap("login").Data["size"] != "3" {
 			t.Error("it was not updated")
 		}
+		c.mu.Lock()
 		delete(c.databases, "db-1")
+		c.mu.Unlock()
 		<-time.After(2 * time.Minute)
 		b.settle()
-		if c.made != 2 || c.databases["db-2"] == nil {
-			t.Errorf("what was deleted outside was not made again: %v", c.databases)
+		if c.count() != 2 || c.get("db-2") == nil {
+			t.Errorf("what was deleted outside was not made again: %d were made", c.count())
 		}
 		b.delete(testbed.Gateways, "web")
-		if len(c.databases) > 0 || b.object(testbed.Gateways, "web") != nil {
-			t.Errorf("left are %v", c.databases)
+		if c.get("db-2") != nil || b.object(testbed.Gateways, "web") != nil {
+			t.Error("something is left")
 		}
 	})
 }
@@ -116,7 +147,7 @@ func TestExternal(t *testing.T) {
 func TestExternalFails(t *testing.T) {
 	bubble(t, func(b *bench) {
 		c := newCloud()
-		c.broken = errors.New("the cloud is closed")
+		c.broken = errClosed
 		g := dependent.For[gateway]()
 		db := dependent.AddExternal(g, "database", c.external())
 		dependent.Add(g, "login", page, dependent.After(db))
@@ -124,16 +155,18 @@ func TestExternalFails(t *testing.T) {
 			return configMap("other", nil), nil
 		})
 		b.run(g)
-		if f := b.c.Failures(); len(f) != 1 || !errors.Is(f[0].Err, c.broken) {
+		if f := b.c.Failures(); len(f) != 1 || !errors.Is(f[0].Err, errClosed) {
 			t.Errorf("got %v", f)
 		}
 		if b.configMap("web-page") != nil || b.configMap("other") == nil {
 			t.Error("what comes after it was made, or what does not was not")
 		}
+		c.mu.Lock()
 		c.broken = nil
+		c.mu.Unlock()
 		<-time.After(10 * time.Minute)
 		b.settle()
-		if b.configMap("web-page") == nil || c.made != 1 {
+		if b.configMap("web-page") == nil || c.count() != 1 {
 			t.Error("it was not tried again")
 		}
 	})

@@ -121,7 +121,7 @@ func TestEveryKind(t *testing.T) {
 		}
 		children[name] = stub
 		dependent.Add(g, name, func(context.Context, *corev1.ConfigMap) (*unstructured.Unstructured, error) {
-			return stub, nil
+			return stub.DeepCopy(), nil
 		}, dependent.Kind(gvk), dependent.Elsewhere(), dependent.Adopt())
 	}
 	c := g.Controller(rt, "everything", reconcile.Primary(reconcile.From(source.Labels("primary=yes"))))
@@ -198,7 +198,6 @@ func TestEveryKind(t *testing.T) {
 	// Now what is owned of each of them.
 	annotate(dependent.AnnotationNode, "theirs")
 	for node, child := range children {
-		child.SetAnnotations(nil)
 		want := "everything/" + node
 		for it := named(child); it.GetAnnotations()[dependent.AnnotationNode] != want; {
 			if err := user.Get(ctx, client.KeyOf(child), it); err != nil {
