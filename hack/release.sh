@@ -51,7 +51,7 @@ archives)
 	for platform in "${platforms[@]}"; do
 		echo "==> $platform"
 		GOOS=${platform%/*} GOARCH=${platform#*/} CGO_ENABLED=0 \
-			go build -trimpath -ldflags='-s -w -buildid=' -o "$work/fairlead" ./cmd/fairlead
+			go build -buildvcs=true -trimpath -ldflags='-s -w -buildid=' -o "$work/fairlead" ./cmd/fairlead
 		cp LICENSE README.md "$work/"
 		tar --create --sort=name --owner=0 --group=0 --numeric-owner --mode='u+rwX,go+rX,go-w' \
 			--mtime="@$(git log -1 --format=%ct)" -C "$work" LICENSE README.md fairlead | gzip -9n >"$dir/$(archive "$platform")"
