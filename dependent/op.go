@@ -65,7 +65,11 @@ func (o *op) run(ctx context.Context) {
 // apply applies a child. Of one that the cache does not show, a live read decides whether it may be written.
 func (o *op) apply(ctx context.Context) error {
 	r, c := o.round, o.round.c
-	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.want.content)}
+	want, err := o.want.content()
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 	opts := []client.WriteOption{
 		client.Owner(r.manager), client.Always(),
 		client.Answered(func(raw []byte) { o.answer = append(o.answer[:0], raw...) }),
@@ -94,7 +98,7 @@ func (o *op) apply(ctx context.Context) error {
 	if !o.state.noForce {
 		opts = append(opts, client.Force())
 	}
-	err := c.Apply(ctx, u, opts...)
+	err = c.Apply(ctx, u, opts...)
 	if is == nil || !apierrors.IsInvalid(err) {
 		return err
 	}
@@ -107,7 +111,11 @@ func (o *op) apply(ctx context.Context) error {
 // recreate deletes a child whose change is refused; its end leads to the new one. It is not deleted if the API server
 // would not take that.
 func (o *op) recreate(ctx context.Context, is client.Object, refused error) error {
-	try := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.want.content)}
+	want, err := o.want.content()
+	if err != nil {
+		return err
+	}
+	try := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(want)}
 	switch err := o.round.c.Create(ctx, try, client.DryRun(), client.Owner(o.round.manager)); {
 	case err == nil, apierrors.IsAlreadyExists(err): // it was found valid before that
 	case apierrors.IsInvalid(err):
@@ -178,7 +186,11 @@ func (o *op) remember() error {
 	if fields == "" {
 		fields = "{}"
 	}
-	sum, err := sumOwned(fields, has, o.want.content)
+	want, err := o.want.content()
+	if err != nil {
+		return err
+	}
+	sum, err := sumOwned(fields, has, want)
 	if err != nil {
 		return err
 	}

@@ -49,14 +49,15 @@ type state struct {
 
 // want is one child that is desired.
 type want struct {
-	key     client.Key
-	content map[string]any
-	sum     sum
-	is      client.Object // as it is; nil: it is not there
-	ready   bool
-	why     string // it is not ready
-	err     error
-	until   time.Time
+	key    client.Key
+	obj    client.Object  // what is desired, with our marks
+	fields map[string]any // of it, if they were asked for
+	sum    sum
+	is     client.Object // as it is; nil: it is not there
+	ready  bool
+	why    string // it is not ready
+	err    error
+	until  time.Time
 }
 
 // look asks what is desired, compares it with what there is, and returns what is to be done now. It is called again
@@ -296,7 +297,11 @@ func (c *child) holds(w *want) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	has, err := sumOwned(c.fields.Value(), is, w.content)
+	want, err := w.content()
+	if err != nil {
+		return false, err
+	}
+	has, err := sumOwned(c.fields.Value(), is, want)
 	if err != nil || has != c.has {
 		return false, err
 	}

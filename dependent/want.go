@@ -36,19 +36,27 @@ func (r *round) want(s *state, desired client.Object) (*want, error) {
 	if err := r.set(s.node, obj); err != nil {
 		return nil, err
 	}
-	m, err := content(obj)
+	obj.GetObjectKind().SetGroupVersionKind(s.kind)
+	data, err := json.Marshal(obj)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot encode %T: %w", obj, err)
 	}
-	if _, generic := obj.(runtime.Unstructured); !generic {
-		delete(m, "status") // which Go types encode where nobody set anything
+	return &want{key: client.KeyOf(obj), obj: obj, sum: sumOfJSON(data)}, nil
+}
+
+// content is what is desired as it is applied. Most looks do not need it.
+func (w *want) content() (map[string]any, error) {
+	if w.fields == nil {
+		m, err := content(w.obj)
+		if err != nil {
+			return nil, err
+		}
+		if _, generic := w.obj.(runtime.Unstructured); !generic {
+			delete(m, "status") // which Go types encode where nobody set anything
+		}
+		w.fields = m
 	}
-	m["apiVersion"], m["kind"] = s.kind.GroupVersion().String(), s.kind.Kind
-	data, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return &want{key: client.KeyOf(obj), content: m, sum: sumOfJSON(data)}, nil
+	return w.fields, nil
 }
 
 // place puts a child into the namespace of its primary, if it says none.
