@@ -8,6 +8,7 @@ import (
 	"hash"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,7 +36,7 @@ func fieldsOf(managed []metav1.ManagedFieldsEntry, manager string) string {
 	for _, e := range managed {
 		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == "" &&
 			e.FieldsV1 != nil {
-			return string(e.FieldsV1.Raw)
+			return e.FieldsV1.GetRawString()
 		}
 	}
 	return ""
@@ -58,7 +59,10 @@ type summing struct {
 	err error
 }
 
-func (s *summing) word(w string) { fmt.Fprintf(s.h, "%d:%s", len(w), w) }
+func (s *summing) word(w string) {
+	s.h.Write(strconv.AppendInt(nil, int64(len(w)), 10))
+	s.h.Write([]byte(":" + w))
+}
 
 // members goes through a tree of fields: "f:name" is a member of a map, "k:{…}" the element of a list that has these
 // keys, "v:…" the element that is this value, "i:n" the n-th, and "." what holds them all.

@@ -50,7 +50,8 @@ func desiredDeployment(_ context.Context, p *WebPage) (*appsv1.Deployment, error
 		Selector: &metav1.LabelSelector{MatchLabels: labels(p)},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(p)}, Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "server", Image: "nginx:1.29-alpine", VolumeMounts: []corev1.VolumeMount{
-				{Name: "html", MountPath: "/usr/share/nginx/html"}}}},
+				{Name: "html", MountPath: "/usr/share/nginx/html"},
+			}}},
 			Volumes: []corev1.Volume{{Name: "html", VolumeSource: corev1.VolumeSource{ConfigMap: &page}}},
 		}},
 	}}, nil
@@ -58,13 +59,15 @@ func desiredDeployment(_ context.Context, p *WebPage) (*appsv1.Deployment, error
 
 func desiredService(_ context.Context, p *WebPage) (*corev1.Service, error) {
 	return &corev1.Service{ObjectMeta: named(p), Spec: corev1.ServiceSpec{
-		Selector: labels(p), Ports: []corev1.ServicePort{{Port: 80}}}}, nil
+		Selector: labels(p), Ports: []corev1.ServicePort{{Port: 80}},
+	}}, nil
 }
 
 func desiredIngress(_ context.Context, p *WebPage) (*networkingv1.Ingress, error) {
 	to := networkingv1.IngressServiceBackend{Name: p.Name, Port: networkingv1.ServiceBackendPort{Number: 80}}
 	return &networkingv1.Ingress{ObjectMeta: named(p), Spec: networkingv1.IngressSpec{
-		Rules: []networkingv1.IngressRule{{Host: host(p)}}, DefaultBackend: &networkingv1.IngressBackend{Service: &to}}}, nil
+		Rules: []networkingv1.IngressRule{{Host: host(p)}}, DefaultBackend: &networkingv1.IngressBackend{Service: &to},
+	}}, nil
 }
 
 func named(p *WebPage) metav1.ObjectMeta  { return metav1.ObjectMeta{Name: p.Name, Labels: labels(p)} }
