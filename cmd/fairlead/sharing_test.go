@@ -41,7 +41,8 @@ type fleet struct {
 	mu       sync.Mutex
 	replicas []*process
 	ever     []*process
-	serving  []string // addresses
+	links    map[*process]*link // to the API server
+	serving  []string           // addresses
 	ids      [][]string
 }
 
@@ -52,7 +53,7 @@ func newFleet(t *testing.T, longer time.Duration) *fleet {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+longer)
 	t.Cleanup(cancel)
 	s.ctx = ctx
-	f := &fleet{modes: newModes(s), spaces: []*site{s}, rnd: rand.New(rand.NewPCG(rand.Uint64(), 0))}
+	f := &fleet{modes: newModes(s), spaces: []*site{s}, links: map[*process]*link{}, rnd: rand.New(rand.NewPCG(rand.Uint64(), 0))}
 	f.front.Config.Handler = &httputil.ReverseProxy{
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: f.any()}) },
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
@@ -168,8 +169,12 @@ func (f *fleet) start(n int, args ...string) (started []*process) {
 		args = append(args, "--namespace", space.namespace)
 	}
 	for range n {
-		started = append(started, f.controller(f.kubeconfig, args...))
-		f.ever = append(f.ever, started[len(started)-1])
+		l, kubeconfig := newLink(f.t, f.kubeconfig)
+		p := f.controller(kubeconfig, args...)
+		started, f.ever = append(started, p), append(f.ever, p)
+		f.mu.Lock()
+		f.links[p] = l
+		f.mu.Unlock()
 	}
 	for _, p := range started {
 		select {
@@ -226,6 +231,17 @@ func (f *fleet) pause(p *process, d time.Duration) {
 			f.pass(d)
 		}
 	}
+}
+
+// partition parts a replica from the API server for a while.
+func (f *fleet) partition(p *process, d time.Duration) {
+	f.cuts++
+	f.mu.Lock()
+	l := f.links[p]
+	f.mu.Unlock()
+	l.cut()
+	f.pass(d)
+	l.heal()
 }
 
 // pass lets time pass, under load.
@@ -349,8 +365,8 @@ func TestShared(t *testing.T) {
 	f.end(1)
 }
 
-// TestSharedFaults kills controllers that share the operations, and stands them still for longer than their leases:
-// what was under way is made again with the same key, and nothing else. FAIRLEAD_PROCESS_FAULTS=n plays n random faults
+// TestSharedFaults kills controllers that share the operations, stands them still and parts them from the API server for
+// longer than their leases: what was under way is made again with the same key, and nothing else. FAIRLEAD_PROCESS_FAULTS=n plays n random faults
 // besides.
 func TestSharedFaults(t *testing.T) {
 	t.Parallel()
@@ -363,6 +379,8 @@ func TestSharedFaults(t *testing.T) {
 	f.shared(3)
 	f.pause(f.one(), 12*time.Second)
 	f.shared(3)
+	f.partition(f.one(), 12*time.Second)
+	f.shared(3)
 	for i := range n {
 		f.fault(i)
 	}
@@ -372,7 +390,7 @@ func TestSharedFaults(t *testing.T) {
 // fault is a random one.
 func (f *fleet) fault(i int) {
 	f.t.Helper()
-	kind := f.rnd.IntN(7)
+	kind := f.rnd.IntN(8)
 	f.t.Logf("fault %d: %d", i, kind)
 	switch kind {
 	case 0:
@@ -395,6 +413,8 @@ func (f *fleet) fault(i int) {
 		f.start(1, "--shards")
 		f.pass(time.Duration(f.rnd.IntN(2000)) * time.Millisecond)
 		f.stop(p)
+	case 7:
+		f.partition(f.one(), time.Duration(f.rnd.IntN(15000))*time.Millisecond)
 	case 6: // two at a time, one of them dead
 		f.kill(f.one())
 		f.pause(f.one(), time.Duration(f.rnd.IntN(12000))*time.Millisecond)
