@@ -171,6 +171,31 @@ func foreign(name string, owners []metav1.OwnerReference) *corev1.ConfigMap {
 	}
 }
 
+// TestAForeignObjectThatGoes has somebody delete what has the name of a child: nobody tells the controller when it is
+// gone.
+func TestAForeignObjectThatGoes(t *testing.T) {
+	bubble(t, func(b *bench) {
+		old := foreign("web-page", nil)
+		old.Finalizers = []string{"example.com/wait"}
+		testbed.Put(b.t, b.server, old)
+		b.delete(testbed.ConfigMaps, "web-page")
+		g := dependent.For[gateway]()
+		dependent.Add(g, "page", page, dependent.Adopt())
+		b.run(g)
+		if cm := b.configMap("web-page"); cm == nil || cm.Data["size"] != "" {
+			t.Fatalf("got %v", cm)
+		}
+		testbed.Change(b.t, b.server, testbed.ConfigMaps, client.Key{Namespace: "a", Name: "web-page"},
+			func(u *unstructured.Unstructured) { u.SetFinalizers(nil) })
+		_ = b.server.Delete(b.t.Context(), testbed.ConfigMaps, "a", "web-page", metav1.DeleteOptions{}) // if it is still there
+		<-time.After(10 * time.Minute)
+		b.settle()
+		if cm := b.configMap("web-page"); cm == nil || cm.Data["size"] != "1" {
+			t.Errorf("it was not created when the other one was gone: %v", cm)
+		}
+	})
+}
+
 // TestContention has somebody change a field back each time.
 func TestContention(t *testing.T) {
 	bubble(t, func(b *bench) {

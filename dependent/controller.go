@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type controller[T any, PT client.ObjectOf[T]] struct {
 	graph  *Graph[T]
 	name   string
 	c      *client.Client
+	log    *slog.Logger
 	memory memory
 }
 
@@ -32,7 +34,10 @@ var errNoEngine = errors.New("no engine: the host has none, and Graph.Engine giv
 func newController[T any, PT client.ObjectOf[T]](
 	g *Graph[T], h reconcile.Host, name string, opts []reconcile.Option,
 ) *reconcile.Controller {
-	k := &controller[T, PT]{graph: g, name: name, c: h.Client()}
+	k := &controller[T, PT]{graph: g, name: name, c: h.Client(), log: slog.New(slog.DiscardHandler)}
+	if o, ok := h.(reconcile.Overseer); ok && o.Inherit().Logger != nil {
+		k.log = o.Inherit().Logger.With("controller", name)
+	}
 	if k.c != nil {
 		for _, n := range g.nodes {
 			g.fault(n.resolve(k.c))
@@ -164,7 +169,7 @@ func (g *Graph[T]) finalizes() bool {
 
 func (p *packet[T, PT]) newRound(obj PT, now time.Time) *round {
 	return &round{
-		nodes: p.graph.nodes, c: p.c, manager: p.c.FieldOwner(), now: now,
+		nodes: p.graph.nodes, c: p.c, manager: p.c.FieldOwner(), now: now, log: p.log,
 		marks: marks{controller: p.name, kind: obj.GetObjectKind().GroupVersionKind(), primary: obj},
 		obj:   (*T)(obj), known: p.memory.of(p.key, p.uid),
 		tried: map[childKey]error{}, removed: map[childKey]bool{},

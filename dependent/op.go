@@ -37,9 +37,10 @@ type op struct {
 	verb  verb
 	drift bool // somebody has changed what was applied
 
-	err     error
-	answer  []byte // of the API server, to an apply
-	outside any    // what there is
+	err      error
+	answer   []byte // of the API server, to an apply
+	replaced bool   // the child was deleted, to be created anew
+	outside  any    // what there is
 }
 
 // name is that of the fiber.
@@ -89,7 +90,7 @@ func (o *op) apply(ctx context.Context) error {
 				return err
 			}
 			if live.GetDeletionTimestamp() != nil {
-				return nil // its end will be told
+				return r.leaving(live)
 			}
 			is = live
 			u.SetResourceVersion(live.GetResourceVersion())
@@ -102,7 +103,7 @@ func (o *op) apply(ctx context.Context) error {
 	if is == nil || !apierrors.IsInvalid(err) {
 		return err
 	}
-	if !o.state.recreate {
+	if !o.state.recreate || r.removed[o.at] {
 		return fmt.Errorf("%w: %w", ErrImmutable, err)
 	}
 	return o.recreate(ctx, is, err)
@@ -123,6 +124,7 @@ func (o *op) recreate(ctx context.Context, is client.Object, refused error) erro
 	default:
 		return err
 	}
+	o.replaced = true
 	return o.remove(ctx, is)
 }
 
@@ -145,7 +147,12 @@ func (o *op) remove(ctx context.Context, is client.Object) error {
 func (o *op) done() {
 	r := o.round
 	r.tried[o.at] = o.err
+	o.log()
 	switch {
+	case o.replaced && o.err == nil:
+		r.removed[o.at] = true
+		delete(r.tried, o.at) // if it is gone already, the new one is created in this round
+		delete(r.known.children, o.at)
 	case o.verb == verbDelete:
 		r.removed[o.at] = true
 		if o.err == nil {
@@ -158,6 +165,30 @@ func (o *op) done() {
 			r.tried[o.at] = r.fail("read the answer about", o.state, o.want.key, err)
 		}
 	}
+}
+
+// log tells what was done to a child; failures are told by the controller.
+func (o *op) log() {
+	if o.err != nil || o.verb != verbDelete && o.verb != verbApply {
+		return
+	}
+	what := "child deleted"
+	switch known := o.round.known.children[o.at]; {
+	case o.replaced:
+		what = "child deleted, to be created anew"
+	case o.verb == verbDelete:
+	case o.answer == nil:
+		return
+	case o.drift:
+		what = "child put right: somebody had changed it"
+	case o.want.is == nil:
+		what = "child created"
+	case known != nil:
+		what = "child changed"
+	default:
+		what = "child applied, to know what is owned of it"
+	}
+	o.round.log.Info(what, "key", client.KeyOf(o.round.primary), "node", o.state.name, "kind", o.state.kind.Kind, "child", o.want.key)
 }
 
 // remember keeps what was applied, and what the API server has made of it.

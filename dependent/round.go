@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type round struct {
 	nodes   []*node
 	c       *client.Client
 	manager string // owns what is applied
+	log     *slog.Logger
 	now     time.Time
 
 	marks
@@ -246,6 +248,7 @@ func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 		return &op{round: r, state: s, want: w, at: at, verb: verbApply}
 	}
 	if w.is.GetDeletionTimestamp() != nil {
+		w.err = r.fail("apply", s, w.key, r.leaving(w.is))
 		w.why = "it is being deleted, and created when it is gone"
 		return nil
 	}
@@ -269,6 +272,15 @@ func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 	}
 	r.judge(s, w, known)
 	return nil
+}
+
+// leaving says whether the end of an object that is being deleted has to be asked for: nobody tells us that of what does
+// not belong to the primary.
+func (r *round) leaving(is client.Object) error {
+	if r.isOwner(is) {
+		return nil
+	}
+	return fmt.Errorf("%w, and is being deleted", ErrForeign)
 }
 
 // mayTake says why an object that has the name of a child must not be written to.
