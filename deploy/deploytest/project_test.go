@@ -19,8 +19,9 @@ import (
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 )
 
-// TestProject: what fairlead new writes into deploy/ is built, by kustomize and by helm, which make the same of it: at
-// first, with a kind that was added, and where somebody has changed a manifest or the rights. A real API server takes it.
+// TestProject: what fairlead new writes into deploy/ is built, by kustomize and by helm, which make the same of it, at
+// first, with a kind that was added, and where somebody has changed a manifest or the rights; a real API server takes
+// it. Each value of the chart arrives.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
