@@ -16,7 +16,8 @@ func newNewCommand(s streams) *cobra.Command {
 		Long: `New writes a Go module with an operator that works, and whose tests pass, to be changed into yours: the type
 of a custom resource; a controller that keeps a ConfigMap, a Deployment and a Service for each object and tells in its
 status how they are; a test on a real kube-apiserver; main, a Makefile, a Dockerfile, a workflow for GitHub; and in
-deploy/ all that a cluster needs, with the rights computed from what the controller declares. Then, in the directory:
+deploy/ all that a cluster needs, for kustomize and as a chart for helm, with the rights computed from what the
+controller declares. Then, in the directory:
 
 	make test    # the first time, this builds a control plane: about five minutes
 	make up      # the operator on a control plane of its own

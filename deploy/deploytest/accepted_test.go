@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster"
@@ -27,21 +26,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // the Deployment, which the namespace holds to its standard.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
-	definitions := map[string]values{}
-	for _, crd := range load(t).CRDObjects() {
-		var obj values
-		if err := yaml.Unmarshal(crd.File.Data, &obj); err != nil {
-			t.Fatal(err)
-		}
-		definitions[id(obj)] = obj
-	}
 	// What is made has names of its own in the whole cluster.
 	config := clustertest.Start(t, cluster.Options{}).Config()
 	for _, c := range []struct {
 		name    string
 		objects map[string]values
 	}{
-		{"the definitions", definitions},
+		{"the definitions", definitions(t, load(t))},
 		{"deploy", objects(t, build(t))},
 		{"the chart", rendered(t, nil)}, // over what is there already
 		{"the chart with shards", rendered(t, values{"shards": true})},

@@ -32,7 +32,10 @@ func load(t *testing.T) *chart.Chart {
 // render is helm template, in the namespace "default" unless one is given: files by name, without the definitions.
 func render(t *testing.T, v values, release string) (map[string]string, error) {
 	t.Helper()
-	c := load(t)
+	return renderChart(load(t), v, release)
+}
+
+func renderChart(c *chart.Chart, v values, release string) (map[string]string, error) {
 	all, err := util.ToRenderValues(c, v,
 		common.ReleaseOptions{Name: "fairlead", Namespace: release, Revision: 1, IsInstall: true}, common.DefaultCapabilities)
 	if err != nil {
@@ -41,13 +44,47 @@ func render(t *testing.T, v values, release string) (map[string]string, error) {
 	return engine.Render(c, all)
 }
 
-// rendered returns the objects that a chart makes of values, by kind, namespace and name.
+// definitions returns what helm installs before everything else, and never again.
+func definitions(t *testing.T, c *chart.Chart) map[string]values {
+	t.Helper()
+	out := map[string]values{}
+	for _, crd := range c.CRDObjects() {
+		var obj values
+		if err := yaml.UnmarshalStrict(crd.File.Data, &obj); err != nil {
+			t.Fatalf("%s: %v", crd.Name, err)
+		}
+		out[id(obj)] = obj
+	}
+	return out
+}
+
+// packaged returns a chart as it is after helm package.
+func packaged(t *testing.T, c *chart.Chart) *chart.Chart {
+	t.Helper()
+	file, err := chartutil.Save(c, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := loader.LoadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// rendered returns the objects that the chart makes of values, by kind, namespace and name.
 func rendered(t *testing.T, v values) map[string]values {
 	t.Helper()
 	files, err := render(t, v, "default")
 	if err != nil {
 		t.Fatalf("cannot render the chart with %v: %v", v, err)
 	}
+	return decoded(t, files)
+}
+
+// decoded returns the objects in rendered files.
+func decoded(t *testing.T, files map[string]string) map[string]values {
+	t.Helper()
 	out := map[string]values{}
 	for file, text := range files {
 		if !strings.HasSuffix(file, ".yaml") {
@@ -104,7 +141,12 @@ func TestChart(t *testing.T) {
 // TestChartLint: helm lint has nothing to say but that there is no icon.
 func TestChartLint(t *testing.T) {
 	t.Parallel()
-	for _, m := range helmlint.RunAll("../chart", nil, "default").Messages {
+	lintChart(t, "../chart")
+}
+
+func lintChart(t *testing.T, dir string) {
+	t.Helper()
+	for _, m := range helmlint.RunAll(dir, nil, "default").Messages {
 		if !strings.Contains(m.Error(), "icon is recommended") {
 			t.Error(m.Error())
 		}
@@ -115,23 +157,7 @@ func TestChartLint(t *testing.T) {
 // they are elsewhere in the repository.
 func TestChartDefinitions(t *testing.T) {
 	t.Parallel()
-	packaged, err := chartutil.Save(load(t), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := loader.LoadFile(packaged)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, crd := range c.CRDObjects() {
-		var obj values
-		if err := yaml.Unmarshal(crd.File.Data, &obj); err != nil {
-			t.Fatal(err)
-		}
-		got = append(got, id(obj))
-	}
-	slices.Sort(got)
+	got := slices.Sorted(maps.Keys(definitions(t, packaged(t, load(t)))))
 	want := []string{"CustomResourceDefinition /operations.fairlead.io", "CustomResourceDefinition /webhooks.fairlead.io"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definitions (-want +got):\n%s", diff)

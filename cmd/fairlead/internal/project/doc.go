@@ -13,5 +13,6 @@
 // Invariants:
 //   - All of it is written or nothing: in a directory beside, which is renamed when it is complete.
 //   - What is wrong with the input is found before anything is written, all of it, as errors that name it.
+//   - The chart of a project is made of what kustomize builds: what is in both is one file, to which links lead.
 //   - Files that are the user's are changed by NewKind at the lines //fairlead:new alone.
 package project

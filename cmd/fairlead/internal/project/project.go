@@ -26,7 +26,7 @@ type Options struct {
 // Made says what was written.
 type Made struct {
 	Dir      string   // absolute
-	Files    []string // slash-separated, below Dir, in order
+	Files    []string // slash-separated, below Dir, in order; without the links to some of them in a chart
 	Replaced string   // the directory of Fairlead's source that go.mod names; empty: it names a version
 }
 
@@ -85,7 +85,7 @@ func (f files) create(ctx context.Context, dir string, lib library) (*Made, erro
 	if err := os.Chmod(draft, 0o755); err != nil {
 		return nil, no(err)
 	}
-	if err := f.write(draft); err != nil {
+	if err := errors.Join(f.write(draft), link(draft)); err != nil {
 		return nil, no(err)
 	}
 	if err := tidy(ctx, draft); err != nil {

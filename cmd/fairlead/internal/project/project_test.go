@@ -194,7 +194,7 @@ func TestMergeDeepCopy(t *testing.T) {
 		t.Error(diff)
 	}
 	const unnamed = `"k8s.io/apimachinery/pkg/apis/meta/v1"`
-	other := strings.Replace(string(of("WebPage")), unnamed, "metav1 "+unnamed, 1)
+	other := strings.NewReplacer(unnamed, "metav1 "+unnamed, "[]v1.", "[]metav1.").Replace(string(of("WebPage")))
 	got, err = mergeDeepCopy([]byte(other), of("Web"))
 	if err != nil || !strings.Contains(string(got), "make([]metav1.Condition") || strings.Contains(string(got), "[]v1.") {
 		t.Errorf("%v:\n%s", err, got)

@@ -8,6 +8,29 @@ import (
 	"slices"
 )
 
+// links of a project, from its chart to what is applied without it, so that there is one of each: helm reads no file
+// outside a chart, but what links in it lead to.
+var links = map[string]string{
+	"deploy/chart/crds":                  "../crds",
+	"deploy/chart/files/deployment.yaml": "../../deployment.yaml",
+	"deploy/chart/files/namespace.yaml":  "../../namespace.yaml",
+	"deploy/chart/files/rbac.yaml":       "../../rbac.yaml",
+}
+
+// link makes the links of a project in a directory that is ours.
+func link(dir string) error {
+	for name, target := range links {
+		at := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(filepath.FromSlash(target), at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // names returns the paths in order.
 func (f files) names() []string { return slices.Sorted(maps.Keys(f)) }
 
