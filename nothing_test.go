@@ -111,8 +111,7 @@ func nothing(ctx context.Context) map[string]func() error {
 			return hooked(func(h *admission.Hooks) { admission.Mutate[pod](h, admission.Rule{}, nil) })
 		},
 		"admission.Serve": func() error {
-			_, err := admission.Serve(nil, admission.Options{}).Rights()
-			return errors.Join(orNone(err), hooked(func(*admission.Hooks) {}))
+			return errors.Join(ok(admission.Serve(nil, admission.Options{}).Rights()), hooked(func(*admission.Hooks) {}))
 		},
 		"admission.Undecided": func() error { return ok(admission.Undecided(nil)) },
 		"admission.Validate": func() error {
@@ -215,6 +214,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"dependent.If":        func() error { return nodes(dependent.If[pod](nil)) },
 		"dependent.IsReady":   func() error { return ok(dependent.IsReady(&pod{}), dependent.IsReady[pod](nil)) },
 		"dependent.Kind":      func() error { return nodes(dependent.Kind(schema.GroupVersionKind{})) },
+		"dependent.Labels":    func() error { return nodes(dependent.Labels("")) },
 		"dependent.NoForce":   func() error { return nodes(dependent.NoForce()) },
 		"dependent.Ready":     func() error { return nodes(dependent.Ready[pod](nil)) },
 		"dependent.Recreate":  func() error { return nodes(dependent.Recreate()) },

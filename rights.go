@@ -14,6 +14,16 @@ func (c *Cluster) Need(all ...rights.Right) {
 	c.needs = append(c.needs, all...)
 }
 
+// Ask has Rights tell what a asks of the cluster, too: for what knows that by itself, as hooks of package admission do.
+func (c *Cluster) Ask(a rights.Asker) {
+	if a == nil {
+		return
+	}
+	c.rt.mu.Lock()
+	defer c.rt.mu.Unlock()
+	c.askers = append(c.askers, a)
+}
+
 // Rights says what all that was declared so far asks of the cluster: sources, controllers, and on the first cluster the
 // Lease of WithLeaderElection or those of WithShards; and Need. It sends nothing and may be called before Run, so that
 // package rights makes a role of it:

@@ -26,6 +26,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/rights"
 )
 
 // Host runs the webhooks. The fairlead runtime is one, and so is each of its clusters.
@@ -40,6 +41,8 @@ type Host interface {
 	AddAlways(name string, fn func(ctx context.Context) error)
 	// AddReady has /readyz ask fn; an error is why this process is not ready.
 	AddReady(name string, fn func() error)
+	// Ask has Rights tell what a asks of the API server, too.
+	Ask(a rights.Asker)
 }
 
 // Options say where the webhooks are served. Name and Namespace are required, and either Service or URL.
@@ -171,6 +174,7 @@ func Serve(host Host, o Options) *Hooks {
 		return nil
 	})
 	host.AddReady("admission "+o.Name, h.ready)
+	host.Ask(h)
 	host.AddAlways("admission "+o.Name, func(ctx context.Context) error { return h.run(ctx, inherited.Degraded) })
 	return h
 }

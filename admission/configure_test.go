@@ -16,7 +16,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,8 +26,10 @@ import (
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
 	"github.com/fairlead-io/fairlead/admission/admissiontest"
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/internal/testlog"
+	"github.com/fairlead-io/fairlead/rights"
 )
 
 // A runtime, and each of its clusters, hosts hooks.
@@ -194,7 +195,8 @@ func TestRights(t *testing.T) {
 	scheme, crd := pages(t, group)
 	clustertest.InstallCRDs(t, cfg, clustertest.CRDObjects(crd))
 	user := rest.CopyConfig(cfg)
-	user.Impersonate = rest.ImpersonationConfig{UserName: "hooks-" + system}
+	account := rights.Account{Namespace: system, Name: system}
+	user.Impersonate = rest.ImpersonationConfig{UserName: account.User()}
 	var log testlog.Book
 	rt := fairlead.New(user, fairlead.WithScheme(scheme), fairlead.WithLogger(log.Logger()))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -208,10 +210,6 @@ func TestRights(t *testing.T) {
 	admission.Validate(h, admission.Rule{OnFailure: admission.FailClosed},
 		func(context.Context, *admission.Request[page]) error { return nil })
 	admission.Convert(h, oldToPage, pageToOld)
-	rights, err := h.Rights()
-	if err != nil {
-		t.Fatal(err)
-	}
 	readyz := func() (int, string) {
 		w := httptest.NewRecorder()
 		rt.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
@@ -226,27 +224,16 @@ func TestRights(t *testing.T) {
 		return ""
 	})
 	admin := b.api.RbacV1()
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user.Impersonate.UserName}}
-	meta := metav1.ObjectMeta{Name: system, Namespace: system}
-	if _, err := admin.Roles(system).Create(b.ctx, &rbacv1.Role{ObjectMeta: meta, Rules: rights.Namespaced},
-		metav1.CreateOptions{}); err != nil {
+	objects, err := rights.Manifests(rt.Client().Mapper(), account, rt.Rights())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.RoleBindings(system).Create(b.ctx, &rbacv1.RoleBinding{
-		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: system},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	meta.Namespace = ""
-	if _, err := admin.ClusterRoles().Create(b.ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rights.Cluster},
-		metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.ClusterRoleBindings().Create(b.ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: system},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	root := fairlead.New(cfg).Client()
+	defer root.Close()
+	for _, o := range objects {
+		if err := root.Create(b.ctx, o.(client.Object)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(b.ctx)

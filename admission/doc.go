@@ -62,6 +62,10 @@
 // exception. A fail-closed hook for what the program needs to start elsewhere (Nodes, say) is a trap that only its
 // author can see.
 //
+// Until the configuration was written for the first time nobody is asked, whatever OnFailure says. An update of an object
+// that is being deleted is let pass without asking a function: else who holds a finalizer of an object that was stored
+// before there was the hook could not let it go.
+//
 // # Certificates
 //
 // One authority, in a Secret that the first replica creates, signs a certificate for each replica, which no other one
@@ -91,7 +95,7 @@
 //
 // # Rights
 //
-// [Hooks.Rights] returns rules for the Role and the ClusterRole; docs/SECURITY.md says what they allow.
+// [Hooks.Rights] says what is asked, and so does Runtime.Rights; docs/SECURITY.md says what that allows.
 //
 // # Invariants
 //

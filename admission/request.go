@@ -95,6 +95,9 @@ func ask[T any](
 	if r.Object == nil && r.Operation != Delete || r.Old == nil && r.Operation != Create {
 		return out, badRequest{fmt.Errorf("a request to %s has no object", r.Operation)}
 	}
+	if o, ok := any(r.Object).(metav1.Object); ok && r.Operation == Update && o.GetDeletionTimestamp() != nil {
+		return out, nil // its finalizers have to be removed
+	}
 	var before any
 	if k.mutating {
 		if before, err = encoded(r.Object); err != nil {

@@ -1,55 +1,41 @@
 package admission
 
 import (
-	"fmt"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
-	rbacv1 "k8s.io/api/rbac/v1"
+	"github.com/fairlead-io/fairlead/rights"
 )
 
-// Rights are what the program needs to be allowed for its hooks, besides what the functions do. What a Role or a
-// ClusterRole can name is named; RBAC knows no names for create.
-type Rights struct {
-	// Namespaced belongs into a Role in the namespace of the program: its Secret. The first rule, to create it, can be
-	// left out where there is one, empty perhaps, before the program starts.
-	Namespaced []rbacv1.PolicyRule
-	// Cluster belongs into a ClusterRole: its configurations, and the CustomResourceDefinitions that it converts.
-	Cluster []rbacv1.PolicyRule
-}
-
-// Rights returns what the hooks that were declared so far need. Of the types that are converted it asks the API server
-// for the names of their resources.
-func (h *Hooks) Rights() (Rights, error) {
+// Rights says what the hooks that were declared so far ask of the API server, besides what the functions do: it makes
+// them a rights.Asker, so that Runtime.Rights has it. Of the Secret the right to create one can be left out where there
+// is one, empty perhaps, before the program starts; RBAC knows no names for it. What a type that is converted is called,
+// the API server is asked for; one that it does not know, which Run tells, is left out.
+func (h *Hooks) Rights() []rights.Right {
 	if h == nil || h.host == nil {
-		return Rights{}, fmt.Errorf("cannot say what rights hooks need: %w: they have no host", ErrInvalid)
+		return nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := Rights{
-		Namespaced: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{secrets.Resource}, Verbs: []string{"create"}},
-			{
-				APIGroups: []string{""}, Resources: []string{secrets.Resource}, Verbs: []string{"get", "update"},
-				ResourceNames: []string{h.o.Secret},
-			},
-		},
-		Cluster: []rbacv1.PolicyRule{{
-			APIGroups: []string{validating.Group}, Resources: []string{mutating.Resource, validating.Resource},
-			Verbs: []string{"create", "delete", "get", "patch"}, ResourceNames: []string{h.o.Name},
-		}},
-	}
-	var converted []string
-	for _, c := range h.converters {
-		mapping, err := h.host.Client().Mapper().RESTMapping(c.kind, c.hub)
-		if err != nil {
-			return Rights{}, c.fail(noMatch(err))
-		}
-		converted = append(converted, mapping.Resource.GroupResource().String())
-	}
-	if converted != nil {
-		r.Cluster = append(r.Cluster, rbacv1.PolicyRule{
-			APIGroups: []string{definitions.Group}, Resources: []string{definitions.Resource},
-			Verbs: []string{"get", "patch"}, ResourceNames: converted,
+	secret := rights.Right{Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: h.o.Namespace}
+	create, own := secret, secret
+	create.Verbs = []string{"create"}
+	own.Verbs, own.Names = []string{"get", "update"}, []string{h.o.Secret}
+	all := []rights.Right{create, own}
+	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		all = append(all, rights.Right{
+			Kind:  admissionregistrationv1.SchemeGroupVersion.WithKind(kind),
+			Verbs: []string{"create", "delete", "get", "patch"}, Names: []string{h.o.Name},
 		})
 	}
-	return r, nil
+	for _, c := range h.converters {
+		if mapping, err := h.host.Client().Mapper().RESTMapping(c.kind, c.hub); err == nil {
+			all = append(all, rights.Right{
+				Kind:  apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"),
+				Verbs: []string{"get", "patch"}, Names: []string{mapping.Resource.GroupResource().String()},
+			})
+		}
+	}
+	return all
 }

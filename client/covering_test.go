@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -367,4 +368,50 @@ func TestIndexErrorsSayWhatIsMissing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTwoWatchesOfAnObject has the wider of two watches fall behind: who was told by the other one reads what that knows.
+func TestTwoWatchesOfAnObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t.Context(), t, setup{})
+		defer c.close()
+		for _, name := range []string{"changed", "deleted", "other"} {
+			c.put(foreign(name, "v", "1"))
+		}
+		c.acquire(t)
+		for _, name := range []string{"changed", "deleted", "created"} {
+			c.acquire(t, source.Namespaces("a"), source.Fields("metadata.name="+name))
+		}
+		hold := c.server.HoldEvents(apiserver.Match{Verb: "watch", Func: func(r apiserver.Request) bool {
+			return r.Resource == "configmaps" && r.Query.Get("fieldSelector") == ""
+		}})
+		c.put(foreign("changed", "v", "2"))
+		c.put(foreign("created", "v", "2"))
+		if err := c.server.Delete(c.ctx, configMaps, "a", "deleted", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		synctest.Wait()
+		for name, want := range map[string]string{"changed": "2", "created": "2", "other": "1", "deleted": ""} {
+			cm, err := client.Get[corev1.ConfigMap](c.ctx, c.client, client.Key{Namespace: "a", Name: name})
+			switch {
+			case want == "" && !apierrors.IsNotFound(err):
+				t.Errorf("%s: got %v, %v", name, cm, err)
+			case want != "" && (err != nil || cm.Data["v"] != want):
+				t.Errorf("%s: got %v, %v", name, cm, err)
+			}
+		}
+		if n := c.requests("get"); n > 1 {
+			t.Errorf("%d requests, want one, for what is deleted", n)
+		}
+		hold.Release()
+		<-time.After(time.Second)
+		if _, err := client.Get[corev1.ConfigMap](c.ctx, c.client, client.Key{Namespace: "a", Name: "deleted"}); !apierrors.IsNotFound(err) {
+			t.Errorf("got %v", err)
+		}
+		if n := c.requests("get"); n > 1 {
+			t.Errorf("%d requests when both know", n)
+		}
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -112,7 +113,8 @@ func knows(st *store.Store, namespace string) bool {
 // object is, but not that there is none; one of metadata, that there is none; and where only the server knows what is
 // selected, an own write may not be shown. sure is false when the server must be asked.
 func (c *Client) holds(k *kind, key Key, metadata bool) (r *store.Record, sure bool) {
-	for _, st := range c.stores(k) {
+	stores := c.stores(k)
+	for i, st := range stores {
 		if st.Overdue(key) {
 			return nil, false
 		}
@@ -122,13 +124,33 @@ func (c *Client) holds(k *kind, key Key, metadata bool) (r *store.Record, sure b
 		case ok && !tells(st, metadata):
 			continue
 		case ok && (st.Complete() || st.Decides()):
-			return r, true
+			return newest(key, metadata, r, st, stores[i+1:])
 		}
 		if covered && selectsAll(st) && knows(st, key.Namespace) && st.Covered(key.Namespace) {
-			return nil, true
+			return newest(key, metadata, nil, st, stores[i+1:])
 		}
 	}
 	return nil, false
+}
+
+// newest looks whether a store with a watch of its own is ahead of the one that has answered with r, or that there is
+// nothing: whoever was told by that one must not read what was before. sure is false when the server must be asked.
+func newest(key Key, metadata bool, r *store.Record, from *store.Store, others []*store.Store) (*store.Record, bool) {
+	for _, st := range others {
+		other, ok := st.Get(key)
+		switch {
+		case ok && tells(st, metadata) && st.Decides():
+			ahead := r == nil && !unordered(from) && !from.Covers(key.Namespace, other.Version()) ||
+				r != nil && resourceversion.Older(r.Version(), other.Version())
+			if ahead {
+				r, from = other, st
+			}
+		case !ok && r != nil && st.Selects(r) && !st.Lacks(key.Namespace, r.UID()) &&
+			st.Covers(key.Namespace, r.Version()):
+			return nil, false // it has gone, or is selected no more
+		}
+	}
+	return r, true
 }
 
 // selectsAll says that a store holds all objects of its scopes and slots.

@@ -314,6 +314,55 @@ func TestElsewhere(t *testing.T) {
 	})
 }
 
+// TestLabels holds no more than the children, one of which is elsewhere.
+func TestLabels(t *testing.T) {
+	bubble(t, func(b *bench) {
+		testbed.Put(b.t, b.server, foreign("not-ours", nil))
+		g := dependent.For[gateway]()
+		mine := map[string]string{"app": "web"}
+		dependent.Add(g, "page", func(ctx context.Context, gw *gateway) (*corev1.ConfigMap, error) {
+			cm, err := page(ctx, gw)
+			cm.Labels = mine
+			return cm, err
+		}, dependent.Labels("app=web"))
+		dependent.Add(g, "there", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
+			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "there", Labels: mine}}, nil
+		}, dependent.Labels("app=web"), dependent.Elsewhere(), dependent.If(large))
+		dependent.Add(g, "unlabelled", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
+			return configMap("unlabelled", nil), nil
+		}, dependent.Labels("app=web"), dependent.If(func(gw *gateway) bool { return gw.Spec.Size > 5 }))
+		b.run(g)
+		if f := b.c.Failures(); len(f) > 0 || b.configMap("web-page") == nil {
+			t.Fatalf("got %v", f)
+		}
+		b.change("web-page", func(data map[string]string) { data["size"] = "7" })
+		if cm := b.configMap("web-page"); cm.Data["size"] != "1" {
+			t.Errorf("got %v", cm.Data)
+		}
+		b.requests()
+		b.c.Trigger(web, "test")
+		b.settle()
+		b.want("nothing is left to do")
+		b.spec(func(gw *gateway) { gw.Spec.Size = 2 })
+		if b.objectIn(testbed.ConfigMaps, "b", "there") == nil {
+			t.Error("nothing is there")
+		}
+		b.spec(func(gw *gateway) { gw.Spec.Size = 1 })
+		if b.objectIn(testbed.ConfigMaps, "b", "there") != nil {
+			t.Error("it is still there")
+		}
+		for _, st := range b.host.Cache().Stores(testbed.ConfigMaps) {
+			if st.Len() > 2 {
+				t.Errorf("%d objects are held", st.Len())
+			}
+		}
+		b.spec(func(gw *gateway) { gw.Spec.Size = 6 })
+		if f := b.c.Failures(); len(f) != 1 || !errors.Is(f[0].Err, dependent.ErrUnfit) {
+			t.Errorf("got %v", f)
+		}
+	})
+}
+
 func TestNoForce(t *testing.T) {
 	bubble(t, func(b *bench) {
 		g := dependent.For[gateway]()

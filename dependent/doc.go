@@ -35,6 +35,21 @@
 // Somebody who changes back what is owned is noticed after some rounds: then the child is put right with back-off, up to
 // five minutes, and told as failed ([ErrContended]).
 //
+// The key of an element of a list cannot drift back in this way: where somebody has given the only port of a Service
+// another number, both ports would be there, which the API server may refuse ([ErrImmutable]; [Recreate] replaces it).
+//
+// # What a child depends on
+//
+// The function of a node may look at anything: with [Node.Child] at what nodes before it have become, with client.Get at
+// what else is watched. A value that is made once, such as a password, is kept by looking at the child itself first:
+//
+//	old, err := client.Get[corev1.Secret](ctx, c, key) // apierrors.IsNotFound: make one
+//
+// When something of another object changes, the primary has to be looked at: with the options of the controller
+// (reconcile.Owns, reconcile.Watches), or with reconcile.Follow and the controller that [Graph.Controller] returns, for
+// what this primary names. [When] decides by such an object whether a node is wanted; where it is only to wait, and to
+// stay when it is there, say what is desired, and return an error or come [After] a node that is [Ready] by it.
+//
 // # How it runs
 //
 // As a flow: each primary that has something to do has one fiber (package flow), named after the controller, which looks
@@ -71,6 +86,6 @@
 //
 //   - the declaration: errors.go, graph.go, option.go, node.go, external.go;
 //   - what a child is, and what is known of it: mark.go, want.go, owned.go, memory.go;
-//   - one look at a primary, and what follows from it: round.go, op.go, report.go, ready.go;
+//   - one look at a primary, and what follows from it: round.go, op.go, conclude.go, report.go, ready.go;
 //   - the fiber that does it: controller.go.
 package dependent

@@ -183,7 +183,7 @@ func add[T any](g *Graph[T], n *node, opts []Option) {
 	if g == nil {
 		return
 	}
-	n.graph, n.at = g, place.Outside("github.com/fairlead-io/fairlead")
+	n.graph, n.at = g, place.Outside("github.com/fairlead-io/fairlead/dependent")
 	for _, o := range opts {
 		if o.apply != nil {
 			o.apply(n)

@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -40,6 +41,7 @@ type node struct {
 	many      bool // a set
 	elsewhere bool // its children may be where no owner reference can be
 	watch     []reconcile.WatchOption
+	labels    labels.Selector // of all that is known of the kind; nil: everything
 	errs      []error
 
 	prototype client.Object // of its type, without content

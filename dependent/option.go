@@ -7,10 +7,12 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // Option tunes a node.
@@ -122,9 +124,22 @@ func Recreate() Option { return Option{func(n *node) { n.recreate = true }} }
 // Kind says which kind the children are, of nodes of unstructured.Unstructured.
 func Kind(gvk schema.GroupVersionKind) Option { return Option{func(n *node) { n.kind = gvk }} }
 
-// Watch tunes the watch of the children, for instance with reconcile.From(source.Labels(…)), if all that the node
-// desires has these labels, or reconcile.IfChanged. Default: all objects of the kind are watched, so that reads of them
-// are answered by the cache.
+// Labels has the node know only the objects of its kind that these labels select, such as "app=web": then no others are
+// watched and held, and reads of others are requests. All that the node desires has to have them ([ErrUnfit]). Default:
+// all objects of the kind are watched, so that reads of them are answered by the cache.
+func Labels(selector string) Option {
+	return Option{func(n *node) {
+		sel, err := labels.Parse(selector)
+		if err != nil {
+			n.fault("its labels: %v", err)
+			return
+		}
+		n.labels = sel
+		n.watch = append(n.watch, reconcile.From(source.Labels(selector)))
+	}}
+}
+
+// Watch tunes the watch of the children, for instance with reconcile.IfChanged. [Labels] restricts it.
 func Watch(opts ...reconcile.WatchOption) Option {
 	return Option{func(n *node) { n.watch = append(n.watch, opts...) }}
 }

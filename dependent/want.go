@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -35,6 +36,9 @@ func (r *round) want(s *state, desired client.Object) (*want, error) {
 	}
 	if err := r.set(s.node, obj); err != nil {
 		return nil, err
+	}
+	if s.labels != nil && !s.labels.Matches(labels.Set(obj.GetLabels())) {
+		return nil, fmt.Errorf("%w: it has not the labels of its node, %s", ErrUnfit, s.labels)
 	}
 	obj.GetObjectKind().SetGroupVersionKind(s.kind)
 	data, err := json.Marshal(obj)

@@ -155,7 +155,8 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 	if e := registry.Register(c.metrics); e != nil {
 		err = errors.Join(err, fmt.Errorf("%w: is its name unique? %w", ErrInvalid, e))
 	}
-	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile")
+	c.err, c.place = err, place.Outside("github.com/fairlead-io/fairlead/reconcile",
+		"github.com/fairlead-io/fairlead/dependent")
 	if c.log = cmp.Or(c.set.logger, c.from.Logger); c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}

@@ -87,6 +87,15 @@ func (o *Options) field(label string) FieldValue {
 // Options.Fields. Others are settled by asking the server.
 func (s *Store) Decides() bool { return !s.selected.Load().undecided }
 
+// Selects says whether it is certain that the watch selects an object as a record has it.
+func (s *Store) Selects(r *Record) bool {
+	if r == nil {
+		return false
+	}
+	in, decided := s.selected.Load().selects(r, nil)
+	return in && decided
+}
+
 // answered makes a record of an answer. The fields by which the watch selects are those of the whole object, of which
 // the record may hold less; nil if they are of no matter, or cannot be read.
 func (s *Store) answered(enc source.Encoding, raw []byte) (*Record, fields.Set, error) {
