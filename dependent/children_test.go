@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,7 +102,8 @@ func TestASet(t *testing.T) {
 		if n := count(); n != 20 {
 			t.Errorf("got %d workers", n)
 		}
-		if peak := b.server.Log().Peak(apiserver.Match{Verb: "patch", Resource: "configmaps"}); peak > dependent.DefaultLimit {
+		patches := apiserver.Match{Verb: "patch", Resource: "configmaps"}
+		if peak := b.server.Log().Peak(patches); peak > dependent.DefaultLimit {
 			t.Errorf("%d were written at a time", peak)
 		}
 		broken = errors.New("broken")
@@ -169,6 +171,29 @@ func foreign(name string, owners []metav1.OwnerReference) *corev1.ConfigMap {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, OwnerReferences: owners},
 		Data:       map[string]string{"theirs": "1"},
 	}
+}
+
+// TestAForeignObjectInPlaceOfAChild has somebody delete a child and make something of its name, of which the cache does
+// not know yet when the child is to be created again.
+func TestAForeignObjectInPlaceOfAChild(t *testing.T) {
+	bubble(t, func(b *bench) {
+		g := dependent.For[gateway]()
+		dependent.Add(g, "page", page)
+		b.run(g)
+		var once sync.Once
+		b.server.On(apiserver.Match{Verb: "get", Resource: "configmaps", Func: func(apiserver.Request) bool {
+			once.Do(func() { testbed.Put(b.t, b.server, foreign("web-page", nil)) })
+			return false
+		}})
+		b.delete(testbed.ConfigMaps, "web-page")
+		<-time.After(10 * time.Minute)
+		if cm := b.configMap("web-page"); cm == nil || cm.Data["size"] != "" || len(cm.OwnerReferences) > 0 {
+			t.Errorf("it was taken: %v", cm)
+		}
+		if f := b.c.Failures(); len(f) != 1 || !errors.Is(f[0].Err, dependent.ErrForeign) {
+			t.Errorf("got %v", f)
+		}
+	})
 }
 
 // TestAForeignObjectThatGoes has somebody delete what has the name of a child: nobody tells the controller when it is
@@ -414,7 +439,9 @@ func TestBadDesires(t *testing.T) {
 		want    error
 	}{
 		{"nil", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return nil, nil }, dependent.ErrNothing},
-		{"no name", func(context.Context, *gateway) (*corev1.ConfigMap, error) { return configMap("", nil), nil }, dependent.ErrUnfit},
+		{"no name", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
+			return configMap("", nil), nil
+		}, dependent.ErrUnfit},
 		{"another namespace", func(context.Context, *gateway) (*corev1.ConfigMap, error) {
 			return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "x"}}, nil
 		}, dependent.ErrUnfit},

@@ -225,7 +225,8 @@ func (l *life) step() {
 			testbed.Put(l.t, l.server, testbed.New("a", name))
 		}
 	case 7:
-		if u := l.object(testbed.ConfigMaps, name+"-first"); u != nil { // a mark of ours is taken off, as a restored backup may do
+		// A mark of ours is taken off, as a restored backup may do.
+		if u := l.object(testbed.ConfigMaps, name+"-first"); u != nil {
 			u.SetAnnotations(nil)
 			_, _ = l.server.Put(u)
 		}

@@ -1,11 +1,12 @@
-// Package dependent keeps the children of objects as a graph declares them: for each object of a kind, its primary, some
-// ConfigMaps, Deployments and so on, in an order, under conditions, and things outside of the cluster.
+// Package dependent keeps the children of objects as a graph declares them: for each object of a kind, its primary,
+// some ConfigMaps, Deployments and so on, in an order, under conditions, and things outside of the cluster.
 //
 //	web := dependent.For[v1.WebPage]()
 //	html := dependent.Add(web, "html", desiredConfigMap) // func(ctx, *v1.WebPage) (*corev1.ConfigMap, error)
 //	server := dependent.Add(web, "server", desiredDeployment, dependent.After(html),
 //		dependent.Ready(dependent.IsReady[appsv1.Deployment]))
-//	dependent.Add(web, "service", desiredService, dependent.After(server), dependent.If(exposed)) // func(*v1.WebPage) bool
+//	dependent.Add(web, "service", desiredService, dependent.After(server),
+//		dependent.If(exposed)) // func(*v1.WebPage) bool
 //	web.Status(func(page *v1.WebPage, r *dependent.Report) { r.Into(&page.Status.Conditions) })
 //	web.Controller(rt, "webpages")
 //
@@ -32,16 +33,16 @@
 // primary is told ([ErrForeign]), and left as it is, unless [Adopt] takes it over. Each later write is bound to the
 // incarnation that was looked at.
 //
-// Somebody who changes back what is owned is noticed after some rounds: then the child is put right with back-off, up to
-// five minutes, and told as failed ([ErrContended]).
+// Somebody who changes back what is owned is noticed after some rounds: then the child is put right with back-off, up
+// to five minutes, and told as failed ([ErrContended]).
 //
 // The key of an element of a list cannot drift back in this way: where somebody has given the only port of a Service
 // another number, both ports would be there, which the API server may refuse ([ErrImmutable]; [Recreate] replaces it).
 //
 // # What a child depends on
 //
-// The function of a node may look at anything: with [Node.Child] at what nodes before it have become, with client.Get at
-// what else is watched. A value that is made once, such as a password, is kept by looking at the child itself first:
+// The function of a node may look at anything: with [Node.Child] at what nodes before it have become, with client.Get
+// at what else is watched. A value that is made once, such as a password, is kept by looking at the child itself first:
 //
 //	old, err := client.Get[corev1.Secret](ctx, c, key) // apierrors.IsNotFound: make one
 //
@@ -52,10 +53,10 @@
 //
 // # How it runs
 //
-// As a flow: each primary that has something to do has one fiber (package flow), named after the controller, which looks
-// at all nodes, does what is due with several children at a time, tells the status, and parks until something changes
-// or a time comes. While children are not ready it is a record of some hundred bytes: no goroutine, no polling, no
-// request. It looks at the world anew each time, so nothing of it is recorded, and after a restart it goes on by
+// As a flow: each primary that has something to do has one fiber (package flow), named after the controller, which
+// looks at all nodes, does what is due with several children at a time, tells the status, and parks until something
+// changes or a time comes. While children are not ready it is a record of some hundred bytes: no goroutine, no polling,
+// no request. It looks at the world anew each time, so nothing of it is recorded, and after a restart it goes on by
 // looking. /debug/flows and "fairlead flows" show it. When all is done it ends, and the next change begins another.
 //
 // A failure of one node leaves the others at work; then the fiber ends with the error, and the controller tries again

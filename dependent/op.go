@@ -27,8 +27,8 @@ const (
 	verbRelease // what is external is given back
 )
 
-// op is something that is to be done about one child. A fiber of its own does it; what comes of it is read when that has
-// ended.
+// op is something that is to be done about one child. A fiber of its own does it; what comes of it is read when that
+// has ended.
 type op struct {
 	round *round
 	state *state
@@ -86,7 +86,7 @@ func (o *op) apply(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
-			if err := r.mayTake(o.state, live, r.known.children[o.at]); err != nil {
+			if err := r.mayTake(o.state, live, r.remembered(o.at, live)); err != nil {
 				return err
 			}
 			if live.GetDeletionTimestamp() != nil {
@@ -188,7 +188,8 @@ func (o *op) log() {
 	default:
 		what = "child applied, to know what is owned of it"
 	}
-	o.round.log.Info(what, "key", client.KeyOf(o.round.primary), "node", o.state.name, "kind", o.state.kind.Kind, "child", o.want.key)
+	o.round.log.Info(what, "key", client.KeyOf(o.round.primary), "node", o.state.name, "kind", o.state.kind.Kind,
+		"child", o.want.key)
 }
 
 // remember keeps what was applied, and what the API server has made of it.

@@ -43,8 +43,8 @@ func (n *node) comesAfter(others []Dependency) {
 	}
 }
 
-// If says for which primaries the children of a node are wanted. Where they are not, they are deleted, if they are ours,
-// and so are those of nodes that come after it.
+// If says for which primaries the children of a node are wanted. Where they are not, they are deleted, if they are
+// ours, and so are those of nodes that come after it.
 func If[T any](wanted func(obj *T) bool) Option {
 	return condition(wanted == nil, func(_ context.Context, obj *T) (bool, error) { return wanted(obj), nil })
 }

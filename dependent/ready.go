@@ -11,11 +11,11 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 )
 
-// IsReady says whether an object is as its spec asks for, for [Ready]: a Deployment, StatefulSet or DaemonSet has rolled
-// out, and all its pods are available; a Job is complete; a Pod is ready, or has succeeded; a PersistentVolumeClaim is
-// bound; a Service of type LoadBalancer has an address. Any other object is if its condition Ready, or Available, is
-// True, and there is no such condition or it has seen the present generation; without conditions it is as soon as it
-// exists.
+// IsReady says whether an object is as its spec asks for, for [Ready]: a Deployment, StatefulSet or DaemonSet has
+// rolled out, and all its pods are available; a Job is complete; a Pod is ready, or has succeeded; a
+// PersistentVolumeClaim is bound; a Service of type LoadBalancer has an address. Any other object is if its condition Ready, or
+// Available, is True, and there is no such condition or it has seen the present generation; without conditions it is as soon
+// as it exists.
 func IsReady[C any, PC client.ObjectOf[C]](child *C) bool {
 	if child == nil {
 		return false

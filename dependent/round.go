@@ -204,8 +204,7 @@ func (r *round) list(ctx context.Context, s *state) error {
 	for _, obj := range owned {
 		node, ok := r.ours(obj)
 		if !ok { // unless somebody has just taken our mark off
-			known := r.known.children[childKey{s.index, client.KeyOf(obj)}]
-			if known == nil || known.uid != obj.GetUID() {
+			if r.remembered(childKey{s.index, client.KeyOf(obj)}, obj) == nil {
 				continue
 			}
 			node = s.name
@@ -266,10 +265,7 @@ func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 		w.why = "it is being deleted, and created when it is gone"
 		return nil
 	}
-	known := r.known.children[at]
-	if known != nil && known.uid != w.is.GetUID() {
-		known = nil
-	}
+	known := r.remembered(at, w.is)
 	if err := r.mayTake(s, w.is, known); err != nil {
 		w.err = r.fail("apply", s, w.key, err)
 		return nil
@@ -288,13 +284,21 @@ func (r *round) compare(ctx context.Context, s *state, w *want) *op {
 	return nil
 }
 
-// leaving says whether the end of an object that is being deleted has to be asked for: nobody tells us that of what does
-// not belong to the primary.
+// leaving says whether the end of an object that is being deleted has to be asked for: nobody tells us that of what
+// does not belong to the primary.
 func (r *round) leaving(is client.Object) error {
 	if r.isOwner(is) {
 		return nil
 	}
 	return fmt.Errorf("%w, and is being deleted", ErrForeign)
+}
+
+// remembered returns what is known of this incarnation of a child; nil if nothing is.
+func (r *round) remembered(at childKey, is client.Object) *child {
+	if c := r.known.children[at]; c != nil && c.uid == is.GetUID() {
+		return c
+	}
+	return nil
 }
 
 // mayTake says why an object that has the name of a child must not be written to.
