@@ -43,7 +43,8 @@ type fleet struct {
 	ever     []*process
 	links    map[*process]*link // to the API server
 	serving  []string           // addresses
-	ids      [][]string
+
+	ids [][]string // of operations; each space's own until the load has ended
 }
 
 // newFleet makes namespaces in as many slots, and begins to schedule operations in all of them.
@@ -109,14 +110,26 @@ func (s *site) in(namespace string) *site {
 	return other
 }
 
-// schedule schedules operations until ctx ends: some a second.
+// schedule schedules operations until ctx ends: some a second, but never more ahead of the replicas than ahead, or a busy
+// machine would have work for minutes left when the test is over.
 func (f *fleet) schedule(ctx context.Context, i int, space *site) {
+	const ahead = 10
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		f.mu.Lock()
-		n := len(f.ids[i])
-		f.mu.Unlock()
+	wait := func() bool {
+		select {
+		case <-tick.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for n := 0; ; n++ {
+		for n >= ahead && !f.called(space, f.ids[i][n-ahead]) {
+			if !wait() {
+				return
+			}
+		}
 		op, err := space.scheduler.Schedule(f.ctx, operation.Request{
 			Type: operation.Delete, Resource: operation.Resource{Type: "app", ID: fmt.Sprint(n)},
 			Webhooks: []string{"sync", "async", "callback"},
@@ -125,15 +138,18 @@ func (f *fleet) schedule(ctx context.Context, i int, space *site) {
 			f.t.Errorf("cannot schedule: %v", err)
 			return
 		}
-		f.mu.Lock()
 		f.ids[i] = append(f.ids[i], op.EffectiveID())
-		f.mu.Unlock()
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !wait() {
 			return
 		}
 	}
+}
+
+// called tells whether the last webhook of an operation has been called.
+func (f *fleet) called(space *site, id string) bool {
+	f.modes.mu.Lock()
+	defer f.modes.mu.Unlock()
+	return f.made[space.namespace+"."+id+".callback"] > 0
 }
 
 // logs shows the logs of all replicas that there were, if something has failed.
@@ -366,8 +382,8 @@ func TestShared(t *testing.T) {
 }
 
 // TestSharedFaults kills controllers that share the operations, stands them still and parts them from the API server for
-// longer than their leases: what was under way is made again with the same key, and nothing else. FAIRLEAD_PROCESS_FAULTS=n plays n random faults
-// besides.
+// longer than their leases: what was under way is made again with the same key, and nothing else.
+// FAIRLEAD_PROCESS_FAULTS=n plays n random faults besides.
 func TestSharedFaults(t *testing.T) {
 	t.Parallel()
 	n, _ := strconv.Atoi(os.Getenv("FAIRLEAD_PROCESS_FAULTS"))
