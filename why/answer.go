@@ -1,0 +1,60 @@
+package why
+
+import (
+	"context"
+	"slices"
+)
+
+// Explainer knows causes. Why returns those of one object, the most direct first, and none where it knows nothing of it
+// or sees nothing wrong. It does not block for longer than ctx, and is called from several goroutines.
+type Explainer interface {
+	Why(ctx context.Context, of Object) []Cause
+}
+
+// Func is an Explainer that is a function.
+type Func func(ctx context.Context, of Object) []Cause
+
+// Why calls the function.
+func (f Func) Why(ctx context.Context, of Object) []Cause { return f(ctx, of) }
+
+// Answer says why an object does not move on.
+type Answer struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Stuck is false if there is no cause but Ended.
+	Stuck  bool    `json:"stuck"`
+	Causes []Cause `json:"causes"` // the most direct first; never nil
+}
+
+// Ask asks all of them, in their order. What is told twice is there once.
+func Ask(ctx context.Context, of Object, explainers ...Explainer) Answer {
+	var causes []Cause
+	for _, e := range explainers {
+		causes = append(causes, e.Why(ctx, of)...)
+	}
+	return NewAnswer(of, causes)
+}
+
+// NewAnswer makes an answer of causes, by how direct they are: what is closer to the object's next step comes first, and
+// in the order given where that is alike. A cause that is there already, by type and message, is left out.
+func NewAnswer(of Object, causes []Cause) Answer {
+	a := Answer{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, Causes: []Cause{}}
+	for _, c := range causes {
+		if !slices.ContainsFunc(a.Causes, func(had Cause) bool { return had.Type == c.Type && had.Message == c.Message }) {
+			a.Causes = append(a.Causes, c)
+			a.Stuck = a.Stuck || c.Type != Ended
+		}
+	}
+	slices.SortStableFunc(a.Causes, func(x, y Cause) int { return rank(x.Type) - rank(y.Type) })
+	return a
+}
+
+// order is from what decides all else to what merely follows. Types of programs stand before all: who declares one knows
+// most.
+var order = []Type{
+	Ended, NotSelected, Quarantined, HeldBy, NotLeading, DeadlinePassed, ForeignFinalizer, LockHeld, WebhookMissing, NotReleased,
+	Forbidden, CircuitOpen, RetryAfter, RateLimited, Conflict, SourceStale, QueuedBehind, BackOff, Parked, Hidden,
+}
+
+func rank(t Type) int { return slices.Index(order, t) }

@@ -1,0 +1,68 @@
+package why
+
+import "time"
+
+// Type says what kind of cause it is. Programs may have types of their own.
+type Type string
+
+// The causes that the library tells.
+const (
+	Parked           Type = "Parked"           // a flow waits at a step: for a condition, a call, an answer
+	LockHeld         Type = "LockHeld"         // another operation goes first
+	WebhookMissing   Type = "WebhookMissing"   // the Webhook to call does not exist
+	NotReleased      Type = "NotReleased"      // credentials or a target that its owner has not released
+	Quarantined      Type = "Quarantined"      // set aside, since it cannot be read, or harmed the process
+	CircuitOpen      Type = "CircuitOpen"      // an endpoint has failed so often that it is left alone for a while
+	RateLimited      Type = "RateLimited"      // a bound of ours on calls or writes is used up
+	RetryAfter       Type = "RetryAfter"       // the other side has said when to come back
+	Forbidden        Type = "Forbidden"        // a right is missing
+	Conflict         Type = "Conflict"         // somebody else writes the same again and again
+	BackOff          Type = "BackOff"          // it failed, and is tried again later
+	SourceStale      Type = "SourceStale"      // what is known is old: list or watch fail
+	NotSelected      Type = "NotSelected"      // no selector of the program matches it
+	NotLeading       Type = "NotLeading"       // another process leads
+	HeldBy           Type = "HeldBy"           // another replica has its slot
+	ForeignFinalizer Type = "ForeignFinalizer" // deleted, and kept by a finalizer of somebody else
+	QueuedBehind     Type = "QueuedBehind"     // others are before it
+	DeadlinePassed   Type = "DeadlinePassed"   // its time is over
+	Ended            Type = "Ended"            // nothing is wrong: it is done
+	Hidden           Type = "Hidden"           // a cause about an object that the reader may not get
+)
+
+// Object names an object of the API server, or a kind of it where Name is empty.
+type Object struct {
+	Group     string `json:"group,omitempty"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+}
+
+// String returns Kind/name or Kind/namespace/name.
+func (o Object) String() string {
+	s := o.Kind
+	for _, part := range []string{o.Namespace, o.Name} {
+		if part != "" {
+			s += "/" + part
+		}
+	}
+	return s
+}
+
+// Cause is one reason why something does not move on.
+type Cause struct {
+	Type Type `json:"type"`
+	// Message is one sentence without markup. It may hold text of others, such as the name of an object or the answer of a
+	// server: who shows it escapes it.
+	Message string `json:"message"`
+	// Since is from when on it holds; zero where nobody knows.
+	Since time.Time `json:"since,omitzero"`
+	// Until is when it is looked at again, or over, without anything else; zero if never, or not known.
+	Until time.Time `json:"until,omitzero"`
+	// Evidence is what was seen, by name: "status", "error", "attempts", … Never a secret.
+	Evidence map[string]string `json:"evidence,omitempty"`
+	// Advice says what can be done; empty if nothing has to be.
+	Advice string `json:"advice,omitempty"`
+	// About is the object that Message and Evidence tell of, where it is another one than the one that was asked about. Who
+	// may not get it is told Hidden instead.
+	About *Object `json:"about,omitempty"`
+}

@@ -1,0 +1,27 @@
+package why
+
+import "errors"
+
+// Because returns err with causes that say more about it; nil if err is nil. It wraps err.
+func Because(err error, causes ...Cause) error {
+	if err == nil {
+		return nil
+	}
+	return &because{err, causes}
+}
+
+type because struct {
+	error
+	causes []Cause
+}
+
+func (b *because) Unwrap() error { return b.error }
+
+// Of returns the causes that an error carries: those of the outermost that Because has made. The caller must not change
+// them.
+func Of(err error) []Cause {
+	if b, ok := errors.AsType[*because](err); ok {
+		return b.causes
+	}
+	return nil
+}

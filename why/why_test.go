@@ -1,0 +1,81 @@
+package why_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/why"
+)
+
+var shop = why.Object{Group: "fairlead.io", Kind: "Operation", Namespace: "prod", Name: "shop"}
+
+func tells(causes ...why.Cause) why.Explainer {
+	return why.Func(func(context.Context, why.Object) []why.Cause { return causes })
+}
+
+// TestAsk: the most direct cause comes first, whoever tells it; one of a program before all; and none twice.
+func TestAsk(t *testing.T) {
+	a := why.Ask(t.Context(), shop,
+		tells(why.Cause{Type: why.BackOff, Message: "failed"}, why.Cause{Type: why.Parked, Message: "waits"}),
+		tells(why.Cause{Type: why.Forbidden, Message: "may not"}, why.Cause{Type: why.BackOff, Message: "failed"}),
+		tells(),
+		tells(why.Cause{Type: "QuotaUsedUp", Message: "of the registry"}),
+	)
+	var got []why.Type
+	for _, c := range a.Causes {
+		got = append(got, c.Type)
+	}
+	want := []why.Type{"QuotaUsedUp", why.Forbidden, why.BackOff, why.Parked}
+	if diff := cmp.Diff(want, got); diff != "" || !a.Stuck || a.Kind != "Operation" || a.Namespace != "prod" || a.Name != "shop" {
+		t.Errorf("%+v, -want +got:\n%s", a, diff)
+	}
+}
+
+// TestNotStuck: what has ended is not stuck, nor is what nobody has a cause for.
+func TestNotStuck(t *testing.T) {
+	for _, causes := range [][]why.Cause{nil, {{Type: why.Ended, Message: "Succeeded"}}} {
+		if a := why.NewAnswer(shop, causes); a.Stuck || len(a.Causes) != len(causes) {
+			t.Errorf("%v: %+v", causes, a)
+		}
+	}
+}
+
+// TestJSON holds the names of fields, which are a contract.
+func TestJSON(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for want, causes := range map[string][]why.Cause{
+		`{"kind":"Operation","namespace":"prod","name":"shop","stuck":false,"causes":[]}`: nil,
+		`{"kind":"Operation","namespace":"prod","name":"shop","stuck":true,"causes":[{"type":"RetryAfter","message":"m",` +
+			`"since":"2026-01-02T03:04:05Z","until":"2026-01-02T03:05:05Z","evidence":{"status":"429"},"advice":"wait"}]}`: {{
+			Type: why.RetryAfter, Message: "m", Since: at, Until: at.Add(time.Minute), Evidence: map[string]string{"status": "429"},
+			Advice: "wait",
+		}},
+	} {
+		got, err := json.Marshal(why.NewAnswer(shop, causes))
+		if diff := cmp.Diff(want, string(got)); err != nil || diff != "" {
+			t.Errorf("%v, -want +got:\n%s", err, diff)
+		}
+	}
+}
+
+// TestBecause: an error keeps what it is, and brings its causes through others that wrap it.
+func TestBecause(t *testing.T) {
+	cause := why.Cause{Type: why.RateLimited, Message: "the quota is used up"}
+	err := fmt.Errorf("cannot push: %w", why.Because(io.ErrClosedPipe, cause))
+	if !errors.Is(err, io.ErrClosedPipe) || err.Error() != "cannot push: "+io.ErrClosedPipe.Error() {
+		t.Errorf("it is another error: %v", err)
+	}
+	if diff := cmp.Diff([]why.Cause{cause}, why.Of(err)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if why.Because(nil, cause) != nil || why.Of(io.EOF) != nil || why.Of(nil) != nil {
+		t.Error("causes of nothing")
+	}
+}
