@@ -96,6 +96,9 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 		rt.err = errors.Join(rt.err, err)
 	}
 	rt.ownPages()
+	if rt.opts.console != nil && rt.err == nil {
+		rt.openConsole()
+	}
 	return rt
 }
 
