@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -54,4 +55,30 @@ func (c *Cluster) mappingNamed(name, group string) (*meta.RESTMapping, error) {
 		return nil, err
 	}
 	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+}
+
+// ResourceOf returns the resource of the API server that an object belongs to, and the object with the real names of its
+// group and kind, and without a namespace where the kind has none. The kind is taken as by [Runtime.Why].
+func (rt *Runtime) ResourceOf(of why.Object) (schema.GroupVersionResource, why.Object, error) {
+	var first error
+	for _, c := range rt.members() {
+		if c.client == nil {
+			continue
+		}
+		kind, err := c.kindNamed(of)
+		if err == nil {
+			of.Group, of.Kind = kind.Group, kind.Kind
+			if !kind.namespaced {
+				of.Namespace = ""
+			}
+			return kind.resource, of, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		first = client.ErrNotMade
+	}
+	return schema.GroupVersionResource{}, of, first
 }
