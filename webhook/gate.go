@@ -46,6 +46,9 @@ type gate struct {
 	limiter *rate.Limiter
 	turns   list.List                // of *turn, the earliest first
 	turnOf  map[string]*list.Element // by id
+
+	since  time.Time // from when on the breaker has been in its state; zero: ever
+	record record
 }
 
 type place struct {
@@ -88,6 +91,7 @@ func (g *gate) acquire(d *Definition, id string, wake func()) (leave pass, wait 
 	g.leave(id)
 	g.takeTurn(id)
 	g.inFlight++
+	defer g.note(g.breaker.status.State, now)
 	return g.breaker.pass(), Wait{}, wakes
 }
 
@@ -178,6 +182,7 @@ func (g *gate) release(p pass, outcome outcome) []func() {
 	defer g.mu.Unlock()
 	now := time.Now()
 	g.inFlight--
+	defer g.note(g.breaker.status.State, now)
 	g.breaker.done(p, outcome, now, g.limits)
 	return g.promote(now)
 }
@@ -189,6 +194,13 @@ func (g *gate) withdraw(id string) []func() {
 	g.leave(id)
 	g.takeTurn(id)
 	return g.promote(time.Now())
+}
+
+// note notes since when the breaker is in its state, which was another one before.
+func (g *gate) note(before BreakerState, now time.Time) {
+	if g.breaker.status.State != before {
+		g.since = now
+	}
 }
 
 func (g *gate) breakerStatus() BreakerStatus {

@@ -142,6 +142,7 @@ func (p *Permit) try(ctx context.Context, body func(context.Context, *try) Resul
 		if t.left != nil {
 			t.left()
 		}
+		p.gate.remember(res, started.Add(res.Duration))
 		p.finish(counts)
 	}()
 	if p := protect.Call(func() { res = body(limited, t) }); p != nil { // a Resolver is code of the user

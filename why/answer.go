@@ -22,7 +22,7 @@ type Answer struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Stuck is false if there is no cause but Ended.
+	// Stuck is false if there is no cause but Ended, and those that are progress.
 	Stuck  bool    `json:"stuck"`
 	Causes []Cause `json:"causes"` // the most direct first; never nil
 }
@@ -43,7 +43,7 @@ func NewAnswer(of Object, causes []Cause) Answer {
 	for _, c := range causes {
 		if !slices.ContainsFunc(a.Causes, func(had Cause) bool { return had.Type == c.Type && had.Message == c.Message }) {
 			a.Causes = append(a.Causes, c)
-			a.Stuck = a.Stuck || c.Type != Ended
+			a.Stuck = a.Stuck || c.Type != Ended && !c.Progress
 		}
 	}
 	slices.SortStableFunc(a.Causes, func(x, y Cause) int { return rank(x.Type) - rank(y.Type) })

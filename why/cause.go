@@ -65,4 +65,7 @@ type Cause struct {
 	// About is the object that Message and Evidence tell of, where it is another one than the one that was asked about. Who
 	// may not get it is told Hidden instead.
 	About *Object `json:"about,omitempty"`
+	// Progress says that it is no trouble, but what happens to every such object on its way, and for no longer than it
+	// usually takes: nobody has to do anything.
+	Progress bool `json:"progress,omitempty"`
 }

@@ -38,9 +38,13 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestNotStuck: what has ended is not stuck, nor is what nobody has a cause for.
+// TestNotStuck: what has ended is not stuck, nor is what nobody has a cause for, nor what goes on.
 func TestNotStuck(t *testing.T) {
-	for _, causes := range [][]why.Cause{nil, {{Type: why.Ended, Message: "Succeeded"}}} {
+	called := why.Cause{Type: why.Parked, Message: "calls its webhook", Progress: true}
+	if a := why.NewAnswer(shop, []why.Cause{called, {Type: why.LockHeld, Message: "waits"}}); !a.Stuck {
+		t.Errorf("one trouble of two causes is none: %+v", a)
+	}
+	for _, causes := range [][]why.Cause{nil, {{Type: why.Ended, Message: "Succeeded"}}, {called}} {
 		if a := why.NewAnswer(shop, causes); a.Stuck || len(a.Causes) != len(causes) {
 			t.Errorf("%v: %+v", causes, a)
 		}

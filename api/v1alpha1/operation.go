@@ -115,3 +115,8 @@ func (r *RequestObject) CheckSize() error {
 	}
 	return nil
 }
+
+// AwaitsCallback reports whether the receiver has taken the call, which has not ended, and is expected to call back.
+func (c *WebhookCallStatus) AwaitsCallback() bool {
+	return c.LastStatusCode != 0 && c.NextAttemptAt == nil && c.WebhookPollURL == "" && c.AttemptID != ""
+}

@@ -195,6 +195,11 @@ type WebhookCallStatus struct {
 	// +optional
 	NextAttemptAt *metav1.MicroTime `json:"nextAttemptAt,omitempty"`
 
+	// retryAfter is true when nextAttemptAt is the time that the receiver itself has asked for, by Retry-After, for the
+	// next try.
+	// +optional
+	RetryAfter bool `json:"retryAfter,omitempty"`
+
 	// lastStatusCode is the HTTP status of the last answer; absent when there was none.
 	// +optional
 	LastStatusCode int32 `json:"lastStatusCode,omitempty"`

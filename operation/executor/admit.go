@@ -25,26 +25,26 @@ type callKey struct {
 func (e *Executor) admit(r *run, t course.Target, hook *webhook.Compiled, now time.Time) *webhook.Permit {
 	key, call := callKey{r, t}, course.CallID(r.op, t)
 	if !e.hooks.Pin(hook) {
-		r.refuse(t, refusal{until: now.Add(askForMemory), share: shareMemory})
+		r.refuse(t, refusal{until: now.Add(askForMemory), share: shareMemory, since: now})
 		return nil
 	}
 	cost, ok := e.outside.Acquire(r.party(), key, share.Price{Count: 1}, false, r.news.Set)
 	if !ok {
 		e.hooks.Unpin(hook)
-		r.refuse(t, refusal{until: course.FarFuture, share: shareCalls})
+		r.refuse(t, refusal{until: course.FarFuture, share: shareCalls, since: now})
 		return nil
 	}
 	if !e.slots.Acquire(r.party(), key, r.news.Set) {
 		e.hooks.Unpin(hook)
 		e.outside.Refund(r.key.Namespace, cost)
-		r.refuse(t, refusal{call: call, until: course.FarFuture, share: sharePlaces})
+		r.refuse(t, refusal{call: call, until: course.FarFuture, share: sharePlaces, since: now})
 		return nil
 	}
 	permit, wait := e.webhooks.Acquire(hook, call, r.news.Set)
 	if permit == nil {
 		e.home(r, hook)
 		e.outside.Refund(r.key.Namespace, cost)
-		r.refuse(t, refusal{call: call, until: now.Add(wait.For)})
+		r.refuse(t, refusal{call: call, until: now.Add(wait.For), reason: wait.Reason, since: now})
 		return nil
 	}
 	delete(r.refused, t)

@@ -22,8 +22,8 @@ func (e *Executor) newFlow() *flow.Flow[run] {
 	return flow.New("operation", flow.Step(stepAdvance, e.advance))
 }
 
-// trouble is the back-off while the API server does not take our requests.
-var trouble = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second}
+// repeated is the back-off while the API server does not take our requests.
+var repeated = backoff.Policy{Base: 500 * time.Millisecond, Cap: 30 * time.Second}
 
 func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	r := f.Packet
@@ -46,12 +46,14 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		return e.move(ctx, f)
 	case err == nil:
 		r.tries = 0
+		e.recovered(r)
 	case ctx.Err() != nil:
 		return f.Fail(context.Cause(ctx))
 	default:
 		r.tries++
-		wait := trouble.Delay(int(r.tries)-1, rand.Float64)
+		wait := repeated.Delay(int(r.tries)-1, rand.Float64)
 		until = e.now().Add(wait)
+		e.suffers(r, err, until)
 		e.log.WarnContext(ctx, "operation has to wait", "operation", r.key, "error", err, "wait", wait)
 	}
 	if !until.Before(course.FarFuture) {
@@ -213,7 +215,7 @@ func (e *Executor) look(r *run) (back []landing, news bool) {
 	news = r.news.take()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.missed = false
+	r.missed, r.looking = false, true
 	if r.work == nil {
 		r.work = &work{}
 	}
@@ -251,6 +253,7 @@ func (e *Executor) settle(r *run) {
 	if r.idle() {
 		r.work = nil
 	}
+	e.seen(r)
 }
 
 // find returns what the plan needs to know of the Webhooks of a namespace.

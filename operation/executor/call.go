@@ -27,7 +27,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	if r.flying == nil {
 		r.flying = make(map[course.Target]*flight)
 	}
-	r.flying[f.target] = f
+	r.flying[f.target], f.since = f, e.now()
 	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx)) // the flow parks meanwhile
 	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
 	e.count(r.key.Namespace)
@@ -134,7 +134,7 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 		if !more {
 			return failed(v1alpha1.ReasonRetriesExhausted)
 		}
-		v.Next = now.Add(delay)
+		v.Next, v.Asked = now.Add(delay), result.RetryAfter >= 0
 	case webhook.Invalid:
 		return failed(v1alpha1.ReasonInvalid)
 	case webhook.Refused:

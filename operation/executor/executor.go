@@ -141,6 +141,9 @@ type Executor struct {
 	drain   drain
 	live    map[string]map[string]*run // by namespace and name
 	lines   map[store.Key]*line        // runs that wait for the end of another operation, by its key
+
+	troubles map[*run]*trouble      // of runs whose requests to the API server fail
+	asking   map[*run]chan struct{} // closed when a run that somebody wants to look at can be looked at
 }
 
 type noRecorder struct{}

@@ -28,7 +28,7 @@ func waits(op *v1alpha1.Operation) bool {
 		return true
 	}
 	waiting := func(e v1alpha1.WebhookCallStatus) bool {
-		return !e.State.Terminal() && (e.NextAttemptAt != nil || course.AwaitsCallback(&e))
+		return !e.State.Terminal() && (e.NextAttemptAt != nil || e.AwaitsCallback())
 	}
 	s := &op.Status
 	return slices.ContainsFunc(s.Webhooks, waiting) || slices.ContainsFunc(s.Compensations, waiting) ||

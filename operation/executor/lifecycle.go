@@ -41,7 +41,8 @@ func New(o Options) (*Executor, error) {
 		calls: o.Calls, policy: fenced(o.Policy, fence(o.Fence)), store: o.Operations, hookStore: o.Webhooks,
 		callbacks: NewCallbacks(o.PublicURL, o.CallbackKey),
 		recorder:  o.Recorder, now: o.Now,
-		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line), fresh: newFreshness(layout),
+		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
+		troubles: make(map[*run]*trouble), asking: make(map[*run]chan struct{}), fresh: newFreshness(layout),
 		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey

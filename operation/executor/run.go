@@ -30,10 +30,12 @@ type run struct {
 	// accepted is when the request was accepted, as far as that is known; nil once it was picked up.
 	accepted *course.Acceptance
 	missed   bool // something happened since the run looked last
+	looking  bool // the flow works with the run now, so that nobody else may look at what belongs to it (sight.go)
 	running  bool // the operation has not ended
 
-	// What follows belongs to the flow.
+	// What follows belongs to the flow. While that is parked, others may look at it under Executor.mu.
 
+	troubled bool // there is trouble of it (trouble.go)
 	recorded bool // the operation was picked up, and not only in memory
 	entered  bool // the first call was begun; before, it has to be the turn of the operation
 	outdated bool // the API server does not keep the keys of calls
@@ -175,6 +177,7 @@ func (r *run) dropSince(n int) {
 type flight struct {
 	target  course.Target
 	attempt string
+	since   time.Time
 	hook    *webhook.Compiled
 	permit  *webhook.Permit
 	cancel  context.CancelCauseFunc
@@ -201,10 +204,11 @@ func (r *run) cut(cause error) {
 
 // refusal is a call that has to wait: for its turn, or until its Webhook is compiled.
 type refusal struct {
-	call  string    // its idempotency key; empty: its endpoint was not asked
-	until time.Time // ask again then; zero: now
-	share string    // of what its namespace has used up its share; empty: that is not why
-	since time.Time // shareCompile: it is being compiled
+	call   string             // its idempotency key; empty: its endpoint was not asked
+	until  time.Time          // ask again then; zero: now
+	share  string             // of what its namespace has used up its share; empty: that is not why
+	reason webhook.WaitReason // why its endpoint is not to be called; empty: that is not why
+	since  time.Time          // from when on it has been refused for that
 }
 
 // isFlying tells whether a call is under way.
@@ -248,6 +252,9 @@ func (r *run) share() string {
 func (r *run) refuse(t course.Target, why refusal) {
 	if r.refused == nil {
 		r.refused = make(map[course.Target]refusal)
+	}
+	if was, again := r.refused[t]; again && was.share == why.share && was.reason == why.reason {
+		why.since = was.since
 	}
 	r.refused[t] = why
 }

@@ -124,11 +124,7 @@ func (e *Executor) ready(r *run, due []course.Target, now time.Time) map[course.
 		}
 		hook, err := e.hooks.Get(key, &r.news)
 		if errors.Is(err, compiled.ErrCompiling) {
-			why := refusal{until: course.FarFuture, share: shareCompile, since: r.refused[t].since}
-			if why.since.IsZero() {
-				why.since = now
-			}
-			r.refuse(t, why)
+			r.refuse(t, refusal{until: course.FarFuture, share: shareCompile, since: now})
 			continue
 		}
 		if err == nil {

@@ -118,6 +118,7 @@ func (e *Executor) begin(ctx context.Context, r *run) {
 
 // over is called at the end of every run.
 func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
+	e.conceal(r)
 	if r.work != nil {
 		r.cut(errOver)
 		e.withdraw(r, allOf)
@@ -140,6 +141,8 @@ func (e *Executor) forget(r *run) (missed bool) {
 	defer e.exitLocked(r.key.Namespace)
 	e.leaveLine(r)
 	e.leave(r)
+	e.seen(r)
+	delete(e.troubles, r)
 	if e.live[r.key.Namespace][r.key.Name] != r {
 		return false
 	}

@@ -172,6 +172,7 @@ func (e *Executor) submit(
 	e.settlePaid(r, size, err)
 	switch {
 	case apierrors.IsConflict(err):
+		e.contested(r, err)
 		if err := e.reload(ctx, r); err != nil {
 			return err
 		}

@@ -95,7 +95,7 @@ func Attempt(op *v1alpha1.Operation, t Target, id string, now time.Time) Change 
 		if !keyless(e) {
 			e.IdempotencyKey = webhook.CallID(op.Namespace, operation, t.ID, t.Purpose)
 		}
-		e.AttemptID, e.NextAttemptAt, e.LastStatusCode, e.Message = id, nil, 0, ""
+		e.AttemptID, e.NextAttemptAt, e.RetryAfter, e.LastStatusCode, e.Message = id, nil, false, 0, ""
 	}
 }
 
@@ -108,6 +108,7 @@ type Verdict struct {
 	PollURL string
 	Polled  bool
 	Next    time.Time // of the next try or poll; zero for none
+	Asked   bool      // Next is when the receiver has asked for another try
 }
 
 // Judged records what a call has brought. It applies only while the status still names the attempt (fencing). A failed
@@ -128,7 +129,8 @@ func Judged(op *v1alpha1.Operation, t Target, v Verdict, now time.Time) Change {
 		} else if e.State.Terminal() || e.AttemptID != attempt {
 			return
 		}
-		e.State, e.LastStatusCode, e.Message, e.NextAttemptAt = v.State, int32(v.Code), Tidy(v.Message), nil
+		e.State, e.LastStatusCode, e.Message = v.State, int32(v.Code), Tidy(v.Message)
+		e.NextAttemptAt, e.RetryAfter = nil, v.Asked
 		if v.PollURL != "" {
 			e.WebhookPollURL = v.PollURL
 		}
@@ -173,7 +175,7 @@ func Finish(decided *v1alpha1.Operation, phase v1alpha1.Phase, now time.Time) Ch
 			if e.State.Terminal() {
 				continue
 			}
-			e.State, e.FinishedAt, e.NextAttemptAt = v1alpha1.PhaseFailed, Micro(now), nil
+			e.State, e.FinishedAt, e.NextAttemptAt, e.RetryAfter = v1alpha1.PhaseFailed, Micro(now), nil, false
 			if e.Message == "" {
 				e.Message = "given up when the operation failed"
 			}

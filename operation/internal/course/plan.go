@@ -280,16 +280,11 @@ func dueAt(e *v1alpha1.WebhookCallStatus, timeout time.Duration) time.Time {
 	switch {
 	case e.NextAttemptAt != nil && e.NextAttemptAt.Time.Before(expiry):
 		return e.NextAttemptAt.Time
-	case e.NextAttemptAt == nil && !AwaitsCallback(e):
+	case e.NextAttemptAt == nil && !e.AwaitsCallback():
 		return time.Time{} // recorded but without an answer: made now, or again after a crash
 	default:
 		return expiry
 	}
-}
-
-// AwaitsCallback tells whether the receiver has taken the call and is expected to call back.
-func AwaitsCallback(e *v1alpha1.WebhookCallStatus) bool {
-	return e.LastStatusCode != 0 && e.NextAttemptAt == nil && e.WebhookPollURL == "" && e.AttemptID != ""
 }
 
 // firstFailed returns the record of a webhook that has failed, nil if there is none.

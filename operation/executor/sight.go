@@ -1,0 +1,114 @@
+package executor
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// Sight. What belongs to the flow of a run may be looked at by others while that is parked: between settle and the next
+// look, under Executor.mu, which the flow takes at both ends. So nothing is copied and no lock is taken for them on the
+// way of an operation; who comes while the flow works waits for its end, for a moment.
+
+// patience is how long somebody who asks waits for a flow that works.
+const patience = 200 * time.Millisecond
+
+// sight is what there is to see of a run.
+type sight struct {
+	live, works bool // there is a run; its flow works now, and has not shown what follows
+	draining    bool // no call is begun any more
+	trouble     *trouble
+	behind      *store.Key // the operation that it waits for, or stale
+	op          *v1alpha1.Operation
+	began       map[course.Target]time.Time // calls under way
+	refused     map[course.Target]refusal
+	short       bool
+	place       string // that has to be known before its first call; empty: no matter
+}
+
+// conceal has nobody look at what belongs to the flow of a run that has ended.
+func (e *Executor) conceal(r *run) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r.looking = true
+}
+
+// seen lets others look at a run; the caller holds mu.
+func (e *Executor) seen(r *run) {
+	r.looking = false
+	if asked := e.asking[r]; asked != nil {
+		close(asked)
+		delete(e.asking, r)
+	}
+}
+
+// see looks at the run of an operation. If its flow works, it waits for that to park, as long as its patience and ctx
+// last.
+func (e *Executor) see(ctx context.Context, key store.Key) sight {
+	e.mu.Lock()
+	r := e.live[key.Namespace][key.Name]
+	if r != nil && r.looking {
+		asked := e.asking[r]
+		if asked == nil {
+			asked = make(chan struct{})
+			e.asking[r] = asked
+		}
+		e.mu.Unlock()
+		timer := time.NewTimer(patience)
+		select {
+		case <-asked:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		e.mu.Lock()
+		r = e.live[key.Namespace][key.Name]
+	}
+	defer e.mu.Unlock()
+	s := sight{draining: e.tenureLocked(key.Namespace) != nil && e.drain.begun}
+	if r == nil {
+		return s
+	}
+	s.live, s.works = true, r.looking
+	if t := e.troubles[r]; t != nil {
+		s.trouble = new(*t)
+	}
+	if r.line != nil {
+		s.behind = new(r.line.key)
+	}
+	if r.looking {
+		return s
+	}
+	if r.work == nil {
+		return s
+	}
+	if !r.entered {
+		s.place = r.place
+	}
+	s.short, s.refused = r.short, maps.Clone(r.refused)
+	s.began = make(map[course.Target]time.Time, len(r.flying))
+	for t, f := range r.flying {
+		s.began[t] = f.since
+	}
+	if r.op != nil {
+		s.op = shown(r.op)
+	}
+	return s
+}
+
+// shown is a copy of an operation in the parts that a run changes; it shares the others, which nobody does.
+func shown(op *v1alpha1.Operation) *v1alpha1.Operation {
+	c := *op
+	s := &c.Status
+	s.Webhooks, s.Compensations = slices.Clone(s.Webhooks), slices.Clone(s.Compensations)
+	s.Conditions = slices.Clone(s.Conditions)
+	if s.Notification != nil {
+		s.Notification = new(*s.Notification)
+	}
+	return &c
+}

@@ -1,0 +1,400 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/operation/internal/causes"
+	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// Why says why an Operation or a Webhook does not move on, the most direct cause first; nothing of other kinds, and of
+// what its stores do not have. It implements why.Explainer. An executor that works on the operation tells what it has in
+// memory, too; another one what the object and the Webhooks tell, which is the same but for what is not written
+// (operation.Why). It looks up by key, and waits a fifth of a second at most, if the operation is just being worked on;
+// only an operation of a slot that is not here is read from the API server. It is safe for concurrent use.
+func (e *Executor) Why(ctx context.Context, of why.Object) []why.Cause {
+	if of.Name == "" || of.Group != "" && of.Group != v1alpha1.GroupVersion.Group {
+		return nil
+	}
+	key := store.Key{Namespace: of.Namespace, Name: of.Name}
+	var all []why.Cause
+	switch of.Kind {
+	case v1alpha1.KindOperation:
+		all = e.whyOperation(ctx, key)
+	case v1alpha1.KindWebhook:
+		all = e.whyWebhook(key)
+	}
+	return why.NewAnswer(of, all).Causes
+}
+
+// Targets returns what is known of the endpoint of a Webhook, of those of a namespace if it is empty, or of all if both
+// are: those that were called, or were to be, since this executor was made. It is safe for concurrent use.
+func (e *Executor) Targets(namespace, hook string) []webhook.TargetState {
+	if hook == "" {
+		return e.webhooks.Targets(namespace)
+	}
+	if s, known := e.webhooks.Target(namespace, hook); known {
+		return []webhook.TargetState{s}
+	}
+	return nil
+}
+
+func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause {
+	s := e.see(ctx, key)
+	op, err := e.newest(ctx, key, s)
+	switch {
+	case err != nil:
+		return []why.Cause{unreadable(err)}
+	case op == nil:
+		return nil
+	}
+	now := e.now()
+	all := causes.Of(op, e.known(s), now)
+	if s.live && !op.PickedUp() {
+		all = without(all, why.Parked) // somebody has
+	}
+	if s.live {
+		all = e.withRun(all, key, op, s, now)
+	}
+	if !op.Terminal() && e.hookStore.HasSynced() && s.behind == nil {
+		all = without(all, why.WebhookMissing, why.NotReleased, why.Quarantined)
+		for _, t := range causes.Due(op) {
+			all = append(all, e.whyCall(op, t, s, now)...)
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, causes.Next(op, now))
+	}
+	return all
+}
+
+// newest returns the newest state of an operation that there is without a request, if there can be one; nil if it does
+// not exist, or nobody can tell. It fails for one that cannot be decoded.
+func (e *Executor) newest(ctx context.Context, key store.Key, s sight) (*v1alpha1.Operation, error) {
+	if s.op != nil {
+		return s.op, nil
+	}
+	if known, ok := e.store.Get(key); ok {
+		return store.As[v1alpha1.Operation](known)
+	}
+	if e.shards == nil || e.holds(key.Namespace) {
+		return nil, nil
+	}
+	op := &v1alpha1.Operation{}
+	if err := e.anyone.Live().Get(ctx, key, op); err != nil {
+		return nil, nil //nolint:nilerr // who asks is told nothing of what cannot be had, nor is an unknown one told apart
+	}
+	return op, nil
+}
+
+func unreadable(err error) why.Cause {
+	return why.Cause{
+		Type: why.Quarantined, Message: "it cannot be read, so nothing is done with it",
+		Evidence: map[string]string{"error": err.Error()},
+		Advice:   "Mend the object, or delete it.",
+	}
+}
+
+// without takes out the causes of some types.
+func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
+	for _, c := range all {
+		keep := true
+		for _, t := range types {
+			keep = keep && c.Type != t
+		}
+		if keep {
+			rest = append(rest, c)
+		}
+	}
+	return rest
+}
+
+// known is what a sight tells of calls.
+func (e *Executor) known(s sight) causes.Known {
+	k := causes.Known{}
+	if s.live && !s.works {
+		k.Began = func(t causes.Target) time.Time { return s.began[targetOf(t)] }
+	}
+	return k
+}
+
+func targetOf(t causes.Target) course.Target {
+	return course.Target{Purpose: webhook.Purpose(t.Purpose), ID: t.Webhook}
+}
+
+// withRun adds to the causes of an operation what its run knows, which is newer than what its conditions say.
+func (e *Executor) withRun(all []why.Cause, key store.Key, op *v1alpha1.Operation, s sight, now time.Time) []why.Cause {
+	if s.trouble != nil {
+		told := s.trouble.causes()
+		if len(told) > 0 && s.trouble.err != nil {
+			all = without(all, why.DeadlinePassed) // this is why its end is not recorded
+		}
+		all = append(all, told...)
+	}
+	if fiber, ok := e.engine.Find(key.String()); ok {
+		if i := fiber.Info(); i.Status == flow.Ready {
+			all = append(all, why.Cause{
+				Type: why.QueuedBehind, Message: "other operations are before it: all workers of its namespace are busy", Since: i.Since,
+				Evidence: map[string]string{"namespace": key.Namespace, "fibers": itoa(e.engine.Live())},
+				Advice:   "It goes on when it is its turn; if that takes long, see how fast the API server answers.",
+				Progress: i.For < time.Second,
+			})
+		}
+	}
+	if s.draining && !op.Terminal() {
+		all = append(all, why.Cause{
+			Type: why.NotLeading, Message: "this process is about to end, and begins no call any more",
+			Evidence: map[string]string{"draining": "true"},
+			Advice:   "It goes on by itself in the process that takes over.",
+		})
+	}
+	if s.works {
+		return all
+	}
+	all = without(all, why.LockHeld, why.RateLimited, causes.OutdatedCRD)
+	if s.trouble != nil && errors.Is(s.trouble.err, errOutdatedCRD) {
+		all = append(all, causes.Outdated(s.trouble.err.Error(), s.trouble.since))
+	}
+	if s.short {
+		all = append(all, causes.Share(key.Namespace, shareWrites, causes.LastStep(op)))
+	}
+	return append(all, e.whyTurn(op, s, now)...)
+}
+
+// chain bounds how many operations are told that wait for each other.
+const chain = 8
+
+// whyTurn tells why it is not the turn of an operation that has made no call yet.
+func (e *Executor) whyTurn(op *v1alpha1.Operation, s sight, now time.Time) (all []why.Cause) {
+	behind := s.behind
+	if behind == nil || *behind == stale {
+		if behind != nil || s.place != "" && !e.store.Covers(op.Namespace, s.place) {
+			all = append(all, why.Cause{
+				Type: why.SourceStale, Since: causes.LastStep(op), Progress: now.Sub(causes.LastStep(op)) < time.Second,
+				Message: "the controller does not know yet whether another operation goes first: the events that tell have not come",
+				Advice:  "See why the list or watch of operations is behind.",
+			})
+		}
+		return all
+	}
+	for range chain {
+		first, err := store.Of[v1alpha1.Operation](e.store).Get(*behind)
+		if err != nil || first.Terminal() {
+			return all
+		}
+		all = append(all, causes.LockHeld(op, first))
+		if behind = e.behind(*behind); behind == nil {
+			return all
+		}
+		op = first
+	}
+	return all
+}
+
+// behind returns the operation that another one waits for; nil if there is none.
+func (e *Executor) behind(key store.Key) *store.Key {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r := e.live[key.Namespace][key.Name]; r != nil && r.line != nil && r.line.key != stale {
+		return new(r.line.key)
+	}
+	return nil
+}
+
+// whyCall tells why a call that an operation is at is not made.
+func (e *Executor) whyCall(op *v1alpha1.Operation, t causes.Target, s sight, now time.Time) []why.Cause {
+	if _, flies := s.began[targetOf(t)]; flies {
+		return nil
+	}
+	key := store.Key{Namespace: op.Namespace, Name: t.Webhook}
+	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(key)
+	since := causes.DueSince(op, t, now)
+	switch {
+	case err != nil:
+		if _, there := e.hookStore.Get(key); there {
+			c := unreadable(err)
+			c.Message, c.About = "webhook "+t.Webhook+" cannot be read", causes.WebhookObject(op.Namespace, t.Webhook)
+			return []why.Cause{c}
+		}
+		return []why.Cause{causes.Missing(op.Namespace, t.Webhook, since)}
+	case e.quarantined(w):
+		return []why.Cause{e.whyQuarantined(w)}
+	}
+	en := causes.Entry(op, t)
+	if due := en == nil || en.NextAttemptAt != nil && !en.NextAttemptAt.After(now); due {
+		if withheld := e.whyWithheld(key, since); len(withheld) > 0 {
+			return withheld
+		}
+	}
+	return e.whyRefused(op, t, w, s.refused[targetOf(t)], s.live, now)
+}
+
+// whyQuarantined tells since when.
+func (e *Executor) whyQuarantined(w *v1alpha1.Webhook) why.Cause {
+	said, since := "", time.Time{}
+	if c := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionQuarantined); c != nil {
+		said, since = c.Message, c.LastTransitionTime.Time
+	}
+	return causes.Quarantined(w.Namespace, w.Name, said, since)
+}
+
+// whyWithheld tells what a Webhook names and may not be used, or cannot be known.
+func (e *Executor) whyWithheld(hook store.Key, since time.Time) []why.Cause {
+	lacks, known := e.releases.withheld(hook)
+	switch {
+	case !known:
+		all := unknown(e.secrets.secrets, hook)
+		if accounts := e.releases.accounts; accounts != nil {
+			all = append(all, unknown(accounts, hook)...)
+		}
+		return all
+	case lacks != nil:
+		return []why.Cause{causes.NotReleased(hook.Namespace, hook.Name, "webhook "+hook.Name+": "+lacks.Error(), since)}
+	}
+	return nil
+}
+
+// unknown tells why a store does not know yet what there is for a Webhook.
+func unknown(st *store.Store, hook store.Key) (all []why.Cause) {
+	resource := st.Options().Resource.Resource
+	for _, status := range st.Statuses() {
+		if status.Synced || status.Namespace != "" && status.Namespace != hook.Namespace {
+			continue
+		}
+		said := status.Message
+		if status.Err != nil {
+			said = status.Err.Error()
+		}
+		c, forbidden := causes.ForbiddenText(said)
+		if !forbidden {
+			c = why.Cause{
+				Type: why.SourceStale, Message: resource + " that webhook " + hook.Name + " needs are not known yet",
+				Evidence: map[string]string{"reason": string(status.Reason)},
+				Advice:   "See why the controller cannot list them.",
+			}
+			if status.Reason == source.ReasonForbidden {
+				c.Type = why.Forbidden
+			}
+		}
+		c.Since, c.About = status.Since, causes.WebhookObject(hook.Namespace, hook.Name)
+		c.Evidence["webhook"] = hook.Name
+		if said != "" {
+			c.Evidence["error"] = said
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// whyRefused tells for which bound a call waits.
+func (e *Executor) whyRefused(
+	op *v1alpha1.Operation, t causes.Target, w *v1alpha1.Webhook, r refusal, live bool, now time.Time,
+) []why.Cause {
+	at, _ := e.webhooks.Target(op.Namespace, t.Webhook)
+	switch {
+	case r.share == shareCompile:
+		return []why.Cause{{
+			Type: why.RateLimited, Message: "webhook " + t.Webhook + " is to be compiled when it is the turn of its namespace",
+			Since: r.since, Evidence: map[string]string{"webhook": t.Webhook, "share": r.share},
+			Advice:   "It goes on by itself. Webhooks with long templates and expressions take longer.",
+			Progress: now.Sub(r.since) < compileSoon,
+		}}
+	case r.share != "":
+		return []why.Cause{causes.Share(op.Namespace, r.share, r.since)}
+	case r.reason == webhook.WaitRate:
+		return []why.Cause{busy(at, string(r.reason), int(at.RatePerSecond), r)}
+	case r.reason == webhook.WaitConcurrency:
+		return []why.Cause{busy(at, string(r.reason), at.Concurrency, r)}
+	case r.reason == webhook.WaitBreaker && at.Circuit != webhook.Closed, at.Circuit == webhook.Open && at.Until.After(now):
+		return []why.Cause{circuit(at)}
+	}
+	if live {
+		return nil
+	}
+	return e.circuitOf(w, now) // what another replica has found
+}
+
+func busy(at webhook.TargetState, bound string, most int, r refusal) why.Cause {
+	until := r.until
+	if bound == string(webhook.WaitConcurrency) {
+		until = time.Time{} // it is woken
+	}
+	return causes.Busy(at.Namespace, at.Webhook, bound, most, at.Waiting, r.since, until)
+}
+
+func circuit(at webhook.TargetState) why.Cause {
+	c := causes.Circuit{State: string(at.Circuit), Since: at.Since, Until: at.Until, Failures: at.InARow}
+	if len(at.Failures) > 0 {
+		c.Last = at.Failures[0].Message
+		if status := at.Failures[0].Status; status != 0 && c.Last == "" {
+			c.Last = "status " + itoa(status)
+		}
+	}
+	return causes.CircuitOpen(at.Namespace, at.Webhook, c)
+}
+
+// circuitOf is circuit by what the status of a Webhook says.
+func (e *Executor) circuitOf(w *v1alpha1.Webhook, now time.Time) []why.Cause {
+	b := w.Status.Breaker
+	if b == nil || b.State != v1alpha1.BreakerOpen || b.Until == nil || !b.Until.After(now) {
+		return nil
+	}
+	return []why.Cause{causes.CircuitOpen(w.Namespace, w.Name, causes.Circuit{State: string(b.State), Until: b.Until.Time})}
+}
+
+// whyWebhook tells why a Webhook is not called.
+func (e *Executor) whyWebhook(key store.Key) []why.Cause {
+	if _, ok := e.hookStore.Get(key); !ok {
+		return nil
+	}
+	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(key)
+	if err != nil {
+		return []why.Cause{unreadable(err)}
+	}
+	var all []why.Cause
+	if e.quarantined(w) {
+		all = append(all, e.whyQuarantined(w))
+	}
+	valid := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionValid)
+	if valid != nil && valid.Reason == v1alpha1.ReasonInvalid && valid.ObservedGeneration == w.Generation {
+		all = append(all, why.Cause{
+			Type: why.Quarantined, Message: "it cannot be used as it is: operations that call it fail as Invalid",
+			Since: valid.LastTransitionTime.Time, Evidence: map[string]string{"error": valid.Message},
+			Advice: "Mend the field that the error names.",
+		})
+	}
+	all = append(all, e.whyWithheld(key, time.Time{})...)
+	at, known := e.webhooks.Target(key.Namespace, key.Name)
+	switch now := e.now(); {
+	case at.Circuit == webhook.HalfOpen, at.Circuit == webhook.Open && at.Until.After(now):
+		all = append(all, circuit(at))
+	case !known:
+		all = append(all, e.circuitOf(w, now)...)
+	}
+	if at.Waiting > 0 {
+		bound, most := string(webhook.WaitConcurrency), at.Concurrency
+		if most == 0 || at.UnderWay < most {
+			bound, most = string(webhook.WaitRate), int(at.RatePerSecond)
+		}
+		all = append(all, busy(at, bound, most, refusal{}))
+	}
+	for i := range all {
+		if all[i].About != nil && all[i].About.Kind == v1alpha1.KindWebhook {
+			all[i].About = nil // it was asked about
+		}
+	}
+	return all
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,150 @@
+package causes
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// Known is what somebody knows of the calls of an operation besides the object. The zero value: nothing.
+type Known struct {
+	// Began is when a call that is under way was begun; zero if it is not under way. Nil: nobody knows.
+	Began func(Target) time.Time
+	// Timeout is that of a Webhook; zero: not known. Nil: nobody knows.
+	Timeout func(webhook string) time.Duration
+}
+
+const (
+	// soon is within what time something usually begins, so that it is no trouble that it has not.
+	soon = 5 * time.Second
+	// longest is how long a try takes at most.
+	longest = 10 * time.Minute
+)
+
+// Of says why an operation does not move on, from what the object tells; nothing where its next step is simply due. op
+// is not changed.
+func Of(op *v1alpha1.Operation, known Known, now time.Time) []why.Cause {
+	if op.Terminal() {
+		return over(op)
+	}
+	var all []why.Cause
+	if c, passed := deadline(op, now); passed {
+		all = append(all, c)
+	}
+	if !op.PickedUp() {
+		return append(all, waiting(op, now))
+	}
+	all = append(all, awaited(op, now)...)
+	for _, t := range Due(op) {
+		if c, ok := Call(op, t, known, now); ok {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// Next is said of an operation that has not ended where there is nothing else to say.
+func Next(op *v1alpha1.Operation, now time.Time) why.Cause {
+	since := LastStep(op)
+	return why.Cause{
+		Type: why.Parked, Message: "its next step is due", Since: since, Progress: now.Sub(since) < soon,
+		Advice: "If it stays so, see whether fairlead controller runs for its namespace, and what it logs.",
+	}
+}
+
+// over is what there is to say of an operation that has ended.
+func over(op *v1alpha1.Operation) []why.Cause {
+	if op.DeletionTimestamp == nil {
+		return []why.Cause{ended(op)}
+	}
+	since := op.DeletionTimestamp.Time
+	if slices.Contains(op.Finalizers, v1alpha1.Finalizer) {
+		return []why.Cause{{
+			Type: why.Parked, Message: "it has ended and is deleted, and its finalizer is to be taken away", Since: since,
+			Evidence: map[string]string{"finalizer": v1alpha1.Finalizer, "phase": string(op.Status.Phase)},
+			Advice:   "See whether fairlead controller runs for its namespace, and may update operations.",
+		}}
+	}
+	var foreign []why.Cause
+	for _, f := range op.Finalizers {
+		foreign = append(foreign, why.Cause{
+			Type: why.ForeignFinalizer, Since: since,
+			Message:  "it has ended and is deleted, and finalizer " + f + ", which is not Fairlead's, keeps it",
+			Evidence: map[string]string{"finalizer": f, "phase": string(op.Status.Phase)},
+			Advice:   "Have its owner take the finalizer away; do it yourself only if nothing is left to be cleaned up.",
+		})
+	}
+	return foreign
+}
+
+// deadline tells of an operation whose time is over although it has not ended.
+func deadline(op *v1alpha1.Operation, now time.Time) (why.Cause, bool) {
+	at := op.Deadline()
+	c := why.Cause{
+		Type: why.DeadlinePassed, Since: at, Evidence: map[string]string{"timeout": op.Timeout().String()},
+		Message: "its time was over at " + stamp(at) + ", and nobody has recorded its end",
+		Advice:  "See whether fairlead controller runs for its namespace, and may write the status of operations.",
+	}
+	failed, decided := failure(op)
+	switch {
+	case now.Before(at), !decided && op.PickedUp() && succeeded(op):
+		return why.Cause{}, false
+	case decided && failed != v1alpha1.ReasonTimedOut && failed != v1alpha1.ReasonWebhookNotFound:
+		return why.Cause{}, false
+	case decided:
+		c.Message = "its time was over at " + stamp(at) + ", so it has failed, and a call that follows has not ended"
+		c.Evidence["reason"], c.Advice = failed, "The call that follows is told below."
+	}
+	return c, true
+}
+
+// waiting is said of a request that nobody has picked up.
+func waiting(op *v1alpha1.Operation, now time.Time) why.Cause {
+	since := op.ScheduledAt()
+	c := why.Cause{
+		Type: why.Parked, Message: "no controller has picked it up", Since: since, Until: op.Deadline(),
+		Progress: now.Sub(since) < soon, Evidence: map[string]string{"operation": op.EffectiveID()},
+		Advice: "See whether fairlead controller runs for its namespace, and leads or holds its slot.",
+	}
+	if earlier := op.Status.OperationID; earlier != "" {
+		c.Message += "; its status still tells of the request before"
+		c.Evidence["earlier"] = earlier
+	}
+	return c
+}
+
+// failure returns the reason for which the outcome of an operation is failure, and whether its outcome is decided.
+func failure(op *v1alpha1.Operation) (reason string, decided bool) {
+	if !op.PickedUp() {
+		return "", false
+	}
+	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); c != nil && c.Status == "True" {
+		return c.Reason, true
+	}
+	return "", false
+}
+
+// LastStep is when an operation moved last, as far as its status tells: it was picked up, or a call of it has ended.
+func LastStep(op *v1alpha1.Operation) time.Time {
+	last := op.ScheduledAt()
+	if !op.PickedUp() {
+		return last
+	}
+	if at := op.Status.InitializedAt; at != nil {
+		last = at.Time
+	}
+	for _, list := range [][]v1alpha1.WebhookCallStatus{op.Status.Webhooks, op.Status.Compensations} {
+		for i := range list {
+			if at := list[i].FinishedAt; at != nil && at.After(last) {
+				last = at.Time
+			}
+		}
+	}
+	return last
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
