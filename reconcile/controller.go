@@ -322,6 +322,9 @@ func (c *Controller) admit(it *item, p priority) {
 		c.waitUntil(it, free, "")
 		return
 	}
+	if it.state != ready {
+		it.came = c.now()
+	}
 	c.q.makeReady(it, p)
 }
 

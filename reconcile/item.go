@@ -34,6 +34,7 @@ type item struct {
 	prio    priority
 	reasons reasons
 	due     time.Time  // while waiting
+	came    time.Time  // while ready: when it became that
 	dueFor  ReasonType // Scheduled, Retried, or "" for the rate limit
 	heapAt  int
 	current *reconciliation // while running

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/fairlead-io/fairlead/internal/protect"
@@ -175,6 +177,18 @@ func (c *Client) Breaker(namespace, name string) BreakerStatus {
 		return BreakerStatus{State: Closed}
 	}
 	return g.breakerStatus()
+}
+
+// Breakers counts the endpoints that have been asked for by the state of their breaker, each state among them.
+func (c *Client) Breakers() map[BreakerState]int {
+	c.mu.Lock()
+	gates := slices.Collect(maps.Values(c.gates))
+	c.mu.Unlock()
+	count := map[BreakerState]int{Closed: 0, Open: 0, HalfOpen: 0}
+	for _, g := range gates {
+		count[g.breakerStatus().State]++
+	}
+	return count
 }
 
 // Mask hides in a text that the receiver of w has sent apart from its answers, such as a callback, what Results hide

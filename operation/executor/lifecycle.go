@@ -101,7 +101,7 @@ func New(o Options) (*Executor, error) {
 		Workers: o.Workers + max(1, o.Workers/4), PerGroup: o.Workers, Logger: e.log,
 	})
 	e.metrics = newMetrics(e.census, func() int { return e.slots.Usage().Waiting })
-	e.metrics.states = append(e.metrics.states, shares{e})
+	e.metrics.states = append(e.metrics.states, shares{e}, breakers{e.webhooks})
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
 			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)
