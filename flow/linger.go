@@ -45,7 +45,7 @@ func (e *Engine) closeSpans() {
 	e.spans.unset = nil
 	now := e.now()
 	for f := range e.spans.of {
-		if t := f.tracing(); f.state == Parked && now-t.parked >= int64(tracing.Life) {
+		if t := f.tracing(); f.state == Parked && now-t.parked > int64(tracing.Life) {
 			delete(e.spans.of, f)
 			ends = append(ends, t.close(e))
 		}
