@@ -117,3 +117,6 @@ func (p processor) OnEnd(s Span) {
 
 // Discard returns a provider that makes spans and keeps none: what they cost is what benchmarks see.
 func Discard() trace.TracerProvider { return sdktrace.NewTracerProvider() }
+
+// Never has a recorder sample nothing.
+func Never() sdktrace.TracerProviderOption { return sdktrace.WithSampler(sdktrace.NeverSample()) }
