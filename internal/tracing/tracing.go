@@ -4,6 +4,8 @@ package tracing
 
 import (
 	"context"
+	"net/http"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -83,4 +85,17 @@ func Recorded(sc trace.SpanContext) string {
 	}
 	parent, _ := Format(sc)
 	return parent
+}
+
+// Incoming returns ctx in the span of the caller of a request, as its headers tell, unless somebody has taken that from
+// them already.
+func Incoming(ctx context.Context, h http.Header) context.Context {
+	parents := h["Traceparent"] // as a server spells it: to have that done here costs an allocation
+	if len(parents) != 1 || trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	if sc := Parse(parents[0], strings.Join(h.Values(State), ",")); sc.IsValid() {
+		return trace.ContextWithRemoteSpanContext(ctx, sc)
+	}
+	return ctx
 }

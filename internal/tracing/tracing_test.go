@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -83,5 +84,33 @@ func TestNoProviderNoTracer(t *testing.T) {
 	t.Parallel()
 	if Tracer(nil, "call") != nil || Tracer(noop.NewTracerProvider(), "call") == nil {
 		t.Error("a tracer is there when a provider is")
+	}
+}
+
+func TestIncoming(t *testing.T) {
+	t.Parallel()
+	parent, _ := Format(spanContext(t, ""))
+	busy := trace.ContextWithSpanContext(t.Context(), spanContext(t, "").WithSpanID(trace.SpanID{9}))
+	for _, tt := range []struct {
+		reason string
+		busy   bool
+		header http.Header
+		want   trace.SpanID
+		state  string
+	}{
+		{"nothing", false, http.Header{}, trace.SpanID{}, ""},
+		{"a caller", false, http.Header{"Traceparent": {parent}, "Tracestate": {"a=1", "b=2"}}, trace.SpanID{2}, "a=1,b=2"},
+		{"nonsense", false, http.Header{"Traceparent": {"x"}}, trace.SpanID{}, ""},
+		{"two", false, http.Header{"Traceparent": {parent, parent}}, trace.SpanID{}, ""},
+		{"it was taken already", true, http.Header{"Traceparent": {parent}}, trace.SpanID{9}, ""},
+	} {
+		ctx := t.Context()
+		if tt.busy {
+			ctx = busy
+		}
+		got := trace.SpanContextFromContext(Incoming(ctx, tt.header))
+		if got.SpanID() != tt.want || got.TraceState().String() != tt.state {
+			t.Errorf("%s: %v", tt.reason, got)
+		}
 	}
 }
