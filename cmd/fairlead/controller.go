@@ -155,6 +155,11 @@ func runController(
 		net.Addr,
 	),
 ) error {
+	spans, err := newTracing(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer spans.stop()
 	doors, err := o.open(log)
 	if err != nil {
 		return err
@@ -165,10 +170,10 @@ func runController(
 		return err
 	}
 	o.systemNamespace = cmp.Or(o.systemNamespace, namespace)
-	c := &controller{controllerOptions: o, config: config, namespace: namespace, log: log}
+	c := &controller{controllerOptions: o, config: config, namespace: namespace, log: log, spans: spans}
 	opts := []fairlead.Option{
 		fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes),
-		fairlead.WithStopTimeout(o.drain + stopMargin),
+		fairlead.WithStopTimeout(o.drain + stopMargin), fairlead.WithTracerProvider(spans.tracers()),
 	}
 	if o.shards != "" {
 		if c.sharing, err = newSharing(c); err != nil {
@@ -260,6 +265,7 @@ type controller struct {
 	config    *rest.Config
 	namespace string
 	log       *slog.Logger
+	spans     *tracing // nil: nowhere
 
 	operations, webhooks, secrets *store.Handle
 	accounts                      *store.Handle // nil with --credentials=any
@@ -337,6 +343,7 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		PublicURL: c.publicURL, CallbackKey: c.key, FormerKey: c.former, Workers: c.workers, MaxCalls: c.maxCalls,
 		Budget: c.budget, Fence: c.fence, Witness: witness,
 		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
+		TracerProvider: c.spans.tracers(),
 	}
 	if c.sharing != nil {
 		options.Shards = c.sharing.group

@@ -219,7 +219,7 @@ func (c *controller) handler(authorizer httpapi.Authorizer, stop <-chan struct{}
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
 		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log,
-		Registerer: c.rt.Registry(),
+		Registerer: c.rt.Registry(), TracerProvider: c.spans.tracers(),
 	})
 	if err != nil {
 		return nil, err

@@ -86,6 +86,7 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		Webhooks: []string{"cleanup"}, CorrelationID: "corr-1", Object: map[string]string{"secret": "hidden"},
 	})
 	got := b.end(op)
+	made.Await(t, "operation", 1) // it may be written before the flow has ended
 	stop()
 	caller, whole, calls := made.Named("caller")[0], made.Named("operation"), made.Named("call cleanup")
 	if len(whole) != 1 || !spans.IsChild(whole[0], caller) || len(calls) != 2 {
