@@ -321,3 +321,12 @@ func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
 		t.Errorf("kept is %q, made were %v", got.Status.TraceParent, made.Names())
 	}
 }
+
+// TestNoProviderNoCost: what is done for the trace of an operation is nothing without a provider.
+func TestNoProviderNoCost(t *testing.T) {
+	op := &v1alpha1.Operation{}
+	op.Name, op.Namespace = "app-1", "ns"
+	if n := new(executor.Executor).SpanAllocs(t.Context(), op); n != 0 {
+		t.Errorf("%v allocations for no span", n)
+	}
+}
