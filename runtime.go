@@ -155,8 +155,8 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	return c
 }
 
-// Flows has the runtime look after an engine: it logs where the runtime does, unless it has a logger of its own, its
-// metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish during the drain before
+// Flows has the runtime look after an engine: it logs and traces where the runtime does, unless it has a logger or a
+// tracer of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish during the drain before
 // they are cancelled. A runtime has one engine, which is given before what uses [Cluster.Engine] is declared.
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
@@ -195,6 +195,7 @@ func (c *Cluster) Engine() *flow.Engine {
 // look has an engine log, show itself and end with the runtime.
 func (rt *Runtime) look(e *flow.Engine) {
 	e.InheritLogger(rt.log)
+	e.InheritTracerProvider(rt.opts.tracers)
 	if rt.sharing != nil {
 		e.RequireDurable()
 	}

@@ -160,7 +160,7 @@ func (x *exchange) send(ctx context.Context) answer {
 		}
 		r = &read
 	}
-	return x.c.send(ctx, r, w, x.tryID(), x.p.Timeout)
+	return x.c.send(ctx, r, w, x.tryID(), x.p.Timeout, x.pr.sent)
 }
 
 func (x *exchange) tryID() string { return x.id + "-" + strconv.Itoa(x.pr.sent+1) }

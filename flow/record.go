@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel/trace"
 )
 
 // fiber is a Fiber without its packet type: what the engine keeps of it. A parked one is this record, its parking if
@@ -62,9 +60,9 @@ type extra struct {
 	done       chan struct{}
 	providers  []Provider
 	durable    *durable
-	trace      *tracing // with a tracer only
-	back       []back   // (owner) where detours return to
-	deadline   int64    // (owner) of the fiber
+	trace      *traced // with a tracer only
+	back       []back  // (owner) where detours return to
+	deadline   int64   // (owner) of the fiber
 	token      string
 	checkpoint json.RawMessage
 	values     context.Context //nolint:containedctx // only its values
@@ -75,12 +73,6 @@ type extra struct {
 type back struct {
 	pc, attempt int32
 	entered     int64
-}
-
-// tracing is what a fiber keeps for its spans.
-type tracing struct {
-	link trace.SpanContext // of who started or forked it
-	span trace.Span        // of the fiber
 }
 
 // parking is what a parked fiber waits for beyond a time.

@@ -65,6 +65,7 @@ func (s saver) adopt(pos Position) {
 	x.checkpoint = pos.Checkpoint
 	x.token = pos.Token
 	s.last, s.saved = pos, true
+	s.f.linkTrace(pos.Trace)
 }
 
 // goOn goes on at step i, or with the delay that leads there, where the position was saved; false if it cannot.

@@ -57,6 +57,9 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	if why == whyFork && f.park.fork.giveUp() {
 		return move{kind: moveAway}
 	}
+	if f.begun {
+		f.openTrace(r.now)
+	}
 	if f.progress.cancelled() {
 		return move{kind: moveCancel}
 	}
@@ -84,7 +87,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 func (r *run) begin() move {
 	f := r.f
 	r.setBegun(true)
-	f.startTrace()
+	f.openTrace(r.now)
 	s := f.saver()
 	if s.durable == nil {
 		return move{kind: moveEnter, to: f.resume}
@@ -196,10 +199,10 @@ func (r *run) call(st *step) (n Next, err error) {
 		if opt.Hook != nil {
 			opt.Hook(Handle{f}, f.path(), false)
 		}
-		if opt.Tracer == nil && !opt.Labels {
+		if r.e.tracer() == nil && !opt.Labels {
 			n = st.run(r.step.ctx, f.self)
 		} else {
-			n = f.traced(r.step.ctx, st)
+			n = f.runTraced(r.step.ctx, st)
 		}
 		if opt.Hook != nil {
 			opt.Hook(Handle{f}, f.path(), true)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -34,8 +35,9 @@ type Controller struct {
 	main    *watch
 	metrics *metrics
 	log     *slog.Logger
-	events  *Recorder   // of failures; nil: none
-	unheard atomic.Bool // the last Event could not be written
+	tracer  trace.Tracer // nil: no spans
+	events  *Recorder    // of failures; nil: none
+	unheard atomic.Bool  // the last Event could not be written
 	wake    chan struct{}
 	now     func() time.Time
 
@@ -161,6 +163,7 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.log = c.log.With("controller", name)
+	c.traces()
 	if c.client != nil && !c.set.quiet {
 		c.events = NewRecorder(c.client, name)
 	}

@@ -394,6 +394,7 @@ func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
 	if term != nil {
 		values = context.WithoutCancel(term)
 	}
+	values = withoutSpan(values)
 	if c.object.cleans {
 		values = alloc.WithFinalizer(values, c.set.finalizer)
 	}

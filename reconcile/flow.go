@@ -99,6 +99,7 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 			return
 		}
 		e.InheritLogger(from.Logger)
+		e.InheritTracerProvider(from.TracerProvider)
 		if from.Shards != nil {
 			e.RequireDurable()
 		}

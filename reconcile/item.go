@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/store"
@@ -107,6 +108,7 @@ type reconciliation struct {
 	stopped atomic.Pointer[error] // why it must send no more requests
 	attempt int
 	last    error
+	span    trace.Span // nil: none
 }
 
 // stop ends the context of a reconciliation and refuses its further requests.

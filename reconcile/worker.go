@@ -72,6 +72,7 @@ func (c *Controller) next() bool {
 	}
 	ctx, done := c.context(ctx, r)
 	defer done()
+	ctx = c.trace(ctx, r)
 	res, err = c.reconcile(ctx, r, rec)
 	if cause := abortCause(ctx); cause != nil && err != nil {
 		err = &abortError{cause: cause, err: err}
@@ -271,6 +272,7 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 		c.metrics.runs.WithLabelValues(outcome).Inc()
 		c.metrics.seconds.Observe(now.Sub(r.begun).Seconds())
 	}
+	r.endTrace(outcome, err)
 	c.report(r, res, err, failed)
 	if failed != nil && exists {
 		c.tell(term, r, failed)

@@ -12,7 +12,10 @@ import (
 	"slices"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/webhook/guard"
 )
 
@@ -49,6 +52,10 @@ type Options struct {
 	OnBreaker func(namespace, name string, status BreakerStatus)
 	// Logger is told of panics in callbacks, which are caught. Default: none.
 	Logger *slog.Logger
+	// TracerProvider makes a span of each try and poll, below that of its context, of which the receiver is told by the
+	// headers of W3C Trace Context. Without one the receiver is told of the span of the context, and without that of a
+	// trace of the call's own, which is not sampled.
+	TracerProvider trace.TracerProvider
 }
 
 // Client calls endpoints. It owns connections, cached tokens, and the limits and breakers of all endpoints. It is safe
@@ -58,6 +65,7 @@ type Client struct {
 	userAgent  string
 	onBreaker  func(namespace, name string, status BreakerStatus)
 	logger     *slog.Logger
+	tracer     trace.Tracer // nil: no spans
 	transports transports
 	tokens     tokens
 	turns      *turns // of what is computed for the namespaces
@@ -91,6 +99,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{
 		witness: o.Witness, resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
 		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong),
+		tracer: tracing.Tracer(o.TracerProvider, "webhook"),
 	}
 	c.transports.guard, c.transports.proxy, c.transports.fence = g, o.Proxy, o.Fence
 	if c.resolver == nil {

@@ -73,6 +73,7 @@ type work struct {
 	alone      bool        // when that was found, nobody in the namespace locked anything
 	owes       bool        // what a call has brought is among unsaved
 	short      bool        // the write before had to wait for the share of the namespace
+	another    bool        // the run has turned to another request, which its spans do not know yet
 }
 
 // idle tells whether there is nothing in what a run works with. What is empty it lets go.
@@ -152,6 +153,7 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 		if r.about != 0 {
 			r.unsaved, r.unrecorded = nil, time.Time{}
 			r.cut(errOver)
+			r.another = true
 		}
 		r.about = about
 	}
