@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -106,6 +107,9 @@ type reconciliation struct {
 	stopped atomic.Pointer[error] // why it must send no more requests
 	attempt int
 	last    error
+	waiting call.Waiting // the request that is being tried again
+
+	prev, next *reconciliation // those that run; guarded by Controller.mu
 }
 
 // stop ends the context of a reconciliation and refuses its further requests.
