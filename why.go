@@ -126,6 +126,9 @@ func (q *question) find(ctx context.Context) error {
 	first, cancel := context.WithTimeout(ctx, whyAnswer)
 	defer cancel()
 	err := q.c.client.Live().Get(first, key, obj)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		live := err
 		if q.watched() {

@@ -228,6 +228,7 @@ func TestTwoFibers(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+		w.has(rt, "x", why.Parked)
 	}
 	a := w.told(rt, "x", why.QueuedBehind, map[string]string{"holder": "holds/wait", "holderStatus": "parked"})
 	if len(a.Causes) < 2 || a.Causes[1].Type != why.Parked || !strings.Contains(a.Causes[1].Message, "token") {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
-	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/source"
@@ -128,6 +127,10 @@ func (w *world) user(rules ...rbacv1.PolicyRule) *rest.Config {
 	return cfg
 }
 
+func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
 // told waits until the first cause about a ConfigMap is of a type, and has some evidence: parts of its values.
 func (w *world) told(rt *fairlead.Runtime, name string, first why.Type, evidence map[string]string) why.Answer {
 	w.Helper()
@@ -140,8 +143,12 @@ func (w *world) toldOf(rt *fairlead.Runtime, of why.Object, first why.Type, evid
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
+	var last why.Answer
 	for {
 		a, err := rt.Why(ctx, of)
+		if err == nil {
+			last = a
+		}
 		if err == nil && len(a.Causes) > 0 && a.Causes[0].Type == first && missing(a.Causes[0], evidence) == "" {
 			w.Logf("%s: %s", first, a.Causes[0].Message)
 			if a.Stuck != (first != why.Ended) {
@@ -153,10 +160,32 @@ func (w *world) toldOf(rt *fairlead.Runtime, of why.Object, first why.Type, evid
 		case <-tick.C:
 		case <-ctx.Done():
 			text := fmt.Sprint(err)
-			for _, c := range a.Causes {
+			for _, c := range last.Causes {
 				text += fmt.Sprintf("\n  %s: %s %v", c.Type, c.Message, c.Evidence)
 			}
 			w.Fatalf("want first %s with %v, got: %s", first, evidence, text)
+		}
+	}
+}
+
+// has waits until one of the causes is of a type.
+func (w *world) has(rt *fairlead.Runtime, name string, want why.Type) why.Cause {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 60*time.Second)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		a, err := rt.Why(ctx, why.Object{Kind: "ConfigMap", Namespace: w.ns, Name: name})
+		for _, c := range a.Causes {
+			if c.Type == want {
+				return c
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			w.Fatalf("want %s, got %+v, %v", want, a, err)
 		}
 	}
 }
@@ -174,11 +203,4 @@ func missing(c why.Cause, evidence map[string]string) string {
 // secret is what programs write.
 func secret(ns, name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}}
-}
-
-// writes creates a Secret for each ConfigMap.
-func writes(c func() *client.Client) fn {
-	return func(ctx context.Context, m *configMap) (reconcile.Result, error) {
-		return reconcile.Retry(c().Create(ctx, secret(m.Namespace, m.Name)))
-	}
 }
