@@ -40,11 +40,13 @@ type Cluster struct {
 	cache     *store.Cache
 	client    *client.Client
 	observers *observe.Registry
-	checks    []func() error         // guarded by the mu of rt
-	needs     []rights.Right         // likewise
-	askers    []rights.Asker         // likewise
-	abandon   context.CancelFunc     // ends discovery, which knows no context
-	collect   []prometheus.Collector // what it has registered
+	checks    []func() error // guarded by the mu of rt
+	needs     []rights.Right // likewise
+	askers    []rights.Asker // likewise
+	// those of rt that were declared here; likewise
+	controllers []*reconcile.Controller
+	abandon     context.CancelFunc     // ends discovery, which knows no context
+	collect     []prometheus.Collector // what it has registered
 }
 
 var (
@@ -230,6 +232,7 @@ func (c *Cluster) Oversee(ctl *reconcile.Controller) {
 			"before Run", ctl.Name()))
 	}
 	c.rt.controllers = append(c.rt.controllers, ctl)
+	c.controllers = append(c.controllers, ctl)
 	c.askers = append(c.askers, ctl)
 }
 

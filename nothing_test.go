@@ -181,9 +181,13 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.When":        func() error { return wait(client.When[pod](c, client.Key{}, nil)) },
 		"client.WithPolicy":  func() error { return writes(client.WithPolicy(call.Policy{})) },
 
-		"call.Do":         func() error { return fails(call.Do(ctx, calls, call.Request{}, call.Policy{})) },
-		"call.List":       func() error { return each(call.List[pod](ctx, calls, call.Request{}, call.Policy{})) },
-		"call.New":        func() error { return fails(call.New(call.Options{})) },
+		"call.Do":   func() error { return fails(call.Do(ctx, calls, call.Request{}, call.Policy{})) },
+		"call.List": func() error { return each(call.List[pod](ctx, calls, call.Request{}, call.Policy{})) },
+		"call.New":  func() error { return fails(call.New(call.Options{})) },
+		"call.Why": func() error {
+			_, known := call.Why(nil)
+			return ok(known)
+		},
 		"call.NewMetrics": func() error { return ok(call.NewMetrics()) },
 		"call.Pages":      func() error { return each(call.Pages(ctx, calls, call.Request{}, call.Policy{})) },
 		"call.Step": func() error {
@@ -280,6 +284,7 @@ func nothing(ctx context.Context) map[string]func() error {
 
 		"reconcile.After":        func() error { return ok(reconcile.After(0)) },
 		"reconcile.AsTerminal":   func() error { return ok(reconcile.AsTerminal(nil)) },
+		"reconcile.Causes":       func() error { return ok(reconcile.Causes(nil)) },
 		"reconcile.Deadline":     func() error { return controls(reconcile.Deadline(0)) },
 		"reconcile.DebugHandler": func() error { return shown(reconcile.DebugHandler(nil)) },
 		"reconcile.Fault":        func() error { return controls(reconcile.Fault(nil)) },

@@ -52,7 +52,6 @@ type extra struct {
 	cause      error  // of its cancellation; set before progress.ending
 	leave      error  // what that is to be; set before progress.ending
 	err        error  // how it ended
-	lastErr    error  // (owner) what led to an Else or OnError step
 	value      any    // given by Token.Resume; guarded by Engine.mu
 	resumeErr  error  // given by Token.Fail; guarded by Engine.mu
 	tokenSeq   uint32
@@ -67,6 +66,7 @@ type extra struct {
 	checkpoint json.RawMessage
 	values     context.Context //nolint:containedctx // only its values
 	childName  string
+	notes      *notes // of the trouble of its step; written by the worker, under Engine.mu
 }
 
 // back is a step that was left for a detour, to be returned to.

@@ -1,5 +1,7 @@
 package flow
 
+import "fmt"
+
 // quantum is how many steps a fiber runs in a row while others wait.
 const quantum = 64
 
@@ -118,6 +120,7 @@ func (r *run) begin() move {
 func (r *run) loadLater(err error) move {
 	f, d := r.f, r.f.durable()
 	d.tries++
+	f.failing(fmt.Errorf("cannot load position: %w", err), r.e.now())
 	r.e.log.Warn("cannot load position", "key", f.key, "flow", f.flow.def.name, "try", d.tries, "error", err)
 	r.setBegun(false)
 	return r.park(whyLoad, r.e.now()+int64(Backoff{}.Delay(int(d.tries))))
@@ -136,6 +139,7 @@ func (r *run) enter(m move) {
 	}
 	r.f.progress.enter(m.to, m.attempt, entered, r.now)
 	r.f.entering = true
+	r.f.forget(m.kind == moveRepeat)
 	r.f.saver().reach(m.to)
 }
 

@@ -169,8 +169,8 @@ func (s saver) position(reason string) Position {
 		p.Deadline = s.wall(cut.deadline)
 	}
 	p.Reached = s.furthest(def, def.index[p.cameTo()])
-	if x.lastErr != nil {
-		p.Err, p.TimedOut = brief(x.lastErr.Error()), f.is(x.lastErr, ErrTimeout)
+	if err := x.led(); err != nil {
+		p.Err, p.TimedOut = brief(err.Error()), f.is(err, ErrTimeout)
 	}
 	return p
 }

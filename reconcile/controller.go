@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // Controller reconciles the objects of one kind. It is safe for concurrent use.
@@ -60,6 +61,8 @@ type Controller struct {
 	part    *part // nil: it works on everything
 	follows map[Key]map[string]*follow
 	synced  chan struct{}
+	runs    runs
+	done    done
 }
 
 // work is what is done with an object, without its Go type.
@@ -78,6 +81,8 @@ type work struct {
 	// move has the fibers of objects whose slots leave go on elsewhere, and returns those that have not ended yet, by
 	// slot. It may be nil.
 	move func(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle
+	// why says why what works on an object does not end, and whether anything does. It may be nil.
+	why func(k Key) (causes []why.Cause, works bool)
 	// hosted is told what the controller inherits; it may be nil.
 	hosted func(Inherited)
 	// finalize adds or removes the finalizer of obj.

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -109,6 +110,9 @@ type reconciliation struct {
 	attempt int
 	last    error
 	span    trace.Span // nil: none
+	waiting call.Waiting // the request that is being tried again
+
+	prev, next *reconciliation // those that run; guarded by Controller.mu
 }
 
 // stop ends the context of a reconciliation and refuses its further requests.

@@ -44,6 +44,7 @@ func (c *Controller) next() bool {
 	ctx, cancel := context.WithCancelCause(term)
 	r := &reconciliation{key: it.key, slot: it.slot, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
 	it.reasons, it.seen, it.left, it.current = reasons{}, nil, false, r
+	c.runs.add(r)
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
 	}
@@ -117,7 +118,7 @@ func (c *Controller) rights(r *reconciliation) client.Binding {
 	}
 	return client.Binding{
 		Fence: fence, RequireVersion: outer != nil || c.set.preempt,
-		Write: store.WriteContext{Owner: c.owner, Primary: r.key},
+		Waiting: &r.waiting, Write: store.WriteContext{Owner: c.owner, Primary: r.key},
 	}
 }
 
@@ -241,6 +242,7 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 	}
 	c.mu.Lock()
 	it.current, it.state = nil, idle
+	c.runs.remove(r)
 	if r.over != nil {
 		close(r.over)
 	}
@@ -260,6 +262,9 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 		c.suspended(it)
 	case err == nil:
 		it.fail = nil
+		if existed {
+			c.done.note(r.key, r.facts.uid, now)
+		}
 		c.succeeded(it, r, res, now, exists)
 	default:
 		f := c.failed(it, r, res, err, now)
