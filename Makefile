@@ -31,9 +31,9 @@ help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 .PHONY: up
-up: build ## Run control plane, controller, director and receiver on this machine until Ctrl-C
+up: build ## Run control plane, controller, console and examples on this machine until Ctrl-C
 	@mkdir -p .fairlead
-	@exec "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db'
+	@exec "$(BIN)/fairlead" up --with '"$(BIN)/receiver"' --with '"$(BIN)/director" --database .fairlead/director.db' --with '"$(BIN)/showcase"'
 
 .PHONY: build
 build: ## Build the programs into bin/

@@ -69,6 +69,16 @@ func (rt *Runtime) ownPages() {
 	rt.Handle("GET /debug/observers", page(func() fmt.Stringer { return rt.Describe() }))
 }
 
+func (rt *Runtime) openConsole() {
+	pages, err := rt.opts.console.Open(rt)
+	if err != nil {
+		rt.mistake(err)
+		return
+	}
+	rt.Handle("/console/", pages)
+	rt.Handle("/api/", pages)
+}
+
 // sources returns those that are declared, then what is watched besides.
 func (rt *Runtime) sources() sources {
 	all := rt.Describe().Sources

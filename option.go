@@ -3,6 +3,7 @@ package fairlead
 import (
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"syscall"
@@ -45,6 +46,7 @@ type options struct {
 	linger      time.Duration
 	dir         string
 	detect      bool
+	console     Console
 }
 
 // Defaults of the options.
@@ -185,3 +187,16 @@ func WithPersistence(dir string) Option { return func(o *options) { o.dir = dir 
 // returns, and reported with its name; anything else when it is read again or leaves the memory of decoded objects. It
 // is for tests: every read encodes the object as JSON. Default: nobody looks.
 func WithDetectMutation() Option { return func(o *options) { o.detect = true } }
+
+// Console is pages for people, as package console has them.
+type Console interface {
+	// Open returns the pages for a runtime; they begin with /console/ and /api/.
+	Open(rt *Runtime) (http.Handler, error)
+}
+
+// WithConsole serves pages for people below /console/, and /api/why, on the address of WithListen and in the Handler:
+//
+//	fairlead.New(cfg, fairlead.WithListen("127.0.0.1:8080"), fairlead.WithConsole(console.Options{}))
+//
+// Default: none, and nothing of them is linked.
+func WithConsole(c Console) Option { return func(o *options) { o.console = c } }

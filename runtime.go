@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/reconcile/lease"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // Errors that Run may return, besides those of what it runs.
@@ -54,6 +55,7 @@ type Runtime struct {
 	pages       []string
 	parts       []part // see AddReady
 	controllers []*reconcile.Controller
+	explainers  []why.Explainer            // see Explain
 	engine      *flow.Engine               // of Flows, or made when it was asked for first
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
 	ran         bool
@@ -96,6 +98,9 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 		rt.err = errors.Join(rt.err, err)
 	}
 	rt.ownPages()
+	if rt.opts.console != nil && rt.err == nil {
+		rt.openConsole()
+	}
 	return rt
 }
 

@@ -463,6 +463,18 @@ var operations = schema.GroupVersionResource{
 	Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "operations",
 }
 
+// Named returns an Operation by its name. Errors: ErrNotFound; those of package call.
+func (s *Scheduler) Named(ctx context.Context, name string) (*v1alpha1.Operation, error) {
+	op, err := s.read(ctx, name)
+	if err == nil && op == nil {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read operation %s: %w", name, err)
+	}
+	return op, nil
+}
+
 func (s *Scheduler) read(ctx context.Context, name string) (*v1alpha1.Operation, error) {
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: call.VerbGet, Resource: operations, Kind: "Operation", Namespace: s.namespace, Name: name, NotFoundOK: true,

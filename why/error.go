@@ -2,6 +2,9 @@ package why
 
 import "errors"
 
+// ErrNotFound is matched when there is no such object, and nothing is known under its name either.
+var ErrNotFound = errors.New("no such object")
+
 // Because returns err with causes that say more about it; nil if err is nil. It wraps err.
 func Because(err error, causes ...Cause) error {
 	if err == nil {

@@ -341,8 +341,11 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 	if c.sharing != nil {
 		options.Shards = c.sharing.group
 	}
-	c.executor, err = executor.New(options)
-	return err
+	if c.executor, err = executor.New(options); err != nil {
+		return err
+	}
+	c.rt.Explain(c.executor)
+	return nil
 }
 
 func (c *controller) close() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/internal/serve"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
@@ -150,7 +151,7 @@ const maxMetricsConnections = 128
 // serve has the runtime serve what there is, whether or not this process leads, and until the calls under way have
 // come back: who is to be called back, or is asked about operations, cannot know that this process is about to end.
 func (c *controller) serve(d *doors, ready func(net.Addr)) error {
-	var authorizer httpapi.Authorizer = httpapi.Anonymous{}
+	var authorizer authorizer = httpapi.Anonymous{}
 	if !c.noAuth {
 		reviews := httpapi.NewKubernetes(c.rt.Calls(), c.audiences...)
 		if err := c.rt.Registry().Register(reviews); err != nil {
@@ -215,7 +216,7 @@ func isLoopback(l net.Listener) bool {
 
 // handler serves the HTTP API, and the controller's own pages unless these have an address of their own. Event streams
 // end when stop is closed.
-func (c *controller) handler(authorizer httpapi.Authorizer, stop <-chan struct{}, d *doors) (http.Handler, error) {
+func (c *controller) handler(authorizer authorizer, stop <-chan struct{}, d *doors) (http.Handler, error) {
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
 		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log,
@@ -227,6 +228,12 @@ func (c *controller) handler(authorizer httpapi.Authorizer, stop <-chan struct{}
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
 	c.health(mux)
+	pages, err := c.console(authorizer)
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/console/", pages)
+	mux.Handle("/api/", pages)
 	if d.metrics == nil {
 		metrics := c.rt.Handler()
 		if !isLoopback(d.api) {
@@ -236,6 +243,30 @@ func (c *controller) handler(authorizer httpapi.Authorizer, stop <-chan struct{}
 		mux.Handle("/debug/flows", c.flows(authorizer))
 	}
 	return c.onlyLocal(mux)
+}
+
+// authorizer decides about operations, for the HTTP API, and about anything else, for the console.
+type authorizer interface {
+	httpapi.Authorizer
+	console.Authorizer
+}
+
+// console has the pages for people. Their sessions are sealed with what all replicas share, the key of callbacks.
+func (c *controller) console(authorizer authorizer) (http.Handler, error) {
+	o := console.Options{
+		Runtime: c.rt, InsecureNoAuth: c.noAuth, SessionKey: c.key, Logger: c.log,
+		Operations: &console.Operations{
+			Operations: c.operations.Store, Webhooks: c.webhooks.Store, Scheduler: c.scheduler, Executor: c.executor,
+			Namespaces: c.namespaces,
+		},
+	}
+	if !c.noAuth {
+		o.Authorizer = authorizer
+	}
+	if c.sharing != nil {
+		o.Shards = c.sharing.group.Report
+	}
+	return console.New(o)
 }
 
 // ownPages serves the controller's own pages.

@@ -231,6 +231,7 @@ func runAlone(ctx context.Context, s streams, c *cluster.Cluster, o upOptions, s
 			asking.Go(func() {
 				if awaitReady(ctx, "http://"+at.String()+"/readyz") == nil {
 					say(s.err, "operations controller ready, HTTP API at http://%s/operations, log in %s", at, log.Name())
+					say(s.err, "console at http://%s/console/", at)
 					ready()
 				}
 			})

@@ -103,6 +103,7 @@ func (k *crew) keep(ctx context.Context, i int, up func()) error {
 			if awaitReady(alive, "http://"+address+"/readyz") == nil {
 				k.say("operations controller %d ready, process %d, HTTP API at http://%s/operations, log in %s", i, process,
 					address, path)
+				k.say("console of controller %d at http://%s/console/", i, address)
 				wasReady = true
 				up()
 			}

@@ -42,6 +42,23 @@ func (l *ledger) handler() http.Handler {
 			answer(w, http.StatusAccepted, map[string]string{"status": "IN_PROGRESS"})
 		}
 	})
+	mux.HandleFunc("POST /fail", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusInternalServerError, map[string]string{"error": "the database of this application is down"})
+	})
+	mux.HandleFunc("POST /gone", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusGone, map[string]string{"error": "the tenant was closed"})
+	})
+	mux.HandleFunc("POST /busy", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		answer(w, http.StatusTooManyRequests, map[string]string{"error": "come back in a minute"})
+	})
+	mux.HandleFunc("POST /never", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/never/done")
+		answer(w, http.StatusAccepted, map[string]string{"status": "IN_PROGRESS"})
+	})
+	mux.HandleFunc("GET /never/done", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]string{"status": "IN_PROGRESS"})
+	})
 	mux.HandleFunc("POST /{path...}", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := l.take(w, r); ok {
 			answer(w, http.StatusOK, map[string]string{"status": "SUCCEEDED"})

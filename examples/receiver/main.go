@@ -6,6 +6,13 @@
 // POST /slow        takes the work and answers 202 with the Location of a job to poll
 // GET  /jobs/{key}  answers {"status":"IN_PROGRESS"}, then {"status":"SUCCEEDED"}
 // GET  /effects     answers what was done: key, correlation id, calls and effects
+//
+// and misbehaves where it is asked to:
+//
+// POST /fail        answers 500, always
+// POST /gone        answers 410, always
+// POST /busy        answers 429, and to come back in a minute, always
+// POST /never       takes the work and answers 202 with the Location of a job that never ends
 package main
 
 import (

@@ -20,7 +20,7 @@ import (
 
 // NewMapper returns a mapper that asks the server for its resources when they are needed first, and again for what it
 // does not know then. For what the server does not know either it is asked ten times in a row, and once a second later.
-// What client-go has to say goes to log; nil: nowhere. It is safe for concurrent use.
+// KindFor takes short names, too, such as "deploy". What client-go has to say goes to log; nil: nowhere. It is safe for concurrent use.
 func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")
@@ -31,15 +31,16 @@ func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	if err != nil {
 		return nil, err
 	}
+	cached := memory.NewMemCacheClientWithContext(discovery.ToDiscoveryInterfaceWithContext(d))
 	sink := logr.Discard()
 	if log != nil {
 		sink = logr.FromSlogHandler(unlessEnded{log.Handler()})
 	}
+	// The cache in memory calls itself fresh for ever once it was filled, so that the mapper would never ask again.
+	by := restmapper.NewDeferredDiscoveryRESTMapperWithContext(cached)
 	return &mapper{
-		// The cache in memory calls itself fresh for ever once it was filled, so that the mapper would never ask again.
-		by: restmapper.NewDeferredDiscoveryRESTMapperWithContext(
-			memory.NewMemCacheClientWithContext(discovery.ToDiscoveryInterfaceWithContext(d)),
-		),
+		by:    by,
+		short: restmapper.NewShortcutExpanderWithContext(by, cached, nil),
 		ctx:   klog.NewContext(context.Background(), sink),
 		again: rate.NewLimiter(1, 10),
 	}, nil
@@ -87,7 +88,8 @@ func (s single) WrappedRoundTripper() http.RoundTripper { return s.next }
 
 type mapper struct {
 	by    *restmapper.DeferredDiscoveryRESTMapper
-	ctx   context.Context //nolint:containedctx // it carries the logger, which client-go takes in no other form
+	short meta.RESTMapperWithContext // knows short names besides
+	ctx   context.Context            //nolint:containedctx // it carries the logger, which client-go takes in no other form
 	again *rate.Limiter
 }
 
@@ -105,7 +107,13 @@ func retry[T any](m *mapper, ask func(ctx context.Context) (T, error)) (T, error
 func (m *mapper) Reset() { m.by.ResetWithContext(m.ctx) }
 
 func (m *mapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return retry(m, func(ctx context.Context) (schema.GroupVersionKind, error) { return m.by.KindForWithContext(ctx, r) })
+	return retry(m, func(ctx context.Context) (schema.GroupVersionKind, error) {
+		kind, err := m.by.KindForWithContext(ctx, r)
+		if meta.IsNoMatchError(err) { // what looks for short names goes through all that the server has
+			return m.short.KindForWithContext(ctx, r)
+		}
+		return kind, err
+	})
 }
 
 func (m *mapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {

@@ -27,6 +27,9 @@ type Anonymous struct{}
 // Authorize returns nil.
 func (Anonymous) Authorize(context.Context, string, string, string) error { return nil }
 
+// May returns nil.
+func (Anonymous) May(context.Context, string, Access) error { return nil }
+
 // Caller returns the empty string: nobody is known.
 func (Anonymous) Caller(string) string { return "" }
 
@@ -51,8 +54,8 @@ func bearer(r *http.Request) string {
 // clientKey is that of the client's address in a context.
 type clientKey struct{}
 
-// withClient adds the address that a request comes from, by which reviews of unknown tokens are shared.
-func withClient(ctx context.Context, r *http.Request) context.Context {
+// WithClient adds the address that a request comes from, by which reviews of unknown tokens are shared.
+func WithClient(ctx context.Context, r *http.Request) context.Context {
 	return context.WithValue(ctx, clientKey{}, serve.Client(r.RemoteAddr))
 }
 
@@ -69,7 +72,7 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, namespace := range namespaces {
-			if err := a.Authorize(withClient(r.Context(), r), bearer(r), "list", namespace); err != nil {
+			if err := a.Authorize(WithClient(r.Context(), r), bearer(r), "list", namespace); err != nil {
 				answerProblem(w, err)
 				return
 			}

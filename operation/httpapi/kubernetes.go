@@ -60,8 +60,41 @@ type caller struct {
 }
 
 type question struct {
-	caller          [sha256.Size]byte
-	verb, namespace string
+	caller [sha256.Size]byte
+	Access
+}
+
+// Access is what somebody may do, or not: with objects of the API server, or with a path of it that names none.
+type Access struct {
+	Verb, Group, Resource, Subresource string
+	Namespace                          string // empty: all of them, or that of a resource that has none
+	Name                               string // empty: all of them
+	Path                               string // instead of a resource, such as /debug/flows
+}
+
+// OperationAccess is something that is done with operations.
+func OperationAccess(verb, namespace string) Access {
+	return Access{Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: "operations", Namespace: namespace}
+}
+
+// String is such as "get secrets/pull in namespace prod".
+func (a Access) String() string {
+	if a.Path != "" {
+		return a.Verb + " " + a.Path
+	}
+	s := a.Verb + " " + a.Resource
+	if a.Group != "" {
+		s += "." + a.Group
+	}
+	for _, part := range []string{a.Subresource, a.Name} {
+		if part != "" {
+			s += "/" + part
+		}
+	}
+	if a.Namespace == metav1.NamespaceAll {
+		return s + " in all namespaces"
+	}
+	return s + " in namespace " + a.Namespace
 }
 
 // verdict is nil or a problem.
@@ -112,6 +145,11 @@ func NewKubernetes(calls *call.Client, audiences ...string) *Kubernetes {
 
 // Authorize implements [Authorizer].
 func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace string) error {
+	return k.May(ctx, token, OperationAccess(verb, namespace))
+}
+
+// May decides whether the bearer of a token has an access. It fails as Authorize does.
+func (k *Kubernetes) May(ctx context.Context, token string, a Access) error {
 	if token == "" {
 		return &Problem{
 			Status: http.StatusUnauthorized, Title: "Unauthorized",
@@ -122,7 +160,7 @@ func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace strin
 	if err != nil {
 		return err
 	}
-	return k.may(ctx, who, verb, namespace)
+	return k.may(ctx, who, a)
 }
 
 // Caller returns the name of the user whose token it is.
@@ -227,9 +265,9 @@ func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, 
 	return nil, notValid
 }
 
-// may decides whether a caller may do something.
-func (k *Kubernetes) may(ctx context.Context, who *caller, verb, namespace string) error {
-	q := question{who.sum, verb, namespace}
+// may decides whether a caller has an access.
+func (k *Kubernetes) may(ctx context.Context, who *caller, a Access) error {
+	q := question{who.sum, a}
 	decided := func() (verdict, bool) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -250,17 +288,21 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, verb, namespace strin
 		}
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: v1alpha1.GroupVersion.Group, Resource: "operations", Verb: verb, Namespace: namespace,
-			},
 		}}
+		if a.Path != "" {
+			review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: a.Verb, Path: a.Path}
+		} else {
+			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
+			}
+		}
 		err := k.ask(ctx, k.guests, visitor{who.tenant, user.Username}, "subjectaccessreviews",
 			authorizationv1.SchemeGroupVersion, review,
 			func() bool { return review.Status.Allowed })
 		keep := keepAllowed
 		switch {
 		case errors.Is(err, errRefused):
-			err, keep = forbidden(user.Username, verb, namespace), keepRefused
+			err, keep = forbidden(user.Username, a), keepRefused
 		case err != nil:
 			return struct{}{}, fmt.Errorf("cannot find out what the caller may do: %w", err)
 		}
@@ -272,15 +314,8 @@ func (k *Kubernetes) may(ctx context.Context, who *caller, verb, namespace strin
 	return err
 }
 
-func forbidden(user, verb, namespace string) *Problem {
-	where := "namespace " + namespace
-	if namespace == metav1.NamespaceAll {
-		where = "all namespaces"
-	}
-	return &Problem{
-		Status: http.StatusForbidden, Title: "Forbidden",
-		Detail: fmt.Sprintf("%s may not %s operations.%s in %s", user, verb, v1alpha1.GroupVersion.Group, where),
-	}
+func forbidden(user string, a Access) *Problem {
+	return &Problem{Status: http.StatusForbidden, Title: "Forbidden", Detail: user + " may not " + a.String()}
 }
 
 // errRefused is a review that says no.

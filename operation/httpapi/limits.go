@@ -126,7 +126,7 @@ func (h *handler) limited(
 // read is not waited for.
 func (h *handler) plain(next endpoint) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = r.WithContext(withClient(r.Context(), r))
+		r = r.WithContext(WithClient(r.Context(), r))
 		control, now := http.NewResponseController(w), time.Now()
 		_ = control.SetWriteDeadline(now.Add(2 * h.Timeout)) // only some test servers cannot
 		if r.ContentLength != 0 {

@@ -205,8 +205,17 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Repor
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the group %s/%s: %w", namespace, name, err)
 	}
-	requests := leases{c, namespace, time.Minute}
-	object, err := requests.get(ctx, name)
+	return leases{c, namespace, time.Minute}.report(ctx, name)
+}
+
+// Report is [Read] of the group itself.
+func (g *Group) Report(ctx context.Context) (*Report, error) {
+	return leases{g.leases.client, g.opt.Namespace, time.Minute}.report(ctx, g.opt.Name)
+}
+
+func (l leases) report(ctx context.Context, name string) (*Report, error) {
+	namespace := l.namespace
+	object, err := l.get(ctx, name)
 	if apierrors.IsNotFound(err) || err == nil && object.Annotations[roleAnnotation] == "" {
 		if err == nil {
 			err = errors.New("it does not say a role")
@@ -220,7 +229,7 @@ func Read(ctx context.Context, cfg *rest.Config, namespace, name string) (*Repor
 	if err != nil {
 		return nil, err
 	}
-	all, _, err := requests.list(ctx, name)
+	all, _, err := l.list(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,85 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+)
+
+// reader is who sends a request.
+type reader struct {
+	c     *console
+	token string
+	name  string // for people; empty where nobody has to say who they are
+	csrf  string // what a form of this reader has to send
+	open  bool   // nobody has to log in
+}
+
+// may returns nil, a *httpapi.Problem, or another error where it cannot be decided.
+func (r *reader) may(ctx context.Context, a httpapi.Access) error {
+	return r.c.Authorizer.May(ctx, r.token, a)
+}
+
+// refused tells whether an error says no, rather than that nobody could be asked.
+func refused(err error) bool {
+	p, ok := errors.AsType[*httpapi.Problem](err)
+	return ok && (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized)
+}
+
+// unknown tells whether an error says that the token is nobody's.
+func unknown(err error) bool {
+	p, ok := errors.AsType[*httpapi.Problem](err)
+	return ok && p.Status == http.StatusUnauthorized
+}
+
+// mayRun wants the right to pages about the whole program.
+func (r *reader) mayRun(ctx context.Context, page string) error {
+	err := r.may(ctx, httpapi.Access{Verb: "get", Path: "/debug/" + page})
+	if refused(err) && !unknown(err) && r.c.Operations != nil {
+		for _, namespace := range r.c.served() {
+			if err = r.may(ctx, httpapi.OperationAccess("list", namespace)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return err
+}
+
+// served are the namespaces whose operations are served; one that is empty stands for all.
+func (c *console) served() []string {
+	if len(c.Operations.Namespaces) > 0 {
+		return c.Operations.Namespaces
+	}
+	return []string{""}
+}
+
+// bearer returns the token of a request's header.
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// read finds out who sends a request: by a bearer token, or by the cookie of a session.
+func (c *console) read(r *http.Request) (*reader, error) {
+	rd := &reader{c: c, open: c.InsecureNoAuth}
+	if rd.open {
+		rd.csrf = c.seals.mark("anybody")
+		return rd, nil
+	}
+	if rd.token = bearer(r); rd.token == "" {
+		s, err := c.seals.session(r, c.now())
+		if err != nil {
+			return nil, err
+		}
+		rd.token, rd.csrf = s.Token, c.seals.mark(s.ID)
+	}
+	rd.name = c.Authorizer.Caller(rd.token)
+	return rd, nil
+}

@@ -1,0 +1,114 @@
+package console
+
+import (
+	"fmt"
+	"html/template"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// funcs are what templates call.
+var funcs = template.FuncMap{
+	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "query": url.QueryEscape,
+	"path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
+	"failurePath": failurePath, "objectPath": objectPath,
+
+	// The picture of a timeline: names stand left of it, labels below.
+	"tickX": func(x float64) float64 { return x + timelineLeft }, "tickY": func(high int) int { return high + tickText },
+	"timelineHigh": func(high int) int { return high + tickText + laneHigh/2 },
+	"barY":         func(y int) int { return y + barInset }, "markY": func(y int) int { return y + laneHigh/2 },
+	"laneText": func(y int) int { return y + barInset + 1 },
+}
+
+// The measures around the lanes of a timeline.
+const (
+	timelineLeft = 220.0
+	tickText     = 18
+	barInset     = 4
+)
+
+// when shows a moment: how long ago it is, brought up to date by the script, and the exact one beside the pointer.
+func when(t any) template.HTML {
+	var at time.Time
+	switch t := t.(type) {
+	case time.Time:
+		at = t
+	case *time.Time:
+		if t != nil {
+			at = *t
+		}
+	}
+	if at.IsZero() {
+		return `<span class="none">never</span>`
+	}
+	exact := at.UTC().Format("2006-01-02T15:04:05.000Z")
+	return template.HTML(`<time datetime="` + exact + `" title="` + exact + `">` + //nolint:gosec // digits and letters of ours
+		at.UTC().Format("2006-01-02 15:04:05") + `</time>`)
+}
+
+// human is a time span for people.
+func human(d time.Duration) string {
+	if d < 0 {
+		return "-" + human(-d)
+	}
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return duration.HumanDuration(d)
+}
+
+// count groups the digits of a number.
+func count(n any) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "\u202f" + s[i:]
+	}
+	return s
+}
+
+func sizeOf(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	f, i := float64(n)/unit, 0
+	for ; f >= unit && i < 3; i++ {
+		f /= unit
+	}
+	return fmt.Sprintf("%.1f %ciB", f, "KMGT"[i])
+}
+
+// maxText bounds what is shown of a text of others.
+const maxText = 2000
+
+// harmless is a text of others as it can be shown: no more than fits, and nothing that cannot be seen, or turns the
+// direction of what follows.
+func harmless(v any) string {
+	return shorten(maxText, v)
+}
+
+func shorten(most int, v any) string {
+	s := strings.ToValidUTF8(fmt.Sprint(v), "\uFFFD")
+	cut := false
+	if len(s) > most {
+		s, cut = strings.ToValidUTF8(s[:most], ""), true
+	}
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case unicode.Is(unicode.Cf, r) || unicode.IsControl(r): // bidirectional marks among them
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+	if cut {
+		s += "…"
+	}
+	return s
+}

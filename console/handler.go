@@ -1,0 +1,306 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+)
+
+//go:embed static templates
+var files embed.FS
+
+// console is the handler of all pages.
+type console struct {
+	Options
+	seals *seals
+	pages map[string]*template.Template
+	index *index // nil: there are no operations
+	live  *live
+	rates *rates
+	shown *cache
+	log   *slog.Logger
+	now   func() time.Time
+}
+
+// New returns the handler of /console/ and /api/why. It is safe for concurrent use, and has the runtime run what it needs
+// besides. Errors: what the options lack.
+func New(o Options) (http.Handler, error) {
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	c := &console{Options: o, log: o.Logger, now: time.Now, live: newLive(), shown: newCache()}
+	var err error
+	if c.seals, err = newSeals(o.SessionKey); err != nil {
+		return nil, err
+	}
+	if c.pages, err = parsePages(); err != nil {
+		return nil, err
+	}
+	if o.Operations != nil {
+		c.index = newIndex(o.Operations.Operations)
+		o.Runtime.AddAlways("console index", c.index.run)
+	}
+	c.rates = newRates(c.sample)
+	o.Runtime.AddAlways("console rates", c.rates.run)
+	return c.secured(c.routes()), nil
+}
+
+// view is one page: what it is called, who may see it, and what is shown.
+type view struct {
+	name  string // of the template, and of the page in paths
+	title string
+	// allow says who may see it; nil: whoever may see what is about the whole program.
+	allow func(ctx context.Context, rd *reader, r *http.Request) error
+	data  func(ctx context.Context, rd *reader, r *http.Request) (any, error)
+	// state is a number that changes with what is shown; nil: it is made to be compared.
+	state func() uint64
+}
+
+// page is what a template is given.
+type page struct {
+	Title, Name string
+	Reader      string
+	Open        bool // nobody has to log in
+	CSRF        string
+	Nav         []link
+	At          time.Time
+	Stale       string // how old what is shown is, where that is too old
+	Live        string // the path of the stream that keeps it up to date
+	Data        any
+}
+
+type link struct {
+	Name, Title, Path string
+	Here              bool
+}
+
+func (c *console) views() []view {
+	all := []view{{name: "overview", title: "Overview", data: c.overview}}
+	if c.Operations != nil {
+		all = append(all,
+			view{
+				name: "operations", title: "Operations", allow: c.mayList, data: c.operations,
+				state: c.index.changes,
+			},
+			view{name: "webhooks", title: "Webhooks", allow: c.mayListWebhooks, data: c.webhooks})
+	}
+	all = append(all,
+		view{name: "sources", title: "Sources", data: c.sources},
+		view{name: "controllers", title: "Controllers", data: c.controllers},
+		view{name: "flows", title: "Flows", data: c.flows})
+	if c.Shards != nil {
+		all = append(all, view{name: "shards", title: "Shards", data: c.shards})
+	}
+	return append(all, view{name: "why", title: "Why?", allow: anybody, data: c.whyPage})
+}
+
+func anybody(context.Context, *reader, *http.Request) error { return nil }
+
+func (c *console) routes() http.Handler {
+	mux := http.NewServeMux()
+	static, err := fs.Sub(files, "static")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	assets := http.StripPrefix("/console/static/", http.FileServerFS(static))
+	mux.HandleFunc("GET /console/static/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "public, max-age=3600")
+		assets.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /console/{$}", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
+	})
+	mux.HandleFunc("GET /console/login", c.loginPage)
+	mux.HandleFunc("POST /console/login", c.login)
+	mux.HandleFunc("POST /console/logout", c.logout)
+	for _, v := range c.views() {
+		c.serve(mux, "/console/"+v.name, v)
+	}
+	if c.Operations != nil {
+		c.serve(mux, "/console/operations/{namespace}/{name}", view{
+			name: "operation", title: "Operation", allow: c.mayGet, data: c.operation, state: c.index.changes,
+		})
+		mux.HandleFunc("POST /console/operations/{namespace}/{name}/{verb}", c.act)
+	}
+	c.serve(mux, "/console/flows/{flow...}", view{name: "flow", title: "Flow", data: c.flow})
+	c.serve(mux, "/console/fibers/{id}", view{name: "fiber", title: "Fiber", data: c.fiber})
+	mux.HandleFunc("GET /api/why", c.whyAPI)
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { c.nothing(w, r, nil) })
+	return mux
+}
+
+// serve adds a page, and the stream that keeps it up to date.
+func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
+	mux.HandleFunc("GET "+pattern, func(w http.ResponseWriter, r *http.Request) {
+		rd, ok := c.enter(w, r)
+		if !ok {
+			return
+		}
+		ctx := httpapi.WithClient(r.Context(), r)
+		data, err := c.show(ctx, rd, v, r)
+		if err != nil {
+			c.fail(w, r, rd, err)
+			return
+		}
+		p := c.page(rd, v, r.URL)
+		p.Data = data
+		c.render(w, http.StatusOK, p)
+	})
+	mux.HandleFunc("GET /console/live"+pattern[len("/console"):], func(w http.ResponseWriter, r *http.Request) {
+		c.stream(w, r, v)
+	})
+}
+
+// show returns what a page shows to a reader, who has to have the right.
+func (c *console) show(ctx context.Context, rd *reader, v view, r *http.Request) (any, error) {
+	var err error
+	if v.allow != nil {
+		err = v.allow(ctx, rd, r)
+	} else {
+		err = rd.mayRun(ctx, v.name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return v.data(ctx, rd, r)
+}
+
+// enter finds out who asks, and shows the login page to who has not said.
+func (c *console) enter(w http.ResponseWriter, r *http.Request) (*reader, bool) {
+	rd, err := c.read(r)
+	if err != nil {
+		c.toLogin(w, r, err)
+		return nil, false
+	}
+	return rd, true
+}
+
+func (c *console) page(rd *reader, v view, at *url.URL) *page {
+	p := &page{Title: v.title, Name: v.name, At: c.now()}
+	if rd == nil {
+		return p
+	}
+	p.Reader, p.Open, p.CSRF = rd.name, rd.open, rd.csrf
+	for _, v := range c.views() {
+		p.Nav = append(p.Nav, link{v.name, v.title, "/console/" + v.name, v.name == p.Name})
+	}
+	if at != nil {
+		p.Live = "/console/live" + at.EscapedPath()[len("/console"):]
+		if at.RawQuery != "" {
+			p.Live += "?" + at.RawQuery
+		}
+	}
+	p.Stale = c.stale()
+	return p
+}
+
+// stale says how old what is shown is, if the API server has not confirmed it lately.
+func (c *console) stale() string {
+	var oldest time.Duration
+	for _, s := range c.status().Sources {
+		for _, st := range s.Status {
+			if s.Running {
+				oldest = max(oldest, st.Staleness)
+			}
+		}
+	}
+	if oldest < staleAfter {
+		return ""
+	}
+	return "The API server has not confirmed what is shown here for " + human(oldest) + "."
+}
+
+// staleAfter is from when on a page says how old it is.
+const staleAfter = time.Minute
+
+// render answers with a page as a whole, or with an error instead.
+func (c *console) render(w http.ResponseWriter, status int, p *page) {
+	var b bytes.Buffer
+	if err := c.pages[p.Name].ExecuteTemplate(&b, "layout", p); err != nil {
+		c.log.Error("cannot make a page of the console", "page", p.Name, "error", err)
+		http.Error(w, "this page cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes()) // the caller is gone if this fails
+}
+
+// errNothing is what is not there, or may not be seen: both answer alike.
+var errNothing = errors.New("there is nothing here, or nothing that you may see")
+
+// fail answers with what an error means.
+func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err error) {
+	switch {
+	case unknown(err):
+		c.toLogin(w, r, errOver)
+	case errors.Is(err, errWhich):
+		p := c.page(rd, view{name: "namespace", title: "Which namespace?"}, nil)
+		p.Data = r.URL.Path
+		c.render(w, http.StatusForbidden, p)
+	case errors.Is(err, errNothing), refused(err):
+		c.nothing(w, r, rd)
+	default:
+		status, text := http.StatusServiceUnavailable, err.Error()
+		if p, ok := errors.AsType[*httpapi.Problem](err); ok {
+			status, text = p.Status, p.Error()
+		}
+		c.message(w, rd, status, "This cannot be shown now", text)
+	}
+}
+
+func (c *console) nothing(w http.ResponseWriter, r *http.Request, rd *reader) {
+	if rd == nil {
+		var err error
+		if rd, err = c.read(r); err != nil {
+			c.toLogin(w, r, err)
+			return
+		}
+	}
+	c.message(w, rd, http.StatusNotFound, "Nothing here", errNothing.Error()+".")
+}
+
+// message shows a page that says one thing.
+func (c *console) message(w http.ResponseWriter, rd *reader, status int, title, text string) {
+	p := c.page(rd, view{name: "message", title: title}, nil)
+	p.Data = text
+	c.render(w, status, p)
+}
+
+// parsePages makes a template of each page, with the layout around it.
+func parsePages() (map[string]*template.Template, error) {
+	base, err := template.New("").Funcs(funcs).ParseFS(files, "templates/layout.html", "templates/parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the console: %w", err)
+	}
+	entries, err := fs.ReadDir(files, "templates")
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the console: %w", err)
+	}
+	pages := map[string]*template.Template{}
+	for _, e := range entries {
+		name := e.Name()[:len(e.Name())-len(".html")]
+		t, err := base.Clone()
+		if err == nil {
+			t, err = t.ParseFS(files, "templates/"+e.Name())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot make the console: %w", err)
+		}
+		pages[name] = t
+	}
+	return pages, nil
+}

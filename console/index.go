@@ -1,0 +1,325 @@
+package console
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/store"
+)
+
+// row is what the lists show of an operation. It does not change: another one takes its place.
+type row struct {
+	key                         store.Key
+	id, correlation             string
+	opType                      v1alpha1.OperationType
+	category                    string
+	resource                    operation.Resource
+	status                      operation.Status
+	waiting, reason             string
+	tries                       int32 // beyond the first ones
+	done, total                 int
+	created, finished, deadline time.Time
+	canceled                    bool
+}
+
+// stuck tells whether something keeps an operation from going on by itself.
+func (r *row) stuck(now time.Time) bool {
+	return r.status == operation.InProgress &&
+		(r.waiting != "" || r.tries > 0 || !r.deadline.IsZero() && now.After(r.deadline))
+}
+
+// index follows the operations in a store while somebody looks at lists of them.
+type index struct {
+	store  *store.Store
+	wanted chan struct{} // has one place: somebody looks
+	state  atomic.Uint64
+
+	mu     sync.RWMutex
+	last   time.Time // somebody looked
+	ready  chan struct{}
+	synced bool
+	rows   map[store.Key]*row
+	sorted []*row // the oldest first
+}
+
+// idle is how long nobody has to have looked for the index to be dropped.
+const idle = 10 * time.Minute
+
+func newIndex(st *store.Store) *index {
+	return &index{store: st, wanted: make(chan struct{}, 1), ready: make(chan struct{})}
+}
+
+// changes is a number that changes with what is shown.
+func (x *index) changes() uint64 { return x.state.Load() }
+
+// run keeps the index while it is wanted, until ctx ends.
+func (x *index) run(ctx context.Context) error {
+	for {
+		select {
+		case <-x.wanted:
+		case <-ctx.Done():
+			return nil
+		}
+		x.follow(ctx)
+		x.drop()
+	}
+}
+
+// follow keeps the index until nobody has looked for a while.
+func (x *index) follow(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d := x.store.Drain(store.DrainOptions{
+		SubscribeOptions: store.SubscribeOptions{Name: "console"},
+		Consume: func(events []store.Event) bool {
+			x.take(events)
+			return true
+		},
+		Batch: 256,
+	})
+	defer d.Close()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	looking.Go(func() {
+		defer cancel()
+		for pause(ctx, idle/10) == nil {
+			x.mu.RLock()
+			last := x.last
+			x.mu.RUnlock()
+			if time.Since(last) > idle {
+				return
+			}
+		}
+	})
+	d.Run(ctx)
+	cancel()
+}
+
+func (x *index) drop() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.rows, x.sorted = nil, nil
+	if x.synced {
+		x.synced, x.ready = false, make(chan struct{})
+	}
+}
+
+// take applies changes.
+func (x *index) take(events []store.Event) {
+	view := store.Of[v1alpha1.Operation](x.store)
+	made := make([]*row, len(events))
+	for i, e := range events {
+		if e.Type == store.Added || e.Type == store.Modified || e.Type == store.Sync {
+			if op, err := view.Get(e.Key); err == nil {
+				made[i] = rowOf(e.Key, op)
+			}
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.rows == nil {
+		x.rows = map[store.Key]*row{}
+	}
+	for i, e := range events {
+		switch {
+		case e.Type == store.Synced:
+			if !x.synced {
+				slices.SortFunc(x.sorted, older)
+				x.synced = true
+				close(x.ready)
+			}
+		case made[i] != nil:
+			x.put(made[i])
+		case e.Type == store.Deleted || e.Type == store.Left || e.Type == store.Added || e.Type == store.Modified:
+			x.remove(e.Key)
+		}
+	}
+	x.state.Add(1)
+}
+
+func (x *index) put(r *row) {
+	before := x.rows[r.key]
+	x.rows[r.key] = r
+	switch {
+	case !x.synced && before == nil:
+		x.sorted = append(x.sorted, r)
+		return
+	case !x.synced:
+		x.sorted[slices.Index(x.sorted, before)] = r
+		return
+	case before != nil && older(before, r) == 0:
+		at, _ := slices.BinarySearchFunc(x.sorted, before, older)
+		x.sorted[at] = r
+		return
+	case before != nil:
+		x.unsort(before)
+	}
+	at, _ := slices.BinarySearchFunc(x.sorted, r, older)
+	x.sorted = slices.Insert(x.sorted, at, r)
+}
+
+func (x *index) remove(k store.Key) {
+	before := x.rows[k]
+	if before == nil {
+		return
+	}
+	delete(x.rows, k)
+	if x.synced {
+		x.unsort(before)
+		return
+	}
+	x.sorted = slices.DeleteFunc(x.sorted, func(r *row) bool { return r == before })
+}
+
+func (x *index) unsort(r *row) {
+	if at, ok := slices.BinarySearchFunc(x.sorted, r, older); ok {
+		x.sorted = slices.Delete(x.sorted, at, at+1)
+	}
+}
+
+// older orders rows: by when they were scheduled, then by key.
+func older(a, b *row) int {
+	if d := a.created.Compare(b.created); d != 0 {
+		return d
+	}
+	if d := strings.Compare(a.key.Namespace, b.key.Namespace); d != 0 {
+		return d
+	}
+	return strings.Compare(a.key.Name, b.key.Name)
+}
+
+func rowOf(k store.Key, op *v1alpha1.Operation) *row {
+	v := operation.ViewOf(op)
+	r := &row{
+		key: k, id: v.OperationID, correlation: v.CorrelationID, opType: v.OperationType, category: v.OperationCategory,
+		resource: operation.Resource{Type: v.ResourceType, ID: v.ResourceID}, status: v.Status, waiting: v.Waiting,
+		reason: v.Reason, done: v.Progress.Completed, total: v.Progress.Total, created: v.CreatedAt,
+		deadline: op.Deadline(), canceled: op.Spec.CancelRequested,
+	}
+	if v.FinishedAt != nil {
+		r.finished = *v.FinishedAt
+	}
+	for _, w := range v.Webhooks {
+		if w.State == v1alpha1.PhaseInProgress {
+			r.tries += w.RetriesCount
+		}
+	}
+	return r
+}
+
+// look waits until the index is there.
+func (x *index) look(ctx context.Context) error {
+	x.mu.Lock()
+	x.last = time.Now()
+	ready := x.ready
+	x.mu.Unlock()
+	select {
+	case x.wanted <- struct{}{}:
+	default:
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// filter says which operations are wanted; what is empty restricts nothing.
+type filter struct {
+	namespace    string
+	status       string // of operation.Status, or "stuck"
+	opType       string
+	category     string
+	resourceType string
+	text         string // in lower case
+	youngest     time.Time
+	oldest       time.Time
+}
+
+func (f *filter) has(r *row, now time.Time) bool {
+	switch {
+	case f.namespace != "" && r.key.Namespace != f.namespace,
+		f.status == statusStuck && !r.stuck(now),
+		f.status != "" && f.status != statusStuck && string(r.status) != f.status,
+		f.opType != "" && string(r.opType) != f.opType,
+		f.category != "" && r.category != f.category,
+		f.resourceType != "" && r.resource.Type != f.resourceType,
+		!f.oldest.IsZero() && r.created.Before(f.oldest),
+		!f.youngest.IsZero() && r.created.After(f.youngest):
+		return false
+	}
+	return f.text == "" || holds(r.id, f.text) || holds(r.resource.ID, f.text) || holds(r.correlation, f.text) ||
+		holds(r.category, f.text) || holds(r.key.Name, f.text)
+}
+
+// statusStuck picks what cannot go on by itself.
+const statusStuck = "stuck"
+
+// holds tells whether s has the text, which is in lower case, in any case.
+func holds(s, text string) bool {
+	if len(s) < len(text) {
+		return false
+	}
+	return strings.Contains(s, text) || strings.Contains(strings.ToLower(s), text)
+}
+
+// part is some of the rows that a filter wants, the newest first.
+type part struct {
+	rows    []*row
+	total   int // that the filter wants
+	all     int
+	counts  map[string]int // by status, of all in the namespace
+	more    bool
+	newer   bool
+	skipped int
+}
+
+// rowsOf returns the rows from a place on.
+func (x *index) page(f filter, from, limit int, now time.Time) part {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	p := part{counts: map[string]int{}, skipped: from}
+	inProgress, succeeded, failed, stuck := 0, 0, 0, 0
+	for i := len(x.sorted) - 1; i >= 0; i-- {
+		r := x.sorted[i]
+		if f.namespace == "" || r.key.Namespace == f.namespace {
+			p.all++
+			switch r.status {
+			case operation.InProgress:
+				inProgress++
+				if r.stuck(now) {
+					stuck++
+				}
+			case operation.Succeeded:
+				succeeded++
+			case operation.Failed:
+				failed++
+			}
+		}
+		if !f.has(r, now) {
+			continue
+		}
+		if p.total >= from && len(p.rows) < limit {
+			p.rows = append(p.rows, r)
+		}
+		p.total++
+	}
+	p.counts[string(operation.InProgress)], p.counts[string(operation.Succeeded)] = inProgress, succeeded
+	p.counts[string(operation.Failed)], p.counts[statusStuck] = failed, stuck
+	p.more, p.newer = p.total > from+len(p.rows), from > 0
+	return p
+}
+
+// get returns the row of an operation; nil if there is none.
+func (x *index) get(k store.Key) *row {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.rows[k]
+}

@@ -1,0 +1,121 @@
+package console
+
+import (
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+)
+
+// loginData is what the login page shows.
+type loginData struct {
+	Next, Why string
+	Private   bool
+}
+
+// maxForm bounds what a form sends.
+const maxForm = 16 << 10
+
+// toLogin sends a person to the login page, and tells a program that it has to say who it is.
+func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") || r.Method != http.MethodGet {
+		http.Error(w, why.Error(), http.StatusUnauthorized)
+		return
+	}
+	q := url.Values{"next": {r.URL.RequestURI()}}
+	if why == errOver {
+		q.Set("over", "1")
+	}
+	http.Redirect(w, r, "/console/login?"+q.Encode(), http.StatusSeeOther)
+}
+
+// nextPath is where to go after the login: a page of the console.
+func nextPath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/console/") ||
+		strings.ContainsAny(text, "\\\r\n") {
+		return "/console/overview"
+	}
+	return u.RequestURI()
+}
+
+func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
+	if c.InsecureNoAuth {
+		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
+		return
+	}
+	d := loginData{Next: nextPath(r.URL.Query().Get("next")), Private: private(r)}
+	if r.URL.Query().Has("over") {
+		d.Why = "The session has ended."
+	}
+	c.showLogin(w, http.StatusOK, d)
+}
+
+func (c *console) showLogin(w http.ResponseWriter, status int, d loginData) {
+	p := c.page(nil, view{name: "login", title: "Log in"}, nil)
+	p.Data = d
+	c.render(w, status, p)
+}
+
+func (c *console) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	d := loginData{Next: nextPath(r.PostFormValue("next")), Private: private(r)}
+	if !d.Private {
+		c.showLogin(w, http.StatusForbidden, d)
+		return
+	}
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	switch {
+	case token == "":
+		d.Why = "Give a token."
+	case len(token) > maxToken:
+		d.Why = "The token is too long to be kept by a browser."
+	default:
+		// What is asked is not important: a good token may be refused, one that is nobody's is not known.
+		err := c.Authorizer.May(httpapi.WithClient(r.Context(), r), token, httpapi.Access{Verb: "get", Path: "/debug/overview"})
+		switch {
+		case unknown(err):
+			d.Why = "The token is not valid in this cluster, or not meant for this program."
+		case err != nil && !refused(err):
+			d.Why = "It cannot be found out now whose token that is: " + err.Error()
+		}
+	}
+	if d.Why != "" {
+		c.showLogin(w, http.StatusUnauthorized, d)
+		return
+	}
+	kept, err := c.seals.begin(token, r.TLS != nil, c.now())
+	if err != nil {
+		c.fail(w, r, nil, err)
+		return
+	}
+	http.SetCookie(w, kept)
+	c.log.InfoContext(r.Context(), "somebody has logged in to the console", "user", c.Authorizer.Caller(token))
+	http.Redirect(w, r, d.Next, http.StatusSeeOther)
+}
+
+func (c *console) logout(w http.ResponseWriter, r *http.Request) {
+	rd, ok := c.enter(w, r)
+	if !ok {
+		return
+	}
+	if !c.fromHere(w, r, rd) {
+		return
+	}
+	gone := cookie(r.TLS != nil)
+	gone.MaxAge = -1
+	http.SetCookie(w, gone)
+	http.Redirect(w, r, "/console/login", http.StatusSeeOther)
+}
+
+// fromHere checks that a form is one of ours, made for this reader.
+func (c *console) fromHere(w http.ResponseWriter, r *http.Request, rd *reader) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if rd.csrf == "" || subtle.ConstantTimeCompare([]byte(r.PostFormValue("csrf")), []byte(rd.csrf)) != 1 {
+		http.Error(w, "the form is not one of this page, or too old: go back and load it again", http.StatusForbidden)
+		return false
+	}
+	return true
+}

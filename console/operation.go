@@ -1,0 +1,156 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// operationData is one operation.
+type operationData struct {
+	Path      string
+	Op        *v1alpha1.Operation
+	View      operation.View
+	Deadline  time.Time
+	Timeline  *timeline
+	Why       why.Answer
+	Fiber     *flow.Info
+	YAML      string
+	CanCancel bool
+	CanRetry  bool
+}
+
+// operationOf is the operation that a path names.
+func operationOf(r *http.Request) store.Key {
+	return store.Key{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+}
+
+// mayGet is the right to see one operation.
+func (c *console) mayGet(ctx context.Context, rd *reader, r *http.Request) error {
+	k := operationOf(r)
+	if !c.serves(k.Namespace) || len(validation.IsDNS1123Subdomain(k.Name)) > 0 {
+		return errNothing
+	}
+	a := httpapi.OperationAccess("get", k.Namespace)
+	a.Name = k.Name
+	return rd.may(ctx, a)
+}
+
+// find returns an operation: from the store, or from the API server where the store does not have it.
+func (c *console) find(ctx context.Context, k store.Key) (*v1alpha1.Operation, error) {
+	if op, err := store.Of[v1alpha1.Operation](c.Operations.Operations).Get(k); err == nil {
+		return op, nil
+	}
+	if c.Operations.Operations.Covered(k.Namespace) && c.Operations.Operations.HasSynced() {
+		return nil, errNothing
+	}
+	op, err := c.Operations.Scheduler.In(k.Namespace).Named(ctx, k.Name)
+	if apierrors.IsNotFound(err) || errors.Is(err, operation.ErrNotFound) {
+		return nil, errNothing
+	}
+	return op, err
+}
+
+func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (any, error) {
+	// The index tells open pages of changes.
+	if err := c.index.look(ctx); err != nil {
+		return nil, err
+	}
+	op, err := c.find(ctx, operationOf(r))
+	if err != nil {
+		return nil, err
+	}
+	now := c.now()
+	d := operationData{
+		Path: (&row{key: operationOf(r)}).Path(), Op: op, View: operation.ViewOf(op), Deadline: op.Deadline(),
+		Timeline: timelineOf(op, now),
+	}
+	if d.Why, err = c.explain(ctx, rd, operationObject(operationOf(r))); err != nil {
+		d.Why = why.Answer{Causes: []why.Cause{}}
+	}
+	if h, ok := c.Operations.Executor.Flows().Find(operationOf(r).String()); ok {
+		info := h.Info()
+		d.Fiber = &info
+	}
+	shown := op.DeepCopy()
+	shown.ManagedFields = nil
+	raw, err := yaml.Marshal(shown)
+	if err != nil {
+		return nil, fmt.Errorf("cannot show the operation as YAML: %w", err)
+	}
+	d.YAML = string(bytes.TrimSpace(raw))
+	update := httpapi.OperationAccess("update", op.Namespace)
+	update.Name = op.Name
+	if err := rd.may(ctx, update); err == nil {
+		d.CanCancel = !op.Terminal() && !op.Spec.CancelRequested
+		d.CanRetry = d.View.Status == operation.Failed
+	} else if !refused(err) {
+		return nil, err
+	}
+	return d, nil
+}
+
+func operationObject(k store.Key) why.Object {
+	return why.Object{
+		Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.KindOperation, Namespace: k.Namespace, Name: k.Name,
+	}
+}
+
+// act cancels an operation, or schedules it again.
+func (c *console) act(w http.ResponseWriter, r *http.Request) {
+	rd, ok := c.enter(w, r)
+	if !ok || !c.fromHere(w, r, rd) {
+		return
+	}
+	ctx := httpapi.WithClient(r.Context(), r)
+	err := c.mayGet(ctx, rd, r)
+	k := operationOf(r)
+	if err == nil {
+		update := httpapi.OperationAccess("update", k.Namespace)
+		update.Name = k.Name
+		err = rd.may(ctx, update)
+	}
+	if err != nil {
+		c.fail(w, r, rd, err)
+		return
+	}
+	op, err := c.find(ctx, k)
+	if err != nil {
+		c.fail(w, r, rd, err)
+		return
+	}
+	scheduler := c.Operations.Scheduler.In(k.Namespace)
+	resource := operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+	switch verb := r.PathValue("verb"); verb {
+	case "cancel":
+		_, err = scheduler.Cancel(ctx, resource, r.PostFormValue("id"))
+	case "retry":
+		_, err = scheduler.Retry(ctx, resource)
+	default:
+		err = errNothing
+	}
+	switch {
+	case err == nil:
+		c.log.InfoContext(ctx, "an operation was changed on the console", "verb", r.PathValue("verb"), "operation", k.String(),
+			"user", rd.name)
+		http.Redirect(w, r, (&row{key: k}).Path(), http.StatusSeeOther)
+	case errors.Is(err, errNothing):
+		c.nothing(w, r, rd)
+	default:
+		c.message(w, rd, http.StatusConflict, "That was not done", err.Error())
+	}
+}

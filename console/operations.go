@@ -1,0 +1,188 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+)
+
+const (
+	pageSize = 50
+	maxQuery = 200
+)
+
+// operationsData is the list of operations.
+type operationsData struct {
+	Query      url.Values
+	Rows       []*row
+	Total, All int
+	From, To   int
+	Older      string
+	Newer      string
+	Tabs       []tab
+	Namespaces []string
+	Partly     string // what of them is shown, if not all
+	Ages       []choice
+}
+
+type tab struct {
+	Title, Path string
+	Count       int
+	Here        bool
+}
+
+type choice struct {
+	Value, Title string
+	Here         bool
+}
+
+// ages are the choices of the filter by age.
+var ages = []choice{
+	{Value: "", Title: "any"}, {Value: "15m", Title: "last 15 minutes"}, {Value: "1h", Title: "last hour"},
+	{Value: "24h", Title: "last day"}, {Value: "168h", Title: "last week"}, {Value: "-15m", Title: "over 15 minutes"},
+	{Value: "-1h", Title: "over an hour"}, {Value: "-24h", Title: "over a day"},
+}
+
+// listable checks the right to see the operations of a namespace; an empty one is all that are served.
+func (c *console) listable(ctx context.Context, rd *reader, namespace string) error {
+	return rd.may(ctx, httpapi.OperationAccess("list", namespace))
+}
+
+// mayList is the right to a list of operations: in the namespace that is asked for, or in all that are served.
+func (c *console) mayList(ctx context.Context, rd *reader, r *http.Request) error {
+	if namespace := r.URL.Query().Get("namespace"); namespace != "" {
+		if !c.serves(namespace) {
+			return errNothing
+		}
+		return c.listable(ctx, rd, namespace)
+	}
+	for _, namespace := range c.served() {
+		if err := c.listable(ctx, rd, namespace); err != nil {
+			if refused(err) && !unknown(err) {
+				return errWhich
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// errWhich is for who may not see all namespaces.
+var errWhich = errors.New("you may not see all namespaces: name one")
+
+// serves tells whether this program serves the operations of a namespace.
+func (c *console) serves(namespace string) bool {
+	return len(validation.IsDNS1123Label(namespace)) == 0 &&
+		(len(c.Operations.Namespaces) == 0 || slices.Contains(c.Operations.Namespaces, namespace))
+}
+
+func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (any, error) {
+	if err := c.index.look(ctx); err != nil {
+		return nil, err
+	}
+	now := c.now()
+	q := url.Values{}
+	for _, name := range []string{"namespace", "status", "type", "category", "resource", "q", "age"} {
+		if v := strings.TrimSpace(r.URL.Query().Get(name)); v != "" && len(v) <= maxQuery {
+			q.Set(name, v)
+		}
+	}
+	f := filter{
+		namespace: q.Get("namespace"), status: q.Get("status"), opType: q.Get("type"), category: q.Get("category"),
+		resourceType: q.Get("resource"), text: strings.ToLower(q.Get("q")),
+	}
+	if age, err := time.ParseDuration(q.Get("age")); err == nil && age > 0 {
+		f.oldest = now.Add(-age)
+	} else if err == nil && age < 0 {
+		f.youngest = now.Add(age)
+	}
+	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
+	from = max(0, from)
+	p := c.index.page(f, from, pageSize, now)
+	d := operationsData{
+		Query: q, Rows: p.rows, Total: p.total, All: p.all, From: min(p.total, from+1), To: from + len(p.rows),
+		Partly: c.partly(),
+	}
+	at := func(change ...string) string {
+		to := url.Values{}
+		for name, values := range q {
+			to[name] = values
+		}
+		for i := 0; i < len(change); i += 2 {
+			if change[i+1] == "" {
+				to.Del(change[i])
+			} else {
+				to.Set(change[i], change[i+1])
+			}
+		}
+		if len(to) == 0 {
+			return "/console/operations"
+		}
+		return "/console/operations?" + to.Encode()
+	}
+	if p.more {
+		d.Older = at("from", strconv.Itoa(from+pageSize))
+	}
+	if p.newer {
+		d.Newer = at("from", cmp.Or(strconv.Itoa(max(0, from-pageSize)), "0"))
+	}
+	for _, t := range []tab{
+		{Title: "All", Path: "", Count: p.all},
+		{Title: "In progress", Path: string(operation.InProgress), Count: p.counts[string(operation.InProgress)]},
+		{Title: "Stuck", Path: statusStuck, Count: p.counts[statusStuck]},
+		{Title: "Failed", Path: string(operation.Failed), Count: p.counts[string(operation.Failed)]},
+		{Title: "Succeeded", Path: string(operation.Succeeded), Count: p.counts[string(operation.Succeeded)]},
+	} {
+		t.Here, t.Path = t.Path == f.status, at("status", t.Path)
+		d.Tabs = append(d.Tabs, t)
+	}
+	for _, a := range ages {
+		a.Here = a.Value == q.Get("age")
+		d.Ages = append(d.Ages, a)
+	}
+	return d, nil
+}
+
+// partly says what part of the operations this process has, if not all of them.
+func (c *console) partly() string {
+	held, ok := c.Operations.Operations.Held()
+	if !ok || held.Len() == held.Layout().Len() {
+		return ""
+	}
+	return "This replica has " + strconv.Itoa(held.Len()) + " of " + strconv.Itoa(held.Layout().Len()) +
+		" slots; operations of the others are on the pages of the other replicas."
+}
+
+// The names that templates use.
+
+func (r *row) Path() string {
+	return "/console/operations/" + url.PathEscape(r.key.Namespace) + "/" + url.PathEscape(r.key.Name)
+}
+func (r *row) Namespace() string   { return r.key.Namespace }
+func (r *row) ID() string          { return r.id }
+func (r *row) Key() string         { return r.key.Namespace + "/" + r.key.Name }
+func (r *row) Resource() string    { return r.resource.Type + "/" + r.resource.ID }
+func (r *row) Type() string        { return string(r.opType) }
+func (r *row) Category() string    { return r.category }
+func (r *row) Correlation() string { return r.correlation }
+func (r *row) Status() string      { return string(r.status) }
+func (r *row) Created() time.Time  { return r.created }
+func (r *row) Finished() time.Time { return r.finished }
+func (r *row) Tries() int32        { return r.tries }
+func (r *row) Canceled() bool      { return r.canceled && r.status == operation.InProgress }
+func (r *row) Done() int           { return r.done }
+func (r *row) Total() int          { return r.total }
+func (r *row) Stuck() bool         { return r.stuck(time.Now()) }
+func (r *row) Took() string        { return human(r.finished.Sub(r.created)) }
+func (r *row) Note() string        { return cmp.Or(r.waiting, r.reason) }

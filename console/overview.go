@@ -1,0 +1,174 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+// status is what the runtime is doing, as all pages of this moment show it.
+func (c *console) status() fairlead.Status {
+	return shared(c.shown, "status", func() fairlead.Status { return c.Runtime.Status(maxFailures) })
+}
+
+// overviewData is what the first page shows.
+type overviewData struct {
+	Healthy     bool
+	Status      fairlead.Status
+	Operations  *operationCounts // nil: there are none, or the reader may not list them
+	Stuck       []*row
+	Sources     int
+	Stalest     time.Duration
+	Queued      int
+	Running     int
+	Failing     int
+	Fibers      int
+	Plots       []plot
+	Controllers int
+}
+
+type operationCounts struct{ InProgress, Stuck, Failed, Succeeded int }
+
+// plot is a curve of the last hour.
+type plot struct {
+	Title, Unit, Last, Most string
+	Line                    template.HTMLAttr
+	Empty                   bool
+	Table                   []point
+}
+
+func (c *console) overview(ctx context.Context, rd *reader, _ *http.Request) (any, error) {
+	s := c.status()
+	d := overviewData{Status: s, Healthy: len(s.Problems) == 0, Sources: len(s.Sources), Controllers: len(s.Controllers)}
+	for _, src := range s.Sources {
+		for _, st := range src.Status {
+			if src.Running {
+				d.Stalest = max(d.Stalest, st.Staleness)
+			}
+		}
+	}
+	for _, ctl := range s.Controllers {
+		d.Queued, d.Running, d.Failing = d.Queued+ctl.Ready, d.Running+ctl.Running, d.Failing+ctl.Failed
+	}
+	d.Fibers = c.fibers().total
+	if c.Operations != nil {
+		ok := true
+		for _, namespace := range c.served() {
+			ok = ok && c.listable(ctx, rd, namespace) == nil
+		}
+		if ok {
+			if err := c.index.look(ctx); err != nil {
+				return nil, err
+			}
+			p := c.index.page(filter{status: statusStuck}, 0, 5, c.now())
+			d.Operations = &operationCounts{
+				p.counts[string(operation.InProgress)], p.counts[statusStuck], p.counts[string(operation.Failed)],
+				p.counts[string(operation.Succeeded)],
+			}
+			d.Stuck = p.rows
+		}
+		d.Plots = append(d.Plots,
+			plotOf("Operations that ended", "per second", c.rates.perSecond(finished)),
+			plotOf("Time of an operation", "seconds, mean", c.rates.ratio(finishedSeconds, finishedCount)))
+	}
+	if len(s.Controllers) > 0 {
+		d.Plots = append(d.Plots,
+			plotOf("Reconciliations", "per second", c.rates.perSecond(reconciled)),
+			plotOf("Time of a reconciliation", "seconds, mean", c.rates.ratio(reconciledSeconds, reconciledCount)))
+	}
+	d.Plots = append(d.Plots,
+		plotOf("Requests to the API server", "per second", c.rates.perSecond(requests)),
+		plotOf("Time of a request", "seconds, mean", c.rates.ratio(requestSeconds, requestCount)))
+	return d, nil
+}
+
+// The counters that are plotted.
+const (
+	finished   = "fairlead_operations_finished_total"
+	reconciled = "fairlead_reconcile_total"
+	requests   = "fairlead_call_requests_total"
+
+	finishedFamily   = "fairlead_operation_duration_seconds"
+	reconciledFamily = "fairlead_reconcile_duration_seconds"
+	requestFamily    = "fairlead_call_request_duration_seconds"
+
+	sumSuffix, countSuffix = "_sum", "_count"
+
+	finishedSeconds, finishedCount     = finishedFamily + sumSuffix, finishedFamily + countSuffix
+	reconciledSeconds, reconciledCount = reconciledFamily + sumSuffix, reconciledFamily + countSuffix
+	requestSeconds, requestCount       = requestFamily + sumSuffix, requestFamily + countSuffix
+)
+
+// sample reads the counters.
+func (c *console) sample() map[string]float64 {
+	counts := map[string]float64{}
+	families, err := c.Runtime.Registry().Gather()
+	if err != nil && len(families) == 0 {
+		return counts
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "fairlead_") {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			switch f.GetType() {
+			case dto.MetricType_COUNTER:
+				counts[f.GetName()] += m.GetCounter().GetValue()
+			case dto.MetricType_HISTOGRAM:
+				counts[f.GetName()+sumSuffix] += m.GetHistogram().GetSampleSum()
+				counts[f.GetName()+countSuffix] += float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return counts
+}
+
+// The size of a plot, in its own units.
+const plotWide, plotHigh = 240, 48
+
+// plotOf draws a curve over the last hour.
+func plotOf(title, unit string, points []point) plot {
+	p := plot{Title: title, Unit: unit, Empty: len(points) == 0}
+	if p.Empty {
+		return p
+	}
+	most := 0.0
+	for _, pt := range points {
+		most = max(most, pt.Value)
+	}
+	end := points[len(points)-1]
+	var line strings.Builder
+	for _, pt := range points {
+		x := plotWide - plotWide*float64(end.At.Sub(pt.At))/float64(rateFor)
+		y := float64(plotHigh)
+		if most > 0 {
+			y -= plotHigh * pt.Value / most
+		}
+		fmt.Fprintf(&line, "%.1f,%.1f ", x, y)
+	}
+	p.Line = template.HTMLAttr(`points="` + strings.TrimSpace(line.String()) + `"`) //nolint:gosec // numbers
+	p.Last, p.Most = number(end.Value), number(most)
+	p.Table = points[max(0, len(points)-10):]
+	return p
+}
+
+func number(v float64) string {
+	switch {
+	case v == 0:
+		return "0"
+	case v < 0.01:
+		return fmt.Sprintf("%.4f", v)
+	case v < 10:
+		return fmt.Sprintf("%.2f", v)
+	default:
+		return fmt.Sprintf("%.0f", v)
+	}
+}

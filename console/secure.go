@@ -1,0 +1,37 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+)
+
+// policy lets a page load what comes from here, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// secured says what browsers may do with pages, and keeps the requests of other sites out.
+func (c *console) secured(next http.Handler) http.Handler {
+	refuse := func(w http.ResponseWriter, text string) { http.Error(w, text, http.StatusForbidden) }
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, "the pages of others may not send requests here")
+	}))
+	same := origin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if !strings.HasPrefix(r.URL.Path, "/console/static/") {
+			h.Set("Cache-Control", "no-store")
+		}
+		if c.InsecureNoAuth && !isLocal(r.Host) {
+			refuse(w, "without authentication the host must be localhost or a loopback address")
+			return
+		}
+		same.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,113 @@
+// What pages have beyond their HTML: moments are told as time that has passed, and what is open is kept up to date.
+"use strict";
+
+const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+
+/** How far a moment is from now: "3m ago", "in 20s". */
+function away(moment, now) {
+  const seconds = Math.round((now - moment) / 1000);
+  const size = Math.abs(seconds);
+  if (size < 2) return "now";
+  let text = "";
+  for (const [name, length] of units) {
+    if (size < length) continue;
+    text = Math.floor(size / length) + name;
+    const rest = units[units.findIndex((u) => u[0] === name) + 1];
+    if (rest && size / length < 5) {
+      const more = Math.floor((size % length) / rest[1]);
+      if (more > 0) text += more + rest[0];
+    }
+    break;
+  }
+  return seconds >= 0 ? text + " ago" : "in " + text;
+}
+
+function tellTimes(root) {
+  const now = Date.now();
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const text = away(Date.parse(time.dateTime), now);
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+/** Whether two elements show the same, times aside. */
+function attributesOf(e) {
+  return Array.from(e.attributes, (a) => a.name).filter((name) => !(e.tagName === "DETAILS" && name === "open"));
+}
+
+/** Makes an element like another one, and keeps what a person has done to it: focus, what is open, what is typed. */
+function become(old, next) {
+  if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) {
+    old.replaceWith(next);
+    return;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
+    return;
+  }
+  for (const name of attributesOf(old)) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  for (const name of attributesOf(next)) {
+    if (old.getAttribute(name) !== next.getAttribute(name)) old.setAttribute(name, next.getAttribute(name));
+  }
+  if (old.nodeName === "TIME") return; // told by tellTimes
+  if (old.nodeName === "FORM" && old.contains(document.activeElement)) return;
+  const named = new Map();
+  for (const child of old.children) if (child.id) named.set(child.id, child);
+  let at = old.firstChild;
+  for (const child of Array.from(next.childNodes)) {
+    const same = child.id ? named.get(child.id) : null;
+    if (same) {
+      if (same !== at) old.insertBefore(same, at);
+      else at = at.nextSibling;
+      become(same, child);
+    } else if (at && !(at.id && next.querySelector("#" + CSS.escape(at.id))) && at.nodeName === child.nodeName && !at.id && !child.id) {
+      const following = at.nextSibling;
+      become(at, child);
+      at = following;
+    } else {
+      old.insertBefore(child, at);
+    }
+  }
+  while (at) {
+    const following = at.nextSibling;
+    at.remove();
+    at = following;
+  }
+}
+
+function follow(main) {
+  const state = document.getElementById("live-state");
+  const say = (text) => { if (state) state.textContent = text; };
+  let source;
+  const begin = () => {
+    source = new EventSource(main.dataset.live);
+    source.onmessage = (e) => {
+      const next = document.createElement("main");
+      next.innerHTML = JSON.parse(e.data);
+      for (const a of main.attributes) next.setAttribute(a.name, a.value);
+      become(main, next);
+      tellTimes(main);
+      say("Kept up to date.");
+      main.dataset.updates = String(Number(main.dataset.updates || 0) + 1);
+    };
+    source.addEventListener("gone", () => {
+      source.close();
+      say("Not kept up to date any more: load the page again.");
+    });
+    source.onerror = () => say("The connection is lost; what is shown may be old.");
+  };
+  begin();
+  // A page that nobody sees needs no data.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) source.close();
+    else if (source.readyState === EventSource.CLOSED) begin();
+  });
+  addEventListener("pagehide", () => source.close());
+}
+
+addEventListener("DOMContentLoaded", () => {
+  tellTimes(document);
+  setInterval(() => tellTimes(document), 1000);
+  const main = document.querySelector("main[data-live]");
+  if (main && "EventSource" in window) follow(main);
+});

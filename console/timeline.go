@@ -1,0 +1,175 @@
+package console
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation"
+)
+
+// timeline is what has happened in an operation, on one axis.
+type timeline struct {
+	Begin, End time.Time
+	Lanes      []lane
+	Ticks      []tick
+	High       int
+}
+
+// lane is a line of the picture: a call, or the wait before the first one.
+type lane struct {
+	Title, Kind string // wait, call, compensation, notification
+	State       string
+	Y, TextY    int
+	Bars        []bar
+	Marks       []mark
+	Call        *v1alpha1.WebhookCallStatus // nil: a wait
+	From, To    time.Time
+	Open        bool // it goes on
+}
+
+// bar is a part of a lane, in units of the picture.
+type bar struct {
+	X, Wide float64
+	Class   string
+	Title   string
+}
+
+// mark is a moment.
+type mark struct {
+	X            float64
+	Class, Title string
+}
+
+type tick struct {
+	X     float64
+	Label string
+}
+
+// The measures of the picture.
+const (
+	laneHigh   = 22
+	timeWide   = 1000.0
+	ticksWant  = 5
+	leastShown = 3.0
+)
+
+// timelineOf draws an operation.
+func timelineOf(op *v1alpha1.Operation, now time.Time) *timeline {
+	v := operation.ViewOf(op)
+	t := &timeline{Begin: v.CreatedAt, End: now}
+	if v.FinishedAt != nil {
+		t.End = *v.FinishedAt
+	}
+	if t.Begin.IsZero() || t.End.Before(t.Begin) {
+		t.Begin = t.End
+	}
+	type group struct {
+		kind  string
+		calls []v1alpha1.WebhookCallStatus
+	}
+	var groups []group
+	if op.PickedUp() {
+		groups = []group{{"call", op.Status.Webhooks}, {"compensation", op.Status.Compensations}}
+		if op.Status.Notification != nil {
+			groups = append(groups, group{"notification", []v1alpha1.WebhookCallStatus{*op.Status.Notification}})
+		}
+	}
+	for _, g := range groups {
+		for i := range g.calls {
+			if at := moment(g.calls[i].FinishedAt); at.After(t.End) { // a notification follows the end
+				t.End = at
+			}
+			if at := moment(g.calls[i].NextAttemptAt); at.After(t.End) && v.FinishedAt == nil {
+				t.End = at
+			}
+		}
+	}
+	span := max(t.End.Sub(t.Begin), time.Millisecond)
+	x := func(at time.Time) float64 {
+		return min(max(timeWide*float64(at.Sub(t.Begin))/float64(span), 0), timeWide)
+	}
+	first := firstCall(op)
+	if op.PickedUp() || first.IsZero() {
+		wait := lane{Title: "before the first call", Kind: "wait", From: t.Begin, To: first}
+		if first.IsZero() {
+			wait.To, wait.Open = t.End, v.FinishedAt == nil
+			if wait.Open {
+				wait.To = now
+			}
+		}
+		wait.Bars = []bar{{X: 0, Wide: max(x(wait.To), leastShown), Class: "wait", Title: human(wait.To.Sub(t.Begin))}}
+		if at := moment(op.Status.InitializedAt); op.PickedUp() && !at.IsZero() {
+			wait.Marks = append(wait.Marks, mark{x(at), "picked", "picked up"})
+		}
+		t.Lanes = append(t.Lanes, wait)
+	}
+	for _, g := range groups {
+		for i := range g.calls {
+			t.Lanes = append(t.Lanes, laneOf(&g.calls[i], g.kind, t, x, now, v.FinishedAt == nil))
+		}
+	}
+	for i := range t.Lanes {
+		t.Lanes[i].Y = i * laneHigh
+		t.Lanes[i].TextY = i*laneHigh + laneHigh/2
+	}
+	t.High = len(t.Lanes) * laneHigh
+	for i := range ticksWant + 1 {
+		part := time.Duration(i) * span / ticksWant
+		t.Ticks = append(t.Ticks, tick{timeWide * float64(i) / ticksWant, "+" + human(part)})
+	}
+	return t
+}
+
+// laneOf draws one call.
+func laneOf(
+	call *v1alpha1.WebhookCallStatus, kind string, t *timeline, x func(time.Time) float64, now time.Time, live bool,
+) lane {
+	l := lane{Title: call.WebhookID, Kind: kind, State: string(call.State), Call: call, From: moment(call.StartedAt)}
+	if l.From.IsZero() {
+		l.From = t.Begin
+	}
+	if l.To = moment(call.FinishedAt); l.To.IsZero() {
+		if l.To, l.Open = t.End, true; live {
+			l.To = now
+		}
+	}
+	class := map[v1alpha1.Phase]string{
+		v1alpha1.PhaseSuccess: "good", v1alpha1.PhaseFailed: "bad",
+	}[call.State]
+	if class == "" {
+		class = "going"
+	}
+	l.Bars = []bar{{X: x(l.From), Wide: max(x(l.To)-x(l.From), leastShown), Class: class, Title: human(l.To.Sub(l.From))}}
+	if next := moment(call.NextAttemptAt); l.Open && next.After(now) {
+		l.Bars = append(l.Bars, bar{X: x(now), Wide: max(x(next)-x(now), leastShown), Class: "until", Title: "waits " + human(next.Sub(now))})
+		l.Marks = append(l.Marks, mark{x(next), "next", "next try or poll"})
+	}
+	if at := moment(call.LastPollTimestamp); !at.IsZero() {
+		l.Marks = append(l.Marks, mark{x(at), "poll", "last poll"})
+	}
+	return l
+}
+
+// firstCall is when the first call began; zero: none has.
+func firstCall(op *v1alpha1.Operation) (first time.Time) {
+	if !op.PickedUp() {
+		return first
+	}
+	for _, calls := range [][]v1alpha1.WebhookCallStatus{op.Status.Webhooks, op.Status.Compensations} {
+		for i := range calls {
+			if at := moment(calls[i].StartedAt); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+func moment(at *metav1.MicroTime) time.Time {
+	if at == nil {
+		return time.Time{}
+	}
+	return at.Time
+}

@@ -1,0 +1,165 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// explain says why an object does not move, as far as the reader may know: of causes about objects that they may not get
+// they are told no more than that there are some.
+func (c *console) explain(ctx context.Context, rd *reader, of why.Object) (why.Answer, error) {
+	of, err := c.mayKnow(ctx, rd, of)
+	if err != nil {
+		return why.Answer{}, err
+	}
+	answer, err := c.Runtime.Why(ctx, of)
+	if errors.Is(err, why.ErrNotFound) {
+		return answer, errNothing
+	}
+	if err != nil {
+		return answer, err
+	}
+	var causes []why.Cause
+	for _, cause := range answer.Causes {
+		if cause.About != nil {
+			_, err := c.mayKnow(ctx, rd, *cause.About)
+			switch {
+			case errors.Is(err, errNothing):
+				cause = why.Cause{
+					Type: why.Hidden, Message: "There is a cause about an object that you may not see.",
+					Advice: "Ask somebody who may.", Progress: cause.Progress,
+				}
+			case err != nil:
+				return answer, err
+			}
+		}
+		causes = append(causes, cause)
+	}
+	answer = why.NewAnswer(of, causes)
+	return answer, nil
+}
+
+// mayKnow checks the right to get an object, and returns it with its real kind. What is unknown and what is forbidden is
+// errNothing alike.
+func (c *console) mayKnow(ctx context.Context, rd *reader, of why.Object) (why.Object, error) {
+	resource, real, err := c.Runtime.ResourceOf(of)
+	if err != nil {
+		return of, errNothing
+	}
+	err = rd.may(ctx, httpapi.Access{
+		Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: real.Namespace, Name: real.Name,
+	})
+	if refused(err) && !unknown(err) {
+		return of, errNothing
+	}
+	return real, err
+}
+
+// asked reads what is asked for: kind, namespace and name. An operation may be named by its resource, as TYPE/ID.
+func asked(r *http.Request) (of why.Object) {
+	q := r.URL.Query()
+	of = why.Object{
+		Kind: strings.TrimSpace(q.Get("kind")), Namespace: strings.TrimSpace(q.Get("namespace")),
+		Name: strings.TrimSpace(q.Get("name")), Group: strings.TrimSpace(q.Get("group")),
+	}
+	if kind, ids, ok := strings.Cut(of.Name, "/"); ok {
+		of.Name = v1alpha1.OperationName(kind, ids)
+	}
+	return of
+}
+
+// whyAPI answers GET /api/why.
+func (c *console) whyAPI(w http.ResponseWriter, r *http.Request) {
+	rd, err := c.read(r)
+	if err != nil {
+		problem(w, http.StatusUnauthorized, "send the header Authorization: Bearer with a token of this cluster")
+		return
+	}
+	of := asked(r)
+	if of.Kind == "" || of.Name == "" {
+		problem(w, http.StatusBadRequest, "name the object: kind, namespace and name")
+		return
+	}
+	answer, err := c.explain(httpapi.WithClient(r.Context(), r), rd, of)
+	switch {
+	case err == nil:
+		writeJSON(w, http.StatusOK, "application/json", answer)
+	case unknown(err):
+		problem(w, http.StatusUnauthorized, "the token is not valid in this cluster, or not meant for this program")
+	case errors.Is(err, errNothing):
+		problem(w, http.StatusNotFound, "there is no such object, or you may not get it")
+	default:
+		problem(w, http.StatusServiceUnavailable, err.Error())
+	}
+}
+
+func problem(w http.ResponseWriter, status int, detail string) {
+	writeJSON(w, status, "application/problem+json", httpapi.Problem{
+		Status: status, Title: http.StatusText(status), Detail: detail,
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the caller is gone if this fails
+}
+
+// whyData is the page that says why.
+type whyData struct {
+	Asked  why.Object
+	Answer *why.Answer // nil: nothing was asked, or there is nothing
+	Error  string
+}
+
+func (c *console) whyPage(ctx context.Context, rd *reader, r *http.Request) (any, error) {
+	d := whyData{Asked: asked(r)}
+	d.Asked.Name = r.URL.Query().Get("name")
+	if d.Asked.Kind == "" && d.Asked.Name == "" {
+		// Any token is good enough for an empty form, but it has to be one.
+		if err := rd.may(ctx, httpapi.Access{Verb: "get", Path: "/debug/why"}); unknown(err) {
+			return nil, err
+		}
+		return d, nil
+	}
+	answer, err := c.explain(ctx, rd, asked(r))
+	switch {
+	case err == nil:
+		d.Answer = &answer
+	case unknown(err):
+		return nil, err
+	case errors.Is(err, errNothing):
+		d.Error = "There is no such object, or you may not get it."
+	default:
+		d.Error = err.Error()
+	}
+	return d, nil
+}
+
+// whyPath is the page that says why an object does not move.
+func whyPath(kind string, of why.Object) string {
+	q := url.Values{"kind": {kind}, "name": {of.Name}}
+	if of.Namespace != "" {
+		q.Set("namespace", of.Namespace)
+	}
+	return "/console/why?" + q.Encode()
+}
+
+// splitKey reads namespace/name.
+func splitKey(key string) why.Object {
+	if namespace, name, ok := strings.Cut(key, "/"); ok {
+		return why.Object{Namespace: namespace, Name: name}
+	}
+	return why.Object{Name: key}
+}
+
+// objectPath is the page that says why an object does not move.
+func objectPath(of *why.Object) string { return whyPath(of.Kind, *of) }

@@ -1,0 +1,46 @@
+package fairlead
+
+import (
+	"iter"
+
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/observe"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// Status is what a runtime is doing, as its pages tell it.
+type Status struct {
+	// Phase is such as "ready", or who leads instead of this process.
+	Phase string `json:"phase"`
+	// Problems are why /healthz fails; Lacking is what keeps the process from doing all that is its part.
+	Problems []string `json:"problems"`
+	Lacking  []string `json:"lacking"`
+	// Sources are what is watched, by observers, reconcilers and clients.
+	Sources     []observe.SourceDescription `json:"sources"`
+	Controllers []reconcile.Description     `json:"controllers"`
+}
+
+// Status returns what the runtime is doing now, with at most so many of the failures of each controller; negative: all of
+// them.
+func (rt *Runtime) Status(failures int) Status {
+	now, lacking := rt.lacking(rt.phase.Load().(phase))
+	s := Status{
+		Phase: string(now), Problems: rt.stale(), Lacking: append(lacking, rt.unready()...), Sources: rt.sources(),
+		Controllers: []reconcile.Description{},
+	}
+	for _, c := range rt.overseen() {
+		s.Controllers = append(s.Controllers, c.Describe(failures))
+	}
+	return s
+}
+
+// Fibers yields pictures of the live fibers of the engine that the runtime looks after, the oldest first.
+func (rt *Runtime) Fibers() iter.Seq[flow.Info] {
+	rt.mu.Lock()
+	e := rt.engine
+	rt.mu.Unlock()
+	if e == nil {
+		return func(func(flow.Info) bool) {}
+	}
+	return e.Fibers()
+}

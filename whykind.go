@@ -1,0 +1,84 @@
+package fairlead
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// namedKind is a kind of objects that somebody has named, and whether they are in namespaces.
+type namedKind struct {
+	schema.GroupVersionKind
+	resource   schema.GroupVersionResource
+	namespaced bool
+}
+
+// kindNamed finds the kind that is meant by a name as kubectl takes it: "Deployment", "deploy", "deployments.apps",
+// "Deployment.apps". What this program watches comes first: it is known without a request, also while the server does
+// not answer.
+func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
+	name, group := of.Kind, of.Group
+	if first, rest, ok := strings.Cut(name, "."); ok && group == "" {
+		name, group = first, rest
+	}
+	for _, st := range c.stores() {
+		o := st.Options()
+		if (group == "" || o.Kind.Group == group) &&
+			(strings.EqualFold(o.Kind.Kind, name) || strings.EqualFold(o.Resource.Resource, name)) {
+			return namedKind{o.Kind, o.Resource, o.Namespaced}, nil
+		}
+	}
+	m, err := c.mappingNamed(name, group)
+	switch {
+	case meta.IsNoMatchError(err):
+		return namedKind{}, fmt.Errorf("the API server has no kind %q", of.Kind)
+	case err != nil:
+		return namedKind{}, fmt.Errorf("cannot find the kind %q: %w", of.Kind, err)
+	}
+	return namedKind{m.GroupVersionKind, m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace}, nil
+}
+
+func (c *Cluster) mappingNamed(name, group string) (*meta.RESTMapping, error) {
+	mapper := c.client.Mapper()
+	if group != "" {
+		if m, err := mapper.RESTMapping(schema.GroupKind{Group: group, Kind: name}); err == nil {
+			return m, nil
+		}
+	}
+	kind, err := mapper.KindFor(schema.GroupVersionResource{Group: group, Resource: strings.ToLower(name)})
+	if err != nil {
+		return nil, err
+	}
+	return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+}
+
+// ResourceOf returns the resource of the API server that an object belongs to, and the object with the real names of its
+// group and kind, and without a namespace where the kind has none. The kind is taken as by [Runtime.Why].
+func (rt *Runtime) ResourceOf(of why.Object) (schema.GroupVersionResource, why.Object, error) {
+	var first error
+	for _, c := range rt.members() {
+		if c.client == nil {
+			continue
+		}
+		kind, err := c.kindNamed(of)
+		if err == nil {
+			of.Group, of.Kind = kind.Group, kind.Kind
+			if !kind.namespaced {
+				of.Namespace = ""
+			}
+			return kind.resource, of, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first == nil {
+		first = client.ErrNotMade
+	}
+	return schema.GroupVersionResource{}, of, first
+}
