@@ -160,7 +160,7 @@ func TestWhy(t *testing.T) {
 	}
 	got = a.told(schedule("broken", "broken"), why.BackOff)
 	a.holds(got.Causes[0], "", "failed and is called again", "status=500", "webhook=broken")
-	got = a.told(schedule("poll", "poll"), why.Parked)
+	schedule("poll", "poll")
 	got = a.toldThat(app("poll"), "waitsFor", "poll")
 	a.holds(got.Causes[0], "", "polled again", "pollURL="+b.receiver.URL+"/jobs/1", "status=202")
 	schedule("back", "back")
@@ -362,7 +362,7 @@ func TestWhyDeadline(t *testing.T) {
 	var got why.Answer
 	a.eventually("notified", func() bool {
 		got = why.Ask(b.ctx, a.object("Operation", nameOf(shop)), a.e)
-		return len(got.Causes) == 2 && got.Causes[1].Type == why.BackOff
+		return len(got.Causes) == 2 && got.Causes[1].Type == why.BackOff && got.Causes[1].Evidence["webhook"] == "tell"
 	})
 	a.holds(got.Causes[0], "", "so it has failed", "reason="+v1alpha1.ReasonTimedOut)
 	a.holds(got.Causes[1], "", "webhook tell (notification)", "purpose=notify", "webhook=tell")
