@@ -16,6 +16,7 @@ import (
 var funcs = template.FuncMap{
 	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "query": url.QueryEscape,
 	"path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
+	"percent":     func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
 	"failurePath": failurePath, "objectPath": objectPath,
 
 	// The picture of a timeline: names stand left of it, labels below.

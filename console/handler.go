@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 //go:embed static templates
@@ -208,21 +209,22 @@ func (c *console) page(rd *reader, v view, at *url.URL) *page {
 // stale says how old what is shown is, if the API server has not confirmed it lately.
 func (c *console) stale() string {
 	var oldest time.Duration
+	var why string
 	for _, s := range c.status().Sources {
 		for _, st := range s.Status {
-			if s.Running {
-				oldest = max(oldest, st.Staleness)
+			if s.Running && st.Staleness > oldest && (st.Staleness > staleAfter || st.Phase == source.Degraded) {
+				oldest, why = st.Staleness, string(st.Reason)
 			}
 		}
 	}
-	if oldest < staleAfter {
+	if oldest == 0 {
 		return ""
 	}
-	return "The API server has not confirmed what is shown here for " + human(oldest) + "."
+	return "The API server has not confirmed what is shown here for " + human(oldest.Round(time.Second)) + " (" + why + ")."
 }
 
-// staleAfter is from when on a page says how old it is.
-const staleAfter = time.Minute
+// staleAfter is from when on a page says how old it is: where all is well a quiet source is confirmed every minute.
+const staleAfter = 2 * time.Minute
 
 // render answers with a page as a whole, or with an error instead.
 func (c *console) render(w http.ResponseWriter, status int, p *page) {

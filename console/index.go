@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -25,13 +26,13 @@ type row struct {
 	tries                       int32 // beyond the first ones
 	done, total                 int
 	created, finished, deadline time.Time
-	canceled                    bool
+	canceled, refused           bool
 }
 
 // stuck tells whether something keeps an operation from going on by itself.
 func (r *row) stuck(now time.Time) bool {
 	return r.status == operation.InProgress &&
-		(r.waiting != "" || r.tries > 0 || !r.deadline.IsZero() && now.After(r.deadline))
+		(r.waiting != "" || r.tries > 0 || r.refused || !r.deadline.IsZero() && now.After(r.deadline))
 }
 
 // index follows the operations in a store while somebody looks at lists of them.
@@ -208,6 +209,7 @@ func rowOf(k store.Key, op *v1alpha1.Operation) *row {
 	for _, w := range v.Webhooks {
 		if w.State == v1alpha1.PhaseInProgress {
 			r.tries += w.RetriesCount
+			r.refused = r.refused || w.LastStatusCode >= http.StatusBadRequest
 		}
 	}
 	return r

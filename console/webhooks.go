@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // webhooksData is the list of Webhooks.
@@ -30,7 +31,7 @@ type webhookRow struct {
 	Conditions      []metav1.Condition
 	Failing         bool
 	Created         time.Time
-	State           any // of its calls in this process; nil: there were none
+	State           *webhook.TargetState // of its calls by this process; nil: there were none
 }
 
 // maxWebhooks bounds what one page shows.
@@ -62,6 +63,10 @@ func (c *console) mayListWebhooks(ctx context.Context, rd *reader, r *http.Reque
 
 func (c *console) webhooks(_ context.Context, _ *reader, r *http.Request) (any, error) {
 	d := webhooksData{Namespace: r.URL.Query().Get("namespace")}
+	states := map[store.Key]*webhook.TargetState{}
+	for _, s := range c.Operations.Executor.Targets(d.Namespace, "") {
+		states[store.Key{Namespace: s.Namespace, Name: s.Webhook}] = &s
+	}
 	view := store.Of[v1alpha1.Webhook](c.Operations.Webhooks)
 	all := view.All()
 	if d.Namespace != "" {
@@ -72,9 +77,10 @@ func (c *console) webhooks(_ context.Context, _ *reader, r *http.Request) (any, 
 		row := webhookRow{
 			Namespace: k.Namespace, Name: k.Name, Mode: string(w.Spec.Mode), Target: w.Spec.Request.URL,
 			Concurrency: w.Spec.Concurrency, Rate: w.Spec.RatePerSecond, Conditions: w.Status.Conditions,
-			Created: w.CreationTimestamp.Time,
+			Created: w.CreationTimestamp.Time, State: states[k],
 		}
-		row.Failing = slices.ContainsFunc(row.Conditions, func(c metav1.Condition) bool { return c.Status != metav1.ConditionTrue })
+		row.Failing = slices.ContainsFunc(row.Conditions, func(c metav1.Condition) bool { return c.Status != metav1.ConditionTrue }) ||
+			row.State != nil && row.State.Circuit != webhook.Closed
 		d.Rows = append(d.Rows, row)
 	}
 	slices.SortFunc(d.Rows, func(a, b webhookRow) int {

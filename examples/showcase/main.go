@@ -45,6 +45,7 @@ func main() {
 
 // webhooks are the endpoints of the receiver, by the names that the operations call them.
 func webhooks(receiver, namespace string) (all []*v1alpha1.Webhook) {
+	again := func(w *v1alpha1.WebhookSpec) { w.Retry.MaxAttempts = 1000 }
 	for name, change := range map[string]func(*v1alpha1.WebhookSpec){
 		"cleanup": func(*v1alpha1.WebhookSpec) {},
 		"slow": func(w *v1alpha1.WebhookSpec) {
@@ -53,9 +54,8 @@ func webhooks(receiver, namespace string) (all []*v1alpha1.Webhook) {
 		"never": func(w *v1alpha1.WebhookSpec) {
 			w.Mode, w.Poll.Interval = v1alpha1.ModeAsync, metav1.Duration{Duration: time.Minute}
 		},
-		"fail": func(w *v1alpha1.WebhookSpec) { w.Timeout = metav1.Duration{Duration: time.Hour} },
+		"fail": again, "busy": again,
 		"gone": func(w *v1alpha1.WebhookSpec) { w.Retry.MaxAttempts = 1 },
-		"busy": func(w *v1alpha1.WebhookSpec) { w.Timeout = metav1.Duration{Duration: time.Hour} },
 	} {
 		hook := &v1alpha1.Webhook{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Webhook"},
@@ -85,7 +85,7 @@ func requests() []operation.Request {
 	locked.Lock = locking.Lock
 	return []operation.Request{
 		demo("succeeds", v1alpha1.OperationCreate, "cleanup"), demo("succeeds-after-polls", v1alpha1.OperationUpdate, "cleanup", "slow"),
-		demo("fails", v1alpha1.OperationDelete, "gone"), demo("tries-again", v1alpha1.OperationDelete, "fail"),
+		demo("fails", v1alpha1.OperationUpdate, "gone"), demo("tries-again", v1alpha1.OperationDelete, "fail"),
 		demo("is-told-to-wait", v1alpha1.OperationUpdate, "busy"), demo("polls-for-long", v1alpha1.OperationCreate, "never"),
 		demo("webhook-missing", v1alpha1.OperationCreate, "not-there"), locking, locked,
 	}
