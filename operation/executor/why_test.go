@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -347,6 +348,70 @@ func (b *bench) patchFinalizers(name, list string) {
 	}, call.Policy{}); err != nil {
 		b.t.Fatal(err)
 	}
+}
+
+// elsewhere is a group of which this member holds no slot, and says who does.
+type elsewhere struct{ allShards }
+
+func (elsewhere) Why(namespace string, _ types.UID) []why.Cause {
+	return []why.Cause{{Type: why.HeldBy, Message: "b has " + namespace, Advice: "Ask b."}}
+}
+
+// TestWhyElsewhere: a replica that does not hold the slot says who does, and what the object tells.
+func TestWhyElsewhere(t *testing.T) {
+	b := setup(t)
+	b.start(nil)
+	b.schedule(operation.Request{Webhooks: []string{"nowhere"}})
+	b.eventually("waiting", func() bool { return operation.ViewOf(b.get()).Waiting != "" })
+	other := b.prepare(b.config, func(o *executor.Options) {
+		o.Shards = elsewhere{}
+		o.Operations = store.New(store.Options{ // of the slots that it has: none
+			Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true,
+		})
+	})
+	a := asking{b, other.Executor}
+	got := a.told(shop, why.HeldBy)
+	if len(got.Causes) != 2 || got.Causes[1].Type != why.WebhookMissing {
+		t.Fatalf("%+v", got)
+	}
+	a.holds(got.Causes[0], "", "b has NS")
+	a.holds(got.Causes[1], "Webhook/NS/nowhere", "nowhere does not exist")
+	if got := a.e.Why(b.ctx, a.object("Operation", "nobody")); len(got) != 0 {
+		t.Errorf("of nothing: %+v", got)
+	}
+	if f, ok := a.e.Finalizer("fairlead.io", "Operation"); !ok || f != v1alpha1.Finalizer {
+		t.Errorf("its finalizer is %q", f)
+	}
+	if f, ok := a.e.Finalizer("fairlead.io", "Webhook"); ok {
+		t.Errorf("it sets %q on Webhooks", f)
+	}
+}
+
+// TestWhyQuarantined: a Webhook that is set aside, and one that cannot be used.
+func TestWhyQuarantined(t *testing.T) {
+	b := setup(t)
+	b.webhook("deadly", nil)
+	b.webhook("wrong", func(s *v1alpha1.WebhookSpec) { s.Response.Success = "response.(" })
+	w := b.hook("deadly")
+	w.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionQuarantined, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashed,
+		ObservedGeneration: w.Generation, Message: "the controller has died 3 times", LastTransitionTime: metav1.Now(),
+	}}
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbUpdate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace,
+		Name: "deadly", Subresource: "status", Object: w,
+	}, call.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	a := asking{bench: b}
+	b.startWith(nil, func(e *executor.Executor) { a.e = e })
+	b.schedule(operation.Request{Webhooks: []string{"deadly"}})
+	c := a.told(shop, why.Quarantined).Causes[0]
+	if a.holds(c, "Webhook/NS/deadly", "it has killed the controller", "error=died 3 times"); c.Since.IsZero() {
+		t.Error("since when is not told")
+	}
+	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "it has killed the controller")
+	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used", "error=response.success")
 }
 
 // TestWhyDeadline: an operation that has failed for its time, and whose notification goes on.
