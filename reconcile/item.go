@@ -109,7 +109,7 @@ type reconciliation struct {
 	stopped atomic.Pointer[error] // why it must send no more requests
 	attempt int
 	last    error
-	span    trace.Span // nil: none
+	span    trace.Span   // nil: none
 	waiting call.Waiting // the request that is being tried again
 
 	prev, next *reconciliation // those that run; guarded by Controller.mu

@@ -114,3 +114,15 @@ func (c *connection) config() (*rest.Config, string, error) {
 	}
 	return config, namespace, nil
 }
+
+// contextNamespace is the namespace of the context, also where no server is configured.
+func (c *connection) contextNamespace() string {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = c.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.context}
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).Namespace()
+	if err != nil || namespace == "" {
+		return "default"
+	}
+	return namespace
+}

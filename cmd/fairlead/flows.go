@@ -2,14 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -22,7 +18,7 @@ import (
 )
 
 type flowsOptions struct {
-	url, token, authority     string
+	remote
 	key, flow, status, output string
 	longer, every             time.Duration
 	watch                     bool
@@ -61,11 +57,7 @@ in a program of your own, Runtime.Flows has it on the pages of WithListen, or se
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.url, "url", "http://127.0.0.1:8081/debug/flows", "`URL` of the program's page")
-	f.StringVar(&o.token, "token", "",
-		"bearer `token`; fairlead controller wants one of who may list operations in all namespaces that it serves")
-	f.StringVar(&o.authority, "certificate-authority", "",
-		"`file` with the certificates that vouch for an https program, PEM (default: those of this machine)")
+	o.flags(f, "http://127.0.0.1:8081/debug/flows", "the program's page", "list operations in all namespaces that it serves")
 	f.StringVar(&o.key, "key", "", "only the fiber of this `key`, such as namespace/name")
 	f.StringVar(&o.flow, "flow", "", "only fibers of this `flow`")
 	f.StringVar(&o.status, "status", "", "`status`: only fibers that are ready, running or parked")
@@ -111,9 +103,9 @@ func showFlows(ctx context.Context, s streams, o flowsOptions) error {
 const maxFlows = 1 << 30
 
 func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
-	u, err := url.Parse(o.url)
-	if err != nil || u.Host == "" {
-		return nil, usageErrorf("--url %q is not a URL", o.url)
+	u, err := o.parse()
+	if err != nil {
+		return nil, err
 	}
 	q := u.Query()
 	q.Set("format", "json")
@@ -127,23 +119,11 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 		q.Set("longer", o.longer.String())
 	}
 	u.RawQuery = q.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	if o.token != "" {
-		request.Header.Set("Authorization", "Bearer "+o.token)
-	}
-	transport, err := transportTo(o.authority)
-	if err != nil {
-		return nil, err
-	}
-	client := &http.Client{Timeout: 30 * time.Second, Transport: transport}
-	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
+	response, done, err := o.get(ctx, u)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read flows: %w (is the program running there?)", err)
 	}
+	defer done()
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(response.Body, 512))
@@ -161,24 +141,6 @@ func fetchFlows(ctx context.Context, o flowsOptions) ([]flow.Info, error) {
 		}
 		fibers = append(fibers, i)
 	}
-}
-
-// transportTo trusts the authorities of the file, if there is one, instead of those of the machine.
-func transportTo(authority string) (*http.Transport, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if authority == "" {
-		return transport, nil
-	}
-	pem, err := os.ReadFile(authority)
-	if err != nil {
-		return nil, usageErrorf("cannot read --certificate-authority: %v", err)
-	}
-	trusted := x509.NewCertPool()
-	if !trusted.AppendCertsFromPEM(pem) {
-		return nil, usageErrorf("--certificate-authority %s has no certificate", authority)
-	}
-	transport.TLSClientConfig = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
-	return transport, nil
 }
 
 func printFlows(w io.Writer, output string, fibers []flow.Info, width int) error {

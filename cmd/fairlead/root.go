@@ -106,6 +106,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage.`,
 		newWatchCommand(s),
 		newOpCommand(s),
 		newFlowsCommand(s),
+		newWhyCommand(s),
 		newCRDsCommand(s),
 		newNewCommand(s),
 	)

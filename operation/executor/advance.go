@@ -36,6 +36,9 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 	} else if r.short || r.paid.Count > 0 { // whoever writes nothing now does not keep others from it
 		e.unpay(r)
 	}
+	if err == nil {
+		e.recovered(r)
+	}
 	e.settle(r)
 	switch {
 	case errors.Is(err, errGone):
@@ -46,7 +49,6 @@ func (e *Executor) advance(ctx context.Context, f *flow.Fiber[run]) flow.Next {
 		return e.move(ctx, f)
 	case err == nil:
 		r.tries = 0
-		e.recovered(r)
 	case ctx.Err() != nil:
 		return f.Fail(context.Cause(ctx))
 	default:
@@ -216,10 +218,11 @@ func (e *Executor) look(r *run) (back []landing, news bool) {
 	news = r.news.take()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	r.missed, r.looking = false, true
+	r.missed = false
 	if r.work == nil {
 		r.work = &work{}
 	}
+	r.looking = true
 	back, r.back = r.back, nil
 	return back, news
 }

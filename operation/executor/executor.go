@@ -62,7 +62,8 @@ type Options struct {
 	// Shards says that this Executor works on the operations of some slots only, which it is told of as a participant of a
 	// group (Gain and Lose), and asks for each of them, after Fence. Its layout must be by namespace. Operations may be a
 	// store of just these slots, which then has to gain them before the Executor and to lose them after it; the other
-	// stores are of all namespaces. Default: it works on all operations.
+	// stores are of all namespaces. One with a method Why(namespace string, uid types.UID) []why.Cause, as a group.Group has,
+	// is asked who has what is not here. Default: it works on all operations.
 	Shards Shards
 	// Witness knows which Webhooks have killed the process, so that they can be quarantined. Default: none are.
 	Witness Witness

@@ -30,12 +30,10 @@ type run struct {
 	// accepted is when the request was accepted, as far as that is known; nil once it was picked up.
 	accepted *course.Acceptance
 	missed   bool // something happened since the run looked last
-	looking  bool // the flow works with the run now, so that nobody else may look at what belongs to it (sight.go)
 	running  bool // the operation has not ended
 
 	// What follows belongs to the flow. While that is parked, others may look at it under Executor.mu.
 
-	troubled bool // there is trouble of it (trouble.go)
 	recorded bool // the operation was picked up, and not only in memory
 	entered  bool // the first call was begun; before, it has to be the turn of the operation
 	outdated bool // the API server does not keep the keys of calls
@@ -74,6 +72,8 @@ type work struct {
 	owes       bool        // what a call has brought is among unsaved
 	short      bool        // the write before had to wait for the share of the namespace
 	another    bool        // the run has turned to another request, which its spans do not know yet
+	troubled   bool        // there is trouble (trouble.go)
+	looking    bool        // the flow works, so that nobody else may look at what belongs to it (sight.go)
 }
 
 // idle tells whether there is nothing in what a run works with. What is empty it lets go.
@@ -85,7 +85,7 @@ func (w *work) idle() bool {
 		w.refused = nil
 	}
 	busy := w.op != nil || w.flying != nil || w.refused != nil || len(w.unsaved) > 0 || !w.unrecorded.IsZero()
-	return !busy && w.refusal == nil && w.paid == (share.Price{}) && !w.short
+	return !busy && w.refusal == nil && w.paid == (share.Price{}) && !w.short && !w.troubled
 }
 
 // news is set when something has happened that a run may want to know. It is a flow.Wait for one fiber.

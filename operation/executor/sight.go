@@ -31,6 +31,9 @@ type sight struct {
 	place       string // that has to be known before its first call; empty: no matter
 }
 
+// isLooking tells whether the flow of a run works; the caller holds Executor.mu.
+func (r *run) isLooking() bool { return r.work != nil && r.looking }
+
 // conceal has nobody look at what belongs to the flow of a run that has ended.
 func (e *Executor) conceal(r *run) {
 	e.mu.Lock()
@@ -40,7 +43,9 @@ func (e *Executor) conceal(r *run) {
 
 // seen lets others look at a run; the caller holds mu.
 func (e *Executor) seen(r *run) {
-	r.looking = false
+	if r.work != nil {
+		r.looking = false
+	}
 	if asked := e.asking[r]; asked != nil {
 		close(asked)
 		delete(e.asking, r)
@@ -52,7 +57,7 @@ func (e *Executor) seen(r *run) {
 func (e *Executor) see(ctx context.Context, key store.Key) sight {
 	e.mu.Lock()
 	r := e.live[key.Namespace][key.Name]
-	if r != nil && r.looking {
+	if r != nil && r.isLooking() {
 		asked := e.asking[r]
 		if asked == nil {
 			asked = make(chan struct{})
@@ -74,17 +79,14 @@ func (e *Executor) see(ctx context.Context, key store.Key) sight {
 	if r == nil {
 		return s
 	}
-	s.live, s.works = true, r.looking
+	s.live, s.works = true, r.isLooking()
 	if t := e.troubles[r]; t != nil {
 		s.trouble = new(*t)
 	}
 	if r.line != nil {
 		s.behind = new(r.line.key)
 	}
-	if r.looking {
-		return s
-	}
-	if r.work == nil {
+	if r.work == nil || r.looking {
 		return s
 	}
 	if !r.entered {

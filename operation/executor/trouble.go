@@ -31,6 +31,9 @@ func (e *Executor) troubleOf(r *run) *trouble {
 		t = &trouble{since: e.now()}
 		e.troubles[r] = t
 	}
+	if r.work == nil {
+		r.work = &work{}
+	}
 	r.troubled = true
 	return t
 }

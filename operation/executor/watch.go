@@ -119,8 +119,8 @@ func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
 
 // over is called at the end of every run.
 func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
-	e.conceal(r)
 	if r.work != nil {
+		e.conceal(r)
 		r.cut(errOver)
 		e.withdraw(r, allOf)
 		e.unpay(r)

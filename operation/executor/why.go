@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/flow"
@@ -50,6 +51,20 @@ func (e *Executor) Targets(namespace, hook string) []webhook.TargetState {
 	return nil
 }
 
+// Finalizer returns the one that the executor sets on Operations, so that nobody takes it for that of somebody else; it
+// is false for other kinds.
+func (e *Executor) Finalizer(group, kind string) (string, bool) {
+	if group != v1alpha1.GroupVersion.Group || kind != v1alpha1.KindOperation {
+		return "", false
+	}
+	return v1alpha1.Finalizer, true
+}
+
+// holder is what Shards may tell besides: why a namespace is not here. A group.Group does.
+type holder interface {
+	Why(namespace string, uid types.UID) []why.Cause
+}
+
 func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause {
 	s := e.see(ctx, key)
 	op, err := e.newest(ctx, key, s)
@@ -72,6 +87,9 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause 
 		for _, t := range causes.Due(op) {
 			all = append(all, e.whyCall(op, t, s, now)...)
 		}
+	}
+	if g, ok := e.shards.(holder); ok && !op.Terminal() {
+		all = append(all, g.Why(op.Namespace, op.UID)...)
 	}
 	if len(all) == 0 {
 		all = append(all, causes.Next(op, now))

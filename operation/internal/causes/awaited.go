@@ -25,6 +25,9 @@ func awaited(op *v1alpha1.Operation, now time.Time) (all []why.Cause) {
 	case v1alpha1.ReasonWaitingForLock:
 		return []why.Cause{lockOf(op, c.Message)}
 	case v1alpha1.ReasonWaitingForShare:
+		if _, share, ok := strings.Cut(c.Message, "the share of namespace "+op.Namespace+" of "); ok {
+			return []why.Cause{Share(op.Namespace, share, LastStep(op))}
+		}
 		return []why.Cause{rateLimited(op.Namespace, c.Message, "", LastStep(op))}
 	case v1alpha1.ReasonOutdatedCRD:
 		return []why.Cause{Outdated(c.Message, LastStep(op))}

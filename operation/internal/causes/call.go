@@ -206,9 +206,9 @@ func evidence(e *v1alpha1.WebhookCallStatus, t Target) map[string]string {
 func title(t Target) string {
 	switch t.Purpose {
 	case Compensate:
-		return "webhook " + t.Webhook + ", which compensates,"
+		return "webhook " + t.Webhook + " (compensation)"
 	case Notify:
-		return "webhook " + t.Webhook + ", which is told the outcome,"
+		return "webhook " + t.Webhook + " (notification)"
 	}
 	return "webhook " + t.Webhook
 }

@@ -86,8 +86,8 @@ func deadline(op *v1alpha1.Operation, now time.Time) (why.Cause, bool) {
 	at := op.Deadline()
 	c := why.Cause{
 		Type: why.DeadlinePassed, Since: at, Evidence: map[string]string{"timeout": op.Timeout().String()},
-		Message: "its time was over at " + stamp(at) + ", and nobody has recorded its end",
-		Advice:  "See whether fairlead controller runs for its namespace, and may write the status of operations.",
+		Message: "its time was over at " + stamp(at) + ", and nobody has recorded its end", Progress: now.Sub(at) < soon,
+		Advice: "See whether fairlead controller runs for its namespace, and may write the status of operations.",
 	}
 	failed, decided := failure(op)
 	switch {
@@ -97,7 +97,7 @@ func deadline(op *v1alpha1.Operation, now time.Time) (why.Cause, bool) {
 		return why.Cause{}, false
 	case decided:
 		c.Message = "its time was over at " + stamp(at) + ", so it has failed, and a call that follows has not ended"
-		c.Evidence["reason"], c.Advice = failed, "The call that follows is told below."
+		c.Evidence["reason"], c.Advice, c.Progress = failed, "The call that follows is told below.", false
 	}
 	return c, true
 }

@@ -275,7 +275,9 @@ func TestOf(t *testing.T) {
 			op: running(func(op *v1alpha1.Operation, _ *v1alpha1.WebhookCallStatus) {
 				waits(op, v1alpha1.ReasonWaitingForShare, "waiting for the share of namespace prod of calls under way")
 			}),
-			want: []why.Cause{{Type: why.RateLimited, Since: created, Evidence: map[string]string{"namespace": "prod"}}},
+			want: []why.Cause{{Type: why.RateLimited, Since: created, Evidence: map[string]string{
+				"namespace": "prod", "share": "calls under way",
+			}}},
 		},
 		"OutdatedCRD": {
 			reason: "and a definition that is too old.",

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// remote is a program whose pages are asked for, and as whom.
+type remote struct{ url, token, authority string }
+
+// flags adds those that all commands have that ask a program.
+func (r *remote) flags(f *pflag.FlagSet, address, what, wants string) {
+	f.StringVar(&r.url, "url", address, "`URL` of "+what)
+	f.StringVar(&r.token, "token", "", "bearer `token`; fairlead controller wants one of who may "+wants)
+	f.StringVar(&r.authority, "certificate-authority", "",
+		"`file` with the certificates that vouch for an https program, PEM (default: those of this machine)")
+}
+
+// parse returns the URL.
+func (r *remote) parse() (*url.URL, error) {
+	u, err := url.Parse(r.url)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, usageErrorf("--url %q is not a URL", r.url)
+	}
+	return u, nil
+}
+
+// get asks for a page. The caller has to close the body of the answer, and to call done.
+func (r *remote) get(ctx context.Context, u *url.URL) (answer *http.Response, done func(), err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.token != "" {
+		request.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	transport, err := transportTo(r.authority)
+	if err != nil {
+		return nil, nil, err
+	}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: transport}
+	answer, err = client.Do(request)
+	return answer, client.CloseIdleConnections, err
+}
+
+// transportTo trusts the authorities of the file, if there is one, instead of those of the machine.
+func transportTo(authority string) (*http.Transport, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if authority == "" {
+		return transport, nil
+	}
+	pem, err := os.ReadFile(authority)
+	if err != nil {
+		return nil, usageErrorf("cannot read --certificate-authority: %v", err)
+	}
+	trusted := x509.NewCertPool()
+	if !trusted.AppendCertsFromPEM(pem) {
+		return nil, usageErrorf("--certificate-authority %s has no certificate", authority)
+	}
+	transport.TLSClientConfig = &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
+	return transport, nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+type whyOptions struct {
+	remote
+	connection        connection
+	namespace, output string
+}
+
+func newWhyCommand(s streams) *cobra.Command {
+	var o whyOptions
+	cmd := &cobra.Command{
+		Use:   "why KIND/NAME",
+		Short: "Say why an object does not move on, and what to do",
+		Long: `Why asks a program why an object does not move on: fairlead controller of its operations, a program of your own, with the
+console that WithConsole serves, of whatever it reconciles. It says all that keeps the object, the most direct cause first, with
+what was seen and what to do. What the sender of the token may not get is left out.
+
+The kind is written as kubectl takes it. An operation may be named by its resource, as fairlead op takes it.
+
+Exit codes: 0 when there is an answer, 1 when there is no such object, or nobody may tell you of it.`,
+		Example: `  fairlead why operation/Application/shop -n prod
+  fairlead why webhook/cleanup -o json
+  fairlead why deployment/web --url https://operator.example.com --token "$(kubectl create token me)"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, err := objectNamed(args)
+			if err != nil {
+				return err
+			}
+			switch o.output {
+			case "table", "json", "yaml":
+			default:
+				return usageErrorf("unknown output format %q: use json, yaml or table", o.output)
+			}
+			if of.Namespace = o.namespace; of.Namespace == "" {
+				of.Namespace = o.connection.contextNamespace()
+			}
+			return sayWhy(cmd.Context(), s, o, of)
+		},
+	}
+	f := cmd.Flags()
+	o.flags(f, "http://127.0.0.1:8081", "the program", "get the object")
+	o.connection.flags(f)
+	f.StringVarP(&o.namespace, "namespace", "n", "", "`namespace` of the object (default: that of the context)")
+	f.StringVarP(&o.output, "output", "o", "table", "`format`: table, json or yaml")
+	return cmd
+}
+
+// objectNamed reads KIND/NAME or KIND NAME, and for an operation also its resource, TYPE/ID or TYPE ID, for the name.
+func objectNamed(args []string) (of why.Object, err error) {
+	usage := usageErrorf("name the object as KIND/NAME, such as operation/Application/shop or webhook/cleanup, or as KIND NAME")
+	if len(args) == 0 || len(args) > 3 {
+		return of, usage
+	}
+	if len(args) == 1 {
+		kind, rest, _ := strings.Cut(args[0], "/")
+		args = []string{kind, rest}
+	}
+	of.Kind, of.Name = args[0], args[1]
+	switch strings.ToLower(of.Kind) {
+	case "op", "operation", "operations", "operations.fairlead.io":
+		of.Kind = v1alpha1.KindOperation
+	case "wh", "webhook", "webhooks", "webhooks.fairlead.io":
+		of.Kind = v1alpha1.KindWebhook
+	}
+	if of.Kind == v1alpha1.KindOperation && (len(args) == 3 || strings.Contains(of.Name, "/")) {
+		r, err := named(args[1:])
+		if err != nil {
+			return of, err
+		}
+		of.Name = v1alpha1.OperationName(r.Type, r.ID)
+	} else if len(args) == 3 {
+		return of, usage
+	}
+	if of.Kind == "" || of.Name == "" || strings.Contains(of.Name, "/") {
+		return of, usage
+	}
+	return of, nil
+}
+
+// errNoSuchObject is said of what does not exist and of what nobody may tell of.
+var errNoSuchObject = errors.New("there is no such object, or you may not get it")
+
+func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
+	u, err := o.parse()
+	if err != nil {
+		return err
+	}
+	answer, err := o.ask(ctx, u, of)
+	if err != nil {
+		return err
+	}
+	for _, c := range answer.Causes {
+		if at := c.Evidence["address"]; c.Type == why.HeldBy && at != "" {
+			if there, err := o.askHolder(ctx, u, at, of); err == nil {
+				answer = there
+			} else {
+				say(s.err, "the replica at %s, which has it, cannot be asked: %s", plain(at), plain(oneLine(err)))
+			}
+			break
+		}
+	}
+	switch o.output {
+	case "json":
+		return encodeHarmless(s.out, answer)
+	case "yaml":
+		return encode(s.out, "yaml", harmless(answer))
+	}
+	return printWhy(s.out, answer)
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 4 << 20
+
+// ask asks a program.
+func (o *whyOptions) ask(ctx context.Context, base *url.URL, of why.Object) (answer why.Answer, err error) {
+	u := base.JoinPath("api", "why")
+	u.RawQuery = url.Values{"kind": {of.Kind}, "namespace": {of.Namespace}, "name": {of.Name}}.Encode()
+	response, done, err := o.get(ctx, u)
+	if err != nil {
+		if ctx.Err() != nil {
+			return answer, fmt.Errorf("cannot ask why: %w", context.Cause(ctx))
+		}
+		return answer, fmt.Errorf("cannot ask why: %w (is the program running there?)", err)
+	}
+	defer done()
+	defer response.Body.Close()
+	body := io.LimitReader(response.Body, maxAnswer)
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	switch code := response.StatusCode; {
+	case code == http.StatusOK && kind == "application/json":
+		if err := json.NewDecoder(body).Decode(&answer); err != nil {
+			return answer, fmt.Errorf("cannot ask why: %s does not look like /api/why: %w", base, err)
+		}
+		return answer, nil
+	case code == http.StatusUnauthorized, code == http.StatusForbidden,
+		code == http.StatusNotFound && kind == "application/problem+json":
+		return answer, fmt.Errorf("%s %s/%s: %w", of.Kind, of.Namespace, of.Name, errNoSuchObject)
+	case code == http.StatusNotFound, code == http.StatusOK:
+		return answer, fmt.Errorf("cannot ask why: %s has no /api/why; a program of your own needs WithConsole", base)
+	}
+	said, _ := io.ReadAll(io.LimitReader(body, 512))
+	var problem struct{ Detail string }
+	if json.Unmarshal(said, &problem) == nil && problem.Detail != "" {
+		said = []byte(problem.Detail)
+	}
+	return answer, fmt.Errorf("cannot ask why: %s answers %s: %s", base, response.Status,
+		plain(strings.TrimSpace(string(said))))
+}
+
+// askHolder asks the replica that has the object, by the address that another one has told. The token is not sent in
+// clear text where the other one was asked by https.
+func (o *whyOptions) askHolder(ctx context.Context, base *url.URL, address string, of why.Object) (why.Answer, error) {
+	if !strings.Contains(address, "://") {
+		address = base.Scheme + "://" + address
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil:
+		return why.Answer{}, errors.New("that is not an address")
+	case u.Scheme != "https" && u.Scheme != base.Scheme:
+		return why.Answer{}, errors.New("it would get the token in clear text")
+	}
+	return o.ask(ctx, u, of)
+}

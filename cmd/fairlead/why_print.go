@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// Bounds of what is shown of an answer in words: its texts are of others.
+const (
+	maxText     = 2000 // bytes of one text
+	maxEvidence = 40   // of one cause
+	maxCauses   = 100
+)
+
+// harmlessText is a text on one line, of a bounded length, that does nothing to a terminal.
+func harmlessText(s string) string {
+	if s = plain(s); len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
+	}
+	return s
+}
+
+func printWhy(w io.Writer, a why.Answer) error {
+	var text strings.Builder
+	name := harmlessText(a.Kind) + " " + harmlessText(a.Name)
+	if a.Namespace != "" {
+		name += " in namespace " + harmlessText(a.Namespace)
+	}
+	switch {
+	case len(a.Causes) == 0:
+		fmt.Fprintf(&text, "%s: nothing is known that keeps it.\n", name)
+	case a.Causes[0].Type == why.Ended && len(a.Causes) == 1:
+		fmt.Fprintf(&text, "%s\n", name)
+	case !a.Stuck:
+		fmt.Fprintf(&text, "%s is on its way:\n", name)
+	default:
+		fmt.Fprintf(&text, "%s does not move on:\n", name)
+	}
+	for i, c := range a.Causes {
+		if i == maxCauses {
+			fmt.Fprintf(&text, "… and %d more\n", len(a.Causes)-i)
+			break
+		}
+		printCause(&text, i+1, c)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+func printCause(text *strings.Builder, n int, c why.Cause) {
+	if c.Type == why.Ended {
+		fmt.Fprintf(text, "Nothing is wrong: %s\n", harmlessText(c.Message))
+	} else {
+		fmt.Fprintf(text, "%d. %s%s\n   %s\n", n, harmlessText(string(c.Type)), times(c, time.Now()), harmlessText(c.Message))
+	}
+	for i, key := range slices.Sorted(maps.Keys(c.Evidence)) {
+		if i == maxEvidence {
+			fmt.Fprintf(text, "     … and %d more\n", len(c.Evidence)-i)
+			break
+		}
+		fmt.Fprintf(text, "     %s: %s\n", harmlessText(key), harmlessText(c.Evidence[key]))
+	}
+	if c.About != nil {
+		fmt.Fprintf(text, "   about %s\n", harmlessText(c.About.String()))
+	}
+	if c.Advice != "" {
+		fmt.Fprintf(text, "   → %s\n", harmlessText(c.Advice))
+	}
+}
+
+// times says since when and until when a cause holds.
+func times(c why.Cause, now time.Time) (text string) {
+	if !c.Since.IsZero() {
+		text = " since " + duration.HumanDuration(max(0, now.Sub(c.Since)))
+	}
+	switch {
+	case c.Until.IsZero():
+	case c.Until.After(now):
+		text += " (until " + stamp(c.Until) + ", in " + duration.HumanDuration(c.Until.Sub(now)) + ")"
+	default:
+		text += " (until " + stamp(c.Until) + ", which is over)"
+	}
+	return text
+}
+
+// harmless is an answer whose texts do nothing to a terminal.
+func harmless(a why.Answer) why.Answer {
+	a.Kind, a.Namespace, a.Name = plain(a.Kind), plain(a.Namespace), plain(a.Name)
+	a.Causes = slices.Clone(a.Causes)
+	for i := range a.Causes {
+		c := &a.Causes[i]
+		c.Type, c.Message, c.Advice = why.Type(plain(string(c.Type))), plain(c.Message), plain(c.Advice)
+		if c.About != nil {
+			o := *c.About
+			c.About = &why.Object{Group: plain(o.Group), Kind: plain(o.Kind), Namespace: plain(o.Namespace), Name: plain(o.Name)}
+		}
+		evidence := make(map[string]string, len(c.Evidence))
+		for key, value := range c.Evidence {
+			evidence[plain(key)] = plain(value)
+		}
+		c.Evidence = evidence
+	}
+	return a
+}
+
+// encodeHarmless writes JSON in which what could do something to a terminal is escaped, so that programs read what it
+// was.
+func encodeHarmless(w io.Writer, v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, r := range string(raw) {
+		if r != '\n' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&text, `\u%04x`, unit)
+			}
+			continue
+		}
+		text.WriteRune(r)
+	}
+	_, err = fmt.Fprintln(w, text.String())
+	return err
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// oracle answers /api/why, to who sends its token.
+type oracle struct {
+	*httptest.Server
+	asked []why.Object
+}
+
+const oracleToken = "t0k3n"
+
+func newOracle(t *testing.T, answer func(of why.Object) (code int, v any)) *oracle {
+	o := &oracle{}
+	o.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		of := why.Object{Kind: q.Get("kind"), Namespace: q.Get("namespace"), Name: q.Get("name")}
+		o.asked = append(o.asked, of) // one request at a time
+		code, v := answer(of)
+		switch {
+		case r.URL.Path != "/api/why":
+			http.NotFound(w, r)
+			return
+		case r.Header.Get("Authorization") != "Bearer "+oracleToken:
+			code = http.StatusUnauthorized
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if code != http.StatusOK {
+			w.Header().Set("Content-Type", "application/problem+json")
+		}
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(v)
+	}))
+	t.Cleanup(o.Close)
+	return o
+}
+
+func runWhy(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), append([]string{"why"}, args...), strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func about(of why.Object, causes ...why.Cause) (int, any) {
+	return http.StatusOK, why.NewAnswer(of, causes)
+}
+
+// TestWhyNames: what is asked for by which words.
+func TestWhyNames(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/dev/null")
+	o := newOracle(t, func(of why.Object) (int, any) { return about(of) })
+	shop := v1alpha1.OperationName("Application", "shop")
+	slash := v1alpha1.OperationName("a/b", "c/d")
+	for words, want := range map[string]why.Object{
+		"operation/Application/shop":  {Kind: "Operation", Namespace: "default", Name: shop},
+		"op Application/shop -n prod": {Kind: "Operation", Namespace: "prod", Name: shop},
+		"operations Application shop": {Kind: "Operation", Namespace: "default", Name: shop},
+		"op a/b c/d":                  {Kind: "Operation", Namespace: "default", Name: slash},
+		"Operation/application-shop":  {Kind: "Operation", Namespace: "default", Name: "application-shop"},
+		"wh/cleanup":                  {Kind: "Webhook", Namespace: "default", Name: "cleanup"},
+		"deploy web":                  {Kind: "deploy", Namespace: "default", Name: "web"},
+		"gateways.example.com/edge":   {Kind: "gateways.example.com", Namespace: "default", Name: "edge"},
+	} {
+		o.asked = nil
+		code, out, errs := runWhy(t, append(strings.Fields(words), "--url", o.URL, "--token", oracleToken)...)
+		if diff := cmp.Diff([]why.Object{want}, o.asked); code != 0 || diff != "" ||
+			!strings.Contains(out, "nothing is known that keeps it") {
+			t.Errorf("%s: exit code %d, %s%s -want +got:\n%s", words, code, out, errs, diff)
+		}
+	}
+	for _, words := range []string{
+		"", "deploy", "/web", "deploy/", "deploy/a/b", "deploy a b", "op a b c", "op/Application/", "deploy/web -o xml",
+		"deploy/web --url nonsense", "deploy/web --url ftp://x", "deploy/web --certificate-authority absent",
+	} {
+		o.asked = nil
+		code, out, errs := runWhy(t, append([]string{"--url", o.URL}, strings.Fields(words)...)...)
+		if code != exitUsage || out != "" || strings.Count(errs, "\n") != 1 || len(o.asked) > 0 {
+			t.Errorf("%q: exit code %d, %s%s", words, code, out, errs)
+		}
+	}
+}
+
+// TestWhyText: each cause in a block of its own, with times, evidence in order, and advice.
+func TestWhyText(t *testing.T) {
+	at := time.Now().Add(-190 * time.Second)
+	o := newOracle(t, func(of why.Object) (int, any) {
+		switch of.Name {
+		case "done":
+			return about(of, why.Cause{Type: why.Ended, Message: "it ended", Evidence: map[string]string{"reason": "Succeeded"}})
+		case "calls":
+			return about(of, why.Cause{Type: why.Parked, Message: "it calls", Progress: true})
+		}
+		return about(of, why.Cause{Type: why.Parked, Message: "it waits"}, why.Cause{
+			Type: why.LockHeld, Message: "another goes first", Since: at, Until: time.Now().Add(2*time.Hour + time.Minute),
+			Evidence: map[string]string{"resource": "db/7", "holder": "app/1"}, Advice: "Wait.",
+			About: &why.Object{Kind: "Operation", Namespace: "prod", Name: "other"},
+		})
+	})
+	for name, want := range map[string][]string{
+		"stuck": {
+			"thing stuck in namespace prod does not move on:\n1. LockHeld since 3m10s (until ", ", in 120m)\n   another goes first\n" +
+				"     holder: app/1\n     resource: db/7\n   about Operation/prod/other\n   → Wait.\n2. Parked\n   it waits\n",
+		},
+		"done":  {"thing done in namespace prod\nNothing is wrong: it ended\n     reason: Succeeded\n"},
+		"calls": {"thing calls in namespace prod is on its way:\n1. Parked\n   it calls\n"},
+	} {
+		code, out, errs := runWhy(t, "thing/"+name, "-n", "prod", "--url", o.URL+"/", "--token", oracleToken)
+		for _, want := range want {
+			if code != 0 || errs != "" || !strings.Contains(out, want) {
+				t.Errorf("exit code %d, %s, %q is not in\n%s", code, errs, want, out)
+			}
+		}
+	}
+	for format, decode := range map[string]func([]byte, any) error{
+		"json": json.Unmarshal, "yaml": func(b []byte, v any) error { return yaml.Unmarshal(b, v) },
+	} {
+		code, out, _ := runWhy(t, "thing/stuck", "-n", "prod", "--url", o.URL, "--token", oracleToken, "-o", format)
+		var got why.Answer
+		if err := decode([]byte(out), &got); code != 0 || err != nil || !got.Stuck || len(got.Causes) != 2 ||
+			got.Causes[0].Type != why.LockHeld || got.Causes[0].Evidence["holder"] != "app/1" {
+			t.Errorf("%s: %d, %v: %s", format, code, err, out)
+		}
+	}
+}
+
+// TestWhyRefused: unknown and forbidden are alike, and all that fails is one line with exit code 1.
+func TestWhyRefused(t *testing.T) {
+	o := newOracle(t, func(of why.Object) (int, any) {
+		switch of.Name {
+		case "forbidden":
+			return http.StatusForbidden, nil
+		case "broken":
+			return http.StatusServiceUnavailable, map[string]string{"detail": "no\x1b[31m API server"}
+		}
+		return http.StatusNotFound, nil
+	})
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }))
+	defer elsewhere.Close()
+	same := map[string]bool{}
+	for _, tc := range []struct{ name, token, url, want string }{
+		{"forbidden", oracleToken, o.URL, errNoSuchObject.Error()},
+		{"unknown", oracleToken, o.URL, errNoSuchObject.Error()},
+		{"nobody", "wrong", o.URL, errNoSuchObject.Error()},
+		{"broken", oracleToken, o.URL, "answers 503 Service Unavailable: no\uFFFD[31m API server"},
+		{"x", oracleToken, other.URL, "has no /api/why"},
+		{"x", oracleToken, elsewhere.URL, "has no /api/why"},
+		{"x", oracleToken, "http://127.0.0.1:1", "is the program running there?"},
+	} {
+		code, out, errs := runWhy(t, "thing/"+tc.name, "-n", "prod", "--url", tc.url, "--token", tc.token)
+		if code != exitFailure || out != "" || !strings.Contains(errs, tc.want) || strings.Count(errs, "\n") != 1 ||
+			strings.Contains(errs, oracleToken) {
+			t.Errorf("%s: exit code %d, %s%s", tc.name, code, out, errs)
+		}
+		if tc.want == errNoSuchObject.Error() {
+			same[strings.ReplaceAll(errs, tc.name, "NAME")] = true
+		}
+	}
+	if len(same) != 1 {
+		t.Errorf("one is told from the other: %v", same)
+	}
+}
+
+// TestWhyHostile: nothing of what is said does anything to a terminal, or fills it.
+func TestWhyHostile(t *testing.T) {
+	const bad = "a\x1b[2J\u202eb\u0085c\r\nd\u2028\x7f"
+	evidence := map[string]string{bad: bad + strings.Repeat("ä", 1<<20)}
+	for i := range 1000 {
+		evidence[strings.Repeat("k", i+1)] = bad
+	}
+	o := newOracle(t, func(why.Object) (int, any) {
+		a := why.NewAnswer(why.Object{Kind: bad, Namespace: bad, Name: bad}, []why.Cause{{
+			Type: bad, Message: bad, Advice: bad, Evidence: evidence, About: &why.Object{Kind: bad, Name: bad},
+		}, {Type: why.Ended, Message: bad}})
+		for range 1000 {
+			a.Causes = append(a.Causes, why.Cause{Type: why.Parked, Message: bad})
+		}
+		return http.StatusOK, a
+	})
+	for _, format := range []string{"table", "json", "yaml"} {
+		code, out, errs := runWhy(t, "thing/x", "--url", o.URL, "--token", oracleToken, "-o", format)
+		if code != 0 || errs != "" {
+			t.Fatalf("exit code %d: %s", code, errs)
+		}
+		for _, c := range []string{"\x1b", "\u202e", "\u0085", "\r", "\u2028", "\x7f"} {
+			if strings.Contains(out, c) {
+				t.Errorf("%s shows %q", format, c)
+			}
+		}
+		if format == "table" && (len(out) > 100_000 || strings.Count(out, "\n") > 500) {
+			t.Errorf("it shows %d bytes in %d lines", len(out), strings.Count(out, "\n"))
+		}
+		var got why.Answer
+		if format == "json" && (json.Unmarshal([]byte(out), &got) != nil || got.Kind != bad || got.Causes[0].Message != bad) {
+			t.Errorf("a program does not read what it was: %q", got.Kind)
+		}
+	}
+}
+
+// TestWhyHolder: who is told of the replica that has the object asks that one, once.
+func TestWhyHolder(t *testing.T) {
+	holder := newOracle(t, func(of why.Object) (int, any) {
+		return about(of, why.Cause{Type: why.BackOff, Message: "it failed"},
+			why.Cause{Type: why.HeldBy, Message: "elsewhere now", Evidence: map[string]string{"address": "127.0.0.1:1"}})
+	})
+	at := strings.TrimPrefix(holder.URL, "http://")
+	first := newOracle(t, func(of why.Object) (int, any) {
+		switch of.Name {
+		case "gone":
+			at = "127.0.0.1:1"
+		case "odd":
+			at = "ftp://user:pass\x1b@x"
+		}
+		return about(of, why.Cause{
+			Type: why.HeldBy, Message: "replica b has it", Evidence: map[string]string{"address": at}, Advice: "Ask it.",
+		})
+	})
+	code, out, errs := runWhy(t, "thing/x", "--url", first.URL, "--token", oracleToken)
+	if code != 0 || errs != "" || !strings.Contains(out, "it failed") || len(holder.asked) != 1 {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	for _, name := range []string{"gone", "odd"} {
+		code, out, errs = runWhy(t, "thing/"+name, "--url", first.URL, "--token", oracleToken)
+		if code != 0 || !strings.Contains(out, "replica b has it") || !strings.Contains(errs, "cannot be asked") ||
+			strings.Contains(errs, "\x1b") || strings.Count(errs, "\n") != 1 {
+			t.Errorf("exit code %d: %s%s", code, out, errs)
+		}
+	}
+}
+
+// TestWhyHolderInClear: a token that was sent by https is sent by nothing less.
+func TestWhyHolderInClear(t *testing.T) {
+	o := whyOptions{}
+	base, err := (&remote{url: "https://127.0.0.1:1"}).parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.askHolder(t.Context(), base, "http://127.0.0.1:1", why.Object{Kind: "a", Name: "b"}); err == nil ||
+		!strings.Contains(err.Error(), "clear text") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,434 @@
+package executor_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// asking asks an executor about what is in the namespace of a test.
+type asking struct {
+	*bench
+	e *executor.Executor
+}
+
+func (a asking) object(kind, name string) why.Object {
+	return why.Object{Group: "fairlead.io", Kind: kind, Namespace: a.namespace, Name: name}
+}
+
+func nameOf(r operation.Resource) string { return v1alpha1.OperationName(r.Type, r.ID) }
+
+// told waits until the first cause for which the operation of a resource does not move is of a type, and returns all.
+func (a asking) told(r operation.Resource, want why.Type) why.Answer {
+	a.t.Helper()
+	return a.toldOf(a.object("Operation", nameOf(r)), want)
+}
+
+func (a asking) toldOf(of why.Object, want why.Type) why.Answer {
+	a.t.Helper()
+	var got why.Answer
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		got = why.Ask(a.ctx, of, a.e)
+		if len(got.Causes) > 0 && got.Causes[0].Type == want {
+			return got
+		}
+		select {
+		case <-tick.C:
+		case <-a.ctx.Done():
+			a.t.Fatalf("%s: the first is never %s: %+v", of, want, got)
+		}
+	}
+}
+
+// holds tells whether a cause says all that.
+func (a asking) holds(c why.Cause, about string, message string, evidence ...string) {
+	a.t.Helper()
+	got := ""
+	if c.About != nil {
+		got = c.About.String()
+	}
+	if want := strings.ReplaceAll(about, "NS", a.namespace); got != want {
+		a.t.Errorf("%s is about %q, not %q", c.Type, got, want)
+	}
+	if !strings.Contains(c.Message, strings.ReplaceAll(message, "NS", a.namespace)) {
+		a.t.Errorf("%s says %q, not %q", c.Type, c.Message, message)
+	}
+	for _, pair := range evidence {
+		key, want, _ := strings.Cut(pair, "=")
+		if got := c.Evidence[key]; !strings.Contains(got, want) || want == "" && got == "" {
+			a.t.Errorf("%s: %s is %q, not %q: %v", c.Type, key, got, want, c.Evidence)
+		}
+	}
+	if c.Type != why.Ended && !c.Progress && c.Advice == "" {
+		a.t.Errorf("%s says not what to do: %+v", c.Type, c)
+	}
+}
+
+func hours(n int) metav1.Duration { return metav1.Duration{Duration: time.Duration(n) * time.Hour} }
+
+// TestWhy makes situations of operations side by side, each in its own way, and asks for the cause of each.
+func TestWhy(t *testing.T) {
+	b := setup(t)
+	asked, open := b.gate("/hold")
+	defer open()
+	hold := b.receiver.answer
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, path string, n int) {
+		switch path {
+		case "/later":
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		case "/broken", "/dead":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "/poll":
+			w.Header().Set("Location", "/jobs/1")
+			w.WriteHeader(http.StatusAccepted)
+		case "/back":
+			w.WriteHeader(http.StatusAccepted)
+		default:
+			hold(w, r, path, n)
+		}
+	}
+	b.webhook("hold", func(s *v1alpha1.WebhookSpec) { s.RequestTimeout = metav1.Duration{Duration: time.Minute} })
+	b.webhook("next", nil)
+	b.webhook("one", func(s *v1alpha1.WebhookSpec) { s.Request.URL, s.Concurrency = b.receiver.URL+"/hold", 1 })
+	b.webhook("rare", func(s *v1alpha1.WebhookSpec) { s.Request.URL, s.RatePerSecond = b.receiver.URL+"/hold", 1 })
+	b.webhook("later", nil)
+	b.webhook("broken", func(s *v1alpha1.WebhookSpec) { s.Retry.InitialInterval, s.Retry.MaxInterval = hours(300), hours(300) })
+	b.webhook("dead", func(s *v1alpha1.WebhookSpec) {
+		s.Retry.MaxAttempts, s.Breaker = 1, v1alpha1.WebhookBreaker{Failures: 1, OpenFor: hours(1)}
+	})
+	b.webhook("poll", func(s *v1alpha1.WebhookSpec) { s.Mode, s.Poll.Interval = v1alpha1.ModeAsync, hours(1) })
+	b.webhook("back", callbackHook)
+	b.webhook("secret", func(s *v1alpha1.WebhookSpec) {
+		s.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: "login"}}}
+	})
+	b.secret("login", map[string]string{"token": "x"})
+	a := asking{bench: b}
+	b.startWith(func(o *executor.Options) {
+		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
+	}, func(e *executor.Executor) { a.e = e })
+	schedule := func(id string, hooks ...string) operation.Resource {
+		b.schedule(operation.Request{Resource: app(id), Webhooks: hooks})
+		return app(id)
+	}
+
+	b.schedule(operation.Request{
+		Resource: app("holder"), Webhooks: []string{"hold"}, Lock: []operation.Resource{database},
+	})
+	b.received(asked)
+	for _, id := range []string{"second", "third"} {
+		b.schedule(operation.Request{Resource: app(id), Webhooks: []string{"next"}, Lock: []operation.Resource{database}})
+		a.told(app(id), why.LockHeld)
+	}
+	got := a.told(app("holder"), why.Parked)
+	if a.holds(got.Causes[0], "", "calls webhook hold", "webhook=hold"); got.Stuck || !got.Causes[0].Progress {
+		t.Errorf("a call under way is no trouble: %+v", got)
+	}
+	got = a.told(app("third"), why.LockHeld)
+	a.holds(got.Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second, since both need db/7", "resource=db/7")
+	if len(got.Causes) != 2 {
+		t.Fatalf("the holder of the lock is not told: %+v", got)
+	}
+	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("holder")), "app/holder", "holder=app/holder", "operation")
+
+	got = a.told(schedule("missing", "nowhere"), why.WebhookMissing)
+	a.holds(got.Causes[0], "Webhook/NS/nowhere", "nowhere does not exist in namespace NS")
+	got = a.told(schedule("secret", "secret"), why.NotReleased)
+	a.holds(got.Causes[0], "Webhook/NS/secret", v1alpha1.LabelWebhookCredentials)
+	a.holds(a.toldOf(a.object("Webhook", "secret"), why.NotReleased).Causes[0], "", "secret login")
+
+	got = a.told(schedule("later", "later"), why.RetryAfter)
+	a.holds(got.Causes[0], "", "asked to be called again", "status=429", "attempts=1")
+	if until := time.Until(got.Causes[0].Until); until < 50*time.Minute || !got.Stuck {
+		t.Errorf("in %v: %+v", until, got)
+	}
+	got = a.told(schedule("broken", "broken"), why.BackOff)
+	a.holds(got.Causes[0], "", "failed and is called again", "status=500", "webhook=broken")
+	schedule("poll", "poll")
+	got = a.toldThat(app("poll"), "waitsFor", "poll")
+	a.holds(got.Causes[0], "", "polled again", "pollURL="+b.receiver.URL+"/jobs/1", "status=202")
+	schedule("back", "back")
+	got = a.toldThat(app("back"), "waitsFor", "callback")
+	a.holds(got.Causes[0], "", "waits for the callback", "webhook=back")
+	if until := time.Until(got.Causes[0].Until); until < 90*time.Minute || until > 2*time.Hour+time.Minute {
+		t.Errorf("the callback is waited for for %v, not two hours", until)
+	}
+
+	b.end(b.schedule(operation.Request{Resource: app("dead0"), Webhooks: []string{"dead"}}))
+	a.holds(a.told(app("dead0"), why.Ended).Causes[0], "", "with reason RetriesExhausted", "phase=Failed", "error")
+	got = a.told(schedule("dead1", "dead"), why.CircuitOpen)
+	a.holds(got.Causes[0], "Webhook/NS/dead", "webhook dead", "state=Open", "failures=1", "error=500")
+	if c := got.Causes[0]; time.Until(c.Until) < 50*time.Minute || c.Since.IsZero() {
+		t.Errorf("open until when: %+v", c)
+	}
+	a.holds(a.toldOf(a.object("Webhook", "dead"), why.CircuitOpen).Causes[0], "", "webhook dead")
+	b.eventually("shown by the status", func() bool {
+		s := b.hook("dead").Status.Breaker
+		return s != nil && s.State == v1alpha1.BreakerOpen
+	})
+	if at := a.e.Targets(b.namespace, "dead"); len(at) != 1 || at[0].Tries != 1 || len(a.e.Targets("", "")) < 5 {
+		t.Errorf("%+v", at)
+	}
+
+	schedule("one0", "one")
+	b.received(asked)
+	got = a.told(schedule("one1", "one"), why.RateLimited)
+	a.holds(got.Causes[0], "Webhook/NS/one", "calls at a time", "bound=concurrency", "most=1", "waiting=1")
+	a.holds(a.toldOf(a.object("Webhook", "one"), why.RateLimited).Causes[0], "", "webhook one", "bound=concurrency")
+	for i := range 20 {
+		schedule(fmt.Sprint("rare", i), "rare")
+	}
+	got = a.told(app("rare19"), why.RateLimited)
+	a.holds(got.Causes[0], "Webhook/NS/rare", "calls per second", "bound=rate", "most=1")
+
+	b.end(b.schedule(operation.Request{Resource: app("fine"), Webhooks: []string{"next"}}))
+	got = a.told(app("fine"), why.Ended)
+	if a.holds(got.Causes[0], "", "with reason Succeeded", "phase=Success"); got.Stuck {
+		t.Errorf("what has ended is not stuck: %+v", got)
+	}
+	if got := a.e.Why(b.ctx, a.object("Operation", "nobody")); len(got) != 0 {
+		t.Errorf("of nothing: %+v", got)
+	}
+	if got := a.e.Why(b.ctx, a.object("Pod", nameOf(app("fine")))); len(got) != 0 {
+		t.Errorf("of another kind: %+v", got)
+	}
+	for _, hook := range []string{"next", "nowhere"} {
+		if got := a.e.Why(b.ctx, a.object("Webhook", hook)); len(got) != 0 {
+			t.Errorf("of webhook %s: %+v", hook, got)
+		}
+	}
+
+	// An executor that works on none of them tells the same from the objects, as far as these tell it.
+	idle := asking{b, b.prepare(b.config, nil).Executor}
+	for r, want := range map[operation.Resource]why.Type{
+		app("third"): why.LockHeld, app("missing"): why.WebhookMissing, app("secret"): why.NotReleased, app("later"): why.RetryAfter,
+		app("broken"): why.BackOff, app("poll"): why.Parked, app("back"): why.Parked, app("fine"): why.Ended,
+		app("dead1"): why.CircuitOpen,
+	} {
+		idle.told(r, want)
+	}
+	idle.holds(idle.told(app("third"), why.LockHeld).Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second")
+}
+
+// toldThat is told for an evidence.
+func (a asking) toldThat(r operation.Resource, key, want string) (got why.Answer) {
+	a.t.Helper()
+	a.eventually(key+"="+want, func() bool {
+		got = why.Ask(a.ctx, a.object("Operation", nameOf(r)), a.e)
+		return len(got.Causes) > 0 && got.Causes[0].Evidence[key] == want
+	})
+	return got
+}
+
+// TestWhyShare: what a namespace has used up is told with what it is.
+func TestWhyShare(t *testing.T) {
+	for share, change := range map[string]func(*executor.Options){
+		"calls under way":  func(o *executor.Options) { o.MaxCalls = 2 },
+		"calls per second": func(o *executor.Options) { o.Budget.Calls = 1 },
+	} {
+		t.Run(share, func(t *testing.T) {
+			b := setup(t)
+			_, open := b.gate("/hold")
+			defer open()
+			b.webhook("hold", nil)
+			a := asking{bench: b}
+			b.startWith(change, func(e *executor.Executor) { a.e = e })
+			const n = 16
+			for i := range n {
+				b.schedule(operation.Request{Resource: app(i), Webhooks: []string{"hold"}})
+			}
+			c := a.told(app(n-1), why.RateLimited).Causes[0]
+			a.holds(c, "", "namespace NS has used up its share of "+share, "namespace="+b.namespace)
+			if c.Since.IsZero() {
+				t.Error("since when is not told")
+			}
+		})
+	}
+}
+
+// TestWhyWrites: an operation that cannot be written for want of its namespace's share is told to wait for that.
+func TestWhyWrites(t *testing.T) {
+	b := setup(t)
+	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { w.WriteHeader(http.StatusBadGateway) }
+	b.webhook("broken", nil)
+	a := asking{bench: b}
+	b.startWith(func(o *executor.Options) { o.Budget.Writes = 1 }, func(e *executor.Executor) { a.e = e })
+	a.e.Spend(b.namespace, 1e6)
+	b.schedule(operation.Request{Webhooks: []string{"broken"}})
+	a.holds(a.told(shop, why.RateLimited).Causes[0], "", "its share of writes to the API server", "share=writes")
+}
+
+// TestWhyForbidden: a controller that lacks a right says which.
+func TestWhyForbidden(t *testing.T) {
+	b := setup(t)
+	b.webhook("next", nil)
+	nobody := rest.CopyConfig(b.config)
+	nobody.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
+	calls, err := call.New(call.Options{Config: nobody})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(calls.Close)
+	a := asking{bench: b}
+	b.startWith(func(o *executor.Options) { o.Calls = calls }, func(e *executor.Executor) { a.e = e })
+	b.schedule(operation.Request{Webhooks: []string{"next"}})
+	got := a.told(shop, why.Forbidden)
+	a.holds(got.Causes[0], "", "nobody may not", "user=nobody", "resource=operations/status", "rule=operations/status", "tries",
+		"error=forbidden", "namespace="+b.namespace)
+	if c := got.Causes[0]; c.Since.IsZero() || c.Until.IsZero() || !got.Stuck {
+		t.Errorf("since when, and when it is tried again: %+v", got)
+	}
+}
+
+// TestWhyConflict: who is always too late says so while it lasts, and not afterwards.
+func TestWhyConflict(t *testing.T) {
+	b := setup(t)
+	b.webhook("next", nil)
+	var over atomic.Bool
+	busy := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if r.Method != http.MethodGet && r.Method != http.MethodPost && !over.Load() {
+			b.touch(nameOf(shop))
+		}
+		return next.RoundTrip(r)
+	})
+	a := asking{bench: b}
+	b.startWith(func(o *executor.Options) { o.Calls = busy }, func(e *executor.Executor) { a.e = e })
+	op := b.schedule(operation.Request{Webhooks: []string{"next"}})
+	a.holds(a.told(shop, why.Conflict).Causes[0], "", "writes the operation again and again", "conflicts", "error")
+	over.Store(true)
+	b.end(op)
+	if got := a.told(shop, why.Ended); got.Stuck {
+		t.Errorf("there is no conflict any more: %+v", got)
+	}
+}
+
+// TestWhyEnding: a process that is about to end says that it begins nothing more; what is deleted is told who keeps it.
+func TestWhyEnding(t *testing.T) {
+	b := setup(t)
+	b.webhook("next", nil)
+	a := asking{bench: b}
+	b.startWith(nil, func(e *executor.Executor) { a.e = e })
+	b.end(b.schedule(operation.Request{Resource: app("kept"), Webhooks: []string{"next"}}))
+	b.patchFinalizers(nameOf(app("kept")), `["example.com/keeper"]`)
+	b.delete(nameOf(app("kept")))
+	a.holds(a.told(app("kept"), why.ForeignFinalizer).Causes[0], "", "example.com/keeper", "finalizer=example.com/keeper")
+	b.patchFinalizers(nameOf(app("kept")), `null`)
+
+	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
+	defer cancel()
+	if err := a.e.Drain(ctx); err != nil {
+		t.Fatal(err)
+	}
+	b.schedule(operation.Request{Webhooks: []string{"next"}})
+	a.holds(a.told(shop, why.NotLeading).Causes[0], "", "about to end", "draining=true")
+}
+
+func (b *bench) patchFinalizers(name, list string) {
+	b.t.Helper()
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbPatch, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: b.namespace,
+		Name: name, PatchType: types.MergePatchType, Body: fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, list),
+	}, call.Policy{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// elsewhere is a group of which this member holds no slot, and says who does.
+type elsewhere struct{ allShards }
+
+func (elsewhere) Why(namespace string, _ types.UID) []why.Cause {
+	return []why.Cause{{Type: why.HeldBy, Message: "b has " + namespace, Advice: "Ask b."}}
+}
+
+// TestWhyElsewhere: a replica that does not hold the slot says who does, and what the object tells.
+func TestWhyElsewhere(t *testing.T) {
+	b := setup(t)
+	b.start(nil)
+	b.schedule(operation.Request{Webhooks: []string{"nowhere"}})
+	b.eventually("waiting", func() bool { return operation.ViewOf(b.get()).Waiting != "" })
+	other := b.prepare(b.config, func(o *executor.Options) {
+		o.Shards = elsewhere{}
+		o.Operations = store.New(store.Options{ // of the slots that it has: none
+			Resource: v1alpha1.OperationsResource, Kind: v1alpha1.GroupVersion.WithKind("Operation"), Namespaced: true,
+		})
+	})
+	a := asking{b, other.Executor}
+	got := a.told(shop, why.HeldBy)
+	if len(got.Causes) != 2 || got.Causes[1].Type != why.WebhookMissing {
+		t.Fatalf("%+v", got)
+	}
+	a.holds(got.Causes[0], "", "b has NS")
+	a.holds(got.Causes[1], "Webhook/NS/nowhere", "nowhere does not exist")
+	if got := a.e.Why(b.ctx, a.object("Operation", "nobody")); len(got) != 0 {
+		t.Errorf("of nothing: %+v", got)
+	}
+	if f, ok := a.e.Finalizer("fairlead.io", "Operation"); !ok || f != v1alpha1.Finalizer {
+		t.Errorf("its finalizer is %q", f)
+	}
+	if f, ok := a.e.Finalizer("fairlead.io", "Webhook"); ok {
+		t.Errorf("it sets %q on Webhooks", f)
+	}
+}
+
+// TestWhyQuarantined: a Webhook that is set aside, and one that cannot be used.
+func TestWhyQuarantined(t *testing.T) {
+	b := setup(t)
+	b.webhook("deadly", nil)
+	b.webhook("wrong", func(s *v1alpha1.WebhookSpec) { s.Response.Success = "response.(" })
+	w := b.hook("deadly")
+	w.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionQuarantined, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCrashed,
+		ObservedGeneration: w.Generation, Message: "the controller has died 3 times", LastTransitionTime: metav1.Now(),
+	}}
+	if _, err := call.Do(b.ctx, b.calls, call.Request{
+		Verb: call.VerbUpdate, Resource: v1alpha1.WebhooksResource, Kind: v1alpha1.KindWebhook, Namespace: b.namespace,
+		Name: "deadly", Subresource: "status", Object: w,
+	}, call.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	a := asking{bench: b}
+	b.startWith(nil, func(e *executor.Executor) { a.e = e })
+	b.schedule(operation.Request{Webhooks: []string{"deadly"}})
+	c := a.told(shop, why.Quarantined).Causes[0]
+	if a.holds(c, "Webhook/NS/deadly", "it has killed the controller", "error=died 3 times"); c.Since.IsZero() {
+		t.Error("since when is not told")
+	}
+	a.holds(a.toldOf(a.object("Webhook", "deadly"), why.Quarantined).Causes[0], "", "it has killed the controller")
+	a.holds(a.toldOf(a.object("Webhook", "wrong"), why.Quarantined).Causes[0], "", "cannot be used", "error=response.success")
+}
+
+// TestWhyDeadline: an operation that has failed for its time, and whose notification goes on.
+func TestWhyDeadline(t *testing.T) {
+	b := setup(t)
+	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, _ string, _ int) { w.WriteHeader(http.StatusBadGateway) }
+	for _, name := range []string{"broken", "tell"} {
+		b.webhook(name, func(s *v1alpha1.WebhookSpec) { s.Retry.InitialInterval, s.Retry.MaxInterval = hours(300), hours(300) })
+	}
+	a := asking{bench: b}
+	b.startWith(nil, func(e *executor.Executor) { a.e = e })
+	b.schedule(operation.Request{Webhooks: []string{"broken"}, Notify: "tell", Timeout: time.Second})
+	var got why.Answer
+	a.eventually("notified", func() bool {
+		got = why.Ask(b.ctx, a.object("Operation", nameOf(shop)), a.e)
+		return len(got.Causes) == 2 && got.Causes[1].Type == why.BackOff && got.Causes[1].Evidence["webhook"] == "tell"
+	})
+	a.holds(got.Causes[0], "", "so it has failed", "reason="+v1alpha1.ReasonTimedOut)
+	a.holds(got.Causes[1], "", "webhook tell (notification)", "purpose=notify", "webhook=tell")
+}
