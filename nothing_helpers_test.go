@@ -141,7 +141,7 @@ func TestNothing(t *testing.T) {
 	table := nothing(ctx)
 	var all []string
 	for _, dir := range []string{
-		".", "admission", "alloc", "client", "call", "dependent", "flow", "observe", "reconcile", "reconcile/lease",
+		".", "admission", "alloc", "client", "call", "console", "dependent", "flow", "observe", "reconcile", "reconcile/lease",
 		"rights", "store",
 	} {
 		name := path.Base(dir)

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/alloc"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/console"
 	"github.com/fairlead-io/fairlead/dependent"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/observe"
@@ -79,6 +80,8 @@ func nothing(ctx context.Context) map[string]func() error {
 		"fairlead.WithLinger":         func() error { return runs(fairlead.WithLinger(0)) },
 		"fairlead.New":                func() error { return runs(nil) },
 		"fairlead.Serve":              func() error { return orNone(fairlead.Serve(ctx, nil, nil)) },
+		"fairlead.WithConsole":        func() error { return runs(fairlead.WithConsole(nil)) },
+		"console.New":                 func() error { return fails(console.New(console.Options{})) },
 		"fairlead.WithContent":        func() error { return runs(fairlead.WithContent(schema.GroupKind{}, store.Content{})) },
 		"fairlead.WithDegraded":       func() error { return runs(fairlead.WithDegraded()) },
 		"fairlead.WithDetectMutation": func() error { return runs(fairlead.WithDetectMutation()) },
