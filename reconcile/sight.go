@@ -69,16 +69,19 @@ func (d *done) of(k Key) (at time.Time) {
 	return at
 }
 
+// maxLooked bounds how far into a line is looked, while nothing else can be done.
+const maxLooked = 10_000
+
 // before is how many ready items are picked before one that is ready, and how many of them are of its namespace. It
-// looks at the line of that namespace, and at how long the others are.
+// looks at the line of that namespace, and at how long the others are. If own is maxLooked, there are more.
 func (q *queue) before(it *item) (all, own int) {
 	l := &q.lines[it.prio]
 	mine := l.byNS[it.key.Namespace]
 	if mine == nil {
 		return 0, 0
 	}
-	for _, o := range mine.items {
-		if o == it {
+	for i, o := range mine.items {
+		if o == it || i == maxLooked {
 			break
 		}
 		if o.state == ready && o.prio == it.prio {

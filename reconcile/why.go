@@ -345,9 +345,13 @@ func (c *Controller) behind(k Key, s *sight) why.Cause {
 	for _, b := range s.busy {
 		busy = append(busy, fmt.Sprintf("%s for %v", b.key, now.Sub(b.at).Round(time.Millisecond)))
 	}
+	least := ""
+	if s.own == maxLooked {
+		least = "at least "
+	}
 	cause := why.Cause{
 		Type: why.QueuedBehind,
-		Message: fmt.Sprintf("%d others are before it, and %d of %d workers of controller %s are busy", s.before, s.workers, s.limit,
+		Message: fmt.Sprintf(least+"%d others are before it, and %d of %d workers of controller %s are busy", s.before, s.workers, s.limit,
 			c.name),
 		Evidence: with(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running", strconv.Itoa(s.workers),
 			"workers", strconv.Itoa(s.limit), "busy", strings.Join(busy, "; ")),

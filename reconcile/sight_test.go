@@ -1,0 +1,109 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestBefore: what is said to be before an object is what is picked before it, where nothing else happens meanwhile.
+func TestBefore(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		q := newQueue()
+		var all []*item
+		for i := range rapid.IntRange(1, 60).Draw(t, "objects") {
+			it := q.item(key(rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "namespace"), i))
+			q.makeReady(it, high)
+			all = append(all, it)
+		}
+		for range rapid.IntRange(0, 10).Draw(t, "picked") {
+			if it := q.pick(); it != nil {
+				it.state = idle
+				q.running--
+			}
+		}
+		it := rapid.SampledFrom(all).Draw(t, "asked")
+		if it.state != ready {
+			return
+		}
+		before, own := q.before(it)
+		var picked, same int
+		for {
+			next := q.pick()
+			if next == it {
+				break
+			}
+			if picked++; next.key.Namespace == it.key.Namespace {
+				same++
+			}
+		}
+		if before != picked || own != same {
+			t.Fatalf("%d are said to be before it, %d of its namespace; it were %d and %d", before, own, picked, same)
+		}
+	})
+}
+
+// TestRuns: what runs is known in the order in which it began.
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var l runs
+		var want []*reconciliation
+		for range rapid.IntRange(0, 50).Draw(t, "steps") {
+			if len(want) == 0 || rapid.Bool().Draw(t, "begins") {
+				r := &reconciliation{}
+				l.add(r)
+				want = append(want, r)
+				continue
+			}
+			i := rapid.IntRange(0, len(want)-1).Draw(t, "ends")
+			l.remove(want[i])
+			want = append(want[:i:i], want[i+1:]...)
+		}
+		r := l.first
+		for i, w := range want {
+			if r != w {
+				t.Fatalf("the %d. of %d is another one", i, len(want))
+			}
+			r = r.next
+		}
+		if r != nil || len(want) == 0 && l.last != nil {
+			t.Fatal("there are more")
+		}
+	})
+}
+
+// TestDone: the last successes are known, of one object the newest.
+func TestDone(t *testing.T) {
+	t.Parallel()
+	var d done
+	at := time.Unix(1000, 0)
+	for i := range 3 * keptDone {
+		d.note(key("a", i%(keptDone/2)), "", at.Add(time.Duration(i)*time.Second))
+	}
+	if got := d.of(key("a", 0)); !got.Equal(at.Add(5 * keptDone / 2 * time.Second)) {
+		t.Errorf("it was at %v", got)
+	}
+	if got := d.of(key("b", 0)); !got.IsZero() {
+		t.Errorf("of another one: %v", got)
+	}
+	if len(d.ring) != keptDone {
+		t.Errorf("%d are kept", len(d.ring))
+	}
+}
+
+// BenchmarkWhy asks about one of 100,000 objects that are ready, of one namespace: it is at the end of the line.
+func BenchmarkWhy(b *testing.B) {
+	c := &Controller{name: "gateways", q: newQueue(), now: time.Now, set: settings{workers: 1}}
+	const n = 100_000
+	for i := range n {
+		c.q.makeReady(c.q.item(key("a", i)), high)
+	}
+	for b.Loop() {
+		if s := c.look(key("a", n-1)); s.before != maxLooked {
+			b.Fatalf("%d are before it", s.before)
+		}
+	}
+}
