@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -34,15 +35,18 @@ type Cluster struct {
 	err       error // of New, returned by Run
 	log       *slog.Logger
 	degraded  bool
+	tracers   trace.TracerProvider
 	calls     *call.Client
 	cache     *store.Cache
 	client    *client.Client
 	observers *observe.Registry
-	checks    []func() error         // guarded by the mu of rt
-	needs     []rights.Right         // likewise
-	askers    []rights.Asker         // likewise
-	abandon   context.CancelFunc     // ends discovery, which knows no context
-	collect   []prometheus.Collector // what it has registered
+	checks    []func() error // guarded by the mu of rt
+	needs     []rights.Right // likewise
+	askers    []rights.Asker // likewise
+	// those of rt that were declared here; likewise
+	controllers []*reconcile.Controller
+	abandon     context.CancelFunc     // ends discovery, which knows no context
+	collect     []prometheus.Collector // what it has registered
 }
 
 var (
@@ -53,7 +57,7 @@ var (
 
 // newCluster sends nothing.
 func newCluster(rt *Runtime, name string, cfg *rest.Config, o options) *Cluster {
-	c := &Cluster{name: name, rt: rt, log: o.logger, degraded: o.degraded}
+	c := &Cluster{name: name, rt: rt, log: o.logger, degraded: o.degraded, tracers: o.tracers}
 	if err := c.connect(cfg, o); err != nil {
 		c.err = fmt.Errorf("cannot make a runtime: %w", err)
 		if name != "" {
@@ -102,7 +106,9 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}
 	metrics := call.NewMetrics()
 	var err error
-	if c.calls, err = call.New(call.Options{Config: cfg, Logger: o.logger, Metrics: metrics}); err != nil {
+	if c.calls, err = call.New(call.Options{
+		Config: cfg, Logger: o.logger, Metrics: metrics, TracerProvider: o.tracers,
+	}); err != nil {
 		return err
 	}
 	mapper := o.mapper
@@ -199,7 +205,7 @@ func (c *Cluster) Registry() *prometheus.Registry { return c.rt.opts.registry }
 
 // Inherit says what controllers have of the cluster: it makes the Cluster a reconcile.Overseer.
 func (c *Cluster) Inherit() reconcile.Inherited {
-	in := reconcile.Inherited{Logger: c.log, Cluster: c.name, Degraded: c.degraded}
+	in := reconcile.Inherited{Logger: c.log, TracerProvider: c.tracers, Cluster: c.name, Degraded: c.degraded}
 	if g := c.rt.Shards(); g != nil {
 		in.Shards = g
 	}
@@ -226,6 +232,7 @@ func (c *Cluster) Oversee(ctl *reconcile.Controller) {
 			"before Run", ctl.Name()))
 	}
 	c.rt.controllers = append(c.rt.controllers, ctl)
+	c.controllers = append(c.controllers, ctl)
 	c.askers = append(c.askers, ctl)
 }
 

@@ -48,8 +48,15 @@ func TestLeaderElection(t *testing.T) {
 		if code, body := get(two.Runtime, "/readyz"); code != 200 || !strings.Contains(body, "standby") {
 			t.Errorf("readyz of the second: %d %s", code, body)
 		}
+		leads := func(r *running) float64 { return gathered(t, r.Registry(), "fairlead_leading")[""] }
+		if leads(one) != 1 || leads(two) != 0 {
+			t.Errorf("the metric says %v of the leader, and %v of the other one", leads(one), leads(two))
+		}
 		if err := one.end(); err != nil {
 			t.Error(err)
+		}
+		if leads(one) != 0 {
+			t.Error("the metric says that it leads after its end")
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()

@@ -2,6 +2,7 @@ package fairlead_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/admission"
@@ -98,6 +100,68 @@ func listedMetrics(t *testing.T) (labels, types map[string]string) {
 	return labels, types
 }
 
+// gathered are the values of a gauge, by the values of its labels, which are sorted by their names.
+func gathered(t *testing.T, r *prometheus.Registry, name string) map[string]float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			values[strings.Join(labels, " ")] = m.GetGauge().GetValue()
+		}
+	}
+	return values
+}
+
+// TestOldest: the age of what has been ready, running or failing for longest is known.
+func TestOldest(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, s *apiserver.Server) {
+		for _, name := range []string{"a", "b", "c"} {
+			put(t, s, name)
+		}
+		rt := fairlead.New(s.Config())
+		calls := 0
+		reconcile.New(rt, "maps",
+			reconcile.Func[corev1.ConfigMap](func(ctx context.Context, _ *corev1.ConfigMap) (reconcile.Result, error) {
+				if calls++; calls == 1 {
+					return reconcile.Done, errors.New("no")
+				}
+				time.Sleep(10 * time.Second)
+				return reconcile.Done, nil
+			}), reconcile.Workers(1), reconcile.Deadline(time.Hour))
+		begin := time.Now()
+		r := run(rt)
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		got := gathered(t, rt.Registry(), "fairlead_reconcile_oldest_seconds")
+		for _, state := range []string{"ready", "running", "failed"} {
+			if age := got[" maps "+state]; age < 8.5 || age > time.Since(begin).Seconds() {
+				t.Errorf("the oldest that is %s: %v s of 9; all: %v", state, age, got)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := map[string]float64{" maps ready": 0, " maps running": 0, " maps failed": 0}
+		if diff := cmp.Diff(want, gathered(t, rt.Registry(), "fairlead_reconcile_oldest_seconds")); diff != "" {
+			t.Errorf("when all is done: %s", diff)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestMetricsAreListed compares docs/metrics.md with what the registries of a program of the library, and of the operations controller,
 // have: names, labels, and types as far as there are values.
 func TestMetricsAreListed(t *testing.T) {
@@ -140,9 +204,20 @@ func TestMetricsAreListed(t *testing.T) {
 	})
 	hooked := fairlead.New(nil)
 	admission.Serve(hooked, admission.Options{})
-	more, moreTypes := exportedMetrics(t, hooked.Registry())
-	maps.Copy(exported, more)
-	maps.Copy(types, moreTypes)
+	elected := fairlead.New(&rest.Config{}, fairlead.WithLeaderElection("default", "operator"))
+	shared := fairlead.New(&rest.Config{}, fairlead.WithShards("default", "operators"))
+	recorder, err := executor.NewEvents(&rest.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer recorder.Close()
+	events := prometheus.NewRegistry()
+	events.MustRegister(recorder)
+	for _, registry := range []*prometheus.Registry{hooked.Registry(), elected.Registry(), shared.Registry(), events} {
+		more, moreTypes := exportedMetrics(t, registry)
+		maps.Copy(exported, more)
+		maps.Copy(types, moreTypes)
+	}
 	for name := range exported {
 		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") { // those of client_golang
 			delete(exported, name)

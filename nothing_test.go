@@ -89,18 +89,19 @@ func nothing(ctx context.Context) map[string]func() error {
 		"fairlead.WithLeadership": func() error {
 			return errors.Join(runs(fairlead.WithLeadership(nil)), runs(fairlead.WithLeadership((*lease.Lease)(nil))))
 		},
-		"fairlead.WithListen":      func() error { return runs(fairlead.WithListen("")) },
-		"fairlead.WithLogger":      func() error { return runs(fairlead.WithLogger(nil)) },
-		"fairlead.WithMapper":      func() error { return runs(fairlead.WithMapper(nil)) },
-		"fairlead.WithPersistence": func() error { return runs(fairlead.WithPersistence("")) },
-		"fairlead.WithRegistry":    func() error { return runs(fairlead.WithRegistry(nil)) },
-		"fairlead.WithScheme":      func() error { return runs(fairlead.WithScheme(nil)) },
-		"fairlead.ShardBy":         func() error { return ok(fairlead.ShardBy(shard.UID)) },
-		"fairlead.WithShards":      func() error { return runs(fairlead.WithShards("", "", nil)) },
-		"fairlead.WithSignals":     func() error { return runs(fairlead.WithSignals()) },
-		"fairlead.WithSource":      func() error { return runs(fairlead.WithSource(nil)) },
-		"fairlead.WithStaleness":   func() error { return runs(fairlead.WithStaleness(0)) },
-		"fairlead.WithStopTimeout": func() error { return runs(fairlead.WithStopTimeout(0)) },
+		"fairlead.WithListen":         func() error { return runs(fairlead.WithListen("")) },
+		"fairlead.WithLogger":         func() error { return runs(fairlead.WithLogger(nil)) },
+		"fairlead.WithMapper":         func() error { return runs(fairlead.WithMapper(nil)) },
+		"fairlead.WithPersistence":    func() error { return runs(fairlead.WithPersistence("")) },
+		"fairlead.WithRegistry":       func() error { return runs(fairlead.WithRegistry(nil)) },
+		"fairlead.WithScheme":         func() error { return runs(fairlead.WithScheme(nil)) },
+		"fairlead.ShardBy":            func() error { return ok(fairlead.ShardBy(shard.UID)) },
+		"fairlead.WithShards":         func() error { return runs(fairlead.WithShards("", "", nil)) },
+		"fairlead.WithSignals":        func() error { return runs(fairlead.WithSignals()) },
+		"fairlead.WithSource":         func() error { return runs(fairlead.WithSource(nil)) },
+		"fairlead.WithStaleness":      func() error { return runs(fairlead.WithStaleness(0)) },
+		"fairlead.WithStopTimeout":    func() error { return runs(fairlead.WithStopTimeout(0)) },
+		"fairlead.WithTracerProvider": func() error { return runs(fairlead.WithTracerProvider(nil)) },
 
 		"admission.Convert": func() error {
 			admission.Convert[pod, pod](nil, nil, nil)
@@ -180,9 +181,13 @@ func nothing(ctx context.Context) map[string]func() error {
 		"client.When":        func() error { return wait(client.When[pod](c, client.Key{}, nil)) },
 		"client.WithPolicy":  func() error { return writes(client.WithPolicy(call.Policy{})) },
 
-		"call.Do":         func() error { return fails(call.Do(ctx, calls, call.Request{}, call.Policy{})) },
-		"call.List":       func() error { return each(call.List[pod](ctx, calls, call.Request{}, call.Policy{})) },
-		"call.New":        func() error { return fails(call.New(call.Options{})) },
+		"call.Do":   func() error { return fails(call.Do(ctx, calls, call.Request{}, call.Policy{})) },
+		"call.List": func() error { return each(call.List[pod](ctx, calls, call.Request{}, call.Policy{})) },
+		"call.New":  func() error { return fails(call.New(call.Options{})) },
+		"call.Why": func() error {
+			_, known := call.Why(nil)
+			return ok(known)
+		},
 		"call.NewMetrics": func() error { return ok(call.NewMetrics()) },
 		"call.Pages":      func() error { return each(call.Pages(ctx, calls, call.Request{}, call.Policy{})) },
 		"call.Step": func() error {
@@ -246,6 +251,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"flow.OnError": func() error { return ok(step(flow.OnError(""))) },
 		"flow.Provide": func() error { return ok(flow.New[int]("f").Provide(flow.Provide[any](nil))) },
 		"flow.Quorum":  func() error { return ok(step(flow.Quorum(0))) },
+		"flow.Retrace": func() error { return ok(flow.Retrace(ctx, ctx, flow.TraceOptions{})) },
 		"flow.Retry":   func() error { return step(flow.Retry(flow.Backoff{})) },
 		"flow.Save":    func() error { return step(flow.Save()) },
 		"flow.Step":    func() error { return started(flow.New("f", flow.Step[int]("", nil)), nil) },
@@ -278,6 +284,7 @@ func nothing(ctx context.Context) map[string]func() error {
 
 		"reconcile.After":        func() error { return ok(reconcile.After(0)) },
 		"reconcile.AsTerminal":   func() error { return ok(reconcile.AsTerminal(nil)) },
+		"reconcile.Causes":       func() error { return ok(reconcile.Causes(nil)) },
 		"reconcile.Deadline":     func() error { return controls(reconcile.Deadline(0)) },
 		"reconcile.DebugHandler": func() error { return shown(reconcile.DebugHandler(nil)) },
 		"reconcile.Fault":        func() error { return controls(reconcile.Fault(nil)) },
@@ -329,6 +336,7 @@ func nothing(ctx context.Context) map[string]func() error {
 		"reconcile.Stuck":          func() error { return controls(reconcile.Stuck(0)) },
 		"reconcile.Terminal":       func() error { return ok(reconcile.Terminal(nil)) },
 		"reconcile.TotalRateLimit": func() error { return controls(reconcile.TotalRateLimit(0, 0)) },
+		"reconcile.TracerProvider": func() error { return controls(reconcile.TracerProvider(nil)) },
 		"reconcile.Watches":        func() error { return controls(reconcile.Watches[pod](nil, nil)) },
 		"reconcile.WithBackoff":    func() error { return controls(reconcile.WithBackoff(reconcile.Backoff{})) },
 		"reconcile.WithoutEvents":  func() error { return controls(reconcile.WithoutEvents()) },

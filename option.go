@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,7 @@ type options struct {
 	dir         string
 	detect      bool
 	console     Console
+	tracers     trace.TracerProvider
 }
 
 // Defaults of the options.
@@ -92,6 +94,12 @@ func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.map
 // engines of Flows and of reconcile.Flow, elections, and what package operation has that is added. A logger given to
 // one of them beats it. Default: nothing is logged.
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
+
+// WithTracerProvider has the runtime make spans of OpenTelemetry, and all that it hosts: a span of each reconciliation,
+// of each fiber and each of its steps, of the engines of Flows and of reconcile.Flow, and of each request to the API
+// server that is no watch. A provider given to one of them beats it. Package operation takes one in its options. The
+// provider is the program's, which shuts it down after Run. Default: no spans, which cost nothing. See docs/tracing.md.
+func WithTracerProvider(tp trace.TracerProvider) Option { return func(o *options) { o.tracers = tp } }
 
 // WithRegistry sets where metrics are registered. Default: a new registry, with the metrics of Go and of the process.
 func WithRegistry(registry *prometheus.Registry) Option {

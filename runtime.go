@@ -59,6 +59,8 @@ type Runtime struct {
 	engine      *flow.Engine               // of Flows, or made when it was asked for first
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
 	ran         bool
+
+	leading atomic.Bool // of those of WithLeadership, this process works
 }
 
 // phase is what a runtime is doing, as its health pages tell it.
@@ -96,6 +98,9 @@ func New(cfg *rest.Config, opts ...Option) *Runtime {
 		var err error
 		rt.opts.leadership, err = rt.elect(cfg, rt.opts.lease[0], rt.opts.lease[1])
 		rt.err = errors.Join(rt.err, err)
+	}
+	if rt.opts.leadership != nil {
+		rt.err = errors.Join(rt.err, rt.opts.registry.Register(leadingMetric(&rt.leading)))
 	}
 	rt.ownPages()
 	if rt.opts.console != nil && rt.err == nil {
@@ -150,8 +155,8 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 	return c
 }
 
-// Flows has the runtime look after an engine: it logs where the runtime does, unless it has a logger of its own, its
-// metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish during the drain before
+// Flows has the runtime look after an engine: it logs and traces where the runtime does, unless it has a logger or a
+// tracer of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish during the drain before
 // they are cancelled. A runtime has one engine, which is given before what uses [Cluster.Engine] is declared.
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
@@ -190,6 +195,7 @@ func (c *Cluster) Engine() *flow.Engine {
 // look has an engine log, show itself and end with the runtime.
 func (rt *Runtime) look(e *flow.Engine) {
 	e.InheritLogger(rt.log)
+	e.InheritTracerProvider(rt.opts.tracers)
 	if rt.sharing != nil {
 		e.RequireDurable()
 	}
@@ -331,6 +337,8 @@ func (rt *Runtime) lead(ctx context.Context, l Leadership) error {
 		return ignoreEnd(ctx, err)
 	}
 	defer done()
+	rt.leading.Store(true)
+	defer rt.leading.Store(false)
 	bound := client.Bind(ctx, client.Binding{Fence: func() error { return l.Fence(term) }, RequireVersion: true})
 	bound, end := context.WithCancelCause(bound)
 	defer end(nil)
@@ -338,6 +346,7 @@ func (rt *Runtime) lead(ctx context.Context, l Leadership) error {
 	forget := context.AfterFunc(term, func() {
 		if ctx.Err() == nil { // else a term that is made of ctx has ended with it
 			lost.Store(true)
+			rt.leading.Store(false)
 			end(ErrNotLeading)
 		}
 	})

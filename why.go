@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,11 +13,16 @@ import (
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// whyTimeout bounds the requests that a question leads to: whoever asks why nothing moves must not wait for what hangs.
-const whyTimeout = 5 * time.Second
+// whyTimeout bounds the requests that a question leads to, and whyAnswer the first of them: whoever asks why nothing
+// moves must not wait for what hangs.
+const (
+	whyTimeout = 5 * time.Second
+	whyAnswer  = 2 * time.Second
+)
 
 // Explain has [Runtime.Why] ask e, too, before all else: what runs in the program beside controllers and knows causes.
 // It may be called at any time. One that panics tells nothing.
@@ -31,14 +37,16 @@ func (rt *Runtime) Explain(e why.Explainer) {
 }
 
 // Why says why an object does not move on: what was added with Explain is asked, then the controllers of its kind and
-// the fibers that work for them, who leads or holds its slot, how old what is known of it is, and the object itself. It
-// is read from the cache where that holds it, else from the API server.
+// the fibers that work for them, those of Flows whose key is "namespace/name" or "Kind/namespace/name", who leads or
+// holds its slot, how old what is known of it is, and the object itself. An object that nothing of the program works on
+// is NotSelected; one of which all is done is told so (why.Ended), and is not stuck.
 //
 // The kind may be written as kubectl takes it: "Deployment", "deploy", "deployments.apps"; the answer has its real name.
 // The group may be left out. Of several clusters each is asked that has such a kind.
 //
 // The error matches [why.ErrNotFound] if there is no such object, and nothing is known under its name either; for a kind
-// that the API server does not have it says so. It may be called at any time, by many at a time.
+// that the API server does not have it says so. It may be called at any time, by many at a time, and takes a few seconds
+// where the API server does not answer.
 func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
@@ -80,27 +88,124 @@ func (c *Cluster) why(ctx context.Context, of why.Object) (why.Answer, error) {
 		return why.Answer{}, err
 	}
 	of.Group, of.Kind = kind.Group, kind.Kind
-	if !kind.namespaced {
+	switch {
+	case !kind.namespaced:
 		of.Namespace = ""
+	case of.Namespace == "":
+		return why.Answer{}, fmt.Errorf("%s is in a namespace, and none is given", of)
 	}
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(kind.GroupVersionKind)
-	err = c.client.Get(ctx, client.Key{Namespace: of.Namespace, Name: of.Name}, obj)
-	there := err == nil
-	if err != nil && !apierrors.IsNotFound(err) {
+	q := &question{c: c, of: of, kind: kind}
+	if err := q.find(ctx); err != nil {
 		return why.Answer{}, err
 	}
-	c.rt.mu.Lock()
-	explainers := slices.Clone(c.rt.explainers)
-	c.rt.mu.Unlock()
-	var causes []why.Cause
-	for _, e := range explainers {
-		causes = append(causes, c.ask(ctx, of, e)...)
-	}
-	if !there && len(causes) == 0 {
-		return why.Answer{}, why.ErrNotFound
+	causes := q.causes(ctx)
+	if len(causes) == 0 && q.missing != nil {
+		return why.Answer{}, q.missing
 	}
 	return why.NewAnswer(of, causes), nil
+}
+
+// question is about one object of one cluster.
+type question struct {
+	c    *Cluster
+	of   why.Object
+	kind namedKind
+	// obj is its metadata; nil if there is none, or it is not known: missing says so.
+	obj     *metav1.PartialObjectMetadata
+	missing error
+	// silent is a cause if the API server does not answer.
+	silent []why.Cause
+}
+
+// find reads the object from the API server, or where that does not answer, or must not be asked, from the cache.
+func (q *question) find(ctx context.Context) error {
+	key := client.Key{Namespace: q.of.Namespace, Name: q.of.Name}
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(q.kind.GroupVersionKind)
+	asked := time.Now()
+	first, cancel := context.WithTimeout(ctx, whyAnswer)
+	defer cancel()
+	err := q.c.client.Live().Get(first, key, obj)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		live := err
+		if q.watched() {
+			err = q.c.client.Get(first, key, obj)
+		}
+		if causes := reconcile.Causes(live); !apierrors.IsForbidden(live) {
+			q.silent = []why.Cause{q.noAnswer(live, causes[0], asked)}
+		}
+	}
+	switch {
+	case err == nil:
+		q.obj = obj
+	case apierrors.IsNotFound(err):
+		q.missing = why.ErrNotFound
+	default:
+		q.missing = err
+	}
+	return nil
+}
+
+// watched says whether something of the kind is in the cache.
+func (q *question) watched() bool { return len(q.c.cache.Lookup(q.kind.resource)) > 0 }
+
+// noAnswer is the cause that the API server cannot be asked about the object.
+func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Cause {
+	if told.Type == why.RetryAfter {
+		told.Evidence["asked"] = asked.UTC().Format(time.RFC3339)
+		return told
+	}
+	since := asked
+	for _, st := range q.c.cache.Lookup(q.kind.resource) {
+		for _, s := range st.Statuses() {
+			if !s.LastContact.IsZero() && (s.Namespace == "" || s.Namespace == q.of.Namespace) && s.LastContact.Before(since) {
+				since = s.LastContact
+			}
+		}
+	}
+	return why.Cause{
+		Type: why.SourceStale, Since: since, Message: fmt.Sprintf("the API server does not answer: %v", err),
+		Evidence: map[string]string{"error": err.Error(), "resource": q.kind.resource.GroupResource().String(),
+			"waited": time.Since(asked).Round(time.Millisecond).String()},
+		Advice: "Look whether the API server works, and can be reached from here.",
+	}
+}
+
+// causes asks all who know.
+func (q *question) causes(ctx context.Context) []why.Cause {
+	c, rt := q.c, q.c.rt
+	rt.mu.Lock()
+	explainers, engine := slices.Clone(rt.explainers), rt.engine
+	controllers := slices.Clone(c.controllers)
+	rt.mu.Unlock()
+	var own []why.Cause
+	for _, e := range explainers {
+		own = append(own, c.ask(ctx, q.of, e)...)
+	}
+	if engine != nil {
+		path := strings.TrimPrefix(q.of.Namespace+"/"+q.of.Name, "/")
+		for _, key := range []string{path, q.of.Kind + "/" + path} {
+			if h, ok := engine.Find(key); ok {
+				own = append(own, h.Why(reconcile.Causes)...)
+			}
+		}
+	}
+	reconciled := q.controllers(ctx, controllers)
+	if q.obj == nil && errors.Is(q.missing, why.ErrNotFound) {
+		reconciled = slices.DeleteFunc(reconciled, isGeneral)
+		return tidy(append(own, reconciled...))
+	}
+	causes := append(own, reconciled...)
+	if !ended(own) { // what is done needs nobody any more
+		causes = append(append(causes, q.elsewhere(ctx)...), q.silent...)
+		causes = append(causes, q.stores()...)
+		causes = append(causes, q.unwatched(len(controllers), causes)...)
+	}
+	causes = append(causes, q.deleted(causes)...)
+	return tidy(causes)
 }
 
 // ask protects the others from an explainer that panics.
@@ -110,4 +215,43 @@ func (c *Cluster) ask(ctx context.Context, of why.Object, e why.Explainer) (caus
 		return nil
 	}
 	return causes
+}
+
+// controllers asks those of the kind. What one of them does not select another one may.
+func (q *question) controllers(ctx context.Context, all []*reconcile.Controller) (causes []why.Cause) {
+	var left []why.Cause
+	for _, ctl := range all {
+		told := q.c.ask(ctx, q.of, ctl)
+		if len(told) > 0 && !slices.ContainsFunc(told, func(c why.Cause) bool { return c.Type != why.NotSelected }) {
+			left = append(left, told...)
+			continue
+		}
+		causes = append(causes, told...)
+	}
+	if len(causes) == 0 {
+		return left
+	}
+	return causes
+}
+
+// isGeneral says that a cause is not of one object.
+func isGeneral(c why.Cause) bool {
+	switch c.Type {
+	case why.NotLeading, why.HeldBy, why.SourceStale, why.NotSelected, why.Ended:
+		return true
+	}
+	return false
+}
+
+// ended says that nothing but the end is told.
+func ended(causes []why.Cause) bool {
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(c why.Cause) bool { return c.Type != why.Ended })
+}
+
+// tidy leaves the end out where something else is told.
+func tidy(causes []why.Cause) []why.Cause {
+	if ended(causes) {
+		return causes
+	}
+	return slices.DeleteFunc(causes, func(c why.Cause) bool { return c.Type == why.Ended })
 }

@@ -116,6 +116,9 @@ type Policy struct {
 	// Fence is asked just before each try is sent, and an error of it ends the call, which matches that error: for one,
 	// that this process does not lead any more. It must be quick and safe for concurrent use. Nil: every try is sent.
 	Fence func() error
+
+	// Waiting, if set, shows the call to others while it is being tried again; not those of Step, whose fiber shows them.
+	Waiting *Waiting
 }
 
 // Page sizes: SmallPage for things that are looked at once, CachePage for filling caches.

@@ -10,9 +10,12 @@ import (
 	"net/url"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
 // Options configure a Client. Only Config is required.
@@ -34,6 +37,9 @@ type Options struct {
 	Metrics *Metrics     // none by default
 	Logger  *slog.Logger // one Warn line per failed try, Debug for what is no failure to the caller; discarded by default
 
+	// TracerProvider makes a span for each try, below that of its context. None by default.
+	TracerProvider trace.TracerProvider
+
 	// Rand gives the jitter, in [0,1); math/rand/v2 by default. It must be safe for concurrent use.
 	Rand func() float64
 }
@@ -46,6 +52,7 @@ type Client struct {
 	budget  *Budget
 	metrics *Metrics
 	log     *slog.Logger
+	tracer  trace.Tracer // nil: none
 	rand    func() float64
 	renewal renewal
 	warned  warnings
@@ -63,7 +70,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		base: base, http: o.HTTPClient, limiter: o.Config.RateLimiter, budget: o.Budget, metrics: o.Metrics,
-		log: o.Logger, rand: o.Rand,
+		log: o.Logger, rand: o.Rand, tracer: tracing.Tracer(o.TracerProvider, "call"),
 		renewal: renewal{reload: o.Reload, turn: make(chan struct{}, 1)},
 		token:   tokenFile{path: o.Config.BearerTokenFile},
 	}

@@ -28,6 +28,7 @@ func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer x.over()
 	for {
 		o := x.try(ctx)
 		switch o.action {
@@ -36,6 +37,7 @@ func Do(ctx context.Context, c *Client, r Request, p Policy) (*Answer, error) {
 		case fail:
 			return nil, o.err
 		}
+		x.waits(o)
 		if err := x.pause(ctx, o); err != nil {
 			return nil, err
 		}
@@ -59,6 +61,7 @@ type exchange struct {
 	lastErr error
 	renewed uint64         // how often the credentials had been made new when the last try was sent
 	refused *metav1.Status // of the last try that was answered with a status
+	told    *Retried       // what Policy.Waiting was told last
 }
 
 // begin validates and encodes a request. It sends nothing.
@@ -160,7 +163,7 @@ func (x *exchange) send(ctx context.Context) answer {
 		}
 		r = &read
 	}
-	return x.c.send(ctx, r, w, x.tryID(), x.p.Timeout)
+	return x.c.send(ctx, r, w, x.tryID(), x.p.Timeout, x.pr.sent)
 }
 
 func (x *exchange) tryID() string { return x.id + "-" + strconv.Itoa(x.pr.sent+1) }

@@ -107,9 +107,11 @@ func (r *Request) url(base *url.URL) *url.URL {
 }
 
 // send makes one try. The try has its own timeout; the context of the caller stays as it is.
-func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeout time.Duration) answer {
+func (c *Client) send(ctx context.Context, r *Request, w wire, id string, timeout time.Duration, tries int) answer {
 	a := answer{id: id, at: time.Now()}
-	tctx, cancel := context.WithTimeoutCause(ctx, timeout, &timeoutError{after: timeout})
+	sctx, span := c.spanOf(ctx, r, id, tries)
+	defer func() { endSpan(ctx, span, r, a) }()
+	tctx, cancel := context.WithTimeoutCause(sctx, timeout, &timeoutError{after: timeout})
 	defer cancel()
 	resp, unsent, err := c.open(tctx, r, w, id)
 	if err == nil {
@@ -150,6 +152,7 @@ func (c *Client) open(ctx context.Context, r *Request, w wire, id string) (_ *ht
 	}
 	req.Header.Set("Accept", orString(r.Accept, JSON))
 	req.Header.Set("Audit-Id", id)
+	c.passOn(ctx, req.Header)
 	if w.body != nil {
 		req.Header.Set("Content-Type", w.contentType)
 	}

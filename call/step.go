@@ -177,6 +177,9 @@ func (s *stepper[P]) try(ctx context.Context, f *flow.Fiber[P], key weak.Pointer
 		return s.failed(ctx, f, o.err)
 	}
 	s.remember(f, key, call)
+	if c, ok := Why(call.x.error(nil)); ok {
+		f.Because(c)
+	}
 	return f.Retry(call.last.after)
 }
 

@@ -84,9 +84,11 @@ func (x *exchange) streamOnce(ctx context.Context, item func(*Page, []byte) (boo
 	if err := x.c.admit(ctx, x.p.Fence); err != nil {
 		return nil, x.end(ctx, err)
 	}
-	tctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	a := answer{id: x.tryID(), at: time.Now()}
+	sctx, span := x.c.spanOf(ctx, &x.r, a.id, x.pr.sent)
+	defer func() { endSpan(ctx, span, &x.r, a) }()
+	tctx, cancel := context.WithCancelCause(sctx)
+	defer cancel(nil)
 	stalled := time.AfterFunc(x.p.Timeout, func() { cancel(&timeoutError{after: x.p.Timeout}) })
 	defer stalled.Stop()
 

@@ -20,6 +20,9 @@ type Binding struct {
 	// one still on the wire when somebody else has taken over can only conflict. It is implied in a fiber.
 	RequireVersion bool
 
+	// Waiting, if set, shows the request that is being tried again.
+	Waiting *call.Waiting
+
 	// Write tells the ledger of the store whose writes these are.
 	Write store.WriteContext
 }
@@ -41,6 +44,9 @@ func (outer Binding) with(inner Binding) Binding {
 	inner.RequireVersion = inner.RequireVersion || outer.RequireVersion
 	if inner.Write.Owner == "" {
 		inner.Write = outer.Write
+	}
+	if inner.Waiting == nil {
+		inner.Waiting = outer.Waiting
 	}
 	return inner
 }
@@ -99,6 +105,17 @@ func (c *Client) fence(ctx context.Context) error {
 // fenced is a policy whose every try asks for leave, since what comes after a back-off may come too late.
 func (c *Client) fenced(ctx context.Context, p call.Policy) call.Policy {
 	p.Fence = both(p.Fence, func() error { return c.fence(ctx) })
+	return c.shown(ctx, p)
+}
+
+// shown is a policy whose tries are shown to those who ask.
+func (c *Client) shown(ctx context.Context, p call.Policy) call.Policy {
+	if p.Waiting == nil {
+		p.Waiting = c.binding.Waiting
+	}
+	if p.Waiting == nil {
+		p.Waiting = bound(ctx).Waiting
+	}
 	return p
 }
 

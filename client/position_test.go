@@ -330,3 +330,28 @@ func TestTheEndIsNotSavedWhileTheServerIsDown(t *testing.T) {
 }
 
 var _ flow.Positions = (*client.StatusPosition[task, *task])(nil)
+
+// TestAPositionWithoutItsTraceIsKept: a schema of before has no field for it, and nothing depends on it.
+func TestAPositionWithoutItsTraceIsKept(t *testing.T) {
+	t.Parallel()
+	positions(t, true, func(c *cluster, live *task) {
+		pruned := func(o *task) **flow.Position { // what is written, as a server keeps it that does not know the field
+			if o.Status.Position != nil {
+				o.Status.Position.Trace = ""
+			}
+			return &o.Status.Position
+		}
+		pos := client.NewStatusPosition(c.client, live, pruned)
+		const parent = "00-01000000000000000000000000000000-0200000000000000-01"
+		if err := pos.Save(c.ctx, "a/w", flow.Position{Step: "s", Token: "t", Trace: parent}); err != nil {
+			t.Errorf("without: %v", err)
+		}
+		if err := client.NewStatusPosition(c.client, live, atPosition).Save(c.ctx, "a/w",
+			flow.Position{Step: "s2", Token: "t", Trace: parent}); err != nil {
+			t.Errorf("with: %v", err)
+		}
+		if p := c.task().Status.Position; p == nil || p.Trace != parent {
+			t.Errorf("kept is %+v", p)
+		}
+	})
+}

@@ -176,7 +176,7 @@ func (c *Client) fetch(ctx context.Context, k *kind, key Key, accept string) (*c
 	}
 	return call.Do(ctx, c.call, call.Request{
 		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: key.Namespace, Name: key.Name, Accept: accept,
-	}, c.opt.Policy)
+	}, c.shown(ctx, c.opt.Policy))
 }
 
 // into decodes an answer into an object that may hold something. After an error it holds that still.
@@ -211,7 +211,7 @@ func (c *Client) listLive(ctx context.Context, k *kind, o *readOptions, list Obj
 	if err := c.fence(ctx); err != nil {
 		return k.fail("list", Key{Namespace: o.namespace}, err)
 	}
-	p := c.opt.Policy
+	p := c.shown(ctx, c.opt.Policy)
 	if p.PageSize == 0 {
 		p.PageSize = call.CachePage
 	}

@@ -40,7 +40,7 @@ func (s *SubResource) Get(ctx context.Context, obj, into Object) error {
 	a, err := call.Do(ctx, s.c.call, call.Request{
 		Verb: call.VerbGet, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
 		Subresource: s.name,
-	}, s.c.opt.Policy)
+	}, s.c.shown(ctx, s.c.opt.Policy))
 	if err != nil {
 		return err
 	}

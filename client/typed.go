@@ -61,7 +61,7 @@ func List[T any, PT ObjectOf[T]](ctx context.Context, c *Client, opts ...ReadOpt
 			return
 		}
 		if records == nil {
-			p := c.opt.Policy
+			p := c.shown(ctx, c.opt.Policy)
 			if p.PageSize == 0 {
 				p.PageSize = call.CachePage
 			}

@@ -31,32 +31,39 @@ func When[T any, PT ObjectOf[T]](c *Client, key Key, cond func(*T) (bool, error)
 // Condition waits until a condition of status.conditions of an object is True, as in Condition[corev1.Pod](c, key,
 // "Ready").
 func Condition[T any, PT ObjectOf[T]](c *Client, key Key, condition string) flow.Backstopped {
-	return When[T, PT](c, key, func(obj *T) (bool, error) {
+	return &objectWait[T, PT]{c: c, key: key, condition: condition, cond: func(obj *T) (bool, error) {
 		if obj == nil {
 			return false, nil
 		}
-		raw, err := json.Marshal(obj)
+		all, err := conditionsOf(obj)
 		if err != nil {
 			return false, err
 		}
-		var head struct {
-			Status struct{ Conditions []metav1.Condition }
-		}
-		if err := json.Unmarshal(raw, &head); err != nil {
-			return false, err
-		}
-		for _, have := range head.Status.Conditions {
+		for _, have := range all {
 			if have.Type == condition {
 				return have.Status == metav1.ConditionTrue, nil
 			}
 		}
 		return false, nil
-	})
+	}}
+}
+
+// conditionsOf returns those of the status.
+func conditionsOf(obj any) ([]metav1.Condition, error) {
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		return nil, err
+	}
+	var head struct {
+		Status struct{ Conditions []metav1.Condition }
+	}
+	err = json.Unmarshal(raw, &head)
+	return head.Status.Conditions, err
 }
 
 // Gone waits until an object does not exist.
 func Gone[T any, PT ObjectOf[T]](c *Client, key Key) flow.Backstopped {
-	return When[T, PT](c, key, func(obj *T) (bool, error) { return obj == nil, nil })
+	return &objectWait[T, PT]{c: c, key: key, gone: true, cond: func(obj *T) (bool, error) { return obj == nil, nil }}
 }
 
 type objectWait[T any, PT ObjectOf[T]] struct {
@@ -64,6 +71,10 @@ type objectWait[T any, PT ObjectOf[T]] struct {
 	key   Key
 	cond  func(*T) (bool, error)
 	there atomic.Bool // the cache has shown the object: it is not behind its creation
+
+	condition string            // that is waited for; "": another function of the object
+	gone      bool              // its end is waited for
+	last      atomic.Pointer[T] // the object as the server has answered, where its kind is not watched
 }
 
 // Backstop implements flow.Backstopped.
@@ -100,6 +111,9 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 		obj, err := Get[T, PT](ctx, w.c, w.key)
 		w.there.CompareAndSwap(false, err == nil)
 		ok, judged := w.judge(obj, err)
+		if !ok && w.c.watchedIn(k, w.key.Namespace) == nil {
+			w.last.Store(obj)
+		}
 		if !ok || err == nil || w.there.Load() || w.c.watchedIn(k, w.key.Namespace) == nil {
 			return ok, judged
 		}
@@ -108,6 +122,7 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 	}
 	a, err := w.c.fetch(ctx, k, w.key, call.JSON)
 	if err != nil {
+		w.last.Store(nil)
 		return w.judge(nil, err)
 	}
 	obj := PT(new(T))
@@ -116,6 +131,9 @@ func (w *objectWait[T, PT]) Check(ctx context.Context, live bool) (bool, error) 
 	}
 	ok, err := w.judge(obj, nil)
 	if !ok {
+		if w.c.watchedIn(k, w.key.Namespace) == nil {
+			w.last.Store((*T)(obj))
+		}
 		return false, err
 	}
 	return ok, errors.Join(err, w.c.show(k, a))

@@ -181,6 +181,9 @@ func (c *Cluster) shutdown() {
 	if c.etcdRun != nil {
 		_ = c.etcdRun.signal(syscall.SIGCONT) // kube-apiserver would wait for a paused one
 	}
+	if c.apiRun != nil {
+		_ = c.apiRun.signal(syscall.SIGCONT) // one that is paused does not end when it is asked to
+	}
 	c.endAPIServer(apiGrace)
 	c.endEtcd(dbGrace)
 	c.fail(nil)

@@ -50,6 +50,25 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	})
 }
 
+// PauseAPIServer suspends kube-apiserver: connections stay, and nothing is answered until ResumeAPIServer.
+func (c *Cluster) PauseAPIServer(ctx context.Context) error {
+	return c.signalAPIServer(ctx, syscall.SIGSTOP)
+}
+
+// ResumeAPIServer lets kube-apiserver continue after PauseAPIServer.
+func (c *Cluster) ResumeAPIServer(ctx context.Context) error {
+	return c.signalAPIServer(ctx, syscall.SIGCONT)
+}
+
+func (c *Cluster) signalAPIServer(ctx context.Context, s syscall.Signal) error {
+	return c.do(ctx, "signal kube-apiserver", func() error {
+		if c.apiRun == nil {
+			return errors.New("kube-apiserver does not run")
+		}
+		return c.apiRun.signal(s)
+	})
+}
+
 // PauseEtcd suspends etcd: requests to the API server that need it hang until ResumeEtcd.
 func (c *Cluster) PauseEtcd(ctx context.Context) error { return c.signalEtcd(ctx, syscall.SIGSTOP) }
 

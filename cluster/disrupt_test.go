@@ -27,6 +27,7 @@ func TestDisrupt(t *testing.T) {
 		test func(*testing.T, *cluster.Cluster)
 	}{
 		{"ObeysContext", testContext},
+		{"PauseAPIServer", testPauseAPIServer},
 		{"PauseEtcd", testPauseEtcd},
 		{"RotateServingCertificate", testRotate},
 		{"Compact", testCompact},
@@ -94,6 +95,24 @@ func testCompact(t *testing.T, c *cluster.Cluster) {
 	}
 	if _, err := maps.List(t.Context(), exact); !apierrors.IsResourceExpired(err) {
 		t.Errorf("list at a compacted version: got %v, want 410 Expired", err)
+	}
+}
+
+func testPauseAPIServer(t *testing.T, c *cluster.Cluster) {
+	maps := client(t, c.Config()).CoreV1().ConfigMaps("default")
+	if err := c.PauseAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := maps.List(ctx, metav1.ListOptions{}); err == nil {
+		t.Error("a read succeeds while the API server is paused")
+	}
+	if err := c.ResumeAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("read after it was resumed: %v", err)
 	}
 }
 

@@ -14,7 +14,7 @@
 // disk, and leaves nothing behind. With a Dir it is persistent: objects, credentials, certificate authority and, if it
 // is still free, the port are those of the previous Start, so that an exported KUBECONFIG stays valid.
 //
-// A Cluster can also break itself, for tests of what clients do then: [Cluster.KillAPIServer], [Cluster.PauseEtcd],
+// A Cluster can also break itself, for tests of what clients do then: [Cluster.KillAPIServer], [Cluster.PauseAPIServer], [Cluster.PauseEtcd],
 // [Cluster.Compact], [Cluster.Snapshot] and [Cluster.Restore], [Cluster.RotateServingCertificate].
 //
 // There is no controller manager, no scheduler and no kubelet: nothing collects dependents of a deleted owner, empties

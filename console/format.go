@@ -14,7 +14,7 @@ import (
 
 // funcs are what templates call.
 var funcs = template.FuncMap{
-	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "query": url.QueryEscape,
+	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "lines": lines,
 	"path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
 	"percent":     func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
 	"failurePath": failurePath, "objectPath": objectPath,
@@ -91,6 +91,15 @@ const maxText = 2000
 // direction of what follows.
 func harmless(v any) string {
 	return shorten(maxText, v)
+}
+
+// lines is harmless for a text of several lines, however long.
+func lines(text string) string {
+	parts := strings.Split(text, "\n")
+	for i, line := range parts {
+		parts[i] = shorten(len(line), line)
+	}
+	return strings.Join(parts, "\n")
 }
 
 func shorten(most int, v any) string {

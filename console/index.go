@@ -18,6 +18,7 @@ import (
 type row struct {
 	key                         store.Key
 	id, correlation             string
+	words                       string
 	opType                      v1alpha1.OperationType
 	category                    string
 	resource                    operation.Resource
@@ -206,6 +207,7 @@ func rowOf(k store.Key, op *v1alpha1.Operation) *row {
 	if v.FinishedAt != nil {
 		r.finished = *v.FinishedAt
 	}
+	r.words = words(r)
 	for _, w := range v.Webhooks {
 		if w.State == v1alpha1.PhaseInProgress {
 			r.tries += w.RetriesCount
@@ -213,6 +215,11 @@ func rowOf(k store.Key, op *v1alpha1.Operation) *row {
 		}
 	}
 	return r
+}
+
+// words are what a text is looked for in, in lower case.
+func words(r *row) string {
+	return strings.ToLower(strings.Join([]string{r.id, r.resource.ID, r.correlation, r.category, r.key.Name}, "\n"))
 }
 
 // look waits until the index is there.
@@ -257,20 +264,11 @@ func (f *filter) has(r *row, now time.Time) bool {
 		!f.youngest.IsZero() && r.created.After(f.youngest):
 		return false
 	}
-	return f.text == "" || holds(r.id, f.text) || holds(r.resource.ID, f.text) || holds(r.correlation, f.text) ||
-		holds(r.category, f.text) || holds(r.key.Name, f.text)
+	return f.text == "" || strings.Contains(r.words, f.text)
 }
 
 // statusStuck picks what cannot go on by itself.
 const statusStuck = "stuck"
-
-// holds tells whether s has the text, which is in lower case, in any case.
-func holds(s, text string) bool {
-	if len(s) < len(text) {
-		return false
-	}
-	return strings.Contains(s, text) || strings.Contains(strings.ToLower(s), text)
-}
 
 // part is some of the rows that a filter wants, the newest first.
 type part struct {

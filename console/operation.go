@@ -50,13 +50,10 @@ func (c *console) mayGet(ctx context.Context, rd *reader, r *http.Request) error
 	return rd.may(ctx, a)
 }
 
-// find returns an operation: from the store, or from the API server where the store does not have it.
+// find returns an operation: from the store, or from the API server where the store does not have it, or not yet.
 func (c *console) find(ctx context.Context, k store.Key) (*v1alpha1.Operation, error) {
 	if op, err := store.Of[v1alpha1.Operation](c.Operations.Operations).Get(k); err == nil {
 		return op, nil
-	}
-	if c.Operations.Operations.Covered(k.Namespace) && c.Operations.Operations.HasSynced() {
-		return nil, errNothing
 	}
 	op, err := c.Operations.Scheduler.In(k.Namespace).Named(ctx, k.Name)
 	if apierrors.IsNotFound(err) || errors.Is(err, operation.ErrNotFound) {

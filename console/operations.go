@@ -110,6 +110,10 @@ func (c *console) operations(ctx context.Context, _ *reader, r *http.Request) (a
 	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
 	from = max(0, from)
 	p := c.index.page(f, from, pageSize, now)
+	if len(p.rows) == 0 && p.total > 0 { // there were more: the last page
+		from = (p.total - 1) / pageSize * pageSize
+		p = c.index.page(f, from, pageSize, now)
+	}
 	d := operationsData{
 		Query: q, Rows: p.rows, Total: p.total, All: p.all, From: min(p.total, from+1), To: from + len(p.rows),
 		Partly: c.partly(),

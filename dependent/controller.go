@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // controller keeps the children of all primaries of a graph.
@@ -252,14 +253,15 @@ var doing = flow.New("child", flow.Step("do", func(ctx context.Context, f *flow.
 func (p *packet[T, PT]) wait(ctx context.Context, f *flow.Fiber[packet[T, PT]]) flow.Next {
 	r := p.round
 	r.conclude()
-	err := errors.Join(r.errs(), p.report(ctx))
-	if err != nil {
-		return f.Fail(err)
+	untold := p.report(ctx)
+	if err := errors.Join(r.errs(), untold); err != nil {
+		return f.Fail(why.Because(err, append(r.causes(), failure(untold)...)...))
 	}
 	rest, until := r.rest()
 	if rest && p.finish() {
 		return f.End()
 	}
+	f.Because(r.causes()...)
 	p.round = nil // all of it is found again, and it may wait for long
 	return await(f, &p.changed, until).Then("look")
 }
@@ -320,11 +322,12 @@ func (p *packet[T, PT]) remove(ctx context.Context, f *flow.Fiber[packet[T, PT]]
 	r := p.round
 	r.conclude()
 	if err := r.errs(); err != nil {
-		return f.Fail(err)
+		return f.Fail(why.Because(err, r.causes()...))
 	}
 	if r.empty() {
 		return f.Next()
 	}
+	f.Because(r.causes()...)
 	p.round = nil
 	return f.Await(&p.changed).Then("children")
 }

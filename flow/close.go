@@ -41,6 +41,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.halted = true
 	e.nidle, e.workers = 0, nil
 	e.timers.stop(&e.wg)
+	e.spans.stop(e)
 	e.idle.Broadcast()
 	e.mu.Unlock()
 	e.wg.Wait()

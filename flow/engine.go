@@ -21,7 +21,7 @@ type EngineOptions struct {
 	Epoch     uint64       // fibers get higher ones; with leader election give the term shifted left by 32
 	Clock     Clock        // default the system's
 	Logger    *slog.Logger // default that of the host, see InheritLogger, or none
-	Tracer    trace.Tracer // a span per step; default none
+	Tracer    trace.Tracer // a span per fiber and step; default that of the host, see InheritTracerProvider, or none
 	Labels    bool         // pprof labels flow, step and key on running steps; they cost about a microsecond
 	Providers []Provider   // found by Use in every fiber
 
@@ -43,12 +43,15 @@ type Engine struct {
 	slot  inherit.Slot   // of log
 	wg    sync.WaitGroup // workers, alarms, reports
 
+	traces atomic.Pointer[trace.Tracer] // nil: none are made
+
 	// mu guards everything below and the scheduling fields of fibers. It is never held while user code runs. The only
 	// lock taken within it is that of a fiber's progress.
 	mu      sync.Mutex
 	idle    *sync.Cond
 	ready   ready
 	timers  timers
+	spans   openSpans
 	gates   map[string]*fiber // the newest fiber of each key
 	live    *fiber            // ring of live fibers, around a sentinel
 	nlive   int
@@ -84,6 +87,9 @@ func NewEngine(opt EngineOptions) *Engine {
 	}
 	e := &Engine{opt: opt, clock: opt.Clock, epoch: opt.Epoch, gates: map[string]*fiber{}, live: &fiber{}}
 	e.log, e.slot = inherit.Logger(opt.Logger)
+	if opt.Tracer != nil {
+		e.traces.Store(&opt.Tracer)
+	}
 	e.zero = e.clock.Now().Add(-epochBefore)
 	e.idle = sync.NewCond(&e.mu)
 	e.live.prev, e.live.next = e.live, e.live

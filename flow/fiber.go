@@ -57,7 +57,7 @@ func (f *fiber) Handle() Handle { return Handle{f} }
 // is a *SavedError.
 func (f *fiber) Err() error {
 	if x := f.x.Load(); x != nil {
-		return x.lastErr
+		return x.led()
 	}
 	return nil
 }

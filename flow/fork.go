@@ -65,7 +65,7 @@ func (j *join) start(e *Engine) {
 		f.progress.start(e.now())
 		x := f.ext()
 		x.childName, x.childIndex = c.name, int32(i)
-		f.linkSpan(j.parent.spanContext())
+		f.followParent(j.parent)
 		j.kids[i] = f
 		j.alive++
 		e.add(f)

@@ -28,8 +28,8 @@ var errNoWayBack = fmt.Errorf("cannot return from a detour that nothing went to:
 
 // follow is where the fiber goes on once a step is done: the given step, or the following one.
 func (f *fiber) follow(then int32) (move, error) {
-	if x := f.x.Load(); x != nil {
-		x.lastErr = nil
+	if f.Err() != nil {
+		f.note(func(n *notes) { n.led = nil })
 	}
 	if then == none {
 		if st := f.step(); !st.detour {

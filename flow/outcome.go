@@ -98,6 +98,7 @@ func (r *run) fail(err error, orElse int32) move {
 	if st.retry != nil && !st.retry.exhausted(runs) && !f.progress.cancelled() && !f.is(err, ErrFinal) {
 		at, d := f.deadlines(), st.retry.Delay(runs)
 		if at == 0 || plus(r.now, d) < at {
+			f.failing(err, r.now)
 			return r.sleep(whyRetry, none, orElse, d)
 		}
 	}
@@ -115,7 +116,7 @@ func (r *run) failed(err error, orElse int32) move {
 		return move{kind: moveFailed, err: err}
 	}
 	m := r.follow(orElse)
-	f.ext().lastErr = err
+	f.note(func(n *notes) { n.led = err })
 	return m
 }
 
@@ -164,6 +165,7 @@ func (r *run) coverLater(err error, orElse int32) move {
 		d.tries = 0
 		return r.fail(err, orElse)
 	}
+	f.failing(fmt.Errorf("cannot save position: %w", err), r.now)
 	r.e.log.Warn("cannot save position", "key", f.key, "path", f.path(), "reason", reasonSave, "try", d.tries,
 		"error", err)
 	return r.park(whyLoad, f.untilDeadline(r.e.now()+int64(Backoff{}.Delay(int(d.tries)))))

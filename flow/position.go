@@ -21,7 +21,7 @@ type Positions interface {
 
 // Position is where a fiber is: all of it that survives a restart. It is small (a few hundred bytes and the checkpoint)
 // and has a stable JSON form. Times are wall-clock. It can be a field of a status: controller-gen makes a schema of it
-// that keeps all of it. Positions of versions without Left, Last, Returns, Back, Else and TimedOut can be read.
+// that keeps all of it. Positions of versions without Left, Last, Returns, Back, Else, TimedOut and Trace can be read.
 type Position struct {
 	Flow       string `json:"flow"`
 	Version    int    `json:"version,omitempty"`
@@ -68,6 +68,10 @@ type Position struct {
 	Else string  `json:"else,omitempty"` // where the wait leads to if the deadline of the step passes before
 
 	Returns bool `json:"returns,omitempty"` // with Left: a detour, which leads back to Step when the delay is over
+
+	// Trace is the span of the fiber, as a traceparent of W3C Trace Context, if it is sampled: that of the fiber that goes
+	// on here links to it. It is a hint, which Positions may lose.
+	Trace string `json:"trace,omitempty"`
 }
 
 // Place is a step under way.

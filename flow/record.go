@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"sync/atomic"
 	"time"
-
-	"go.opentelemetry.io/otel/trace"
 )
 
 // fiber is a Fiber without its packet type: what the engine keeps of it. A parked one is this record, its parking if
@@ -54,7 +52,6 @@ type extra struct {
 	cause      error  // of its cancellation; set before progress.ending
 	leave      error  // what that is to be; set before progress.ending
 	err        error  // how it ended
-	lastErr    error  // (owner) what led to an Else or OnError step
 	value      any    // given by Token.Resume; guarded by Engine.mu
 	resumeErr  error  // given by Token.Fail; guarded by Engine.mu
 	tokenSeq   uint32
@@ -62,25 +59,20 @@ type extra struct {
 	done       chan struct{}
 	providers  []Provider
 	durable    *durable
-	trace      *tracing // with a tracer only
-	back       []back   // (owner) where detours return to
-	deadline   int64    // (owner) of the fiber
+	trace      *traced // with a tracer only
+	back       []back  // (owner) where detours return to
+	deadline   int64   // (owner) of the fiber
 	token      string
 	checkpoint json.RawMessage
 	values     context.Context //nolint:containedctx // only its values
 	childName  string
+	notes      *notes // of the trouble of its step; written by the worker, under Engine.mu
 }
 
 // back is a step that was left for a detour, to be returned to.
 type back struct {
 	pc, attempt int32
 	entered     int64
-}
-
-// tracing is what a fiber keeps for its spans.
-type tracing struct {
-	link trace.SpanContext // of who started or forked it
-	span trace.Span        // of the fiber
 }
 
 // parking is what a parked fiber waits for beyond a time.

@@ -65,6 +65,7 @@ func (s saver) adopt(pos Position) {
 	x.checkpoint = pos.Checkpoint
 	x.token = pos.Token
 	s.last, s.saved = pos, true
+	s.f.linkTrace(pos.Trace)
 }
 
 // goOn goes on at step i, or with the delay that leads there, where the position was saved; false if it cannot.
@@ -94,7 +95,8 @@ func (s saver) goOn(i int32, pos Position, now int64) (move, reason, bool) {
 		x.deadline = plus(f.progress.began, s.timeout)
 	}
 	if pos.Err != "" {
-		x.lastErr = &SavedError{Text: pos.Err, TimedOut: pos.TimedOut}
+		saved := &SavedError{Text: pos.Err, TimedOut: pos.TimedOut}
+		s.f.note(func(n *notes) { n.led = saved })
 	}
 	m := move{kind: moveRepeat, to: here.pc, attempt: here.attempt, entered: here.entered}
 	if !delayed && pos.Reason == whyDelay.String() {

@@ -1,5 +1,7 @@
 package flow
 
+import "fmt"
+
 // quantum is how many steps a fiber runs in a row while others wait.
 const quantum = 64
 
@@ -57,6 +59,9 @@ func (r *run) pickUp(why reason, poke pokes) move {
 	if why == whyFork && f.park.fork.giveUp() {
 		return move{kind: moveAway}
 	}
+	if f.begun {
+		f.openTrace(r.now)
+	}
 	if f.progress.cancelled() {
 		return move{kind: moveCancel}
 	}
@@ -84,7 +89,7 @@ func (r *run) pickUp(why reason, poke pokes) move {
 func (r *run) begin() move {
 	f := r.f
 	r.setBegun(true)
-	f.startTrace()
+	f.openTrace(r.now)
 	s := f.saver()
 	if s.durable == nil {
 		return move{kind: moveEnter, to: f.resume}
@@ -115,6 +120,7 @@ func (r *run) begin() move {
 func (r *run) loadLater(err error) move {
 	f, d := r.f, r.f.durable()
 	d.tries++
+	f.failing(fmt.Errorf("cannot load position: %w", err), r.e.now())
 	r.e.log.Warn("cannot load position", "key", f.key, "flow", f.flow.def.name, "try", d.tries, "error", err)
 	r.setBegun(false)
 	return r.park(whyLoad, r.e.now()+int64(Backoff{}.Delay(int(d.tries))))
@@ -133,6 +139,7 @@ func (r *run) enter(m move) {
 	}
 	r.f.progress.enter(m.to, m.attempt, entered, r.now)
 	r.f.entering = true
+	r.f.forget(m.kind == moveRepeat)
 	r.f.saver().reach(m.to)
 }
 
@@ -196,10 +203,10 @@ func (r *run) call(st *step) (n Next, err error) {
 		if opt.Hook != nil {
 			opt.Hook(Handle{f}, f.path(), false)
 		}
-		if opt.Tracer == nil && !opt.Labels {
+		if r.e.tracer() == nil && !opt.Labels {
 			n = st.run(r.step.ctx, f.self)
 		} else {
-			n = f.traced(r.step.ctx, st)
+			n = f.runTraced(r.step.ctx, st)
 		}
 		if opt.Hook != nil {
 			opt.Hook(Handle{f}, f.path(), true)

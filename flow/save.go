@@ -159,7 +159,7 @@ func (s saver) position(reason string) Position {
 	p := Position{
 		Flow: def.name, Version: def.version, Generation: s.generation, Step: f.step().path, Reason: reason,
 		Attempt: int(f.progress.attempt), Begun: s.wall(f.progress.began), Started: s.wall(f.progress.entered),
-		Checkpoint: x.checkpoint, Token: f.runToken(),
+		Checkpoint: x.checkpoint, Token: f.runToken(), Trace: f.traceParent(),
 	}
 	for _, b := range x.back {
 		p.Back = append(p.Back, s.place(b))
@@ -169,8 +169,8 @@ func (s saver) position(reason string) Position {
 		p.Deadline = s.wall(cut.deadline)
 	}
 	p.Reached = s.furthest(def, def.index[p.cameTo()])
-	if x.lastErr != nil {
-		p.Err, p.TimedOut = brief(x.lastErr.Error()), f.is(x.lastErr, ErrTimeout)
+	if err := x.led(); err != nil {
+		p.Err, p.TimedOut = brief(err.Error()), f.is(err, ErrTimeout)
 	}
 	return p
 }
@@ -191,9 +191,11 @@ func (s saver) pathOf(pc int32) string {
 // wall is a time as positions keep it.
 func (s saver) wall(t int64) time.Time { return s.f.e.wall(t).Round(0).UTC() }
 
-// writeIfNew records a position unless it is what was recorded last.
+// writeIfNew records a position unless it is what was recorded last. Another trace alone is not worth a write.
 func (s saver) writeIfNew(ctx context.Context, p Position) error {
-	if s.saved && reflect.DeepEqual(p, s.last) {
+	last := s.last
+	last.Trace = p.Trace
+	if s.saved && reflect.DeepEqual(p, last) {
 		return nil
 	}
 	return s.write(ctx, p)

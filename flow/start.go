@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // StartOptions says how a fiber runs; the zero value runs it at once, beside all others.
@@ -45,10 +47,12 @@ type StartOptions struct {
 	Positions Positions
 	// Generation is that of the object worked on; a position of another one is not resumed.
 	Generation int64
+	// Trace says what the spans of the fiber follow, beside the span of the context of the start, and what they tell.
+	Trace TraceOptions
 }
 
 // Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it
-// carries a span, the spans of the fiber link to it. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent,
+// carries a span, that of the fiber is a child of it, or links to it if the fiber begins more than a minute later. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent,
 // ErrNotDurable.
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
@@ -124,7 +128,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 	if opt.Positions != nil {
 		f.ext().durable = &durable{store: opt.Positions, generation: opt.Generation, timeout: opt.Timeout}
 	}
-	f.linkTrace(ctx)
+	f.followTrace(trace.SpanContextFromContext(ctx), opt.Trace)
 	group := opt.Group
 	if group == "" {
 		group, _, _ = strings.Cut(opt.Key, "/")

@@ -37,6 +37,9 @@ func (e *Engine) poke(f *fiber, p pokes) {
 // park parks f, to be looked at when it is poked or at the given time (0: never). Under mu.
 func (e *Engine) park(f *fiber, why reason, at int64) {
 	f.state, f.why, f.poke, f.worker = Parked, why, 0, 0
+	if t := f.tracing(); t != nil {
+		t.parked = e.now()
+	}
 	if at > 0 {
 		e.setTimer(f, at)
 	} else {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
 // Begin is the part of an API service that begins a slow request: within its own transaction it checks the request,
@@ -46,6 +48,9 @@ type AsyncOptions struct {
 // An operation that failed answers 200 too: the request for its state succeeded, and the state is in the body; the
 // header Operation-Status says it as well. The header Idempotency-Key, if sent, becomes the operation id; when its
 // operation has ended already, every answer has that outcome.
+//
+// What begin is given is in the trace of the caller, as the headers of W3C Trace Context tell it, unless the context of
+// the request is in one already; see [Scheduler.Schedule].
 func Async(o AsyncOptions, begin Begin) http.Handler {
 	if o.Location == nil {
 		o.Location = Resource.Path
@@ -66,6 +71,9 @@ type async struct {
 
 // ServeHTTP implements http.Handler.
 func (a *async) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if ctx := tracing.Incoming(r.Context(), r.Header); ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
 	respondAsync, waits, wait := preferences(r.Header.Values("Prefer"), a.WaitAtMost)
 	id := r.Header.Get("Idempotency-Key")
 	repeats := id != ""

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,10 @@ type Options struct {
 	Policy call.Policy
 	// Logger gets one line per decision. Default: discarded.
 	Logger *slog.Logger
+	// TracerProvider makes spans of the requests of Calls, where that is not given. Default: none are made. The span of
+	// the context in which something is scheduled is recorded in the Operation anyway, so that the spans of its calls
+	// follow it.
+	TracerProvider trace.TracerProvider
 }
 
 // Scheduler writes Operations and reads what has become of them, always from the API server itself. It is safe for
@@ -64,7 +69,7 @@ func NewScheduler(o Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("cannot make a scheduler: %w", err)
 	}
 	if s.calls == nil {
-		calls, err := call.New(call.Options{Config: o.Config, Logger: o.Logger})
+		calls, err := call.New(call.Options{Config: o.Config, Logger: o.Logger, TracerProvider: o.TracerProvider})
 		if err != nil {
 			return nil, fmt.Errorf("cannot make a scheduler: %w", err)
 		}
@@ -101,6 +106,8 @@ func (s *Scheduler) Close() {
 }
 
 // Schedule writes the Operation of the request and returns it as it is on the server. It belongs to the caller.
+//
+// The span of ctx, if there is one, is recorded in the Operation: the spans of its calls follow it, and receivers are told.
 //
 // Scheduling the same ID and content again returns what is there, whatever its phase. Errors: [ErrInvalid] before
 // anything is sent; [ErrInProgress] when another operation of the resource has not ended; [ErrIDReused] when the ID is
@@ -139,7 +146,7 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 	var race contest
 	for race.next(ctx) {
 		wanted.ResourceVersion = ""
-		stamp(wanted)
+		stamp(ctx, wanted)
 		op, err := s.write(ctx, call.VerbCreate, wanted)
 		if !apierrors.IsAlreadyExists(err) && !vanished(err, wanted.Name) {
 			return op, err
@@ -162,7 +169,7 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 		}
 		replacement := found.DeepCopy()
 		replacement.Spec = wanted.Spec
-		stamp(replacement)
+		stamp(ctx, replacement)
 		op, err = s.write(ctx, call.VerbUpdate, replacement)
 		switch {
 		case err == nil:
@@ -231,7 +238,11 @@ func earlier(found *v1alpha1.Operation, id string) *v1alpha1.Operation {
 // past returns the Operation as it was when an earlier request of its resource had ended, as far as history tells.
 func past(found *v1alpha1.Operation, h v1alpha1.FinishedOperation) *v1alpha1.Operation {
 	op := found.DeepCopy()
-	delete(op.Annotations, v1alpha1.AnnotationScheduledAt) // of the present one
+	for _, of := range []string{ // the present one
+		v1alpha1.AnnotationScheduledAt, v1alpha1.AnnotationTraceParent, v1alpha1.AnnotationTraceState,
+	} {
+		delete(op.Annotations, of)
+	}
 	op.CreationTimestamp = metav1.Time{}
 	op.Spec = v1alpha1.OperationSpec{
 		OperationID: h.OperationID, OperationType: h.OperationType, ResourceReference: found.Spec.ResourceReference,
@@ -263,11 +274,13 @@ func same(a, b *v1alpha1.OperationSpec) bool {
 	return equality.Semantic.DeepEqual(normal(a), normal(b))
 }
 
-func stamp(op *v1alpha1.Operation) {
+// stamp says when, and in which span, the present request of an Operation was scheduled.
+func stamp(ctx context.Context, op *v1alpha1.Operation) {
 	if op.Annotations == nil {
 		op.Annotations = make(map[string]string)
 	}
 	op.Annotations[v1alpha1.AnnotationScheduledAt] = time.Now().UTC().Format(time.RFC3339Nano)
+	keepTrace(ctx, op)
 }
 
 // Retry schedules the request of the operation of a resource that has failed again, with a new id. Of several who do so
@@ -307,7 +320,7 @@ func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation
 		}
 		failed = op.EffectiveID()
 		op.Spec.OperationID, op.Spec.CancelRequested = ours, false
-		stamp(op)
+		stamp(ctx, op)
 		// It holds for this version only, so that it follows the operation that has failed and no other one.
 		written, err := s.write(ctx, call.VerbUpdate, op)
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {

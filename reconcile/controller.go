@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/place"
 	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // Controller reconciles the objects of one kind. It is safe for concurrent use.
@@ -34,8 +36,9 @@ type Controller struct {
 	main    *watch
 	metrics *metrics
 	log     *slog.Logger
-	events  *Recorder   // of failures; nil: none
-	unheard atomic.Bool // the last Event could not be written
+	tracer  trace.Tracer // nil: no spans
+	events  *Recorder    // of failures; nil: none
+	unheard atomic.Bool  // the last Event could not be written
 	wake    chan struct{}
 	now     func() time.Time
 
@@ -58,6 +61,8 @@ type Controller struct {
 	part    *part // nil: it works on everything
 	follows map[Key]map[string]*follow
 	synced  chan struct{}
+	runs    runs
+	done    done
 }
 
 // work is what is done with an object, without its Go type.
@@ -76,6 +81,8 @@ type work struct {
 	// move has the fibers of objects whose slots leave go on elsewhere, and returns those that have not ended yet, by
 	// slot. It may be nil.
 	move func(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle
+	// why says why what works on an object does not end, and whether anything does. It may be nil.
+	why func(k Key) (causes []why.Cause, works bool)
 	// hosted is told what the controller inherits; it may be nil.
 	hosted func(Inherited)
 	// finalize adds or removes the finalizer of obj.
@@ -161,6 +168,7 @@ func declare(h Host, name string, w work, object client.Object, err error, opts 
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.log = c.log.With("controller", name)
+	c.traces()
 	if c.client != nil && !c.set.quiet {
 		c.events = NewRecorder(c.client, name)
 	}
@@ -321,6 +329,9 @@ func (c *Controller) admit(it *item, p priority) {
 		it.prio = p
 		c.waitUntil(it, free, "")
 		return
+	}
+	if it.state != ready {
+		it.came = c.now()
 	}
 	c.q.makeReady(it, p)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/alloc"
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/store"
@@ -43,6 +44,7 @@ type fiber struct {
 	again      bool                            // something has happened that it has not seen
 	started    bool                            // its start has returned: handle is known
 	doomed     bool                            // to be cancelled when it has
+	waiting    *call.Waiting                   // the request that is being tried again
 }
 
 var (
@@ -254,7 +256,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	if err != nil {
 		return Done, err
 	}
-	f := &fiber{uid: o.GetUID(), generation: o.GetGeneration(), undo: undo}
+	f := &fiber{uid: o.GetUID(), generation: o.GetGeneration(), undo: undo, waiting: &at.waiting}
 	var positions flow.Positions = at
 	if r.how.Changed != nil {
 		positions, f.changed = nowhere{}, func(ctx context.Context) bool { return r.how.Changed(ctx, packet) }
@@ -262,7 +264,7 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
 		Generation: o.GetGeneration(),
-		Positions:  positions, Values: r.c.fiberValues(ctx, k), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
+		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
 	}
 	r.mu.Lock()
@@ -388,17 +390,18 @@ func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leav
 
 // fiberValues is what the steps of a fiber find in their contexts: the fence of the term, whose writes theirs are, and
 // what package alloc needs.
-func (c *Controller) fiberValues(ctx context.Context, k Key) context.Context {
+func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *call.Waiting) context.Context {
 	term, slot := c.termOf(k)
 	values := context.WithoutCancel(ctx)
 	if term != nil {
 		values = context.WithoutCancel(term)
 	}
+	values = withoutSpan(values)
 	if c.object.cleans {
 		values = alloc.WithFinalizer(values, c.set.finalizer)
 	}
 	return client.Bind(values, client.Binding{
-		Fence: c.fence(term, slot), RequireVersion: true, Write: store.WriteContext{Owner: c.owner, Primary: k},
+		Fence: c.fence(term, slot), RequireVersion: true, Waiting: waiting, Write: store.WriteContext{Owner: c.owner, Primary: k},
 	})
 }
 
@@ -424,6 +427,8 @@ type statusAt[T any, PT client.ObjectOf[T]] struct {
 	end  flow.Position                                 // what is kept of a completed fiber
 	kept bool                                          // it is kept
 	load func(context.Context) (*flow.Position, error) // of an undoing: what is saved, as the server has it
+
+	waiting call.Waiting // of the requests of its steps
 }
 
 // Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides

@@ -93,12 +93,13 @@ func Flow[T, P any, PT client.ObjectOf[T]](h Host, name string, e *flow.Engine, 
 		w.clean = func(ctx context.Context, obj client.Object) (Result, error) { return r.cleanup(ctx, (*T)(obj.(PT))) }
 	}
 	w.saves = how.Position != nil
-	w.gone, w.halt, w.move = r.gone, r.halt, r.move
+	w.gone, w.halt, w.move, w.why = r.gone, r.halt, r.move, r.why
 	w.hosted = func(from Inherited) {
 		if e == nil {
 			return
 		}
 		e.InheritLogger(from.Logger)
+		e.InheritTracerProvider(from.TracerProvider)
 		if from.Shards != nil {
 			e.RequireDurable()
 		}

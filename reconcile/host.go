@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/store"
@@ -39,6 +40,8 @@ type Overseer interface {
 type Inherited struct {
 	// Logger is used by a controller without one of its own, and by the engine of [Flow].
 	Logger *slog.Logger
+	// TracerProvider is used by a controller without one of its own, and by the engine of [Flow].
+	TracerProvider trace.TracerProvider
 	// Shards says which of the objects this process works on, where replicas share them; nil: on all.
 	Shards Shards
 	// Cluster is the name of the cluster, where there are several.

@@ -5,8 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/store"
 )
 
@@ -34,6 +36,7 @@ type item struct {
 	prio    priority
 	reasons reasons
 	due     time.Time  // while waiting
+	came    time.Time  // while ready: when it became that
 	dueFor  ReasonType // Scheduled, Retried, or "" for the rate limit
 	heapAt  int
 	current *reconciliation // while running
@@ -106,6 +109,10 @@ type reconciliation struct {
 	stopped atomic.Pointer[error] // why it must send no more requests
 	attempt int
 	last    error
+	span    trace.Span   // nil: none
+	waiting call.Waiting // the request that is being tried again
+
+	prev, next *reconciliation // those that run; guarded by Controller.mu
 }
 
 // stop ends the context of a reconciliation and refuses its further requests.

@@ -1,6 +1,10 @@
 package reconcile
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics are those of one controller.
 type metrics struct {
@@ -11,6 +15,7 @@ type metrics struct {
 	panics    prometheus.Counter
 	mapErrors *prometheus.CounterVec
 	queue     *prometheus.Desc
+	oldest    *prometheus.Desc
 }
 
 func newMetrics(c *Controller) *metrics {
@@ -35,6 +40,9 @@ func newMetrics(c *Controller) *metrics {
 			ConstLabels: own,
 		}, []string{"watch"}),
 		queue: prometheus.NewDesc("fairlead_reconcile_objects", "Objects by what they wait for.", []string{"state"}, own),
+		oldest: prometheus.NewDesc("fairlead_reconcile_oldest_seconds",
+			"For how long one object has been ready, running or failing, whichever has been so for longest.",
+			[]string{"state"}, own),
 	}
 }
 
@@ -46,6 +54,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.panics.Describe(ch)
 	m.mapErrors.Describe(ch)
 	ch <- m.queue
+	ch <- m.oldest
 }
 
 // Collect implements prometheus.Collector.
@@ -59,6 +68,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	states := map[string]int{"ready": s.Ready, "waiting": s.Waiting, "running": s.Running, "failed": s.Failed}
 	for state, n := range states {
 		ch <- prometheus.MustNewConstMetric(m.queue, prometheus.GaugeValue, float64(n), state)
+	}
+	for state, age := range m.c.oldest() {
+		ch <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, age.Seconds(), state)
 	}
 }
 
@@ -79,4 +91,25 @@ func (c *Controller) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// oldest says for how long one object has been in a state, the longest of each; 0: none is.
+func (c *Controller) oldest() map[string]time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	ages := map[string]time.Duration{"ready": 0, "running": 0, "failed": 0}
+	note := func(state string, since time.Time) { ages[state] = max(ages[state], now.Sub(since)) }
+	for _, it := range c.q.items {
+		switch {
+		case it.state == ready:
+			note("ready", it.came)
+		case it.current != nil:
+			note("running", it.current.begun)
+		}
+		if it.fail != nil {
+			note("failed", it.fail.since)
+		}
+	}
+	return ages
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
@@ -35,6 +36,7 @@ type settings struct {
 	quiet       bool // no Events
 	needs       []rights.Right
 	syncWarning time.Duration
+	tracers     trace.TracerProvider
 	fault       error
 }
 

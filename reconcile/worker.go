@@ -44,6 +44,7 @@ func (c *Controller) next() bool {
 	ctx, cancel := context.WithCancelCause(term)
 	r := &reconciliation{key: it.key, slot: it.slot, term: term, why: it.reasons, begun: c.now(), cancel: cancel, attempt: 1}
 	it.reasons, it.seen, it.left, it.current = reasons{}, nil, false, r
+	c.runs.add(r)
 	if f := it.fail; f != nil {
 		r.attempt, r.last = f.attempts+1, f.err
 	}
@@ -72,6 +73,7 @@ func (c *Controller) next() bool {
 	}
 	ctx, done := c.context(ctx, r)
 	defer done()
+	ctx = c.trace(ctx, r)
 	res, err = c.reconcile(ctx, r, rec)
 	if cause := abortCause(ctx); cause != nil && err != nil {
 		err = &abortError{cause: cause, err: err}
@@ -116,7 +118,7 @@ func (c *Controller) rights(r *reconciliation) client.Binding {
 	}
 	return client.Binding{
 		Fence: fence, RequireVersion: outer != nil || c.set.preempt,
-		Write: store.WriteContext{Owner: c.owner, Primary: r.key},
+		Waiting: &r.waiting, Write: store.WriteContext{Owner: c.owner, Primary: r.key},
 	}
 }
 
@@ -240,6 +242,7 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 	}
 	c.mu.Lock()
 	it.current, it.state = nil, idle
+	c.runs.remove(r)
 	if r.over != nil {
 		close(r.over)
 	}
@@ -259,6 +262,9 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 		c.suspended(it)
 	case err == nil:
 		it.fail = nil
+		if existed {
+			c.done.note(r.key, r.facts.uid, now)
+		}
 		c.succeeded(it, r, res, now, exists)
 	default:
 		f := c.failed(it, r, res, err, now)
@@ -271,6 +277,7 @@ func (c *Controller) finish(it *item, r *reconciliation, res Result, err error, 
 		c.metrics.runs.WithLabelValues(outcome).Inc()
 		c.metrics.seconds.Observe(now.Sub(r.begun).Seconds())
 	}
+	r.endTrace(outcome, err)
 	c.report(r, res, err, failed)
 	if failed != nil && exists {
 		c.tell(term, r, failed)

@@ -139,6 +139,7 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 		}
 		s.log.InfoContext(ctx, "page of a list failed, trying it again", "error", err, "wait", wait)
 		s.count.Retries++
+		s.triedAgain(wait)
 		s.report(Degraded, reasonFor(err), err)
 		_ = backoff.Pause(ctx, wait) // the next try says why not
 	}

@@ -220,6 +220,7 @@ func (s *scope) repair(ctx context.Context, err error) {
 	}
 	if wait > 0 {
 		s.count.Retries++
+		s.triedAgain(wait)
 	}
 	s.log.DebugContext(ctx, "attempt has ended", "error", err, "relist", s.relist, "consistent", s.fresh, "wait", wait)
 	switch {

@@ -232,6 +232,13 @@ func (s *scope) contact() {
 	s.status.Counters = s.count
 }
 
+// triedAgain notes when the next try comes.
+func (s *scope) triedAgain(wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Next = time.Now().Add(wait)
+}
+
 func (s *scope) currentStatus() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()

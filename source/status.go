@@ -47,6 +47,7 @@ type Status struct {
 	Err         error     // what is wrong, or made it list again; nil when all is well
 	Since       time.Time // of this phase and reason
 	LastContact time.Time // when the server last said something that this scope could use; zero: never
+	Next        time.Time // when it is tried again; zero or before now: nothing is waited for
 	Version     string    // last version seen
 	// A complete list has been applied, or one of an earlier run has been caught up with, or there was nothing to be
 	// listed since no slot is held. It stays so when slots come.

@@ -23,7 +23,7 @@ func (s *Store) Statuses() []source.Status {
 		st := sc.status
 		st.Namespace = ns
 		if now, ok := live[ns]; ok {
-			st.LastContact, st.Version, st.Counters = now.LastContact, now.Version, now.Counters
+			st.LastContact, st.Next, st.Version, st.Counters = now.LastContact, now.Next, now.Version, now.Counters
 		}
 		out = append(out, st)
 	}

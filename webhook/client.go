@@ -5,12 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"net/url"
 	"runtime"
+	"slices"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/webhook/guard"
 )
 
@@ -47,6 +52,10 @@ type Options struct {
 	OnBreaker func(namespace, name string, status BreakerStatus)
 	// Logger is told of panics in callbacks, which are caught. Default: none.
 	Logger *slog.Logger
+	// TracerProvider makes a span of each try and poll, below that of its context, of which the receiver is told by the
+	// headers of W3C Trace Context. Without one the receiver is told of the span of the context, and without that of a
+	// trace of the call's own, which is not sampled.
+	TracerProvider trace.TracerProvider
 }
 
 // Client calls endpoints. It owns connections, cached tokens, and the limits and breakers of all endpoints. It is safe
@@ -56,6 +65,7 @@ type Client struct {
 	userAgent  string
 	onBreaker  func(namespace, name string, status BreakerStatus)
 	logger     *slog.Logger
+	tracer     trace.Tracer // nil: no spans
 	transports transports
 	tokens     tokens
 	turns      *turns // of what is computed for the namespaces
@@ -89,6 +99,7 @@ func New(o Options) (*Client, error) {
 	c := &Client{
 		witness: o.Witness, resolver: o.Resolver, userAgent: o.UserAgent, onBreaker: o.OnBreaker, gates: map[string]*gate{},
 		turns: newTurns(max(1, runtime.GOMAXPROCS(0)-1)), long: newCrowd(maxLong),
+		tracer: tracing.Tracer(o.TracerProvider, "webhook"),
 	}
 	c.transports.guard, c.transports.proxy, c.transports.fence = g, o.Proxy, o.Fence
 	if c.resolver == nil {
@@ -175,6 +186,18 @@ func (c *Client) Breaker(namespace, name string) BreakerStatus {
 		return BreakerStatus{State: Closed}
 	}
 	return g.breakerStatus()
+}
+
+// Breakers counts the endpoints that have been asked for by the state of their breaker, each state among them.
+func (c *Client) Breakers() map[BreakerState]int {
+	c.mu.Lock()
+	gates := slices.Collect(maps.Values(c.gates))
+	c.mu.Unlock()
+	count := map[BreakerState]int{Closed: 0, Open: 0, HalfOpen: 0}
+	for _, g := range gates {
+		count[g.breakerStatus().State]++
+	}
+	return count
 }
 
 // Mask hides in a text that the receiver of w has sent apart from its answers, such as a callback, what Results hide

@@ -1,6 +1,10 @@
 package webhook
 
-import "time"
+import (
+	"context"
+	"testing"
+	"time"
+)
 
 // ExpireTokens makes all cached tokens due for renewal.
 func (c *Client) ExpireTokens() {
@@ -33,4 +37,13 @@ func (w *Compiled) JudgeCall(status int, body string) Result {
 	a := &answer{status: status, raw: []byte(body), after: -1}
 	a.open(nil)
 	return w.judgeCall(a, nil)
+}
+
+// SpanAllocs is how many allocations the span of a try takes.
+func SpanAllocs(ctx context.Context, p *Permit) float64 {
+	t := &try{permit: p}
+	return testing.AllocsPerRun(100, func() {
+		_, span := p.spanOf(ctx, "call", "id")
+		t.endSpan(span, Result{})
+	})
 }

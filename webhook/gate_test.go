@@ -215,6 +215,9 @@ func TestBreaker(t *testing.T) {
 	try(500, webhook.Closed)
 	try(500, webhook.Closed)
 	try(500, webhook.Open)
+	if got := client.Breakers(); got[webhook.Open] != 1 || got[webhook.Closed]+got[webhook.HalfOpen] != 0 || len(got) != 3 {
+		t.Errorf("the breakers are %v", got)
+	}
 	if got := client.Breaker("ns", "hook"); got.Until.Before(time.Now()) || got.Failures != 3 {
 		t.Errorf("%+v", got)
 	}

@@ -13,6 +13,12 @@ const (
 	// spec; the timeout of the operation counts from it.
 	AnnotationScheduledAt = "fairlead.io/scheduled-at"
 
+	// AnnotationTraceParent and AnnotationTraceState hold the context of the span in which the present request was
+	// scheduled, in the form of W3C Trace Context, if there was one. The Scheduler writes them with the spec; the spans of
+	// the operation follow it. Nothing else depends on them.
+	AnnotationTraceParent = "fairlead.io/traceparent"
+	AnnotationTraceState  = "fairlead.io/tracestate"
+
 	// Finalizer holds a deleted Operation until its cancellation is done.
 	Finalizer = "fairlead.io/operation"
 

@@ -103,6 +103,8 @@ Of several replicas one works (--leader-elect), or they share the operations by 
 the others take it over when it ends, at once, or has crashed, after nine seconds. A rolling update leads from one way to the
 other; fairlead shards shows who has what. Every replica serves the HTTP API, of all namespaces.
 
+Spans are sent where the standard variables of OpenTelemetry say, such as OTEL_EXPORTER_OTLP_ENDPOINT; without one, nowhere.
+
 On SIGTERM or Ctrl-C it begins no new calls, waits for those under way for up to --drain, records what they brought, and then gives up the
 Lease, or its slots. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,
 		Example: `  fairlead controller --insecure-no-auth                    # on your machine, HTTP API on loopback for everybody
@@ -155,6 +157,11 @@ func runController(
 		net.Addr,
 	),
 ) error {
+	spans, err := newTracing(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer spans.stop()
 	doors, err := o.open(log)
 	if err != nil {
 		return err
@@ -165,10 +172,10 @@ func runController(
 		return err
 	}
 	o.systemNamespace = cmp.Or(o.systemNamespace, namespace)
-	c := &controller{controllerOptions: o, config: config, namespace: namespace, log: log}
+	c := &controller{controllerOptions: o, config: config, namespace: namespace, log: log, spans: spans}
 	opts := []fairlead.Option{
 		fairlead.WithScheme(types), fairlead.WithLogger(log), fairlead.WithHotBytes(hotBytes),
-		fairlead.WithStopTimeout(o.drain + stopMargin),
+		fairlead.WithStopTimeout(o.drain + stopMargin), fairlead.WithTracerProvider(spans.tracers()),
 	}
 	if o.shards != "" {
 		if c.sharing, err = newSharing(c); err != nil {
@@ -260,6 +267,7 @@ type controller struct {
 	config    *rest.Config
 	namespace string
 	log       *slog.Logger
+	spans     *tracing // nil: nowhere
 
 	operations, webhooks, secrets *store.Handle
 	accounts                      *store.Handle // nil with --credentials=any
@@ -337,6 +345,7 @@ func (c *controller) prepare(ctx context.Context, listener net.Listener) error {
 		PublicURL: c.publicURL, CallbackKey: c.key, FormerKey: c.former, Workers: c.workers, MaxCalls: c.maxCalls,
 		Budget: c.budget, Fence: c.fence, Witness: witness,
 		Logger: c.log, Recorder: c.events, Registerer: c.rt.Registry(),
+		TracerProvider: c.spans.tracers(),
 	}
 	if c.sharing != nil {
 		options.Shards = c.sharing.group

@@ -50,6 +50,7 @@ type site struct {
 	kubeconfig string
 	scheduler  *operation.Scheduler
 	receiver   *httptest.Server
+	env        []string // of the controllers, beside that of the test
 
 	mu      sync.Mutex
 	effects map[string]int // by idempotency key: how often it was asked for
@@ -158,7 +159,7 @@ func (s *site) start(args ...string) *process {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.ctx, "fairlead",
 		append([]string{"controller", "--listen", "127.0.0.1:0", "--allow-target", "127.0.0.1"}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr, cmd.Env = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, append(os.Environ(), s.env...)
 	p := &process{Cmd: cmd, log: &bytes.Buffer{}, address: make(chan string, 1), ended: make(chan error, 1)}
 	stderr, err := cmd.StderrPipe()
 	if err == nil {

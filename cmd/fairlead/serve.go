@@ -220,7 +220,7 @@ func (c *controller) handler(authorizer authorizer, stop <-chan struct{}, d *doo
 	api, err := httpapi.New(httpapi.Options{
 		Scheduler: c.scheduler, Operations: c.operations.Store, Namespaces: c.namespaces, All: len(c.namespaces) == 0,
 		Authorizer: authorizer, Callbacks: c.executor.Taker(), PublicURL: c.publicURL, Stop: stop, Logger: c.log,
-		Registerer: c.rt.Registry(),
+		Registerer: c.rt.Registry(), TracerProvider: c.spans.tracers(),
 	})
 	if err != nil {
 		return nil, err

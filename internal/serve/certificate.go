@@ -42,6 +42,9 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 			Help: "Changes of the files of the certificate, by whether they could be used.",
 		}, []string{"result"}),
 	}
+	for _, result := range []string{"success", "failure"} { // the first one of each is an increase too
+		c.reloads.WithLabelValues(result)
+	}
 	c.expiry = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_http_certificate_expiry_timestamp_seconds", Help: "When the certificate that is served expires.",
 	}, func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) })

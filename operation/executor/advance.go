@@ -76,6 +76,7 @@ func (e *Executor) step(ctx context.Context, r *run) (until time.Time, err error
 			e.comeBackLater(r, back)
 			return until, err
 		}
+		ctx = e.another(ctx, r)
 		now := e.now()
 		e.land(ctx, r, back, now)
 		e.note(r)

@@ -28,7 +28,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		r.flying = make(map[course.Target]*flight)
 	}
 	r.flying[f.target], f.since = f, e.now()
-	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(ctx)) // the flow parks meanwhile
+	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.passOn(ctx, r.op))) // the flow parks meanwhile
 	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
 	e.count(r.key.Namespace)
 	e.flights.Go(func() {

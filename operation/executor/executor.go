@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
@@ -76,6 +77,9 @@ type Options struct {
 	Recorder Recorder
 	// Registerer gets the metrics. Default: none.
 	Registerer prometheus.Registerer
+	// TracerProvider makes the spans of operations and of the calls of Webhooks; those of requests to the API server are
+	// made by Calls. Default: none are made, and receivers are told of the span in which the operation was scheduled.
+	TracerProvider trace.TracerProvider
 }
 
 // Targets say where webhooks may not be sent to. The functions are asked at each connection and must not block; nil
@@ -115,6 +119,7 @@ type Executor struct {
 	callbacks *Callbacks
 	flow      *flow.Flow[run]
 	engine    *flow.Engine
+	traced    bool // spans are made
 	metrics   *metrics
 	witness   Witness
 	condemned map[string]Condemned // by revision

@@ -1,7 +1,9 @@
 package executor
 
 import (
+	"context"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -73,4 +75,15 @@ func (e *Executor) Tenures() (out string) {
 		out += fmt.Sprintf("%d: begun %t, busy %d, leaving %t; ", slot, t.begun, t.busy, t.leaving != nil)
 	}
 	return out
+}
+
+// SpanAllocs is how many allocations it takes to look after the trace of an operation.
+func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float64 {
+	r := &run{work: &work{op: op}}
+	return testing.AllocsPerRun(100, func() {
+		from, _ := e.follow(ctx, op)
+		e.another(from, r)
+		e.keepTrace(from, r)
+		e.passOn(from, op)
+	})
 }

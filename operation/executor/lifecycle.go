@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/operation/internal/compiled"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/shard"
@@ -43,7 +44,7 @@ func New(o Options) (*Executor, error) {
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
 		troubles: make(map[*run]*trouble), asking: make(map[*run]chan struct{}), fresh: newFreshness(layout),
-		stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
+		traced: o.TracerProvider != nil, stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey
 	if e.witness = o.Witness; e.witness != nil {
@@ -77,6 +78,7 @@ func New(o Options) (*Executor, error) {
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,
 		Proxy: o.EgressProxy, OnBreaker: e.status.breakerChanged, Logger: e.log, Fence: e.allowed(o.Fence), Witness: o.Witness,
+		TracerProvider: o.TracerProvider,
 	}); err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
@@ -99,9 +101,10 @@ func New(o Options) (*Executor, error) {
 	}
 	e.engine = flow.NewEngine(flow.EngineOptions{
 		Workers: o.Workers + max(1, o.Workers/4), PerGroup: o.Workers, Logger: e.log,
+		Tracer: tracing.Tracer(o.TracerProvider, "operation/executor"),
 	})
 	e.metrics = newMetrics(e.census, func() int { return e.slots.Usage().Waiting })
-	e.metrics.states = append(e.metrics.states, shares{e})
+	e.metrics.states = append(e.metrics.states, shares{e}, breakers{e.webhooks})
 	if o.Registerer != nil {
 		if err := errors.Join(o.Registerer.Register(e.metrics), o.Registerer.Register(e.engine.Collector())); err != nil {
 			return nil, fmt.Errorf("cannot make an executor: cannot register metrics: %w", err)

@@ -136,3 +136,19 @@ func (m *metrics) end(op *v1alpha1.Operation, reason string) {
 		m.near.WithLabelValues(kind...).Inc()
 	}
 }
+
+// breakers is a prometheus.Collector of the breakers of all Webhooks.
+type breakers struct{ client *webhook.Client }
+
+var breakersDesc = prometheus.NewDesc("fairlead_webhook_breakers", "Webhooks in use by the state of their breaker.",
+	[]string{"state"}, nil)
+
+// Describe implements prometheus.Collector.
+func (breakers) Describe(ch chan<- *prometheus.Desc) { ch <- breakersDesc }
+
+// Collect implements prometheus.Collector.
+func (b breakers) Collect(ch chan<- prometheus.Metric) {
+	for state, n := range b.client.Breakers() {
+		ch <- prometheus.MustNewConstMetric(breakersDesc, prometheus.GaugeValue, float64(n), string(state))
+	}
+}

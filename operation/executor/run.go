@@ -71,6 +71,7 @@ type work struct {
 	alone      bool        // when that was found, nobody in the namespace locked anything
 	owes       bool        // what a call has brought is among unsaved
 	short      bool        // the write before had to wait for the share of the namespace
+	another    bool        // the run has turned to another request, which its spans do not know yet
 	troubled   bool        // there is trouble (trouble.go)
 	looking    bool        // the flow works, so that nobody else may look at what belongs to it (sight.go)
 }
@@ -152,6 +153,7 @@ func (r *run) adopt(op *v1alpha1.Operation) {
 		if r.about != 0 {
 			r.unsaved, r.unrecorded = nil, time.Time{}
 			r.cut(errOver)
+			r.another = true
 		}
 		r.about = about
 	}

@@ -73,6 +73,9 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err != nil {
 			return err
 		}
+		if round == 0 {
+			linkCallback(ctx, op)
+		}
 		of := course.Target{Purpose: cb.Purpose, ID: cb.WebhookID}
 		if !op.PickedUp() { // the token says that the call was begun
 			course.Begin(now, t.placeOf)(op)

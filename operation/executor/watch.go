@@ -82,7 +82,7 @@ func (e *Executor) changed(ctx context.Context, known *store.Record) {
 		e.mu.Unlock()
 		if started {
 			e.moveLine(key) // there may be a lock that waits for its acceptance
-			e.begin(ctx, r)
+			e.begin(ctx, r, op)
 			return
 		}
 	}
@@ -102,10 +102,11 @@ func (e *Executor) told(key store.Key) bool {
 	return r != nil
 }
 
-// begin starts the flow of a run.
-func (e *Executor) begin(ctx context.Context, r *run) {
-	_, err := e.flow.Start(ctx, e.engine, r, flow.StartOptions{
-		Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce,
+// begin starts the flow of a run, whose operation is op.
+func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
+	from, spans := e.follow(ctx, op)
+	_, err := e.flow.Start(from, e.engine, r, flow.StartOptions{
+		Trace: spans, Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce,
 		OnEnd: func(result flow.Result) { e.over(ctx, r, result) },
 	})
 	if err != nil {

@@ -116,6 +116,7 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	if len(r.unsaved) == 0 {
 		return nil
 	}
+	e.keepTrace(ctx, r)
 	r.thin.Apply(r.op)
 	n, kept := course.Keys(&r.op.Status), false
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -62,6 +63,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Registerer gets the metrics. Default: none.
 	Registerer prometheus.Registerer
+	// TracerProvider makes a span of each request but those for event streams. Default: none are made. The trace of the
+	// caller, as the headers of W3C Trace Context tell it, goes on in any case: it is kept in what is scheduled.
+	TracerProvider trace.TracerProvider
 }
 
 // Bounds of what callers may send.
@@ -118,7 +122,7 @@ func New(o Options) (http.Handler, error) {
 	mux.Handle("POST /operations/{type}/{id}", h.canceling(h.limited("update", h.cancel)))
 	mux.Handle("POST /callbacks/{token}", h.plain(h.callback))
 	mux.Handle("GET /openapi.json", h.plain(openapi))
-	return h.known(mux), nil
+	return h.traced(mux, h.known(mux)), nil
 }
 
 // maxLogged bounds what a line of the log has of a path and of an error: both are what a caller makes them.

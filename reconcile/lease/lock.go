@@ -29,21 +29,24 @@ type lock struct {
 	expiry  *time.Timer
 	asked   bool   // somebody takes part in the election
 	holder  string // as the server said last
-	failed  error  // why the last request has not said who leads; nil if it did
+	// when the holder has taken it, by its clock
+	acquired time.Time
+	failed   error // why the last request has not said who leads; nil if it did
 }
 
 // Get implements resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, raw, err := l.Interface.Get(ctx)
-	holder := ""
+	var seen resourcelock.LeaderElectionRecord
 	if r != nil {
-		holder = r.HolderIdentity
+		seen = *r
 	}
+	holder := seen.HolderIdentity
 	absent := apierrors.IsNotFound(err)
 	if absent {
-		l.learned(ctx, "", "", nil) // it is about to be created
+		l.learned(ctx, "", seen, nil) // it is about to be created
 	} else {
-		l.learned(ctx, "read", holder, err)
+		l.learned(ctx, "read", seen, err)
 	}
 	// A process that was stopped for long may find the lease free again, since who had it meanwhile has given it back.
 	// What it takes then is a new term: to the work of the old one it is lost.
@@ -58,7 +61,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 }
 
 // learned notes what an answer says of who leads.
-func (l *lock) learned(ctx context.Context, verb, holder string, err error) {
+func (l *lock) learned(ctx context.Context, verb string, r resourcelock.LeaderElectionRecord, err error) {
 	if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) && !errors.Is(err, context.DeadlineExceeded) {
 		return // we have stopped asking
 	}
@@ -68,7 +71,7 @@ func (l *lock) learned(ctx context.Context, verb, holder string, err error) {
 		l.failed = fmt.Errorf("cannot %s the lease %s: %w", verb, l.Describe(), err)
 		return
 	}
-	l.failed, l.holder = nil, holder
+	l.failed, l.holder, l.acquired = nil, r.HolderIdentity, r.AcquireTime.Time
 }
 
 // begin notes that there will be requests.
@@ -114,11 +117,11 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 	begun := time.Now()
 	if err := send(); err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // somebody else was faster, and is read next
-			l.learned(ctx, verb, "", err)
+			l.learned(ctx, verb, r, err)
 		}
 		return err
 	}
-	l.learned(ctx, verb, r.HolderIdentity, nil)
+	l.learned(ctx, verb, r, nil)
 	if !mine {
 		return nil
 	}

@@ -32,6 +32,9 @@ type Options struct {
 	Layout shard.Layout
 	// Member is the name of this member, for people: the host's name by default. It need not be unique.
 	Member string
+	// Address is where others reach this member, such as "http://10.0.0.7:9090", for those who are told that it holds what
+	// they ask about: see Group.Why. Its Lease shows it. "": that is not said.
+	Address string
 	// Weight is how much this member takes, relative to the others: 1 by default, at most MaxWeight.
 	Weight int
 	// Leader is the name, in Namespace, of the Lease by which this program elects a leader where it does not share; it is

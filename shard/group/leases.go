@@ -18,10 +18,11 @@ const Label = "fairlead.io/shard-group"
 
 // The annotations.
 const (
-	recordAnnotation = "fairlead.io/shard-record" // of the group: see record
-	roleAnnotation   = "fairlead.io/shard-role"   // of the group: Options.Role
-	groupAnnotation  = "fairlead.io/shard-group-uid"
-	deadAnnotation   = "fairlead.io/shard-dead" // of a member: who has found it dead
+	recordAnnotation  = "fairlead.io/shard-record" // of the group: see record
+	roleAnnotation    = "fairlead.io/shard-role"   // of the group: Options.Role
+	groupAnnotation   = "fairlead.io/shard-group-uid"
+	addressAnnotation = "fairlead.io/shard-address" // of a member: Options.Address
+	deadAnnotation    = "fairlead.io/shard-dead"    // of a member: who has found it dead
 )
 
 type lease = coordinationv1.Lease

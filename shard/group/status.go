@@ -51,7 +51,8 @@ type MemberReport struct {
 	Name    string    `json:"name"`
 	Slots   []int     `json:"slots"` // that it holds
 	Since   time.Time `json:"since"`
-	Renewed time.Time `json:"renewed"` // zero: its Lease is not there
+	Renewed time.Time `json:"renewed"`           // zero: its Lease is not there
+	Address string    `json:"address,omitempty"` // Options.Address
 }
 
 // Move is a slot that is to be held by another member than now, by their names; "" is nobody.
@@ -187,7 +188,7 @@ func (p *Report) fill(r *record, leaseOf func(id string) *lease) {
 		names[m.ID] = m.Name
 		one := MemberReport{Name: m.Name, Slots: slices.AppendSeq([]int{}, r.heldBy(m.ID).Slots()), Since: m.Since}
 		if l := leaseOf(m.ID); l != nil && l.Spec.RenewTime != nil {
-			one.Renewed = l.Spec.RenewTime.UTC()
+			one.Renewed, one.Address = l.Spec.RenewTime.UTC(), l.Annotations[addressAnnotation]
 		}
 		p.Members = append(p.Members, one)
 	}

@@ -83,6 +83,9 @@ func (t *term) fill(l *lease, now time.Time) {
 	}
 	l.Labels[Label] = t.g.opt.Name
 	annotate(l, groupAnnotation, string(t.group))
+	if t.g.opt.Address != "" {
+		annotate(l, addressAnnotation, t.g.opt.Address)
+	}
 }
 
 // fresh says that nobody else can have begun to work in the place of this incarnation. It is safe for concurrent use.

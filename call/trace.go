@@ -1,0 +1,86 @@
+package call
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// spanOf starts the span of a try, if there is a tracer. What it says of the request are names: no body, no query, no
+// header.
+func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (context.Context, trace.Span) {
+	if c.tracer == nil {
+		return ctx, nil
+	}
+	resource := r.Resource.Resource
+	if r.Subresource != "" {
+		resource += "/" + r.Subresource
+	}
+	ctx, span := c.tracer.Start(ctx, string(r.Verb)+" "+resource, trace.WithSpanKind(trace.SpanKindClient))
+	if !span.IsRecording() {
+		return ctx, span
+	}
+	span.SetAttributes(
+		attribute.String("http.request.method", r.Verb.method()), attribute.String("call.id", id),
+		attribute.String("call.verb", string(r.Verb)), attribute.String("call.resource", r.Resource.GroupResource().String()),
+	)
+	span.SetAttributes(server(c.base)...)
+	for _, each := range []struct{ key, value string }{
+		{"k8s.namespace.name", r.Namespace}, {"call.name", r.Name}, {"call.subresource", r.Subresource},
+	} {
+		if each.value != "" {
+			span.SetAttributes(attribute.String(each.key, each.value))
+		}
+	}
+	if tries > 0 {
+		span.SetAttributes(attribute.Int("http.request.resend_count", tries))
+	}
+	return ctx, span
+}
+
+// server is where a URL leads, in the terms of OpenTelemetry.
+func server(u *url.URL) []attribute.KeyValue {
+	at := []attribute.KeyValue{attribute.String("server.address", u.Hostname())}
+	if port, err := strconv.Atoi(u.Port()); err == nil {
+		at = append(at, attribute.Int("server.port", port))
+	}
+	return at
+}
+
+// endSpan ends the span of a try with what came of it. The text of an error is not part of it: that of a server may
+// hold what is in the object. ctx is that of the caller.
+func endSpan(ctx context.Context, span trace.Span, r *Request, a answer) {
+	if span == nil {
+		return
+	}
+	defer span.End()
+	kind := ""
+	switch {
+	case a.err != nil && ctx.Err() != nil:
+		kind = cancelled
+	case a.err != nil:
+		kind = transportReason(a.err)
+	case a.code >= 400 && !(a.code == http.StatusNotFound && r.NotFoundOK):
+		kind = strconv.Itoa(a.code)
+	}
+	if a.code != 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", a.code))
+	}
+	if kind != "" {
+		span.SetAttributes(attribute.String("error.type", kind))
+		span.SetStatus(codes.Error, "")
+	}
+}
+
+// passOn has the server know of the span: one that traces, too, goes on below it.
+func (c *Client) passOn(ctx context.Context, h http.Header) {
+	if c.tracer != nil {
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
+	}
+}

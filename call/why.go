@@ -1,0 +1,155 @@
+package call
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// Why says what the failure of a request means for whoever does not move on because of it: a right is missing, the
+// server's admission refuses, somebody else has written, the server asks to come back later; or else that it failed. The
+// cause has About, where the object of the request is known, and no times. False: err is of no request to an API server.
+func Why(err error) (why.Cause, bool) {
+	e, ok := errors.AsType[*Error](err)
+	var answer apierrors.APIStatus
+	answered := errors.As(err, &answer)
+	if !ok && !answered {
+		return why.Cause{}, false
+	}
+	if !ok {
+		e = &Error{}
+	}
+	var s metav1.Status
+	if answered {
+		s = answer.Status()
+	}
+	c := why.Cause{Type: why.BackOff, Message: err.Error(), Evidence: map[string]string{"error": err.Error()}}
+	put(c.Evidence, "verb", string(e.Verb), "subresource", e.Subresource, "namespace", e.Namespace, "name", e.Name)
+	if e.Kind != "" {
+		c.About = &why.Object{Kind: e.Kind, Namespace: e.Namespace, Name: e.Name}
+	}
+	if answered {
+		put(c.Evidence, "status", strconv.Itoa(int(s.Code)), "reason", string(s.Reason))
+	}
+	if d := s.Details; d != nil {
+		put(c.Evidence, "resource", strings.TrimSuffix(d.Kind+"."+d.Group, "."), "name", d.Name)
+		if c.About != nil {
+			c.About.Group = d.Group
+		}
+	}
+	if n := len(e.Tries); n > 1 {
+		c.Evidence["tries"] = strconv.Itoa(n)
+	}
+	judge(&c, e, &s)
+	return c, true
+}
+
+// put adds what is known.
+func put(evidence map[string]string, pairs ...string) {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			evidence[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+// judge finds out what the server's answer is about. Admission answers with whatever code its author has chosen, so its
+// words come before the code.
+func judge(c *why.Cause, e *Error, s *metav1.Status) {
+	_, delayed := apierrors.SuggestsClientDelay(&apierrors.StatusError{ErrStatus: *s})
+	switch right := lacking.FindStringSubmatch(s.Message); {
+	case right != nil:
+		c.Type = why.Forbidden
+		missing(c, right[1:])
+	case refuse(c, s.Message), s.Code == http.StatusForbidden:
+		c.Type = why.Forbidden
+		c.Message = fmt.Sprintf("%s refuses to %s %s: %s", orString(c.Evidence["refusedBy"], "the API server"),
+			orString(e.operation(), "write"), strings.TrimSpace(e.Kind+" "+e.object()), s.Message)
+	case s.Code == http.StatusConflict:
+		c.Type = why.Conflict
+		c.Message = fmt.Sprintf("somebody else writes %s: %s", strings.TrimSpace(e.Kind+" "+e.object()), s.Message)
+		c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields tells who has set what, and when."
+		if s.Reason == metav1.StatusReasonAlreadyExists {
+			c.Advice = "It is there already: adopt it, choose another name, or delete it."
+		}
+	case s.Code == http.StatusTooManyRequests || delayed:
+		c.Type = why.RetryAfter
+		c.Message = "the API server asks to come back later: " + s.Message
+		if d := s.Details; d != nil && d.RetryAfterSeconds > 0 {
+			c.Evidence["retryAfter"] = fmt.Sprintf("%ds", d.RetryAfterSeconds)
+		}
+	case s.Code == http.StatusUnauthorized:
+		c.Advice = "The API server does not know this program: look at its kubeconfig, or the token of its service account."
+	case s.Code == http.StatusUnprocessableEntity:
+		c.Advice = "The API server finds what is written invalid: mend it, or the schema."
+	case s.Code == 0:
+		c.Advice = "The API server has not answered: look whether it can be reached from here."
+	}
+}
+
+// lacking is what the authorisers of an API server say, of a resource.
+var lacking = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"` +
+	`(?: in the namespace "([^"]*)")?`)
+
+// missing tells which right lacks: user, verb, resource, group, namespace.
+func missing(c *why.Cause, right []string) {
+	user, verb, resource, group, namespace := right[0], right[1], right[2], right[3], right[4]
+	name, subresource, _ := strings.Cut(resource, "/")
+	where := "in the whole cluster"
+	role := "a ClusterRole"
+	if namespace != "" {
+		where, role = "in namespace "+namespace, "a Role in namespace "+namespace
+	}
+	rule := fmt.Sprintf(`{apiGroups: [%q], resources: [%q], verbs: [%q]}`, group, resource, verb)
+	delete(c.Evidence, "subresource")
+	put(c.Evidence, "verb", verb, "resource", strings.TrimSuffix(name+"."+group, "."), "subresource", subresource,
+		"namespace", namespace, "user", user, "rule", rule)
+	what := name
+	if subresource != "" {
+		what = subresource + " of " + name
+	}
+	c.Message = fmt.Sprintf("%s may not %s %s %s", user, verb, what, where)
+	c.Advice = fmt.Sprintf("Add the rule %s to %s that is bound to %s.", rule, role, user)
+}
+
+// refusals is how admission words that it refuses, and who it is then.
+var refusals = []struct {
+	words  *regexp.Regexp
+	who    string // a format for what the words have found
+	advice string
+}{
+	{regexp.MustCompile(`admission webhook "([^"]*)" denied the request`), "admission webhook %s",
+		"Change what is written so that the webhook takes it, or ask its owner."},
+	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']*)'.* denied request`), "ValidatingAdmissionPolicy %s",
+		"Change what is written so that the policy takes it, or ask its owner."},
+	{regexp.MustCompile(`exceeded quota: ([^,\s]*)`), "ResourceQuota %s",
+		"Delete what is not needed in the namespace, or raise the quota."},
+	{regexp.MustCompile(`failed quota: ([^:,\s]*)`), "ResourceQuota %s",
+		"The quota wants requests or limits to be set: set them, or have a LimitRange set them."},
+	{regexp.MustCompile(`violates PodSecurity "([^"]*)"`), "PodSecurity %s",
+		"Give the pod the security context that the namespace enforces, or another label to the namespace."},
+	{regexp.MustCompile(`(?:maximum|minimum) (?:cpu|memory|storage|\S+) usage per (\S+) is`), "LimitRange (per %s)",
+		"Change requests or limits, or the LimitRange of the namespace."},
+	{regexp.MustCompile(`in namespace (\S+) because it is being terminated`), "namespace %s, which is being terminated,",
+		"Nothing can be made in it any more: wait until it is gone, or use another one."},
+}
+
+// refuse notes which admission has refused something, if one has.
+func refuse(c *why.Cause, message string) bool {
+	for _, r := range refusals {
+		if m := r.words.FindStringSubmatch(message); m != nil {
+			c.Evidence["refusedBy"], c.Advice = strings.Trim(fmt.Sprintf(r.who, m[1]), ","), r.advice
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,180 @@
+package console_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/console"
+)
+
+// TestRights: each reader sees what they have the right to, and what is not there answers like what is not theirs.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	op := w.schedule("one", "no-such-webhook")
+	w.user("admin", true, rule(group, "operations", "get", "list", "update"), rule(group, "webhooks", "get", "list"))
+	w.user("reader", false, rule(group, "operations", "get", "list"))
+	w.user("getter", false, rule(group, "operations", "get"))
+	w.user("stranger", false)
+	w.tokens["forged"] = "abc.def.ghi"
+	w.eventually("why", func() bool { _, a := w.why("admin", "Operation", op.Name); return a.types() == "[WebhookMissing]" })
+	list, here := "/console/operations", "/console/operations?namespace="+w.namespace
+	nothing := strings.Replace(w.path(op), op.Name, "nothing", 1)
+	for _, tc := range []struct {
+		user, path string
+		want       int
+	}{
+		{"", list, http.StatusSeeOther},
+		{"forged", list, http.StatusSeeOther},
+		{"forged", "/console/why", http.StatusSeeOther},
+		{"stranger", list, http.StatusForbidden}, // it may name a namespace
+		{"stranger", here, http.StatusNotFound},
+		{"stranger", w.path(op), http.StatusNotFound},
+		{"stranger", nothing, http.StatusNotFound},
+		{"stranger", "/console/overview", http.StatusNotFound},
+		{"getter", "/console/sources", http.StatusNotFound},
+		{"reader", "/console/sources", http.StatusOK},
+		{"admin", "/console/operations?namespace=kube-system", http.StatusNotFound}, // it is not served
+		{"reader", here, http.StatusOK},
+		{"reader", list, http.StatusOK}, // all that is served
+		{"getter", list, http.StatusForbidden},
+		{"reader", "/console/webhooks?namespace=" + w.namespace, http.StatusNotFound},
+		{"reader", w.path(op), http.StatusOK},
+		{"getter", here, http.StatusNotFound},
+		{"getter", w.path(op), http.StatusOK},
+		{"admin", list, http.StatusOK},
+		{"admin", "/console/overview", http.StatusOK},
+		{"admin", "/console/webhooks", http.StatusOK},
+	} {
+		if got := w.get(tc.user, tc.path); got.status != tc.want {
+			t.Errorf("%s as %q: %d, want %d\n%s", tc.path, tc.user, got.status, tc.want, got.body)
+		}
+		if tc.want == http.StatusOK || tc.path == "/console/why" {
+			continue
+		}
+		if got := w.get(tc.user, "/console/live"+strings.TrimPrefix(tc.path, "/console")); strings.Contains(got.body, op.Name) {
+			t.Errorf("the stream of %s tells %q of it: %s", tc.path, tc.user, got.body)
+		}
+	}
+	there, nowhere := w.get("stranger", w.path(op)), w.get("stranger", nothing)
+	if there.body != strings.ReplaceAll(nowhere.body, "nothing", op.Name) && maskTimes(there.body) != maskTimes(nowhere.body) {
+		t.Errorf("what is there can be told from what is not:\n%s\n%s", there.body, nowhere.body)
+	}
+	for user, want := range map[string]string{
+		"getter": "[WebhookMissing Hidden]", "stranger": "", "forged": "",
+	} {
+		status, got := w.why(user, "Operation", op.Name)
+		if want == "" {
+			if status != map[string]int{"stranger": 404, "forged": 401}[user] || len(got.Causes) > 0 {
+				t.Errorf("why as %s: %d %+v", user, status, got)
+			}
+			continue
+		}
+		if status != http.StatusOK || len(got.Causes) != 1 || got.Causes[0].Type != "Hidden" ||
+			strings.Contains(got.Causes[0].Message, "no-such-webhook") {
+			t.Errorf("why as %s: %d %+v", user, status, got)
+		}
+	}
+	if got := w.get("getter", w.path(op)); !strings.Contains(got.body, "Hidden") {
+		t.Errorf("a cause about a Webhook that may not be seen is not hidden on the page:\n%s", got.body)
+	}
+}
+
+// TestLogin: a session stands for its token, and no longer than it.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.user("admin", true, rule(group, "operations", "get", "list", "update"))
+	w.tokens["forged"] = "abc.def.ghi"
+	for token, want := range map[string]string{
+		"": "Give a token", "forged": "not valid in this cluster", strings.Repeat("x", 5000): "too long",
+	} {
+		if name, ok := w.tokens[token]; ok {
+			token = name
+		}
+		got := w.send(nil, "", http.MethodPost, "/console/login", url.Values{"token": {token}})
+		if got.status != http.StatusUnauthorized || !strings.Contains(got.body, want) || got.header.Get("Set-Cookie") != "" {
+			t.Errorf("%.20s: %d %s", token, got.status, got.body)
+		}
+	}
+	browser := w.login("admin")
+	if got := w.send(browser, "", http.MethodGet, "/console/operations", nil); got.status != http.StatusOK {
+		t.Errorf("who has logged in is answered %d", got.status)
+	}
+	at, err := url.Parse(w.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := browser.Jar.Cookies(at)
+	if len(kept) != 1 || strings.Contains(kept[0].Value, w.tokens["admin"][:20]) {
+		t.Errorf("the cookie shows the token: %v", kept)
+	}
+	for name, value := range map[string]string{"Changed": "A" + kept[0].Value[1:], "Junk": "junk", "Empty": ""} {
+		r := httptest.NewRequestWithContext(w.ctx, http.MethodGet, "/console/operations", nil)
+		r.Host, r.RemoteAddr = "localhost", "127.0.0.1:1"
+		r.Header.Set("Accept", "text/html")
+		r.AddCookie(&http.Cookie{Name: kept[0].Name, Value: value}) //nolint:gosec // a request's has a name and a value
+		rec := httptest.NewRecorder()
+		w.pages.ServeHTTP(rec, r)
+		if rec.Code != http.StatusSeeOther {
+			t.Errorf("%s: a cookie that is not ours is answered %d", name, rec.Code)
+		}
+	}
+	if got := w.send(browser, "", http.MethodPost, "/console/logout", url.Values{}); got.status != http.StatusForbidden {
+		t.Errorf("a form of nobody logs out: %d", got.status)
+	}
+	form := url.Values{"csrf": {w.csrf(browser, "/console/operations")}}
+	if got := w.send(browser, "", http.MethodPost, "/console/logout", form); got.status != http.StatusSeeOther {
+		t.Errorf("the logout is answered %d", got.status)
+	}
+	if got := w.send(browser, "", http.MethodGet, "/console/operations", nil); got.status != http.StatusSeeOther {
+		t.Errorf("after the logout the answer is %d", got.status)
+	}
+	for next, want := range map[string]string{
+		"https://attacker.example/": "/console/overview", "//attacker.example/console/": "/console/overview",
+		"/\\attacker.example": "/console/overview", "/console/operations?q=1": "/console/operations?q=1",
+		"javascript:alert(1)": "/console/overview", "/operations": "/console/overview",
+	} {
+		got := w.send(nil, "", http.MethodPost, "/console/login", url.Values{"token": {w.tokens["admin"]}, "next": {next}})
+		if got.header.Get("Location") != want {
+			t.Errorf("after the login with %q it goes on at %q", next, got.header.Get("Location"))
+		}
+	}
+}
+
+// TestPlainHTTP: a token is not taken where others could read it, and its cookie is not sent there.
+func TestPlainHTTP(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *console.Options) { o.SessionKey = []byte(strings.Repeat("k", 32)) })
+	token := w.user("admin", true, rule(group, "operations", "list"))
+	login := func(change func(*http.Request)) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(w.ctx, http.MethodPost, "/console/login", strings.NewReader(url.Values{"token": {token}}.Encode()))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Host, r.RemoteAddr = "localhost:8081", "127.0.0.1:7"
+		change(r)
+		rec := httptest.NewRecorder()
+		w.pages.ServeHTTP(rec, r)
+		return rec
+	}
+	for name, change := range map[string]func(*http.Request){
+		"Address": func(r *http.Request) { r.RemoteAddr = "192.0.2.7:7" },
+		"Host":    func(r *http.Request) { r.Host = "console.example.com" },
+	} {
+		if rec := login(change); rec.Code != http.StatusForbidden || rec.Header().Get("Set-Cookie") != "" {
+			t.Errorf("%s: %d %v", name, rec.Code, rec.Header())
+		}
+	}
+	if rec := login(func(*http.Request) {}); strings.Contains(rec.Header().Get("Set-Cookie"), "Secure") ||
+		!strings.Contains(rec.Header().Get("Set-Cookie"), "HttpOnly") || !strings.Contains(rec.Header().Get("Set-Cookie"), "SameSite=Strict") {
+		t.Errorf("on loopback: %v", rec.Header())
+	}
+	secure := httptest.NewRequest(http.MethodGet, "https://console.example.com/", nil)
+	if rec := login(func(r *http.Request) {
+		r.Host, r.RemoteAddr, r.TLS = "console.example.com", "192.0.2.7:7", secure.TLS
+	}); rec.Code != http.StatusSeeOther || !strings.Contains(rec.Header().Get("Set-Cookie"), "Secure") {
+		t.Errorf("by TLS: %d %v", rec.Code, rec.Header())
+	}
+}

@@ -1,0 +1,183 @@
+package dependent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/reconcile"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// causes says what keeps the children from being as they should be, in the order of the graph: what comes first keeps
+// the others.
+func (r *round) causes() (all []why.Cause) {
+	for _, s := range r.states {
+		all = append(all, s.causes(r)...)
+	}
+	for _, err := range r.stale {
+		all = append(all, failure(err)...)
+	}
+	return all
+}
+
+func (s *state) causes(r *round) (all []why.Cause) {
+	if s.err != nil {
+		all = append(all, s.placed(nil, failure(s.err))...)
+	}
+	for _, w := range s.wants {
+		switch {
+		case w.err != nil:
+			told := s.placed(w, failure(w.err))
+			for i := range told {
+				if told[i].Until.IsZero() {
+					told[i].Until = w.until
+				}
+			}
+			all = append(all, told...)
+		case !w.ready && w.why != "":
+			all = append(all, s.placed(w, []why.Cause{s.unready(r, w)})...)
+		}
+	}
+	switch {
+	case len(all) > 0:
+	case s.external != nil && s.status.State != StateReady && s.status.State != StateAbsent && len(s.blocked) == 0:
+		all = append(all, why.Cause{
+			Type: why.Parked, Message: strings.TrimSpace(fmt.Sprintf("%s is %s: %s", s.name, s.status.State, s.status.Message)),
+			Until: s.until,
+		})
+	case s.decided && !s.wanted && s.present > 0:
+		all = append(all, s.leavings(r)...)
+	case len(s.blocked) > 0:
+		all = append(all, why.Cause{
+			Type: why.Parked, Message: fmt.Sprintf("%s comes after %s", s.name, strings.Join(s.blocked, " and ")),
+			Evidence: map[string]string{"after": strings.Join(s.blocked, ", ")},
+		})
+	}
+	return s.placed(nil, all)
+}
+
+// placed says of which node, and about which child, causes are.
+func (s *state) placed(w *want, causes []why.Cause) []why.Cause {
+	for i := range causes {
+		c := &causes[i]
+		if c.Evidence == nil {
+			c.Evidence = map[string]string{}
+		}
+		c.Evidence["node"] = s.name
+		if w == nil {
+			continue
+		}
+		c.Evidence["child"], c.Evidence["childKind"] = w.key.String(), s.kind.Kind
+		c.About = s.object(w.key)
+	}
+	return causes
+}
+
+func (s *state) object(k client.Key) *why.Object {
+	return &why.Object{Group: s.kind.Group, Kind: s.kind.Kind, Namespace: k.Namespace, Name: k.Name}
+}
+
+// unready is a child that is waited for.
+func (s *state) unready(r *round, w *want) why.Cause {
+	c := why.Cause{
+		Type: why.Parked, Until: w.until, Message: fmt.Sprintf("child %s %s: %s", s.kind.Kind, w.key, w.why),
+		Evidence: map[string]string{},
+	}
+	if w.is == nil {
+		return c
+	}
+	if known := r.remembered(childKey{s.index, w.key}, w.is); known != nil {
+		c.Since = known.since
+	}
+	if at := w.is.GetDeletionTimestamp(); at != nil {
+		c.Since = at.Time
+		c.Evidence["finalizers"] = strings.Join(w.is.GetFinalizers(), ", ")
+		c.Advice = "Something keeps the child from being deleted: look at its finalizers."
+		return c
+	}
+	if says := conditionsOf(w.is); says != "" {
+		c.Message += ": " + says
+		c.Evidence["conditions"] = says
+	}
+	c.Advice = "Ask why that child does not move."
+	return c
+}
+
+// leavings are children that are not wanted, and not gone.
+func (s *state) leavings(r *round) (all []why.Cause) {
+	for _, obj := range s.left(r) {
+		k := client.KeyOf(obj)
+		c := why.Cause{
+			Type: why.Parked, Message: fmt.Sprintf("child %s %s is to be gone first", s.kind.Kind, k),
+			Evidence: map[string]string{"child": k.String(), "childKind": s.kind.Kind}, About: s.object(k),
+		}
+		if at := obj.GetDeletionTimestamp(); at != nil {
+			c.Since = at.Time
+			c.Evidence["finalizers"] = strings.Join(obj.GetFinalizers(), ", ")
+			c.Advice = "Something keeps the child from being deleted: look at its finalizers."
+		}
+		if all = append(all, c); len(all) == maxLeft {
+			break
+		}
+	}
+	return all
+}
+
+// maxLeft is how many of the children of one node are named that are not gone.
+const maxLeft = 4
+
+// failure says what an error about a child means.
+func failure(err error) []why.Cause {
+	if told := why.Of(err); len(told) > 0 {
+		return append([]why.Cause(nil), told...)
+	}
+	causes := reconcile.Causes(err)
+	for i := range causes {
+		c := &causes[i]
+		switch {
+		case errors.Is(err, ErrForeign):
+			c.Type, c.Message = why.Conflict, err.Error()
+			c.Advice = "Give the child another name, delete that object, or take it over with dependent.Adopt."
+		case errors.Is(err, ErrContended):
+			c.Type, c.Message = why.Conflict, err.Error()
+			c.Advice = "Find the other writer: kubectl get -o yaml --show-managed-fields tells who has set what, and when."
+		case errors.Is(err, ErrImmutable):
+			c.Message, c.Advice = err.Error(), "dependent.Recreate has the child deleted and created anew."
+		case errors.Is(err, ErrNotReady):
+			c.Type, c.Message = why.DeadlinePassed, err.Error()
+			c.Advice = "It is waited for all the same: ask why that child does not move."
+		}
+	}
+	return causes
+}
+
+// conditionsOf says which conditions of an object are not True, and why.
+func conditionsOf(obj client.Object) string {
+	var content map[string]any
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		content = u.Object
+	} else if m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj); err == nil {
+		content = m
+	}
+	all, _, _ := unstructured.NestedSlice(content, "status", "conditions")
+	var says []string
+	for _, one := range all {
+		one, _ := one.(map[string]any)
+		if one["status"] == "True" {
+			continue
+		}
+		text := fmt.Sprintf("%v is %v", one["type"], one["status"])
+		for _, more := range []string{"reason", "message"} {
+			if s, _ := one[more].(string); s != "" {
+				text += ", " + s
+			}
+		}
+		says = append(says, text)
+	}
+	return strings.Join(says, "; ")
+}

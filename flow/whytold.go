@@ -1,0 +1,191 @@
+package flow
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// longRun is how long a step runs, or a fiber waits for a worker, before that counts as a cause.
+const longRun = 2 * time.Second
+
+// placed adds to a cause where and since when it is so.
+func (s *sight) placed(c why.Cause) why.Cause {
+	evidence := map[string]string{"flow": s.Flow, "step": s.Path}
+	for name, value := range c.Evidence {
+		evidence[name] = value
+	}
+	if c.Evidence = evidence; c.Since.IsZero() {
+		c.Since = s.Entered
+	}
+	if c.Until.IsZero() && s.Status == Parked {
+		c.Until = s.Until
+	}
+	if err := s.notes.led; err != nil {
+		evidence["after"] = err.Error()
+	}
+	if !s.late.IsZero() {
+		evidence["deadline"] = s.late.UTC().Format(time.RFC3339)
+	}
+	return c
+}
+
+// failed says what an error means, after which the step is tried again.
+func (s *sight) failed(classify func(error) []why.Cause) (causes []why.Cause) {
+	err := s.notes.err
+	if classify != nil {
+		causes = classify(err)
+	}
+	if len(causes) == 0 {
+		causes = why.Of(err)
+	}
+	if len(causes) == 0 {
+		c := why.Cause{Type: why.BackOff, Message: fmt.Sprintf("step %s has failed, and is tried again: %v", s.Path, err)}
+		if errors.Is(err, ErrTimeout) {
+			c.Type = why.DeadlinePassed
+		}
+		causes = []why.Cause{c}
+	}
+	out := make([]why.Cause, 0, len(causes))
+	for _, c := range causes {
+		if c.Since.IsZero() {
+			c.Since = s.failedAt
+		}
+		c = s.placed(c)
+		c.Evidence["error"] = err.Error()
+		c.Evidence["attempts"] = strconv.Itoa(s.Attempt + 1)
+		out = append(out, c)
+	}
+	return out
+}
+
+// waiting says what a fiber waits for, of which nobody has said more.
+func (s *sight) waiting() []why.Cause {
+	c := why.Cause{Type: why.Parked, Evidence: map[string]string{}}
+	switch {
+	case s.Status == Running && s.For < longRun:
+		return nil
+	case s.Status == Running:
+		c.Since = s.Since
+		c.Message = fmt.Sprintf("step %s has been running since %s", s.Path, clock(s.Since))
+		c.Evidence["running"] = s.For.Round(time.Millisecond).String()
+		c.Advice = "/debug/pprof/goroutine?debug=2 shows where its code is; a long wait is to be an Await, which holds no worker."
+	case s.Status == Ready && s.For < longRun:
+		return nil
+	case s.Status == Ready:
+		c.Type, c.Since = why.QueuedBehind, s.Since
+		c.Message = fmt.Sprintf("step %s waits for a worker: %d fibers do", s.Path, s.ready)
+		c.Evidence["waiting"], c.Evidence["running"] = strconv.Itoa(s.ready), strconv.Itoa(s.running)
+		c.Evidence["group"] = s.Group
+	default:
+		return s.parked(c)
+	}
+	return []why.Cause{s.placed(c)}
+}
+
+func (s *sight) parked(c why.Cause) []why.Cause {
+	switch s.Why {
+	case whyGate.String():
+		return []why.Cause{s.gated(c)}
+	case whyAwait.String():
+		return s.awaiting(c)
+	case whyDelay.String():
+		c.Message = fmt.Sprintf("step %s lets time pass, until %s", s.Path, clock(s.Until))
+	case whyRetry.String():
+		c.Type = why.BackOff
+		c.Message = fmt.Sprintf("step %s has asked to run again at %s", s.Path, clock(s.Until))
+		c.Evidence["attempts"] = strconv.Itoa(s.Attempt + 1)
+	case whySuspend.String():
+		c.Message = fmt.Sprintf("step %s waits for its token to be resumed", s.Path)
+		c.Advice = "Look at who was given the token: an answer is missing."
+	case whyFork.String():
+		c.Message = fmt.Sprintf("step %s waits for %d children", s.Path, s.Children)
+		c.Evidence["children"] = strconv.Itoa(s.Children)
+	case whyLoad.String():
+		c.Type = why.BackOff
+		c.Message = fmt.Sprintf("the position of the fiber cannot be loaded or saved at step %s; it is tried again", s.Path)
+	default:
+		c.Message = fmt.Sprintf("step %s is parked: %s", s.Path, s.Why)
+	}
+	return []why.Cause{s.placed(c)}
+}
+
+// gated is a fiber that has not begun, since another one of its key has not ended.
+func (s *sight) gated(c why.Cause) why.Cause {
+	h := s.holder
+	c.Type, c.Since = why.QueuedBehind, s.Since
+	c.Message = fmt.Sprintf("another fiber of %s is before it, at step %s since %s", s.Key, h.Path, clock(h.Entered))
+	c.Evidence["key"], c.Evidence["holder"], c.Evidence["holderStatus"] = s.Key, h.Path, h.Status.String()
+	c.Evidence["holderEpoch"] = strconv.FormatUint(h.Epoch, 10)
+	if h.Stopping {
+		c.Message += "; it was cancelled, and its code does not return"
+		c.Advice = "Code of a step has to return when its context ends. /debug/pprof/goroutine?debug=2 shows where it is."
+	}
+	c = s.placed(c)
+	c.Until = time.Time{} // of the report about it
+	return c
+}
+
+// awaiting asks the waits; what says nothing of itself is told by its kind.
+func (s *sight) awaiting(c why.Cause) (causes []why.Cause) {
+	var silent []string
+	for _, w := range s.waits {
+		if len(causes) >= maxAsked {
+			break
+		}
+		told := explained(w)
+		for _, c := range told {
+			causes = append(causes, s.placed(c))
+		}
+		if len(told) == 0 {
+			silent = append(silent, described(w))
+		}
+	}
+	if len(causes) > 0 {
+		return causes
+	}
+	c.Message = fmt.Sprintf("step %s waits for %s", s.Path, strings.Join(silent, ", or "))
+	switch {
+	case len(silent) == 0 && !s.late.IsZero():
+		c.Message = fmt.Sprintf("step %s waits until its time is over", s.Path)
+	case len(silent) == 0:
+		c.Message = fmt.Sprintf("step %s waits for nothing but its end", s.Path)
+	}
+	c.Evidence["waits"] = strings.Join(silent, ", ")
+	return []why.Cause{s.placed(c)}
+}
+
+// explained asks a wait. One that panics says nothing.
+func explained(w Wait) (causes []why.Cause) {
+	if e, ok := w.(Explained); ok {
+		if protect.Call(func() { causes = e.Why() }) != nil {
+			return nil
+		}
+	}
+	return causes
+}
+
+func described(w Wait) string {
+	switch w := w.(type) {
+	case until:
+		return "the time " + clock(time.Time(w))
+	case polled:
+		return fmt.Sprintf("a condition that is looked at every %v", w.interval)
+	case *Signal:
+		return "a signal"
+	}
+	if text, ok := w.(fmt.Stringer); ok {
+		s := ""
+		if protect.Call(func() { s = text.String() }) == nil {
+			return s
+		}
+	}
+	return fmt.Sprintf("a %T", w)
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

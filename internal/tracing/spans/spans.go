@@ -1,0 +1,122 @@
+// Package spans records spans for our own tests.
+package spans
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Span is a span that has ended.
+type Span = sdktrace.ReadOnlySpan
+
+// Recorder is a provider that keeps the spans which have ended. It is safe for concurrent use.
+type Recorder struct {
+	*sdktrace.TracerProvider
+	mu    sync.Mutex
+	ended []Span
+	wake  []chan struct{} // of those who wait, closed when a span ends: made by them, since they may be in a bubble
+}
+
+// New returns a recorder of all spans.
+func New(opts ...sdktrace.TracerProviderOption) *Recorder {
+	r := &Recorder{}
+	r.TracerProvider = sdktrace.NewTracerProvider(append(opts, sdktrace.WithSpanProcessor(processor{r}))...)
+	return r
+}
+
+// Start starts a span of the test.
+func (r *Recorder) Start(ctx context.Context, name string) (context.Context, trace.Span) {
+	return r.Tracer("test").Start(ctx, name)
+}
+
+// Ended returns the spans that have ended, in the order of their ends.
+func (r *Recorder) Ended() []Span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ended)
+}
+
+// Named returns those of a name.
+func (r *Recorder) Named(name string) []Span {
+	return slices.DeleteFunc(r.Ended(), func(s Span) bool { return s.Name() != name })
+}
+
+// Await returns the spans of a name when there are n of them; the test fails if its context ends before.
+func (r *Recorder) Await(t testing.TB, name string, n int) []Span {
+	t.Helper()
+	for {
+		more := make(chan struct{})
+		r.mu.Lock()
+		r.wake = append(r.wake, more)
+		r.mu.Unlock()
+		if found := r.Named(name); len(found) >= n {
+			return found
+		}
+		select {
+		case <-more:
+		case <-t.Context().Done():
+			t.Fatalf("there are %d spans %q, want %d, of %v", len(r.Named(name)), name, n, r.Names())
+		}
+	}
+}
+
+// Names returns the names of the spans that have ended.
+func (r *Recorder) Names() (names []string) {
+	for _, s := range r.Ended() {
+		names = append(names, s.Name())
+	}
+	return names
+}
+
+// IsChild says whether a span is a child of another one, and links to nothing.
+func IsChild(s, of Span) bool {
+	return s.Parent().SpanID() == of.SpanContext().SpanID() && s.SpanContext().TraceID() == of.SpanContext().TraceID() &&
+		len(s.Links()) == 0
+}
+
+// Links says whether a span is a root that links to another one, and to nothing else.
+func Links(s, to Span) bool {
+	return !s.Parent().IsValid() && s.SpanContext().TraceID() != to.SpanContext().TraceID() &&
+		len(s.Links()) == 1 && Same(s.Links()[0].SpanContext, to)
+}
+
+// Same says whether a context is that of a span.
+func Same(sc trace.SpanContext, s Span) bool {
+	return sc.SpanID() == s.SpanContext().SpanID() && sc.TraceID() == s.SpanContext().TraceID()
+}
+
+// Value returns an attribute of a span as text; empty if it has none.
+func Value(s Span, key string) string {
+	for _, a := range s.Attributes() {
+		if string(a.Key) == key {
+			return a.Value.Emit()
+		}
+	}
+	return ""
+}
+
+type processor struct{ r *Recorder }
+
+func (processor) OnStart(context.Context, sdktrace.ReadWriteSpan) {}
+func (processor) Shutdown(context.Context) error                  { return nil }
+func (processor) ForceFlush(context.Context) error                { return nil }
+func (p processor) OnEnd(s Span) {
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
+	p.r.ended = append(p.r.ended, s)
+	for _, wake := range p.r.wake {
+		close(wake)
+	}
+	p.r.wake = nil
+}
+
+// Discard returns a provider that makes spans and keeps none: what they cost is what benchmarks see.
+func Discard() trace.TracerProvider { return sdktrace.NewTracerProvider() }
+
+// Never has a recorder sample nothing.
+func Never() sdktrace.TracerProviderOption { return sdktrace.WithSampler(sdktrace.NeverSample()) }

@@ -1,0 +1,332 @@
+package executor_test
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/internal/tracing/spans"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+)
+
+// in schedules in a span of that name, which ends with it.
+func (b *bench) in(made *spans.Recorder, name string, r operation.Request) *v1alpha1.Operation {
+	b.t.Helper()
+	ctx, span := made.Start(b.ctx, name)
+	defer span.End()
+	caller := *b
+	caller.ctx = ctx
+	return caller.schedule(r)
+}
+
+// traced has an executor make spans, also of its requests to the API server.
+func (b *bench) traced(made *spans.Recorder) func(*executor.Options) {
+	b.t.Helper()
+	calls, err := call.New(call.Options{Config: b.config, TracerProvider: made})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(calls.Close)
+	return func(o *executor.Options) { o.TracerProvider, o.Calls = made, calls }
+}
+
+// heard are the headers that the receiver is told of spans with, call by call.
+func (b *bench) heard(answer func(n int) int) func() []http.Header {
+	b.t.Helper()
+	var all []http.Header
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, n int) {
+		b.receiver.mu.Lock()
+		all = append(all, r.Header.Clone())
+		b.receiver.mu.Unlock()
+		w.WriteHeader(answer(n))
+	}
+	return func() []http.Header {
+		b.receiver.mu.Lock()
+		defer b.receiver.mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+func told(h http.Header, s spans.Span) bool {
+	return h.Get("Traceparent") == "00-"+s.SpanContext().TraceID().String()+"-"+s.SpanContext().SpanID().String()+"-01"
+}
+
+// under says whether a span is below another one, however far.
+func under(made *spans.Recorder, s, above spans.Span) bool {
+	for range 10 {
+		if s.Parent().SpanID() == above.SpanContext().SpanID() {
+			return s.SpanContext().TraceID() == above.SpanContext().TraceID()
+		}
+		i := slices.IndexFunc(made.Ended(), func(p spans.Span) bool { return spans.Same(s.Parent(), p) })
+		if i < 0 {
+			return false
+		}
+		s = made.Ended()[i]
+	}
+	return false
+}
+
+// TestTheTraceOfAnOperation: from who has scheduled it to the receiver, with what is asked of the API server.
+func TestTheTraceOfAnOperation(t *testing.T) {
+	b := setup(t)
+	heard := b.heard(func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
+	b.webhook("cleanup", nil)
+	made := spans.New()
+	stop := b.start(b.traced(made))
+	op := b.in(made, "caller", operation.Request{
+		Webhooks: []string{"cleanup"}, CorrelationID: "corr-1", Object: map[string]string{"secret": "hidden"},
+	})
+	got := b.end(op)
+	made.Await(t, "operation", 1) // it may be written before the flow has ended
+	stop()
+	caller, whole, calls := made.Named("caller")[0], made.Named("operation"), made.Named("call cleanup")
+	if len(whole) != 1 || !spans.IsChild(whole[0], caller) || len(calls) != 2 {
+		t.Fatalf("%v", made.Names())
+	}
+	for i, c := range calls {
+		if !under(made, c, whole[0]) || !told(heard()[i], c) {
+			t.Errorf("call %d is not below the operation, or the receiver was told %v", i, heard()[i])
+		}
+	}
+	writes := slices.DeleteFunc(made.Named("update operations/status"), func(s spans.Span) bool {
+		return !under(made, s, whole[0])
+	})
+	if len(writes) == 0 {
+		t.Errorf("no write is below the operation: %v", made.Names())
+	}
+	for key, want := range map[string]string{
+		"operation.id": op.EffectiveID(), "operation.name": op.Name, "operation.type": "Delete",
+		"k8s.namespace.name": b.namespace, "operation.resource.type": shop.Type, "operation.resource.id": shop.ID,
+		"operation.correlation_id": "corr-1", "flow.status": "completed",
+	} {
+		if v := spans.Value(whole[0], key); v != want {
+			t.Errorf("%s is %q, want %q", key, v, want)
+		}
+	}
+	if !strings.Contains(got.Status.TraceParent, caller.SpanContext().TraceID().String()) {
+		t.Errorf("the status tells of %q", got.Status.TraceParent)
+	}
+	for _, s := range made.Ended() {
+		for _, a := range s.Attributes() {
+			if strings.Contains(a.Value.Emit(), "hidden") {
+				t.Errorf("%s tells %s: %s", s.Name(), a.Key, a.Value.Emit())
+			}
+		}
+	}
+}
+
+// TestTheTraceOverARestart: what a new process does is a trace of its own that links to the last one.
+func TestTheTraceOverARestart(t *testing.T) {
+	b := setup(t)
+	heard := b.heard(func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
+	b.webhook("cleanup", func(s *v1alpha1.WebhookSpec) {
+		s.Retry.InitialInterval = metav1.Duration{Duration: 10 * time.Second}
+	})
+	made := spans.New()
+	stop := b.start(b.traced(made))
+	op := b.in(made, "caller", operation.Request{Webhooks: []string{"cleanup"}})
+	b.eventually("the next try is recorded", func() bool {
+		w := b.get().Status.Webhooks
+		return len(w) == 1 && w[0].NextAttemptAt != nil
+	})
+	stop()
+	before, kept := made.Named("operation"), b.get().Status.TraceParent
+	if len(before) != 1 {
+		t.Fatalf("%v", made.Names())
+	}
+	stop = b.start(b.traced(made))
+	b.end(op)
+	stop()
+	all := made.Named("operation")
+	if len(all) != 2 || all[1].Parent().IsValid() || len(all[1].Links()) != 1 {
+		t.Fatalf("after the restart: %v", made.Names())
+	}
+	link := all[1].Links()[0].SpanContext
+	if link.TraceID() != before[0].SpanContext().TraceID() || !strings.Contains(kept, link.SpanID().String()) ||
+		link.TraceID() != made.Named("caller")[0].SpanContext().TraceID() {
+		t.Errorf("it links to %v, kept is %s", link, kept)
+	}
+	calls := made.Named("call cleanup")
+	if len(calls) != 2 || !under(made, calls[1], all[1]) || !told(heard()[1], calls[1]) {
+		t.Errorf("the second call is not below the second trace: %v", made.Names())
+	}
+}
+
+// TestAnOperationThatIsPickedUpLateLinks to who has scheduled it, which was more than a minute ago.
+func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
+	b := setup(t)
+	b.webhook("cleanup", nil)
+	made := spans.New()
+	op := b.in(made, "caller", operation.Request{Webhooks: []string{"cleanup"}})
+	traced := b.traced(made)
+	stop := b.start(func(o *executor.Options) {
+		traced(o)
+		o.Now = func() time.Time { return time.Now().Add(2 * time.Minute) }
+	})
+	b.end(op)
+	stop()
+	if whole := made.Named("operation"); len(whole) != 1 || !spans.Links(whole[0], made.Named("caller")[0]) {
+		t.Errorf("%v", made.Names())
+	}
+}
+
+// TestTheNextRequestHasATraceOfItsOwn, also where one run of the executor works on both.
+func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
+	b := setup(t)
+	heard := b.heard(func(int) int { return 200 })
+	b.webhook("cleanup", nil)
+	made := spans.New()
+	stop := b.start(b.traced(made))
+	ttl := time.Hour // so that the run waits for that
+	names := []string{"first", "second"}
+	for _, name := range names {
+		b.end(b.in(made, name, operation.Request{Webhooks: []string{"cleanup"}, TTLAfterFinished: &ttl}))
+	}
+	stop()
+	whole := made.Named("operation")
+	for i, name := range names {
+		below := slices.DeleteFunc(slices.Clone(whole), func(s spans.Span) bool {
+			return !spans.IsChild(s, made.Named(name)[0])
+		})
+		calls := made.Named("call cleanup")
+		if len(below) != 1 || len(calls) != 2 || !under(made, calls[i], below[0]) || !told(heard()[i], calls[i]) {
+			t.Errorf("%s: %d spans below it, of %v", name, len(below), made.Names())
+		}
+	}
+	if spans.Value(whole[0], "operation.id") == spans.Value(whole[1], "operation.id") {
+		t.Error("both tell of the same operation")
+	}
+}
+
+// TestWithoutAProvider the receiver is told of who has scheduled, unless that is long ago or nonsense.
+func TestWithoutAProvider(t *testing.T) {
+	for _, tt := range []struct {
+		reason string
+		late   time.Duration
+		change func(op map[string]any)
+		told   bool
+	}{
+		{reason: "a moment ago", told: true},
+		{reason: "long ago", late: 2 * time.Minute},
+		{reason: "nonsense", change: func(a map[string]any) { a[v1alpha1.AnnotationTraceParent] = "00-<script>" }},
+	} {
+		t.Run(tt.reason, func(t *testing.T) {
+			b := setup(t)
+			heard := b.heard(func(int) int { return 200 })
+			b.webhook("cleanup", nil)
+			state, err := trace.ParseTraceState("vendor=1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			sc := trace.NewSpanContext(trace.SpanContextConfig{
+				TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, TraceState: state,
+			})
+			caller := *b
+			caller.ctx = trace.ContextWithSpanContext(b.ctx, sc)
+			op := caller.schedule(operation.Request{Webhooks: []string{"cleanup"}})
+			if tt.change != nil {
+				annotations := map[string]any{}
+				tt.change(annotations)
+				if err := b.merge(map[string]any{"annotations": annotations}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.start(func(o *executor.Options) { o.Now = func() time.Time { return time.Now().Add(tt.late) } })
+			got := b.end(op)
+			h := heard()[0]
+			const parent = "00-01000000000000000000000000000000-0200000000000000-01"
+			if (h.Get("Traceparent") == parent && h.Get("Tracestate") == "vendor=1") != tt.told || h.Get("Traceparent") == "" {
+				t.Errorf("the receiver is told %q %q", h.Get("Traceparent"), h.Get("Tracestate"))
+			}
+			if got.Status.TraceParent != "" {
+				t.Errorf("the status tells of a span that there is not: %s", got.Status.TraceParent)
+			}
+		})
+	}
+}
+
+// TestWhatTheOperationKeepsOfItsCaller is of the present request: one that is scheduled in no span has none.
+func TestWhatTheOperationKeepsOfItsCaller(t *testing.T) {
+	b := setup(t)
+	made := spans.New()
+	b.start(nil)
+	for i, traced := range []bool{true, true, false} {
+		var op *v1alpha1.Operation
+		r := operation.Request{ID: strconv.Itoa(i)}
+		if traced {
+			op = b.in(made, strconv.Itoa(i), r)
+		} else {
+			op = b.schedule(r)
+		}
+		got := b.end(op).Annotations[v1alpha1.AnnotationTraceParent]
+		if (got != "") != traced || traced && !strings.Contains(got, made.Named(strconv.Itoa(i))[0].SpanContext().SpanID().String()) {
+			t.Errorf("request %d: %q", i, got)
+		}
+	}
+}
+
+// TestACallbackLinksToItsOperation: they are two traces, of which the receiver begins one.
+func TestACallbackLinksToItsOperation(t *testing.T) {
+	b := setup(t)
+	asked := make(chan string, 4)
+	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, _ int) {
+		asked <- callbackIn(r)
+		w.WriteHeader(http.StatusAccepted)
+	}
+	b.webhook("slow", callbackHook)
+	made := spans.New()
+	traced := b.traced(made)
+	var e *executor.Executor
+	stop := b.startWith(func(o *executor.Options) {
+		traced(o)
+		o.PublicURL, o.CallbackKey = "http://fairlead.example", []byte("0123456789abcdef0123456789abcdef")
+	}, func(got *executor.Executor) { e = got })
+	op := b.in(made, "caller", operation.Request{Webhooks: []string{"slow"}})
+	tok := token(b.received(asked))
+	b.eventually("taken by the receiver", func() bool {
+		w := b.get().Status.Webhooks
+		return len(w) == 1 && w[0].LastStatusCode == http.StatusAccepted
+	})
+	ctx, span := made.Start(b.ctx, "callback")
+	if err := e.Taker().Take(ctx, tok, true, ""); err != nil {
+		t.Fatal(err)
+	}
+	span.End()
+	b.end(op)
+	stop()
+	if s := made.Named("callback")[0]; len(s.Links()) != 1 ||
+		s.Links()[0].SpanContext.TraceID() != made.Named("caller")[0].SpanContext().TraceID() {
+		t.Errorf("it links to %v", s.Links())
+	}
+}
+
+// TestNothingIsKeptOfAnOperationThatIsNotSampled: an executor whose spans are not sampled keeps nothing that nobody could look at.
+func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
+	b := setup(t)
+	b.webhook("cleanup", nil)
+	made := spans.New(spans.Never())
+	stop := b.start(b.traced(made))
+	got := b.end(b.schedule(operation.Request{Webhooks: []string{"cleanup"}}))
+	stop()
+	if got.Status.TraceParent != "" || len(made.Ended()) != 0 {
+		t.Errorf("kept is %q, made were %v", got.Status.TraceParent, made.Names())
+	}
+}
+
+// TestNoProviderNoCost: what is done for the trace of an operation is nothing without a provider.
+func TestNoProviderNoCost(t *testing.T) {
+	op := &v1alpha1.Operation{}
+	op.Name, op.Namespace = "app-1", "ns"
+	if n := new(executor.Executor).SpanAllocs(t.Context(), op); n != 0 {
+		t.Errorf("%v allocations for no span", n)
+	}
+}

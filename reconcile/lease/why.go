@@ -1,0 +1,50 @@
+package lease
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// Why says who leads instead of this process, or why that is not known; nothing while this process leads. It is the same
+// of every object, and makes the Lease a why.Explainer.
+func (l *Lease) Why(context.Context, why.Object) []why.Cause {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	leads := l.term != nil
+	l.mu.Unlock()
+	if leads {
+		return nil
+	}
+	leader, err := l.lock.status()
+	c := why.Cause{
+		Type: why.NotLeading, Message: "another process leads: " + leader, Since: l.lock.ledSince(),
+		Evidence: map[string]string{"leader": leader, "lease": l.opt.Namespace + "/" + l.opt.Name, "identity": l.opt.Identity},
+		Advice:   "Ask the one that leads.",
+	}
+	switch {
+	case err != nil:
+		c.Message = "this process does not lead: " + err.Error()
+		c.Evidence["error"] = err.Error()
+		c.Advice = "It works when it can take the Lease: look at its rights, and whether it reaches the API server."
+	case leader == "":
+		c.Message = "nobody leads, or it is not known yet who does"
+		c.Advice = ""
+	case leader == l.opt.Identity:
+		c.Message, c.Advice = "this process is about to lead", ""
+	}
+	return []why.Cause{c}
+}
+
+// ledSince is since when the one leads who was seen last.
+func (l *lock) ledSince() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil || l.holder == "" {
+		return time.Time{}
+	}
+	return l.acquired
+}

@@ -1,0 +1,41 @@
+package lease_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/testbed"
+	"github.com/fairlead-io/fairlead/reconcile/lease"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// TestWhy: who does not lead says who does, and since when.
+func TestWhy(t *testing.T) {
+	bubble(t, func(e *election) {
+		nothing := func(context.Context, *client.Client, *testbed.Gateway) error { return nil }
+		began := time.Now()
+		one := e.start("one", nothing)
+		defer one.stop()
+		time.Sleep(5 * time.Second) //nolint:forbidigo // the clock of the bubble
+		synctest.Wait()
+		two := e.start("two", nothing)
+		defer two.stop()
+		time.Sleep(5 * time.Second) //nolint:forbidigo // the clock of the bubble
+		synctest.Wait()
+		if got := one.lease.Why(e.t.Context(), why.Object{}); got != nil {
+			e.t.Errorf("the leader says %+v", got)
+		}
+		got := two.lease.Why(e.t.Context(), why.Object{})
+		if len(got) != 1 || got[0].Type != why.NotLeading || got[0].Evidence["leader"] != "one" ||
+			got[0].Evidence["lease"] != "a/gateways" || got[0].Since.Before(began.Add(-time.Second)) || got[0].Since.After(began.Add(4*time.Second)) {
+			e.t.Errorf("the other one says %+v", got)
+		}
+		var none *lease.Lease
+		if none.Why(e.t.Context(), why.Object{}) != nil {
+			e.t.Error("none leads")
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package reconcile
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// runs are the reconciliations that are under way, in the order in which they began. The zero value is empty. It is
+// guarded by Controller.mu, as all of this file is.
+type runs struct{ first, last *reconciliation }
+
+func (l *runs) add(r *reconciliation) {
+	if r.prev = l.last; r.prev == nil {
+		l.first = r
+	} else {
+		r.prev.next = r
+	}
+	l.last = r
+}
+
+func (l *runs) remove(r *reconciliation) {
+	if r.prev == nil {
+		l.first = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.last = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.prev, r.next = nil, nil
+}
+
+// keptDone is how many successes are remembered: an object of which nothing is known rests, and when it came to rest is
+// told only of the last ones.
+const keptDone = 256
+
+// done is a ring of the last successes.
+type done struct {
+	ring []success
+	next int
+}
+
+type success struct {
+	key Key
+	uid types.UID
+	at  time.Time
+}
+
+func (d *done) note(k Key, uid types.UID, at time.Time) {
+	s := success{k, uid, at}
+	if len(d.ring) < keptDone {
+		d.ring = append(d.ring, s)
+		return
+	}
+	d.ring[d.next] = s
+	d.next = (d.next + 1) % keptDone
+}
+
+// of returns when an object was reconciled last; zero if that is not remembered.
+func (d *done) of(k Key) (at time.Time) {
+	for _, s := range d.ring {
+		if s.key == k && s.at.After(at) {
+			at = s.at
+		}
+	}
+	return at
+}
+
+// before is how many ready items are picked before one that is ready, and how many of them are of its namespace. It
+// looks at the line of that namespace, and at how long the others are.
+func (q *queue) before(it *item) (all, own int) {
+	l := &q.lines[it.prio]
+	mine := l.byNS[it.key.Namespace]
+	if mine == nil {
+		return 0, 0
+	}
+	for _, o := range mine.items {
+		if o == it {
+			break
+		}
+		if o.state == ready && o.prio == it.prio {
+			own++
+		}
+	}
+	all = own
+	turn := 1 // namespaces that have theirs before this one are one further in each round
+	for _, other := range l.turns {
+		if other == mine {
+			turn = 0
+			continue
+		}
+		all += min(len(other.items), own+turn)
+	}
+	if it.prio == low {
+		all += min(q.lines[high].live, lowShare*(all+1))
+	}
+	return all, own
+}
+
+// sight is what was seen of an object in the queue.
+type sight struct {
+	state   itemState
+	known   bool // it is in the queue
+	due     time.Time
+	dueFor  ReasonType
+	fail    *failure // a copy
+	run     *reconciliation
+	begun   time.Time
+	attempt int
+
+	workers, limit int
+	ready          int
+	before, own    int
+	busy           []success // what the workers are at, and since when
+	paced          time.Time // when the rate of all objects allows the next start
+	last           time.Time // that it was reconciled
+}
+
+// maxBusy is how many of the reconciliations under way are named.
+const maxBusy = 5
+
+// look takes a picture of one object.
+func (c *Controller) look(k Key) sight {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := sight{workers: c.q.running, limit: c.set.workers, ready: c.q.ready}
+	it := c.q.items[k]
+	if it == nil {
+		s.last = c.done.of(k)
+		return s
+	}
+	s.known, s.state, s.due, s.dueFor = true, it.state, it.due, it.dueFor
+	if it.fail != nil {
+		seen := *it.fail
+		s.fail = &seen
+	}
+	switch it.state {
+	case running:
+		if r := it.current; r != nil {
+			s.run, s.begun, s.attempt = r, r.begun, r.attempt
+		}
+	case ready:
+		s.before, s.own = c.q.before(it)
+		if free := c.total.free(); free.After(c.now()) {
+			s.paced = free
+		}
+		for r := c.runs.first; r != nil && len(s.busy) < maxBusy; r = r.next {
+			s.busy = append(s.busy, success{key: r.key, at: r.begun})
+		}
+	default:
+		s.last = c.done.of(k)
+	}
+	return s
+}

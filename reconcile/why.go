@@ -1,0 +1,382 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/call"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+var _ why.Explainer = (*Controller)(nil)
+
+// longRun is how long a reconciliation runs before that counts as a cause.
+const longRun = 2 * time.Second
+
+// Why says why the controller does not bring an object of its kind further: it does not lead, or has not listed what it
+// watches; no selector matches the object; it waits in the queue, or for a time; its reconciliation has failed, and why,
+// or has been running for long, and what its fiber waits for. If nothing is wrong that is said, too (why.Ended). Of other
+// kinds it says nothing, nor of an object that does not exist. It makes the Controller a why.Explainer; it may be called
+// at any time, by many at a time, and sends a request only about an object that the controller does not know.
+func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
+	if k := c.reconciled(); k.Kind != of.Kind || of.Group != "" && k.Group != of.Group {
+		return nil
+	}
+	causes := c.causes(ctx, Key{Namespace: of.Namespace, Name: of.Name})
+	for i := range causes {
+		one := &causes[i]
+		one.Evidence = with(one.Evidence, "controller", c.name)
+		if a := one.About; a != nil && a.Kind == of.Kind && a.Namespace == of.Namespace && a.Name == of.Name {
+			one.About = nil
+		}
+	}
+	return causes
+}
+
+// with adds to evidence, which may be somebody else's.
+func with(evidence map[string]string, pairs ...string) map[string]string {
+	out := make(map[string]string, len(evidence)+len(pairs)/2)
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			out[pairs[i]] = pairs[i+1]
+		}
+	}
+	for name, value := range evidence {
+		out[name] = value
+	}
+	return out
+}
+
+func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
+	c.mu.Lock()
+	state, problem, primary, intakes := c.state(), c.problem, c.primary, c.intakes
+	c.mu.Unlock()
+	if idle, ok := c.idles(ctx, state, problem); ok {
+		return idle
+	}
+	if primary == nil {
+		return nil
+	}
+	st := primary.handle.Store
+	stale := st.Why(k)
+	for _, s := range intakes {
+		if s != primary && s.sub.follow == nil {
+			stale = append(stale, s.handle.Why(Key{Namespace: k.Namespace})...)
+		}
+	}
+	rec, exists := st.Get(k)
+	seen := c.look(k)
+	var causes []why.Cause
+	works := false
+	if c.object.why != nil {
+		if causes, works = c.object.why(k); len(causes) > 0 {
+			seen.fail = nil // which was that of a fiber before
+		}
+	}
+	causes = append(append(causes, c.queued(k, &seen, rec)...), stale...)
+	switch {
+	case len(causes) > 0 || works:
+		return causes
+	case state == StateListing:
+		return []why.Cause{{
+			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not listed yet all that it watches", c.name),
+		}}
+	case !exists:
+		return c.unknown(ctx, st, k)
+	case !c.wanted(rec):
+		return []why.Cause{{
+			Type: why.NotSelected, Message: fmt.Sprintf("a filter of controller %s does not want the object", c.name),
+			Evidence: map[string]string{"filter": "If or Labeled", "at": c.place, "labels": labelsOf(rec)},
+			Advice:   "See what the filter of its primary watch asks for, where the controller is declared.",
+		}}
+	case seen.state == running:
+		return nil // it has just begun
+	}
+	return []why.Cause{c.fine(&seen)}
+}
+
+func labelsOf(rec *store.Record) string {
+	var all []string
+	for name, value := range rec.AllLabels() {
+		all = append(all, name+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+// reconciled returns the kind, once it is known.
+func (c *Controller) reconciled() (kind struct{ Group, Kind string }) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kind.Group, kind.Kind = c.main.kind.Group, c.main.kind.Kind
+	return kind
+}
+
+// Finalizer returns the finalizer that the controller puts on the objects of a kind; false if it puts none on them.
+func (c *Controller) Finalizer(group, kind string) (name string, ok bool) {
+	k := c.reconciled()
+	return c.set.finalizer, c.object.cleans && k.Group == group && k.Kind == kind
+}
+
+// idles says why the controller does nothing at all, if so. One that has not been started says nothing: its host knows.
+func (c *Controller) idles(ctx context.Context, state State, problem error) (causes []why.Cause, idles bool) {
+	switch state {
+	case StateNew:
+		return nil, true
+	case StateBlocked:
+		return []why.Cause{{
+			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", c.name, problem),
+			Evidence: map[string]string{"error": problem.Error()},
+			Advice:   "It is tried again: install the kind that is missing, or give the program the right to watch it.",
+		}}, true
+	case StateStopping, StateStopped:
+		return []why.Cause{{
+			Type: why.NotLeading, Message: fmt.Sprintf("controller %s is %s in this process", c.name, state),
+		}}, true
+	case StateStandby:
+		if e, ok := c.set.leader.(why.Explainer); ok {
+			if causes := e.Why(ctx, why.Object{}); len(causes) > 0 {
+				return causes, true
+			}
+		}
+		leader, err := leaderOf(c.set.leader)
+		cause := why.Cause{
+			Type: why.NotLeading, Message: "another process leads: " + leader, Evidence: with(nil, "leader", leader),
+			Advice: "Ask the one that leads.",
+		}
+		if err != nil || leader == "" {
+			cause.Message, cause.Advice = "this process does not lead, and it is not known who does", ""
+			if err != nil {
+				cause.Evidence["error"] = err.Error()
+			}
+		}
+		return []why.Cause{cause}, true
+	}
+	return nil, false
+}
+
+// unknown says why the controller does not know of an object.
+func (c *Controller) unknown(ctx context.Context, st *store.Store, k Key) []why.Cause {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(c.kind())
+	err := c.client.Live().Get(ctx, k, obj)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		causes := Causes(err)
+		for i := range causes {
+			causes[i].Message = "it is not known whether the object is there: " + causes[i].Message
+		}
+		return causes
+	}
+	if st.Lacks(k.Namespace, obj.GetUID()) {
+		return nil // of another replica, which the host tells
+	}
+	if cause, ok := st.Excludes(k.Namespace, obj.GetLabels()); ok {
+		return []why.Cause{cause}
+	}
+	return []why.Cause{{
+		Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not been told of the object yet", c.name),
+		Evidence: map[string]string{"version": obj.GetResourceVersion(), "known": st.Version()},
+		Advice:   "If this stays so, the watch brings nothing: see /debug/sources.",
+	}}
+}
+
+// fine says that nothing is left to do.
+func (c *Controller) fine(s *sight) why.Cause {
+	cause := why.Cause{
+		Type: why.Ended, Since: s.last, Message: fmt.Sprintf("controller %s has nothing left to do for it", c.name),
+	}
+	if !s.last.IsZero() {
+		cause.Message = fmt.Sprintf("controller %s has reconciled it at %s: nothing is left to do", c.name, clock(s.last))
+	}
+	return cause
+}
+
+// Causes says what the error of a reconciliation, or of a step of a fiber, means for the object: the causes that it
+// carries (why.Because), else what the API server has refused, or that time was over, an object that cannot be read, or
+// just that it failed. nil has none. They have no times, unless the error gives them.
+func Causes(err error) []why.Cause {
+	if err == nil {
+		return nil
+	}
+	if causes := why.Of(err); len(causes) > 0 {
+		return slices.Clone(causes)
+	}
+	cause := why.Cause{Type: why.BackOff, Message: err.Error(), Evidence: map[string]string{"error": err.Error()}}
+	if told, ok := call.Why(err); ok {
+		cause = told
+	}
+	_, unread := errors.AsType[*store.DecodeError](err)
+	switch {
+	case unread:
+		cause.Type = why.Quarantined
+		cause.Advice = "Mend the object, or the Go type that it is read as."
+	case cause.Type != why.BackOff:
+	case errors.Is(err, ErrDeadline), errors.Is(err, flow.ErrTimeout):
+		cause.Type = why.DeadlinePassed
+	case errors.Is(err, client.ErrTooManyConflicts), errors.Is(err, client.ErrReplaced):
+		cause.Type = why.Conflict
+	case retryAfter(err) > 0:
+		cause.Type = why.RetryAfter
+		cause.Evidence["retryAfter"] = retryAfter(err).String()
+	}
+	return []why.Cause{cause}
+}
+
+// queued says what the queue knows of an object.
+func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Cause) {
+	if s.fail != nil {
+		causes = c.failures(s, rec)
+	}
+	switch {
+	case s.state == running && s.run != nil:
+		causes = append(causes, c.atWork(s)...)
+	case s.state == ready && !s.paced.IsZero():
+		causes = append(causes, why.Cause{
+			Type: why.RateLimited, Until: s.paced,
+			Message:  fmt.Sprintf("controller %s begins no more reconciliations at present: its TotalRateLimit is used up", c.name),
+			Evidence: map[string]string{"before": strconv.Itoa(s.before), "ready": strconv.Itoa(s.ready)},
+		})
+	case s.state == ready:
+		causes = append(causes, c.behind(k, s))
+	case s.state == waiting && s.dueFor == "":
+		causes = append(causes, why.Cause{
+			Type: why.RateLimited, Until: s.due,
+			Message: fmt.Sprintf("controller %s has reconciled it as often as its RateLimit allows, until %s", c.name, clock(s.due)),
+		})
+	case s.state == waiting && s.dueFor == Scheduled:
+		causes = append(causes, why.Cause{
+			Type: why.Parked, Since: s.last, Until: s.due,
+			Message:  fmt.Sprintf("controller %s has asked to look at it again at %s; nothing has failed", c.name, clock(s.due)),
+			Evidence: map[string]string{"result": "After"},
+		})
+	}
+	return causes
+}
+
+// failures say why the last reconciliation has failed, and when the next one comes.
+func (c *Controller) failures(s *sight, rec *store.Record) []why.Cause {
+	f := s.fail
+	causes := Causes(f.err)
+	if f.class == Conflict && causes[0].Type == why.BackOff {
+		causes[0].Type = why.Conflict
+	}
+	for i := range causes {
+		cause := &causes[i]
+		if cause.Since.IsZero() {
+			cause.Since = f.since
+		}
+		if cause.Until.IsZero() && s.state == waiting {
+			cause.Until = s.due
+		}
+		cause.Evidence = with(cause.Evidence, "error", cut(f.err.Error(), maxErrorShown), "attempts", strconv.Itoa(f.attempts),
+			"class", string(f.class), "last", clock(f.at))
+		if f.conflicts > 0 {
+			cause.Evidence["conflicts"] = strconv.Itoa(f.conflicts)
+		}
+		if rec != nil && rec.Deleting() && c.object.cleans {
+			cause.Evidence["finalizer"] = c.set.finalizer
+			cause.Message = fmt.Sprintf("finalizer %s is not done: %s", c.set.finalizer, cause.Message)
+		}
+		if f.class == Stopped && s.state != running && s.state != ready {
+			cause.Message += "; it is not tried again until its spec changes"
+			if cause.Advice == "" {
+				cause.Advice = "Change the object so that it can work; a restart of the program tries it once more, too."
+			}
+		}
+	}
+	return causes
+}
+
+// atWork says what a reconciliation that has been running for long is at.
+func (c *Controller) atWork(s *sight) (causes []why.Cause) {
+	ran := c.now().Sub(s.begun)
+	took := ran.Round(time.Millisecond).String()
+	if told := retrying(&s.run.waiting); len(told) > 0 {
+		for i := range told {
+			told[i].Evidence["running"] = took
+		}
+		return told
+	}
+	if ran < longRun {
+		return nil
+	}
+	return []why.Cause{{
+		Type: why.Parked, Since: s.begun,
+		Message:  fmt.Sprintf("controller %s has been reconciling it since %s", c.name, clock(s.begun)),
+		Evidence: map[string]string{"running": took, "attempt": strconv.Itoa(s.attempt)},
+		Advice:   "Its code does not return: /debug/pprof/goroutine?debug=2 shows where it is; Deadline bounds it.",
+	}}
+}
+
+// retrying says why the request is being tried again that somebody waits for.
+func retrying(w *call.Waiting) (causes []why.Cause) {
+	last, ok := w.Last()
+	if !ok {
+		return nil
+	}
+	for _, cause := range Causes(last.Err) {
+		cause.Since = last.Since
+		if last.Until.After(time.Now()) {
+			cause.Until = last.Until
+		}
+		causes = append(causes, cause)
+	}
+	return causes
+}
+
+// behind says what is before an object that waits for a worker.
+func (c *Controller) behind(k Key, s *sight) why.Cause {
+	var busy []string
+	now := c.now()
+	for _, b := range s.busy {
+		busy = append(busy, fmt.Sprintf("%s for %v", b.key, now.Sub(b.at).Round(time.Millisecond)))
+	}
+	cause := why.Cause{
+		Type: why.QueuedBehind,
+		Message: fmt.Sprintf("%d others are before it, and %d of %d workers of controller %s are busy", s.before, s.workers, s.limit,
+			c.name),
+		Evidence: with(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running", strconv.Itoa(s.workers),
+			"workers", strconv.Itoa(s.limit), "busy", strings.Join(busy, "; ")),
+		Advice: "More Workers, or reconciliations that wait less (reconcile.Flow holds no worker while it waits).",
+	}
+	if k.Namespace != "" {
+		cause.Evidence["namespace"], cause.Evidence["sameNamespace"] = k.Namespace, strconv.Itoa(s.own)
+	}
+	if s.own > s.before/2 && s.own > 0 {
+		cause.Message += fmt.Sprintf("; %d of them are of its own namespace %s", s.own, k.Namespace)
+	}
+	return cause
+}
+
+// why says why the fiber of an object does not end, and whether there is one.
+func (r *flows[T, P, PT]) why(k Key) (causes []why.Cause, works bool) {
+	r.mu.Lock()
+	f := r.live[k]
+	if f == nil || f.ended || !f.started {
+		r.mu.Unlock()
+		return nil, f != nil && !f.ended
+	}
+	h, waiting, undo := f.handle, f.waiting, f.undo
+	r.mu.Unlock()
+	causes = append(retrying(waiting), h.Why(func(err error) []why.Cause { return Causes(err) })...)
+	if undo {
+		for i := range causes {
+			causes[i].Evidence = with(causes[i].Evidence, "finalizer", r.c.set.finalizer)
+		}
+	}
+	return causes, true
+}

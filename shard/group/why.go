@@ -1,0 +1,78 @@
+package group
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// Why says why this member does not work on an object of the namespace and uid: who holds its slot, and where to ask
+// that member; or that the slot is moving, or nobody's. Nothing while this member holds it. Evidence "member",
+// "address" (Options.Address), "slot" and "lease" tell the holder, as far as they are known. It asks nobody.
+func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
+	slot := g.layout.SlotOf(namespace, uid)
+	fenced := g.Fence(slot)
+	if fenced == nil {
+		return nil
+	}
+	g.mu.Lock()
+	r, own, errs := g.state.record, g.state.id, g.state.errs
+	g.mu.Unlock()
+	c := why.Cause{
+		Type:     why.HeldBy,
+		Evidence: map[string]string{"slot": strconv.Itoa(slot), "group": g.opt.Namespace + "/" + g.opt.Name},
+	}
+	var at slotOf
+	if r != nil && slot < len(r.slots) {
+		at = slotOf{holder: r.member(r.slots[slot].holder), next: r.member(r.slots[slot].next)}
+	}
+	switch {
+	case at.holder != nil && at.holder.ID != own:
+		g.heldBy(&c, slot, at)
+	case at.holder != nil:
+		c.Message = fmt.Sprintf("this replica has slot %d of the object, and cannot work on it: %v", slot, fenced)
+	case at.next != nil:
+		c.Message = fmt.Sprintf("slot %d of the object is nobody's now, and is to be that of %s", slot, at.next.Name)
+		c.Evidence["next"] = at.next.Name
+	default:
+		c.Message = fmt.Sprintf("slot %d of the object is nobody's, as far as this replica knows", slot)
+	}
+	for what, err := range errs {
+		c.Evidence["error"] = fmt.Sprintf("cannot %s: %v", what, err)
+		c.Advice = "This replica cannot take its part: " + c.Evidence["error"]
+	}
+	return []why.Cause{c}
+}
+
+// slotOf is who has a slot, and who is to have it; nil: nobody.
+type slotOf struct{ holder, next *member }
+
+// heldBy tells of a slot of another member.
+func (g *Group) heldBy(c *why.Cause, slot int, at slotOf) {
+	name := at.holder.Name
+	c.Message = fmt.Sprintf("replica %s holds slot %d of the object", name, slot)
+	c.Advice = "Ask that replica."
+	lease := g.leaseOf(at.holder.ID)
+	c.Evidence["member"], c.Evidence["lease"] = name, g.opt.Namespace+"/"+lease
+	seen, ok := g.view.get(lease)
+	if ok {
+		if address := seen.lease.Annotations[addressAnnotation]; address != "" {
+			c.Evidence["address"] = address
+		}
+		if at := seen.lease.Spec.RenewTime; at != nil {
+			c.Evidence["renewed"] = at.UTC().Format(time.RFC3339)
+		}
+	}
+	if at.next != nil && at.next.ID != at.holder.ID {
+		c.Message += fmt.Sprintf(", and hands it over to %s", at.next.Name)
+		c.Evidence["next"] = at.next.Name
+	}
+	if !ok || seen.since.atLeast(g.clock.now()) > g.opt.Duration {
+		c.Message += "; it seems to be dead, which others notice soon"
+		c.Evidence["dead"] = "true"
+	}
+}

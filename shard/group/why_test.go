@@ -1,0 +1,49 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// TestWhy: a member says who holds an object that it does not, and where to ask; and that nobody does.
+func TestWhy(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		one, two := w.start("one", random(), Options{Address: "http://one"}), w.start("two", random(), Options{})
+		w.play(3 * time.Second)
+		w.within(0, 8, "the start")
+		for i := range 50 {
+			namespace := fmt.Sprint("n", i)
+			slot := fmt.Sprint(one.g.Layout().SlotOf(namespace, ""))
+			mine, other := one.g.Why(namespace, ""), two.g.Why(namespace, "")
+			holder := "one"
+			if mine != nil {
+				mine, other, holder = other, mine, "two"
+			}
+			if mine != nil || len(other) != 1 {
+				t.Fatalf("%s: %v and %v", namespace, mine, other)
+			}
+			has := map[string]string{}
+			for _, name := range []string{"slot", "member", "address", "group", "dead"} {
+				if value, ok := other[0].Evidence[name]; ok {
+					has[name] = value
+				}
+			}
+			want := map[string]string{"slot": slot, "member": holder, "group": "a/gateways"}
+			if holder == "one" {
+				want["address"] = "http://one"
+			}
+			if diff := cmp.Diff(want, has); diff != "" || other[0].Type != why.HeldBy {
+				t.Fatalf("%s: %s, -want +got:\n%s", namespace, other[0].Type, diff)
+			}
+		}
+		late := w.start("late", random(), Options{})
+		if got := late.g.Why("n", ""); len(got) != 1 || got[0].Type != why.HeldBy || got[0].Evidence["member"] != "" {
+			t.Errorf("before it has seen the group: %+v", got)
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package fairlead_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/flow"
+	"github.com/fairlead-io/fairlead/internal/tracing/spans"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// WithTracerProvider reaches all that a runtime hosts: a request is below its reconciliation or step, a step below its
+// fiber, a fiber below what has started it. Watches, which may last for ever, have no span.
+func TestOneTracerProvider(t *testing.T) {
+	t.Parallel()
+	for _, joined := range []bool{false, true} {
+		bubble(t, func(t *testing.T, s *apiserver.Server) {
+			put(t, s, "x")
+			made := spans.New()
+			rt := fairlead.New(s.Config(), fairlead.WithTracerProvider(made))
+			c := rt.Cluster
+			if joined {
+				c = rt.Join("east", s.Config())
+			}
+			fl := flow.New("up", flow.Step("write", func(ctx context.Context, f *flow.Fiber[corev1.ConfigMap]) flow.Next {
+				err := client.Modify(ctx, c.Client(), f.Packet, func(m *corev1.ConfigMap) error {
+					m.Data = map[string]string{"by": "the flow"}
+					return nil
+				})
+				if err != nil {
+					return f.Fail(err)
+				}
+				return f.Next()
+			}))
+			reconcile.New(c, "maps", reconcile.Func[corev1.ConfigMap](
+				func(ctx context.Context, m *corev1.ConfigMap) (reconcile.Result, error) {
+					_, err := fl.Start(ctx, c.Engine(), m, flow.StartOptions{Key: m.Name, Mode: flow.Coalesce})
+					return reconcile.Done, err
+				}))
+			r := run(rt)
+			synctest.Wait()
+			time.Sleep(time.Second)
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+			for child, parent := range map[string]string{
+				"up": "reconcile maps", "write": "up", "patch configmaps": "write",
+			} {
+				below, above := made.Named(child), made.Named(parent)
+				if len(below) == 0 || len(above) == 0 || !spans.IsChild(below[0], above[0]) {
+					t.Errorf("joined %t: %s is not below %s, of %v", joined, child, parent, made.Names())
+				}
+			}
+			for _, name := range made.Names() {
+				if strings.HasPrefix(name, "watch") || strings.HasPrefix(name, "list configmaps") {
+					t.Errorf("joined %t: a span %q", joined, name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// spanOf begins the span of a try, if there is a tracer: what is "call" or "poll". The context that it returns is what
+// the receiver is told.
+func (p *Permit) spanOf(ctx context.Context, what, id string) (context.Context, trace.Span) {
+	tracer := p.client.tracer
+	if tracer == nil {
+		return ctx, nil
+	}
+	def := &p.hook.def
+	ctx, span := tracer.Start(ctx, what+" "+def.Name, trace.WithSpanKind(trace.SpanKindClient))
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("webhook.name", def.Name), attribute.String("webhook.call.id", id))
+		if def.Namespace != "" {
+			span.SetAttributes(attribute.String("k8s.namespace.name", def.Namespace))
+		}
+	}
+	return ctx, span
+}
+
+// endSpan ends the span of a try with what has come of it. What was sent, what came back, and the text of an error are
+// no part of it.
+func (t *try) endSpan(span trace.Span, res Result) {
+	if span == nil {
+		return
+	}
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(attribute.String("webhook.verdict", res.Verdict.String()))
+	if r := t.request; r != nil {
+		span.SetAttributes(attribute.String("http.request.method", r.method), attribute.String("url.full", t.shown(r.url)),
+			attribute.String("server.address", r.url.Hostname()))
+		if port, err := strconv.Atoi(r.url.Port()); err == nil {
+			span.SetAttributes(attribute.Int("server.port", port))
+		}
+	}
+	status := 0
+	if t.answer != nil {
+		status = t.answer.status
+	}
+	if status != 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", status))
+	}
+	if kind := errorType(res, status); kind != "" {
+		span.SetAttributes(attribute.String("error.type", kind))
+		span.SetStatus(codes.Error, "")
+	}
+}
+
+// shown is a URL without what may be secret in it: all of its query, and the values that calls authenticate and sign
+// with, where a template has put one of them elsewhere.
+func (t *try) shown(u *url.URL) string {
+	shown := *u
+	shown.User, shown.RawQuery, shown.Fragment, shown.RawFragment = nil, "", "", ""
+	text := t.mask.apply(shown.String())
+	if u.RawQuery != "" {
+		text += "?" + masked
+	}
+	return text
+}
+
+// errorType says in a word why a try was no success; empty: it was one, or goes on.
+func errorType(res Result, status int) string {
+	switch {
+	case res.Verdict == Succeeded, res.Verdict == Accepted, res.Verdict == Pending && res.Err == nil:
+		return ""
+	case errors.Is(res.Err, ErrFenced):
+		return "fenced"
+	case res.Verdict == Canceled:
+		return "cancelled"
+	case res.Verdict == Refused:
+		return "target_refused"
+	case errors.Is(res.Err, ErrCredentials):
+		return "no_credentials"
+	case status >= 400:
+		return strconv.Itoa(status)
+	case errors.Is(res.Err, ErrNoAnswer):
+		return "no_answer"
+	case res.Verdict == Invalid:
+		return "invalid"
+	}
+	return "failed" // says its rule
+}

@@ -1,0 +1,133 @@
+package fairlead
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// elsewhere says who works on the object in place of this process.
+func (q *question) elsewhere(ctx context.Context) []why.Cause {
+	rt := q.c.rt
+	now := rt.phase.Load().(phase)
+	if g := rt.Shards(); g != nil {
+		if q.obj == nil {
+			return nil
+		}
+		return g.Why(q.of.Namespace, q.obj.GetUID())
+	}
+	switch now {
+	case phaseNew:
+		return []why.Cause{{
+			Type: why.NotLeading, Message: "this process has not begun to work: Run was not called",
+			Evidence: map[string]string{"phase": string(now)},
+		}}
+	case phaseStopping:
+		return []why.Cause{{
+			Type: why.NotLeading, Message: "this process is stopping", Evidence: map[string]string{"phase": string(now)},
+		}}
+	case phaseStandby:
+		if e, ok := rt.opts.leadership.(why.Explainer); ok {
+			if causes := q.c.ask(ctx, q.of, e); len(causes) > 0 {
+				return causes
+			}
+		}
+		leader, err := rt.leader()
+		c := why.Cause{
+			Type: why.NotLeading, Message: leader, Evidence: map[string]string{"phase": string(now)},
+			Advice: "Ask the one that leads.",
+		}
+		if err != nil {
+			c.Message, c.Evidence["error"] = "this process does not lead: "+err.Error(), err.Error()
+		}
+		return []why.Cause{c}
+	}
+	return nil
+}
+
+// stores asks what is known of the object beside controllers.
+func (q *question) stores() (causes []why.Cause) {
+	for _, st := range q.c.cache.Lookup(q.kind.resource) {
+		causes = append(causes, st.Why(client.Key{Namespace: q.of.Namespace, Name: q.of.Name})...)
+	}
+	return causes
+}
+
+// unwatched says that nothing of the program works on the object, if nothing else is known.
+func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
+	if q.obj == nil || len(causes) > 0 {
+		return nil
+	}
+	stores := q.c.cache.Lookup(q.kind.resource)
+	if len(stores) == 0 {
+		return []why.Cause{{
+			Type: why.NotSelected, Message: fmt.Sprintf("this program does not watch %s at all", q.kind.resource.GroupResource()),
+			Evidence: map[string]string{"resource": q.kind.resource.GroupResource().String(), "controllers": fmt.Sprint(controllers)},
+			Advice:   "Another program is to move it, or a controller of the kind is missing here.",
+		}}
+	}
+	var excluded []why.Cause
+	for _, st := range stores {
+		c, out := st.Excludes(q.of.Namespace, q.obj.GetLabels())
+		if !out {
+			return []why.Cause{{
+				Type: why.Ended, Message: "this program watches it, and has nothing to do for it",
+				Evidence: map[string]string{"resource": q.kind.resource.GroupResource().String()},
+			}}
+		}
+		excluded = append(excluded, c)
+	}
+	return excluded
+}
+
+// deleted says which finalizers keep an object that is being deleted. While this program is not done with its own, that
+// comes first, and those of others are not waited for yet.
+func (q *question) deleted(causes []why.Cause) []why.Cause {
+	if q.obj == nil || q.obj.GetDeletionTimestamp() == nil {
+		return nil
+	}
+	since := q.obj.GetDeletionTimestamp().Time
+	var foreign []string
+	ours := map[string]bool{}
+	q.c.rt.mu.Lock()
+	controllers := slices.Clone(q.c.controllers)
+	q.c.rt.mu.Unlock()
+	for _, ctl := range controllers {
+		if f, ok := ctl.Finalizer(q.of.Group, q.of.Kind); ok {
+			ours[f] = true
+		}
+	}
+	pending := false
+	for _, f := range q.obj.GetFinalizers() {
+		if ours[f] {
+			pending = true
+			continue
+		}
+		foreign = append(foreign, f)
+	}
+	if q.of.Kind == "Namespace" && q.of.Group == "" && len(q.obj.GetFinalizers()) == 0 {
+		foreign = append(foreign, "kubernetes") // in its spec, until all that is in it is gone
+	}
+	stuck := slices.ContainsFunc(causes, func(c why.Cause) bool { return c.Type != why.Ended })
+	if len(foreign) == 0 || pending && stuck {
+		return nil
+	}
+	names := strings.Join(foreign, ", ")
+	c := why.Cause{
+		Type: why.ForeignFinalizer, Since: since,
+		Message:  fmt.Sprintf("it is deleted, and kept by %s, which this program does not remove", names),
+		Evidence: map[string]string{"finalizers": names, "deleted": since.UTC().Format("2006-01-02T15:04:05Z")},
+		Advice:   "Look at the program that has set the finalizer. Who removes it by hand leaves behind what it stands for.",
+	}
+	switch {
+	case slices.Equal(foreign, []string{"foregroundDeletion"}):
+		c.Advice = "The garbage collector deletes first what the object owns: look at its dependents that block its deletion."
+	case q.of.Kind == "Namespace" && slices.Contains(foreign, "kubernetes"):
+		c.Advice = "Its conditions say which objects are left in it (kubectl get namespace -o yaml)."
+	}
+	return []why.Cause{c}
+}
