@@ -147,14 +147,8 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.webhook("poll", "/poll", func(w *v1alpha1.WebhookSpec) { w.Mode, w.Poll.Interval = v1alpha1.ModeAsync, hour })
 	s.webhook("back", "/back", func(w *v1alpha1.WebhookSpec) { w.Mode = v1alpha1.ModeAsyncCallback })
 	s.webhook("refused", "/", func(w *v1alpha1.WebhookSpec) { w.Request.URL = "http://169.254.169.254/latest" })
-	s.webhook("secret", "/fine", func(w *v1alpha1.WebhookSpec) {
-		w.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: "login"}}}
-	})
-	s.webhook("account", "/fine", func(w *v1alpha1.WebhookSpec) {
-		w.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
-			Audience: "crm", ServiceAccountName: "default",
-		}}
-	})
+	s.webhook("secret", "/fine", withSecret)
+	s.webhook("account", "/fine", withAccount)
 	if _, err := kubernetes.NewForConfigOrDie(s.config).CoreV1().Secrets(s.namespace).Create(s.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login"}, StringData: map[string]string{"token": "t-o-k-e-n"},
 	}, metav1.CreateOptions{}); err != nil {
@@ -236,35 +230,59 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.finalizers("kept", "null")
 }
 
-// TestWhyOfMissingRight: a controller that has lost the right to write the status says which rule it lacks.
+// TestWhyOfMissingRight: a controller that lacks a right says which rule that is.
 func TestWhyOfMissingRight(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, env.Config(t))
-	s.webhook("fine", "/fine", nil)
-	s.deploy("rbac.yaml")
-	clients := kubernetes.NewForConfigOrDie(s.config)
-	roles := clients.RbacV1().ClusterRoles()
-	role, err := roles.Get(s.ctx, "fairlead-controller-"+s.namespace, metav1.GetOptions{})
-	if err == nil {
-		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
-			return slices.Contains(r.Resources, "operations/status")
+	for resource, tc := range map[string]struct{ webhook, verb, group string }{
+		"operations/status":     {"fine", "update", "fairlead.io"},
+		"webhooks":              {"fine", "list", "fairlead.io"},
+		"secrets":               {"secret", "list", ""},
+		"serviceaccounts/token": {"account", "create", ""},
+	} {
+		t.Run(strings.ReplaceAll(resource, "/", "-"), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, env.Config(t))
+			s.webhook("fine", "/fine", nil)
+			s.webhook("secret", "/fine", withSecret)
+			s.webhook("account", "/fine", withAccount)
+			s.deploy("rbac.yaml")
+			clients := kubernetes.NewForConfigOrDie(s.config)
+			_, err := clients.CoreV1().ServiceAccounts(s.namespace).Create(s.ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+				Name: "caller", Annotations: map[string]string{v1alpha1.AnnotationWebhookAudiences: "crm"},
+			}}, metav1.CreateOptions{})
+			var role *rbacv1.ClusterRole
+			if err == nil {
+				role, err = clients.RbacV1().ClusterRoles().Get(s.ctx, "fairlead-controller-"+s.namespace, metav1.GetOptions{})
+			}
+			if err == nil {
+				role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, resource) })
+				_, err = clients.RbacV1().ClusterRoles().Update(s.ctx, role, metav1.UpdateOptions{})
+			}
+			var token *authenticationv1.TokenRequest
+			if err == nil {
+				token, err = clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, "fairlead-controller",
+					&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := s.controller(writeKubeconfig(t, s.config, token.Status.Token))
+			p := patient{s, <-c.address, s.reader("sees", "operations", "webhooks")}
+			s.asks("mute", operation.Request{Webhooks: []string{tc.webhook}})
+			a := p.first("operation/app/mute", why.Forbidden, "resource="+resource, "verb="+tc.verb, "user=fairlead-controller",
+				fmt.Sprintf("rule={apiGroups: [%q], resources: [%q], verbs: [%q]}", tc.group, resource, tc.verb))
+			if !a.Stuck || a.Causes[0].Since.IsZero() {
+				t.Errorf("%+v", a)
+			}
 		})
-		_, err = roles.Update(s.ctx, role, metav1.UpdateOptions{})
 	}
-	var token *authenticationv1.TokenRequest
-	if err == nil {
-		token, err = clients.CoreV1().ServiceAccounts(s.namespace).CreateToken(s.ctx, "fairlead-controller",
-			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := s.controller(writeKubeconfig(t, s.config, token.Status.Token))
-	p := patient{s, <-c.address, s.reader("sees", "operations", "webhooks")}
-	s.asks("mute", operation.Request{Webhooks: []string{"fine"}})
-	a := p.first("operation/app/mute", why.Forbidden, "resource=operations/status", "verb=update", "user=fairlead-controller",
-		`rule={apiGroups: ["fairlead.io"], resources: ["operations/status"], verbs: ["update"]}`)
-	if !a.Stuck || a.Causes[0].Since.IsZero() {
-		t.Errorf("%+v", a)
-	}
+}
+
+func withSecret(w *v1alpha1.WebhookSpec) {
+	w.Auth = &v1alpha1.WebhookAuth{Bearer: &v1alpha1.SecretAuth{SecretRef: v1alpha1.SecretReference{Name: "login"}}}
+}
+
+func withAccount(w *v1alpha1.WebhookSpec) {
+	w.Auth = &v1alpha1.WebhookAuth{ServiceAccountToken: &v1alpha1.ServiceAccountTokenAuth{
+		Audience: "crm", ServiceAccountName: "caller",
+	}}
 }

@@ -82,7 +82,11 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause 
 	if s.live {
 		all = e.withRun(all, key, op, s, now)
 	}
-	if !op.Terminal() && e.hookStore.HasSynced() && s.behind == nil {
+	switch {
+	case op.Terminal() || s.behind != nil:
+	case !e.hookStore.HasSynced():
+		all = append(all, unknown(e.hookStore, op.Namespace, nil)...)
+	default:
 		all = without(all, why.WebhookMissing, why.NotReleased, why.Quarantined)
 		for _, t := range causes.Due(op) {
 			all = append(all, e.whyCall(op, t, s, now)...)
@@ -272,9 +276,10 @@ func (e *Executor) whyWithheld(hook store.Key, since time.Time) []why.Cause {
 	lacks, known := e.releases.withheld(hook)
 	switch {
 	case !known:
-		all := unknown(e.secrets.secrets, hook)
+		about := causes.WebhookObject(hook.Namespace, hook.Name)
+		all := unknown(e.secrets.secrets, hook.Namespace, about)
 		if accounts := e.releases.accounts; accounts != nil {
-			all = append(all, unknown(accounts, hook)...)
+			all = append(all, unknown(accounts, hook.Namespace, about)...)
 		}
 		return all
 	case lacks != nil:
@@ -283,11 +288,11 @@ func (e *Executor) whyWithheld(hook store.Key, since time.Time) []why.Cause {
 	return nil
 }
 
-// unknown tells why a store does not know yet what there is for a Webhook.
-func unknown(st *store.Store, hook store.Key) (all []why.Cause) {
+// unknown tells why a store does not know yet what there is in a namespace, which is needed for an object.
+func unknown(st *store.Store, namespace string, about *why.Object) (all []why.Cause) {
 	resource := st.Options().Resource.Resource
 	for _, status := range st.Statuses() {
-		if status.Synced || status.Namespace != "" && status.Namespace != hook.Namespace {
+		if status.Synced || status.Namespace != "" && status.Namespace != namespace {
 			continue
 		}
 		said := status.Message
@@ -297,16 +302,15 @@ func unknown(st *store.Store, hook store.Key) (all []why.Cause) {
 		c, forbidden := causes.ForbiddenText(said)
 		if !forbidden {
 			c = why.Cause{
-				Type: why.SourceStale, Message: resource + " that webhook " + hook.Name + " needs are not known yet",
-				Evidence: map[string]string{"reason": string(status.Reason)},
+				Type: why.SourceStale, Message: "the " + resource + " that it needs are not known yet",
+				Evidence: map[string]string{"reason": string(status.Reason), "resource": resource},
 				Advice:   "See why the controller cannot list them.",
 			}
 			if status.Reason == source.ReasonForbidden {
 				c.Type = why.Forbidden
 			}
 		}
-		c.Since, c.About = status.Since, causes.WebhookObject(hook.Namespace, hook.Name)
-		c.Evidence["webhook"] = hook.Name
+		c.Since, c.About = status.Since, about
 		if said != "" {
 			c.Evidence["error"] = said
 		}

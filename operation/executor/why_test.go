@@ -350,6 +350,59 @@ func (b *bench) patchFinalizers(name, list string) {
 	}
 }
 
+// TestWhyServer: an API server that does not take what is to be recorded is told, and so is the queue behind it.
+func TestWhyServer(t *testing.T) {
+	b := setup(t)
+	b.webhook("next", nil)
+	var refuses atomic.Bool
+	refuses.Store(true)
+	stuck, release := make(chan struct{}, 1), make(chan struct{})
+	calls := b.tapped(func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		switch {
+		case r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/operations/"):
+		case strings.Contains(r.URL.Path, nameOf(app("slow"))):
+			select {
+			case stuck <- struct{}{}:
+			default:
+			}
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		case refuses.Load():
+			return &http.Response{
+				StatusCode: http.StatusInternalServerError, Header: http.Header{}, Body: http.NoBody, Request: r,
+			}, nil
+		}
+		return next.RoundTrip(r)
+	})
+	a := asking{bench: b}
+	b.startWith(func(o *executor.Options) {
+		o.Calls, o.Workers, o.Policy = calls, 1, call.Policy{Retries: 1, Base: time.Millisecond, Cap: time.Millisecond}
+	}, func(e *executor.Executor) { a.e = e })
+	failing := b.schedule(operation.Request{Webhooks: []string{"next"}})
+	got := a.told(shop, why.BackOff)
+	if a.holds(got.Causes[0], "", "to the API server has failed", "error=500", "tries"); got.Causes[0].Until.IsZero() {
+		t.Errorf("when it is tried again is not told: %+v", got)
+	}
+	refuses.Store(false)
+	b.end(failing)
+	slow := b.schedule(operation.Request{Resource: app("slow"), Webhooks: []string{"next"}})
+	select {
+	case <-stuck:
+	case <-b.ctx.Done():
+		t.Fatal("nothing is written")
+	}
+	last := b.schedule(operation.Request{Resource: app("last"), Webhooks: []string{"next"}})
+	a.holds(a.told(app("last"), why.QueuedBehind).Causes[0], "", "workers of its namespace are busy", "namespace="+b.namespace)
+	if got := why.Ask(b.ctx, a.object("Operation", nameOf(app("slow"))), a.e); len(got.Causes) != 1 || got.Causes[0].Type != why.Parked {
+		t.Errorf("of what is being written: %+v", got)
+	}
+	close(release)
+	b.end(slow)
+	b.end(last)
+}
+
 // elsewhere is a group of which this member holds no slot, and says who does.
 type elsewhere struct{ allShards }
 
