@@ -156,8 +156,9 @@ func (rt *Runtime) Join(name string, cfg *rest.Config, opts ...Option) *Cluster 
 }
 
 // Flows has the runtime look after an engine: it logs and traces where the runtime does, unless it has a logger or a
-// tracer of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish during the drain before
-// they are cancelled. A runtime has one engine, which is given before what uses [Cluster.Engine] is declared.
+// tracer of its own, its metrics are registered, its fibers are shown at /debug/flows, and at the end they may finish
+// during the drain before they are cancelled. A runtime has one engine, which is given before what uses
+// [Cluster.Engine] is declared.
 func (rt *Runtime) Flows(e *flow.Engine) {
 	if e == nil {
 		rt.mistake(errors.New("cannot look after an engine: it is nil"))

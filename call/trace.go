@@ -28,7 +28,8 @@ func (c *Client) spanOf(ctx context.Context, r *Request, id string, tries int) (
 	}
 	span.SetAttributes(
 		attribute.String("http.request.method", r.Verb.method()), attribute.String("call.id", id),
-		attribute.String("call.verb", string(r.Verb)), attribute.String("call.resource", r.Resource.GroupResource().String()),
+		attribute.String("call.verb", string(r.Verb)),
+		attribute.String("call.resource", r.Resource.GroupResource().String()),
 	)
 	span.SetAttributes(server(c.base)...)
 	for _, each := range []struct{ key, value string }{

@@ -29,7 +29,7 @@ func traced(s spans.Span) map[string]string {
 	}
 	for _, a := range s.Attributes() {
 		if key := string(a.Key); key != "call.id" {
-			told[key] = a.Value.Emit()
+			told[key] = a.Value.String()
 		}
 	}
 	return told
@@ -78,6 +78,9 @@ func TestASpanForEachTry(t *testing.T) {
 	})
 }
 
+// silent is a server that does not answer.
+func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
 // TestWhatSpansTellOfFailures, which is never the text of the server, nor anything of a body.
 func TestWhatSpansTellOfFailures(t *testing.T) {
 	t.Parallel()
@@ -95,7 +98,7 @@ func TestWhatSpansTellOfFailures(t *testing.T) {
 			reason: "an absence that is fine", reply: status(404, "NotFound", "secret"),
 			change: func(r *call.Request) { r.NotFoundOK = true }, code: "404",
 		},
-		{reason: "a server that does not answer", reply: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, want: "timeout"},
+		{reason: "a server that does not answer", reply: silent, want: "timeout"},
 		{reason: "nobody there", down: errors.New("secret"), want: "no-answer"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -130,7 +133,7 @@ func TestACancelledTry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		made := spans.New()
-		b := newBench(t, call.Options{TracerProvider: made}, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		b := newBench(t, call.Options{TracerProvider: made}, silent)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errors.New("not wanted any more")) })
 		_, _ = call.Do(ctx, b.client, get(), call.Policy{})
@@ -147,7 +150,8 @@ func TestAListIsASpanForEachPage(t *testing.T) {
 		made := spans.New()
 		b := newBench(t, call.Options{TracerProvider: made}, status(503, "ServiceUnavailable", "x"),
 			answer(200, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`))
-		for _, err := range call.Stream[corev1.ConfigMap](t.Context(), b.client, call.Request{Resource: configMaps}, call.Policy{}) {
+		list := call.Request{Resource: configMaps}
+		for _, err := range call.Stream[corev1.ConfigMap](t.Context(), b.client, list, call.Policy{}) {
 			if err != nil {
 				t.Fatal(err)
 			}

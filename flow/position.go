@@ -69,8 +69,8 @@ type Position struct {
 
 	Returns bool `json:"returns,omitempty"` // with Left: a detour, which leads back to Step when the delay is over
 
-	// Trace is the span of the fiber, as a traceparent of W3C Trace Context, if it is sampled: that of the fiber that goes
-	// on here links to it. It is a hint, which Positions may lose.
+	// Trace is the span of the fiber, as a traceparent of W3C Trace Context, if it is sampled: that of the fiber that
+	// goes on here links to it. It is a hint, which Positions may lose.
 	Trace string `json:"trace,omitempty"`
 }
 

@@ -52,8 +52,8 @@ type StartOptions struct {
 }
 
 // Start starts a fiber over packet, which belongs to the fiber until it has ended. ctx is for the start only: if it
-// carries a span, that of the fiber is a child of it, or links to it if the fiber begins more than a minute later. Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent,
-// ErrNotDurable.
+// carries a span, that of the fiber is a child of it, or links to it if the fiber begins more than a minute later.
+// Errors: those of Err, ErrClosed, ErrBusy, ErrNotCurrent, ErrNotDurable.
 func (fl *Flow[P]) Start(ctx context.Context, e *Engine, packet *P, opt StartOptions) (Handle, error) {
 	d := fl.compiled()
 	h, err := e.start(ctx, d, newFiber(packet), opt)

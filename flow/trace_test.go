@@ -194,7 +194,8 @@ func TestRetrace(t *testing.T) {
 		t.Fatalf("%d fibers, %d and %d steps", len(fibers), len(steps), len(b))
 	}
 	if !spans.IsChild(fibers[1], made.Named("next request")[0]) || !spans.IsChild(steps[0], fibers[0]) ||
-		!spans.IsChild(steps[1], fibers[1]) || !spans.IsChild(b[0], fibers[1]) || !spans.IsChild(made.Named("work")[0], steps[1]) {
+		!spans.IsChild(steps[1], fibers[1]) || !spans.IsChild(b[0], fibers[1]) ||
+		!spans.IsChild(made.Named("work")[0], steps[1]) {
 		t.Error("what comes after is not below the next request")
 	}
 	if spans.Value(fibers[0], "request") != "" || spans.Value(fibers[1], "request") != "2" ||

@@ -107,7 +107,8 @@ func (s *Scheduler) Close() {
 
 // Schedule writes the Operation of the request and returns it as it is on the server. It belongs to the caller.
 //
-// The span of ctx, if there is one, is recorded in the Operation: the spans of its calls follow it, and receivers are told.
+// The span of ctx, if there is one, is recorded in the Operation: the spans of its calls follow it, and receivers are
+// told.
 //
 // Scheduling the same ID and content again returns what is there, whatever its phase. Errors: [ErrInvalid] before
 // anything is sent; [ErrInProgress] when another operation of the resource has not ended; [ErrIDReused] when the ID is

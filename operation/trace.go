@@ -9,8 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
-// keepTrace has the Operation tell in which span its present request was scheduled, for the spans of its calls to follow
-// it, and of no span where there is none: what is there is of the request before.
+// keepTrace has the Operation tell in which span its present request was scheduled, for the spans of its calls to
+// follow it, and of no span where there is none: what is there is of the request before.
 func keepTrace(ctx context.Context, op *v1alpha1.Operation) {
 	parent, state := tracing.Format(trace.SpanContextFromContext(ctx))
 	for name, value := range map[string]string{

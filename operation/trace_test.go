@@ -22,7 +22,7 @@ func TestTheTraceOfAnAPIService(t *testing.T) {
 	b := setup(t)
 	for _, tt := range []struct {
 		id   string
-		ctx  context.Context //nolint:containedctx // of the request
+		ctx  context.Context
 		want string
 	}{
 		{"caller", b.ctx, caller},

@@ -40,7 +40,8 @@ func (c *Controller) trace(ctx context.Context, r *reconciliation) context.Conte
 		}
 	}
 	r.span.SetAttributes(
-		attribute.String("reconcile.controller", c.name), attribute.String("reconcile.kind", c.main.kind.GroupKind().String()),
+		attribute.String("reconcile.controller", c.name),
+		attribute.String("reconcile.kind", c.main.kind.GroupKind().String()),
 		attribute.String("reconcile.name", r.key.Name), attribute.Int("reconcile.attempt", r.attempt),
 		attribute.StringSlice("reconcile.reasons", why),
 	)

@@ -45,7 +45,7 @@ func TestASpanPerReconciliation(t *testing.T) {
 		}
 		told := map[string]string{}
 		for _, a := range all[2].Attributes() {
-			told[string(a.Key)] = a.Value.Emit()
+			told[string(a.Key)] = a.Value.String()
 		}
 		if diff := cmp.Diff(map[string]string{
 			"reconcile.controller": "gateways", "reconcile.kind": "Gateway.test.fairlead.io", "reconcile.name": "web",
@@ -82,8 +82,8 @@ func TestAReconciliationThatNeverReturnsHasItsSpan(t *testing.T) {
 	})
 }
 
-// TestTheTraceOfAFiber: below the reconciliation that has started it; after a long wait, and after a restart, in a trace
-// of its own that links to the last one.
+// TestTheTraceOfAFiber: below the reconciliation that has started it; after a long wait, and after a restart, in a
+// trace of its own that links to the last one.
 func TestTheTraceOfAFiber(t *testing.T) {
 	bubble(t, func(b *bench) {
 		made := spans.New()

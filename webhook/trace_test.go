@@ -24,13 +24,13 @@ func told(s spans.Span) map[string]string {
 		all["status"] = s.Status().Code.String() + s.Status().Description
 	}
 	for _, a := range s.Attributes() {
-		all[string(a.Key)] = a.Value.Emit()
+		all[string(a.Key)] = a.Value.String()
 	}
 	return all
 }
 
-// TestASpanForEachAttempt: below that of the caller, and the receiver goes on below it. It tells where the request went,
-// and nothing of what was in it.
+// TestASpanForEachAttempt: below that of the caller, and the receiver goes on below it. It tells where the request
+// went, and nothing of what was in it.
 func TestASpanForEachAttempt(t *testing.T) {
 	t.Parallel()
 	made := spans.New()
@@ -95,24 +95,25 @@ func TestWhatASpanTellsOfAnAttemptThatFailed(t *testing.T) {
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	server := record(t, nil)
+	at := func(url string) webhook.Definition { return webhook.Definition{Request: webhook.Request{URL: url}} }
 	for _, tt := range []struct {
 		reason string
 		def    webhook.Definition
 		opt    webhook.Options
-		ctx    context.Context //nolint:containedctx // of the case
+		ctx    context.Context
 		want   string
 	}{
-		{reason: "no failure", def: webhook.Definition{Request: webhook.Request{URL: server.URL}}},
-		{reason: "the target", def: webhook.Definition{Request: webhook.Request{URL: "http://169.254.169.254/x"}}, want: "target_refused"},
-		{reason: "nobody there", def: webhook.Definition{Request: webhook.Request{URL: "http://127.0.0.1:1/"}}, want: "no_answer"},
-		{reason: "a field", def: webhook.Definition{Request: webhook.Request{URL: "{{.Operation.nothing}}"}}, want: "invalid"},
-		{reason: "cancelled", def: webhook.Definition{Request: webhook.Request{URL: server.URL}}, ctx: canceled, want: "cancelled"},
+		{reason: "no failure", def: at(server.URL)},
+		{reason: "the target", def: at("http://169.254.169.254/x"), want: "target_refused"},
+		{reason: "nobody there", def: at("http://127.0.0.1:1/"), want: "no_answer"},
+		{reason: "a field", def: at("{{.Operation.nothing}}"), want: "invalid"},
+		{reason: "cancelled", def: at(server.URL), ctx: canceled, want: "cancelled"},
 		{
 			reason: "no token", want: "no_credentials",
 			def: webhook.Definition{Request: webhook.Request{URL: server.URL}, Auth: &webhook.Auth{Bearer: "none"}},
 		},
 		{
-			reason: "a fence", def: webhook.Definition{Request: webhook.Request{URL: server.URL}}, want: "fenced",
+			reason: "a fence", def: at(server.URL), want: "fenced",
 			opt: webhook.Options{Fence: func(string) error { return errors.New("another one leads") }},
 		},
 		{

@@ -13,11 +13,13 @@ const (
 	// spec; the timeout of the operation counts from it.
 	AnnotationScheduledAt = "fairlead.io/scheduled-at"
 
-	// AnnotationTraceParent and AnnotationTraceState hold the context of the span in which the present request was
-	// scheduled, in the form of W3C Trace Context, if there was one. The Scheduler writes them with the spec; the spans of
-	// the operation follow it. Nothing else depends on them.
+	// AnnotationTraceParent holds the context of the span in which the present request was scheduled, in the form of the
+	// traceparent of W3C Trace Context, if there was one. The Scheduler writes it with the spec; the spans of the
+	// operation follow it. Nothing else depends on it.
 	AnnotationTraceParent = "fairlead.io/traceparent"
-	AnnotationTraceState  = "fairlead.io/tracestate"
+
+	// AnnotationTraceState holds the tracestate that goes with [AnnotationTraceParent], if there is one.
+	AnnotationTraceState = "fairlead.io/tracestate"
 
 	// Finalizer holds a deleted Operation until its cancellation is done.
 	Finalizer = "fairlead.io/operation"

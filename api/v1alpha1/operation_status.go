@@ -142,8 +142,8 @@ type OperationStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// traceParent is the span in which this status was written, in the form of the traceparent of W3C Trace Context, where
-	// the executor makes spans and that one was sampled. An executor that takes over links to it.
+	// traceParent is the span in which this status was written, in the form of the traceparent of W3C Trace Context,
+	// where the executor makes spans and that one was sampled. An executor that takes over links to it.
 	// +optional
 	TraceParent string `json:"traceParent,omitempty"`
 

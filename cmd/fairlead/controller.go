@@ -103,7 +103,7 @@ Of several replicas one works (--leader-elect), or they share the operations by 
 the others take it over when it ends, at once, or has crashed, after nine seconds. A rolling update leads from one way to the
 other; fairlead shards shows who has what. Every replica serves the HTTP API, of all namespaces.
 
-Spans are sent where the standard variables of OpenTelemetry say, such as OTEL_EXPORTER_OTLP_ENDPOINT; without one, nowhere.
+Spans are sent where the variables of OpenTelemetry say, such as OTEL_EXPORTER_OTLP_ENDPOINT; without one, nowhere.
 
 On SIGTERM or Ctrl-C it begins no new calls, waits for those under way for up to --drain, records what they brought, and then gives up the
 Lease, or its slots. What takes longer is cut off, and made again, with the same key, by whoever runs next. A second signal ends it at once.`,

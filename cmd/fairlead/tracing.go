@@ -43,7 +43,8 @@ func newTracing(ctx context.Context, log *slog.Logger) (*tracing, error) {
 	}
 	about, err := sdkresource.New(ctx, sdkresource.WithAttributes(
 		attribute.String("service.name", serviceName), attribute.String("service.version", version()),
-	), sdkresource.WithHost(), sdkresource.WithTelemetrySDK(), sdkresource.WithFromEnv()) // the environment has the last word
+	), sdkresource.WithHost(), sdkresource.WithTelemetrySDK(),
+		sdkresource.WithFromEnv()) // which has the last word
 	if err != nil {
 		log.WarnContext(ctx, "not all of what OTEL_RESOURCE_ATTRIBUTES says can be used", "error", err)
 	}
@@ -100,8 +101,8 @@ func exporterOf(env func(string) string) (func(context.Context) (sdktrace.SpanEx
 		}
 	}
 	if sampler := env("OTEL_TRACES_SAMPLER"); !samplers[strings.ToLower(strings.TrimSpace(sampler))] {
-		return nil, usageErrorf("OTEL_TRACES_SAMPLER=%s is not supported: want always_on, always_off, traceidratio, or one of "+
-			"them after parentbased_", sampler)
+		return nil, usageErrorf("OTEL_TRACES_SAMPLER=%s is not supported: want always_on, always_off, traceidratio, "+
+			"or one of them after parentbased_", sampler)
 	}
 	switch p := firstOf(env, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"); p.value {
 	case "", "http/protobuf":

@@ -52,8 +52,8 @@ const (
 // maxState bounds what is kept of a tracestate, in bytes: what W3C Trace Context asks everybody to pass on.
 const maxState = 512
 
-// Format returns the context of a span in the form of W3C Trace Context; both are empty if it is not valid. A state that
-// is too long to be kept is left out, as the recommendation allows.
+// Format returns the context of a span in the form of W3C Trace Context; both are empty if it is not valid. A state
+// that is too long to be kept is left out, as the recommendation allows.
 func Format(sc trace.SpanContext) (parent, state string) {
 	if !sc.IsValid() {
 		return "", ""

@@ -36,7 +36,8 @@ func TestKeptContext(t *testing.T) {
 			t.Errorf("%s: state %q", tt.reason, state)
 		}
 		got := Parse(parent, state)
-		if got.TraceID() != (trace.TraceID{1}) || got.SpanID() != (trace.SpanID{2}) || !got.IsSampled() || !got.IsRemote() ||
+		if got.TraceID() != (trace.TraceID{1}) || got.SpanID() != (trace.SpanID{2}) || !got.IsSampled() ||
+			!got.IsRemote() ||
 			got.TraceState().String() != tt.keeps {
 			t.Errorf("%s: %+v", tt.reason, got)
 		}

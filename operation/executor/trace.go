@@ -42,11 +42,13 @@ func (e *Executor) follow(ctx context.Context, op *v1alpha1.Operation) (context.
 	return trace.ContextWithSpan(ctx, nil), opt
 }
 
-// describeSpan is what the spans of an operation tell of it: what lines of the log do, and nothing of what templates see.
+// describeSpan is what the spans of an operation tell of it: what lines of the log do, and nothing of what templates
+// see.
 func describeSpan(op *v1alpha1.Operation) []attribute.KeyValue {
 	all := []attribute.KeyValue{
 		attribute.String("k8s.namespace.name", op.Namespace), attribute.String("operation.name", op.Name),
-		attribute.String("operation.id", op.EffectiveID()), attribute.String("operation.type", string(op.Spec.OperationType)),
+		attribute.String("operation.id", op.EffectiveID()),
+		attribute.String("operation.type", string(op.Spec.OperationType)),
 		attribute.String("operation.resource.type", op.Spec.ResourceType),
 		attribute.String("operation.resource.id", op.Spec.ResourceID),
 	}

@@ -38,8 +38,8 @@ func (a *api) kept() (parent, state string) {
 func TestTheTraceOfTheCaller(t *testing.T) {
 	t.Run("without a provider", func(t *testing.T) {
 		a := setup(t, anonymous)
-		if got := a.do("", "POST", "/operations", deletion, "traceparent", callerTrace, "tracestate", "vendor=1"); got.status !=
-			http.StatusAccepted {
+		got := a.do("", "POST", "/operations", deletion, "traceparent", callerTrace, "tracestate", "vendor=1")
+		if got.status != http.StatusAccepted {
 			t.Fatalf("%+v", got)
 		}
 		if parent, state := a.kept(); parent != callerTrace || state != "vendor=1" {
@@ -106,7 +106,7 @@ func TestTheSpansOfRequests(t *testing.T) {
 		}
 		told := map[string]string{}
 		for _, attr := range s.Attributes() {
-			told[string(attr.Key)] = attr.Value.Emit()
+			told[string(attr.Key)] = attr.Value.String()
 		}
 		want := map[string]string{"http.request.method": method, "http.response.status_code": tt.want}
 		if tt.route != "" {

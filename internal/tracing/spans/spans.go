@@ -94,7 +94,7 @@ func Same(sc trace.SpanContext, s Span) bool {
 func Value(s Span, key string) string {
 	for _, a := range s.Attributes() {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
