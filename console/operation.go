@@ -2,10 +2,12 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,6 +34,8 @@ type operationData struct {
 	YAML      string
 	CanCancel bool
 	CanRetry  bool
+	// Trace is the id of the last trace, TracePath where it is shown; empty if that is not known.
+	Trace, TracePath string
 }
 
 // operationOf is the operation that a path names.
@@ -83,6 +87,9 @@ func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (a
 		info := h.Info()
 		d.Fiber = &info
 	}
+	if d.Trace = traceOf(op); d.Trace != "" {
+		d.TracePath = strings.ReplaceAll(c.TraceURL, "{trace}", d.Trace)
+	}
 	shown := op.DeepCopy()
 	shown.ManagedFields = nil
 	raw, err := yaml.Marshal(shown)
@@ -105,6 +112,16 @@ func operationObject(k store.Key) why.Object {
 	return why.Object{
 		Group: v1alpha1.GroupVersion.Group, Kind: v1alpha1.KindOperation, Namespace: k.Namespace, Name: k.Name,
 	}
+}
+
+// traceOf is the id of the trace in which an operation was worked on last; empty if there is none.
+func traceOf(op *v1alpha1.Operation) string {
+	parts := strings.Split(cmp.Or(op.Status.TraceParent, op.Annotations[v1alpha1.AnnotationTraceParent]), "-")
+	const fields, length = 4, 32 // version, trace, span, flags
+	if len(parts) != fields || len(parts[1]) != length || strings.Trim(parts[1], "0123456789abcdef") != "" {
+		return ""
+	}
+	return parts[1]
 }
 
 // act cancels an operation, or schedules it again.

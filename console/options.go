@@ -3,8 +3,11 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/operation"
@@ -32,6 +35,9 @@ type Options struct {
 	// SessionKey seals what the cookie holds; replicas behind one address share it. At least 32 bytes; default: random,
 	// so that a restart of the program ends all sessions.
 	SessionKey []byte
+	// TraceURL is where traces are shown, with {trace} where the id of one belongs: the pages of operations link to theirs.
+	// Default: the id alone is shown.
+	TraceURL string
 	// Logger is told who has logged in, and who has changed something. Default: discarded.
 	Logger *slog.Logger
 }
@@ -65,6 +71,12 @@ func (o *Options) complete() error {
 	}
 	if ops := o.Operations; ops != nil && (ops.Operations == nil || ops.Webhooks == nil || ops.Scheduler == nil || ops.Executor == nil) {
 		return errors.New("cannot make the console: of the operations, their stores, scheduler and executor are needed")
+	}
+	if o.TraceURL != "" {
+		if u, err := url.Parse(o.TraceURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(o.TraceURL, "{trace}") {
+			return fmt.Errorf("cannot make the console: %q is not the URL of a trace, such as https://traces.example.com/trace/{trace}",
+				o.TraceURL)
+		}
 	}
 	if o.InsecureNoAuth && o.Authorizer != nil {
 		return errors.New("cannot make the console: InsecureNoAuth leaves nothing to an Authorizer")

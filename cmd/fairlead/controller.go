@@ -88,7 +88,7 @@ func newControllerCommand(s streams) *cobra.Command {
 		Use:   "controller",
 		Short: "Run the operations controller and its HTTP API",
 		Long: `Controller runs Operations to their end: it calls their Webhooks, records every attempt before it is made, and serves
-the HTTP API, /healthz, /readyz, /metrics and /debug/flows. It needs the custom resources:
+the HTTP API, the console (/console/, pages for people), /healthz, /readyz, /metrics and /debug/. It needs the custom resources:
 
 	fairlead crds | kubectl apply --server-side -f -
 

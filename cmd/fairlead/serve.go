@@ -25,6 +25,7 @@ type serveOptions struct {
 	audiences             []string
 	insecureHTTP          bool
 	noAuth                bool
+	traceURL              string
 }
 
 // ownAudience is what tokens that are meant for the HTTP API are made for. Beside it those for the API server are
@@ -46,6 +47,8 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 			"empty: the API server itself; may be repeated")
 	f.BoolVar(&o.insecureHTTP, "insecure-http", false,
 		"serve the HTTP API without TLS off loopback: bearer tokens go in clear text; only behind what ends TLS")
+	f.StringVar(&o.traceURL, "trace-url", "",
+		"`URL` that the console shows a trace at, with {trace} for its id, such as https://traces.example.com/trace/{trace}")
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
 }
 
@@ -241,6 +244,7 @@ func (c *controller) handler(authorizer authorizer, stop <-chan struct{}, d *doo
 		}
 		mux.Handle("/metrics", metrics)
 		mux.Handle("/debug/flows", c.flows(authorizer))
+		mux.Handle("/debug/", httpapi.Protect(c.rt.Handler(), authorizer, c.namespaces...))
 	}
 	return c.onlyLocal(mux)
 }
@@ -254,7 +258,7 @@ type authorizer interface {
 // console has the pages for people. Their sessions are sealed with what all replicas share, the key of callbacks.
 func (c *controller) console(authorizer authorizer) (http.Handler, error) {
 	o := console.Options{
-		Runtime: c.rt, InsecureNoAuth: c.noAuth, SessionKey: c.key, Logger: c.log,
+		Runtime: c.rt, InsecureNoAuth: c.noAuth, SessionKey: c.key, TraceURL: c.traceURL, Logger: c.log,
 		Operations: &console.Operations{
 			Operations: c.operations.Store, Webhooks: c.webhooks.Store, Scheduler: c.scheduler, Executor: c.executor,
 			Namespaces: c.namespaces,
@@ -275,6 +279,7 @@ func (c *controller) ownPages(authorizer httpapi.Authorizer) http.Handler {
 	c.health(mux)
 	mux.Handle("/metrics", c.rt.Handler())
 	mux.Handle("/debug/flows", c.flows(authorizer))
+	mux.Handle("/debug/", httpapi.Protect(c.rt.Handler(), authorizer, c.namespaces...))
 	return mux
 }
 
