@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // in schedules in a span of that name, which ends with it.
@@ -96,6 +97,9 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		if !under(made, c, whole[0]) || !told(heard()[i], c) {
 			t.Errorf("call %d is not below the operation, or the receiver was told %v", i, heard()[i])
 		}
+	}
+	if l := calls[1].Links(); len(calls[0].Links()) != 0 || len(l) != 1 || !spans.Same(l[0].SpanContext, calls[0]) {
+		t.Errorf("the second try links to %v", l)
 	}
 	writes := slices.DeleteFunc(made.Named("update operations/status"), func(s spans.Span) bool {
 		return !under(made, s, whole[0])
@@ -325,6 +329,36 @@ func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
 	stop()
 	if got.Status.TraceParent != "" || len(made.Ended()) != 0 {
 		t.Errorf("kept is %q, made were %v", got.Status.TraceParent, made.Names())
+	}
+}
+
+// TestAPollLinksToTheCallThatItAsksAbout, or to the poll before.
+func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
+	b := setup(t)
+	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, n int) {
+		switch {
+		case path == "/work":
+			w.Header().Set("Location", "/jobs/1")
+			w.WriteHeader(http.StatusAccepted)
+		case n < 3:
+			_, _ = w.Write([]byte(`{"status":"IN_PROGRESS"}`))
+		default:
+			_, _ = w.Write([]byte(`{"status":"SUCCEEDED"}`))
+		}
+	}
+	b.webhook("work", polled(webhook.MinInterval))
+	made := spans.New()
+	stop := b.start(b.traced(made))
+	b.end(b.in(made, "caller", operation.Request{Webhooks: []string{"work"}}))
+	stop()
+	calls, polls := made.Named("call work"), made.Named("poll work")
+	if len(calls) != 1 || len(polls) != 2 {
+		t.Fatalf("%v", made.Names())
+	}
+	for i, before := range []spans.Span{calls[0], polls[0]} {
+		if l := polls[i].Links(); len(l) != 1 || !spans.Same(l[0].SpanContext, before) {
+			t.Errorf("poll %d links to %v", i, l)
+		}
 	}
 }
 
