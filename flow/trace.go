@@ -20,7 +20,7 @@ type TraceOptions struct {
 	Attributes []attribute.KeyValue
 }
 
-// tracing is what a fiber keeps for its spans. It has one from when it begins until it ends or waits for longer than
+// traced is what a fiber keeps for its spans. It has one from when it begins until it ends or waits for longer than
 // tracing.Life; then the next one is the root of a trace of its own that links to the one before. It belongs to the
 // worker that runs the fiber; while the fiber is parked it is guarded by Engine.mu.
 type traced struct {

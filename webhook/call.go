@@ -1,6 +1,9 @@
 package webhook
 
-import "golang.org/x/net/http/httpguts"
+import (
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/net/http/httpguts"
+)
 
 // Call is what differs from one call of an endpoint to the next.
 type Call struct {
@@ -8,6 +11,9 @@ type Call struct {
 	ID            string
 	CorrelationID string // empty: no correlation header
 	Data          Data
+	// After is the span of the try or poll before this one ([Result.Span]), to which the span of this one links. Default:
+	// it links to none.
+	After trace.SpanContext
 }
 
 // Fields are those of an Operation's spec under their JSON names.

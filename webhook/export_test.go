@@ -43,7 +43,7 @@ func (w *Compiled) JudgeCall(status int, body string) Result {
 func SpanAllocs(ctx context.Context, p *Permit) float64 {
 	t := &try{permit: p}
 	return testing.AllocsPerRun(100, func() {
-		_, span := p.spanOf(ctx, "call", "id")
+		_, span := p.spanOf(ctx, "call", Call{ID: "id"})
 		t.endSpan(span, Result{})
 	})
 }

@@ -40,7 +40,7 @@ func (p *Permit) finish(o outcome) {
 // Call makes one try of a call and judges the answer. It returns within the definition's requestTimeout, or soon after
 // ctx ends.
 func (p *Permit) Call(ctx context.Context, call Call) Result {
-	return p.try(ctx, "call", call.ID, func(ctx context.Context, t *try) Result {
+	return p.try(ctx, "call", call, func(ctx context.Context, t *try) Result {
 		t.call, t.trusted = call, true
 		if res, ok := t.prepare(ctx, func() (err error) { t.request, err = p.hook.render(call); return err }); !ok {
 			return res
@@ -54,7 +54,7 @@ func (p *Permit) Call(ctx context.Context, call Call) Result {
 
 // Poll asks once for the state of a call whose answer named pollURL, and judges what it says. It returns like Call.
 func (p *Permit) Poll(ctx context.Context, call Call, pollURL string) Result {
-	return p.try(ctx, "poll", call.ID, func(ctx context.Context, t *try) Result {
+	return p.try(ctx, "poll", call, func(ctx context.Context, t *try) Result {
 		t.call = call
 		res, ok := t.prepare(ctx, func() (err error) {
 			t.request, t.trusted, err = p.hook.pollRequest(call, pollURL)
@@ -123,7 +123,7 @@ func (t *try) judge(judge func() Result) (res Result) {
 
 // try runs body with the timeout of the definition, in a span, and gives back the permit.
 func (p *Permit) try(
-	ctx context.Context, what, id string, body func(context.Context, *try) Result,
+	ctx context.Context, what string, call Call, body func(context.Context, *try) Result,
 ) (res Result) {
 	if !p.used.CompareAndSwap(false, true) {
 		return Result{Verdict: Canceled, Message: "the permit is used up", Err: ErrCanceled, RetryAfter: -1}
@@ -134,7 +134,7 @@ func (p *Permit) try(
 	}
 	defer p.client.inFlight.Done()
 	started := time.Now()
-	ctx, span := p.spanOf(ctx, what, id)
+	ctx, span := p.spanOf(ctx, what, call)
 	limited, cancel := context.WithTimeout(ctx, p.hook.def.RequestTimeout)
 	defer cancel()
 	t := &try{permit: p, outer: ctx}
@@ -147,7 +147,7 @@ func (p *Permit) try(
 		}
 		p.gate.remember(res, started.Add(res.Duration))
 		p.finish(counts)
-		t.endSpan(span, res)
+		res.Span = t.endSpan(span, res)
 	}()
 	if p := protect.Call(func() { res = body(limited, t) }); p != nil { // a Resolver is code of the user
 		res = Result{Verdict: Retry, RetryAfter: -1, Err: fmt.Errorf("cannot make the call: panic: %v", p.Value)}

@@ -6,6 +6,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fairlead-io/fairlead/internal/backoff"
 )
 
@@ -55,6 +57,8 @@ type Result struct {
 	Truncated  bool          // the answer was longer than MaxBody; only its start was judged
 	Duration   time.Duration // of the whole try
 	Err        error         // the typed cause where there is one, see the Err variables
+	// Span is that of the try or poll, where there is a TracerProvider.
+	Span trace.SpanContext
 }
 
 // NextTry tells when to try again after a Retry, with tries made so far (at least 1): exponential with full jitter, or

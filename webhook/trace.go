@@ -13,15 +13,19 @@ import (
 
 // spanOf begins the span of a try, if there is a tracer: what is "call" or "poll". The context that it returns is what
 // the receiver is told.
-func (p *Permit) spanOf(ctx context.Context, what, id string) (context.Context, trace.Span) {
+func (p *Permit) spanOf(ctx context.Context, what string, call Call) (context.Context, trace.Span) {
 	tracer := p.client.tracer
 	if tracer == nil {
 		return ctx, nil
 	}
 	def := &p.hook.def
-	ctx, span := tracer.Start(ctx, what+" "+def.Name, trace.WithSpanKind(trace.SpanKindClient))
+	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
+	if call.After.IsValid() {
+		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: call.After}))
+	}
+	ctx, span := tracer.Start(ctx, what+" "+def.Name, opts...)
 	if span.IsRecording() {
-		span.SetAttributes(attribute.String("webhook.name", def.Name), attribute.String("webhook.call.id", id))
+		span.SetAttributes(attribute.String("webhook.name", def.Name), attribute.String("webhook.call.id", call.ID))
 		if def.Namespace != "" {
 			span.SetAttributes(attribute.String("k8s.namespace.name", def.Namespace))
 		}
@@ -30,14 +34,14 @@ func (p *Permit) spanOf(ctx context.Context, what, id string) (context.Context, 
 }
 
 // endSpan ends the span of a try with what has come of it. What was sent, what came back, and the text of an error are
-// no part of it.
-func (t *try) endSpan(span trace.Span, res Result) {
+// no part of it. It returns the context of the span.
+func (t *try) endSpan(span trace.Span, res Result) trace.SpanContext {
 	if span == nil {
-		return
+		return trace.SpanContext{}
 	}
 	defer span.End()
 	if !span.IsRecording() {
-		return
+		return span.SpanContext()
 	}
 	span.SetAttributes(attribute.String("webhook.verdict", res.Verdict.String()))
 	if r := t.request; r != nil {
@@ -58,6 +62,7 @@ func (t *try) endSpan(span trace.Span, res Result) {
 		span.SetAttributes(attribute.String("error.type", kind))
 		span.SetStatus(codes.Error, "")
 	}
+	return span.SpanContext()
 }
 
 // shown is a URL without what may be secret in it: all of its query, and the values that calls authenticate and sign

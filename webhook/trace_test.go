@@ -50,7 +50,8 @@ func TestASpanForEachAttempt(t *testing.T) {
 	ctx, caller := made.Start(t.Context(), "caller")
 	call := aCall()
 	call.Data.CallbackURL = "https://fairlead.example/callbacks/0123456789abcdef0123456789abcdef"
-	permit(t, client, hook).Call(ctx, call)
+	first := permit(t, client, hook).Call(ctx, call)
+	call.After = first.Span
 	permit(t, client, hook).Poll(ctx, call, server.URL+"/jobs/1?key=hidden")
 	caller.End()
 	u, err := url.Parse(server.URL)
@@ -78,8 +79,12 @@ func TestASpanForEachAttempt(t *testing.T) {
 	}
 	for _, name := range []string{"call cleanup", "poll cleanup"} {
 		s := made.Named(name)[0]
-		if !spans.IsChild(s, made.Named("caller")[0]) {
+		if s.Parent().SpanID() != made.Named("caller")[0].SpanContext().SpanID() {
 			t.Errorf("%s is not below its caller", name)
+		}
+		first := made.Named("call cleanup")[0]
+		if l := s.Links(); s != first && (len(l) != 1 || !spans.Same(l[0].SpanContext, first)) {
+			t.Errorf("%s links to %v", name, l)
 		}
 		h := <-server.headers
 		if got, want := h.Get("Traceparent"), "00-"+s.SpanContext().TraceID().String()+"-"+

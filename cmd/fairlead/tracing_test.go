@@ -118,12 +118,13 @@ func TestTraces(t *testing.T) {
 			calls := 0
 			s.receiver.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if calls++; calls == 1 {
+					w.Header().Set("Retry-After", "10")
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
 				asked <- calls
 				inner.ServeHTTP(w, r)
 			})
-			s.webhook("first", "/", func(w *v1alpha1.WebhookSpec) { w.Retry.InitialInterval.Duration = 20 * time.Second })
+			s.webhook("first", "/", nil)
 			p := s.controller(s.kubeconfig, "--insecure-no-auth")
 			at := strings.TrimSpace(<-p.address)
 			request, err := http.NewRequestWithContext(s.ctx, http.MethodPost, "http://"+at+"/operations",

@@ -18,6 +18,7 @@ import (
 // launch starts a call whose attempt is recorded. It ends at the latest with the timeout of its Webhook or operation.
 func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	c := e.describe(r.op, f.target)
+	c.After = e.tried.last(c.ID)
 	en := course.Entry(&r.op.Status, f.target)
 	pollURL := en.WebhookPollURL
 	deadline := en.StartedAt.Add(f.hook.Definition().Timeout)
@@ -40,6 +41,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 		} else {
 			l.result = f.permit.Call(ctx, c)
 		}
+		e.tried.note(c.ID, l.result)
 		e.mu.Lock()
 		r.back = append(r.back, l)
 		e.mu.Unlock()

@@ -120,6 +120,7 @@ type Executor struct {
 	flow      *flow.Flow[run]
 	engine    *flow.Engine
 	traced    bool // spans are made
+	tried     *tried
 	metrics   *metrics
 	witness   Witness
 	condemned map[string]Condemned // by revision

@@ -44,7 +44,8 @@ func New(o Options) (*Executor, error) {
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
 		troubles: make(map[*run]*trouble), asking: make(map[*run]chan struct{}), fresh: newFreshness(layout),
-		traced: o.TracerProvider != nil, stopped: make(chan struct{}), drain: drain{busy: make(map[*run]struct{})},
+		traced: o.TracerProvider != nil, tried: &tried{}, stopped: make(chan struct{}),
+		drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey
 	if e.witness = o.Witness; e.witness != nil {

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // in schedules in a span of that name, which ends with it.
@@ -39,15 +39,20 @@ func (b *bench) traced(made *spans.Recorder) func(*executor.Options) {
 	return func(o *executor.Options) { o.TracerProvider, o.Calls = made, calls }
 }
 
-// heard are the headers that the receiver is told of spans with, call by call.
-func (b *bench) heard(answer func(n int) int) func() []http.Header {
+// heard are the headers that the receiver is told of spans with, call by call. A 503 of it asks to wait, unless that is
+// empty, for so many seconds.
+func (b *bench) heard(retryAfter string, answer func(n int) int) func() []http.Header {
 	b.t.Helper()
 	var all []http.Header
 	b.receiver.answer = func(w http.ResponseWriter, r *http.Request, _ string, n int) {
 		b.receiver.mu.Lock()
 		all = append(all, r.Header.Clone())
 		b.receiver.mu.Unlock()
-		w.WriteHeader(answer(n))
+		status := answer(n)
+		if status == http.StatusServiceUnavailable && retryAfter != "" {
+			w.Header().Set("Retry-After", retryAfter)
+		}
+		w.WriteHeader(status)
 	}
 	return func() []http.Header {
 		b.receiver.mu.Lock()
@@ -78,7 +83,7 @@ func under(made *spans.Recorder, s, above spans.Span) bool {
 // TestTheTraceOfAnOperation: from who has scheduled it to the receiver, with what is asked of the API server.
 func TestTheTraceOfAnOperation(t *testing.T) {
 	b := setup(t)
-	heard := b.heard(func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
+	heard := b.heard("", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
 	b.webhook("cleanup", nil)
 	made := spans.New()
 	stop := b.start(b.traced(made))
@@ -96,6 +101,9 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 		if !under(made, c, whole[0]) || !told(heard()[i], c) {
 			t.Errorf("call %d is not below the operation, or the receiver was told %v", i, heard()[i])
 		}
+	}
+	if l := calls[1].Links(); len(calls[0].Links()) != 0 || len(l) != 1 || !spans.Same(l[0].SpanContext, calls[0]) {
+		t.Errorf("the second try links to %v", l)
 	}
 	writes := slices.DeleteFunc(made.Named("update operations/status"), func(s spans.Span) bool {
 		return !under(made, s, whole[0])
@@ -127,10 +135,8 @@ func TestTheTraceOfAnOperation(t *testing.T) {
 // TestTheTraceOverARestart: what a new process does is a trace of its own that links to the last one.
 func TestTheTraceOverARestart(t *testing.T) {
 	b := setup(t)
-	heard := b.heard(func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
-	b.webhook("cleanup", func(s *v1alpha1.WebhookSpec) {
-		s.Retry.InitialInterval = metav1.Duration{Duration: 10 * time.Second}
-	})
+	heard := b.heard("5", func(n int) int { return map[bool]int{true: 503, false: 200}[n == 1] })
+	b.webhook("cleanup", nil)
 	made := spans.New()
 	stop := b.start(b.traced(made))
 	op := b.in(made, "caller", operation.Request{Webhooks: []string{"cleanup"}})
@@ -182,7 +188,7 @@ func TestAnOperationThatIsPickedUpLateLinks(t *testing.T) {
 // TestTheNextRequestHasATraceOfItsOwn, also where one run of the executor works on both.
 func TestTheNextRequestHasATraceOfItsOwn(t *testing.T) {
 	b := setup(t)
-	heard := b.heard(func(int) int { return 200 })
+	heard := b.heard("", func(int) int { return 200 })
 	b.webhook("cleanup", nil)
 	made := spans.New()
 	stop := b.start(b.traced(made))
@@ -221,7 +227,7 @@ func TestWithoutAProvider(t *testing.T) {
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			b := setup(t)
-			heard := b.heard(func(int) int { return 200 })
+			heard := b.heard("", func(int) int { return 200 })
 			b.webhook("cleanup", nil)
 			state, err := trace.ParseTraceState("vendor=1")
 			if err != nil {
@@ -325,6 +331,36 @@ func TestNothingIsKeptOfAnOperationThatIsNotSampled(t *testing.T) {
 	stop()
 	if got.Status.TraceParent != "" || len(made.Ended()) != 0 {
 		t.Errorf("kept is %q, made were %v", got.Status.TraceParent, made.Names())
+	}
+}
+
+// TestAPollLinksToTheCallThatItAsksAbout, or to the poll before.
+func TestAPollLinksToTheCallThatItAsksAbout(t *testing.T) {
+	b := setup(t)
+	b.receiver.answer = func(w http.ResponseWriter, _ *http.Request, path string, n int) {
+		switch {
+		case path == "/work":
+			w.Header().Set("Location", "/jobs/1")
+			w.WriteHeader(http.StatusAccepted)
+		case n < 3:
+			_, _ = w.Write([]byte(`{"status":"IN_PROGRESS"}`))
+		default:
+			_, _ = w.Write([]byte(`{"status":"SUCCEEDED"}`))
+		}
+	}
+	b.webhook("work", polled(webhook.MinInterval))
+	made := spans.New()
+	stop := b.start(b.traced(made))
+	b.end(b.in(made, "caller", operation.Request{Webhooks: []string{"work"}}))
+	stop()
+	calls, polls := made.Named("call work"), made.Named("poll work")
+	if len(calls) != 1 || len(polls) != 2 {
+		t.Fatalf("%v", made.Names())
+	}
+	for i, before := range []spans.Span{calls[0], polls[0]} {
+		if l := polls[i].Links(); len(l) != 1 || !spans.Same(l[0].SpanContext, before) {
+			t.Errorf("poll %d links to %v", i, l)
+		}
 	}
 }
 
