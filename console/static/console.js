@@ -36,6 +36,11 @@ function attributesOf(e) {
 }
 
 /** Makes an element like another one, and keeps what a person has done to it: focus, what is open, what is typed. */
+// alike tells whether one node may become the other, for all that can be seen of them alone; space is like nothing.
+function alike(a, b) {
+  return a.nodeName === b.nodeName && (a.nodeType === Node.ELEMENT_NODE ? a.className === b.className : a.nodeValue.trim() !== "");
+}
+
 function become(old, next) {
   if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) {
     old.replaceWith(next);
@@ -54,7 +59,14 @@ function become(old, next) {
   const named = new Map();
   for (const child of old.children) if (child.id) named.set(child.id, child);
   let at = old.firstChild;
-  for (const child of Array.from(next.childNodes)) {
+  const children = Array.from(next.childNodes);
+  for (const [i, child] of children.entries()) {
+    // What is of a sort that does not come any more, or only space, is dropped, so that what follows keeps its place and the focus.
+    while (at && !at.id && at.nodeName !== child.nodeName && !children.slice(i).some((later) => alike(at, later))) {
+      const following = at.nextSibling;
+      at.remove();
+      at = following;
+    }
     const same = child.id ? named.get(child.id) : null;
     if (same) {
       if (same !== at) old.insertBefore(same, at);
