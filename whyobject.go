@@ -65,9 +65,13 @@ func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 	stores := q.c.cache.Lookup(q.kind.resource)
 	if len(stores) == 0 {
 		return []why.Cause{{
-			Type: why.NotSelected, Message: fmt.Sprintf("this program does not watch %s at all", q.kind.resource.GroupResource()),
-			Evidence: map[string]string{"resource": q.kind.resource.GroupResource().String(), "controllers": fmt.Sprint(controllers)},
-			Advice:   "Another program is to move it, or a controller of the kind is missing here.",
+			Type: why.NotSelected, Message: fmt.Sprintf("this program does not watch %s at all",
+				q.kind.resource.GroupResource()),
+			Evidence: map[string]string{
+				"resource":    q.kind.resource.GroupResource().String(),
+				"controllers": fmt.Sprint(controllers),
+			},
+			Advice: "Another program is to move it, or a controller of the kind is missing here.",
 		}}
 	}
 	var excluded []why.Cause
