@@ -203,7 +203,7 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 	causes := append(own, reconciled...)
 	if !ended(own) { // what is done needs nobody any more
 		causes = append(append(causes, q.elsewhere(ctx)...), q.silent...)
-		causes = append(causes, q.stores()...)
+		causes = append(append(causes, q.stores()...), q.behind(ctx)...)
 		causes = append(causes, q.unwatched(len(controllers), causes)...)
 	}
 	causes = append(causes, q.deleted(causes)...)

@@ -88,6 +88,10 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 		if d := s.Details; d != nil && d.RetryAfterSeconds > 0 {
 			c.Evidence["retryAfter"] = fmt.Sprintf("%ds", d.RetryAfterSeconds)
 		}
+	case unreached.MatchString(s.Message):
+		c.Evidence["webhook"] = unreached.FindStringSubmatch(s.Message)[1]
+		c.Advice = "The API server does not reach an admission webhook without which it writes nothing: look at the program " +
+			"that serves it, or ask its owner for another failurePolicy."
 	case s.Code == http.StatusUnauthorized:
 		c.Advice = "The API server does not know this program: look at its kubeconfig, or the token of its service account."
 	case s.Code == http.StatusUnprocessableEntity:
@@ -100,6 +104,9 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 // lacking is what the authorisers of an API server say, of a resource.
 var lacking = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"` +
 	`(?: in the namespace "([^"]*)")?`)
+
+// unreached is what an API server says when it cannot ask an admission webhook.
+var unreached = regexp.MustCompile(`failed calling webhook "([^"]*)"`)
 
 // missing tells which right lacks: user, verb, resource, group, namespace.
 func missing(c *why.Cause, right []string) {
