@@ -126,7 +126,9 @@ func TestWhy(t *testing.T) {
 		"WebhookAway": {
 			refused(500, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "pods.example.com": `+
 				`failed to call webhook: connection refused`, nil),
-			why.BackOff, map[string]string{"webhook": "pods.example.com"}, "failurePolicy",
+			why.BackOff,
+			map[string]string{"webhook": "pods.example.com"},
+			"failurePolicy",
 		},
 		"NoAnswer": {
 			&Error{Verb: VerbGet, Kind: "Pod", errs: []error{&timeoutError{time.Second}}}, why.BackOff, nil, "can be reached",

@@ -83,7 +83,10 @@ func (s *Store) stale(st *source.Status, now time.Time) (c why.Cause, stale bool
 		where += " with " + with
 	}
 	what := "has not been listed yet"
-	if st.Synced {
+	switch {
+	case st.Synced && st.LastContact.IsZero():
+		what = "is as it was saved by an earlier run"
+	case st.Synced:
 		what = "is as old as " + st.LastContact.UTC().Format(time.RFC3339)
 		c.Evidence["lastContact"] = st.LastContact.UTC().Format(time.RFC3339)
 		c.Evidence["staleness"] = st.Staleness(now).Round(time.Second).String()

@@ -29,7 +29,7 @@ func TestWhy(t *testing.T) {
 		"Resuming": {
 			reason: "a watch that was well is resumed", status: source.Status{
 				Phase: source.Connecting, Synced: true,
-				Since: ago(0),
+				Since: ago(-time.Hour),
 			},
 		},
 		"Never": {
