@@ -41,12 +41,12 @@ func (rt *Runtime) Explain(e why.Explainer) {
 // holds its slot, how old what is known of it is, and the object itself. An object that nothing of the program works on
 // is NotSelected; one of which all is done is told so (why.Ended), and is not stuck.
 //
-// The kind may be written as kubectl takes it: "Deployment", "deploy", "deployments.apps"; the answer has its real name.
-// The group may be left out. Of several clusters each is asked that has such a kind.
+// The kind may be written as kubectl takes it: "Deployment", "deploy", "deployments.apps"; the answer has its real
+// name. The group may be left out. Of several clusters each is asked that has such a kind.
 //
-// The error matches [why.ErrNotFound] if there is no such object, and nothing is known under its name either; for a kind
-// that the API server does not have it says so. It may be called at any time, by many at a time, and takes a few seconds
-// where the API server does not answer.
+// The error matches [why.ErrNotFound] if there is no such object, and nothing is known under its name either; for a
+// kind that the API server does not have it says so. It may be called at any time, by many at a time, and takes a few
+// seconds where the API server does not answer.
 func (rt *Runtime) Why(ctx context.Context, of why.Object) (why.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, whyTimeout)
 	defer cancel()
@@ -168,8 +168,10 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 	}
 	return why.Cause{
 		Type: why.SourceStale, Since: since, Message: fmt.Sprintf("the API server does not answer: %v", err),
-		Evidence: map[string]string{"error": err.Error(), "resource": q.kind.resource.GroupResource().String(),
-			"waited": time.Since(asked).Round(time.Millisecond).String()},
+		Evidence: map[string]string{
+			"error": err.Error(), "resource": q.kind.resource.GroupResource().String(),
+			"waited": time.Since(asked).Round(time.Millisecond).String(),
+		},
 		Advice: "Look whether the API server works, and can be reached from here.",
 	}
 }
@@ -201,7 +203,7 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 	causes := append(own, reconciled...)
 	if !ended(own) { // what is done needs nobody any more
 		causes = append(append(causes, q.elsewhere(ctx)...), q.silent...)
-		causes = append(causes, q.stores()...)
+		causes = append(append(causes, q.stores()...), q.behind(ctx)...)
 		causes = append(causes, q.unwatched(len(controllers), causes)...)
 	}
 	causes = append(causes, q.deleted(causes)...)

@@ -63,7 +63,8 @@ func TestWhyOfNothing(t *testing.T) {
 	}
 	defer server.Close()
 	rt := fairlead.New(server.Config())
-	if _, err := rt.Why(t.Context(), why.Object{Kind: "Pod", Namespace: "prod", Name: "web"}); !errors.Is(err, why.ErrNotFound) {
+	if _, err := rt.Why(t.Context(), why.Object{Kind: "Pod", Namespace: "prod", Name: "web"}); !errors.Is(err,
+		why.ErrNotFound) {
 		t.Errorf("got %v, want that there is none", err)
 	}
 	for what, of := range map[string]why.Object{

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairlead-io/fairlead/client"
+	"github.com/fairlead-io/fairlead/internal/resourceversion"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -57,6 +59,50 @@ func (q *question) stores() (causes []why.Cause) {
 	return causes
 }
 
+// catchUp is how long a watch has to bring what the server has answered.
+const catchUp = 500 * time.Millisecond
+
+// behind says that a watch does not bring what the server has.
+func (q *question) behind(ctx context.Context) (causes []why.Cause) {
+	if q.obj == nil || len(q.silent) > 0 {
+		return nil
+	}
+	late := time.NewTimer(catchUp)
+	defer late.Stop()
+	tick := time.NewTicker(catchUp / 20)
+	defer tick.Stop()
+	for _, st := range q.c.cache.Lookup(q.kind.resource) {
+		over := false
+		for {
+			rec, ok := st.Get(client.Key{Namespace: q.of.Namespace, Name: q.of.Name})
+			if !ok || !resourceversion.Older(rec.Version(), q.obj.GetResourceVersion()) {
+				break
+			}
+			if over {
+				known, has := rec.Version(), q.obj.GetResourceVersion()
+				causes = append(causes, why.Cause{
+					Type: why.SourceStale,
+					Message: fmt.Sprintf("the watch brings nothing: the API server has version %s of the object, and known is %s", has,
+						known),
+					Evidence: map[string]string{
+						"resource": q.kind.resource.GroupResource().String(), "known": known, "server": has,
+					},
+					Advice: "Something between here and the API server keeps the watch open, and silent: a proxy, a firewall.",
+				})
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-late.C:
+				over = true
+			case <-ctx.Done():
+				over = true
+			}
+		}
+	}
+	return causes
+}
+
 // unwatched says that nothing of the program works on the object, if nothing else is known.
 func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 	if q.obj == nil || len(causes) > 0 {
@@ -65,9 +111,13 @@ func (q *question) unwatched(controllers int, causes []why.Cause) []why.Cause {
 	stores := q.c.cache.Lookup(q.kind.resource)
 	if len(stores) == 0 {
 		return []why.Cause{{
-			Type: why.NotSelected, Message: fmt.Sprintf("this program does not watch %s at all", q.kind.resource.GroupResource()),
-			Evidence: map[string]string{"resource": q.kind.resource.GroupResource().String(), "controllers": fmt.Sprint(controllers)},
-			Advice:   "Another program is to move it, or a controller of the kind is missing here.",
+			Type: why.NotSelected, Message: fmt.Sprintf("this program does not watch %s at all",
+				q.kind.resource.GroupResource()),
+			Evidence: map[string]string{
+				"resource":    q.kind.resource.GroupResource().String(),
+				"controllers": fmt.Sprint(controllers),
+			},
+			Advice: "Another program is to move it, or a controller of the kind is missing here.",
 		}}
 	}
 	var excluded []why.Cause

@@ -16,8 +16,9 @@ import (
 )
 
 // Why says what the failure of a request means for whoever does not move on because of it: a right is missing, the
-// server's admission refuses, somebody else has written, the server asks to come back later; or else that it failed. The
-// cause has About, where the object of the request is known, and no times. False: err is of no request to an API server.
+// server's admission refuses, somebody else has written, the server asks to come back later; or else that it failed.
+// The cause has About, where the object of the request is known, and no times. False: err is of no request to an API
+// server.
 func Why(err error) (why.Cause, bool) {
 	e, ok := errors.AsType[*Error](err)
 	var answer apierrors.APIStatus
@@ -87,6 +88,10 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 		if d := s.Details; d != nil && d.RetryAfterSeconds > 0 {
 			c.Evidence["retryAfter"] = fmt.Sprintf("%ds", d.RetryAfterSeconds)
 		}
+	case unreached.MatchString(s.Message):
+		c.Evidence["webhook"] = unreached.FindStringSubmatch(s.Message)[1]
+		c.Advice = "The API server does not reach an admission webhook without which it writes nothing: look at the program " +
+			"that serves it, or ask its owner for another failurePolicy."
 	case s.Code == http.StatusUnauthorized:
 		c.Advice = "The API server does not know this program: look at its kubeconfig, or the token of its service account."
 	case s.Code == http.StatusUnprocessableEntity:
@@ -99,6 +104,9 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 // lacking is what the authorisers of an API server say, of a resource.
 var lacking = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"` +
 	`(?: in the namespace "([^"]*)")?`)
+
+// unreached is what an API server says when it cannot ask an admission webhook.
+var unreached = regexp.MustCompile(`failed calling webhook "([^"]*)"`)
 
 // missing tells which right lacks: user, verb, resource, group, namespace.
 func missing(c *why.Cause, right []string) {
@@ -127,20 +135,34 @@ var refusals = []struct {
 	who    string // a format for what the words have found
 	advice string
 }{
-	{regexp.MustCompile(`admission webhook "([^"]*)" denied the request`), "admission webhook %s",
-		"Change what is written so that the webhook takes it, or ask its owner."},
-	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']*)'.* denied request`), "ValidatingAdmissionPolicy %s",
-		"Change what is written so that the policy takes it, or ask its owner."},
-	{regexp.MustCompile(`exceeded quota: ([^,\s]*)`), "ResourceQuota %s",
-		"Delete what is not needed in the namespace, or raise the quota."},
-	{regexp.MustCompile(`failed quota: ([^:,\s]*)`), "ResourceQuota %s",
-		"The quota wants requests or limits to be set: set them, or have a LimitRange set them."},
-	{regexp.MustCompile(`violates PodSecurity "([^"]*)"`), "PodSecurity %s",
-		"Give the pod the security context that the namespace enforces, or another label to the namespace."},
-	{regexp.MustCompile(`(?:maximum|minimum) (?:cpu|memory|storage|\S+) usage per (\S+) is`), "LimitRange (per %s)",
-		"Change requests or limits, or the LimitRange of the namespace."},
-	{regexp.MustCompile(`in namespace (\S+) because it is being terminated`), "namespace %s, which is being terminated,",
-		"Nothing can be made in it any more: wait until it is gone, or use another one."},
+	{
+		regexp.MustCompile(`admission webhook "([^"]*)" denied the request`), "admission webhook %s",
+		"Change what is written so that the webhook takes it, or ask its owner.",
+	},
+	{
+		regexp.MustCompile(`ValidatingAdmissionPolicy '([^']*)'.* denied request`), "ValidatingAdmissionPolicy %s",
+		"Change what is written so that the policy takes it, or ask its owner.",
+	},
+	{
+		regexp.MustCompile(`exceeded quota: ([^,\s]*)`), "ResourceQuota %s",
+		"Delete what is not needed in the namespace, or raise the quota.",
+	},
+	{
+		regexp.MustCompile(`failed quota: ([^:,\s]*)`), "ResourceQuota %s",
+		"The quota wants requests or limits to be set: set them, or have a LimitRange set them.",
+	},
+	{
+		regexp.MustCompile(`violates PodSecurity "([^"]*)"`), "PodSecurity %s",
+		"Give the pod the security context that the namespace enforces, or another label to the namespace.",
+	},
+	{
+		regexp.MustCompile(`(?:maximum|minimum) (?:cpu|memory|storage|\S+) usage per (\S+) is`), "LimitRange (per %s)",
+		"Change requests or limits, or the LimitRange of the namespace.",
+	},
+	{
+		regexp.MustCompile(`in namespace (\S+) because it is being terminated`), "namespace %s, which is being terminated,",
+		"Nothing can be made in it any more: wait until it is gone, or use another one.",
+	},
 }
 
 // refuse notes which admission has refused something, if one has.

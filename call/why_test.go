@@ -37,8 +37,9 @@ func TestWhy(t *testing.T) {
 		advice   string
 	}{
 		"Right": {
-			refused(403, metav1.StatusReasonForbidden, `gateways.example.com "web" is forbidden: User "system:serviceaccount:ops:web" `+
-				`cannot patch resource "gateways/status" in API group "example.com" in the namespace "prod"`, nil),
+			refused(403, metav1.StatusReasonForbidden,
+				`gateways.example.com "web" is forbidden: User "system:serviceaccount:ops:web" `+
+					`cannot patch resource "gateways/status" in API group "example.com" in the namespace "prod"`, nil),
 			why.Forbidden,
 			map[string]string{
 				"verb": "patch", "resource": "gateways.example.com", "subresource": "status", "namespace": "prod",
@@ -48,57 +49,94 @@ func TestWhy(t *testing.T) {
 			"a Role in namespace prod",
 		},
 		"RightOfTheCluster": {
-			refused(403, metav1.StatusReasonForbidden, `nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" `+
-				`at the cluster scope`, nil),
+			refused(403, metav1.StatusReasonForbidden,
+				`nodes is forbidden: User "jane" cannot list resource "nodes" in API group "" `+
+					`at the cluster scope`, nil),
 			why.Forbidden,
-			map[string]string{"verb": "list", "resource": "nodes", "rule": `{apiGroups: [""], resources: ["nodes"], verbs: ["list"]}`},
+			map[string]string{
+				"verb": "list", "resource": "nodes",
+				"rule": `{apiGroups: [""], resources: ["nodes"], verbs: ["list"]}`,
+			},
 			"a ClusterRole",
 		},
 		"Webhook": {
 			refused(403, metav1.StatusReasonForbidden, `admission webhook "pods.example.com" denied the request: no root`, pods),
-			why.Forbidden, map[string]string{"refusedBy": "admission webhook pods.example.com", "resource": "pods"}, "its owner",
+			why.Forbidden,
+			map[string]string{"refusedBy": "admission webhook pods.example.com", "resource": "pods"},
+			"its owner",
 		},
 		"WebhookOf400": {
 			refused(400, "", `admission webhook "pods.example.com" denied the request without explanation`, nil),
-			why.Forbidden, map[string]string{"refusedBy": "admission webhook pods.example.com", "status": "400"}, "its owner",
+			why.Forbidden,
+			map[string]string{"refusedBy": "admission webhook pods.example.com", "status": "400"},
+			"its owner",
 		},
 		"Policy": {
-			refused(422, metav1.StatusReasonInvalid, `pods "web" is forbidden: ValidatingAdmissionPolicy 'small' with binding 'all' `+
-				`denied request: too large`, pods),
-			why.Forbidden, map[string]string{"refusedBy": "ValidatingAdmissionPolicy small"}, "policy",
+			refused(422, metav1.StatusReasonInvalid,
+				`pods "web" is forbidden: ValidatingAdmissionPolicy 'small' with binding 'all' `+
+					`denied request: too large`, pods),
+			why.Forbidden,
+			map[string]string{"refusedBy": "ValidatingAdmissionPolicy small"},
+			"policy",
 		},
 		"Quota": {
-			refused(403, metav1.StatusReasonForbidden, `pods "web" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, `+
-				`limited: pods=2`, pods),
-			why.Forbidden, map[string]string{"refusedBy": "ResourceQuota small"}, "raise the quota",
+			refused(403, metav1.StatusReasonForbidden,
+				`pods "web" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, `+
+					`limited: pods=2`, pods),
+			why.Forbidden,
+			map[string]string{"refusedBy": "ResourceQuota small"},
+			"raise the quota",
 		},
 		"PodSecurity": {
-			refused(403, metav1.StatusReasonForbidden, `pods "web" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot`, pods),
-			why.Forbidden, map[string]string{"refusedBy": "PodSecurity restricted:latest"}, "security context",
+			refused(403, metav1.StatusReasonForbidden,
+				`pods "web" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot`, pods),
+			why.Forbidden,
+			map[string]string{"refusedBy": "PodSecurity restricted:latest"},
+			"security context",
 		},
 		"Terminating": {
-			refused(403, metav1.StatusReasonForbidden, `pods "web" is forbidden: unable to create new content in namespace prod because `+
-				`it is being terminated`, pods),
-			why.Forbidden, map[string]string{"refusedBy": "namespace prod, which is being terminated"}, "another one",
+			refused(403, metav1.StatusReasonForbidden,
+				`pods "web" is forbidden: unable to create new content in namespace prod because `+
+					`it is being terminated`, pods),
+			why.Forbidden,
+			map[string]string{"refusedBy": "namespace prod, which is being terminated"},
+			"another one",
 		},
 		"Conflict": {
-			refused(409, metav1.StatusReasonConflict, `Operation cannot be fulfilled on pods "web": the object has been modified`, pods),
-			why.Conflict, map[string]string{"status": "409"}, "managed-fields",
+			refused(409, metav1.StatusReasonConflict,
+				`Operation cannot be fulfilled on pods "web": the object has been modified`, pods),
+			why.Conflict,
+			map[string]string{"status": "409"},
+			"managed-fields",
 		},
 		"Exists": {
 			refused(409, metav1.StatusReasonAlreadyExists, `pods "web" already exists`, pods), why.Conflict, nil, "adopt it",
 		},
 		"TooMany": {
 			refused(429, metav1.StatusReasonTooManyRequests, "too many", &metav1.StatusDetails{RetryAfterSeconds: 7}),
-			why.RetryAfter, map[string]string{"retryAfter": "7s"}, "",
+			why.RetryAfter,
+			map[string]string{"retryAfter": "7s"},
+			"",
 		},
-		"Invalid":     {refused(422, metav1.StatusReasonInvalid, `Pod "web" is invalid: spec`, pods), why.BackOff, nil, "invalid"},
+		"Invalid": {
+			refused(422, metav1.StatusReasonInvalid, `Pod "web" is invalid: spec`, pods), why.BackOff, nil,
+			"invalid",
+		},
 		"Unavailable": {refused(503, metav1.StatusReasonServiceUnavailable, "away", nil), why.BackOff, nil, ""},
+		"WebhookAway": {
+			refused(500, metav1.StatusReasonInternalError, `Internal error occurred: failed calling webhook "pods.example.com": `+
+				`failed to call webhook: connection refused`, nil),
+			why.BackOff,
+			map[string]string{"webhook": "pods.example.com"},
+			"failurePolicy",
+		},
 		"NoAnswer": {
 			&Error{Verb: VerbGet, Kind: "Pod", errs: []error{&timeoutError{time.Second}}}, why.BackOff, nil, "can be reached",
 		},
 		"OfOthers": {
-			apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("no")), why.Forbidden, map[string]string{"resource": "pods"}, "",
+			apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "web", errors.New("no")), why.Forbidden,
+			map[string]string{"resource": "pods"},
+			"",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why implements flow.Explained: what the object that is waited for looks like in the cache, or where it is not watched,
-// as the server has told last.
+// Why implements flow.Explained: what the object that is waited for looks like in the cache, or where it is not
+// watched, as the server has told last.
 func (w *objectWait[T, PT]) Why() []why.Cause {
 	k, err := kindFor[T, PT](w.c)
 	if err != nil {

@@ -56,7 +56,10 @@ func TestWhy(t *testing.T) {
 	}{
 		"Signal": {
 			reason: "it says what kind of wait it is", step: await(&Signal{}),
-			want: []told{{why.Parked, "step f/s waits for a signal", 0, map[string]string{"step": "f/s", "flow": "f", "waits": "a signal"}}},
+			want: []told{{why.Parked, "step f/s waits for a signal", 0, map[string]string{
+				"step": "f/s", "flow": "f",
+				"waits": "a signal",
+			}}},
 		},
 		"Own": {
 			reason: "a wait tells what it has seen", step: await(&seen{value: "0"}),
@@ -96,7 +99,11 @@ func TestWhy(t *testing.T) {
 			want: []told{{why.DeadlinePassed, "slow", time.Minute, nil}},
 		},
 		"Asked": {
-			reason: "a step that asks to run again has no error", step: func(_ context.Context, f *fib) Next { return f.Retry(time.Second) },
+			reason: "a step that asks to run again has no error", step: func(_ context.Context,
+				f *fib,
+			) Next {
+				return f.Retry(time.Second)
+			},
 			want: []told{{why.BackOff, "asked to run again", time.Second, map[string]string{"attempts": "1"}}},
 		},
 		"Fork": {
@@ -172,7 +179,7 @@ func TestWhyIsForgotten(t *testing.T) {
 				types = append(types, c.Type)
 			}
 			got = append(got, types)
-			time.Sleep(time.Minute) //nolint:forbidigo // the clock of the bubble
+			time.Sleep(time.Minute)
 		}
 		want := [][]why.Type{{"Said", why.BackOff}, {why.Parked}, {why.Parked}}
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -220,9 +227,10 @@ func TestWhyOfWorkers(t *testing.T) {
 		if got := slices.Concat(busy.Why(nil), waits.Why(nil)); got != nil {
 			t.Errorf("at once it is no cause: %+v", got)
 		}
-		time.Sleep(longRun) //nolint:forbidigo // the clock of the bubble
+		time.Sleep(longRun)
 		got := slices.Concat(busy.Why(nil), waits.Why(nil))
-		if len(got) != 2 || got[0].Type != why.Parked || got[0].Evidence["running"] != "2s" || got[1].Type != why.QueuedBehind ||
+		if len(got) != 2 || got[0].Type != why.Parked || got[0].Evidence["running"] != "2s" ||
+			got[1].Type != why.QueuedBehind ||
 			got[1].Evidence["waiting"] != "1" {
 			t.Errorf("got %+v", got)
 		}

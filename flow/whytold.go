@@ -74,7 +74,7 @@ func (s *sight) waiting() []why.Cause {
 		c.Since = s.Since
 		c.Message = fmt.Sprintf("step %s has been running since %s", s.Path, clock(s.Since))
 		c.Evidence["running"] = s.For.Round(time.Millisecond).String()
-		c.Advice = "/debug/pprof/goroutine?debug=2 shows where its code is; a long wait is to be an Await, which holds no worker."
+		c.Advice = "/debug/pprof/goroutine?debug=2 shows where its code is; what waits for long is to Await."
 	case s.Status == Ready && s.For < longRun:
 		return nil
 	case s.Status == Ready:

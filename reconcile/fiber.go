@@ -264,7 +264,10 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
 		Generation: o.GetGeneration(),
-		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting), OnEnd: func(res flow.Result) { r.ended(k, f, at, obj, res) },
+		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting), OnEnd: func(res flow.Result) {
+			r.ended(k, f,
+				at, obj, res)
+		},
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
 	}
 	r.mu.Lock()
@@ -401,7 +404,10 @@ func (c *Controller) fiberValues(ctx context.Context, k Key, waiting *call.Waiti
 		values = alloc.WithFinalizer(values, c.set.finalizer)
 	}
 	return client.Bind(values, client.Binding{
-		Fence: c.fence(term, slot), RequireVersion: true, Waiting: waiting, Write: store.WriteContext{Owner: c.owner, Primary: k},
+		Fence: c.fence(term, slot), RequireVersion: true, Waiting: waiting, Write: store.WriteContext{
+			Owner:   c.owner,
+			Primary: k,
+		},
 	})
 }
 

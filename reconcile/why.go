@@ -25,10 +25,11 @@ var _ why.Explainer = (*Controller)(nil)
 const longRun = 2 * time.Second
 
 // Why says why the controller does not bring an object of its kind further: it does not lead, or has not listed what it
-// watches; no selector matches the object; it waits in the queue, or for a time; its reconciliation has failed, and why,
-// or has been running for long, and what its fiber waits for. If nothing is wrong that is said, too (why.Ended). Of other
-// kinds it says nothing, nor of an object that does not exist. It makes the Controller a why.Explainer; it may be called
-// at any time, by many at a time, and sends a request only about an object that the controller does not know.
+// watches; no selector matches the object; it waits in the queue, or for a time; its reconciliation has failed, and
+// why, or has been running for long, and what its fiber waits for. If nothing is wrong that is said, too (why.Ended).
+// Of other kinds it says nothing, nor of an object that does not exist. It makes the Controller a why.Explainer; it
+// may be called at any time, by many at a time, and sends a request only about an object that the controller does not
+// know.
 func (c *Controller) Why(ctx context.Context, of why.Object) []why.Cause {
 	if k := c.reconciled(); k.Kind != of.Kind || of.Group != "" && k.Group != of.Group {
 		return nil
@@ -247,7 +248,8 @@ func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Ca
 	case s.state == ready && !s.paced.IsZero():
 		causes = append(causes, why.Cause{
 			Type: why.RateLimited, Until: s.paced,
-			Message:  fmt.Sprintf("controller %s begins no more reconciliations at present: its TotalRateLimit is used up", c.name),
+			Message: fmt.Sprintf("controller %s begins no more reconciliations at present: its TotalRateLimit is used up",
+				c.name),
 			Evidence: map[string]string{"before": strconv.Itoa(s.before), "ready": strconv.Itoa(s.ready)},
 		})
 	case s.state == ready:
@@ -255,7 +257,8 @@ func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Ca
 	case s.state == waiting && s.dueFor == "":
 		causes = append(causes, why.Cause{
 			Type: why.RateLimited, Until: s.due,
-			Message: fmt.Sprintf("controller %s has reconciled it as often as its RateLimit allows, until %s", c.name, clock(s.due)),
+			Message: fmt.Sprintf("controller %s has reconciled it as often as its RateLimit allows, until %s", c.name,
+				clock(s.due)),
 		})
 	case s.state == waiting && s.dueFor == Scheduled:
 		causes = append(causes, why.Cause{
@@ -282,7 +285,8 @@ func (c *Controller) failures(s *sight, rec *store.Record) []why.Cause {
 		if cause.Until.IsZero() && s.state == waiting {
 			cause.Until = s.due
 		}
-		cause.Evidence = with(cause.Evidence, "error", cut(f.err.Error(), maxErrorShown), "attempts", strconv.Itoa(f.attempts),
+		cause.Evidence = with(cause.Evidence, "error", cut(f.err.Error(), maxErrorShown), "attempts",
+			strconv.Itoa(f.attempts),
 			"class", string(f.class), "last", clock(f.at))
 		if f.conflicts > 0 {
 			cause.Evidence["conflicts"] = strconv.Itoa(f.conflicts)
@@ -351,9 +355,11 @@ func (c *Controller) behind(k Key, s *sight) why.Cause {
 	}
 	cause := why.Cause{
 		Type: why.QueuedBehind,
-		Message: fmt.Sprintf(least+"%d others are before it, and %d of %d workers of controller %s are busy", s.before, s.workers, s.limit,
+		Message: fmt.Sprintf(least+"%d others are before it, and %d of %d workers of controller %s are busy", s.before,
+			s.workers, s.limit,
 			c.name),
-		Evidence: with(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running", strconv.Itoa(s.workers),
+		Evidence: with(nil, "before", strconv.Itoa(s.before), "ready", strconv.Itoa(s.ready), "running",
+			strconv.Itoa(s.workers),
 			"workers", strconv.Itoa(s.limit), "busy", strings.Join(busy, "; ")),
 		Advice: "More Workers, or reconciliations that wait less (reconcile.Flow holds no worker while it waits).",
 	}

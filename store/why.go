@@ -83,7 +83,10 @@ func (s *Store) stale(st *source.Status, now time.Time) (c why.Cause, stale bool
 		where += " with " + with
 	}
 	what := "has not been listed yet"
-	if st.Synced {
+	switch {
+	case st.Synced && st.LastContact.IsZero():
+		what = "is as it was saved by an earlier run"
+	case st.Synced:
 		what = "is as old as " + st.LastContact.UTC().Format(time.RFC3339)
 		c.Evidence["lastContact"] = st.LastContact.UTC().Format(time.RFC3339)
 		c.Evidence["staleness"] = st.Staleness(now).Round(time.Second).String()
@@ -105,7 +108,8 @@ func (s *Store) advice(st *source.Status) string {
 		if st.Namespace != "" {
 			role = "a Role in namespace " + st.Namespace
 		}
-		return fmt.Sprintf(`Add the rule {apiGroups: [%q], resources: [%q], verbs: ["get", "list", "watch"]} to %s of this program.`,
+		return fmt.Sprintf(
+			`Add the rule {apiGroups: [%q], resources: [%q], verbs: ["get", "list", "watch"]} to %s of this program.`,
 			s.opt.Resource.Group, s.opt.Resource.Resource, role)
 	case source.ReasonUnauthorized:
 		return "The API server does not know this program: look at its kubeconfig, or the token of its service account."
@@ -127,7 +131,10 @@ func (s *Store) Excludes(namespace string, labels map[string]string) (c why.Caus
 		inside = inside || st.Namespace == "" || st.Namespace == namespace
 	}
 	sel := s.selected.Load()
-	c = why.Cause{Type: why.NotSelected, Evidence: map[string]string{"resource": s.resource(), "labels": klabels.Set(labels).String()}}
+	c = why.Cause{Type: why.NotSelected, Evidence: map[string]string{
+		"resource": s.resource(),
+		"labels":   klabels.Set(labels).String(),
+	}}
 	if l := s.opt.LabelSelector; l != "" {
 		c.Evidence["selector"] = l
 	}

@@ -27,12 +27,18 @@ func TestWhy(t *testing.T) {
 			reason: "it watches", status: source.Status{Phase: source.Watching, Reason: source.ReasonWatching, Synced: true},
 		},
 		"Resuming": {
-			reason: "a watch that was well is resumed", status: source.Status{Phase: source.Connecting, Synced: true, Since: ago(0)},
+			reason: "a watch that was well is resumed", status: source.Status{
+				Phase: source.Connecting, Synced: true,
+				Since: ago(-time.Hour),
+			},
 		},
 		"Never": {
 			reason: "it has no right to list", want: why.SourceStale, says: "has not been listed yet: Forbidden: no",
 			advice: `verbs: ["get", "list", "watch"]`,
-			status: source.Status{Phase: source.Degraded, Reason: source.ReasonForbidden, Message: "no", Since: ago(time.Minute)},
+			status: source.Status{
+				Phase: source.Degraded, Reason: source.ReasonForbidden, Message: "no",
+				Since: ago(time.Minute),
+			},
 		},
 		"Lost": {
 			reason: "the server is away", want: why.SourceStale, says: "is as old as", advice: "API server answers",
@@ -42,7 +48,10 @@ func TestWhy(t *testing.T) {
 			},
 		},
 		"NoSlots": {
-			reason: "it holds nothing", status: source.Status{Phase: source.Connecting, Reason: source.ReasonNoSlots, Since: ago(time.Hour)},
+			reason: "it holds nothing", status: source.Status{
+				Phase: source.Connecting, Reason: source.ReasonNoSlots,
+				Since: ago(time.Hour),
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,8 +74,12 @@ func TestWhy(t *testing.T) {
 			if got := s.Why(Key{"c", "x"}); got != nil {
 				t.Errorf("what is not watched: %+v", got)
 			}
-			s.Sink("a").Quarantine(source.Quarantined{Namespace: "a", Name: "bad", Version: "7", Err: errors.New("no number"), At: time.Now()})
-			if got := s.Why(Key{"a", "bad"}); len(got) == 0 || got[0].Type != why.Quarantined || got[0].Evidence["version"] != "7" {
+			s.Sink("a").Quarantine(source.Quarantined{
+				Namespace: "a", Name: "bad", Version: "7", Err: errors.New("no number"),
+				At: time.Now(),
+			})
+			if got := s.Why(Key{"a", "bad"}); len(got) == 0 || got[0].Type != why.Quarantined ||
+				got[0].Evidence["version"] != "7" {
 				t.Errorf("of one that cannot be read: %+v", got)
 			}
 		})
@@ -90,7 +103,8 @@ func TestExcludes(t *testing.T) {
 		{"b", map[string]string{"app": "web"}, "namespaces", true},
 	} {
 		c, out := s.Excludes(tc.namespace, tc.labels)
-		if out != tc.out || out && (c.Type != why.NotSelected || c.Evidence[tc.evidence] == "" || c.Evidence["labels"] == "") {
+		if out != tc.out || out && (c.Type != why.NotSelected || c.Evidence[tc.evidence] == "" ||
+			c.Evidence["labels"] == "") {
 			t.Errorf("%v: %v, %+v", tc, out, c)
 		}
 	}

@@ -20,7 +20,8 @@ import (
 
 // NewMapper returns a mapper that asks the server for its resources when they are needed first, and again for what it
 // does not know then. For what the server does not know either it is asked ten times in a row, and once a second later.
-// KindFor takes short names, too, such as "deploy". What client-go has to say goes to log; nil: nowhere. It is safe for concurrent use.
+// KindFor takes short names, too, such as "deploy". What client-go has to say goes to log; nil: nowhere. It is safe
+// for concurrent use.
 func NewMapper(cfg *rest.Config, log *slog.Logger) (meta.RESTMapper, error) {
 	if cfg == nil {
 		return nil, errors.New("no rest.Config")

@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead-io/fairlead/why"
 )
 
-// Why says who leads instead of this process, or why that is not known; nothing while this process leads. It is the same
-// of every object, and makes the Lease a why.Explainer.
+// Why says who leads instead of this process, or why that is not known; nothing while this process leads. It is the
+// same of every object, and makes the Lease a why.Explainer.
 func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	if l == nil {
 		return nil
@@ -22,8 +22,11 @@ func (l *Lease) Why(context.Context, why.Object) []why.Cause {
 	leader, err := l.lock.status()
 	c := why.Cause{
 		Type: why.NotLeading, Message: "another process leads: " + leader, Since: l.lock.ledSince(),
-		Evidence: map[string]string{"leader": leader, "lease": l.opt.Namespace + "/" + l.opt.Name, "identity": l.opt.Identity},
-		Advice:   "Ask the one that leads.",
+		Evidence: map[string]string{
+			"leader": leader, "lease": l.opt.Namespace + "/" + l.opt.Name,
+			"identity": l.opt.Identity,
+		},
+		Advice: "Ask the one that leads.",
 	}
 	switch {
 	case err != nil:

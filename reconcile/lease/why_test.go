@@ -19,18 +19,19 @@ func TestWhy(t *testing.T) {
 		began := time.Now()
 		one := e.start("one", nothing)
 		defer one.stop()
-		time.Sleep(5 * time.Second) //nolint:forbidigo // the clock of the bubble
+		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		two := e.start("two", nothing)
 		defer two.stop()
-		time.Sleep(5 * time.Second) //nolint:forbidigo // the clock of the bubble
+		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if got := one.lease.Why(e.t.Context(), why.Object{}); got != nil {
 			e.t.Errorf("the leader says %+v", got)
 		}
 		got := two.lease.Why(e.t.Context(), why.Object{})
 		if len(got) != 1 || got[0].Type != why.NotLeading || got[0].Evidence["leader"] != "one" ||
-			got[0].Evidence["lease"] != "a/gateways" || got[0].Since.Before(began.Add(-time.Second)) || got[0].Since.After(began.Add(4*time.Second)) {
+			got[0].Evidence["lease"] != "a/gateways" || got[0].Since.Before(began.Add(-time.Second)) ||
+			got[0].Since.After(began.Add(4*time.Second)) {
 			e.t.Errorf("the other one says %+v", got)
 		}
 		var none *lease.Lease

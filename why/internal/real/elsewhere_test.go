@@ -74,7 +74,8 @@ func TestFiltered(t *testing.T) {
 	w := newWorld(t)
 	w.put("x")
 	rt := fairlead.New(w.cfg)
-	reconcile.New(rt, "maps", well, here(w), reconcile.Primary(reconcile.If(func(m *configMap) bool { return m.Data != nil })),
+	reconcile.New(rt, "maps", well, here(w),
+		reconcile.Primary(reconcile.If(func(m *configMap) bool { return m.Data != nil })),
 		reconcile.WithoutEvents())
 	w.run(rt)
 	w.told(rt, "x", why.NotSelected, map[string]string{"filter": "If", "controller": "maps", "at": "elsewhere_test.go"})
@@ -84,7 +85,8 @@ func TestNotWatched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.program(well)
-	w.toldOf(rt, why.Object{Kind: "svc", Namespace: "default", Name: "kubernetes"}, why.NotSelected, map[string]string{"resource": "services"})
+	w.toldOf(rt, why.Object{Kind: "svc", Namespace: "default", Name: "kubernetes"}, why.NotSelected,
+		map[string]string{"resource": "services"})
 }
 
 func TestNotLeading(t *testing.T) {
@@ -109,9 +111,10 @@ func TestHeldBy(t *testing.T) {
 	w.put("x")
 	var replicas []*fairlead.Runtime
 	for _, name := range []string{"one", "two"} {
-		rt := fairlead.New(w.cfg, fairlead.WithShards(w.ns, "program", fairlead.ShardBy(shard.Namespace), func(o *group.Options) {
-			o.Member, o.Address = name, "http://"+name
-		}))
+		rt := fairlead.New(w.cfg, fairlead.WithShards(w.ns, "program", fairlead.ShardBy(shard.Namespace),
+			func(o *group.Options) {
+				o.Member, o.Address = name, "http://"+name
+			}))
 		reconcile.New(rt, "maps", well, here(w), reconcile.WithoutEvents())
 		replicas = append(replicas, w.run(rt))
 	}
@@ -204,18 +207,22 @@ func TestUndecodable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Resource(testbed.Gateways).Namespace(w.ns).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": testbed.GroupVersion.String(), "kind": "Gateway", "metadata": map[string]any{"name": "x"},
-		"spec": map[string]any{"size": "large"},
-	}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Resource(testbed.Gateways).Namespace(w.ns).Create(t.Context(),
+		&unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": testbed.GroupVersion.String(), "kind": "Gateway", "metadata": map[string]any{"name": "x"},
+			"spec": map[string]any{"size": "large"},
+		}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	rt := fairlead.New(w.cfg, fairlead.WithScheme(testbed.Scheme()))
-	reconcile.New(rt, "gateways", reconcile.Func[testbed.Gateway](func(context.Context, *testbed.Gateway) (reconcile.Result, error) {
+	reconcile.New(rt, "gateways", reconcile.Func[testbed.Gateway](func(context.Context,
+		*testbed.Gateway,
+	) (reconcile.Result, error) {
 		return reconcile.Done, nil
 	}), here(w), reconcile.WithoutEvents())
 	w.run(rt)
-	a := w.toldOf(rt, why.Object{Kind: "gw", Namespace: w.ns, Name: "x"}, why.Quarantined, map[string]string{"error": "size"})
+	a := w.toldOf(rt, why.Object{Kind: "gw", Namespace: w.ns, Name: "x"}, why.Quarantined,
+		map[string]string{"error": "size"})
 	if a.Kind != "Gateway" {
 		t.Errorf("of kind %s", a.Kind)
 	}
@@ -262,7 +269,11 @@ func web(m *configMap) *appsv1.Deployment {
 func (w *world) children() *fairlead.Runtime {
 	rt := fairlead.New(w.cfg)
 	g := dependent.For[configMap]()
-	d := dependent.Add(g, "deployment", func(_ context.Context, m *configMap) (*appsv1.Deployment, error) { return web(m), nil },
+	d := dependent.Add(g, "deployment", func(_ context.Context, m *configMap) (*appsv1.Deployment,
+		error,
+	) {
+		return web(m), nil
+	},
 		dependent.Watch(reconcile.From(source.Namespaces(w.ns))), dependent.Ready(dependent.IsReady[appsv1.Deployment]))
 	dependent.Add(g, "service", func(_ context.Context, m *configMap) (*corev1.Service, error) {
 		return &corev1.Service{
@@ -279,8 +290,14 @@ func TestChildNotReady(t *testing.T) {
 	w := newWorld(t)
 	w.put("x")
 	rt := w.children()
-	a := w.told(rt, "x", why.Parked, map[string]string{"node": "deployment", "child": w.ns + "/x", "childKind": "Deployment"})
-	if c := a.Causes[0]; c.About == nil || *c.About != (why.Object{Group: "apps", Kind: "Deployment", Namespace: w.ns, Name: "x"}) {
+	a := w.told(rt, "x", why.Parked, map[string]string{
+		"node": "deployment", "child": w.ns + "/x",
+		"childKind": "Deployment",
+	})
+	if c := a.Causes[0]; c.About == nil || *c.About != (why.Object{
+		Group: "apps", Kind: "Deployment", Namespace: w.ns,
+		Name: "x",
+	}) {
 		t.Errorf("about %v", c.About)
 	}
 	if len(a.Causes) < 2 || a.Causes[1].Evidence["after"] != "deployment" {
@@ -306,7 +323,10 @@ func TestChildOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.put("x")
-	w.told(w.children(), "x", why.Conflict, map[string]string{"child": w.ns + "/x", "error": "belongs to somebody else", "attempts": ""})
+	w.told(w.children(), "x", why.Conflict, map[string]string{
+		"child": w.ns + "/x", "error": "belongs to somebody else",
+		"attempts": "",
+	})
 }
 
 func TestChildForbidden(t *testing.T) {
@@ -315,7 +335,10 @@ func TestChildForbidden(t *testing.T) {
 	w.cfg = w.user(rule("apps", "deployments", "list", "watch", "get"), rule("", "services", "list", "watch", "get"),
 		rule("", "configmaps", "*"))
 	w.put("x")
-	c := w.told(w.children(), "x", why.Forbidden, map[string]string{"child": w.ns + "/x", "resource": "deployments.apps", "node": "deployment"}).Causes[0]
+	c := w.told(w.children(), "x", why.Forbidden, map[string]string{
+		"child": w.ns + "/x", "resource": "deployments.apps",
+		"node": "deployment",
+	}).Causes[0]
 	if c.About == nil || c.About.Kind != "Deployment" {
 		t.Errorf("about %v", c.About)
 	}

@@ -43,8 +43,9 @@ func TestForbidden(t *testing.T) {
 	w.cfg = w.user()
 	w.put("x")
 	a := w.told(w.creates(), "x", why.Forbidden, map[string]string{
-		"verb": "create", "resource": "secrets", "namespace": w.ns, "user": "user-of-" + w.ns, "status": "403", "attempts": "",
-		"rule": `{apiGroups: [""], resources: ["secrets"], verbs: ["create"]}`,
+		"verb": "create", "resource": "secrets", "namespace": w.ns, "user": "user-of-" + w.ns, "status": "403",
+		"attempts": "",
+		"rule":     `{apiGroups: [""], resources: ["secrets"], verbs: ["create"]}`,
 	})
 	c := a.Causes[0]
 	if c.Until.IsZero() || c.Since.IsZero() || !strings.Contains(c.Advice, c.Evidence["rule"]) || c.About == nil ||
@@ -61,7 +62,10 @@ func TestForbiddenWatch(t *testing.T) {
 	cfg := w.user()
 	w.put("x")
 	rt := fairlead.New(cfg)
-	reconcile.New(rt, "maps", fn(func(context.Context, *configMap) (reconcile.Result, error) { return reconcile.Done, nil }),
+	reconcile.New(rt, "maps", fn(func(context.Context, *configMap) (reconcile.Result, error) {
+		return reconcile.Done,
+			nil
+	}),
 		here(w), reconcile.WithoutEvents(), reconcile.Owns[corev1.Secret](reconcile.From(source.Namespaces(w.ns))))
 	w.run(rt)
 	w.told(rt, "x", why.SourceStale, map[string]string{"resource": "secrets", "reason": "Forbidden", "synced": "false"})
@@ -98,7 +102,10 @@ func TestBackOff(t *testing.T) {
 	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) {
 		return reconcile.Retry(errors.New("the router is off"))
 	}), reconcile.WithBackoff(reconcile.Backoff{Base: time.Minute}))
-	c := w.told(rt, "x", why.BackOff, map[string]string{"error": "the router is off", "attempts": "1", "controller": "maps"}).Causes[0]
+	c := w.told(rt, "x", why.BackOff, map[string]string{
+		"error": "the router is off", "attempts": "1",
+		"controller": "maps",
+	}).Causes[0]
 	if time.Until(c.Until) < 10*time.Second || time.Since(c.Since) > time.Minute {
 		t.Errorf("since %v, until %v", c.Since, c.Until)
 	}
@@ -131,7 +138,10 @@ func TestAfter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put("x")
-	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) { return reconcile.After(time.Hour), nil }))
+	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) {
+		return reconcile.After(time.Hour),
+			nil
+	}))
 	if c := w.told(rt, "x", why.Parked, nil).Causes[0]; time.Until(c.Until) < 50*time.Minute {
 		t.Errorf("until %v", c.Until)
 	}
@@ -148,7 +158,8 @@ func TestHealthy(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	if _, err := rt.Why(t.Context(), why.Object{Kind: "cm", Namespace: w.ns, Name: "none"}); !errors.Is(err, why.ErrNotFound) {
+	if _, err := rt.Why(t.Context(), why.Object{Kind: "cm", Namespace: w.ns, Name: "none"}); !errors.Is(err,
+		why.ErrNotFound) {
 		t.Errorf("of none: %v", err)
 	}
 }
@@ -303,15 +314,16 @@ func TestAdmission(t *testing.T) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-				MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.ns},
-			}},
-		},
-	}, metav1.CreateOptions{}); err != nil {
+	if _, err := policies.ValidatingAdmissionPolicyBindings().Create(t.Context(),
+		&admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+				MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"kubernetes.io/metadata.name": w.ns},
+				}},
+			},
+		}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -115,7 +115,10 @@ func (w *world) user(rules ...rbacv1.PolicyRule) *rest.Config {
 		metav1.CreateOptions{})
 	if err == nil {
 		_, err = rbac.RoleBindings(w.ns).Create(w.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "user"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "user"},
+			ObjectMeta: metav1.ObjectMeta{Name: "user"}, RoleRef: rbacv1.RoleRef{
+				APIGroup: rbacv1.GroupName, Kind: "Role",
+				Name: "user",
+			},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
 		}, metav1.CreateOptions{})
 	}
