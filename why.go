@@ -25,7 +25,8 @@ const (
 )
 
 // Explain has [Runtime.Why] ask e, too, before all else: what runs in the program beside controllers and knows causes.
-// It may be called at any time. One that panics tells nothing.
+// It may be called at any time. One that panics tells nothing. One with a method Finalizer(group, kind string) (string,
+// bool) says which finalizer is its own, as controllers do, so that no object is told to be kept by somebody else for it.
 func (rt *Runtime) Explain(e why.Explainer) {
 	if e == nil {
 		rt.mistake(errors.New("cannot explain why objects do not move: the explainer is nil"))
@@ -168,8 +169,10 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 	}
 	return why.Cause{
 		Type: why.SourceStale, Since: since, Message: fmt.Sprintf("the API server does not answer: %v", err),
-		Evidence: map[string]string{"error": err.Error(), "resource": q.kind.resource.GroupResource().String(),
-			"waited": time.Since(asked).Round(time.Millisecond).String()},
+		Evidence: map[string]string{
+			"error": err.Error(), "resource": q.kind.resource.GroupResource().String(),
+			"waited": time.Since(asked).Round(time.Millisecond).String(),
+		},
 		Advice: "Look whether the API server works, and can be reached from here.",
 	}
 }

@@ -127,20 +127,34 @@ var refusals = []struct {
 	who    string // a format for what the words have found
 	advice string
 }{
-	{regexp.MustCompile(`admission webhook "([^"]*)" denied the request`), "admission webhook %s",
-		"Change what is written so that the webhook takes it, or ask its owner."},
-	{regexp.MustCompile(`ValidatingAdmissionPolicy '([^']*)'.* denied request`), "ValidatingAdmissionPolicy %s",
-		"Change what is written so that the policy takes it, or ask its owner."},
-	{regexp.MustCompile(`exceeded quota: ([^,\s]*)`), "ResourceQuota %s",
-		"Delete what is not needed in the namespace, or raise the quota."},
-	{regexp.MustCompile(`failed quota: ([^:,\s]*)`), "ResourceQuota %s",
-		"The quota wants requests or limits to be set: set them, or have a LimitRange set them."},
-	{regexp.MustCompile(`violates PodSecurity "([^"]*)"`), "PodSecurity %s",
-		"Give the pod the security context that the namespace enforces, or another label to the namespace."},
-	{regexp.MustCompile(`(?:maximum|minimum) (?:cpu|memory|storage|\S+) usage per (\S+) is`), "LimitRange (per %s)",
-		"Change requests or limits, or the LimitRange of the namespace."},
-	{regexp.MustCompile(`in namespace (\S+) because it is being terminated`), "namespace %s, which is being terminated,",
-		"Nothing can be made in it any more: wait until it is gone, or use another one."},
+	{
+		regexp.MustCompile(`admission webhook "([^"]*)" denied the request`), "admission webhook %s",
+		"Change what is written so that the webhook takes it, or ask its owner.",
+	},
+	{
+		regexp.MustCompile(`ValidatingAdmissionPolicy '([^']*)'.* denied request`), "ValidatingAdmissionPolicy %s",
+		"Change what is written so that the policy takes it, or ask its owner.",
+	},
+	{
+		regexp.MustCompile(`exceeded quota: ([^,\s]*)`), "ResourceQuota %s",
+		"Delete what is not needed in the namespace, or raise the quota.",
+	},
+	{
+		regexp.MustCompile(`failed quota: ([^:,\s]*)`), "ResourceQuota %s",
+		"The quota wants requests or limits to be set: set them, or have a LimitRange set them.",
+	},
+	{
+		regexp.MustCompile(`violates PodSecurity "([^"]*)"`), "PodSecurity %s",
+		"Give the pod the security context that the namespace enforces, or another label to the namespace.",
+	},
+	{
+		regexp.MustCompile(`(?:maximum|minimum) (?:cpu|memory|storage|\S+) usage per (\S+) is`), "LimitRange (per %s)",
+		"Change requests or limits, or the LimitRange of the namespace.",
+	},
+	{
+		regexp.MustCompile(`in namespace (\S+) because it is being terminated`), "namespace %s, which is being terminated,",
+		"Nothing can be made in it any more: wait until it is gone, or use another one.",
+	},
 }
 
 // refuse notes which admission has refused something, if one has.

@@ -175,7 +175,7 @@ func everything() values {
 		"imagePullSecrets": []any{"registry"}, "shards": true, "replicas": 5, "namespaces": []any{"default", "kube-public"},
 		"tls": values{"secretName": "certificate"}, "audience": "https://operations.example.com",
 		"publicURL": "https://operations.example.com", "extraArgs": []any{"--allow-target=10.1.0.0/16", "--drain=5s"},
-		"env": []any{values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector.tracing:4318"}},
+		"env":               []any{values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector.tracing:4318"}},
 		"resources":         values{"limits": values{"memory": "1Gi"}, "requests": values{"cpu": "1", "memory": "128Mi"}},
 		"nodeSelector":      values{"disk": "ssd"},
 		"tolerations":       []any{values{"key": "batch", "operator": "Exists"}},
