@@ -25,7 +25,8 @@ const (
 )
 
 // Explain has [Runtime.Why] ask e, too, before all else: what runs in the program beside controllers and knows causes.
-// It may be called at any time. One that panics tells nothing.
+// It may be called at any time. One that panics tells nothing. One with a method Finalizer(group, kind string) (string,
+// bool) says which finalizer is its own, as controllers do, so that no object is told to be kept by somebody else for it.
 func (rt *Runtime) Explain(e why.Explainer) {
 	if e == nil {
 		rt.mistake(errors.New("cannot explain why objects do not move: the explainer is nil"))

@@ -144,10 +144,22 @@ func (q *question) deleted(causes []why.Cause) []why.Cause {
 	var foreign []string
 	ours := map[string]bool{}
 	q.c.rt.mu.Lock()
-	controllers := slices.Clone(q.c.controllers)
+	var owners []any
+	for _, ctl := range q.c.controllers {
+		owners = append(owners, ctl)
+	}
+	for _, e := range q.c.rt.explainers {
+		owners = append(owners, e)
+	}
 	q.c.rt.mu.Unlock()
-	for _, ctl := range controllers {
-		if f, ok := ctl.Finalizer(q.of.Group, q.of.Kind); ok {
+	for _, owner := range owners {
+		o, sets := owner.(interface {
+			Finalizer(group, kind string) (string, bool)
+		})
+		if !sets {
+			continue
+		}
+		if f, ok := o.Finalizer(q.of.Group, q.of.Kind); ok {
 			ours[f] = true
 		}
 	}
@@ -163,7 +175,8 @@ func (q *question) deleted(causes []why.Cause) []why.Cause {
 		foreign = append(foreign, "kubernetes") // in its spec, until all that is in it is gone
 	}
 	stuck := slices.ContainsFunc(causes, func(c why.Cause) bool { return c.Type != why.Ended })
-	if len(foreign) == 0 || pending && stuck {
+	told := slices.ContainsFunc(causes, func(c why.Cause) bool { return c.Type == why.ForeignFinalizer })
+	if len(foreign) == 0 || pending && stuck || told {
 		return nil
 	}
 	names := strings.Join(foreign, ", ")

@@ -49,9 +49,14 @@ type choice struct {
 
 // ages are the choices of the filter by age.
 var ages = []choice{
-	{Value: "", Title: "any"}, {Value: "15m", Title: "last 15 minutes"}, {Value: "1h", Title: "last hour"},
-	{Value: "24h", Title: "last day"}, {Value: "168h", Title: "last week"}, {Value: "-15m", Title: "over 15 minutes"},
-	{Value: "-1h", Title: "over an hour"}, {Value: "-24h", Title: "over a day"},
+	{Value: "", Title: "any"},
+	{Value: "15m", Title: "last 15 minutes"},
+	{Value: "1h", Title: "last hour"},
+	{Value: "24h", Title: "last day"},
+	{Value: "168h", Title: "last week"},
+	{Value: "-15m", Title: "over 15 minutes"},
+	{Value: "-1h", Title: "over an hour"},
+	{Value: "-24h", Title: "over a day"},
 }
 
 // listable checks the right to see the operations of a namespace; an empty one is all that are served.

@@ -178,7 +178,7 @@ func runController(
 		fairlead.WithStopTimeout(o.drain + stopMargin), fairlead.WithTracerProvider(spans.tracers()),
 	}
 	if o.shards != "" {
-		if c.sharing, err = newSharing(c); err != nil {
+		if c.sharing, err = newSharing(c, addressOf(o.scheme(), doors.api)); err != nil {
 			return err
 		}
 	}

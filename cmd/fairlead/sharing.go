@@ -73,8 +73,8 @@ type sharing struct {
 	slots *source.Sharding // of the store of operations
 }
 
-// newSharing makes this replica a member, which takes part when it is run.
-func newSharing(c *controller) (*sharing, error) {
+// newSharing makes this replica a member, which takes part when it is run. address is where it is asked; empty: nowhere.
+func newSharing(c *controller, address string) (*sharing, error) {
 	name, layout, err := c.sharingOptions.group(c.systemNamespace)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func newSharing(c *controller) (*sharing, error) {
 	}
 	g, err := group.New(c.config, group.Options{
 		Namespace: c.systemNamespace, Name: name, Role: groupRole, Layout: layout, Leader: leaseName, Logger: c.log,
-		Events: true,
+		Events: true, Address: address,
 		Member: cmp.Or(c.member, fmt.Sprintf("%s-%d", host, os.Getpid())), Drain: max(c.drain, time.Millisecond),
 	})
 	if err != nil {

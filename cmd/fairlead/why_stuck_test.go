@@ -108,6 +108,16 @@ func (s *site) finalizers(id, list string) {
 	}
 }
 
+func (s *site) deletes(id string) {
+	s.t.Helper()
+	if _, err := call.Do(s.ctx, s.calls, call.Request{
+		Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: s.namespace,
+		Name: v1alpha1.OperationName("app", id),
+	}, call.Policy{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // TestWhyOfStuckOperations makes operations that are stuck, each in its own way, and has the command say why.
 func TestWhyOfStuckOperations(t *testing.T) {
 	t.Parallel()
@@ -176,12 +186,15 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.asks("kept", operation.Request{Webhooks: []string{"fine"}})
 	p.first("op/app/kept", why.Ended)
 	s.finalizers("kept", `["example.com/keeper"]`)
-	if _, err := call.Do(s.ctx, s.calls, call.Request{
-		Verb: call.VerbDelete, Resource: v1alpha1.OperationsResource, Kind: v1alpha1.KindOperation, Namespace: s.namespace,
-		Name: v1alpha1.OperationName("app", "kept"),
-	}, call.Policy{}); err != nil {
-		t.Fatal(err)
-	}
+	s.deletes("kept")
+
+	s.asks("going", operation.Request{Webhooks: []string{"poll"}, Notify: "broken"})
+	p.first("operation/app/going", why.Parked, "waitsFor=poll")
+	s.eventually("held by its own finalizer", func() bool {
+		op, err := s.scheduler.Get(s.ctx, operation.Resource{Type: "app", ID: "going"})
+		return err == nil && slices.Contains(op.Finalizers, v1alpha1.Finalizer)
+	})
+	s.deletes("going")
 
 	for _, tc := range []struct {
 		object   string
@@ -204,6 +217,7 @@ func TestWhyOfStuckOperations(t *testing.T) {
 		{"operation/app/of-dead", why.CircuitOpen, []string{"state=Open", "webhook=dead"}, true},
 		{"operation/app/late", why.DeadlinePassed, []string{"reason=WebhookNotFound"}, true},
 		{"operation/app/kept", why.ForeignFinalizer, []string{"finalizer=example.com/keeper"}, true},
+		{"operation/app/going", why.BackOff, []string{"purpose=notify", "webhook=broken"}, true},
 		{"webhook/dead", why.CircuitOpen, []string{"state=Open"}, true},
 		{"webhook/one", why.RateLimited, []string{"waiting=1"}, true},
 		{"webhook/secret", why.NotReleased, nil, true},

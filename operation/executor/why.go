@@ -305,6 +305,7 @@ func unknown(st *store.Store, namespace string, about *why.Object) (all []why.Ca
 				Type: why.SourceStale, Message: "the " + resource + " that it needs are not known yet",
 				Evidence: map[string]string{"reason": string(status.Reason), "resource": resource},
 				Advice:   "See why the controller cannot list them.",
+				Progress: time.Since(status.Since) < 5*time.Second && status.Err == nil,
 			}
 			if status.Reason == source.ReasonForbidden {
 				c.Type = why.Forbidden
