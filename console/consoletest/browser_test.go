@@ -32,7 +32,7 @@ func browser(t *testing.T) context.Context {
 	ended := make(chan struct{})
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.NoFirstRun,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(time.Minute),
+		chromedp.UserDataDir(t.TempDir()), chromedp.Env("TMPDIR="+t.TempDir()), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		chromedp.Flag("disable-dev-shm-usage", true),
@@ -77,7 +77,7 @@ type window struct {
 var desk = window{1600, 1000, false}
 
 // open opens a tab; who looks for trouble finds it at the end of the test.
-func open(t *testing.T, browser context.Context, base string, w window) *tab {
+func open(browser context.Context, t *testing.T, base string, w window) *tab {
 	t.Helper()
 	var profile cdp.BrowserContextID
 	var id target.ID

@@ -29,7 +29,7 @@ func TestConsole(t *testing.T) {
 		Resource: app(hostile), Category: hostile, CorrelationID: markup, Webhooks: []string{"refuses"},
 	}, v1alpha1.PhaseFailed)
 	waits := w.schedule(operation.Request{Resource: app("waits"), Webhooks: []string{"missing"}}, v1alpha1.PhaseInProgress)
-	slow := w.schedule(operation.Request{Resource: app("slow"), Webhooks: []string{"slow"}}, v1alpha1.PhaseInProgress)
+	w.schedule(operation.Request{Resource: app("slow"), Webhooks: []string{"slow"}}, v1alpha1.PhaseInProgress)
 
 	pages := map[string]string{
 		"overview": "/console/overview", "operations": "/console/operations", "none": "/console/operations?q=nosuchthing",
@@ -38,7 +38,7 @@ func TestConsole(t *testing.T) {
 		"why-waits": fmt.Sprintf("/console/why?kind=Operation&namespace=%s&name=%s", waits.Namespace, waits.Name),
 	}
 	t.Run("Pages", func(t *testing.T) {
-		b := open(t, chromium, w.base, desk)
+		b := open(chromium, t, w.base, desk)
 		b.logIn(w.admin)
 		look := func(name string) {
 			for _, w := range []window{desk, {1600, 1000, true}, {360, 740, false}} {
@@ -59,7 +59,7 @@ func TestConsole(t *testing.T) {
 		look("a fiber")
 	})
 	t.Run("Sizes", func(t *testing.T) {
-		b := open(t, chromium, w.base, desk)
+		b := open(chromium, t, w.base, desk)
 		b.logIn(w.admin)
 		for name, path := range pages {
 			b.visit(path)
@@ -75,7 +75,7 @@ func TestConsole(t *testing.T) {
 		}
 	})
 	t.Run("Hostile", func(t *testing.T) {
-		b := open(t, chromium, w.base, desk)
+		b := open(chromium, t, w.base, desk)
 		b.logIn(w.admin)
 		for _, path := range []string{
 			path(failed), "/console/operations", "/console/operations?q=" + "%3Cscript%3Ealert(1)%3C/script%3E",
@@ -91,12 +91,13 @@ func TestConsole(t *testing.T) {
 		}
 	})
 	t.Run("Live", func(t *testing.T) {
-		b := open(t, chromium, w.base, desk)
+		later := w.schedule(operation.Request{Resource: app("later"), Webhooks: []string{"later"}}, v1alpha1.PhaseInProgress)
+		b := open(chromium, t, w.base, desk)
 		b.logIn(w.admin)
 		b.visit("/console/operations")
 		b.run(chromedp.Evaluate("window.sameDocument = true; window.search = document.getElementById('f-q'); undefined", nil),
 			chromedp.SendKeys("#f-q", "half a wor"))
-		row := fmt.Sprintf("[...document.querySelectorAll('tr')].find(r => r.querySelector('a[href=%q]'))", path(slow))
+		row := fmt.Sprintf("[...document.querySelectorAll('tr')].find(r => r.querySelector('a[href=%q]'))", path(later))
 		b.until("is it in progress", row+"?.innerText.includes('in progress')")
 		w.answers.Store(true)
 		b.until("does a row change", row+"?.innerText.includes('succeeded')")
@@ -107,9 +108,9 @@ func TestConsole(t *testing.T) {
 			t.Error("who types in a field loses it when the page is brought up to date")
 		}
 	})
-	t.Run("Keyboard", func(t *testing.T) { keyboard(t, open(t, chromium, w.base, desk), w, path(waits), pages) })
+	t.Run("Keyboard", func(t *testing.T) { keyboard(t, open(chromium, t, w.base, desk), w, path(waits), pages) })
 	t.Run("CancelAndRetry", func(t *testing.T) {
-		b := open(t, chromium, w.base, desk)
+		b := open(chromium, t, w.base, desk)
 		b.logIn(w.admin)
 		b.visit(path(waits))
 		form := `form[action$="/cancel"] button`
@@ -122,7 +123,7 @@ func TestConsole(t *testing.T) {
 			chromedp.Click(`form[action$="/retry"] button`, chromedp.NodeVisible))
 		b.until("is it tried again", "document.querySelector('h1')?.innerText.includes('in progress')")
 	})
-	t.Run("Login", func(t *testing.T) { login(t, chromium, w, path(done)) })
+	t.Run("Login", func(t *testing.T) { login(chromium, t, w, path(done)) })
 }
 
 // logIn gives a token to the login page.
@@ -166,8 +167,8 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 }
 
 // login: who may nothing sees nothing, and is not told what there is; a token that is nobody's, or over, is not taken.
-func login(t *testing.T, chromium context.Context, w *world, path string) {
-	b := open(t, chromium, w.base, desk)
+func login(chromium context.Context, t *testing.T, w *world, path string) {
+	b := open(chromium, t, w.base, desk)
 	b.expect("401")
 	b.expect("403")
 	b.expect("404")

@@ -75,7 +75,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(w.scheduler.Close)
 	receiver := httptest.NewServer(http.HandlerFunc(w.receive))
 	t.Cleanup(receiver.Close)
-	for name, path := range map[string]string{"ok": "/ok", "refuses": "/refuses", "slow": "/slow"} {
+	for name, path := range map[string]string{"ok": "/ok", "refuses": "/refuses", "slow": "/slow", "later": "/later"} {
 		w.webhook(name, receiver.URL+path)
 	}
 	w.admin, w.stranger = w.account("admin", "cluster-admin", time.Hour), w.account("stranger", "", time.Hour)
@@ -91,7 +91,7 @@ func (w *world) receive(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "text/plain")
 		rw.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(rw, hostile+strings.Repeat(" very long", 1000))
-	case r.URL.Path == "/slow" && !w.answers.Load():
+	case r.URL.Path == "/slow" || r.URL.Path == "/later" && !w.answers.Load():
 		rw.WriteHeader(http.StatusServiceUnavailable)
 	}
 }
