@@ -30,17 +30,17 @@ function tellTimes(root) {
   }
 }
 
-/** Whether two elements show the same, times aside. */
+/** The names of the attributes that count: whether something is open is up to the reader. */
 function attributesOf(e) {
   return Array.from(e.attributes, (a) => a.name).filter((name) => !(e.tagName === "DETAILS" && name === "open"));
 }
 
-/** Makes an element like another one, and keeps what a person has done to it: focus, what is open, what is typed. */
-// alike tells whether one node may become the other, for all that can be seen of them alone; space is like nothing.
+/** Whether one node may become the other, for all that can be seen of them alone; space is like nothing. */
 function alike(a, b) {
   return a.nodeName === b.nodeName && (a.nodeType === Node.ELEMENT_NODE ? a.className === b.className : a.nodeValue.trim() !== "");
 }
 
+/** Makes an element like another one, and keeps what a person has done to it: focus, what is open, what is typed. */
 function become(old, next) {
   if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) {
     old.replaceWith(next);
