@@ -211,7 +211,9 @@ func rowOf(k store.Key, op *v1alpha1.Operation) *row {
 	for _, w := range v.Webhooks {
 		if w.State == v1alpha1.PhaseInProgress {
 			r.tries += w.RetriesCount
-			r.refused = r.refused || w.LastStatusCode >= http.StatusBadRequest
+			if w.LastStatusCode >= http.StatusBadRequest || w.RetriesCount > 0 {
+				r.refused, r.reason = true, w.Message
+			}
 		}
 	}
 	return r

@@ -262,7 +262,7 @@ func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Ca
 		})
 	case s.state == waiting && s.dueFor == Scheduled:
 		causes = append(causes, why.Cause{
-			Type: why.Parked, Since: s.last, Until: s.due,
+			Type: why.Parked, Since: s.last, Until: s.due, Progress: true,
 			Message:  fmt.Sprintf("controller %s has asked to look at it again at %s; nothing has failed", c.name, clock(s.due)),
 			Evidence: map[string]string{"result": "After"},
 		})
