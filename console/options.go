@@ -9,10 +9,14 @@ import (
 	"net/url"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/operation/executor"
 	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/rights"
 	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/store"
 )
@@ -97,6 +101,10 @@ func (o *Options) complete() error {
 		return errors.New("cannot make the console: the runtime has no cluster to ask who may see what")
 	default:
 		o.Authorizer = httpapi.NewKubernetes(o.Runtime.Calls(), o.Audiences...)
+		o.Runtime.Need(
+			rights.Of(authenticationv1.SchemeGroupVersion.WithKind("TokenReview"), "create"),
+			rights.Of(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), "create"),
+		)
 	}
 	return nil
 }
