@@ -244,6 +244,41 @@ func TestWhyOfStuckOperations(t *testing.T) {
 	s.finalizers("kept", "null")
 }
 
+// TestWhyOfReplicas: of two replicas that share the operations, each answers what only one of them knows: the command is
+// told of that one, and asks it.
+func TestWhyOfReplicas(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	release := make(chan struct{})
+	defer close(release)
+	s.receiver.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	s.webhook("one", "/", func(w *v1alpha1.WebhookSpec) { w.Concurrency, w.RequestTimeout.Duration = 1, 5*time.Minute })
+	token := s.reader("sees", "operations", "webhooks")
+	var replicas []patient
+	for range 2 {
+		replicas = append(replicas, patient{s, <-s.controller(s.kubeconfig, "--shards").address, token})
+	}
+	s.asks("first", operation.Request{Webhooks: []string{"one"}})
+	replicas[0].first("operation/app/first", why.Parked, "webhook=one")
+	s.asks("next", operation.Request{Webhooks: []string{"one"}})
+	for _, p := range replicas { // when the slot has moved, it may be the turn of either
+		s.eventually("told that one waits for the other", func() bool {
+			waits := 0
+			for _, id := range []string{"first", "next"} {
+				if a, code := p.why("operation/app/" + id); code == 0 && a.Causes[0].Evidence["bound"] == "concurrency" {
+					waits++
+				}
+			}
+			return waits == 1 // which stands nowhere but in the memory of one of them
+		})
+	}
+}
+
 // TestWhyOfMissingRight: a controller that lacks a right says which rule that is.
 func TestWhyOfMissingRight(t *testing.T) {
 	for resource, tc := range map[string]struct{ webhook, verb, group string }{
