@@ -10,11 +10,6 @@ import (
 	"github.com/fairlead-io/fairlead/console"
 )
 
-var paths = []string{
-	"/console/overview", "/console/operations", "/console/webhooks", "/console/sources", "/console/controllers", "/console/flows",
-	"/console/why",
-}
-
 func noAuth(o *console.Options) { o.InsecureNoAuth = true }
 
 // TestPages: each page shows what there is, names nothing of another host, and lets a browser load nothing else.

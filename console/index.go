@@ -99,7 +99,7 @@ func (x *index) follow(ctx context.Context) {
 			}
 		}
 	})
-	d.Run(ctx)
+	_ = d.Run(ctx) // it ends with ctx, or with the store
 	cancel()
 }
 
@@ -317,11 +317,4 @@ func (x *index) page(f filter, from, limit int, now time.Time) part {
 	p.counts[string(operation.Failed)], p.counts[statusStuck] = failed, stuck
 	p.more, p.newer = p.total > from+len(p.rows), from > 0
 	return p
-}
-
-// get returns the row of an operation; nil if there is none.
-func (x *index) get(k store.Key) *row {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	return x.rows[k]
 }
