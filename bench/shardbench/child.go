@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/bench/internal/proc"
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
@@ -172,7 +173,7 @@ func (r *replica) stats(rest bool) stats {
 			goruntime.GC()
 			debug.FreeOSMemory()
 		}
-		s.Resident = residentOf(os.Getpid())
+		s.Resident = proc.Resident(os.Getpid())
 	}
 	return s
 }

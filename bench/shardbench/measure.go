@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/fairlead-io/fairlead/bench/internal/proc"
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/source"
 )
@@ -209,7 +210,7 @@ func (w *world) update(ctx context.Context, r *result) error {
 	if err != nil {
 		return err
 	}
-	_, _, used, err := processOf(pid)
+	_, _, used, err := proc.Stat(pid)
 	if err != nil {
 		return err
 	}
@@ -249,11 +250,11 @@ func (w *world) update(ctx context.Context, r *result) error {
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
-	_, _, now, err := processOf(pid)
+	_, _, now, err := proc.Stat(pid)
 	if err != nil {
 		return err
 	}
-	r.server, r.serverRSS = now-used, residentOf(pid)
+	r.server, r.serverRSS = now-used, proc.Resident(pid)
 	for i := range after {
 		s, a, b := &r.shares[i], &after[i].Counters, &before[i].Counters
 		s.received, s.bytes = a.WireEvents-b.WireEvents, a.WireBytes-b.WireBytes

@@ -1,58 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/fairlead-io/fairlead/bench/internal/proc"
 )
-
-// residentOf returns the resident memory of a process in bytes; 0 if there is none.
-func residentOf(pid int) int64 {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := bytes.Fields(s.Bytes()); len(fields) > 1 && string(fields[0]) == "VmRSS:" {
-			n, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
-}
-
-// tick is the unit of processor times in /proc (USER_HZ).
-const tick = 10 * time.Millisecond
-
-// processOf reads the fields of /proc/PID/stat: the name, the parent, and the processor time used.
-func processOf(pid int) (name string, parent int, used time.Duration, err error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return "", 0, 0, err
-	}
-	// The name is in parentheses, and may have some itself. After it: state, parent, and utime and stime as the 12th
-	// and 13th, see proc(5).
-	text := string(b)
-	from, to := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
-	if from < 0 || to < from {
-		return "", 0, 0, fmt.Errorf("cannot read /proc/%d/stat: %q", pid, text)
-	}
-	fields := strings.Fields(text[to+1:])
-	if len(fields) < 13 {
-		return "", 0, 0, fmt.Errorf("cannot read /proc/%d/stat: %q", pid, text)
-	}
-	var user, system int64
-	if _, err := fmt.Sscan(fields[1]+" "+fields[11]+" "+fields[12], &parent, &user, &system); err != nil {
-		return "", 0, 0, fmt.Errorf("cannot read /proc/%d/stat: %w", pid, err)
-	}
-	return text[from+1 : to], parent, time.Duration(user+system) * tick, nil
-}
 
 // server finds kube-apiserver among the processes that this one has started.
 func server() (pid int, err error) {
@@ -65,7 +21,7 @@ func server() (pid int, err error) {
 		if err != nil {
 			continue
 		}
-		name, parent, _, err := processOf(id)
+		name, parent, _, err := proc.Stat(id)
 		if err == nil && parent == os.Getpid() && strings.HasPrefix("kube-apiserver", name) {
 			return id, nil
 		}
