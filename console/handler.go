@@ -92,7 +92,7 @@ func (c *console) views() []view {
 		all = append(all,
 			view{
 				name: "operations", title: "Operations", allow: c.mayList, data: c.operations,
-				state: c.index.changes,
+				state: c.changes,
 			},
 			view{name: "webhooks", title: "Webhooks", allow: c.mayListWebhooks, data: c.webhooks})
 	}
@@ -104,6 +104,15 @@ func (c *console) views() []view {
 		all = append(all, view{name: "shards", title: "Shards", data: c.shards})
 	}
 	return append(all, view{name: "why", title: "Why?", allow: anybody, data: c.whyPage})
+}
+
+// changes is a number that changes with the operations. Of those that the store does not have, as in a group of replicas,
+// nobody tells: it changes as often as an open page is looked at.
+func (c *console) changes() uint64 {
+	if _, sharded := c.Operations.Operations.Held(); sharded {
+		return uint64(c.now().UnixNano())
+	}
+	return c.index.changes()
 }
 
 func anybody(context.Context, *reader, *http.Request) error { return nil }
@@ -130,7 +139,7 @@ func (c *console) routes() http.Handler {
 	}
 	if c.Operations != nil {
 		c.serve(mux, "/console/operations/{namespace}/{name}", view{
-			name: "operation", title: "Operation", allow: c.mayGet, data: c.operation, state: c.index.changes,
+			name: "operation", title: "Operation", allow: c.mayGet, data: c.operation, state: c.changes,
 		})
 		mux.HandleFunc("POST /console/operations/{namespace}/{name}/{verb}", c.act)
 	}

@@ -104,6 +104,7 @@ func (x *index) follow(ctx context.Context) {
 }
 
 func (x *index) drop() {
+	x.state.Add(1) // who still has a page open has it made anew
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.rows, x.sorted = nil, nil
@@ -224,12 +225,17 @@ func words(r *row) string {
 	return strings.ToLower(strings.Join([]string{r.id, r.resource.ID, r.correlation, r.category, r.key.Name}, "\n"))
 }
 
+// touch says that somebody looks.
+func (x *index) touch() (ready <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.last = time.Now()
+	return x.ready
+}
+
 // look waits until the index is there.
 func (x *index) look(ctx context.Context) error {
-	x.mu.Lock()
-	x.last = time.Now()
-	ready := x.ready
-	x.mu.Unlock()
+	ready := x.touch()
 	select {
 	case x.wanted <- struct{}{}:
 	default:

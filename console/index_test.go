@@ -72,14 +72,14 @@ func TestIndexModel(t *testing.T) {
 func TestIndexDrops(t *testing.T) {
 	x := newIndex(store.New(store.Options{}))
 	x.take([]store.Event{{Type: store.Synced}})
-	ready := x.ready
+	ready, before := x.touch(), x.changes()
 	x.drop()
 	select {
 	case <-ready:
 	default:
 		t.Error("who waited for the index goes on waiting")
 	}
-	if x.ready == ready || x.synced || x.rows != nil {
-		t.Error("it was not dropped")
+	if x.touch() == ready || x.synced || x.rows != nil || x.changes() == before {
+		t.Error("it was not dropped, or pages that are open do not notice")
 	}
 }

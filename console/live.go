@@ -126,6 +126,9 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	first := true
 	quiet := time.Now()
 	for {
+		if c.index != nil {
+			c.index.touch()
+		}
 		if v.state == nil || first || v.state() != seen {
 			if v.state != nil {
 				seen = v.state()

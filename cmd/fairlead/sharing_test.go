@@ -185,6 +185,11 @@ func (f *fleet) start(n int, args ...string) (started []*process) {
 		args = append(args, "--namespace", space.namespace)
 	}
 	for range n {
+		if skew := os.Getenv("FAIRLEAD_PROCESS_SKEW"); skew != "" && len(f.ever)%2 == 0 {
+			f.env = []string{"TIME_SKEW=" + skew} // of seconds, where hack/skewed.sh has built this program
+		} else {
+			f.env = nil
+		}
 		l, kubeconfig := newLink(f.t, f.kubeconfig)
 		p := f.controller(kubeconfig, args...)
 		started, f.ever = append(started, p), append(f.ever, p)
