@@ -142,8 +142,8 @@ func TestAfter(t *testing.T) {
 		return reconcile.After(time.Hour),
 			nil
 	}))
-	if c := w.told(rt, "x", why.Parked, nil).Causes[0]; time.Until(c.Until) < 50*time.Minute {
-		t.Errorf("until %v", c.Until)
+	if c := w.told(rt, "x", why.Parked, nil).Causes[0]; time.Until(c.Until) < 50*time.Minute || !c.Progress {
+		t.Errorf("%+v", c)
 	}
 }
 

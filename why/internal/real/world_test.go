@@ -154,7 +154,7 @@ func (w *world) toldOf(rt *fairlead.Runtime, of why.Object, first why.Type, evid
 		}
 		if err == nil && len(a.Causes) > 0 && a.Causes[0].Type == first && missing(a.Causes[0], evidence) == "" {
 			w.Logf("%s: %s", first, a.Causes[0].Message)
-			if a.Stuck != (first != why.Ended) {
+			if fine := first == why.Ended || a.Causes[0].Progress; a.Stuck == fine {
 				w.Errorf("stuck is %v: %+v", a.Stuck, a)
 			}
 			return a
