@@ -11,7 +11,7 @@
 //     while -changes operations a second are scheduled, each beside the same without a page;
 //   - what memory it has before and after.
 //
-// There is no peer in the table: nothing else shows these operations. It needs Linux: memory and processor time are read
+// It takes about ten minutes, most of them to write the operations. There is no peer in the table: nothing else shows these operations. It needs Linux: memory and processor time are read
 // from /proc.
 package main
 
