@@ -67,7 +67,7 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 		return idle
 	}
 	if primary == nil {
-		return nil
+		return c.unbegun()
 	}
 	st := primary.handle.Store
 	stale := st.Why(k)
@@ -102,7 +102,10 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 			Advice:   "See what the filter of its primary watch asks for, where the controller is declared.",
 		}}
 	case seen.state == running:
-		return nil // it has just begun
+		return []why.Cause{{
+			Type: why.Parked, Since: seen.begun, Progress: true,
+			Message: fmt.Sprintf("controller %s is reconciling it", c.name),
+		}}
 	}
 	return []why.Cause{c.fine(&seen)}
 }
@@ -134,7 +137,7 @@ func (c *Controller) Finalizer(group, kind string) (name string, ok bool) {
 func (c *Controller) idles(ctx context.Context, state State, problem error) (causes []why.Cause, idles bool) {
 	switch state {
 	case StateNew:
-		return nil, true
+		return c.unbegun(), true
 	case StateBlocked:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s cannot start: %v", c.name, problem),
@@ -165,6 +168,13 @@ func (c *Controller) idles(ctx context.Context, state State, problem error) (cau
 		return []why.Cause{cause}, true
 	}
 	return nil, false
+}
+
+// unbegun says that the controller has not looked at anything yet.
+func (c *Controller) unbegun() []why.Cause {
+	return []why.Cause{{
+		Type: why.Parked, Progress: true, Message: fmt.Sprintf("controller %s has not begun to work yet", c.name),
+	}}
 }
 
 // unknown says why the controller does not know of an object.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 
 	"github.com/fairlead-io/fairlead/why"
 )
@@ -41,8 +42,11 @@ func TestWhy(t *testing.T) {
 				t.Fatalf("%s: %s, -want +got:\n%s", namespace, other[0].Type, diff)
 			}
 		}
-		late := w.start("late", random(), Options{})
-		if got := late.g.Why("n", ""); len(got) != 1 || got[0].Type != why.HeldBy || got[0].Evidence["member"] != "" {
+		late, err := New(&rest.Config{Host: "http://127.0.0.1:1"}, Options{Namespace: "a", Name: "gateways", Role: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := late.Why("n", ""); len(got) != 1 || got[0].Type != why.HeldBy || got[0].Evidence["member"] != "" {
 			t.Errorf("before it has seen the group: %+v", got)
 		}
 	})

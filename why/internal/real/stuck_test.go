@@ -143,7 +143,7 @@ func TestAfter(t *testing.T) {
 		return reconcile.After(time.Hour),
 			nil
 	}))
-	if c := w.told(rt, "x", why.Parked, nil).Causes[0]; time.Until(c.Until) < 50*time.Minute || !c.Progress {
+	if c := w.told(rt, "x", why.Parked, map[string]string{"result": "After"}).Causes[0]; time.Until(c.Until) < 50*time.Minute || !c.Progress {
 		t.Errorf("%+v", c)
 	}
 }
