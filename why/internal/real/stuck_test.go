@@ -231,6 +231,7 @@ func TestTwoFibers(t *testing.T) {
 	w := newWorld(t)
 	w.put("x")
 	rt := w.program(fn(func(context.Context, *configMap) (reconcile.Result, error) { return reconcile.Done, nil }))
+	w.told(rt, "x", why.Ended, nil)
 	holds := flow.New("holds", flow.Step("wait", func(_ context.Context, f *flow.Fiber[configMap]) flow.Next {
 		return f.Suspend(f.Token())
 	}))
