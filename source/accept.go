@@ -28,6 +28,7 @@ func (s *scope) replace(of listOf, confirms *confirmation) *listing {
 		return &listing{Replacement: s.sink.(Sharded).Gain(*of.gained), confirms: confirms, listOf: of}
 	}
 	s.unread, s.unreadErr = 0, nil
+	s.listEverything()
 	return &listing{Replacement: s.sink.Replace(), confirms: confirms, listOf: of}
 }
 
@@ -77,6 +78,7 @@ func (s *scope) accept(ctx context.Context, l *listing) error {
 		s.count.Epochs++
 	}
 	l.committed = true
+	s.everything = l.count
 	s.see(l.version)
 	s.commit(l, Commit{Version: l.version, Epoch: epoch, Reason: reason})
 	return nil

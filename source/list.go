@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -85,21 +86,29 @@ func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) err
 var errTokenExpired = errors.New("continue token has expired")
 
 func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) error {
-	q := query{slots: of.gained}
-	if !whole {
-		q.limit = max(0, s.src.cfg.PageSize)
-	}
-	if !of.consistent {
-		q.version, q.notOlderThan = string(s.seen), true
-	}
 	l := s.replace(of, confirms)
 	defer l.close()
+	queries, at, err := s.queries(ctx, of, whole, confirms == nil && !whole)
+	if err != nil {
+		return err
+	}
+	for _, q := range queries {
+		if err := s.pages(ctx, q, l); err != nil {
+			return err
+		}
+	}
+	l.version = cmp.Or(l.version, at)
+	return s.accept(ctx, l)
+}
+
+// pages fetches the pages of one request.
+func (s *scope) pages(ctx context.Context, q query, l *listing) error {
 	tokens := map[string]bool{}
 	for {
 		before := l.count
 		m, err := s.page(ctx, q, l)
 		if err != nil {
-			if q.next != "" && isExpired(err) {
+			if (q.next != "" || q.match == exactly) && isExpired(err) {
 				return errors.Join(errTokenExpired, err)
 			}
 			return err
@@ -112,13 +121,13 @@ func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation,
 		}
 		l.gap = l.gap || l.count == before && (q.next != "" || m.next != "")
 		if m.next == "" {
-			return s.accept(ctx, l)
+			return nil
 		}
 		if tokens[m.next] {
 			return &ProtocolError{What: "list that goes round in circles: a continue token comes again"}
 		}
 		tokens[m.next] = true
-		q = query{limit: q.limit, next: m.next, slots: of.gained}
+		q.next, q.version, q.match = m.next, "", ""
 	}
 }
 

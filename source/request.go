@@ -13,6 +13,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/shard"
@@ -20,19 +21,26 @@ import (
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
+// How the version of a list may differ from the one that is asked for.
+const (
+	notOlderThan = metav1.ResourceVersionMatchNotOlderThan
+	exactly      = metav1.ResourceVersionMatchExact
+)
+
 // query is a request for a collection. Zero fields are left out.
 type query struct {
 	limit             int
 	next              string // continue
 	version           string
-	notOlderThan      bool
+	match             metav1.ResourceVersionMatch // of version
 	watch             bool
 	sendInitialEvents bool
 	timeout           time.Duration
 	slots             *shard.Set // only these; nil: those of the scope
 
-	// Of surveys.
-	metadata        bool // no more than the metadata of objects is wanted
+	// Of surveys, and of namespaces that have come with their slots.
+	resource        schema.GroupVersionResource // zero: that of the source
+	metadata        bool                        // no more than the metadata of objects is wanted
 	namespace, name string
 	selectors       *Selectors // nil: those of the scope
 }
@@ -52,9 +60,7 @@ func (q query) values(sel Selectors, shardSelector string) url.Values {
 	}
 	set("continue", q.next)
 	set("resourceVersion", q.version)
-	if q.notOlderThan {
-		set("resourceVersionMatch", string(metav1.ResourceVersionMatchNotOlderThan))
-	}
+	set("resourceVersionMatch", string(q.match))
 	if q.watch {
 		set("watch", "true")
 		set("allowWatchBookmarks", "true")
@@ -93,7 +99,10 @@ func (s *scope) opener(q query) opener {
 		}
 		st.generation.Store(g)
 		s.used.Store(g)
-		gvr := s.src.cfg.Resource
+		gvr := q.resource
+		if gvr.Empty() {
+			gvr = s.src.cfg.Resource
+		}
 		u := client.url(gvr.Group, gvr.Version, orElse(q.namespace, s.namespace), gvr.Resource)
 		sel := q.selectors
 		if sel == nil {

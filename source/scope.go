@@ -53,6 +53,7 @@ type scope struct {
 	recent           recent
 	estimates        bool   // remainingItemCount is not exact
 	sharing                 // what of the objects is held
+	namespaces              // of what is held elsewhere
 	garbageAt        string // version at which a frame could not be read
 	resume           resumption
 

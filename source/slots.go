@@ -223,6 +223,7 @@ func (s *scope) listedElsewhere(l *listing, e *event) bool {
 	if !isElsewhere(slots, &e.obj, e.err != nil) {
 		return false
 	}
+	s.isElsewhereIn(e.obj.Header.Namespace)
 	s.count.FilteredObjects++
 	s.count.FilteredBytes += size
 	return true
@@ -236,6 +237,7 @@ func (s *scope) changedElsewhere(e *event) bool {
 	if !isElsewhere(s.slots, &e.obj, e.err != nil) {
 		return false
 	}
+	s.isElsewhereIn(e.obj.Header.Namespace)
 	s.count.FilteredEvents++
 	s.count.FilteredBytes += size
 	return true

@@ -157,6 +157,12 @@ func (s *slots) requests() []string {
 			continue
 		}
 		text := r.Verb
+		if r.Resource != configMaps.Resource {
+			text += " " + r.Resource
+		}
+		if r.Namespace != "" {
+			text += " in " + r.Namespace
+		}
 		if r.Page > 1 {
 			text += fmt.Sprint(" page ", r.Page)
 		}
@@ -230,8 +236,9 @@ func comeAndGo(t *testing.T, how selecting, lists bool) {
 		switch {
 		case !lists && how.honour:
 			return []string{of("watch", set) + " with initial events"}
-		case !how.honour:
-			pages = 6
+		case !how.honour: // the version, the namespaces, and what is in them
+			in := "list in " + inSlot(2)
+			return []string{of("list", "1 2"), "list namespaces", in + " from a version", in + " page 2"}
 		}
 		for page := range pages {
 			text := "list"

@@ -49,7 +49,7 @@ func (v *Surveyor) List(ctx context.Context, object func(*Header), page func(ver
 	version := ""
 	return v.do(ctx, q, func(ctx context.Context, q query) error {
 		for {
-			m, err := v.page(ctx, q, func(o *Object) {
+			m, err := v.s.read(ctx, q, func(o *Object) {
 				if !isElsewhere(q.slots, o, false) {
 					object(&o.Header)
 				}
@@ -75,7 +75,7 @@ func (v *Surveyor) Get(
 ) (version string, err error) {
 	err = v.do(ctx, query{namespace: namespace, name: name}, func(ctx context.Context, q query) error {
 		var failed error
-		m, err := v.page(ctx, q, func(o *Object) {
+		m, err := v.s.read(ctx, q, func(o *Object) {
 			// servers that ignore fields list others
 			if string(o.Header.Name) == name && string(o.Header.Namespace) == namespace &&
 				!isElsewhere(q.slots, o, false) {
@@ -127,14 +127,14 @@ func joinFields(a, b string) string {
 	return a + "," + b
 }
 
-// page makes one request.
-func (v *Surveyor) page(ctx context.Context, q query, object func(*Object)) (m listMeta, err error) {
-	st, err := v.s.open(ctx, q)
+// read makes one request, and calls object for each that it brings.
+func (s *scope) read(ctx context.Context, q query, object func(*Object)) (m listMeta, err error) {
+	st, err := s.open(ctx, q)
 	if err != nil {
 		return m, err
 	}
 	defer st.close()
-	patience := v.s.src.cfg.ListProgressTimeout
+	patience := s.src.cfg.ListProgressTimeout
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	var end *listMeta
@@ -153,7 +153,7 @@ func (v *Surveyor) page(ctx context.Context, q query, object func(*Object)) (m l
 		case err != nil:
 			return m, err
 		default:
-			if err := v.s.await(ctx, st, timer, patience); err != nil {
+			if err := s.await(ctx, st, timer, patience); err != nil {
 				return m, err
 			}
 		}

@@ -30,7 +30,7 @@ const (
 // watchList fetches the content as the initial events of a watch (KEP-3157) and applies it. The stream goes on as
 // watch.
 func (s *scope) watchList(ctx context.Context, of listOf) (_ *stream, err error) {
-	q := query{watch: true, sendInitialEvents: true, notOlderThan: true, timeout: s.watchTimeout(), slots: of.gained}
+	q := query{watch: true, sendInitialEvents: true, match: notOlderThan, timeout: s.watchTimeout(), slots: of.gained}
 	if !of.consistent {
 		q.version = string(s.seen)
 	}
