@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,15 +62,16 @@ func TestShared(t *testing.T) {
 	}
 	roles := 0
 	for _, r := range built.Resources() {
-		if r.GetKind() != "Role" && r.GetKind() != "RoleBinding" || r.GetName() != "fairlead-controller-shards" {
+		if r.GetName() != "fairlead-controller-shards" {
 			continue
 		}
 		roles++
+		clusterWide := strings.HasPrefix(r.GetKind(), "Cluster")
 		m, err := r.Map()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.GetNamespace() != namespace {
+		if r.GetNamespace() != namespace && !clusterWide {
 			t.Errorf("%s is in namespace %q", r.GetKind(), r.GetNamespace())
 		}
 		if rules, ok := m["rules"]; ok {
@@ -77,12 +79,15 @@ func TestShared(t *testing.T) {
 				"apiGroups": []any{"coordination.k8s.io"}, "resources": []any{"leases"},
 				"verbs": []any{"get", "list", "watch", "create", "update", "delete"},
 			}}
+			if clusterWide {
+				want = []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"namespaces"}, "verbs": []any{"list"}}}
+			}
 			if diff := cmp.Diff(want, rules); diff != "" {
 				t.Errorf("rights, -want +got:\n%s", diff)
 			}
 		}
 	}
-	if roles != 2 {
+	if roles != 4 {
 		t.Errorf("%d of a Role and its binding", roles)
 	}
 }
