@@ -200,8 +200,7 @@ type WebhookCallStatus struct {
 	// +optional
 	NextAttemptAt *metav1.MicroTime `json:"nextAttemptAt,omitempty"`
 
-	// retryAfter is true when nextAttemptAt is the time that the receiver itself has asked for, by Retry-After, for the
-	// next try.
+	// retryAfter is true when nextAttemptAt is the time that the receiver itself has asked for, by Retry-After.
 	// +optional
 	RetryAfter bool `json:"retryAfter,omitempty"`
 

@@ -264,13 +264,13 @@ func (e *Executor) settle(r *run) {
 func (e *Executor) find(namespace string) course.Lookup {
 	return func(name string) (course.WebhookFacts, bool) {
 		key := store.Key{Namespace: namespace, Name: name}
-		timeout, ok := e.hooks.Timeout(key)
+		times, ok := e.hooks.Times(key)
 		switch {
 		case !ok:
 			return course.WebhookFacts{}, false
 		case e.hooks.Is(key, e.quarantined):
 			return course.WebhookFacts{Quarantined: true}, false
 		}
-		return e.releases.note(course.WebhookFacts{Timeout: timeout}, key), true
+		return e.releases.note(course.WebhookFacts{Timeout: times.Timeout, Retry: times.Retry, Poll: times.Poll}, key), true
 	}
 }

@@ -125,12 +125,12 @@ func judge(op *v1alpha1.Operation, f *flight, result webhook.Result, now time.Ti
 		v.State = v1alpha1.PhaseSuccess
 	case webhook.Accepted:
 		if v.PollURL = result.Location; v.PollURL != "" {
-			v.Next = now.Add(f.hook.NextPoll(result))
+			v.Next, v.Asked = now.Add(f.hook.NextPoll(result)), result.RetryAfter >= 0
 		} else if v.Message == "" {
 			v.Message = "waiting for the callback"
 		}
 	case webhook.Pending:
-		v.Next = now.Add(f.hook.NextPoll(result))
+		v.Next, v.Asked = now.Add(f.hook.NextPoll(result)), result.RetryAfter >= 0
 	case webhook.Retry:
 		delay, more := f.hook.NextTry(int(en.RetriesCount)+1, result, rand.Float64)
 		if !more {

@@ -116,8 +116,8 @@ func (e *Executor) ready(r *run, due []course.Target, now time.Time) map[course.
 	hooks := make(map[course.Target]*webhook.Compiled, len(due))
 	for _, t := range due {
 		key := store.Key{Namespace: r.key.Namespace, Name: t.ID}
-		if timeout, ok := e.hooks.Timeout(key); ok {
-			if expired := expired(r.op, t, timeout, now); expired != nil {
+		if times, ok := e.hooks.Times(key); ok {
+			if expired := expired(r.op, t, times.Timeout, now); expired != nil {
 				r.apply(expired)
 				continue
 			}

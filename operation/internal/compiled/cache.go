@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
 	"github.com/fairlead-io/fairlead/store"
 	"github.com/fairlead-io/fairlead/webhook"
@@ -42,6 +43,14 @@ type Cache struct {
 	crew   *share.Crew // compiles
 }
 
+// Times are how long a Webhook takes, and how far its tries and polls are apart.
+type Times struct {
+	Timeout time.Duration // of the Webhook as a whole
+	// What is waited where the receiver has not asked for anything.
+	Retry backoff.Policy
+	Poll  time.Duration
+}
+
 // Waker is told that it makes sense to ask again. It is a key of maps.
 type Waker interface{ Set() }
 
@@ -50,9 +59,9 @@ type hook struct {
 	key        store.Key
 	uid        types.UID
 	generation int64
-	timeout    time.Duration // 0: not known yet
-	version    string        // of which out is known
-	out        bool          // see Is
+	times      Times  // Timeout is 0: not known yet
+	version    string // of which out is known
+	out        bool   // see Is
 
 	compiled *webhook.Compiled
 	err      error
@@ -128,33 +137,47 @@ func (h *Cache) Await(ctx context.Context, key store.Key) (*webhook.Compiled, er
 
 func noWebhook(key store.Key) error { return fmt.Errorf("%w: %s", ErrNoWebhook, key.Name) }
 
-// Timeout returns that of a Webhook, which needs no compiling; false if it does not exist.
-func (h *Cache) Timeout(key store.Key) (time.Duration, bool) {
+// Times returns those of a Webhook, which needs no compiling; false if it does not exist.
+func (h *Cache) Times(key store.Key) (Times, bool) {
 	h.mu.Lock()
 	k := h.look(key)
-	var known time.Duration
+	var known Times
 	if k != nil {
-		known = k.timeout
+		known = k.times
 	}
 	h.mu.Unlock()
-	if k == nil || known > 0 {
+	if k == nil || known.Timeout > 0 {
 		return known, k != nil
 	}
 	w, err := h.webhooks.Get(key)
 	if err != nil {
-		return 0, false
+		return Times{}, false
 	}
-	d := w.Spec.Timeout.Duration
-	if d <= 0 {
-		d = v1alpha1.DefaultWebhookTimeout
-	}
-	d = min(d, webhook.MaxTimeout)
+	known = timesOf(&w.Spec)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if k := h.look(key); k != nil && k.uid == w.UID && k.generation == w.Generation {
-		k.timeout = d
+		k.times = known
 	}
-	return d, true
+	return known, true
+}
+
+// timesOf holds for objects to which no server has given their defaults, too.
+func timesOf(s *v1alpha1.WebhookSpec) Times {
+	or := func(d, byDefault time.Duration) time.Duration {
+		if d <= 0 {
+			return byDefault
+		}
+		return d
+	}
+	return Times{
+		Timeout: min(or(s.Timeout.Duration, v1alpha1.DefaultWebhookTimeout), webhook.MaxTimeout),
+		Retry: backoff.Policy{
+			Base: or(s.Retry.InitialInterval.Duration, v1alpha1.DefaultInitialInterval),
+			Cap:  or(s.Retry.MaxInterval.Duration, v1alpha1.DefaultMaxInterval),
+		},
+		Poll: max(or(s.Poll.Interval.Duration, v1alpha1.DefaultPollInterval), webhook.MinInterval),
+	}
 }
 
 // Is tells what of says of a Webhook, which is asked once for each version of it. It is false for one that does not
@@ -198,7 +221,7 @@ func (h *Cache) look(key store.Key) *hook {
 	}
 	if k.uid != record.UID() || k.generation != record.Generation() {
 		h.evict(k)
-		k.uid, k.generation, k.timeout = record.UID(), record.Generation(), 0
+		k.uid, k.generation, k.times = record.UID(), record.Generation(), Times{}
 	}
 	return k
 }

@@ -180,9 +180,9 @@ func TestCompileDelaysItsNamespace(t *testing.T) {
 		if _, err := b.hooks.Get(key, &victim); err != nil || !victim.take() || hostile.take() {
 			t.Errorf("another namespace: %v", err)
 		}
-		if d, ok := b.hooks.Timeout(store.Key{Namespace: "hostile", Name: "h99"}); d != v1alpha1.DefaultWebhookTimeout ||
+		if got, ok := b.hooks.Times(store.Key{Namespace: "hostile", Name: "h99"}); got.Timeout != v1alpha1.DefaultWebhookTimeout ||
 			!ok {
-			t.Errorf("timeout %v, %v", d, ok)
+			t.Errorf("timeout %v, %v", got.Timeout, ok)
 		}
 		b.put("hostile", "h50", "false", 2) // edited before it was compiled
 		close(slow)

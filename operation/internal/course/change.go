@@ -108,7 +108,7 @@ type Verdict struct {
 	PollURL string
 	Polled  bool
 	Next    time.Time // of the next try or poll; zero for none
-	Asked   bool      // Next is when the receiver has asked for another try
+	Asked   bool      // Next is when the receiver has asked for it
 }
 
 // Judged records what a call has brought. It applies only while the status still names the attempt (fencing). A failed

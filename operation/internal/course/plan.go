@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -52,6 +53,8 @@ type Lookup func(name string) (w WebhookFacts, ok bool)
 // WebhookFacts are what Plan needs to know of a Webhook that exists.
 type WebhookFacts struct {
 	Timeout     time.Duration
+	Retry       backoff.Policy
+	Poll        time.Duration
 	Withheld    bool   // what it needs is not released: it is not to be called
 	Why         string // in words; empty while it is not known whether it is released
 	Quarantined bool   // it exists, and is not used
@@ -243,7 +246,7 @@ func pursue(op *v1alpha1.Operation, targets []Target, s Surroundings, now time.T
 			facts.Timeout = v1alpha1.DefaultWebhookTimeout
 		}
 		e := Entry(&op.Status, t)
-		due := dueAt(e, facts.Timeout)
+		due := dueAt(e, facts, now)
 		if at := s.NotBefore(t); at.After(due) {
 			due = at
 			if e != nil && e.StartedAt != nil && e.StartedAt.Add(facts.Timeout).Before(due) {
@@ -272,12 +275,14 @@ func pursue(op *v1alpha1.Operation, targets []Target, s Surroundings, now time.T
 }
 
 // dueAt returns when a call wants attention: its next try or poll, or its own timeout.
-func dueAt(e *v1alpha1.WebhookCallStatus, timeout time.Duration) time.Time {
+func dueAt(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) time.Time {
 	if e == nil || e.StartedAt == nil {
 		return time.Time{}
 	}
-	expiry := e.StartedAt.Add(timeout)
+	expiry := e.StartedAt.Add(facts.Timeout)
 	switch {
+	case e.NextAttemptAt != nil && tooFar(e, facts, now):
+		return time.Time{}
 	case e.NextAttemptAt != nil && e.NextAttemptAt.Time.Before(expiry):
 		return e.NextAttemptAt.Time
 	case e.NextAttemptAt == nil && !e.AwaitsCallback():
@@ -285,6 +290,17 @@ func dueAt(e *v1alpha1.WebhookCallStatus, timeout time.Duration) time.Time {
 	default:
 		return expiry
 	}
+}
+
+// tooFar tells whether the next try or poll is much further away than the Webhook has it wait: twice, since clocks may
+// differ a little. It was noted by a process whose clock is ahead of ours, or before the Webhook was told to wait less.
+// What the receiver has asked for counts.
+func tooFar(e *v1alpha1.WebhookCallStatus, facts WebhookFacts, now time.Time) bool {
+	longest := facts.Retry.Ceiling(int(e.RetriesCount))
+	if e.WebhookPollURL != "" {
+		longest = facts.Poll
+	}
+	return !e.RetryAfter && e.NextAttemptAt.Sub(now) > 2*max(longest, webhook.MinInterval)
 }
 
 // firstFailed returns the record of a webhook that has failed, nil if there is none.

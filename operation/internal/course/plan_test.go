@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/operation/internal/course/coursetest"
 	"github.com/fairlead-io/fairlead/webhook"
 )
@@ -143,6 +144,53 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestNextOfAnotherClock says how long is waited for what a replica whose clock was another has noted.
+func TestNextOfAnotherClock(t *testing.T) {
+	t.Parallel()
+	facts := WebhookFacts{
+		Timeout: time.Hour, Retry: backoff.Policy{Base: time.Second, Cap: time.Minute}, Poll: 10 * time.Second,
+	}
+	for name, c := range map[string]struct {
+		tries int // before this one
+		noted Verdict
+		ahead time.Duration // the clock that has noted it
+		due   bool
+		after time.Duration // when it is not due
+	}{
+		"a try, of our clock":          {noted: Verdict{Next: epoch.Add(time.Second)}, after: time.Second},
+		"a try, a little ahead":        {noted: Verdict{Next: epoch.Add(time.Second)}, ahead: time.Second, after: 2 * time.Second},
+		"a try, a minute ahead":        {noted: Verdict{Next: epoch.Add(time.Second)}, ahead: time.Minute, due: true},
+		"the sixth try, ahead":         {tries: 5, noted: Verdict{Next: epoch.Add(20 * time.Second)}, ahead: 44 * time.Second, after: 64 * time.Second},
+		"the sixth try, a minute":      {tries: 5, noted: Verdict{Next: epoch.Add(20 * time.Second)}, ahead: time.Minute, due: true},
+		"a try that was asked for":     {noted: Verdict{Next: epoch.Add(10 * time.Minute), Asked: true}, after: 10 * time.Minute},
+		"a poll, of our clock":         {noted: Verdict{Next: epoch.Add(10 * time.Second), PollURL: "u"}, after: 10 * time.Second},
+		"a poll, a minute ahead":       {noted: Verdict{Next: epoch.Add(10 * time.Second), PollURL: "u"}, ahead: time.Minute, due: true},
+		"a poll that was asked for":    {noted: Verdict{Next: epoch.Add(30 * time.Minute), PollURL: "u", Asked: true}, after: 30 * time.Minute},
+		"a poll, of a clock behind us": {noted: Verdict{Next: epoch.Add(10 * time.Second), PollURL: "u"}, ahead: -time.Minute, due: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := Target{webhook.Main, "a"}
+			op := coursetest.Requested(func(op *v1alpha1.Operation) {
+				op.Spec.WebhookIDs = []v1alpha1.WebhookID{of.ID}
+				Begin(epoch, coursetest.Version)(op)
+				for i := range c.tries + 1 {
+					Attempt(op, of, fmt.Sprint("try ", i), epoch)(op)
+				}
+				c.noted.State, c.noted.Next = v1alpha1.PhaseInProgress, c.noted.Next.Add(c.ahead)
+				Judged(op, of, c.noted, epoch.Add(c.ahead))(op)
+			})
+			d := Plan(op, alone(func(string) (WebhookFacts, bool) { return facts, true }), epoch)
+			if due := d.Act == ActCall; due != c.due {
+				t.Fatalf("due %v: %+v", due, d)
+			}
+			if !c.due && !d.Until.Equal(epoch.Add(c.after)) {
+				t.Errorf("waits until %v, not for %v", d.Until, c.after)
+			}
+		})
+	}
+}
+
 // TestAnyCourseEnds lets operations of any shape run through any answers, lost answers, conflicts, cancellation and the
 // passing of time, by plan and the changes alone. It ends exactly once and with a reason (O1), every call is recorded
 // before it is made (O2), and no change of the past has an effect. The first call of an ordinary operation need not be
@@ -167,7 +215,9 @@ func TestAnyCourseEnds(t *testing.T) {
 		})
 		missing := rapid.SampledFrom([]string{"", "", "w0", "c0", "n"}).Draw(t, "missing")
 		const timeout = 10 * time.Minute
-		around := alone(func(name string) (WebhookFacts, bool) { return WebhookFacts{Timeout: timeout}, name != missing })
+		around := alone(func(name string) (WebhookFacts, bool) {
+			return WebhookFacts{Timeout: timeout, Retry: backoff.Policy{Base: time.Minute}}, name != missing
+		})
 		now, tries, first := epoch, 0, ""
 		stored, unrecorded := op.DeepCopy(), false
 		var past []Change
