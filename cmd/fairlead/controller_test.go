@@ -485,6 +485,7 @@ func (s *site) deployIn(namespace, file string) {
 			Group: obj.GroupVersionKind().Group, Version: "v1",
 			Resource: strings.ToLower(obj.GetKind()) + "s",
 		}
+		obj.SetNamespace("")
 		var api dynamic.ResourceInterface = objects.Resource(gvr).Namespace(namespace)
 		if strings.HasPrefix(obj.GetKind(), "ClusterRole") {
 			api = objects.Resource(gvr)
