@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 )
 
 // names is what a template fills in: what the caller has chosen, and what follows from it.
@@ -19,6 +20,7 @@ type names struct {
 	GroupWord            string // the first one of the group: a directory
 	Alias                string // by which the package of the group and version is imported
 	Lower, Plural        string // of the kind
+	MaxName              int    // of the names of its objects, so that <lower>-<name> is a name of a Service and a label
 
 	Go             string // the version of the language
 	LibraryVersion string
@@ -33,8 +35,18 @@ var (
 	noLetters     = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
-// taken are words in the package of a version, and those that YAML takes for something else.
-var taken = []string{"groupversion", "addtoscheme", "y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+// taken are words in the package of a version.
+var taken = []string{"groupversion", "addtoscheme"}
+
+// readOtherwise says whether YAML takes a name for something else, such as a number. Not all readers agree on the words.
+func readOtherwise(name string) bool {
+	var value any
+	if err := yaml.Unmarshal([]byte(name), &value); err != nil {
+		return true
+	}
+	_, ok := value.(string)
+	return !ok || slices.Contains([]string{"y", "n", "yes", "no", "on", "off"}, strings.ToLower(name))
+}
 
 // checkModule says why a path cannot be that of a module.
 func checkModule(module string) error {
@@ -69,6 +81,8 @@ func checkKind(group, version, kind string) error {
 		no(ErrGroup, "group", group, "%s", faults[0])
 	case !strings.Contains(group, "."):
 		no(ErrGroup, "group", group, "it has to be a domain name, such as web.example.com")
+	case readOtherwise(group):
+		no(ErrGroup, "group", group, "YAML takes it for something else than a name")
 	case protected(group):
 		no(ErrGroup, "group", group, "it belongs to the Kubernetes project")
 	}
@@ -82,7 +96,7 @@ func checkKind(group, version, kind string) error {
 		no(ErrKind, "kind", kind, "it is longer than 50 letters")
 	case strings.HasSuffix(kind, "List"):
 		no(ErrKind, "kind", kind, "names that end with List are those of lists")
-	case slices.Contains(taken, lower):
+	case slices.Contains(taken, lower), readOtherwise(lower), readOtherwise(kind):
 		no(ErrKind, "kind", kind, "the word has a meaning of its own, in the package of a version or in YAML")
 	}
 	return errors.Join(errs...)
@@ -107,7 +121,8 @@ func nameOf(module string) string {
 	if len(name) > 40 {
 		name = strings.Trim(name[:40], "-")
 	}
-	if name == "" || name[0] >= '0' && name[0] <= '9' { // it is the name of a Service, too, where somebody makes one
+	if name == "" || name[0] >= '0' && name[0] <= '9' || // it is the name of a Service, too, where somebody makes one
+		readOtherwise(name) {
 		name = strings.Trim("operator-"+name, "-")
 	}
 	return name
@@ -123,6 +138,7 @@ func (n names) of(group, version, kind string) names {
 	}
 	n.Lower = strings.ToLower(kind)
 	n.Plural = plural(n.Lower)
+	n.MaxName = validation.DNS1123LabelMaxLength - len(n.Lower) - 1
 	return n
 }
 

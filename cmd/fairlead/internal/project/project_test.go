@@ -47,6 +47,9 @@ func TestCheckKind(t *testing.T) {
 		{"web.example.com", "v1", "PageList"}:              ErrKind,
 		{"web.example.com", "v1", "GroupVersion"}:          ErrKind,
 		{"web.example.com", "v1", "No"}:                    ErrKind,
+		{"web.example.com", "v1", "Null"}:                  ErrKind,
+		{"1.0", "v1", "WebPage"}:                           ErrGroup,
+		{"1.e5", "v1", "WebPage"}:                          ErrGroup,
 		{"web.example.com", "v1", strings.Repeat("A", 51)}: ErrKind,
 	} {
 		if err := checkKind(in.group, in.version, in.kind); !errors.Is(err, want) || want != nil && !Mistaken(err) {
@@ -59,7 +62,8 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	for module, want := range map[string]string{
 		"example.com/web": "web", "example.com/Web_Page/v2": "web-page", "v2": "v2", "example.com/~": "operator",
-		"example.com/3d": "operator-3d",
+		"example.com/3d": "operator-3d", "example.com/true": "operator-true", "example.com/On": "operator-on",
+		"example.com/null": "operator-null", "example.com/e5": "e5",
 	} {
 		if got := nameOf(module); got != want {
 			t.Errorf("the name of %s is %q, want %q", module, got, want)
@@ -71,6 +75,9 @@ func TestNames(t *testing.T) {
 		if got := plural(word); got != want {
 			t.Errorf("the plural of %s is %q, want %q", word, got, want)
 		}
+	}
+	if n := (names{}).of("web.example.com", "v1", strings.Repeat("A", 50)); n.MaxName != 12 {
+		t.Errorf("names have at most %d letters", n.MaxName)
 	}
 	if n := (names{}).of("3d-web.example.com", "v1", "WebPage"); n.Alias != "api3dwebv1" || n.GroupWord != "3d-web" {
 		t.Errorf("got %+v", n)
