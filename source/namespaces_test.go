@@ -3,7 +3,6 @@ package source_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -64,13 +63,15 @@ func TestOnlyNamespacesThatCome(t *testing.T) {
 				watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"})
 				s.add(more[0], "unseen") // which only the list of namespaces tells
 				// between the version and the list of namespaces, and between those of objects
-				s.server.On(apiserver.Match{Verb: "list", Resource: "namespaces", Times: 1}, apiserver.Before(func(context.Context, apiserver.Request) {
-					s.add(more[1], "late")
-				}))
-				s.server.On(apiserver.Match{Verb: "list", Namespace: more[0], Times: 1}, apiserver.Before(func(context.Context, apiserver.Request) {
+				before := func(m apiserver.Match, do func()) {
+					m.Verb, m.Times = "list", 1
+					s.server.On(m, apiserver.Before(func(context.Context, apiserver.Request) { do() }))
+				}
+				before(apiserver.Match{Resource: "namespaces"}, func() { s.add(more[1], "late") })
+				before(apiserver.Match{Namespace: more[0]}, func() {
 					s.add(more[2], "later")
 					s.add(inSlot(1), "later")
-				}))
+				})
 				s.hold(0, 1)
 				s.expect("what has come", s.events(), []string{
 					"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "ADDED 1/unseen initial",
@@ -124,8 +125,8 @@ func TestNamespacesCannotBeListed(t *testing.T) {
 		asked  int // times that namespaces were to be listed
 		all    bool
 	}{
-		"they are forbidden":         {match: namespaces, fault: apiserver.Answer(apiserver.Failure(http.StatusForbidden)), asked: 1, all: true},
-		"they fail":                  {match: namespaces, fault: apiserver.Answer(apiserver.Failure(http.StatusInternalServerError)), asked: 1, all: true},
+		"they are forbidden":         {match: namespaces, fault: apiserver.Answer(apiserver.Failure(403)), asked: 1, all: true},
+		"they fail":                  {match: namespaces, fault: apiserver.Answer(apiserver.Failure(500)), asked: 1, all: true},
 		"they are many":              {spread: true, asked: 1, all: true},
 		"the version has expired":    {match: in(1), fault: apiserver.Answer(apiserver.Expired()), asked: 2},
 		"the version always expires": {match: in(0), fault: apiserver.Answer(apiserver.Expired()), asked: 2, all: true},

@@ -151,22 +151,23 @@ func TestNextOfAnotherClock(t *testing.T) {
 		Timeout: time.Hour, Retry: backoff.Policy{Base: time.Second, Cap: time.Minute}, Poll: 10 * time.Second,
 	}
 	for name, c := range map[string]struct {
-		tries int // before this one
-		noted Verdict
-		ahead time.Duration // the clock that has noted it
-		due   bool
-		after time.Duration // when it is not due
+		tries       int           // before this one
+		next        time.Duration // noted
+		poll, asked bool
+		ahead       time.Duration // the clock that has noted it
+		due         bool
+		after       time.Duration // when it is not due
 	}{
-		"a try, of our clock":          {noted: Verdict{Next: epoch.Add(time.Second)}, after: time.Second},
-		"a try, a little ahead":        {noted: Verdict{Next: epoch.Add(time.Second)}, ahead: time.Second, after: 2 * time.Second},
-		"a try, a minute ahead":        {noted: Verdict{Next: epoch.Add(time.Second)}, ahead: time.Minute, due: true},
-		"the sixth try, ahead":         {tries: 5, noted: Verdict{Next: epoch.Add(20 * time.Second)}, ahead: 44 * time.Second, after: 64 * time.Second},
-		"the sixth try, a minute":      {tries: 5, noted: Verdict{Next: epoch.Add(20 * time.Second)}, ahead: time.Minute, due: true},
-		"a try that was asked for":     {noted: Verdict{Next: epoch.Add(10 * time.Minute), Asked: true}, after: 10 * time.Minute},
-		"a poll, of our clock":         {noted: Verdict{Next: epoch.Add(10 * time.Second), PollURL: "u"}, after: 10 * time.Second},
-		"a poll, a minute ahead":       {noted: Verdict{Next: epoch.Add(10 * time.Second), PollURL: "u"}, ahead: time.Minute, due: true},
-		"a poll that was asked for":    {noted: Verdict{Next: epoch.Add(30 * time.Minute), PollURL: "u", Asked: true}, after: 30 * time.Minute},
-		"a poll, of a clock behind us": {noted: Verdict{Next: epoch.Add(10 * time.Second), PollURL: "u"}, ahead: -time.Minute, due: true},
+		"a try, of our clock":          {next: time.Second, after: time.Second},
+		"a try, a little ahead":        {next: time.Second, ahead: time.Second, after: 2 * time.Second},
+		"a try, a minute ahead":        {next: time.Second, ahead: time.Minute, due: true},
+		"the sixth try, ahead":         {tries: 5, next: 20 * time.Second, ahead: 44 * time.Second, after: 64 * time.Second},
+		"the sixth try, a minute":      {tries: 5, next: 20 * time.Second, ahead: time.Minute, due: true},
+		"a try that was asked for":     {next: 10 * time.Minute, asked: true, after: 10 * time.Minute},
+		"a poll, of our clock":         {next: 10 * time.Second, poll: true, after: 10 * time.Second},
+		"a poll, a minute ahead":       {next: 10 * time.Second, poll: true, ahead: time.Minute, due: true},
+		"a poll that was asked for":    {next: 30 * time.Minute, poll: true, asked: true, after: 30 * time.Minute},
+		"a poll, of a clock behind us": {next: 10 * time.Second, poll: true, ahead: -time.Minute, due: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -177,8 +178,11 @@ func TestNextOfAnotherClock(t *testing.T) {
 				for i := range c.tries + 1 {
 					Attempt(op, of, fmt.Sprint("try ", i), epoch)(op)
 				}
-				c.noted.State, c.noted.Next = v1alpha1.PhaseInProgress, c.noted.Next.Add(c.ahead)
-				Judged(op, of, c.noted, epoch.Add(c.ahead))(op)
+				v := Verdict{State: v1alpha1.PhaseInProgress, Next: epoch.Add(c.ahead + c.next), Asked: c.asked}
+				if c.poll {
+					v.PollURL = "https://example.com/poll"
+				}
+				Judged(op, of, v, epoch.Add(c.ahead))(op)
 			})
 			d := Plan(op, alone(func(string) (WebhookFacts, bool) { return facts, true }), epoch)
 			if due := d.Act == ActCall; due != c.due {
