@@ -305,7 +305,7 @@ func TestModifyInDoubt(t *testing.T) {
 	}
 }
 
-// Conflicts that Modify absorbs are no warnings; others are.
+// Conflicts that Modify absorbs, or that are expected, are no warnings; others are.
 func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -338,6 +338,10 @@ func TestAbsorbedConflictsAreNoWarnings(t *testing.T) {
 		}
 		own := stale.DeepCopy()
 		own.Data["n"] = "3"
+		err = logging.Patch(c.ctx, own, client.MergeFrom(stale), client.SameVersion(), client.ConflictsExpected())
+		if !apierrors.IsConflict(err) || warnings.Len() > 0 {
+			t.Errorf("a conflict that its caller expects: %v\n%s", err, &warnings)
+		}
 		if err := logging.Patch(c.ctx, own, client.MergeFrom(stale), client.SameVersion()); !apierrors.IsConflict(err) {
 			t.Fatal(err)
 		}

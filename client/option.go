@@ -153,6 +153,7 @@ type writeOptions struct {
 	propagation metav1.DeletionPropagation
 	notFoundOK  bool
 	idempotent  bool
+	conflicts   bool // are expected
 	live        bool
 	absent      bool
 	body        Object
@@ -210,6 +211,9 @@ func IgnoreNotFound() WriteOption { return func(o *writeOptions) { o.notFoundOK 
 // Idempotent says that making this write twice does no harm, so that it may be repeated when its outcome is unknown.
 // See package call.
 func Idempotent() WriteOption { return func(o *writeOptions) { o.idempotent = true } }
+
+// ConflictsExpected says that the caller deals with a conflict, by another write: it is logged at Debug level.
+func ConflictsExpected() WriteOption { return func(o *writeOptions) { o.conflicts = true } }
 
 // Answered has a write show fn what the server has answered: JSON, in general the object as it is now. fn is not called
 // where there was no answer, and must not keep the bytes.

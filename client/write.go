@@ -79,6 +79,7 @@ func (c *Client) begin(
 	w.req = call.Request{
 		Verb: verb, Resource: k.gvr, Kind: k.gvk.Kind, Namespace: w.key.Namespace, Name: w.key.Name,
 		Subresource: subresource, Query: c.query(&w.o, verb), Idempotent: w.o.idempotent,
+		ConflictsExpected: w.o.conflicts,
 	}
 	unnamed := w.key.Name == "" && (verb != call.VerbCreate || obj.GetGenerateName() == "")
 	if unnamed || k.namespaced && w.key.Namespace == "" {

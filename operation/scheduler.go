@@ -503,6 +503,7 @@ func (s *Scheduler) read(ctx context.Context, name string) (*v1alpha1.Operation,
 func (s *Scheduler) write(ctx context.Context, verb call.Verb, op *v1alpha1.Operation) (*v1alpha1.Operation, error) {
 	answer, err := call.Do(ctx, s.calls, call.Request{
 		Verb: verb, Resource: operations, Kind: "Operation", Namespace: s.namespace, Name: op.Name, Object: op,
+		ConflictsExpected: true,
 	}, s.policy)
 	if err != nil {
 		return nil, err

@@ -82,7 +82,7 @@ func (e *Executor) remove(ctx context.Context, r *run) error {
 	}
 	size := 0
 	err := e.writer(r).Delete(ctx, e.named(r),
-		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(),
+		client.SameUID(), client.SameVersion(), client.IgnoreNotFound(), client.ConflictsExpected(),
 		client.Answered(func(raw []byte) { size = share.Effort(raw) }))
 	e.settlePaid(r, size, err)
 	if apierrors.IsConflict(err) {

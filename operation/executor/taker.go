@@ -103,7 +103,7 @@ func (t *Taker) Take(ctx context.Context, token string, succeeded bool, message 
 		if err := t.writes.Wait(ctx, share.Party{Namespace: key.Namespace, Tenant: tenant(op)}, paid, true); err != nil {
 			return fmt.Errorf("%w: %w", errShort, err)
 		}
-		err = t.client.Status().Replace(ctx, op)
+		err = t.client.Status().Replace(ctx, op, client.ConflictsExpected())
 		t.writes.End(key.Namespace, paid, paid)
 		switch {
 		case apierrors.IsNotFound(err):

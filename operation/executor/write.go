@@ -120,7 +120,7 @@ func (e *Executor) write(ctx context.Context, r *run) error {
 	r.thin.Apply(r.op)
 	n, kept := course.Keys(&r.op.Status), false
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
-		return own.Status().Replace(ctx, r.op, cost, client.Kept(func(answer []byte) bool {
+		return own.Status().Replace(ctx, r.op, cost, client.ConflictsExpected(), client.Kept(func(answer []byte) bool {
 			kept = course.KeptKeys(answer, n) // unless a field that the API server does not know is gone
 			return kept
 		}))
@@ -146,7 +146,7 @@ func (e *Executor) patch(ctx context.Context, r *run, patch []byte) error {
 	op := e.named(r)
 	err := e.submit(ctx, r, func(own *client.Client, cost client.WriteOption) error {
 		merge := client.RawPatch(types.MergePatchType, patch)
-		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), cost)
+		return own.Patch(ctx, op, merge, client.SameVersion(), client.Always(), client.ConflictsExpected(), cost)
 	})
 	if err == nil {
 		e.wrote(r, op)
