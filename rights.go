@@ -3,7 +3,10 @@ package fairlead
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/fairlead-io/fairlead/rights"
+	"github.com/fairlead-io/fairlead/shard"
 )
 
 // Need says what the program asks of the cluster besides what its sources and controllers watch and what a controller
@@ -25,7 +28,7 @@ func (c *Cluster) Ask(a rights.Asker) {
 }
 
 // Rights says what all that was declared so far asks of the cluster: sources, controllers, and on the first cluster the
-// Lease of WithLeaderElection or those of WithShards; and Need. It sends nothing and may be called before Run, so that
+// Lease of WithLeaderElection or those of WithShards, with the namespaces by which objects are shared; and Need. It sends nothing and may be called before Run, so that
 // package rights makes a role of it:
 //
 //	account := rights.Account{Namespace: "web-system", Name: "web"}
@@ -47,6 +50,9 @@ func (c *Cluster) Rights() []rights.Right {
 		if g := c.rt.Shards(); g != nil {
 			askers = append(askers, g)
 		}
+	}
+	if g := c.rt.Shards(); g != nil && g.Layout().By == shard.Namespace { // see package source: not needed, but much less
+		all = append(all, rights.Of(corev1.SchemeGroupVersion.WithKind("Namespace"), "list"))
 	}
 	for _, a := range askers {
 		all = append(all, a.Rights()...)
