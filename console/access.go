@@ -16,6 +16,7 @@ type reader struct {
 	name  string // for people; empty where nobody has to say who they are
 	csrf  string // what a form of this reader has to send
 	open  bool   // nobody has to log in
+	named bool   // by a proxy, which is where they log in and out
 }
 
 // may returns nil, a *httpapi.Problem, or another error where it cannot be decided.
@@ -66,11 +67,16 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// read finds out who sends a request: by a bearer token, or by the cookie of a session.
+// read finds out who sends a request: by what a proxy says that is believed, by a bearer token, or by the cookie of a
+// session.
 func (c *console) read(r *http.Request) (*reader, error) {
 	rd := &reader{c: c, open: c.InsecureNoAuth}
 	if rd.open {
 		rd.csrf = c.seals.mark("anybody")
+		return rd, nil
+	}
+	if user, ok := httpapi.Proxied(r.Context()); ok {
+		rd.named, rd.name, rd.csrf = true, user.Username, c.seals.mark("user "+user.Username) // no session is called like that
 		return rd, nil
 	}
 	if rd.token = bearer(r); rd.token == "" {

@@ -54,7 +54,7 @@ func New(o Options) (http.Handler, error) {
 	}
 	c.rates = newRates(c.sample)
 	o.Runtime.AddAlways("console rates", c.rates.run)
-	return c.secured(c.routes()), nil
+	return o.Proxy.Handler(c.secured(c.routes())), nil
 }
 
 // view is one page: what it is called, who may see it, and what is shown.
@@ -73,6 +73,7 @@ type page struct {
 	Title, Name string
 	Reader      string
 	Open        bool // nobody has to log in
+	Named       bool // by a proxy, where the reader logs out
 	CSRF        string
 	Nav         []link
 	At          time.Time
@@ -201,7 +202,7 @@ func (c *console) page(rd *reader, v view, at *url.URL) *page {
 	if rd == nil {
 		return p
 	}
-	p.Reader, p.Open, p.CSRF = rd.name, rd.open, rd.csrf
+	p.Reader, p.Open, p.Named, p.CSRF = rd.name, rd.open, rd.named, rd.csrf
 	for _, v := range c.views() {
 		p.Nav = append(p.Nav, link{v.name, v.title, "/console/" + v.name, v.name == p.Name})
 	}
@@ -256,7 +257,7 @@ var errNothing = errors.New("there is nothing here, or nothing that you may see"
 // fail answers with what an error means.
 func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err error) {
 	switch {
-	case unknown(err):
+	case unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
 		c.toLogin(w, r, errOver)
 	case errors.Is(err, errWhich):
 		p := c.page(rd, view{name: "namespace", title: "Which namespace?"}, nil)

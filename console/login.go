@@ -42,7 +42,7 @@ func nextPath(text string) string {
 }
 
 func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
-	if c.InsecureNoAuth {
+	if c.known(r) {
 		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
 		return
 	}
@@ -53,6 +53,12 @@ func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
 	c.showLogin(w, http.StatusOK, d)
 }
 
+// known tells whether there is nothing to log in for.
+func (c *console) known(r *http.Request) bool {
+	_, named := httpapi.Proxied(r.Context())
+	return named || c.InsecureNoAuth
+}
+
 func (c *console) showLogin(w http.ResponseWriter, status int, d loginData) {
 	p := c.page(nil, view{name: "login", title: "Log in"}, nil)
 	p.Data = d
@@ -60,6 +66,10 @@ func (c *console) showLogin(w http.ResponseWriter, status int, d loginData) {
 }
 
 func (c *console) login(w http.ResponseWriter, r *http.Request) {
+	if c.known(r) {
+		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
+		return
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	d := loginData{Next: nextPath(r.PostFormValue("next")), Private: private(r)}
 	if !d.Private {

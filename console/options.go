@@ -33,6 +33,9 @@ type Options struct {
 	// for one of Audiences, or for the API server itself without any.
 	Authorizer Authorizer
 	Audiences  []string
+	// Proxy is one that says who its callers are: they need no login. It counts by TLS only, where httpapi.Proxy.TLS has the
+	// server ask for its certificate. Default: nobody else says who somebody is.
+	Proxy *httpapi.Proxy
 	// InsecureNoAuth shows everything to everybody who can connect: only programs of this machine may, by a loopback
 	// address as host.
 	InsecureNoAuth bool
@@ -57,7 +60,7 @@ type Operations struct {
 }
 
 // Authorizer decides whether the bearer of a token has an access. It returns nil, a *httpapi.Problem with status 401 or
-// 403, or another error when it cannot decide. Caller returns the name of who it is, for people to read.
+// 403, or another error when it cannot decide; behind a Proxy about the user of httpapi.Proxied. Caller returns the name of who it is, for people to read.
 type Authorizer interface {
 	May(ctx context.Context, token string, a httpapi.Access) error
 	Caller(token string) string
@@ -84,6 +87,9 @@ func (o *Options) complete() error {
 	}
 	if o.InsecureNoAuth && o.Authorizer != nil {
 		return errors.New("cannot make the console: InsecureNoAuth leaves nothing to an Authorizer")
+	}
+	if o.InsecureNoAuth && o.Proxy != nil {
+		return errors.New("cannot make the console: InsecureNoAuth leaves nothing to a Proxy")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -148,8 +148,12 @@ func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace strin
 	return k.May(ctx, token, OperationAccess(verb, namespace))
 }
 
-// May decides whether the bearer of a token has an access. It fails as Authorize does.
+// May decides whether the user whom a proxy has named (see [Proxy]), or else the bearer of a token, has an access. It fails
+// as Authorize does.
 func (k *Kubernetes) May(ctx context.Context, token string, a Access) error {
+	if who := proxied(ctx); who != nil {
+		return k.may(ctx, who, a)
+	}
 	if token == "" {
 		return &Problem{
 			Status: http.StatusUnauthorized, Title: "Unauthorized",
@@ -251,18 +255,23 @@ func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, 
 		if err != nil {
 			return nil, fmt.Errorf("cannot find out who calls: %w", err)
 		}
-		user := review.Status.User
-		all, err := json.Marshal(user)
-		if err != nil {
-			return nil, fmt.Errorf("cannot find out who calls: %w", err)
-		}
-		who := &caller{user: user, sum: sha256.Sum256(all), tenant: user.Username, until: k.now().Add(keepAllowed)}
-		if account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
-			who.tenant, _, _ = strings.Cut(account, ":")
-		}
+		who := newCaller(review.Status.User)
+		who.until = k.now().Add(keepAllowed)
 		return who, nil
 	}
 	return nil, notValid
+}
+
+func newCaller(user authenticationv1.UserInfo) *caller {
+	all, err := json.Marshal(user)
+	if err != nil {
+		panic(err) // it is made of strings
+	}
+	who := &caller{user: user, sum: sha256.Sum256(all), tenant: user.Username}
+	if account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
+		who.tenant, _, _ = strings.Cut(account, ":")
+	}
+	return who
 }
 
 // may decides whether a caller has an access.
