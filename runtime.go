@@ -60,6 +60,8 @@ type Runtime struct {
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
 	ran         bool
 
+	guarded atomic.Pointer[http.Handler] // the pages below /debug/ behind their guard; nil: there is none
+
 	leading atomic.Bool // of those of WithLeadership, this process works
 }
 

@@ -38,8 +38,13 @@ func unknown(err error) bool {
 
 // mayRun wants the right to pages about the whole program.
 func (r *reader) mayRun(ctx context.Context, page string) error {
-	err := r.may(ctx, httpapi.Access{Verb: "get", Path: "/debug/" + page})
-	if refused(err) && !unknown(err) && r.c.Operations != nil {
+	return r.mayAt(ctx, httpapi.Access{Verb: "get", Path: "/debug/" + page})
+}
+
+// mayAt wants the right to a path, or, to get it, that to list all operations that are served.
+func (r *reader) mayAt(ctx context.Context, at httpapi.Access) error {
+	err := r.may(ctx, at)
+	if at.Verb == "get" && refused(err) && !unknown(err) && r.c.Operations != nil {
 		for _, namespace := range r.c.served() {
 			if err = r.may(ctx, httpapi.OperationAccess("list", namespace)); err != nil {
 				return err

@@ -54,6 +54,9 @@ func New(o Options) (http.Handler, error) {
 	}
 	c.rates = newRates(c.sample)
 	o.Runtime.AddAlways("console rates", c.rates.run)
+	if o.GuardDebug {
+		o.Runtime.GuardDebug(c.guard)
+	}
 	return o.Proxy.Handler(c.secured(c.routes())), nil
 }
 

@@ -20,7 +20,7 @@ const maxForm = 16 << 10
 
 // toLogin sends a person to the login page, and tells a program that it has to say who it is.
 func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") || r.Method != http.MethodGet {
+	if !byPerson(r) {
 		http.Error(w, why.Error(), http.StatusUnauthorized)
 		return
 	}
@@ -31,10 +31,16 @@ func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	http.Redirect(w, r, "/console/login?"+q.Encode(), http.StatusSeeOther)
 }
 
-// nextPath is where to go after the login: a page of the console.
+// byPerson tells whether a request is that of a browser for a page, rather than that of a program.
+func byPerson(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Method == http.MethodGet
+}
+
+// nextPath is where to go after the login: a page of the console, or below /debug/.
 func nextPath(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/console/") ||
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil ||
+		!strings.HasPrefix(u.Path, "/console/") && !strings.HasPrefix(u.Path, "/debug/") ||
 		strings.ContainsAny(text, "\\\r\n") {
 		return "/console/overview"
 	}

@@ -36,6 +36,11 @@ type Options struct {
 	// Proxy is one that says who its callers are: they need no login. It counts by TLS only, where httpapi.Proxy.TLS has the
 	// server ask for its certificate. Default: nobody else says who somebody is.
 	Proxy *httpapi.Proxy
+	// GuardDebug has the runtime's pages below /debug/, which else answer everybody, want what its pages here want: get on
+	// their path, such as /debug/flows, or list of all operations that are served; by a bearer token, a session or a
+	// Proxy. A request that may change something (POST) wants that verb on the path, and a bearer token: a browser sends
+	// the others by itself.
+	GuardDebug bool
 	// InsecureNoAuth shows everything to everybody who can connect: only programs of this machine may, by a loopback
 	// address as host.
 	InsecureNoAuth bool

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
-	"path"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +76,7 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := mayRead(WithClient(r.Context(), r), a, bearer(r), r.URL.Path, namespaces); err != nil {
+		if err := mayRead(WithClient(r.Context(), r), a, bearer(r), PathAccess(r), namespaces); err != nil {
 			answerProblem(w, err)
 			return
 		}
@@ -85,10 +84,10 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 	})
 }
 
-func mayRead(ctx context.Context, a Authorizer, token, page string, namespaces []string) error {
+func mayRead(ctx context.Context, a Authorizer, token string, page Access, namespaces []string) error {
 	if decides, ok := a.(interface {
 		May(ctx context.Context, token string, a Access) error
-	}); ok && decides.May(ctx, token, Access{Verb: "get", Path: path.Clean(page)}) == nil {
+	}); ok && decides.May(ctx, token, page) == nil {
 		return nil
 	}
 	for _, namespace := range namespaces {

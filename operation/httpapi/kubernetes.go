@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,19 @@ type Access struct {
 // OperationAccess is something that is done with operations.
 func OperationAccess(verb, namespace string) Access {
 	return Access{Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: "operations", Namespace: namespace}
+}
+
+// PathAccess is what a request for a page asks for, as the API server has it of paths that name no resource; HEAD is get.
+func PathAccess(r *http.Request) Access {
+	at := path.Clean("/" + r.URL.Path)
+	if strings.HasSuffix(r.URL.Path, "/") && at != "/" {
+		at += "/"
+	}
+	verb := strings.ToLower(r.Method)
+	if r.Method == http.MethodHead {
+		verb = "get"
+	}
+	return Access{Verb: verb, Path: at}
 }
 
 // String is such as "get secrets/pull in namespace prod".
