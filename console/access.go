@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
@@ -13,10 +14,11 @@ import (
 type reader struct {
 	c     *console
 	token string
-	name  string // for people; empty where nobody has to say who they are
-	csrf  string // what a form of this reader has to send
-	open  bool   // nobody has to log in
-	named bool   // by a proxy, which is where they log in and out
+	name  string    // for people; empty where nobody has to say who they are
+	until time.Time // when the session ends; zero: there is none
+	csrf  string    // what a form of this reader has to send
+	open  bool      // nobody has to log in
+	named bool      // by a proxy, which is where they log in and out
 }
 
 // may returns nil, a *httpapi.Problem, or another error where it cannot be decided.
@@ -89,7 +91,7 @@ func (c *console) read(r *http.Request) (*reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		rd.token, rd.csrf = s.Token, c.seals.mark(s.ID)
+		rd.token, rd.until, rd.csrf = s.Token, s.Until, c.seals.mark(s.ID)
 	}
 	rd.name = c.Authorizer.Caller(rd.token)
 	return rd, nil

@@ -178,16 +178,22 @@ func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
 
 // show returns what a page shows to a reader, who has to have the right.
 func (c *console) show(ctx context.Context, rd *reader, v view, r *http.Request) (any, error) {
-	var err error
-	if v.allow != nil {
-		err = v.allow(ctx, rd, r)
-	} else {
-		err = rd.mayRun(ctx, v.name)
-	}
-	if err != nil {
+	if err := c.maySee(ctx, rd, v, r); err != nil {
 		return nil, err
 	}
 	return v.data(ctx, rd, r)
+}
+
+// maySee wants the right to a page, of somebody whose session has not ended since.
+func (c *console) maySee(ctx context.Context, rd *reader, v view, r *http.Request) error {
+	switch {
+	case !rd.until.IsZero() && !c.now().Before(rd.until):
+		return errOver
+	case v.allow != nil:
+		return v.allow(ctx, rd, r)
+	default:
+		return rd.mayRun(ctx, v.name)
+	}
 }
 
 // enter finds out who asks, and shows the login page to who has not said.
