@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -307,6 +308,7 @@ func (w *world) controller(pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.listeners(scheduler, known)
 	certificate := w.certificate(rt)
 	for _, c := range []prometheus.Collector{events, reviews, certificate, serve.New(api, serve.Options{})} {
 		if err := rt.Registry().Register(c); err != nil {
@@ -319,6 +321,53 @@ func (w *world) controller(pod string) {
 		r := httptest.NewRequest(http.MethodGet, "/operations", nil)
 		r.Header.Set("Authorization", "Bearer token-"+fmt.Sprint(w.round)) // one that was not asked about before
 		api.ServeHTTP(httptest.NewRecorder(), r)
+	})
+}
+
+// listeners is an HTTP API with a place for one event stream. In trouble somebody has it for as long as an operation does not
+// end, and others come and are refused.
+func (w *world) listeners(scheduler *operation.Scheduler, known *store.Store) {
+	registry := prometheus.NewRegistry()
+	stop := make(chan struct{})
+	api, err := httpapi.New(httpapi.Options{
+		Scheduler: scheduler, Operations: known, Authorizer: httpapi.Anonymous{}, Registerer: registry, All: true, MaxStreams: 1,
+		Stop: stop,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.targets = append(w.targets, target{"prod/listened", "listened-0", registry})
+	var listening sync.WaitGroup
+	w.stops = append(w.stops, func() {
+		close(stop)
+		listening.Wait()
+	})
+	listen := func() int {
+		answer := httptest.NewRecorder()
+		api.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/operations/app/held/events", nil))
+		return answer.Code
+	}
+	begun := false
+	w.act = append(w.act, func() {
+		switch {
+		case !w.trouble.Load() || w.worse:
+			return
+		case !begun:
+			begun = true
+			if _, err := scheduler.Schedule(w.t.Context(), operation.Request{
+				Type: v1alpha1.OperationCreate, Resource: operation.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
+				Timeout: 10 * time.Hour,
+			}); err != nil {
+				w.t.Fatal(err)
+			}
+			listening.Go(func() { listen() })
+			synctest.Wait()
+		}
+		for range 40 {
+			if code := listen(); code != http.StatusServiceUnavailable {
+				w.t.Errorf("one more who listens is answered %d", code)
+			}
+		}
 	})
 }
 
