@@ -40,7 +40,6 @@ var silent = map[string]string{
 	"FairleadSlotsDoNotMove":       "it takes a holder that works for just the slot that is to move",
 	"FairleadWebhookQuarantined":   "it takes a process that dies",
 	"FairleadCallsQueue":           "it takes receivers that do not answer, for which the clock would wait",
-	"FairleadShareUsedUp":          "it takes more operations than are scheduled",
 }
 
 // absent are the metrics that have no series before something happens that does not happen to the programs of the test.

@@ -50,6 +50,7 @@ type world struct {
 	failed  bool         // there was trouble
 	worse   bool
 	hung    bool // an operation
+	flooded int  // rounds
 	targets []target
 	stops   []func()
 	round   int
@@ -290,6 +291,7 @@ func (w *world) controller(pod string) {
 	known := acquire(version.WithKind(v1alpha1.KindOperation))
 	e, err := executor.New(executor.Options{
 		Calls: rt.Calls(), Registerer: rt.Registry(), Recorder: events, AllowTargets: []string{"127.0.0.1"},
+		Budget:     executor.Budget{Writes: 2, TotalWrites: 1},
 		Operations: known, Webhooks: acquire(version.WithKind(v1alpha1.KindWebhook)),
 		Secrets: acquire(corev1.SchemeGroupVersion.WithKind("Secret")),
 	})
@@ -399,6 +401,9 @@ func (w *world) schedule(s *operation.Scheduler) {
 		hook, timeout, w.hung = "missing", 70*time.Minute, true
 	case w.trouble.Load():
 		hook, timeout = "bad", time.Minute
+		if w.flooded++; w.flooded < 40 { // then what waits is worked off
+			w.flood(s)
+		}
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
@@ -408,5 +413,17 @@ func (w *world) schedule(s *operation.Scheduler) {
 	})
 	if err != nil && !w.trouble.Load() {
 		w.t.Errorf("cannot schedule: %v", err)
+	}
+}
+
+// flood has more operations begin than the share of a namespace is good for.
+func (w *world) flood(s *operation.Scheduler) {
+	for i := range 20 {
+		if _, err := s.Schedule(w.t.Context(), operation.Request{
+			Type: v1alpha1.OperationCreate, Resource: operation.Resource{Type: "app", ID: fmt.Sprint(w.round, "-", i)},
+			Webhooks: []string{"bad"}, Timeout: time.Minute,
+		}); err != nil {
+			w.t.Error(err)
+		}
 	}
 }
