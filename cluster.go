@@ -126,7 +126,8 @@ func (c *Cluster) connect(cfg *rest.Config, o options) error {
 	}
 	if c.cache, err = store.NewCache(store.CacheOptions{
 		Dir: dir, Config: cfg, Scheme: o.scheme, Mapper: mapper, Source: o.source, Logger: o.logger, Linger: o.linger,
-		Store: store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect}, Contents: o.contents,
+		TracerProvider: o.tracers,
+		Store:          store.Options{HotBytes: o.hotBytes, DetectMutation: o.detect}, Contents: o.contents,
 	}); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -41,8 +42,31 @@ const maxScrapes = 8
 //	/debug/observers   who observes what, where it is declared, and how it is doing
 //	/debug/flows       live fibers, see Flows
 //
-// and those of Handle. The debug pages are text, or JSON with ?format=json.
-func (rt *Runtime) Handler() http.Handler { return rt.mux }
+// and those of Handle. The debug pages are text, or JSON with ?format=json; they answer everybody, unless GuardDebug says
+// else.
+func (rt *Runtime) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if guarded := rt.guarded.Load(); guarded != nil && (isDebug(r.URL.Path) || isDebug(path.Clean("/"+r.URL.Path))) {
+			(*guarded).ServeHTTP(w, r)
+			return
+		}
+		rt.mux.ServeHTTP(w, r)
+	})
+}
+
+func isDebug(at string) bool { return at == "/debug" || strings.HasPrefix(at, "/debug/") }
+
+// GuardDebug has everything below /debug/, pages of Handle too, be asked for through a guard, which passes on to the pages
+// that it is given what may be seen. It is safe for concurrent use; the last one counts. console.Options.GuardDebug has
+// the console be the guard.
+func (rt *Runtime) GuardDebug(guard func(pages http.Handler) http.Handler) {
+	if guard == nil {
+		rt.mistake(errors.New("cannot guard the debug pages: the guard is nil"))
+		return
+	}
+	guarded := guard(rt.mux)
+	rt.guarded.Store(&guarded)
+}
 
 // Handle adds a page. The pattern is that of http.ServeMux; one that is malformed or taken is an error of Run. Pages
 // below /debug/ are listed there.
@@ -51,10 +75,10 @@ func (rt *Runtime) Handle(pattern string, page http.Handler) {
 		rt.mistake(fmt.Errorf("cannot serve %q: %v", pattern, p.Value))
 		return
 	}
-	if _, path, ok := strings.Cut(pattern, "/debug/"); ok && path != "" {
+	if _, name, ok := strings.Cut(pattern, "/debug/"); ok && name != "" {
 		rt.mu.Lock()
 		defer rt.mu.Unlock()
-		rt.pages = append(rt.pages, "/debug/"+path)
+		rt.pages = append(rt.pages, "/debug/"+name)
 	}
 }
 

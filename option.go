@@ -96,8 +96,8 @@ func WithMapper(mapper meta.RESTMapper) Option { return func(o *options) { o.map
 func WithLogger(logger *slog.Logger) Option { return func(o *options) { o.logger = logger } }
 
 // WithTracerProvider has the runtime make spans of OpenTelemetry, and all that it hosts: a span of each reconciliation,
-// of each fiber and each of its steps, of the engines of Flows and of reconcile.Flow, and of each request to the API
-// server that is no watch. A provider given to one of them beats it. Package operation takes one in its options. The
+// of each fiber and each of its steps, of the engines of Flows and of reconcile.Flow, of each request to the API server,
+// of watches their start, of what hooks are asked, and of renewals of the Lease that fail or are slow. A provider given to one of them beats it. Package operation takes one in its options. The
 // provider is the program's, which shuts it down after Run. Default: no spans, which cost nothing. See docs/tracing.md.
 func WithTracerProvider(tp trace.TracerProvider) Option { return func(o *options) { o.tracers = tp } }
 

@@ -60,6 +60,8 @@ type Runtime struct {
 	seen        map[*store.Store]time.Time // when the health pages looked at it first
 	ran         bool
 
+	guarded atomic.Pointer[http.Handler] // the pages below /debug/ behind their guard; nil: there is none
+
 	leading atomic.Bool // of those of WithLeadership, this process works
 }
 
@@ -118,7 +120,9 @@ func (rt *Runtime) elect(cfg *rest.Config, namespace, name string) (Leadership, 
 				namespace, name,
 			)
 	}
-	return lease.New(cfg, lease.Options{Namespace: namespace, Name: name, Logger: rt.log})
+	return lease.New(cfg, lease.Options{
+		Namespace: namespace, Name: name, Logger: rt.log, TracerProvider: rt.opts.tracers,
+	})
 }
 
 // Join adds a cluster to the runtime, which starts, stops and shows it together with the first one. Selectors are

@@ -2,7 +2,6 @@ package fairlead_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +17,7 @@ import (
 )
 
 // WithTracerProvider reaches all that a runtime hosts: a request is below its reconciliation or step, a step below its
-// fiber, a fiber below what has started it. Watches, which may last for ever, have no span.
+// fiber, a fiber below what has started it. Of a watch, which may last for ever, there are its initial events.
 func TestOneTracerProvider(t *testing.T) {
 	t.Parallel()
 	for _, joined := range []bool{false, true} {
@@ -59,10 +58,9 @@ func TestOneTracerProvider(t *testing.T) {
 					t.Errorf("joined %t: %s is not below %s, of %v", joined, child, parent, made.Names())
 				}
 			}
-			for _, name := range made.Names() {
-				if strings.HasPrefix(name, "watch") || strings.HasPrefix(name, "list configmaps") {
-					t.Errorf("joined %t: a span %q", joined, name)
-				}
+			if of := made.Named("list configmaps"); len(of) != 1 || of[0].Parent().IsValid() ||
+				spans.Value(of[0], "source.initial_events") != "true" || of[0].EndTime().Sub(of[0].StartTime()) >= time.Second {
+				t.Errorf("joined %t: %d lists, of %v", joined, len(of), made.Names())
 			}
 		})
 	}

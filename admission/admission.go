@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +26,7 @@ import (
 	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/client"
 	"github.com/fairlead-io/fairlead/internal/place"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/rights"
 )
@@ -80,6 +82,9 @@ type Options struct {
 	MaxRequests int
 	// Logger is used instead of that of the host.
 	Logger *slog.Logger
+	// TracerProvider makes a span of each question of the API server, below its own where it makes some. Default: that of
+	// the host; without it none are made.
+	TracerProvider trace.TracerProvider
 }
 
 // Certificates says how long certificates are good. Zero fields have the defaults named here.
@@ -131,6 +136,7 @@ type Hooks struct {
 	host    Host
 	o       Options
 	log     *slog.Logger
+	tracer  trace.Tracer // nil: none
 	metrics *metrics
 	serving atomic.Pointer[tls.Certificate]
 	// of requests to hooks, and of conversions: a hook may read what has to be converted
@@ -159,6 +165,7 @@ func Serve(host Host, o Options) *Hooks {
 	inherited := host.Inherit()
 	h.log = cmp.Or(h.log, inherited.Logger, slog.New(slog.DiscardHandler))
 	h.log = h.log.With("admission", o.Name)
+	h.tracer = tracing.Tracer(cmp.Or(o.TracerProvider, inherited.TracerProvider), "admission")
 	h.metrics = newMetrics(h)
 	labels := prometheus.Labels{"cluster": inherited.Cluster, "admission": o.Name}
 	if r := host.Registry(); r != nil {

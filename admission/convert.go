@@ -232,7 +232,9 @@ func (h *Hooks) convert(ctx context.Context, w http.ResponseWriter, c *converter
 	}
 	began := time.Now()
 	response := &apiextensionsv1.ConversionResponse{UID: in.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	ctx, end := h.trace(ctx, c.name(), "convert", "")
 	finish := func(result string) {
+		end(result)
 		h.metrics.requests.WithLabelValues(c.name(), "convert", result).Inc()
 		h.metrics.seconds.WithLabelValues(c.name()).Observe(time.Since(began).Seconds())
 	}

@@ -51,7 +51,7 @@ func (h *Hooks) bounded(
 		if asked, err := time.ParseDuration(r.URL.Query().Get("timeout")); err == nil && asked > 0 {
 			patience = min(asked, maxTimeout)
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		ctx, cancel := context.WithTimeout(h.incoming(r), patience)
 		defer cancel()
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			h.refuse(w, "content type", http.StatusUnsupportedMediaType, "the body has to be application/json")
@@ -102,7 +102,9 @@ func (h *Hooks) review(ctx context.Context, w http.ResponseWriter, k *hook, body
 	}
 	began := time.Now()
 	var out outcome
+	ctx, end := h.trace(ctx, k.Name, strings.ToLower(string(in.Operation)), in.Namespace)
 	finish := func(result string) {
+		end(result)
 		h.metrics.requests.WithLabelValues(k.Name, strings.ToLower(string(in.Operation)), result).Inc()
 		h.metrics.seconds.WithLabelValues(k.Name).Observe(time.Since(began).Seconds())
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 )
@@ -13,9 +14,11 @@ import (
 type reader struct {
 	c     *console
 	token string
-	name  string // for people; empty where nobody has to say who they are
-	csrf  string // what a form of this reader has to send
-	open  bool   // nobody has to log in
+	name  string    // for people; empty where nobody has to say who they are
+	until time.Time // when the session ends; zero: there is none
+	csrf  string    // what a form of this reader has to send
+	open  bool      // nobody has to log in
+	named bool      // by a proxy, which is where they log in and out
 }
 
 // may returns nil, a *httpapi.Problem, or another error where it cannot be decided.
@@ -37,8 +40,13 @@ func unknown(err error) bool {
 
 // mayRun wants the right to pages about the whole program.
 func (r *reader) mayRun(ctx context.Context, page string) error {
-	err := r.may(ctx, httpapi.Access{Verb: "get", Path: "/debug/" + page})
-	if refused(err) && !unknown(err) && r.c.Operations != nil {
+	return r.mayAt(ctx, httpapi.Access{Verb: "get", Path: "/debug/" + page})
+}
+
+// mayAt wants the right to a path, or, to get it, that to list all operations that are served.
+func (r *reader) mayAt(ctx context.Context, at httpapi.Access) error {
+	err := r.may(ctx, at)
+	if at.Verb == "get" && refused(err) && !unknown(err) && r.c.Operations != nil {
 		for _, namespace := range r.c.served() {
 			if err = r.may(ctx, httpapi.OperationAccess("list", namespace)); err != nil {
 				return err
@@ -66,11 +74,16 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// read finds out who sends a request: by a bearer token, or by the cookie of a session.
+// read finds out who sends a request: by what a proxy says that is believed, by a bearer token, or by the cookie of a
+// session.
 func (c *console) read(r *http.Request) (*reader, error) {
 	rd := &reader{c: c, open: c.InsecureNoAuth}
 	if rd.open {
 		rd.csrf = c.seals.mark("anybody")
+		return rd, nil
+	}
+	if user, ok := httpapi.Proxied(r.Context()); ok {
+		rd.named, rd.name, rd.csrf = true, user.Username, c.seals.mark("user "+user.Username) // no session is called like that
 		return rd, nil
 	}
 	if rd.token = bearer(r); rd.token == "" {
@@ -78,7 +91,7 @@ func (c *console) read(r *http.Request) (*reader, error) {
 		if err != nil {
 			return nil, err
 		}
-		rd.token, rd.csrf = s.Token, c.seals.mark(s.ID)
+		rd.token, rd.until, rd.csrf = s.Token, s.Until, c.seals.mark(s.ID)
 	}
 	rd.name = c.Authorizer.Caller(rd.token)
 	return rd, nil

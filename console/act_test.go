@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fairlead-io/fairlead/operation"
 )
 
@@ -125,4 +127,42 @@ func TestLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	next("failed")
+}
+
+// TestLiveOver: the stream of a page on which nothing changes ends when its reader's token does, and says so; one that comes
+// after it is not begun.
+func TestLiveOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.user("leaver", true, rule(group, "operations", "get", "list"))
+	browser := w.login("leaver")
+	live := w.server.URL + "/console/live/operations"
+	r, err := http.NewRequestWithContext(w.ctx, http.MethodGet, live, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := browser.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	said := []string{}
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "data: \"") { // it is shown
+			if err := w.clients.CoreV1().ServiceAccounts(w.namespace).Delete(w.ctx, "leaver", metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if event, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			said = append(said, event)
+		}
+	}
+	if err := lines.Err(); err != nil || len(said) != 1 || said[0] != "over" {
+		t.Errorf("it ends with %q, %v", said, err)
+	}
+	if got := w.send(browser, "", http.MethodHead, "/console/operations", nil); got.status != http.StatusUnauthorized {
+		t.Errorf("a script that asks for the page is answered %d", got.status)
+	}
 }

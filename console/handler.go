@@ -54,7 +54,10 @@ func New(o Options) (http.Handler, error) {
 	}
 	c.rates = newRates(c.sample)
 	o.Runtime.AddAlways("console rates", c.rates.run)
-	return c.secured(c.routes()), nil
+	if o.GuardDebug {
+		o.Runtime.GuardDebug(c.guard)
+	}
+	return o.Proxy.Handler(c.secured(c.routes())), nil
 }
 
 // view is one page: what it is called, who may see it, and what is shown.
@@ -73,6 +76,7 @@ type page struct {
 	Title, Name string
 	Reader      string
 	Open        bool // nobody has to log in
+	Named       bool // by a proxy, where the reader logs out
 	CSRF        string
 	Nav         []link
 	At          time.Time
@@ -174,16 +178,22 @@ func (c *console) serve(mux *http.ServeMux, pattern string, v view) {
 
 // show returns what a page shows to a reader, who has to have the right.
 func (c *console) show(ctx context.Context, rd *reader, v view, r *http.Request) (any, error) {
-	var err error
-	if v.allow != nil {
-		err = v.allow(ctx, rd, r)
-	} else {
-		err = rd.mayRun(ctx, v.name)
-	}
-	if err != nil {
+	if err := c.maySee(ctx, rd, v, r); err != nil {
 		return nil, err
 	}
 	return v.data(ctx, rd, r)
+}
+
+// maySee wants the right to a page, of somebody whose session has not ended since.
+func (c *console) maySee(ctx context.Context, rd *reader, v view, r *http.Request) error {
+	switch {
+	case !rd.until.IsZero() && !c.now().Before(rd.until):
+		return errOver
+	case v.allow != nil:
+		return v.allow(ctx, rd, r)
+	default:
+		return rd.mayRun(ctx, v.name)
+	}
 }
 
 // enter finds out who asks, and shows the login page to who has not said.
@@ -201,7 +211,7 @@ func (c *console) page(rd *reader, v view, at *url.URL) *page {
 	if rd == nil {
 		return p
 	}
-	p.Reader, p.Open, p.CSRF = rd.name, rd.open, rd.csrf
+	p.Reader, p.Open, p.Named, p.CSRF = rd.name, rd.open, rd.named, rd.csrf
 	for _, v := range c.views() {
 		p.Nav = append(p.Nav, link{v.name, v.title, "/console/" + v.name, v.name == p.Name})
 	}
@@ -256,7 +266,7 @@ var errNothing = errors.New("there is nothing here, or nothing that you may see"
 // fail answers with what an error means.
 func (c *console) fail(w http.ResponseWriter, r *http.Request, rd *reader, err error) {
 	switch {
-	case unknown(err):
+	case unknown(err) && (rd == nil || !rd.named): // else there is nowhere to log in
 		c.toLogin(w, r, errOver)
 	case errors.Is(err, errWhich):
 		p := c.page(rd, view{name: "namespace", title: "Which namespace?"}, nil)

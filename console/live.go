@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -91,7 +92,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // stream sends what a page shows, each time it is another than before, as server-sent events: the contents of its main
-// element, as a JSON string.
+// element, as a JSON string. The last event is over when the session or its token have ended, and gone when the page cannot
+// be shown any more.
 func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	rd, err := c.read(r)
 	if err != nil {
@@ -121,10 +123,18 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 	if send("retry: 5000\n\n") != nil {
 		return
 	}
+	// What is wrong otherwise is told by the page itself, when it is loaded again.
+	ended := func(err error) {
+		event := "gone"
+		if unknown(err) || errors.Is(err, errOver) {
+			event = "over"
+		}
+		_ = send("event: " + event + "\ndata: \n\n") // the reader is gone if this fails
+	}
 	var last []byte
 	var seen uint64
 	first := true
-	quiet := time.Now()
+	quiet, checked := time.Now(), time.Now()
 	for {
 		if c.index != nil {
 			c.index.touch()
@@ -142,10 +152,10 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 				return
 			}
 			if err != nil {
-				// What is wrong is told by the page itself, when it is loaded again.
-				_ = send("event: gone\ndata: \n\n")
+				ended(err)
 				return
 			}
+			checked = time.Now()
 			if !bytes.Equal(made, last) {
 				text, err := json.Marshal(string(made))
 				if err != nil || send("data: "+string(text)+"\n\n") != nil {
@@ -154,6 +164,12 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, v view) {
 				last, quiet = made, time.Now()
 			}
 			first = false
+		} else if time.Since(checked) > keepAlive/2 { // nothing changes, but the right to see it may
+			if err := c.maySee(ctx, rd, v, r); err != nil && (refused(err) || errors.Is(err, errOver) || errors.Is(err, errNothing)) {
+				ended(err)
+				return
+			}
+			checked = time.Now()
 		}
 		if time.Since(quiet) > keepAlive/2 {
 			if send(": still here\n\n") != nil {

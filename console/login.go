@@ -20,7 +20,7 @@ const maxForm = 16 << 10
 
 // toLogin sends a person to the login page, and tells a program that it has to say who it is.
 func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
-	if !strings.Contains(r.Header.Get("Accept"), "text/html") || r.Method != http.MethodGet {
+	if !byPerson(r) {
 		http.Error(w, why.Error(), http.StatusUnauthorized)
 		return
 	}
@@ -31,10 +31,16 @@ func (c *console) toLogin(w http.ResponseWriter, r *http.Request, why error) {
 	http.Redirect(w, r, "/console/login?"+q.Encode(), http.StatusSeeOther)
 }
 
-// nextPath is where to go after the login: a page of the console.
+// byPerson tells whether a request is that of a browser for a page, rather than that of a program.
+func byPerson(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), "text/html") && r.Method == http.MethodGet
+}
+
+// nextPath is where to go after the login: a page of the console, or below /debug/.
 func nextPath(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/console/") ||
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil ||
+		!strings.HasPrefix(u.Path, "/console/") && !strings.HasPrefix(u.Path, "/debug/") ||
 		strings.ContainsAny(text, "\\\r\n") {
 		return "/console/overview"
 	}
@@ -42,7 +48,7 @@ func nextPath(text string) string {
 }
 
 func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
-	if c.InsecureNoAuth {
+	if c.known(r) {
 		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
 		return
 	}
@@ -53,6 +59,12 @@ func (c *console) loginPage(w http.ResponseWriter, r *http.Request) {
 	c.showLogin(w, http.StatusOK, d)
 }
 
+// known tells whether there is nothing to log in for.
+func (c *console) known(r *http.Request) bool {
+	_, named := httpapi.Proxied(r.Context())
+	return named || c.InsecureNoAuth
+}
+
 func (c *console) showLogin(w http.ResponseWriter, status int, d loginData) {
 	p := c.page(nil, view{name: "login", title: "Log in"}, nil)
 	p.Data = d
@@ -60,6 +72,10 @@ func (c *console) showLogin(w http.ResponseWriter, status int, d loginData) {
 }
 
 func (c *console) login(w http.ResponseWriter, r *http.Request) {
+	if c.known(r) {
+		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
+		return
+	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	d := loginData{Next: nextPath(r.PostFormValue("next")), Private: private(r)}
 	if !d.Private {

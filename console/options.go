@@ -33,6 +33,14 @@ type Options struct {
 	// for one of Audiences, or for the API server itself without any.
 	Authorizer Authorizer
 	Audiences  []string
+	// Proxy is one that says who its callers are: they need no login. It counts by TLS only, where httpapi.Proxy.TLS has the
+	// server ask for its certificate. Default: nobody else says who somebody is.
+	Proxy *httpapi.Proxy
+	// GuardDebug has the runtime's pages below /debug/, which else answer everybody, want what its pages here want: get on
+	// their path, such as /debug/flows, or list of all operations that are served; by a bearer token, a session or a
+	// Proxy. A request that may change something (POST) wants that verb on the path, and a bearer token: a browser sends
+	// the others by itself.
+	GuardDebug bool
 	// InsecureNoAuth shows everything to everybody who can connect: only programs of this machine may, by a loopback
 	// address as host.
 	InsecureNoAuth bool
@@ -57,7 +65,7 @@ type Operations struct {
 }
 
 // Authorizer decides whether the bearer of a token has an access. It returns nil, a *httpapi.Problem with status 401 or
-// 403, or another error when it cannot decide. Caller returns the name of who it is, for people to read.
+// 403, or another error when it cannot decide; behind a Proxy about the user of httpapi.Proxied. Caller returns the name of who it is, for people to read.
 type Authorizer interface {
 	May(ctx context.Context, token string, a httpapi.Access) error
 	Caller(token string) string
@@ -84,6 +92,9 @@ func (o *Options) complete() error {
 	}
 	if o.InsecureNoAuth && o.Authorizer != nil {
 		return errors.New("cannot make the console: InsecureNoAuth leaves nothing to an Authorizer")
+	}
+	if o.InsecureNoAuth && o.Proxy != nil {
+		return errors.New("cannot make the console: InsecureNoAuth leaves nothing to a Proxy")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -46,7 +46,8 @@ func TestProgram(t *testing.T) {
 		"less than 32 bytes":        {SessionKey: []byte("short")},
 		"are needed":                {Operations: &console.Operations{}},
 		"is not the URL of a trace": {TraceURL: "https://traces.example.com/"},
-		"leaves nothing to":         {InsecureNoAuth: true, Authorizer: httpapi.Anonymous{}},
+		"leaves nothing to an Auth": {InsecureNoAuth: true, Authorizer: httpapi.Anonymous{}},
+		"leaves nothing to a Proxy": {InsecureNoAuth: true, Proxy: &httpapi.Proxy{}},
 	} {
 		bad := fairlead.New(server.Config(), fairlead.WithConsole(o))
 		if err := bad.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -117,7 +118,12 @@ func (s *scope) opener(q query) opener {
 			req.Header.Set("Accept", s.accepts(q))
 			return g.client.Do(req)
 		}
+		var span trace.Span
+		if q.watch && !q.sendInitialEvents { // else it is a part of a list, or of a look whether the server is there
+			ctx, span = s.trace(ctx, "watch")
+		}
 		res, err := s.sendSelecting(ctx, q.slots, send)
+		defer func() { s.endTrace(ctx, span, err) }()
 		if err != nil {
 			client.release(g)
 			return nil, nil, err
@@ -126,7 +132,8 @@ func (s *scope) opener(q query) opener {
 		body := &releasingBody{ReadCloser: res.Body, release: func() { client.release(g) }}
 		if res.StatusCode != http.StatusOK {
 			defer body.Close() //nolint:errcheck // a body that was read to the end or is not wanted
-			return nil, nil, refusal(res)
+			err = refusal(res)
+			return nil, nil, err
 		}
 		st.contentType = res.Header.Get("Content-Type")
 		d := newDecoder(q.watch, st.contentType)

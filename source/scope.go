@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
@@ -192,7 +194,12 @@ func (s *scope) attempt(ctx context.Context) error {
 	if s.relist || s.verify {
 		consistent := s.fresh || len(s.seen) == 0 || !s.unlisted.IsEmpty()
 		var err error
-		st, err = s.sync(ctx, listOf{consistent: consistent})
+		traced, span := s.trace(ctx, "list")
+		st, err = s.sync(traced, listOf{consistent: consistent})
+		if span != nil {
+			span.SetAttributes(attribute.Bool("source.consistent", consistent), attribute.Bool("source.initial_events", st != nil))
+		}
+		s.endTrace(ctx, span, err)
 		_, odd := errors.AsType[*ProtocolError](err)
 		switch {
 		case err == nil:

@@ -10,9 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/shard"
 )
 
@@ -64,8 +66,10 @@ type Config struct {
 	// TrustEmptyList: believe an empty list although objects are known. Otherwise it is confirmed as above.
 	TrustEmptyList bool
 
-	Logger *slog.Logger   // nil: none
-	Rand   func() float64 // jitter, in [0,1); nil: math/rand/v2
+	Logger *slog.Logger // nil: none
+	// TracerProvider makes a span of each list and of the start of each watch. Default: none are made.
+	TracerProvider trace.TracerProvider
+	Rand           func() float64 // jitter, in [0,1); nil: math/rand/v2
 }
 
 // Selectors restrict a source to some objects, as the fields of the same names in Config.
@@ -77,6 +81,7 @@ type Source struct {
 	client  *Client
 	private bool // the client is ours
 	newSink func(namespace string) Sink
+	tracer  trace.Tracer // nil: none
 
 	sharding    *Sharding    // nil: all objects are held
 	unselecting atomic.Int64 // until when the server is not asked to select slots, in nanoseconds of the epoch
@@ -105,6 +110,7 @@ func New(cfg Config, sink func(namespace string) Sink) (*Source, error) {
 	}
 	s := &Source{
 		cfg: cfg.withDefaults(), client: cfg.Client, newSink: sink, scopes: map[string]*scope{}, sharding: sharding,
+		tracer: tracing.Tracer(cfg.TracerProvider, "source"),
 	}
 	if s.client == nil {
 		client, err := NewClient(cfg.REST, ClientOptions{Limiter: cfg.Limiter})

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,6 +51,8 @@ type CacheOptions struct {
 	// SaveEvery is how often a store that has changed is saved, besides when it stops; 0: 5 minutes.
 	SaveEvery time.Duration
 	Logger    *slog.Logger
+	// TracerProvider makes the spans of the sources, see source.Config. Default: none are made.
+	TracerProvider trace.TracerProvider
 }
 
 const defaultLinger = 30 * time.Second
@@ -253,6 +256,9 @@ func (c *Cache) Open(req Request) (*Handle, error) {
 	}
 	own := req.Content.Transform != nil
 	cfg := c.configure(&req)
+	if cfg.TracerProvider == nil {
+		cfg.TracerProvider = c.opt.TracerProvider
+	}
 	if err := req.Content.checkFor(typeOf(c.opt.Scheme, req.Kind)); err != nil {
 		return nil, fmt.Errorf("cannot acquire a store for %s: %w", req.Kind, err)
 	}

@@ -45,7 +45,7 @@ func (c *controller) candidate(namespace string) (*lease.Lease, error) {
 	}
 	l, err := lease.New(c.config, lease.Options{
 		Namespace: namespace, Name: leaseName, Identity: fmt.Sprintf("%s_%d_%s", host, os.Getpid(), uuid.NewString()),
-		Logger: c.log,
+		TracerProvider: c.spans.tracers(), Logger: c.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot elect a leader: %w", err)

@@ -26,6 +26,7 @@ type serveOptions struct {
 	insecureHTTP          bool
 	noAuth                bool
 	traceURL              string
+	proxy                 httpapi.ProxyOptions
 }
 
 // ownAudience is what tokens that are meant for the HTTP API are made for. Beside it those for the API server are
@@ -49,6 +50,18 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 		"serve the HTTP API without TLS off loopback: bearer tokens go in clear text; only behind what ends TLS")
 	f.StringVar(&o.traceURL, "trace-url", "",
 		"`URL` that the console shows a trace at, with {trace} for its id, such as https://traces.example.com/trace/{trace}")
+	f.StringVar(&o.proxy.CAFile, "requestheader-ca-file", "",
+		"`file` with the CA of proxies that name the user in a header, PEM: it counts with a client certificate of that CA only; "+
+			"read again when it changes (default: no proxy is believed)")
+	f.StringArrayVar(&o.proxy.Names, "requestheader-allowed-name", nil,
+		"common `name` of such a certificate; may be repeated (default: any)")
+	f.StringVar(&o.proxy.UserHeader, "requestheader-user", "X-Remote-User", "`header` that names the user")
+	f.StringVar(&o.proxy.GroupHeader, "requestheader-group", "",
+		"`header` that names a group of the user, such as X-Remote-Group, and may come several times (default: none)")
+	f.StringVar(&o.proxy.GroupSeparator, "requestheader-group-separator", "",
+		"`text` that parts several groups of one header, such as a comma (default: a header is one group)")
+	f.StringVar(&o.proxy.ExtraHeaderPrefix, "requestheader-extra-prefix", "",
+		"`prefix` of the headers of what else is known of the user, such as X-Remote-Extra- (default: none)")
 	f.BoolVar(&o.noAuth, "insecure-no-auth", false, "let everybody use the HTTP API; only on loopback")
 }
 
@@ -65,6 +78,7 @@ func (o *serveOptions) scheme() string {
 type doors struct {
 	api, metrics net.Listener       // nil: none
 	certificate  *serve.Certificate // nil: plain HTTP
+	proxy        *httpapi.Proxy     // nil: nobody says who others are
 }
 
 func (d *doors) close() {
@@ -88,6 +102,16 @@ func (o *serveOptions) open(log *slog.Logger) (*doors, error) {
 		return nil, usageErrorf("--tls-cert-file and --tls-key-file need each other")
 	}
 	d := &doors{}
+	if err := o.checkProxy(); err != nil {
+		return nil, err
+	}
+	if o.proxy.CAFile != "" {
+		var err error
+		o.proxy.Logger = log
+		if d.proxy, err = httpapi.NewProxy(o.proxy); err != nil {
+			return nil, usageErrorf("cannot use --requestheader-ca-file: %v", err)
+		}
+	}
 	for _, door := range []struct {
 		flag, address string
 		check         func(loopback bool) error
@@ -134,6 +158,19 @@ func (o *serveOptions) checkAPI(loopback bool) error {
 			"--listen %s is not loopback, and bearer tokens would be sent in clear text: use --tls-cert-file and --tls-key-file, "+
 				"or --insecure-http where something else ends TLS", o.listen,
 		)
+	}
+	return nil
+}
+
+// checkProxy refuses what would be a belief without ground, or none.
+func (o *serveOptions) checkProxy() error {
+	switch {
+	case o.proxy.CAFile == "" && (len(o.proxy.Names) > 0 || o.proxy.GroupHeader+o.proxy.GroupSeparator+o.proxy.ExtraHeaderPrefix != ""):
+		return usageErrorf("the --requestheader flags need --requestheader-ca-file")
+	case o.proxy.CAFile != "" && o.noAuth:
+		return usageErrorf("--insecure-no-auth leaves nothing to --requestheader-ca-file")
+	case o.proxy.CAFile != "" && !o.secure():
+		return usageErrorf("--requestheader-ca-file needs --tls-cert-file and --tls-key-file: a proxy shows its certificate by TLS")
 	}
 	return nil
 }
@@ -185,7 +222,9 @@ func (c *controller) serve(d *doors, ready func(net.Addr)) error {
 	}
 	o := serve.Options{WriteTimeout: answerTime, Logger: c.log}
 	if d.certificate != nil {
-		o.TLS = d.certificate.Config()
+		if o.TLS = d.certificate.Config(); d.proxy != nil {
+			o.TLS = d.proxy.TLS(o.TLS)
+		}
 		if err := c.rt.Registry().Register(d.certificate); err != nil {
 			return err
 		}
@@ -246,7 +285,7 @@ func (c *controller) handler(authorizer authorizer, stop <-chan struct{}, d *doo
 		mux.Handle("/debug/flows", c.flows(authorizer))
 		mux.Handle("/debug/", httpapi.Protect(c.rt.Handler(), authorizer, c.namespaces...))
 	}
-	return c.onlyLocal(mux)
+	return c.onlyLocal(d.proxy.Handler(mux))
 }
 
 // authorizer decides about operations, for the HTTP API, and about anything else, for the console.

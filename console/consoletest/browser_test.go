@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,6 +66,7 @@ type tab struct {
 
 	mu       sync.Mutex
 	problems []string
+	sent     []string // requests, by URL
 	expected []string // parts of problems that are none
 }
 
@@ -136,6 +138,9 @@ func (b *tab) listen(event any) {
 			b.problem(fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
 		}
 	case *network.EventRequestWillBeSent:
+		b.mu.Lock()
+		b.sent = append(b.sent, e.Request.URL)
+		b.mu.Unlock()
 		if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" && u.Scheme+"://"+u.Host != b.base {
 			b.problem("a request to another host: " + e.Request.URL)
 		}
@@ -148,6 +153,13 @@ func (b *tab) problem(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.problems = append(b.problems, text)
+}
+
+// requests are those that the page has sent, by URL.
+func (b *tab) requests() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.sent)
 }
 
 // expect has problems with such a text be none, as where an answer is an error on purpose.

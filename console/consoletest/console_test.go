@@ -23,6 +23,7 @@ import (
 // TestConsole has one world and one browser for all that is looked at.
 func TestConsole(t *testing.T) {
 	w, chromium := newWorld(t), browser(t)
+	w.base, _ = w.controller()
 	app := func(id string) operation.Resource { return operation.Resource{Type: "app", ID: id} }
 	done := w.schedule(operation.Request{Resource: app("done"), Webhooks: []string{"ok"}}, v1alpha1.PhaseSuccess)
 	failed := w.schedule(operation.Request{
@@ -124,6 +125,7 @@ func TestConsole(t *testing.T) {
 		b.until("is it tried again", "document.querySelector('h1')?.innerText.includes('in progress')")
 	})
 	t.Run("Login", func(t *testing.T) { login(chromium, t, w, path(done)) })
+	t.Run("Session", func(t *testing.T) { sessions(chromium, t, w, path(done)) })
 }
 
 // logIn gives a token to the login page.

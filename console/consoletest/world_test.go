@@ -43,6 +43,7 @@ type world struct {
 	ctx       context.Context
 	t         *testing.T
 	config    *rest.Config
+	dir       string // of the API server
 	calls     *call.Client
 	clients   kubernetes.Interface
 	namespace string
@@ -57,7 +58,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute)
 	t.Cleanup(cancel)
-	w := &world{ctx: ctx, t: t, config: clustertest.Start(t, cluster.Options{}).Config()}
+	servers := clustertest.Start(t, cluster.Options{})
+	w := &world{ctx: ctx, t: t, config: servers.Config(), dir: servers.Dir()}
 	var err error
 	if w.calls, err = call.New(call.Options{Config: w.config}); err != nil {
 		t.Fatal(err)
@@ -79,7 +81,6 @@ func newWorld(t *testing.T) *world {
 		w.webhook(name, receiver.URL+path)
 	}
 	w.admin, w.stranger = w.account("admin", "cluster-admin", time.Hour), w.account("stranger", "", time.Hour)
-	w.controller()
 	return w
 }
 
@@ -138,8 +139,8 @@ func (w *world) account(name, role string, life time.Duration) string {
 	return token.Status.Token
 }
 
-// controller starts fairlead controller as a process.
-func (w *world) controller() {
+// controller starts fairlead controller as a process, and returns the scheme and host of its console, and what kills it.
+func (w *world) controller(args ...string) (base string, kill func()) {
 	t := w.t
 	t.Helper()
 	dir := t.TempDir()
@@ -161,8 +162,10 @@ func (w *world) controller() {
 	}, kubeconfig); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(w.ctx, program, "controller", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0",
-		"--audience", "fairlead", "--allow-target", "127.0.0.1", "--system-namespace", w.namespace)
+	cmd := exec.CommandContext(w.ctx, program, append([]string{
+		"controller", "--kubeconfig", kubeconfig, "--listen", "127.0.0.1:0",
+		"--audience", "fairlead", "--allow-target", "127.0.0.1", "--system-namespace", w.namespace,
+	}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
@@ -193,12 +196,13 @@ func (w *world) controller() {
 	})
 	select {
 	case at := <-address:
-		w.base = "http://" + at
+		base = "http://" + at
 	case <-ended:
 		t.Fatal("the controller has ended")
 	case <-w.ctx.Done():
 		t.Fatal("the controller does not begin")
 	}
+	return base, func() { _ = cmd.Process.Kill(); <-ended }
 }
 
 // schedule has an operation begin, and waits until it is in a phase.

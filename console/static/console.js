@@ -90,7 +90,28 @@ function become(old, next) {
 function follow(main) {
   const state = document.getElementById("live-state");
   const say = (text) => { if (state) state.textContent = text; };
-  let source;
+  let source, over = false;
+  /** Says that nobody is logged in any more; what is shown stays to be read. */
+  const end = () => {
+    if (over) return;
+    over = true;
+    source.close();
+    say("Not kept up to date any more.");
+    const notice = document.createElement("p");
+    notice.className = "notice bad";
+    notice.setAttribute("role", "alert");
+    const login = document.createElement("a");
+    login.href = "/console/login?over=1&next=" + encodeURIComponent(location.pathname + location.search);
+    login.textContent = "Log in again";
+    notice.append("The session has ended. ", login, ".");
+    main.prepend(notice);
+  };
+  /** Finds out why there is no stream; a browser does not tell, and does not try again. */
+  const ask = async () => {
+    say("Not kept up to date any more: load the page again.");
+    const answer = await fetch(location.href, { method: "HEAD", redirect: "manual" }).catch(() => null);
+    if (answer && answer.status === 401) end();
+  };
   const begin = () => {
     source = new EventSource(main.dataset.live);
     source.onmessage = (e) => {
@@ -106,12 +127,17 @@ function follow(main) {
       source.close();
       say("Not kept up to date any more: load the page again.");
     });
-    source.onerror = () => say("The connection is lost; what is shown may be old.");
+    source.addEventListener("over", end);
+    source.onerror = () => {
+      if (source.readyState === EventSource.CLOSED) ask();
+      else say("The connection is lost; what is shown may be old.");
+    };
   };
   begin();
   // A page that nobody sees needs no data.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) source.close();
+    else if (over) return;
     else if (source.readyState === EventSource.CLOSED) begin();
   });
   addEventListener("pagehide", () => source.close());

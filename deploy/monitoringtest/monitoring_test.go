@@ -40,13 +40,11 @@ var silent = map[string]string{
 	"FairleadSlotsDoNotMove":       "it takes a holder that works for just the slot that is to move",
 	"FairleadWebhookQuarantined":   "it takes a process that dies",
 	"FairleadCallsQueue":           "it takes receivers that do not answer, for which the clock would wait",
-	"FairleadShareUsedUp":          "it takes more operations than are scheduled",
-	"FairleadAPIRefuses":           "it takes more callers at a time",
 }
 
 // absent are the metrics that have no series before something happens that does not happen to the programs of the test.
 var absent = map[string]bool{
-	"fairlead_reconcile_map_errors_total": true, "fairlead_http_refused_total": true, "fairlead_http_connections_closed_total": true,
+	"fairlead_reconcile_map_errors_total": true, "fairlead_http_connections_closed_total": true,
 }
 
 // alerts are those of both files.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -49,6 +50,7 @@ type world struct {
 	failed  bool         // there was trouble
 	worse   bool
 	hung    bool // an operation
+	flooded int  // rounds
 	targets []target
 	stops   []func()
 	round   int
@@ -289,6 +291,7 @@ func (w *world) controller(pod string) {
 	known := acquire(version.WithKind(v1alpha1.KindOperation))
 	e, err := executor.New(executor.Options{
 		Calls: rt.Calls(), Registerer: rt.Registry(), Recorder: events, AllowTargets: []string{"127.0.0.1"},
+		Budget:     executor.Budget{Writes: 2, TotalWrites: 1},
 		Operations: known, Webhooks: acquire(version.WithKind(v1alpha1.KindWebhook)),
 		Secrets: acquire(corev1.SchemeGroupVersion.WithKind("Secret")),
 	})
@@ -307,6 +310,7 @@ func (w *world) controller(pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.listeners(scheduler, known)
 	certificate := w.certificate(rt)
 	for _, c := range []prometheus.Collector{events, reviews, certificate, serve.New(api, serve.Options{})} {
 		if err := rt.Registry().Register(c); err != nil {
@@ -319,6 +323,53 @@ func (w *world) controller(pod string) {
 		r := httptest.NewRequest(http.MethodGet, "/operations", nil)
 		r.Header.Set("Authorization", "Bearer token-"+fmt.Sprint(w.round)) // one that was not asked about before
 		api.ServeHTTP(httptest.NewRecorder(), r)
+	})
+}
+
+// listeners is an HTTP API with a place for one event stream. In trouble somebody has it for as long as an operation does not
+// end, and others come and are refused.
+func (w *world) listeners(scheduler *operation.Scheduler, known *store.Store) {
+	registry := prometheus.NewRegistry()
+	stop := make(chan struct{})
+	api, err := httpapi.New(httpapi.Options{
+		Scheduler: scheduler, Operations: known, Authorizer: httpapi.Anonymous{}, Registerer: registry, All: true, MaxStreams: 1,
+		Stop: stop,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.targets = append(w.targets, target{"prod/listened", "listened-0", registry})
+	var listening sync.WaitGroup
+	w.stops = append(w.stops, func() {
+		close(stop)
+		listening.Wait()
+	})
+	listen := func() int {
+		answer := httptest.NewRecorder()
+		api.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/operations/app/held/events", nil))
+		return answer.Code
+	}
+	begun := false
+	w.act = append(w.act, func() {
+		switch {
+		case !w.trouble.Load() || w.worse:
+			return
+		case !begun:
+			begun = true
+			if _, err := scheduler.Schedule(w.t.Context(), operation.Request{
+				Type: v1alpha1.OperationCreate, Resource: operation.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
+				Timeout: 10 * time.Hour,
+			}); err != nil {
+				w.t.Fatal(err)
+			}
+			listening.Go(func() { listen() })
+			synctest.Wait()
+		}
+		for range 40 {
+			if code := listen(); code != http.StatusServiceUnavailable {
+				w.t.Errorf("one more who listens is answered %d", code)
+			}
+		}
 	})
 }
 
@@ -350,6 +401,9 @@ func (w *world) schedule(s *operation.Scheduler) {
 		hook, timeout, w.hung = "missing", 70*time.Minute, true
 	case w.trouble.Load():
 		hook, timeout = "bad", time.Minute
+		if w.flooded++; w.flooded < 40 { // then what waits is worked off
+			w.flood(s)
+		}
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
 	defer cancel()
@@ -359,5 +413,17 @@ func (w *world) schedule(s *operation.Scheduler) {
 	})
 	if err != nil && !w.trouble.Load() {
 		w.t.Errorf("cannot schedule: %v", err)
+	}
+}
+
+// flood has more operations begin than the share of a namespace is good for.
+func (w *world) flood(s *operation.Scheduler) {
+	for i := range 20 {
+		if _, err := s.Schedule(w.t.Context(), operation.Request{
+			Type: v1alpha1.OperationCreate, Resource: operation.Resource{Type: "app", ID: fmt.Sprint(w.round, "-", i)},
+			Webhooks: []string{"bad"}, Timeout: time.Minute,
+		}); err != nil {
+			w.t.Error(err)
+		}
 	}
 }

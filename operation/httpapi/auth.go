@@ -13,7 +13,8 @@ import (
 )
 
 // Authorizer decides whether the bearer of a token may do something with operations of a namespace. It returns nil, a
-// [*Problem] with status 401 or 403, or another error when it cannot decide.
+// [*Problem] with status 401 or 403, or another error when it cannot decide. Behind a [Proxy] it has to decide about the
+// user of [Proxied] instead, if there is one.
 //
 // Places are shared between callers (see Options). One that has the method Caller(token string) string says by it whose
 // an authorized token is, empty if callers cannot be told apart; without it each token is a caller.
@@ -33,8 +34,11 @@ func (Anonymous) May(context.Context, string, Access) error { return nil }
 // Caller returns the empty string: nobody is known.
 func (Anonymous) Caller(string) string { return "" }
 
-// callerOf returns whose token it is.
-func callerOf(a Authorizer, token string) string {
+// callerOf returns who a proxy says it is, or else whose token it is.
+func callerOf(ctx context.Context, a Authorizer, token string) string {
+	if who := proxied(ctx); who != nil {
+		return who.user.Username
+	}
 	if knows, ok := a.(interface{ Caller(token string) string }); ok {
 		return knows.Caller(token)
 	}
@@ -65,18 +69,31 @@ func clientOf(ctx context.Context) string {
 }
 
 // Protect has a page that tells of all operations, such as their flows, answer only those who may list them in every
-// one of the namespaces; without any, in all that there are.
+// one of the namespaces; without any, in all that there are. Of an Authorizer that has the method May of [Kubernetes],
+// the right to get the path of the page is enough, too.
 func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler {
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, namespace := range namespaces {
-			if err := a.Authorize(WithClient(r.Context(), r), bearer(r), "list", namespace); err != nil {
-				answerProblem(w, err)
-				return
-			}
+		if err := mayRead(WithClient(r.Context(), r), a, bearer(r), PathAccess(r), namespaces); err != nil {
+			answerProblem(w, err)
+			return
 		}
 		page.ServeHTTP(w, r)
 	})
+}
+
+func mayRead(ctx context.Context, a Authorizer, token string, page Access, namespaces []string) error {
+	if decides, ok := a.(interface {
+		May(ctx context.Context, token string, a Access) error
+	}); ok && decides.May(ctx, token, page) == nil {
+		return nil
+	}
+	for _, namespace := range namespaces {
+		if err := a.Authorize(ctx, token, "list", namespace); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -19,3 +19,6 @@ func TracedAllocs(tp trace.TracerProvider) float64 {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/operations", nil)
 	return testing.AllocsPerRun(100, func() { traced.ServeHTTP(w, r) })
 }
+
+// NewProxyAt is NewProxy with a clock.
+func NewProxyAt(o ProxyOptions, now func() time.Time) (*Proxy, error) { return newProxy(o, now) }

@@ -209,7 +209,7 @@ func (h *handler) admit(r *http.Request, verb string) (a admission, err error) {
 	if !valid {
 		return a, a.wrong.problem()
 	}
-	if a.caller = callerOf(h.Authorizer, a.token); a.caller != "" && h.shared {
+	if a.caller = callerOf(r.Context(), h.Authorizer, a.token); a.caller != "" && h.shared {
 		a.group = a.namespace
 	}
 	return a, nil

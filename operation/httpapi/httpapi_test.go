@@ -61,9 +61,10 @@ func TestRights(t *testing.T) {
 func TestProtect(t *testing.T) {
 	a := setup(t, nil)
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all keys") })
+	a.mayDebug("debugger")
 	for name, namespaces := range map[string][]string{"Every": nil, "Some": {a.namespace, a.other}} {
 		for user, want := range map[string]int{
-			"": 401, "forged": 401, "nobody": 403, "reader": map[string]int{"Every": 403, "Some": 200}[name],
+			"": 401, "forged": 401, "nobody": 403, "debugger": 200, "reader": map[string]int{"Every": 403, "Some": 200}[name],
 		} {
 			r := httptest.NewRequestWithContext(a.ctx, "GET", "/debug/flows", nil)
 			r.Header.Set("Authorization", "Bearer "+a.tokens[user])

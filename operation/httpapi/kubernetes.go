@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,19 @@ type Access struct {
 // OperationAccess is something that is done with operations.
 func OperationAccess(verb, namespace string) Access {
 	return Access{Verb: verb, Group: v1alpha1.GroupVersion.Group, Resource: "operations", Namespace: namespace}
+}
+
+// PathAccess is what a request for a page asks for, as the API server has it of paths that name no resource; HEAD is get.
+func PathAccess(r *http.Request) Access {
+	at := path.Clean("/" + r.URL.Path)
+	if strings.HasSuffix(r.URL.Path, "/") && at != "/" {
+		at += "/"
+	}
+	verb := strings.ToLower(r.Method)
+	if r.Method == http.MethodHead {
+		verb = "get"
+	}
+	return Access{Verb: verb, Path: at}
 }
 
 // String is such as "get secrets/pull in namespace prod".
@@ -148,8 +162,12 @@ func (k *Kubernetes) Authorize(ctx context.Context, token, verb, namespace strin
 	return k.May(ctx, token, OperationAccess(verb, namespace))
 }
 
-// May decides whether the bearer of a token has an access. It fails as Authorize does.
+// May decides whether the user whom a proxy has named (see [Proxy]), or else the bearer of a token, has an access. It fails
+// as Authorize does.
 func (k *Kubernetes) May(ctx context.Context, token string, a Access) error {
+	if who := proxied(ctx); who != nil {
+		return k.may(ctx, who, a)
+	}
 	if token == "" {
 		return &Problem{
 			Status: http.StatusUnauthorized, Title: "Unauthorized",
@@ -251,18 +269,23 @@ func (k *Kubernetes) review(ctx context.Context, lane *turnstile, from visitor, 
 		if err != nil {
 			return nil, fmt.Errorf("cannot find out who calls: %w", err)
 		}
-		user := review.Status.User
-		all, err := json.Marshal(user)
-		if err != nil {
-			return nil, fmt.Errorf("cannot find out who calls: %w", err)
-		}
-		who := &caller{user: user, sum: sha256.Sum256(all), tenant: user.Username, until: k.now().Add(keepAllowed)}
-		if account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
-			who.tenant, _, _ = strings.Cut(account, ":")
-		}
+		who := newCaller(review.Status.User)
+		who.until = k.now().Add(keepAllowed)
 		return who, nil
 	}
 	return nil, notValid
+}
+
+func newCaller(user authenticationv1.UserInfo) *caller {
+	all, err := json.Marshal(user)
+	if err != nil {
+		panic(err) // it is made of strings
+	}
+	who := &caller{user: user, sum: sha256.Sum256(all), tenant: user.Username}
+	if account, ok := strings.CutPrefix(user.Username, "system:serviceaccount:"); ok {
+		who.tenant, _, _ = strings.Cut(account, ":")
+	}
+	return who
 }
 
 // may decides whether a caller has an access.

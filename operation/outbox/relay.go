@@ -8,8 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fairlead-io/fairlead/internal/inherit"
 	"github.com/fairlead-io/fairlead/internal/protect"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 )
 
 // LeaseMargin is how much longer than Relay.Timeout an entry stays leased: time to store the outcome.
@@ -49,6 +52,10 @@ type Relay struct {
 	// Rejected ones stay until somebody deletes them.
 	Keep time.Duration
 
+	// TracerProvider makes a span of each delivery: the root of a trace, in whose context Deliver is called. Default: none
+	// are made.
+	TracerProvider trace.TracerProvider
+
 	// Log gets a line for what fails. Default: that of the fairlead runtime that runs Run, else none.
 	Log *slog.Logger
 }
@@ -79,6 +86,7 @@ func (r *Relay) Run(ctx context.Context) error {
 type run struct {
 	Relay
 	box        *Outbox
+	tracer     trace.Tracer // nil: none
 	deliveries sync.WaitGroup
 	ended      chan outcome // has room for those of all deliveries
 	unstored   []outcome
@@ -88,7 +96,7 @@ type run struct {
 }
 
 func newRun(r *Relay) *run {
-	run := &run{Relay: *r, box: r.Outbox}
+	run := &run{Relay: *r, box: r.Outbox, tracer: tracing.Tracer(r.TracerProvider, "operation/outbox")}
 	setDefault(&run.Concurrency, 16)
 	setDefault(&run.Timeout, 30*time.Second)
 	setDefault(&run.Poll, time.Second)
@@ -199,6 +207,16 @@ func (r *run) finish(ctx context.Context) {
 
 // deliver hands one entry on and says what came of it.
 func (r *run) deliver(ctx context.Context, l lease) outcome {
+	if r.tracer == nil {
+		return r.attempt(ctx, l)
+	}
+	ctx, span := r.trace(ctx, l)
+	o := r.attempt(ctx, l)
+	endTrace(span, o)
+	return o
+}
+
+func (r *run) attempt(ctx context.Context, l lease) outcome {
 	err := ctx.Err() // not called when Run was told to stop while the entry was being claimed
 	if err == nil {
 		err = r.call(ctx, l.Entry)

@@ -31,6 +31,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -39,6 +40,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/internal/inherit"
+	"github.com/fairlead-io/fairlead/internal/tracing"
 	"github.com/fairlead-io/fairlead/rights"
 )
 
@@ -59,6 +61,9 @@ type Options struct {
 	Duration, Renew, Retry time.Duration
 	// Drain bounds how long the lease is held, when the process stops, for work that has not ended: 15 s.
 	Drain time.Duration
+	// TracerProvider makes a span of a request about the lease that fails, or takes a second or longer; all of them would
+	// be one every two seconds, which tells nothing. Default: none are made.
+	TracerProvider trace.TracerProvider
 	// Logger gets a line for each change. Default: that of the fairlead runtime that runs Run, else none.
 	Logger *slog.Logger
 }
@@ -125,7 +130,7 @@ func New(cfg *rest.Config, o Options) (*Lease, error) {
 		begins: make(chan struct{}), ends: make(chan struct{}), idle: make(chan struct{}),
 	}
 	close(l.idle)
-	l.lock = &lock{renew: o.Renew, keep: (o.Renew + o.Duration) / 2, Interface: &resourcelock.LeaseLock{
+	l.lock = &lock{tracer: tracing.Tracer(o.TracerProvider, "reconcile/lease"), renew: o.Renew, keep: (o.Renew + o.Duration) / 2, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}, Client: c,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}}

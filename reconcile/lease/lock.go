@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
@@ -15,10 +16,11 @@ import (
 // have begun to count.
 type lock struct {
 	resourcelock.Interface
-	won   func()       // the lease was acquired, or renewed
-	leave func() error // it is about to be given back; an error if it must not be
-	taken func()       // somebody else has had it, or may have it from now on, though nobody here has noticed
-	renew time.Duration
+	won    func()       // the lease was acquired, or renewed
+	leave  func() error // it is about to be given back; an error if it must not be
+	taken  func()       // somebody else has had it, or may have it from now on, though nobody here has noticed
+	tracer trace.Tracer
+	renew  time.Duration
 	// keep is how long after the last renewal the lease counts as held: less than others respect it. The elector may
 	// notice later, since it waits for the requests by which it wants to give it back.
 	keep time.Duration
@@ -36,7 +38,11 @@ type lock struct {
 
 // Get implements resourcelock.Interface.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	begun := time.Now()
 	r, raw, err := l.Interface.Get(ctx)
+	if !apierrors.IsNotFound(err) {
+		l.trace(ctx, "get", begun, err)
+	}
 	var seen resourcelock.LeaderElectionRecord
 	if r != nil {
 		seen = *r
@@ -115,7 +121,9 @@ func (l *lock) write(ctx context.Context, verb string, r resourcelock.LeaderElec
 		}
 	}
 	begun := time.Now()
-	if err := send(); err != nil {
+	err := send()
+	l.trace(ctx, verb, begun, err)
+	if err != nil {
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // somebody else was faster, and is read next
 			l.learned(ctx, verb, r, err)
 		}

@@ -1,0 +1,42 @@
+package admission
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fairlead-io/fairlead/internal/tracing"
+)
+
+// incoming is the context of a request, in the span of the API server if that has told of one.
+func (h *Hooks) incoming(r *http.Request) context.Context {
+	if h.tracer == nil {
+		return r.Context()
+	}
+	return tracing.Incoming(r.Context(), r.Header)
+}
+
+// trace starts the span of a question, if there is a tracer, and returns what ends it with the result: allowed, denied or
+// failed.
+func (h *Hooks) trace(ctx context.Context, hook, operation, namespace string) (traced context.Context, end func(result string)) {
+	if h.tracer == nil {
+		return ctx, untraced
+	}
+	ctx, span := h.tracer.Start(ctx, "hook "+hook, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attribute.String("admission.hook", hook), attribute.String("admission.operation", operation)))
+	if namespace != "" {
+		span.SetAttributes(attribute.String("k8s.namespace.name", namespace))
+	}
+	return ctx, func(result string) {
+		span.SetAttributes(attribute.String("admission.result", result))
+		if result == "failed" {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+	}
+}
+
+func untraced(string) {}

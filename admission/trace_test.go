@@ -1,0 +1,88 @@
+package admission_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/admission"
+	"github.com/fairlead-io/fairlead/admission/admissiontest"
+	"github.com/fairlead-io/fairlead/internal/tracing/spans"
+)
+
+// TestSpans: each question has one, below that of who asks, in which the hook is called.
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := spans.New()
+	inside := make(chan trace.SpanContext, 1)
+	h := admissiontest.Start(t, env.Config(t), func(h *admission.Hooks) {
+		admission.Validate(h, admission.Rule{OnFailure: admission.FailOpen}, func(ctx context.Context, r *maps) error {
+			select {
+			case inside <- trace.SpanContextFromContext(ctx):
+			default: // the API server asks, too
+			}
+			switch r.Object.Name {
+			case "denied":
+				return errors.New("secret")
+			case "failed":
+				panic("secret")
+			}
+			return nil
+		})
+	}, fairlead.WithTracerProvider(made))
+	client := caller(b.bundle(h))
+	type told struct{ Operation, Namespace, Result, Status, Parent string }
+	for name, want := range map[string]told{
+		"allowed": {"create", "prod", "allowed", "Unset", "0102030405060708"},
+		"denied":  {"create", "prod", "denied", "Unset", "0102030405060708"},
+		"failed":  {"create", "prod", "failed", "Error", "0102030405060708"},
+	} {
+		for len(inside) > 0 {
+			<-inside
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.Options.URL+"/validate/validate.configmap.v1.core",
+			strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":"prod",`+
+				`"operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"`+name+`"}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Traceparent", "00-0102030405060708090a0b0c0d0e0f10-0102030405060708-01")
+		answer, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		found := false
+		for _, s := range made.Named("hook validate.configmap.v1.core") {
+			if spans.Value(s, "k8s.namespace.name") != "prod" || spans.Value(s, "admission.result") != name {
+				continue
+			}
+			found = true
+			got := told{
+				spans.Value(s, "admission.operation"), spans.Value(s, "k8s.namespace.name"), spans.Value(s, "admission.result"),
+				s.Status().Code.String(), s.Parent().SpanID().String(),
+			}
+			if diff := cmp.Diff(want, got); diff != "" || s.Status().Description != "" || !spans.Same(<-inside, s) {
+				t.Errorf("%s: %q, -want +got:\n%s", name, s.Status().Description, diff)
+			}
+		}
+		if !found {
+			t.Errorf("%s: there is none of it: %v", name, made.Names())
+		}
+	}
+}
+
+// TestNoSpans: without a provider they cost nothing.
+func TestNoSpans(t *testing.T) {
+	if n := admission.SpanAllocs(t.Context()); n != 0 {
+		t.Errorf("no span takes %v allocations", n)
+	}
+}

@@ -1,0 +1,40 @@
+package outbox
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// trace starts the span of a delivery. An entry may wait for hours, so it is a trace of its own; who has enqueued it is not
+// known to the table.
+func (r *run) trace(ctx context.Context, l lease) (context.Context, trace.Span) {
+	ctx, span := r.tracer.Start(ctx, "deliver", trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer))
+	span.SetAttributes(attribute.String("outbox.id", l.ID), attribute.String("outbox.key", l.Key),
+		attribute.Int("outbox.attempt", l.Attempt))
+	return ctx, span
+}
+
+// endTrace ends the span of a delivery with what came of it. The text of an error is no part of it: it may hold what is in
+// the entry.
+func endTrace(span trace.Span, o outcome) {
+	var said string
+	var failed bool
+	switch o.state {
+	case stateDelivered:
+		said = "delivered"
+	case stateRejected:
+		said, failed = "rejected", true
+	case stateReleased:
+		said = "interrupted"
+	default:
+		said, failed = "retried", true
+	}
+	span.SetAttributes(attribute.String("outbox.outcome", said))
+	if failed {
+		span.SetStatus(codes.Error, "")
+	}
+	span.End()
+}
