@@ -131,7 +131,9 @@ func (s *scope) gainSlots(ctx context.Context) error {
 		s.relist, s.fresh = true, true
 		return nil
 	}
-	st, err := s.sync(ctx, listOf{consistent: true, gained: &set})
+	traced, span := s.trace(ctx, "list")
+	st, err := s.sync(traced, listOf{consistent: true, gained: &set})
+	s.endTrace(ctx, span, err)
 	if st != nil { // one watch of all that is held goes on
 		st.close()
 	}

@@ -55,7 +55,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 			"read again when it changes (default: no proxy is believed)")
 	f.StringArrayVar(&o.proxy.Names, "requestheader-allowed-name", nil,
 		"common `name` of such a certificate; may be repeated (default: any)")
-	f.StringVar(&o.proxy.UserHeader, "requestheader-user", "X-Remote-User", "`header` that names the user")
+	f.StringVar(&o.proxy.UserHeader, "requestheader-user", defaultUserHeader, "`header` that names the user")
 	f.StringVar(&o.proxy.GroupHeader, "requestheader-group", "",
 		"`header` that names a group of the user, such as X-Remote-Group, and may come several times (default: none)")
 	f.StringVar(&o.proxy.GroupSeparator, "requestheader-group-separator", "",
@@ -162,10 +162,13 @@ func (o *serveOptions) checkAPI(loopback bool) error {
 	return nil
 }
 
+const defaultUserHeader = "X-Remote-User" // as httpapi.ProxyOptions has it
+
 // checkProxy refuses what would be a belief without ground, or none.
 func (o *serveOptions) checkProxy() error {
 	switch {
-	case o.proxy.CAFile == "" && (len(o.proxy.Names) > 0 || o.proxy.GroupHeader+o.proxy.GroupSeparator+o.proxy.ExtraHeaderPrefix != ""):
+	case o.proxy.CAFile == "" && (len(o.proxy.Names) > 0 || o.proxy.UserHeader != defaultUserHeader ||
+		o.proxy.GroupHeader+o.proxy.GroupSeparator+o.proxy.ExtraHeaderPrefix != ""):
 		return usageErrorf("the --requestheader flags need --requestheader-ca-file")
 	case o.proxy.CAFile != "" && o.noAuth:
 		return usageErrorf("--insecure-no-auth leaves nothing to --requestheader-ca-file")
