@@ -79,8 +79,9 @@ func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (a
 	now := c.now()
 	d := operationData{
 		Path: (&row{key: operationOf(r)}).Path(), Op: op, View: operation.ViewOf(op), Deadline: op.Deadline(),
-		Timeline: timelineOf(op, now), Why: answer,
+		Why: answer,
 	}
+	d.Timeline = timelineOf(op, c.Operations.Executor.Attempts(ctx, operationOf(r), op.EffectiveID()), now)
 	if h, ok := c.Operations.Executor.Flows().Find(operationOf(r).String()); ok {
 		info := h.Info()
 		d.Fiber = &info
