@@ -27,6 +27,7 @@ type sourceRow struct {
 	Aside                       []asideRow
 	Hidden                      bool // there is more that is set aside
 	Bad, Running                bool
+	broken                      bool // it is bad for more than objects that cannot be read
 	Age                         time.Duration
 }
 
@@ -35,6 +36,9 @@ type asideRow struct {
 	observe.QuarantinedDescription
 	Of why.Object
 }
+
+// Lacks tells whether nothing is wrong but that some objects cannot be read.
+func (r *sourceRow) Lacks() bool { return (len(r.Aside) > 0 || r.Hidden) && !r.broken }
 
 // Says is what the source says of itself. While it is well that is of objects that cannot be read, which are told
 // only to who may get them.
@@ -87,7 +91,8 @@ func (c *console) sources(ctx context.Context, rd *reader, _ *http.Request) (any
 				one.Aside = slices.DeleteFunc(slices.Clone(aside), func(a asideRow) bool { return a.Namespace != one.Namespace })
 				one.Hidden = hidden[one.Namespace]
 			}
-			one.Bad = one.Bad || !fine[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced || len(one.Aside) > 0 || one.Hidden
+			one.broken = one.Bad || !fine[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced
+			one.Bad = one.broken || len(one.Aside) > 0 || one.Hidden
 			if lived := time.Since(one.Status.Since); lived > 0 && one.Status.Counters.Events > 0 {
 				one.PerSecond = number(float64(one.Status.Counters.Events) / lived.Seconds())
 			}
