@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // reader is who sends a request.
@@ -16,6 +18,9 @@ type reader struct {
 	name  string // for people; empty where nobody has to say who they are
 	csrf  string // what a form of this reader has to send
 	open  bool   // nobody has to log in
+	// refused are objects that this reader may not get, and until when that is not asked again (sight.go). One page at a
+	// time is made for a reader.
+	refused map[why.Object]time.Time
 }
 
 // may returns nil, a *httpapi.Problem, or another error where it cannot be decided.

@@ -65,6 +65,9 @@ func human(d time.Duration) string {
 	if d < 0 {
 		return "-" + human(-d)
 	}
+	if d > 0 && d < time.Millisecond {
+		return "<1ms"
+	}
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
 	}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"time"
 
 	"github.com/fairlead-io/fairlead/operation/httpapi"
 	"github.com/fairlead-io/fairlead/why"
@@ -16,8 +17,12 @@ type sight struct {
 	asked int
 }
 
-// maxAsked bounds the questions for one page: objects that are left are not shown.
-const maxAsked = 64
+const (
+	// maxAsked bounds the questions for one page: objects that are left are not shown.
+	maxAsked = 64
+	// keepRefused is how long a page that is kept up to date does not ask again for what was refused.
+	keepRefused = 30 * time.Second
+)
 
 func (c *console) sight(rd *reader) *sight { return &sight{c: c, rd: rd, known: map[why.Object]bool{}} }
 
@@ -48,6 +53,10 @@ func (s *sight) may(ctx context.Context, of why.Object) (bool, error) {
 }
 
 func (s *sight) ask(ctx context.Context, of why.Object) (bool, error) {
+	now := s.c.now()
+	if until, ok := s.rd.refused[of]; ok && now.Before(until) {
+		return false, nil
+	}
 	if s.asked++; s.asked > maxAsked {
 		return false, nil
 	}
@@ -59,6 +68,10 @@ func (s *sight) ask(ctx context.Context, of why.Object) (bool, error) {
 		Verb: "get", Group: resource.Group, Resource: resource.Resource, Namespace: real.Namespace, Name: of.Name,
 	})
 	if refused(err) && !unknown(err) {
+		if s.rd.refused == nil || len(s.rd.refused) > 4*maxAsked {
+			s.rd.refused = map[why.Object]time.Time{}
+		}
+		s.rd.refused[of] = now.Add(keepRefused)
 		return false, nil
 	}
 	return err == nil, err

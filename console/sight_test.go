@@ -1,12 +1,15 @@
 package console_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +55,11 @@ type program struct {
 
 func newProgram(t *testing.T, declare func(*fairlead.Runtime)) *program {
 	t.Helper()
+	return newProgramFor(t, whoReads, declare)
+}
+
+func newProgramFor(t *testing.T, who readers, declare func(*fairlead.Runtime)) *program {
+	t.Helper()
 	server, err := apiserver.New(apiserver.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +67,7 @@ func newProgram(t *testing.T, declare func(*fairlead.Runtime)) *program {
 	t.Cleanup(server.Close)
 	p := &program{t: t, server: server}
 	p.rt = fairlead.New(server.Config(), fairlead.WithConsole(console.Options{
-		Authorizer: whoReads, SessionKey: bytes.Repeat([]byte("k"), 32),
+		Authorizer: who, SessionKey: bytes.Repeat([]byte("k"), 32),
 	}))
 	declare(p.rt)
 	return p
@@ -183,5 +191,42 @@ func TestSetAside(t *testing.T) {
 	}
 	if body := p.page("stranger", "/console/sources"); strings.Contains(body, "2 objects") || strings.Count(body, "Hidden") != 2 {
 		t.Errorf("a stranger can count them: %s", body)
+	}
+}
+
+// TestRefusedOnce: a page that is kept up to date does not ask again and again for what its reader may not see.
+func TestRefusedOnce(t *testing.T) {
+	t.Parallel()
+	var questions atomic.Int32
+	whoAsks := readers{"stranger": func(httpapi.Access) bool { questions.Add(1); return false }}
+	p := newProgramFor(t, whoAsks, func(rt *fairlead.Runtime) {
+		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Retry(errors.New("no luck"))
+		}), reconcile.WithoutEvents(), reconcile.MaxInterval(-1))
+	})
+	p.put("team", "fails")
+	p.run()
+	server := httptest.NewServer(p.rt.Handler())
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/console/live/controllers", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer stranger")
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for shown := 0; shown < 3 && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), "Hidden") {
+			shown++
+			p.put("team", fmt.Sprint("fails-too-", shown)) // so that there is something new to be shown
+		}
+	}
+	if n := questions.Load(); n == 0 || n > 2+4 { // about the kind, its namespace, and each object that there may be
+		t.Errorf("%d questions: %v", n, lines.Err())
 	}
 }
