@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // reader is who sends a request.
@@ -19,6 +20,9 @@ type reader struct {
 	csrf  string    // what a form of this reader has to send
 	open  bool      // nobody has to log in
 	named bool      // by a proxy, which is where they log in and out
+	// refused are objects that this reader may not get, and until when that is not asked again (sight.go). One page at a
+	// time is made for a reader.
+	refused map[why.Object]time.Time
 }
 
 // may returns nil, a *httpapi.Problem, or another error where it cannot be decided.

@@ -166,3 +166,16 @@ func TestLiveOver(t *testing.T) {
 		t.Errorf("a script that asks for the page is answered %d", got.status)
 	}
 }
+
+// TestTries: the page of an operation that is tried again shows each try with its status.
+func TestTries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, noAuth)
+	w.webhook("fail")
+	op := w.schedule("again", "fail")
+	w.eventually("two tries", func() bool {
+		body := w.get("", w.path(op)).body
+		return strings.Count(body, "try, HTTP 500: to be tried again") >= 2 &&
+			strings.Count(body, `<td data-name="Means">to be tried again</td>`) >= 2 && !strings.Contains(body, "There were more")
+	})
+}

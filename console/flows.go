@@ -22,24 +22,29 @@ type flowRow struct {
 	Name            string
 	Live            int
 	Running, Parked int
-	Steps           []stepRow
+	Steps           []stepRow // where fibers are
 	Oldest          time.Time
+
+	forked map[string]map[string]int // by step and the flow of the children: how many are live
+	newest flow.Info
 }
 
 type stepRow struct {
-	Path     string
+	Path     string // the flow, and the step in it
+	Step     string
 	Why      map[string]int
 	Count    int
 	Running  int
+	Parked   int
 	Oldest   flow.Info
 	Fraction int // of the flow's fibers, in percent
 }
 
-// all yields the live fibers of the program.
-func (c *console) all() iter.Seq[flow.Info] {
-	return func(yield func(flow.Info) bool) {
+// all yields the live fibers of the program, and the engine that each is of.
+func (c *console) all() iter.Seq2[int, flow.Info] {
+	return func(yield func(int, flow.Info) bool) {
 		for i := range c.Runtime.Fibers() {
-			if !yield(i) {
+			if !yield(0, i) {
 				return
 			}
 		}
@@ -47,35 +52,50 @@ func (c *console) all() iter.Seq[flow.Info] {
 			return
 		}
 		for i := range c.Operations.Executor.Flows().Fibers() {
-			if !yield(i) {
+			if !yield(1, i) {
 				return
 			}
 		}
 	}
 }
 
+// placeOf is where a fiber is, whoever has forked it.
+func placeOf(i *flow.Info) string {
+	if i.Step == "" {
+		return i.Flow
+	}
+	return i.Flow + "/" + i.Step
+}
+
 // fibers counts the live fibers.
 func (c *console) fibers() fiberCounts {
 	return shared(c.shown, "fibers", func() fiberCounts {
 		type place struct{ flow, path string }
+		type id struct {
+			engine int
+			fiber  uint64
+		}
 		steps := map[place]*stepRow{}
 		flows := map[string]*flowRow{}
+		parents := map[id]flow.Info{} // of forks; a fiber comes before those that it has forked
 		counts := fiberCounts{}
-		for i := range c.all() {
+		for engine, i := range c.all() {
 			counts.total++
 			f := flows[i.Flow]
 			if f == nil {
-				f = &flowRow{Name: i.Flow, Oldest: i.Began}
+				f = &flowRow{Name: i.Flow, Oldest: i.Began, forked: map[string]map[string]int{}}
 				flows[i.Flow] = f
 			}
 			f.Live++
+			f.newest = i
 			if i.Began.Before(f.Oldest) {
 				f.Oldest = i.Began
 			}
-			s := steps[place{i.Flow, i.Path}]
+			at := place{i.Flow, placeOf(&i)}
+			s := steps[at]
 			if s == nil {
-				s = &stepRow{Path: i.Path, Why: map[string]int{}, Oldest: i}
-				steps[place{i.Flow, i.Path}] = s
+				s = &stepRow{Path: at.path, Step: i.Step, Why: map[string]int{}, Oldest: i}
+				steps[at] = s
 			}
 			s.Count++
 			if i.Since.Before(s.Oldest.Since) {
@@ -83,10 +103,21 @@ func (c *console) fibers() fiberCounts {
 			}
 			if i.Status == flow.Parked {
 				f.Parked++
+				s.Parked++
 				s.Why[i.Why]++
 			} else {
 				f.Running++
 				s.Running++
+			}
+			if i.Children > 0 {
+				parents[id{engine, i.ID}] = i
+			}
+			if by, ok := parents[id{engine, i.Parent}]; ok {
+				under := flows[by.Flow].forked
+				if under[by.Step] == nil {
+					under[by.Step] = map[string]int{}
+				}
+				under[by.Step][i.Flow]++
 			}
 		}
 		for at, s := range steps {
@@ -98,6 +129,7 @@ func (c *console) fibers() fiberCounts {
 			slices.SortFunc(f.Steps, func(a, b stepRow) int {
 				return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Path, b.Path))
 			})
+			c.defined.note(f.newest.Definition())
 			counts.flows = append(counts.flows, *f)
 		}
 		slices.SortFunc(counts.flows, func(a, b flowRow) int {
@@ -109,7 +141,13 @@ func (c *console) fibers() fiberCounts {
 
 func (c *console) flows(context.Context, *reader, *http.Request) (any, error) {
 	counts := c.fibers()
-	return map[string]any{"Total": counts.total, "Flows": counts.flows}, nil
+	var resting []string // flows that nobody is in now
+	for _, name := range c.defined.names() {
+		if !slices.ContainsFunc(counts.flows, func(f flowRow) bool { return f.Name == name }) {
+			resting = append(resting, name)
+		}
+	}
+	return map[string]any{"Total": counts.total, "Flows": counts.flows, "Resting": resting}, nil
 }
 
 // maxFibers is how many fibers a page shows.
@@ -118,6 +156,7 @@ const maxFibers = 100
 // flowData is one flow, with some of its fibers: those that have been at their place for longest.
 type flowData struct {
 	Flow   flowRow
+	Graph  []*graphNode
 	Step   string
 	Fibers []flow.Info
 	Total  int
@@ -131,8 +170,13 @@ func (c *console) flow(_ context.Context, _ *reader, r *http.Request) (any, erro
 			d.Flow = f
 		}
 	}
-	for i := range c.all() {
-		if i.Flow != name || step != "" && i.Path != step {
+	definition, known := c.defined.of(name)
+	if !known && d.Flow.Live == 0 {
+		return nil, errNothing
+	}
+	d.Graph = graphOf(definition, d.Flow.Steps, d.Flow.forked, step)
+	for _, i := range c.all() {
+		if i.Flow != name || step != "" && placeOf(&i) != step {
 			continue
 		}
 		d.Total++
@@ -144,9 +188,6 @@ func (c *console) flow(_ context.Context, _ *reader, r *http.Request) (any, erro
 			d.Fibers = d.Fibers[:min(len(d.Fibers), maxFibers)]
 		}
 	}
-	if d.Total == 0 && d.Flow.Live == 0 {
-		return nil, errNothing
-	}
 	return d, nil
 }
 
@@ -156,7 +197,7 @@ func (c *console) fiber(_ context.Context, _ *reader, r *http.Request) (any, err
 		return nil, errNothing
 	}
 	name := r.URL.Query().Get("flow")
-	for i := range c.all() {
+	for _, i := range c.all() {
 		if i.ID == id && (name == "" || i.Flow == name) {
 			return i, nil
 		}

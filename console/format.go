@@ -10,14 +10,22 @@ import (
 	"unicode"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // funcs are what templates call.
 var funcs = template.FuncMap{
 	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "lines": lines,
 	"path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
-	"percent":     func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
-	"failurePath": failurePath, "objectPath": objectPath,
+	"percent":    func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
+	"objectPath": objectPath,
+	// What is copied is what is seen: nothing else is offered.
+	"plain": func(text string) bool { return text != "" && harmless(text) == text },
+	"nodes": func(flow string, nodes []*graphNode) map[string]any {
+		return map[string]any{"Flow": flow, "Nodes": nodes}
+	},
+	"stored": func(m store.MemoryStats) int64 { return m.Live + m.Unpacked },
 
 	// The picture of a timeline: names stand left of it, labels below.
 	"tickX": func(x float64) float64 { return x + timelineLeft }, "tickY": func(high int) int { return high + tickText },
@@ -56,6 +64,9 @@ func when(t any) template.HTML {
 func human(d time.Duration) string {
 	if d < 0 {
 		return "-" + human(-d)
+	}
+	if d > 0 && d < time.Millisecond {
+		return "<1ms"
 	}
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()

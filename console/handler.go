@@ -30,8 +30,10 @@ type console struct {
 	live  *live
 	rates *rates
 	shown *cache
-	log   *slog.Logger
-	now   func() time.Time
+	// defined are the flows that were seen.
+	defined definitions
+	log     *slog.Logger
+	now     func() time.Time
 }
 
 // New returns the handler of /console/ and /api/why. It is safe for concurrent use, and has the runtime run what it needs

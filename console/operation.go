@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,18 +72,16 @@ func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (a
 	if err := c.index.look(ctx); err != nil {
 		return nil, err
 	}
-	op, err := c.find(ctx, operationOf(r))
+	op, answer, err := c.picture(ctx, rd, operationOf(r))
 	if err != nil {
 		return nil, err
 	}
 	now := c.now()
 	d := operationData{
 		Path: (&row{key: operationOf(r)}).Path(), Op: op, View: operation.ViewOf(op), Deadline: op.Deadline(),
-		Timeline: timelineOf(op, now),
+		Why: answer,
 	}
-	if d.Why, err = c.explain(ctx, rd, operationObject(operationOf(r))); err != nil {
-		d.Why = why.Answer{Causes: []why.Cause{}}
-	}
+	d.Timeline = timelineOf(op, c.Operations.Executor.Attempts(ctx, operationOf(r), op.EffectiveID()), now)
 	if h, ok := c.Operations.Executor.Flows().Find(operationOf(r).String()); ok {
 		info := h.Info()
 		d.Fiber = &info
@@ -106,6 +105,37 @@ func (c *console) operation(ctx context.Context, rd *reader, r *http.Request) (a
 		return nil, err
 	}
 	return d, nil
+}
+
+// looks bounds how often a picture is taken of an operation that ends meanwhile.
+const looks = 3
+
+// picture returns an operation with the answer to why it does not move, of one moment: both say alike whether it has
+// ended. To explain takes a while, in which it may end, and what works on it knows of its end before that is recorded:
+// then both are asked again. An end that stays unrecorded is none.
+func (c *console) picture(ctx context.Context, rd *reader, k store.Key) (*v1alpha1.Operation, why.Answer, error) {
+	for look := 1; ; look++ {
+		answer, err := c.explain(ctx, rd, operationObject(k))
+		if err != nil {
+			answer = why.Answer{Causes: []why.Cause{}}
+		}
+		op, err := c.find(ctx, k) // after that, so that it is the newer one
+		if err != nil {
+			return nil, answer, err
+		}
+		isEnd := func(c why.Cause) bool { return c.Type == why.Ended }
+		ended := slices.ContainsFunc(answer.Causes, isEnd)
+		switch {
+		case ended == op.Terminal(), op.Terminal() && look > 1: // of what has ended something else may be told, too
+			return op, answer, nil
+		case look == looks:
+			causes := slices.DeleteFunc(answer.Causes, isEnd)
+			if len(causes) == 0 {
+				causes = []why.Cause{{Type: why.Parked, Message: "its end is decided, and to be recorded", Progress: true}}
+			}
+			return op, why.NewAnswer(operationObject(k), causes), nil
+		}
+	}
 }
 
 func operationObject(k store.Key) why.Object {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/observe"
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // sourceRow is one scope of a source.
@@ -21,21 +23,61 @@ type sourceRow struct {
 	Error                       string
 	Observers                   []observe.ObserverDescription
 	PerSecond                   string
-	Bad                         bool
+	Memory                      store.MemoryStats
+	Aside                       []asideRow
+	Hidden                      bool // there is more that is set aside
+	Bad, Running                bool
+	broken                      bool // it is bad for more than objects that cannot be read
 	Age                         time.Duration
+}
+
+// asideRow is an object that cannot be read.
+type asideRow struct {
+	observe.QuarantinedDescription
+	Of why.Object
+}
+
+// Lacks tells whether nothing is wrong but that some objects cannot be read.
+func (r *sourceRow) Lacks() bool { return (len(r.Aside) > 0 || r.Hidden) && !r.broken }
+
+// Says is what the source says of itself. While it is well that is of objects that cannot be read, which are told
+// only to who may get them.
+func (r *sourceRow) Says() string {
+	if r.Status == nil || r.Status.Phase == source.Watching {
+		return r.Error
+	}
+	return strings.TrimSpace(r.Status.Message + " " + r.Error)
 }
 
 // fine are the phases of a source that need no look.
 var fine = map[source.Phase]bool{source.Watching: true, source.Stopped: true}
 
-func (c *console) sources(context.Context, *reader, *http.Request) (any, error) {
+func (c *console) sources(ctx context.Context, rd *reader, _ *http.Request) (any, error) {
 	var rows []sourceRow
+	seen := c.sight(rd)
 	for i, s := range c.status().Sources {
 		row := sourceRow{
 			ID: "source-" + count(i), Name: strings.Join(s.Selector, " "), Cluster: s.Cluster, Type: s.Type, At: s.At,
 			Objects: s.Objects, Error: s.Error, Observers: s.Observers, Bad: s.Error != "",
+			Memory: s.Memory, Running: s.Running,
+		}
+		var aside []asideRow
+		hidden := map[string]bool{} // by namespace
+		for _, q := range s.Quarantined {
+			one := asideRow{q, why.Object{Group: s.Kind.Group, Kind: s.Kind.Kind, Namespace: q.Namespace, Name: q.Name}}
+			may, err := seen.may(ctx, one.Of)
+			switch {
+			case err != nil:
+				return nil, err
+			case may:
+				aside = append(aside, one)
+			default:
+				hidden[q.Namespace] = true
+			}
 		}
 		if len(s.Status) == 0 {
+			row.Aside, row.Hidden = aside, len(hidden) > 0
+			row.Bad = row.Bad || len(s.Quarantined) > 0
 			rows = append(rows, row)
 		}
 		for j := range s.Status {
@@ -43,7 +85,14 @@ func (c *console) sources(context.Context, *reader, *http.Request) (any, error) 
 			one.ID += "-" + count(j)
 			one.Status, one.Namespace = &s.Status[j], s.Status[j].Namespace
 			one.Age = one.Status.Staleness
-			one.Bad = one.Bad || !fine[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced
+			if all := one.Namespace == ""; all {
+				one.Aside, one.Hidden = aside, len(hidden) > 0
+			} else {
+				one.Aside = slices.DeleteFunc(slices.Clone(aside), func(a asideRow) bool { return a.Namespace != one.Namespace })
+				one.Hidden = hidden[one.Namespace]
+			}
+			one.broken = one.Bad || !fine[one.Status.Phase] || one.Age > staleAfter || !one.Status.Synced
+			one.Bad = one.broken || len(one.Aside) > 0 || one.Hidden
 			if lived := time.Since(one.Status.Since); lived > 0 && one.Status.Counters.Events > 0 {
 				one.PerSecond = number(float64(one.Status.Counters.Events) / lived.Seconds())
 			}

@@ -1,12 +1,15 @@
 package console
 
 import (
+	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // timeline is what has happened in an operation, on one axis.
@@ -15,6 +18,119 @@ type timeline struct {
 	Lanes      []lane
 	Ticks      []tick
 	High       int
+	Tries      []tryRow          // what is remembered, in order
+	Known      executor.Attempts // whose Last they are
+	Untold     bool              // there were more tries or polls than are remembered
+}
+
+// tryRow is one try or poll that is remembered.
+type tryRow struct {
+	executor.Attempt
+	Kind string // of the call
+}
+
+// Took is how long it lasted, or has so far.
+func (r *tryRow) Took(now time.Time) time.Duration {
+	if r.Ended.IsZero() {
+		return now.Sub(r.Began)
+	}
+	return r.Ended.Sub(r.Began)
+}
+
+// Means is the verdict in words.
+func (r *tryRow) Means() string {
+	switch r.Verdict {
+	case webhook.Succeeded:
+		return "succeeded"
+	case webhook.Accepted:
+		return "accepted, to be polled"
+	case webhook.Pending:
+		return "not done yet"
+	case webhook.Retry:
+		return "to be tried again"
+	case webhook.Failed, webhook.Invalid, webhook.Refused:
+		return "failed: " + r.Verdict.String()
+	case webhook.Canceled:
+		return "cut off"
+	}
+	return "under way"
+}
+
+// What says whether it is a try or a poll, and how it ended.
+func (r *tryRow) What() string {
+	what := "try"
+	if r.Poll {
+		what = "poll"
+	}
+	if r.Status != 0 {
+		what += ", HTTP " + strconv.Itoa(r.Status)
+	}
+	return what + ": " + r.Means()
+}
+
+// class is that of its bar.
+func (r *tryRow) class() string {
+	switch r.Verdict {
+	case webhook.Succeeded:
+		return "good"
+	case webhook.Retry, webhook.Failed, webhook.Invalid, webhook.Refused:
+		return "bad"
+	case webhook.Canceled:
+		return "wait"
+	}
+	return "going"
+}
+
+// purposes are those of the kinds of calls.
+var purposes = map[string]webhook.Purpose{
+	kindCall: webhook.Main, kindCompensation: webhook.Compensate, kindNotification: webhook.Notify,
+}
+
+// The kinds of lanes that are calls.
+const (
+	kindCall         = "call"
+	kindCompensation = "compensation"
+	kindNotification = "notification"
+)
+
+// remember adds the tries that are remembered to the lanes of their calls.
+func (t *timeline) remember(known executor.Attempts, x func(time.Time) float64, now time.Time) {
+	t.Known, t.Untold = known, known.Dropped > 0
+	for i := range t.Lanes {
+		l := &t.Lanes[i]
+		if l.Call == nil {
+			continue
+		}
+		tries, polls := 0, 0
+		var bars []bar
+		for _, a := range known.Last {
+			if a.Webhook != l.Call.WebhookID || a.Purpose != purposes[l.Kind] {
+				continue
+			}
+			one := tryRow{a, l.Kind}
+			from, to := x(a.Began), x(a.Began.Add(one.Took(now)))
+			bars = append(bars, bar{X: from, Wide: max(to-from, leastShown), Class: one.class() + " try", Title: one.What()})
+			if a.Poll {
+				polls++
+			} else {
+				tries++
+			}
+		}
+		// The status is written after a try: it may know one less than is remembered.
+		untold := tries < int(l.Call.RetriesCount)+1 && l.Call.RetriesCount > 0 || polls == 0 && l.Call.LastPollTimestamp != nil
+		t.Untold = t.Untold || untold
+		if len(bars) > 0 {
+			l.Bars[0].Class += " whole"
+			l.Bars = append(l.Bars, bars...)
+		}
+	}
+	for _, a := range known.Last {
+		for kind, purpose := range purposes {
+			if purpose == a.Purpose {
+				t.Tries = append(t.Tries, tryRow{a, kind})
+			}
+		}
+	}
 }
 
 // lane is a line of the picture: a call, or the wait before the first one.
@@ -55,8 +171,8 @@ const (
 	leastShown = 3.0
 )
 
-// timelineOf draws an operation.
-func timelineOf(op *v1alpha1.Operation, now time.Time) *timeline {
+// timelineOf draws an operation, with the tries that are remembered of it.
+func timelineOf(op *v1alpha1.Operation, known executor.Attempts, now time.Time) *timeline {
 	v := operation.ViewOf(op)
 	t := &timeline{Begin: v.CreatedAt, End: now}
 	if v.FinishedAt != nil {
@@ -71,9 +187,9 @@ func timelineOf(op *v1alpha1.Operation, now time.Time) *timeline {
 	}
 	var groups []group
 	if op.PickedUp() {
-		groups = []group{{"call", op.Status.Webhooks}, {"compensation", op.Status.Compensations}}
+		groups = []group{{kindCall, op.Status.Webhooks}, {kindCompensation, op.Status.Compensations}}
 		if op.Status.Notification != nil {
-			groups = append(groups, group{"notification", []v1alpha1.WebhookCallStatus{*op.Status.Notification}})
+			groups = append(groups, group{kindNotification, []v1alpha1.WebhookCallStatus{*op.Status.Notification}})
 		}
 	}
 	for _, g := range groups {
@@ -110,6 +226,7 @@ func timelineOf(op *v1alpha1.Operation, now time.Time) *timeline {
 			t.Lanes = append(t.Lanes, laneOf(&g.calls[i], g.kind, t, x, now, v.FinishedAt == nil))
 		}
 	}
+	t.remember(known, x, now)
 	for i := range t.Lanes {
 		t.Lanes[i].Y = i * laneHigh
 		t.Lanes[i].TextY = i*laneHigh + laneHigh/2

@@ -150,6 +150,9 @@ func whyPath(kind string, of why.Object) string {
 	if of.Namespace != "" {
 		q.Set("namespace", of.Namespace)
 	}
+	if of.Group != "" {
+		q.Set("group", of.Group)
+	}
 	return "/console/why?" + q.Encode()
 }
 
@@ -162,4 +165,4 @@ func splitKey(key string) why.Object {
 }
 
 // objectPath is the page that says why an object does not move.
-func objectPath(of *why.Object) string { return whyPath(of.Kind, *of) }
+func objectPath(of why.Object) string { return whyPath(of.Kind, of) }

@@ -76,7 +76,7 @@ func (c *compiler[P]) add(scope string, nodes []Node[P]) {
 func (c *compiler[P]) addStep(path string, n Node[P]) {
 	s := step{
 		path: path, save: n.set.save, retry: n.set.retry, deadline: n.set.deadline, next: none, onError: none,
-		detour: n.kind == nodeDetour,
+		detour: n.kind == nodeDetour, fork: n.kind == nodeFork,
 	}
 	var undo func(context.Context, any) Next
 	switch {
@@ -142,9 +142,12 @@ func (c *compiler[P]) resolveTargets() {
 	for i, set := range c.sets {
 		s := &c.def.steps[i]
 		for _, name := range set.targets {
-			if _, ok := c.def.resolve(int32(i), name); !ok {
+			to, ok := c.def.resolve(int32(i), name)
+			if !ok {
 				c.fault("step %q goes to %q: %w", s.path, name, ErrUnknownStep)
+				continue
 			}
+			s.targets = append(s.targets, to)
 		}
 		if set.onError == "" {
 			continue
@@ -180,7 +183,9 @@ func (c *compiler[P]) buildUndo() {
 		u.index[c.def.steps[i].path] = int32(len(u.steps))
 		u.undoes = append(u.undoes, int32(i))
 		path := c.def.steps[i].path
-		u.steps = append(u.steps, step{path: path, run: c.undos[i], retry: set.retry, next: none, onError: none})
+		u.steps = append(u.steps, step{
+			path: path, run: c.undos[i], retry: set.retry, next: none, onError: none, fork: c.def.steps[i].fork,
+		})
 	}
 	for i := range u.steps {
 		if i+1 < len(u.steps) {

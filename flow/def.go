@@ -32,6 +32,8 @@ type step struct {
 	save     bool
 	undoes   bool // it has an Undo of its own
 	detour   bool
+	fork     bool
+	targets  []int32 // that were declared
 }
 
 // none is the absence of a step: the end of the line, or no target.

@@ -83,5 +83,5 @@
 //   - what the interpreter uses: log.go, trace.go, await.go, fork.go, line.go, save.go, resume.go, end.go;
 //   - the interpreter, which runs a fiber step by step: run.go, outcome.go;
 //   - the beginning and the end of it all: start.go, close.go;
-//   - looking at it: debug.go, metrics.go.
+//   - looking at it: definition.go, debug.go, metrics.go.
 package flow

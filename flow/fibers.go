@@ -109,7 +109,10 @@ func (e *Engine) info(f *fiber) Info {
 	p := &f.progress
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i.Path, i.Attempt = f.path(), int(p.attempt)
+	i.Path, i.Attempt, i.def = f.path(), int(p.attempt), f.flow.def
+	if pc := p.pc; pc >= 0 && int(pc) < len(i.def.steps) {
+		i.Step = i.def.steps[pc].path
+	}
 	i.Began, i.Entered, i.Since, i.For = e.wall(p.began), e.wall(p.entered), e.wall(p.since), time.Duration(now-p.since)
 	i.Trail, i.Dropped = p.trail.entries(f.flow.def), int(p.trail.dropped)
 	return i

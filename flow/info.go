@@ -4,13 +4,15 @@ import "time"
 
 // Info is a picture of a live fiber.
 type Info struct {
-	ID       uint64        `json:"id"`
-	Parent   uint64        `json:"parent,omitzero"` // of the fiber that forked it
-	Flow     string        `json:"flow"`
-	Key      string        `json:"key,omitempty"`
-	Group    string        `json:"group,omitempty"`
-	Subgroup string        `json:"subgroup,omitempty"`
-	Path     string        `json:"path"` // where it is
+	ID       uint64 `json:"id"`
+	Parent   uint64 `json:"parent,omitzero"` // of the fiber that forked it
+	Flow     string `json:"flow"`
+	Key      string `json:"key,omitempty"`
+	Group    string `json:"group,omitempty"`
+	Subgroup string `json:"subgroup,omitempty"`
+	Path     string `json:"path"` // where it is
+	// Step is that within its own flow, without those that forked it; empty before it has entered one.
+	Step     string        `json:"step,omitempty"`
 	Epoch    uint64        `json:"epoch"`
 	Status   Status        `json:"status"`
 	Why      string        `json:"why,omitempty"`  // parked: gate, delay, retry, suspend, await, fork, load
@@ -24,6 +26,8 @@ type Info struct {
 	Children int           `json:"children"` // alive
 	Dropped  int           `json:"dropped"`  // entries that the trail has lost
 	Trail    Trail         `json:"trail"`
+
+	def *def
 }
 
 // Stuck tells of a fiber that waits at the gate for one that does not stop.

@@ -31,11 +31,47 @@ type SourceDescription struct {
 	// From names the selectors of which a derived source is made.
 	From []string `json:"from,omitempty"`
 	// Running is false for a source without an observer, for a filter, and before the start.
-	Running   bool                  `json:"running"`
-	Error     string                `json:"error,omitempty"`
-	Objects   int                   `json:"objects"`
-	Status    []StatusDescription   `json:"status,omitempty"`
-	Observers []ObserverDescription `json:"observers"`
+	Running bool   `json:"running"`
+	Error   string `json:"error,omitempty"`
+	Objects int    `json:"objects"`
+	// Kind is what is watched; empty of what is derived, or not known yet.
+	Kind schema.GroupVersionKind `json:"kind,omitzero"`
+	// Memory is that of its store.
+	Memory store.MemoryStats `json:"memory"`
+	// Quarantined are the objects that cannot be read, the first that came first, 100 at most.
+	Quarantined []QuarantinedDescription `json:"quarantined,omitempty"`
+	Status      []StatusDescription      `json:"status,omitempty"`
+	Observers   []ObserverDescription    `json:"observers"`
+}
+
+// QuarantinedDescription is an object that could not be kept, or that somebody could not decode.
+type QuarantinedDescription struct {
+	Namespace string    `json:"namespace,omitempty"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	Error     string    `json:"error"`
+	Since     time.Time `json:"since"` // of this version
+}
+
+const (
+	maxQuarantinedShown = 100
+	maxErrorShown       = 1 << 10 // bytes
+)
+
+// holds describes what a store takes, and what is set aside of it.
+func (s *SourceDescription) holds(st *store.Store) {
+	s.Objects, s.Memory = st.Len(), st.MemoryStats()
+	all := append(st.Quarantined(), st.Undecoded()...)
+	slices.SortFunc(all, func(a, b source.Quarantined) int {
+		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Key(), b.Key()))
+	})
+	for _, q := range all[:min(len(all), maxQuarantinedShown)] {
+		said := q.Err.Error()
+		if len(said) > maxErrorShown {
+			said = strings.ToValidUTF8(said[:maxErrorShown], "") + "…"
+		}
+		s.Quarantined = append(s.Quarantined, QuarantinedDescription{q.Namespace, q.Name, q.Version, said, q.At})
+	}
 }
 
 // StatusDescription is the condition of one scope of a source.
@@ -115,10 +151,12 @@ func (o *Origin) description(now time.Time) SourceDescription {
 	if o.feed == nil {
 		return d
 	}
-	d.Running, d.Objects = true, o.feed.store.Len()
+	d.Running = true
+	d.holds(o.feed.store)
 	if o.feed.handle == nil {
 		return d // the condition is that of its inputs
 	}
+	d.Kind = o.feed.store.Options().Kind
 	for _, st := range o.feed.store.Statuses() {
 		s := statusOf(st, now)
 		if st.LastContact.IsZero() {
@@ -162,9 +200,9 @@ func (r *Registry) DescribeOthers(stores []*store.Store) []SourceDescription {
 		words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 		d := SourceDescription{
 			Cluster: r.opts.Cluster, Selector: []string{strings.Join(words, " ")}, Type: typeName(opt.Kind), Running: true,
-			Objects:   st.Len(),
-			Observers: []ObserverDescription{},
+			Kind: opt.Kind, Observers: []ObserverDescription{},
 		}
+		d.holds(st)
 		for _, s := range st.Statuses() {
 			status := statusOf(s, now)
 			if s.LastContact.IsZero() && !s.Since.IsZero() {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // State is what a controller is doing.
@@ -25,6 +27,8 @@ type Description struct {
 	Cluster string `json:"cluster,omitempty"`
 	Name    string `json:"controller"`
 	Kind    string `json:"kind,omitempty"`
+	// Of is the kind of its objects by itself, once it is known.
+	Of schema.GroupKind `json:"of,omitzero"`
 	// At is file:line of the declaration.
 	At    string `json:"at"`
 	State State  `json:"state"`
@@ -36,6 +40,10 @@ type Description struct {
 	Waiting  int      `json:"waiting"`
 	Running  int      `json:"running"`
 	Failed   int      `json:"failed"`
+	// Oldest has been waiting for a worker for longest; nil: nothing does.
+	Oldest *WorkDescription `json:"oldest,omitempty"`
+	// Working are the reconciliations under way, those that began first first, 100 at most; Running counts all.
+	Working []WorkDescription `json:"working,omitempty"`
 	// Failures are those that failed first, in that order; Failed counts all.
 	Failures []FailureDescription `json:"failures"`
 }
@@ -57,6 +65,19 @@ type FailureDescription struct {
 	Doing string     `json:"doing"`
 }
 
+// WorkDescription is an object that waits for a worker, or is being reconciled.
+type WorkDescription struct {
+	Key   string    `json:"key"`
+	Since time.Time `json:"since"`
+	// Attempt counts the reconciliations since the last success, or the last change of the spec; 0 of one that waits.
+	Attempt int `json:"attempt,omitempty"`
+	// Waits is the error for which it tries a request again, if it does.
+	Waits string `json:"waits,omitempty"`
+}
+
+// maxWorking bounds the reconciliations under way that are described.
+const maxWorking = 100
+
 // Bounds of what is shown of one failure, in bytes.
 const (
 	maxErrorShown = 1 << 10
@@ -77,6 +98,7 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 		doing string
 	}
 	var all []failing
+	var oldest *item
 	c.mu.Lock()
 	d.Kind, d.State = c.kindOf, c.state()
 	if c.problem != nil {
@@ -90,13 +112,23 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 		}
 	}
 	d.Ready, d.Waiting, d.Running = c.q.ready, len(c.q.times), c.q.running
+	d.Of = c.main.kind.GroupKind()
 	for _, it := range c.q.items {
+		if it.state == ready && (oldest == nil || it.came.Before(oldest.came)) {
+			oldest = it
+		}
 		if it.fail == nil {
 			continue
 		}
 		if d.Failed++; limit != 0 && pick(it.key, it.fail.class) {
 			all = append(all, failing{it.fail.public(c.name, it), doings[it.state]})
 		}
+	}
+	if oldest != nil {
+		d.Oldest = &WorkDescription{Key: oldest.key.String(), Since: oldest.came}
+	}
+	for r := c.runs.first; r != nil && len(d.Working) < maxWorking; r = r.next {
+		d.Working = append(d.Working, r.describe())
 	}
 	c.mu.Unlock()
 	if d.State == StateStandby {
@@ -121,6 +153,15 @@ func (c *Controller) describe(limit int, pick func(Key, Class) bool) Description
 			one.Next = &f.Next
 		}
 		d.Failures = append(d.Failures, one)
+	}
+	return d
+}
+
+// describe is called under mu.
+func (r *reconciliation) describe() WorkDescription {
+	d := WorkDescription{Key: r.key.String(), Since: r.begun, Attempt: r.attempt}
+	if last, ok := r.waiting.Last(); ok && last.Err != nil {
+		d.Waits = cut(last.Err.Error(), maxErrorShown)
 	}
 	return d
 }

@@ -27,6 +27,7 @@ type codec struct {
 	hot        hotSet
 	scratch    sync.Pool        // *[]byte, for what is unpacked to be decoded
 	onMutation func(Key, error) // nil: it is logged
+	undecoded  undecoded
 }
 
 // newRecord copies what is kept of an object, see Content. What it has in common with a prior version

@@ -56,9 +56,13 @@ func (r *Record) decode(t reflect.Type, raw []byte, other *Record) (any, error) 
 		err = decodeInto(r, raw, o, likeRaw, like)
 	}
 	if err == nil {
-		o, err = r.codec.content.transformed(o)
+		var out any
+		if out, err = r.codec.content.transformed(o); err == nil {
+			o = out
+		}
 	}
 	if err != nil {
+		r.codec.noteUndecoded(r, o, err)
 		return nil, &DecodeError{Key: r.Key(), Type: t, Err: err}
 	}
 	return o, nil
@@ -76,6 +80,7 @@ func (r *Record) DecodeInto(obj any) error {
 		return &DecodeError{Key: r.Key(), Type: reflect.TypeOf(obj), Err: err}
 	}
 	if err := r.decodeOwn(obj); err != nil {
+		r.codec.noteUndecoded(r, obj, err)
 		return err
 	}
 	out, err := r.codec.content.transformed(obj)

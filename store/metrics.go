@@ -12,7 +12,7 @@ type Stats struct {
 	Applied     int64 // changes of watches
 	Suppressed  int64 // older or replayed changes
 	Commits     int64 // lists
-	Quarantined int64 // objects that could not be kept
+	Quarantined int64 // objects that could not be kept, or not be decoded
 	Subscribers int
 	MaxLag      int // of the slowest subscriber, in changes
 	Mutations   int64
@@ -22,10 +22,10 @@ type Stats struct {
 
 // MemoryStats say where the memory of a store is; the Go heap has the headers and indexes besides.
 type MemoryStats struct {
-	Live         int64 // bytes of encoded objects in the arena, which is not of the Go heap
-	Mapped       int64 // bytes of the arena, free slots included
-	Dictionaries int
-	Unpacked     int64 // bytes of new objects that wait to be packed
+	Live         int64 `json:"live"`   // bytes of encoded objects in the arena, which is not of the Go heap
+	Mapped       int64 `json:"mapped"` // bytes of the arena, free slots included
+	Dictionaries int   `json:"dictionaries"`
+	Unpacked     int64 `json:"unpacked"` // bytes of new objects that wait to be packed
 }
 
 // Stats returns numbers about the store.
@@ -33,7 +33,7 @@ func (s *Store) Stats() Stats {
 	out := Stats{
 		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(),
 		Commits:     s.stats.commits.Load(),
-		Quarantined: s.stats.quarantined.Load(), Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
+		Quarantined: s.stats.quarantined.Load() + s.undecoded.counted(), Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
 	}
 	s.mu.Lock()
 	cursors := s.cursors
@@ -76,7 +76,7 @@ func metrics() []metric {
 		newMetric("suppressed_total", "Changes that were older than what was known.", count,
 			func(s Stats) float64 { return float64(s.Suppressed) }),
 		newMetric("lists_total", "Lists applied.", count, func(s Stats) float64 { return float64(s.Commits) }),
-		newMetric("quarantined_total", "Objects that could not be kept.", count,
+		newMetric("quarantined_total", "Objects that could not be kept, or not be decoded.", count,
 			func(s Stats) float64 { return float64(s.Quarantined) }),
 		newMetric("subscribers", "Subscribers.", gauge, func(s Stats) float64 { return float64(s.Subscribers) }),
 		newMetric("subscriber_lag", "Changes that the slowest subscriber has not taken.", gauge,

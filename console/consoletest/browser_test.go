@@ -61,8 +61,10 @@ func browser(t *testing.T) context.Context {
 // tab is a page in a profile of its own, with what went wrong on it.
 type tab struct {
 	context.Context
-	t    *testing.T
-	base string // of the console: scheme and host
+	t       *testing.T
+	browser context.Context // that the tab is of
+	profile cdp.BrowserContextID
+	base    string // of the console: scheme and host
 
 	mu       sync.Mutex
 	problems []string
@@ -95,7 +97,7 @@ func open(browser context.Context, t *testing.T, base string, w window) *tab {
 	}
 	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithTargetID(id))
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
-	b := &tab{Context: ctx, t: t, base: base}
+	b := &tab{Context: ctx, t: t, browser: browser, profile: profile, base: base}
 	t.Cleanup(func() {
 		if t.Failed() {
 			b.shoot(filepath.Join(t.ArtifactDir(), "failed.png"))

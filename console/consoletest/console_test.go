@@ -2,6 +2,7 @@ package consoletest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -12,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,12 +34,13 @@ func TestConsole(t *testing.T) {
 		Resource: app(hostile), Category: hostile, CorrelationID: markup, Webhooks: []string{"refuses"},
 	}, v1alpha1.PhaseFailed)
 	waits := w.schedule(operation.Request{Resource: app("waits"), Webhooks: []string{"missing"}}, v1alpha1.PhaseInProgress)
-	w.schedule(operation.Request{Resource: app("slow"), Webhooks: []string{"slow"}}, v1alpha1.PhaseInProgress)
+	slow := w.schedule(operation.Request{Resource: app("slow"), Webhooks: []string{"slow"}}, v1alpha1.PhaseInProgress)
 
 	pages := map[string]string{
 		"overview": "/console/overview", "operations": "/console/operations", "none": "/console/operations?q=nosuchthing",
 		"webhooks": "/console/webhooks", "sources": "/console/sources", "controllers": "/console/controllers",
 		"flows": "/console/flows", "flow": "/console/flows/operation", "why": "/console/why", "done": path(done), "failed": path(failed), "waits": path(waits),
+		"slow":      path(slow),
 		"why-waits": fmt.Sprintf("/console/why?kind=Operation&namespace=%s&name=%s", waits.Namespace, waits.Name),
 	}
 	t.Run("Pages", func(t *testing.T) {
@@ -124,6 +129,7 @@ func TestConsole(t *testing.T) {
 			chromedp.Click(`form[action$="/retry"] button`, chromedp.NodeVisible))
 		b.until("is it tried again", "document.querySelector('h1')?.innerText.includes('in progress')")
 	})
+	t.Run("Tools", func(t *testing.T) { tools(t, open(chromium, t, w.base, desk), w) })
 	t.Run("Login", func(t *testing.T) { login(chromium, t, w, path(done)) })
 	t.Run("Session", func(t *testing.T) { sessions(chromium, t, w, path(done)) })
 }
@@ -165,6 +171,56 @@ func keyboard(t *testing.T, b *tab, w *world, stuck string, pages map[string]str
 	b.run(chromedp.KeyEvent(kb.Tab))
 	if !eval[bool](b, `document.activeElement.matches('form[action$="/cancel"] button')`) {
 		t.Error("the next thing is not the answer to the question")
+	}
+}
+
+// tools: what is shown can be held, told exactly, and copied.
+func tools(t *testing.T, b *tab, w *world) {
+	held := w.schedule(operation.Request{
+		Resource: operation.Resource{Type: "app", ID: "held"}, Webhooks: []string{"missing"},
+	}, v1alpha1.PhaseInProgress)
+	b.logIn(w.admin)
+	b.visit(path(held))
+	const updates = "Number(document.querySelector('main').dataset.updates || 0)"
+	b.until("is it kept up to date", updates+" > 0")
+	b.run(chromedp.Focus("#pause"), chromedp.KeyEvent(kb.Enter))
+	b.until("is it paused", `document.getElementById("live-state").innerText.startsWith("Paused")`)
+	b.axe("paused")
+	if _, err := w.scheduler.Cancel(w.ctx, operation.Resource{Type: "app", ID: "held"}, held.EffectiveID()); err != nil {
+		t.Fatal(err)
+	}
+	w.phase(held.Spec.ResourceID, v1alpha1.PhaseFailed)
+	other := open(b.browser, t, w.base, desk) // another page of it is told by now
+	other.logIn(w.admin)
+	other.visit(path(held))
+	other.until("does another page show the end", "document.querySelector('h1').innerText.includes('failed')")
+	if !eval[bool](b, "document.querySelector('h1').innerText.includes('in progress')") {
+		t.Error("what is paused goes on")
+	}
+	b.run(chromedp.Click("#pause"))
+	b.until("does it go on", "document.querySelector('h1').innerText.includes('failed')")
+
+	b.run(chromedp.Click("#times"))
+	exact := `[...document.querySelectorAll("main time")].every(t => /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ$/.test(t.innerText))`
+	b.until("are times exact", exact)
+	b.visit("/console/operations")
+	b.until("does the next page remember", exact+` && document.getElementById("times").getAttribute("aria-pressed") === "true"`)
+	b.run(chromedp.Click("#times"))
+	b.until("are they relative", `[...document.querySelectorAll("main time")].some(t => t.innerText.endsWith("ago"))`)
+
+	b.visit(path(held))
+	b.run(chromedp.ActionFunc(func(ctx context.Context) error {
+		ctx = cdp.WithExecutor(ctx, chromedp.FromContext(ctx).Browser)
+		var errs []error
+		for _, name := range []string{"clipboard-read", "clipboard-write"} {
+			errs = append(errs, cdpbrowser.SetPermission(&cdpbrowser.PermissionDescriptor{Name: name},
+				cdpbrowser.PermissionSettingGranted).WithOrigin(w.base).WithBrowserContextID(b.profile).Do(ctx))
+		}
+		return errors.Join(errs...)
+	}), page.BringToFront(), chromedp.Click(`button[data-copy="`+held.EffectiveID()+`"]`))
+	b.until("is it copied", `document.getElementById("said").innerText.startsWith("Copied")`)
+	if got := eval[string](b, "navigator.clipboard.readText()"); got != held.EffectiveID() {
+		t.Errorf("copied %q", got)
 	}
 }
 

@@ -1,129 +1,148 @@
 package consoletest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http/httptest"
-	"strings"
-	"sync"
-	"sync/atomic"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead"
 	"github.com/fairlead-io/fairlead/console"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/flow"
 	"github.com/fairlead-io/fairlead/reconcile"
 )
 
-// TestShards: the page of a group of three tells who holds what, and what becomes of the slots of one that dies.
-func TestShards(t *testing.T) {
-	w, chromium := newWorld(t), browser(t)
-	kills := map[string]func(){}
-	for range 3 {
-		base, kill := w.controller("--shards")
-		kills[base], w.base = kill, base // the last one is looked at
-	}
-	b := open(chromium, t, w.base, desk)
-	b.logIn(w.admin)
-	b.visit("/console/shards")
-	const rows = `[...document.querySelectorAll("main tbody tr")]`
-	const holds = `.map(r => parseInt(r.cells[1].innerText)).reduce((a, n) => a + n, 0)`
-	b.until("do three members hold all slots, each some", rows+".length === 3 && "+rows+holds+" === 64 && "+
-		rows+`.every(r => parseInt(r.cells[1].innerText) > 0)`)
-	b.axe("three members")
-	for base, kill := range kills {
-		if base != w.base {
-			kill()
-			break
-		}
-	}
-	const alive = rows + `.filter(r => !r.innerText.includes("silent"))` // the dead one is silent, or gone already
-	b.until("do the two others hold all slots", alive+".length === 2 && "+alive+holds+" === 64")
-	if text := b.text(); strings.Contains(text, "Nobody holds") {
-		t.Errorf("somebody holds all slots, and the page says: %s", text)
-	}
-	b.run(b.as(window{360, 740, true}))
-	b.axe("on a phone")
-	if over := eval[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-		t.Errorf("it is %d pixels wider than a phone", over)
-	}
-}
-
-// TestControllers: the page of a program whose objects fail names them with their errors, whatever these say, leads to why,
-// and forgets one that is mended.
-func TestControllers(t *testing.T) {
-	w, chromium := newWorld(t), browser(t)
-	var mended atomic.Bool
-	rt := fairlead.New(w.config, fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
-	reconcile.New(rt, "settings", reconcile.Func[corev1.ConfigMap](func(_ context.Context, c *corev1.ConfigMap) (reconcile.Result, error) {
-		switch {
-		case c.Namespace != w.namespace || c.Labels["fails"] == "":
-			return reconcile.Done, nil
-		case c.Name == "terminal":
-			return reconcile.Terminal(errors.New("the setting makes no sense"))
-		case c.Name == "panics":
-			panic("an index is out of range")
-		case c.Name == "mended" && mended.Load():
-			return reconcile.Done, nil
-		}
-		return reconcile.Retry(errors.New(hostile))
-	}))
-	const failing = 30
-	names := []string{"terminal", "panics", "mended"}
-	for i := range failing {
-		names = append(names, fmt.Sprintf("fails-%02d", i))
-	}
-	for _, name := range names {
-		if _, err := w.clients.CoreV1().ConfigMaps(w.namespace).Create(w.ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"fails": "yes"}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ctx, stop := context.WithCancel(w.ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := rt.Run(ctx); err != nil {
-			t.Errorf("the program ended: %v", err)
-		}
-	})
-	server := httptest.NewServer(rt.Handler())
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-		stop()
-		running.Wait()
-	})
-	b := open(chromium, t, server.URL, desk)
-	b.visit("/console/controllers")
-	count := fmt.Sprintf(`[...document.querySelectorAll("dl.facts div")].some(d => d.innerText.includes("Failing") && d.innerText.includes("%%d"))`)
-	b.until("do all fail", fmt.Sprintf(count, len(names)))
-	row := func(name string) string {
-		return fmt.Sprintf(`document.getElementById("failure-settings-%s/%s")`, w.namespace, name)
-	}
-	b.until("are errors shown", row("terminal")+"?.innerText.includes('makes no sense')")
-	b.until("are panics shown", row("panics")+"?.innerText.includes('out of range')")
-	b.until("are attempts counted", "parseInt("+row("mended")+"?.cells[2].innerText) > 2")
-	if n := eval[int](b, "document.querySelectorAll('main script, main img, main [onerror]').length"); n > 0 {
-		t.Errorf("what an error says became part of the page")
-	}
-	if text := b.text(); strings.ContainsAny(text, "\u202e\u2066\u200b") || !strings.Contains(text, "<script>alert(1)") {
-		t.Errorf("what an error says is not shown as it is: %s", text)
-	}
-	for _, look := range []window{desk, {360, 740, true}} {
-		b.run(b.as(look))
-		b.axe(fmt.Sprintf("failing objects: %+v", look))
-		if over := eval[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
-			t.Errorf("it is %d pixels wider than %d", over, look.wide)
+// TestProgram looks at the pages of a program with controllers and flows of its own that have trouble: objects that
+// cannot be read, one that fails, one that is worked on and one that waits, and a flow with groups, forks and detours.
+func TestProgram(t *testing.T) {
+	b := open(browser(t), t, troubled(t), desk)
+	for name, shows := range map[string]string{
+		"sources": "cannot decode", "controllers": "the quota is used up", "flows/bring-up": "runs 3 of server",
+		"flows/bring-up?step=bring-up%2Fservers%2Fmanaged": "prod/orders",
+	} {
+		b.visit("/console/" + name)
+		b.until(name+" shows "+shows, fmt.Sprintf("document.body.innerText.includes(%q)", shows))
+		for _, w := range []window{{360, 740, false}, {360, 740, true}, {1600, 1000, false}, {1600, 1000, true}} {
+			b.run(b.as(w))
+			b.axe(fmt.Sprintf("%s: %+v", name, w))
+			if over := eval[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); over > 0 {
+				t.Errorf("%s is %d pixels wider than %d", name, over, w.wide)
+			}
+			if dir := os.Getenv("FAIRLEAD_SCREENSHOTS"); dir != "" {
+				file := fmt.Sprintf("program-%s-%d-%s.png", filepath.Base(name), w.wide, map[bool]string{false: "light", true: "dark"}[w.dark])
+				b.shoot(filepath.Join(dir, file))
+			}
 		}
 	}
 	b.run(b.as(desk))
-	mended.Store(true)
-	b.until("is the mended one gone", row("mended")+" === null")
-	b.run(chromedp.Evaluate(row("terminal")+`.querySelector("a").click()`, nil))
-	b.until("is it told why", `location.pathname === "/console/why" && document.body.innerText.includes("makes no sense")`)
+	b.visit("/console/flows/bring-up")
+	b.run(chromedp.Click(`a[href*="servers%2fmanaged"], a[href*="servers%2Fmanaged"]`))
+	b.until("does a step lead to its fibers", `location.search.includes("managed") && document.querySelector("tbody").innerText.includes("prod/orders")`)
+}
+
+// troubled is the address of the console of such a program.
+func troubled(t *testing.T) string {
+	t.Helper()
+	server, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	put := func(name string) {
+		if _, err := server.Put(&corev1.ConfigMap{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}, Data: map[string]string{"k": "v"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("poisoned")
+	if err := server.Poison(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "prod", "poisoned", func(raw []byte) []byte {
+		return bytes.Replace(raw, []byte(`"data":{"k":"v"}`), []byte(`"data":"poison"`), 1)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	put("fails")
+	rt := fairlead.New(server.Config(), fairlead.WithConsole(console.Options{InsecureNoAuth: true}))
+	begun, hold, failed := make(chan struct{}, 8), make(chan struct{}), make(chan string, 100)
+	reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(_ context.Context, m *corev1.ConfigMap) (reconcile.Result, error) {
+		if m.Name == "fails" {
+			return reconcile.Retry(errors.New("the quota is used up"))
+		}
+		begun <- struct{}{}
+		<-hold
+		return reconcile.Done, nil
+	}), reconcile.WithoutEvents(), reconcile.Workers(1),
+		reconcile.OnFailure(func(f reconcile.Failure) {
+			select {
+			case failed <- f.Key.String():
+			default:
+			}
+		}))
+	e := flow.NewEngine(flow.EngineOptions{})
+	t.Cleanup(func() { _ = e.Close(context.Background()) })
+	rt.Flows(e)
+	bringUp(t, e)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- rt.Run(ctx) }()
+	pages := httptest.NewServer(rt.Handler())
+	t.Cleanup(func() {
+		pages.CloseClientConnections()
+		pages.Close()
+		close(hold)
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	if err := rt.WaitSynced(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for failing := map[string]bool{}; len(failing) < 2; {
+		failing[<-failed] = true
+	}
+	put("worked-on")
+	<-begun
+	put("waits")
+	return pages.URL
+}
+
+// bringUp starts a flow that waits for children, and leaves the rest of its steps alone.
+func bringUp(t *testing.T, e *flow.Engine) {
+	t.Helper()
+	next := func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }
+	server := flow.New("server", flow.Step("wait-ready",
+		func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Delay(time.Hour) }))
+	bring := flow.New("bring-up",
+		flow.Step("admin-server", next, flow.To("give-up"), flow.Save()),
+		flow.Group("servers",
+			flow.Fork("managed", func(context.Context, *flow.Fiber[int]) (all []flow.Child, err error) {
+				for i := range 3 {
+					all = append(all, server.Child(fmt.Sprint("server-", i), new(int)))
+				}
+				return all, nil
+			}, flow.OnError("read-again")),
+			flow.Step("check", next, flow.Deadline(5*time.Minute)),
+			flow.Detour("read-again", next),
+		),
+		flow.Step("report", next, flow.Undo(next)),
+		flow.Step("give-up", next),
+	)
+	for _, key := range []string{"prod/orders"} {
+		if _, err := bring.Start(context.Background(), e, new(int), flow.StartOptions{Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

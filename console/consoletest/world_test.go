@@ -212,17 +212,23 @@ func (w *world) schedule(r operation.Request, phase v1alpha1.Phase) *v1alpha1.Op
 	if _, err := w.scheduler.Schedule(w.ctx, r); err != nil {
 		w.t.Fatal(err)
 	}
+	return w.phase(r.Resource.ID, phase)
+}
+
+// phase waits until an operation of an app is in a phase.
+func (w *world) phase(app string, phase v1alpha1.Phase) *v1alpha1.Operation {
+	w.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		op, err := w.scheduler.Get(w.ctx, r.Resource)
+		op, err := w.scheduler.Get(w.ctx, operation.Resource{Type: "app", ID: app})
 		if err == nil && op.Status.Phase == phase {
 			return op
 		}
 		select {
 		case <-tick.C:
 		case <-w.ctx.Done():
-			w.t.Fatalf("%s never %s", r.Resource.ID, phase)
+			w.t.Fatalf("%s never %s", app, phase)
 		}
 	}
 }

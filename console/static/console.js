@@ -22,10 +22,13 @@ function away(moment, now) {
   return seconds >= 0 ? text + " ago" : "in " + text;
 }
 
+/** How moments are told: as time that has passed, or exactly, in UTC as in logs. It is kept for the next page. */
+let exact = false;
+
 function tellTimes(root) {
   const now = Date.now();
   for (const time of root.querySelectorAll("time[datetime]")) {
-    const text = away(Date.parse(time.dateTime), now);
+    const text = exact ? time.dateTime.slice(0, 19).replace("T", " ") + "Z" : away(Date.parse(time.dateTime), now);
     if (time.textContent !== text) time.textContent = text;
   }
 }
@@ -134,16 +137,67 @@ function follow(main) {
     };
   };
   begin();
+  // Who reads what changes can have it stay as it is.
+  let paused = false;
+  toggle("pause", false, (on) => {
+    paused = on;
+    source.close();
+    if (!paused && !over) begin();
+    if (!over) say(paused ? "Paused: what is shown is as of " + new Date().toISOString().slice(11, 19) + " UTC." : "Kept up to date.");
+  });
   // A page that nobody sees needs no data.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) source.close();
     else if (over) return;
-    else if (source.readyState === EventSource.CLOSED) begin();
+    else if (!paused && source.readyState === EventSource.CLOSED) begin();
   });
   addEventListener("pagehide", () => source.close());
 }
 
+/** Has a button be on or off, and calls change with what it is. */
+function toggle(id, on, change) {
+  const button = document.getElementById(id);
+  if (!button) return;
+  button.setAttribute("aria-pressed", String(on));
+  button.addEventListener("click", () => {
+    on = !on;
+    button.setAttribute("aria-pressed", String(on));
+    change(on);
+  });
+}
+
+/** What this browser remembers of the reader's wishes; nothing where it may not. */
+const wishes = {
+  get(name) { try { return localStorage.getItem(name); } catch { return null; } },
+  set(name, value) { try { localStorage.setItem(name, value); } catch { /* then for this page only */ } },
+};
+
+/** Copies what a button names. */
+async function copy(button) {
+  let done = "Copied";
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+  } catch {
+    done = "Not copied";
+  }
+  button.textContent = done;
+  const said = document.getElementById("said");
+  if (said) said.textContent = done + ": " + button.dataset.copy;
+  setTimeout(() => { button.textContent = "Copy"; }, 2000);
+}
+
+document.documentElement.classList.add("js");
 addEventListener("DOMContentLoaded", () => {
+  exact = wishes.get("fairlead-times") === "exact";
+  toggle("times", exact, (on) => {
+    exact = on;
+    wishes.set("fairlead-times", on ? "exact" : "");
+    tellTimes(document);
+  });
+  document.addEventListener("click", (e) => {
+    const button = e.target.closest?.("button[data-copy]");
+    if (button) copy(button);
+  });
   tellTimes(document);
   setInterval(() => tellTimes(document), 1000);
   const main = document.querySelector("main[data-live]");

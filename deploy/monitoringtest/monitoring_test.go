@@ -32,7 +32,7 @@ const dir = "../monitoring/"
 // silent are the alerts that do not fire in the trouble that the programs of the test get into, with why.
 var silent = map[string]string{
 	"FairleadSharedObjectChanged":  "who changes a shared object is a race, which tests look for",
-	"FairleadObjectsUnreadable":    "it takes an object that a store cannot keep",
+	"FairleadObjectsUnreadable":    "it takes an object that a store cannot keep, or a reader decode",
 	"FairleadWatchLags":            "it takes a watch that stays open and is late by a minute",
 	"FairleadFlowStuck":            "it takes a fiber that ignores its context and is preempted",
 	"FairleadFlowPositionsLost":    "it takes fibers that are saved, and a file system that fails",

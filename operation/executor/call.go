@@ -28,7 +28,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 	if r.flying == nil {
 		r.flying = make(map[course.Target]*flight)
 	}
-	r.flying[f.target], f.since = f, e.now()
+	r.flying[f.target], f.since, f.operation = f, e.now(), r.op.EffectiveID()
 	ctx, f.cancel = context.WithCancelCause(context.WithoutCancel(e.passOn(ctx, r.op))) // the flow parks meanwhile
 	ctx, stop := context.WithDeadlineCause(ctx, deadline, errDeadline)
 	e.count(r.key.Namespace)
@@ -42,6 +42,7 @@ func (e *Executor) launch(ctx context.Context, r *run, f *flight) {
 			l.result = f.permit.Call(ctx, c)
 		}
 		e.tried.note(c.ID, l.result)
+		e.attempts.note(r.key, f, pollURL != "", e.now(), l.result)
 		e.mu.Lock()
 		r.back = append(r.back, l)
 		e.mu.Unlock()

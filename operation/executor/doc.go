@@ -19,7 +19,7 @@
 //     server).
 //   - What goes on beside it: taker (callbacks), hookstatus and quarantine, events, client, fence.
 //   - What is decided and recorded, as pure functions: change, key, unrecorded, plan.
-//   - What several share: drain, lock, executor (Options, and what an Executor holds), trust, run (what there is of an
+//   - What several share: drain, attempts (the tries that are remembered), lock, executor (Options, and what an Executor holds), trust, run (what there is of an
 //     operation), metrics, callback, witness, toolarge, budget, stir, place, secrets, release.
 //   - Packages that know nothing of operations: operation/internal/share (who may have how much, and when), and
 //     operation/internal/compiled (Webhooks ready for calls).

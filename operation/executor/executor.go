@@ -121,6 +121,7 @@ type Executor struct {
 	engine    *flow.Engine
 	traced    bool // spans are made
 	tried     *tried
+	attempts  *attempts
 	metrics   *metrics
 	witness   Witness
 	condemned map[string]Condemned // by revision

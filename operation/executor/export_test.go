@@ -9,6 +9,8 @@ import (
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
 	"github.com/fairlead-io/fairlead/operation/internal/share"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/webhook"
 )
 
 // Blames is blames, FirstAttempt firstAttempt, and Repeats repeats.
@@ -85,5 +87,54 @@ func (e *Executor) SpanAllocs(ctx context.Context, op *v1alpha1.Operation) float
 		e.another(from, r)
 		e.keepTrace(from, r)
 		e.passOn(from, op)
+	})
+}
+
+// Remembered is a memory of attempts by itself, and what it holds.
+type Remembered struct{ a attempts }
+
+// Bounds of what is remembered.
+const (
+	MaxAttempts     = maxAttempts
+	MaxAttemptBytes = maxAttemptBytes
+)
+
+// Note notes a try of an operation.
+func (m *Remembered) Note(key store.Key, operation, hook string, res webhook.Result) {
+	f := &flight{target: course.Target{ID: hook}, operation: operation, since: time.Unix(1, 0)}
+	m.a.note(key, f, false, time.Unix(2, 0), res)
+}
+
+// End notes the end of an operation.
+func (m *Remembered) End(key store.Key) { m.a.end(key) }
+
+// Of returns what is remembered.
+func (m *Remembered) Of(key store.Key, operation string) Attempts { return m.a.of(key, operation) }
+
+// Held is how many operations are remembered, and with how many bytes: as counted, and as added up.
+func (m *Remembered) Held() (operations, counted, real int) {
+	for key, t := range m.a.all {
+		real += attemptedSize + attemptSize*cap(t.last) + len(t.operation) + len(key.Namespace) + len(key.Name)
+		names := map[string]bool{}
+		for _, one := range t.last {
+			names[one.ID] = true
+		}
+		for name := range names {
+			real += len(name)
+		}
+	}
+	return len(m.a.all), m.a.bytes, real
+}
+
+// FirstTryAllocs is how many allocations it costs that the first try of an operation brings its outcome, while others
+// are remembered.
+func FirstTryAllocs() float64 {
+	m := &Remembered{}
+	m.Note(store.Key{Name: "other"}, "o", "hook", webhook.Result{Verdict: webhook.Retry})
+	f := &flight{target: course.Target{ID: "hook"}, operation: "fine", since: time.Unix(1, 0)}
+	key, ended, res := store.Key{Namespace: "a", Name: "fine"}, time.Unix(2, 0), webhook.Result{Verdict: webhook.Succeeded}
+	return testing.AllocsPerRun(100, func() {
+		m.a.note(key, f, false, ended, res)
+		m.a.end(key)
 	})
 }

@@ -44,7 +44,7 @@ func New(o Options) (*Executor, error) {
 		recorder:  o.Recorder, now: o.Now,
 		live: make(map[string]map[string]*run), stirs: newStirs(), lines: make(map[store.Key]*line),
 		troubles: make(map[*run]*trouble), asking: make(map[*run]chan struct{}), fresh: newFreshness(layout),
-		traced: o.TracerProvider != nil, tried: &tried{}, stopped: make(chan struct{}),
+		traced: o.TracerProvider != nil, tried: &tried{}, attempts: &attempts{}, stopped: make(chan struct{}),
 		drain: drain{busy: make(map[*run]struct{})},
 	}
 	e.callbacks.former = o.FormerKey
@@ -58,6 +58,7 @@ func New(o Options) (*Executor, error) {
 	if e.now == nil {
 		e.now = time.Now
 	}
+	e.attempts.since = e.now()
 	if e.recorder == nil {
 		e.recorder = noRecorder{}
 	}

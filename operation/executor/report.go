@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
 	"github.com/fairlead-io/fairlead/operation/internal/course"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // Reasons of the Events of an Operation, besides those of its condition Error.
@@ -79,6 +80,7 @@ func (e *Executor) ended(ctx context.Context, op *v1alpha1.Operation) {
 	if c := meta.FindStatusCondition(op.Status.Conditions, v1alpha1.ConditionError); failed && c != nil {
 		reason, message = c.Reason, "operation "+op.EffectiveID()+" failed: "+c.Message
 	}
+	e.attempts.end(store.Key{Namespace: op.Namespace, Name: op.Name})
 	e.metrics.end(op, reason)
 	e.recorder.Operation(op, failed, reason, message)
 	e.log.InfoContext(ctx, "operation ended", append(e.facts(op), "phase", op.Status.Phase, "reason", reason,

@@ -177,12 +177,13 @@ func (r *run) dropSince(n int) {
 // flight is one try or poll under way. It runs in a goroutine of its own, so that neither the other calls of its
 // operation nor other operations wait for it; the run is told when it has come back.
 type flight struct {
-	target  course.Target
-	attempt string
-	since   time.Time
-	hook    *webhook.Compiled
-	permit  *webhook.Permit
-	cancel  context.CancelCauseFunc
+	target    course.Target
+	operation string // its id
+	attempt   string
+	since     time.Time
+	hook      *webhook.Compiled
+	permit    *webhook.Permit
+	cancel    context.CancelCauseFunc
 }
 
 // landing is a flight that has come back.

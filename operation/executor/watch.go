@@ -128,6 +128,7 @@ func (e *Executor) over(ctx context.Context, r *run, result flow.Result) {
 	if result.Status == flow.Failed && ctx.Err() == nil && !errors.Is(result.Err, flow.ErrInterrupted) {
 		e.log.ErrorContext(ctx, "operation's flow failed", "key", r.key, "error", result.Err)
 	}
+	e.attempts.end(r.key)
 	if missed := e.forget(r); missed && ctx.Err() == nil {
 		if known, ok := e.store.Get(r.key); ok {
 			e.changed(ctx, known)

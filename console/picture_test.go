@@ -1,0 +1,92 @@
+package console_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/console"
+	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/store"
+	"github.com/fairlead-io/fairlead/why"
+)
+
+// asked is an Authorizer that lets everybody do everything, and calls a function at each question.
+type asked struct {
+	httpapi.Anonymous
+	at atomic.Pointer[func(n int)]
+	n  atomic.Int32
+}
+
+func (a *asked) May(context.Context, string, httpapi.Access) error {
+	if at := a.at.Load(); at != nil {
+		(*at)(int(a.n.Add(1)))
+	}
+	return nil
+}
+
+// TestOneMoment: whenever an operation ends while its page is made, the page says either that it is in progress or that
+// it has ended, and never both.
+func TestOneMoment(t *testing.T) {
+	t.Parallel()
+	questions := &asked{}
+	var st *store.Store
+	w := newWorld(t, func(o *console.Options) { o.Authorizer, st = questions, o.Operations.Operations })
+	w.tokens["anybody"] = "any"
+	w.webhook("job")
+	var end func()
+	var told atomic.Pointer[func()] // asked beside the executor, after it
+	w.rt.Explain(why.Func(func(context.Context, why.Object) []why.Cause {
+		if end := told.Swap(nil); end != nil {
+			(*end)()
+		}
+		return nil
+	}))
+	for name, when := range map[string]func(){
+		"before anything is asked": func() {
+			at := func(n int) {
+				if n == 1 {
+					end()
+				}
+			}
+			questions.at.Store(&at)
+		},
+		"while it is asked who may see it": func() {
+			at := func(n int) {
+				if n == 2 {
+					end()
+				}
+			}
+			questions.at.Store(&at)
+		},
+		"after it was asked what it does": func() { told.Store(&end) },
+		"later":                           func() {},
+	} {
+		op := w.schedule(strings.ReplaceAll(name, " ", "-"), "job")
+		k := store.Key{Namespace: op.Namespace, Name: op.Name}
+		w.eventually("a call", func() bool { return strings.Contains(w.get("anybody", w.path(op)).body, "In Progress") })
+		end = func() {
+			resource := operation.Resource{Type: op.Spec.ResourceType, ID: op.Spec.ResourceID}
+			if _, err := w.scheduler.Cancel(w.ctx, resource, op.EffectiveID()); err != nil {
+				t.Error(err)
+			}
+			w.eventually("the end", func() bool {
+				now, err := store.Of[v1alpha1.Operation](st).Get(k)
+				return err == nil && now.Terminal()
+			})
+		}
+		questions.n.Store(0)
+		when()
+		body := w.get("anybody", w.path(op)).body
+		questions.at.Store(nil)
+		_, head, _ := strings.Cut(body, "<h1>")
+		head, _, _ = strings.Cut(head, "</h1>")
+		going, ended := strings.Contains(head, "in progress"), strings.Contains(body, `<span class="type">Ended</span>`)
+		if going == ended || going != (name == "later") {
+			t.Errorf("%s: in progress %t, ended %t: %s", name, going, ended, body)
+		}
+	}
+}

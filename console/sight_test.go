@@ -1,0 +1,232 @@
+package console_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fairlead-io/fairlead"
+	"github.com/fairlead-io/fairlead/console"
+	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
+	"github.com/fairlead-io/fairlead/operation/httpapi"
+	"github.com/fairlead-io/fairlead/reconcile"
+)
+
+// readers are the rights of those whose token is their name: each sees pages about the program, and the ConfigMaps of
+// some namespaces.
+type readers map[string]func(httpapi.Access) bool
+
+func (all readers) Caller(token string) string { return token }
+
+func (all readers) May(_ context.Context, token string, a httpapi.Access) error {
+	if may := all[token]; may != nil && (a.Path != "" || may(a)) {
+		return nil
+	}
+	return &httpapi.Problem{Status: http.StatusForbidden}
+}
+
+var whoReads = readers{
+	"all":  func(httpapi.Access) bool { return true },
+	"team": func(a httpapi.Access) bool { return a.Resource == "configmaps" && a.Namespace == "team" },
+	"one": func(a httpapi.Access) bool {
+		return a.Resource == "configmaps" && a.Namespace == "team" && a.Name == "bad"
+	},
+	"stranger": func(httpapi.Access) bool { return false },
+}
+
+// program is a program without operations on a server of the test, with the pages that it shows to readers.
+type program struct {
+	t      *testing.T
+	server *apiserver.Server
+	rt     *fairlead.Runtime
+}
+
+func newProgram(t *testing.T, declare func(*fairlead.Runtime)) *program {
+	t.Helper()
+	return newProgramFor(t, whoReads, declare)
+}
+
+func newProgramFor(t *testing.T, who readers, declare func(*fairlead.Runtime)) *program {
+	t.Helper()
+	server, err := apiserver.New(apiserver.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	p := &program{t: t, server: server}
+	p.rt = fairlead.New(server.Config(), fairlead.WithConsole(console.Options{
+		Authorizer: who, SessionKey: bytes.Repeat([]byte("k"), 32),
+	}))
+	declare(p.rt)
+	return p
+}
+
+func (p *program) run() {
+	p.t.Helper()
+	ctx, stop := context.WithCancel(p.t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.rt.Run(ctx) }()
+	p.t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			p.t.Error(err)
+		}
+	})
+	if err := p.rt.WaitSynced(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *program) put(namespace, name string) {
+	p.t.Helper()
+	if _, err := p.server.Put(&corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string]string{"k": "v"},
+	}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// page is what a reader is shown.
+func (p *program) page(reader, path string) string {
+	p.t.Helper()
+	r := httptest.NewRequestWithContext(p.t.Context(), http.MethodGet, path, nil)
+	r.Header.Set("Authorization", "Bearer "+reader)
+	rec := httptest.NewRecorder()
+	if p.rt.Handler().ServeHTTP(rec, r); rec.Code != http.StatusOK {
+		p.t.Fatalf("%s as %s: %d: %s", path, reader, rec.Code, rec.Body)
+	}
+	return rec.Body.String()
+}
+
+// eventually waits until a page shows something to a reader.
+func (p *program) eventually(reader, path, want string) string {
+	p.t.Helper()
+	late := time.After(30 * time.Second)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		body := p.page(reader, path)
+		if strings.Contains(body, want) {
+			tick.Stop()
+			return body
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			p.t.Fatalf("%s never shows %q to %s: %s", path, want, reader, body)
+		}
+	}
+}
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// TestSetAside: objects that cannot be read are named, with their error, to who may get them; others are told that there
+// are some, and neither how many nor which.
+func TestSetAside(t *testing.T) {
+	t.Parallel()
+	p := newProgram(t, func(rt *fairlead.Runtime) {
+		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Done, nil
+		}), reconcile.WithoutEvents())
+	})
+	for _, name := range []string{"fine", "bad"} {
+		p.put("team", name)
+	}
+	for _, name := range []string{"secret-one", "secret-two"} {
+		p.put("elsewhere", name)
+	}
+	for key, damage := range map[[2]string][2]string{
+		{"team", "bad"}:             {`"data":{"k":"v"}`, `"data":"poison"`},  // it can be kept, and not decoded
+		{"elsewhere", "secret-one"}: {`"name":"secret-one"`, `"name":17`},     // nor kept
+		{"elsewhere", "secret-two"}: {`"data":{"k":"v"}`, `"data":["a","b"]`}, // it can be kept
+	} {
+		if err := p.server.Poison(configMaps, key[0], key[1], func(raw []byte) []byte {
+			return bytes.Replace(raw, []byte(damage[0]), []byte(damage[1]), 1)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.run()
+	p.eventually("all", "/console/sources", "secret-two")
+	p.eventually("all", "/console/sources", "team/bad")
+	for reader, want := range map[string]struct {
+		shows, hides []string
+	}{
+		"all":      {[]string{"team/bad", "elsewhere/secret-two", "since <time", "cannot decode", "Memory"}, []string{"Hidden", "team/fine"}},
+		"team":     {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
+		"one":      {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
+		"stranger": {[]string{"Hidden"}, []string{"team/bad", "elsewhere", "secret", "could not be read", "cannot decode"}},
+	} {
+		body := p.page(reader, "/console/sources")
+		for _, text := range want.shows {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s is not shown %q: %s", reader, text, body)
+			}
+		}
+		for _, text := range want.hides {
+			if strings.Contains(body, text) {
+				t.Errorf("%s is shown %q: %s", reader, text, body)
+			}
+		}
+	}
+	families, err := p.rt.Registry().Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "fairlead_store_quarantined_total" && f.GetMetric()[0].GetCounter().GetValue() != 3 {
+			t.Errorf("the metrics count %v of them", f.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	if body := p.page("stranger", "/console/sources"); strings.Contains(body, "2 objects") || strings.Count(body, "Hidden") != 2 {
+		t.Errorf("a stranger can count them: %s", body)
+	}
+}
+
+// TestRefusedOnce: a page that is kept up to date does not ask again and again for what its reader may not see.
+func TestRefusedOnce(t *testing.T) {
+	t.Parallel()
+	var questions atomic.Int32
+	whoAsks := readers{"stranger": func(httpapi.Access) bool { questions.Add(1); return false }}
+	p := newProgramFor(t, whoAsks, func(rt *fairlead.Runtime) {
+		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
+			return reconcile.Retry(errors.New("no luck"))
+		}), reconcile.WithoutEvents(), reconcile.MaxInterval(-1))
+	})
+	p.put("team", "fails")
+	p.run()
+	server := httptest.NewServer(p.rt.Handler())
+	t.Cleanup(server.Close)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/console/live/controllers", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer stranger")
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for shown := 0; shown < 3 && lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "data: ") && strings.Contains(lines.Text(), "Hidden") {
+			shown++
+			p.put("team", fmt.Sprint("fails-too-", shown)) // so that there is something new to be shown
+		}
+	}
+	if n := questions.Load(); n == 0 || n > 2+4 { // about the kind, its namespace, and each object that there may be
+		t.Errorf("%d questions: %v", n, lines.Err())
+	}
+}

@@ -1,0 +1,80 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fairlead-io/fairlead/api/v1alpha1"
+	"github.com/fairlead-io/fairlead/operation/executor"
+	"github.com/fairlead-io/fairlead/webhook"
+)
+
+// TestTimeline: the tries that are remembered stand on the time axis where they were made, each with its status; of those
+// that are not it is told that there were more.
+func TestTimeline(t *testing.T) {
+	t.Parallel()
+	begun := time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
+	at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	micro := func(s int) *metav1.MicroTime { return new(metav1.NewMicroTime(at(s))) }
+	op := func(retries int32, polled *metav1.MicroTime) *v1alpha1.Operation {
+		o := &v1alpha1.Operation{ObjectMeta: metav1.ObjectMeta{UID: "u", CreationTimestamp: metav1.NewTime(begun)}}
+		o.Status.OperationID, o.Status.Phase, o.Status.InitializedAt = "u", v1alpha1.PhaseInProgress, micro(0)
+		o.Status.Webhooks = []v1alpha1.WebhookCallStatus{{
+			WebhookID: "hook", State: v1alpha1.PhaseInProgress, StartedAt: micro(10), RetriesCount: retries,
+			LastPollTimestamp: polled,
+		}}
+		return o
+	}
+	try := func(from, to, status int, v webhook.Verdict) executor.Attempt {
+		a := executor.Attempt{Webhook: "hook", Began: at(from), Status: status, Verdict: v}
+		if to > 0 {
+			a.Ended = at(to)
+		}
+		return a
+	}
+	two := []executor.Attempt{
+		try(10, 20, http.StatusServiceUnavailable, webhook.Retry), try(50, 60, 0, webhook.Retry), try(90, 0, 0, 0),
+	}
+	for name, tc := range map[string]struct {
+		op     *v1alpha1.Operation
+		known  executor.Attempts
+		shown  int
+		untold bool
+	}{
+		"Known":          {op(2, nil), executor.Attempts{Last: two}, 3, false},
+		"FirstTry":       {op(0, nil), executor.Attempts{}, 0, false},
+		"AnotherProcess": {op(4, nil), executor.Attempts{}, 0, true},
+		"SomeOfAnother":  {op(4, nil), executor.Attempts{Last: two}, 3, true},
+		"Dropped":        {op(2, nil), executor.Attempts{Last: two, Dropped: 1}, 3, true},
+		"PolledBefore":   {op(0, micro(50)), executor.Attempts{}, 0, true},
+	} {
+		drawn := timelineOf(tc.op, tc.known, at(100))
+		if len(drawn.Tries) != tc.shown || drawn.Untold != tc.untold {
+			t.Errorf("%s: %d tries, others untold %t", name, len(drawn.Tries), drawn.Untold)
+		}
+	}
+	drawn := timelineOf(op(2, nil), executor.Attempts{Last: two}, at(100))
+	var bars []bar
+	for _, l := range drawn.Lanes {
+		if l.Call != nil {
+			bars = l.Bars
+		}
+	}
+	if len(bars) != 4 || !strings.HasSuffix(bars[0].Class, " whole") {
+		t.Fatalf("the call is drawn as %+v", bars)
+	}
+	for i, want := range []bar{
+		{X: 100, Wide: 100, Class: "bad try", Title: "try, HTTP 503: to be tried again"},
+		{X: 500, Wide: 100, Class: "bad try", Title: "try: to be tried again"},
+		{X: 900, Wide: 100, Class: "going try", Title: "try: under way"},
+	} {
+		got := bars[i+1]
+		if got.X, got.Wide = float64(int(got.X+.5)), float64(int(got.Wide+.5)); got != want {
+			t.Errorf("try %d is drawn as %+v, want %+v", i, got, want)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package flow_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/flow"
+)
+
+// TestDefinition: a flow tells its steps in order, with what leads from one to the other; a picture of a fiber tells
+// those of its flow, and at which of them it is, also where a fork has begun it.
+func TestDefinition(t *testing.T) {
+	t.Parallel()
+	next := func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Next() }
+	waits := func(_ context.Context, f *flow.Fiber[int]) flow.Next { return f.Delay(time.Hour) }
+	kid := flow.New("kid", flow.Step("waits", waits))
+	fl := flow.New("bring-up",
+		flow.Step("begin", next, flow.To("give-up"), flow.Save()),
+		flow.Group("servers",
+			flow.Fork("all", func(context.Context, *flow.Fiber[int]) ([]flow.Child, error) {
+				return []flow.Child{kid.Child("one", new(int))}, nil
+			}),
+			flow.Step("wait", next, flow.Deadline(time.Minute), flow.OnError("again")),
+			flow.Detour("again", next),
+		),
+		flow.Step("give-up", next, flow.Undo(next)),
+	)
+	want := flow.Definition{Name: "bring-up", Steps: []flow.StepDefinition{
+		{Path: "begin", Next: "servers/all", To: []string{"give-up"}, Saves: true},
+		{Path: "servers/all", Next: "servers/wait", Fork: true},
+		{Path: "servers/wait", Next: "give-up", OnError: "servers/again", Deadline: time.Minute},
+		{Path: "servers/again", Detour: true},
+		{Path: "give-up", Undoes: true},
+	}}
+	if diff := cmp.Diff(want, fl.Definition()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	e := flow.NewEngine(flow.EngineOptions{})
+	defer e.Close(context.WithoutCancel(t.Context()))
+	if _, err := fl.Start(t.Context(), e, new(int), flow.StartOptions{Key: "a/x"}); err != nil {
+		t.Fatal(err)
+	}
+	steps := map[string]flow.Info{}
+	for tick := time.NewTicker(time.Millisecond); len(steps) < 2; <-tick.C {
+		clear(steps)
+		for i := range e.Fibers() {
+			if i.Status == flow.Parked {
+				steps[i.Flow+": "+i.Step] = i
+			}
+		}
+		if t.Context().Err() != nil {
+			t.Fatalf("the fibers are at %v", steps)
+		}
+	}
+	root, child := steps["bring-up: servers/all"], steps["kid: waits"]
+	if diff := cmp.Diff(want, root.Definition()); diff != "" || child.Path != "bring-up/servers/all[one]/waits" {
+		t.Errorf("%s of %+v: -want +got:\n%s", child.Path, child, diff)
+	}
+	if diff := cmp.Diff(kid.Definition(), child.Definition()); diff != "" {
+		t.Errorf("of the child: -want +got:\n%s", diff)
+	}
+	var read flow.Info
+	if raw, err := json.Marshal(child); err != nil || json.Unmarshal(raw, &read) != nil || read.Step != "waits" {
+		t.Errorf("read from JSON: %+v %v", read, err)
+	}
+	if got := read.Definition(); got.Name != "" || got.Steps != nil {
+		t.Errorf("what no engine has made has the definition %+v", got)
+	}
+	if got := (*flow.Flow[int])(nil).Definition(); len(got.Steps) > 0 {
+		t.Errorf("nothing has the definition %+v", got)
+	}
+}
