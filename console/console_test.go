@@ -50,6 +50,16 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: %v", path, got.header)
 		}
 	}
+	page := w.get("", "/console/overview").body
+	for _, name := range []string{"console.js", "style.css", "icon.svg"} {
+		_, rest, _ := strings.Cut(page, "/console/static/"+name)
+		version, _, _ := strings.Cut(rest, "\"")
+		kept := w.get("", "/console/static/"+name+version).header.Get("Cache-Control")
+		old := w.get("", "/console/static/"+name+"?v=0123456789abcdef").header.Get("Cache-Control")
+		if !strings.HasPrefix(version, "?v=") || !strings.Contains(kept, "immutable") || old != "no-store" {
+			t.Errorf("%s%s is kept as %q, and one of another version as %q", name, version, kept, old)
+		}
+	}
 	for path, want := range map[string]int{
 		"/console/": http.StatusSeeOther, "/console/nothing": http.StatusNotFound,
 		"/console/operations/" + w.namespace + "/nothing": http.StatusNotFound, "/console/operations/A_B/x": http.StatusNotFound,

@@ -17,7 +17,7 @@ import (
 // funcs are what templates call.
 var funcs = template.FuncMap{
 	"when": when, "human": human, "count": count, "text": harmless, "bytes": sizeOf, "short": shorten, "lines": lines,
-	"path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
+	"static": staticURL, "path": url.PathEscape, "join": strings.Join, "attempts": func(retries int32) int32 { return retries + 1 },
 	"percent":    func(part float64) string { return strconv.Itoa(int(part*100+0.5)) + " %" },
 	"objectPath": objectPath,
 	// What is copied is what is seen: nothing else is offered.

@@ -125,15 +125,7 @@ func anybody(context.Context, *reader, *http.Request) error { return nil }
 
 func (c *console) routes() http.Handler {
 	mux := http.NewServeMux()
-	static, err := fs.Sub(files, "static")
-	if err != nil {
-		panic(err) // it is embedded
-	}
-	assets := http.StripPrefix("/console/static/", http.FileServerFS(static))
-	mux.HandleFunc("GET /console/static/", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "public, max-age=3600")
-		assets.ServeHTTP(w, r)
-	})
+	mux.Handle("GET "+staticPath, serveStatic())
 	mux.HandleFunc("GET /console/{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/console/overview", http.StatusSeeOther)
 	})

@@ -25,7 +25,7 @@ func (c *console) secured(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		if !strings.HasPrefix(r.URL.Path, "/console/static/") {
+		if !strings.HasPrefix(r.URL.Path, staticPath) {
 			h.Set("Cache-Control", "no-store")
 		}
 		if c.InsecureNoAuth && !isLocal(r.Host) {
