@@ -116,10 +116,19 @@ func (s *Store) advice(st *source.Status) string {
 	case source.ReasonNotFound:
 		return fmt.Sprintf("The API server does not serve %s: install its definition.", s.resource())
 	case source.ReasonTooManyRequests:
+		if strings.Contains(st.Message, "conversion webhook") {
+			return unconverted
+		}
 		return "The API server has too much to do, or holds this program back: look at its priority levels."
+	}
+	if strings.Contains(st.Message, "conversion webhook") {
+		return unconverted
 	}
 	return "Look whether the API server answers, and can be reached from here."
 }
+
+const unconverted = "The API server does not reach the conversion webhook of the kind: look at the program that serves it, " +
+	"and at spec.conversion of the definition."
 
 // Excludes says why the store would not hold an object of these labels, in a namespace that it may not watch: a cause
 // NotSelected; false if nothing that is known keeps it out. Selectors of fields count as unknown.

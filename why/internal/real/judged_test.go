@@ -250,7 +250,7 @@ func TestJudged(t *testing.T) {
 				close(ready)
 				return rt
 			},
-			want: why.BackOff, evidence: []string{"verb=create", "status="}, advice: "maller",
+			want: why.BackOff, evidence: []string{"verb=create", "status="}, advice: "smaller",
 		},
 		"no space": {
 			reason: "etcd takes nothing any more",
