@@ -75,7 +75,7 @@ func (a asking) judge(j judged) {
 	a.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	patience := time.NewTimer(3 * time.Second)
+	patience := time.NewTimer(5 * time.Second)
 	defer patience.Stop()
 	for {
 		of := a.object("Operation", nameOf(app(j.id)))
@@ -261,14 +261,14 @@ func TestWhyJudged(t *testing.T) {
 	for _, j := range []judged{
 		{id: "second", want: why.LockHeld, evidence: []string{"holder=app/first"}, then: []why.Type{why.WebhookMissing}},
 		{id: "third", want: why.LockHeld, evidence: []string{"holder=app/second"}, then: []why.Type{why.LockHeld, why.WebhookMissing}},
-		{id: "tls", want: why.BackOff, evidence: []string{"error=certificate"}, advice: "tls", until: time.Hour},
-		{id: "dns", want: why.BackOff, evidence: []string{"error=crm.invalid"}, advice: "name"},
-		{id: "closed", want: why.BackOff, evidence: []string{"error=refused"}, advice: "listen"},
+		{id: "tls", want: why.BackOff, evidence: []string{"error=certificate"}, advice: "spec.tls.caSecretRef"},
+		{id: "dns", want: why.BackOff, evidence: []string{"error=crm.invalid"}, advice: "name of the host"},
+		{id: "closed", want: why.BackOff, evidence: []string{"error=refused"}, advice: "listens"},
 		{id: "judged", want: why.Ended, evidence: []string{"reason=WebhookFailed", "error=no such plan"}},
 		{id: "retries", want: why.BackOff, evidence: []string{"status=200", "error=no such plan"}},
 		{id: "nolocation", want: why.Ended, evidence: []string{"reason=WebhookFailed", "error=URL to poll"}},
 		{id: "async", want: why.BackOff, evidence: []string{"waitsFor=poll", "status=404"}, message: "poll"},
-		{id: "asyncdown", want: why.BackOff, evidence: []string{"waitsFor=poll", "status=503"}, message: "poll"},
+		{id: "asyncdown", want: why.CircuitOpen, evidence: []string{"error=503"}, then: []why.Type{why.BackOff}},
 		{id: "dated", want: why.RetryAfter, evidence: []string{"status=503"}, until: time.Hour},
 		{id: "late", want: why.RetryAfter, message: "is over before", until: 10 * time.Minute},
 		{id: "broken", want: why.BackOff, evidence: []string{"status=500"}},
