@@ -96,6 +96,7 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 	case state == StateListing:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not listed yet all that it watches", c.name),
+			Progress: true, // or else a store says why
 		}}
 	case !exists:
 		return c.unknown(ctx, st, k)
