@@ -115,8 +115,9 @@ type question struct {
 	obj     *metav1.PartialObjectMetadata
 	missing error
 	// silent is a cause if the API server does not answer.
-	silent []why.Cause
-	depth  int // how many others wait for it
+	silent   []why.Cause
+	answered bool // with an error about more than the kind
+	depth    int  // how many others wait for it
 }
 
 // find reads the object from the API server, or where that does not answer, or must not be asked, from the cache.
@@ -191,6 +192,7 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 	}
 	if status := told.Evidence["status"]; status != "" && status != "0" {
 		c.Message, c.Evidence["status"] = fmt.Sprintf("the API server does not tell of the object: %v", err), status
+		q.answered = status != "404"
 		if told.Advice != "" {
 			c.Advice = told.Advice
 		}
@@ -223,8 +225,12 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 		return tidy(append(own, reconciled...))
 	}
 	causes := append(own, reconciled...)
+	silent := q.silent
+	if q.answered && !ended(own) { // with more about the object than what a source has met
+		causes, silent = slices.Insert(causes, len(own), silent...), nil
+	}
 	if !ended(own) { // what is done needs nobody any more
-		causes = append(append(causes, q.elsewhere(ctx)...), q.silent...)
+		causes = append(append(causes, q.elsewhere(ctx)...), silent...)
 		causes = append(append(causes, q.stores()...), q.behind(ctx)...)
 		causes = append(causes, q.unwatched(len(controllers), causes)...)
 	}
