@@ -115,7 +115,9 @@ type question struct {
 	obj     *metav1.PartialObjectMetadata
 	missing error
 	// silent is a cause if the API server does not answer.
-	silent []why.Cause
+	silent   []why.Cause
+	answered bool // with an error about more than the kind
+	depth    int  // how many others wait for it
 }
 
 // find reads the object from the API server, or where that does not answer, or must not be asked, from the cache.
@@ -130,7 +132,7 @@ func (q *question) find(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !isAbsent(err) {
 		live := err
 		if q.watched() {
 			err = q.c.client.Get(first, key, obj)
@@ -142,12 +144,25 @@ func (q *question) find(ctx context.Context) error {
 	switch {
 	case err == nil:
 		q.obj = obj
-	case apierrors.IsNotFound(err):
+	case isAbsent(err) && len(q.silent) == 0:
 		q.missing = why.ErrNotFound
 	default:
 		q.missing = err
 	}
 	return nil
+}
+
+// isAbsent says that there is no such object. That there is no such kind any more is another thing.
+func isAbsent(err error) bool {
+	if !apierrors.IsNotFound(err) {
+		return false
+	}
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return true // of the cache
+	}
+	d := answer.Status().Details
+	return d != nil && d.Name != ""
 }
 
 // watched says whether something of the kind is in the cache.
@@ -167,7 +182,7 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 			}
 		}
 	}
-	return why.Cause{
+	c := why.Cause{
 		Type: why.SourceStale, Since: since, Message: fmt.Sprintf("the API server does not answer: %v", err),
 		Evidence: map[string]string{
 			"error": err.Error(), "resource": q.kind.resource.GroupResource().String(),
@@ -175,6 +190,14 @@ func (q *question) noAnswer(err error, told why.Cause, asked time.Time) why.Caus
 		},
 		Advice: "Look whether the API server works, and can be reached from here.",
 	}
+	if status := told.Evidence["status"]; status != "" && status != "0" {
+		c.Message, c.Evidence["status"] = fmt.Sprintf("the API server does not tell of the object: %v", err), status
+		q.answered = status != "404"
+		if told.Advice != "" {
+			c.Advice = told.Advice
+		}
+	}
+	return c
 }
 
 // causes asks all who know.
@@ -202,13 +225,59 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 		return tidy(append(own, reconciled...))
 	}
 	causes := append(own, reconciled...)
+	silent := q.silent
+	if q.answered && !ended(own) { // with more about the object than what a source has met
+		causes, silent = slices.Insert(causes, len(own), silent...), nil
+	}
 	if !ended(own) { // what is done needs nobody any more
-		causes = append(append(causes, q.elsewhere(ctx)...), q.silent...)
+		causes = append(append(causes, q.elsewhere(ctx)...), silent...)
 		causes = append(append(causes, q.stores()...), q.behind(ctx)...)
 		causes = append(causes, q.unwatched(len(controllers), causes)...)
 	}
 	causes = append(causes, q.deleted(causes)...)
-	return tidy(causes)
+	return append(tidy(causes), q.beneath(ctx, causes)...)
+}
+
+// How far and how broadly it is followed what an object waits for.
+const (
+	maxDepth    = 3
+	maxFollowed = 4
+)
+
+// beneath says why those objects do not move that are waited for, as far as this program knows.
+func (q *question) beneath(ctx context.Context, causes []why.Cause) (all []why.Cause) {
+	followed := 0
+	for _, cause := range causes {
+		about := cause.About
+		if cause.Type != why.Parked || cause.Progress || about == nil || q.depth >= maxDepth || followed == maxFollowed ||
+			len(q.silent) > 0 {
+			continue
+		}
+		followed++
+		kind, err := q.c.kindNamed(*about)
+		if err != nil {
+			continue
+		}
+		next := &question{c: q.c, of: *about, kind: kind, depth: q.depth + 1}
+		if err := next.find(ctx); err != nil || next.obj == nil || len(next.silent) > 0 {
+			continue
+		}
+		for _, c := range why.Beneath(*about, next.known(ctx)) {
+			c.Depth += cause.Depth
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// known is causes without what is of the program as a whole, or says that the program does not work on the object.
+func (q *question) known(ctx context.Context) []why.Cause {
+	q.c.rt.mu.Lock()
+	controllers := slices.Clone(q.c.controllers)
+	q.c.rt.mu.Unlock()
+	causes := slices.DeleteFunc(q.controllers(ctx, controllers), isGeneral)
+	causes = append(causes, q.deleted(causes)...)
+	return append(causes, q.beneath(ctx, causes)...)
 }
 
 // ask protects the others from an explainer that panics.

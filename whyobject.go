@@ -26,11 +26,12 @@ func (q *question) elsewhere(ctx context.Context) []why.Cause {
 	case phaseNew:
 		return []why.Cause{{
 			Type: why.NotLeading, Message: "this process has not begun to work: Run was not called",
-			Evidence: map[string]string{"phase": string(now)},
+			Evidence: map[string]string{"phase": string(now)}, Advice: "See why the program does not come to Run.",
 		}}
 	case phaseStopping:
 		return []why.Cause{{
 			Type: why.NotLeading, Message: "this process is stopping", Evidence: map[string]string{"phase": string(now)},
+			Advice: "It goes on in another replica, or when the program is started again.",
 		}}
 	case phaseStandby:
 		if e, ok := rt.opts.leadership.(why.Explainer); ok {

@@ -92,6 +92,19 @@ func judge(c *why.Cause, e *Error, s *metav1.Status) {
 		c.Evidence["webhook"] = unreached.FindStringSubmatch(s.Message)[1]
 		c.Advice = "The API server does not reach an admission webhook without which it writes nothing: look at the program " +
 			"that serves it, or ask its owner for another failurePolicy."
+	case unconverted.MatchString(s.Message):
+		c.Evidence["webhook"] = unconverted.FindStringSubmatch(s.Message)[1]
+		c.Advice = "The API server does not reach the conversion webhook of the kind: look at the program that serves it, " +
+			"and at spec.conversion of the definition."
+	case strings.Contains(s.Message, "database space exceeded"):
+		c.Advice = "etcd has no space left and takes nothing more: compact and defragment it, or raise its quota, and take " +
+			"back its alarm NOSPACE."
+	case s.Code == http.StatusRequestEntityTooLarge, strings.Contains(s.Message, "request is too large"):
+		c.Advice = "What is written is too large to be stored: make it smaller, or make several objects of it."
+	case s.Reason == metav1.StatusReasonNotFound && s.Details != nil && s.Details.Name != "":
+		c.Advice = fmt.Sprintf("%s %s does not exist: make it, or mend who names it.", s.Details.Kind, s.Details.Name)
+	case s.Code == http.StatusNotFound:
+		c.Advice = "The API server does not serve this kind: install its definition."
 	case s.Code == http.StatusUnauthorized:
 		c.Advice = "The API server does not know this program: look at its kubeconfig, or the token of its service account."
 	case s.Code == http.StatusUnprocessableEntity:
@@ -107,6 +120,9 @@ var lacking = regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)"
 
 // unreached is what an API server says when it cannot ask an admission webhook.
 var unreached = regexp.MustCompile(`failed calling webhook "([^"]*)"`)
+
+// unconverted is what an API server says when nobody converts an object to the version that is asked for.
+var unconverted = regexp.MustCompile(`conversion webhook for (.+?) failed`)
 
 // missing tells which right lacks: user, verb, resource, group, namespace.
 func missing(c *why.Cause, right []string) {

@@ -95,7 +95,8 @@ func (s *sight) parked(c why.Cause) []why.Cause {
 	case whyAwait.String():
 		return s.awaiting(c)
 	case whyDelay.String():
-		c.Message = fmt.Sprintf("step %s lets time pass, until %s", s.Path, clock(s.Until))
+		c.Message = fmt.Sprintf("step %s lets time pass, until %s; nothing has failed", s.Path, clock(s.Until))
+		c.Progress = true
 	case whyRetry.String():
 		c.Type = why.BackOff
 		c.Message = fmt.Sprintf("step %s has asked to run again at %s", s.Path, clock(s.Until))

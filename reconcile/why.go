@@ -87,11 +87,16 @@ func (c *Controller) causes(ctx context.Context, k Key) []why.Cause {
 	}
 	causes = append(append(causes, c.queued(k, &seen, rec)...), stale...)
 	switch {
-	case len(causes) > 0 || works:
+	case len(causes) > 0:
 		return causes
+	case works:
+		return []why.Cause{{
+			Type: why.Parked, Progress: true, Message: fmt.Sprintf("a fiber of controller %s is at work for it", c.name),
+		}}
 	case state == StateListing:
 		return []why.Cause{{
 			Type: why.SourceStale, Message: fmt.Sprintf("controller %s has not listed yet all that it watches", c.name),
+			Progress: true, // or else a store says why
 		}}
 	case !exists:
 		return c.unknown(ctx, st, k)
@@ -231,7 +236,10 @@ func Causes(err error) []why.Cause {
 		cause = told
 	}
 	_, unread := errors.AsType[*store.DecodeError](err)
+	_, _, panicked := asPanic(err)
 	switch {
+	case panicked:
+		cause.Advice = "Mend the code: the log has the stack."
 	case unread:
 		cause.Type = why.Quarantined
 		cause.Advice = "Mend the object, or the Go type that it is read as."
@@ -254,7 +262,10 @@ func (c *Controller) queued(k Key, s *sight, rec *store.Record) (causes []why.Ca
 	}
 	switch {
 	case s.state == running && s.run != nil:
-		causes = append(causes, c.atWork(s)...)
+		for _, now := range c.atWork(s) { // newer than what the attempt before has met
+			causes = slices.DeleteFunc(causes, func(before why.Cause) bool { return before.Type == now.Type })
+			causes = append(causes, now)
+		}
 	case s.state == ready && !s.paced.IsZero():
 		causes = append(causes, why.Cause{
 			Type: why.RateLimited, Until: s.paced,
@@ -306,7 +317,8 @@ func (c *Controller) failures(s *sight, rec *store.Record) []why.Cause {
 			cause.Message = fmt.Sprintf("finalizer %s is not done: %s", c.set.finalizer, cause.Message)
 		}
 		if f.class == Stopped && s.state != running && s.state != ready {
-			cause.Message += "; it is not tried again until its spec changes"
+			cause.Message = "it is not tried again until its spec changes: " + cause.Message
+			cause.Until = time.Time{}
 			if cause.Advice == "" {
 				cause.Advice = "Change the object so that it can work; a restart of the program tries it once more, too."
 			}

@@ -15,6 +15,9 @@ import (
 // settling is how long a watch that has been well may be on its way to be so again, before that is a cause.
 const settling = 2 * time.Second
 
+// listing is within what time the first list usually comes.
+const listing = 5 * time.Second
+
 // Why says why what the store knows of an object may be old, or nothing: it cannot be read, or what fills the store has
 // not listed yet, or has lost contact. Nothing of an object that is not selected, see Excludes.
 func (s *Store) Why(k Key) []why.Cause {
@@ -97,6 +100,7 @@ func (s *Store) stale(st *source.Status, now time.Time) (c why.Cause, stale bool
 		c.Evidence["error"] = st.Message
 	}
 	c.Advice = s.advice(st)
+	c.Progress = !st.Synced && st.Err == nil && st.Phase != source.Degraded && now.Sub(st.Since) < listing
 	return c, true
 }
 
@@ -116,10 +120,19 @@ func (s *Store) advice(st *source.Status) string {
 	case source.ReasonNotFound:
 		return fmt.Sprintf("The API server does not serve %s: install its definition.", s.resource())
 	case source.ReasonTooManyRequests:
+		if strings.Contains(st.Message, "conversion webhook") {
+			return unconverted
+		}
 		return "The API server has too much to do, or holds this program back: look at its priority levels."
+	}
+	if strings.Contains(st.Message, "conversion webhook") {
+		return unconverted
 	}
 	return "Look whether the API server answers, and can be reached from here."
 }
+
+const unconverted = "The API server does not reach the conversion webhook of the kind: look at the program that serves it, " +
+	"and at spec.conversion of the definition."
 
 // Excludes says why the store would not hold an object of these labels, in a namespace that it may not watch: a cause
 // NotSelected; false if nothing that is known keeps it out. Selectors of fields count as unknown.

@@ -22,7 +22,23 @@ func TestWhy(t *testing.T) {
 		want   why.Type // "": none
 		says   string
 		advice string
+		begins bool // it is no trouble
 	}{
+		"Listing": {
+			reason: "the first list has been asked for", want: why.SourceStale, says: "has not been listed yet", begins: true,
+			status: source.Status{Phase: source.Listing, Reason: source.ReasonListing, Since: ago(time.Second)},
+		},
+		"ListingLong": {
+			reason: "the first list does not come", want: why.SourceStale, says: "has not been listed yet",
+			status: source.Status{Phase: source.Listing, Reason: source.ReasonListing, Since: ago(time.Minute)},
+		},
+		"Unconverted": {
+			reason: "nobody converts what is stored", want: why.SourceStale, advice: "conversion webhook of the kind",
+			status: source.Status{
+				Phase: source.Degraded, Reason: source.ReasonTooManyRequests, Since: ago(time.Second),
+				Message: "storage is (re)initializing: conversion webhook for example.com/v2, Kind=Gateway failed: refused",
+			},
+		},
 		"Well": {
 			reason: "it watches", status: source.Status{Phase: source.Watching, Reason: source.ReasonWatching, Synced: true},
 		},
@@ -64,6 +80,9 @@ func TestWhy(t *testing.T) {
 			if tc.want == "" && len(got) > 0 || tc.want != "" && (len(got) != 1 || got[0].Type != tc.want ||
 				!strings.Contains(got[0].Message, tc.says) || !strings.Contains(got[0].Advice, tc.advice)) {
 				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+			if len(got) == 1 && got[0].Progress != tc.begins {
+				t.Errorf("%s: progress is %v", tc.reason, got[0].Progress)
 			}
 			if len(got) == 1 && (got[0].Since.IsZero() || !tc.status.Next.Equal(got[0].Until)) {
 				t.Errorf("since %v until %v", got[0].Since, got[0].Until)

@@ -1,6 +1,7 @@
 package why
 
 import (
+	"cmp"
 	"context"
 	"slices"
 )
@@ -36,8 +37,8 @@ func Ask(ctx context.Context, of Object, explainers ...Explainer) Answer {
 	return NewAnswer(of, causes)
 }
 
-// NewAnswer makes an answer of causes, by how direct they are: what is closer to the object's next step comes first, and
-// in the order given where that is alike. A cause that is there already, by type and message, is left out.
+// NewAnswer makes an answer of causes, by how direct they are: what is about the object itself before what is about
+// those that it waits for (Cause.Depth), what is closer to its next step first, and in the order given where that is alike. A cause that is there already, by type and message, is left out.
 func NewAnswer(of Object, causes []Cause) Answer {
 	a := Answer{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, Causes: []Cause{}}
 	for _, c := range causes {
@@ -46,7 +47,9 @@ func NewAnswer(of Object, causes []Cause) Answer {
 			a.Stuck = a.Stuck || c.Type != Ended && !c.Progress
 		}
 	}
-	slices.SortStableFunc(a.Causes, func(x, y Cause) int { return rank(x.Type) - rank(y.Type) })
+	slices.SortStableFunc(a.Causes, func(x, y Cause) int {
+		return cmp.Or(cmp.Compare(x.Depth, y.Depth), rank(x.Type)-rank(y.Type))
+	})
 	return a
 }
 

@@ -68,4 +68,23 @@ type Cause struct {
 	// Progress says that it is no trouble, but what happens to every such object on its way, and for no longer than it
 	// usually takes: nobody has to do anything.
 	Progress bool `json:"progress,omitempty"`
+	// Depth is how far it is away: 0 for what holds up the object itself, 1 for what holds up the object that it waits for
+	// and that About names, and so on. What is further away comes later in an answer.
+	Depth int `json:"depth,omitempty"`
+}
+
+// Beneath returns the causes of an object that another one waits for, as causes of that one: a step deeper, and about
+// the object where they name no other. Those that say that nothing is wrong are left out.
+func Beneath(of Object, causes []Cause) (all []Cause) {
+	for _, c := range causes {
+		if c.Type == Ended {
+			continue
+		}
+		c.Depth++
+		if c.About == nil {
+			c.About = &of
+		}
+		all = append(all, c)
+	}
+	return all
 }

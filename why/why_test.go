@@ -83,3 +83,22 @@ func TestBecause(t *testing.T) {
 		t.Error("causes of nothing")
 	}
 }
+
+// TestDepth: what holds up the object itself comes before what holds up those that it waits for.
+func TestDepth(t *testing.T) {
+	t.Parallel()
+	of := why.Object{Kind: "Operation", Namespace: "a", Name: "first"}
+	hook := &why.Object{Kind: "Webhook", Namespace: "a", Name: "crm"}
+	below := why.Beneath(of, []why.Cause{
+		{Type: why.Quarantined, About: hook}, {Type: why.Ended}, {Type: why.DeadlinePassed, Depth: 1},
+	})
+	a := why.NewAnswer(why.Object{Kind: "Operation"}, append(below, why.Cause{Type: why.LockHeld}))
+	var got []string
+	for _, c := range a.Causes {
+		got = append(got, fmt.Sprint(c.Type, " ", c.Depth, " ", c.About))
+	}
+	want := []string{"LockHeld 0 <nil>", "Quarantined 1 Webhook/a/crm", "DeadlinePassed 2 Operation/a/first"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead-io/fairlead/reconcile/lease"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // leaseName is the Lease of the operations controller.
@@ -58,6 +59,9 @@ func (e *election) Run(ctx context.Context) error { return e.system.Run(ctx) }
 
 // Status returns who leads.
 func (e *election) Status() (leader string, err error) { return e.system.Status() }
+
+// Why says who leads in place of this process, and since when.
+func (e *election) Why(ctx context.Context, of why.Object) []why.Cause { return e.system.Why(ctx, of) }
 
 // Fence says why nothing may be sent any more in a term.
 func (e *election) Fence(term context.Context) error {

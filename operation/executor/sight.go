@@ -20,6 +20,7 @@ const patience = 200 * time.Millisecond
 
 // sight is what there is to see of a run.
 type sight struct {
+	namespace   string
 	live, works bool // there is a run; its flow works now, and has not shown what follows
 	draining    bool // no call is begun any more
 	trouble     *trouble
@@ -28,7 +29,8 @@ type sight struct {
 	began       map[course.Target]time.Time // calls under way
 	refused     map[course.Target]refusal
 	short       bool
-	place       string // that has to be known before its first call; empty: no matter
+	later       map[course.Target]time.Time // polls that are due later than the status says
+	place       string                      // that has to be known before its first call; empty: no matter
 }
 
 // isLooking tells whether the flow of a run works; the caller holds Executor.mu.
@@ -75,7 +77,7 @@ func (e *Executor) see(ctx context.Context, key store.Key) sight {
 		r = e.live[key.Namespace][key.Name]
 	}
 	defer e.mu.Unlock()
-	s := sight{draining: e.tenureLocked(key.Namespace) != nil && e.drain.begun}
+	s := sight{namespace: key.Namespace, draining: e.tenureLocked(key.Namespace) != nil && e.drain.begun}
 	if r == nil {
 		return s
 	}
@@ -86,7 +88,10 @@ func (e *Executor) see(ctx context.Context, key store.Key) sight {
 	if r.line != nil {
 		s.behind = new(r.line.key)
 	}
-	if r.work == nil || r.looking {
+	if s.works {
+		return s
+	}
+	if s.later = maps.Clone(r.later); r.work == nil {
 		return s
 	}
 	if !r.entered {

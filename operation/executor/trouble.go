@@ -1,11 +1,13 @@
 package executor
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/operation/internal/causes"
 	"github.com/fairlead-io/fairlead/webhook"
 	"github.com/fairlead-io/fairlead/why"
@@ -76,6 +78,7 @@ func (t *trouble) causes() (all []why.Cause) {
 	if known := why.Of(t.err); len(known) > 0 {
 		return append(all, known...)
 	}
+	told, _ := call.Why(t.err)
 	c, forbidden := causes.ForbiddenText(t.err.Error())
 	switch {
 	case forbidden:
@@ -86,18 +89,17 @@ func (t *trouble) causes() (all []why.Cause) {
 			Type: why.NotLeading, Message: "this replica is not certain that no other one works on it, and does nothing",
 			Advice: "It goes on by itself as soon as the lease is renewed, here or elsewhere.",
 		}
-	case apierrors.IsForbidden(t.err):
-		c = why.Cause{
-			Type: why.Forbidden, Message: "the API server forbids what the controller has to write",
-			Advice: "See whether an admission policy or a quota refuses it.",
-		}
 	case apierrors.IsConflict(t.err):
 		c = conflictCause(t.err, t)
+	case told.Type == why.Forbidden, told.Type == why.RetryAfter:
+		if c, c.About = told, nil; c.Advice == "" {
+			c.Advice = "See what the API server lacks, and what the controller logs."
+		}
 	default:
 		c = why.Cause{
 			Type: why.BackOff, Message: "a request of the controller to the API server has failed and is made again at " +
 				t.until.UTC().Format(time.RFC3339),
-			Advice: "See what the API server lacks, and what the controller logs.",
+			Advice: cmp.Or(told.Advice, "See what the API server lacks, and what the controller logs."),
 		}
 	}
 	if c.Evidence == nil {

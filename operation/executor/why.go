@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fairlead-io/fairlead/api/v1alpha1"
@@ -80,7 +81,7 @@ func (e *Executor) whyOperation(ctx context.Context, key store.Key) []why.Cause 
 		all = without(all, why.Parked) // somebody has
 	}
 	if s.live {
-		all = e.withRun(all, key, op, s, now)
+		all = e.withRun(ctx, all, op, s, now)
 	}
 	switch {
 	case op.Terminal() || s.behind != nil:
@@ -144,7 +145,13 @@ func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
 
 // known is what a sight tells of calls.
 func (e *Executor) known(s sight) causes.Known {
-	k := causes.Known{}
+	k := causes.Known{
+		Timeout: func(hook string) time.Duration {
+			timeout, _ := e.hooks.Timeout(store.Key{Namespace: s.namespace, Name: hook})
+			return timeout
+		},
+		Next: func(t causes.Target) time.Time { return s.later[targetOf(t)] },
+	}
 	if s.live && !s.works {
 		k.Began = func(t causes.Target) time.Time { return s.began[targetOf(t)] }
 	}
@@ -156,7 +163,10 @@ func targetOf(t causes.Target) course.Target {
 }
 
 // withRun adds to the causes of an operation what its run knows, which is newer than what its conditions say.
-func (e *Executor) withRun(all []why.Cause, key store.Key, op *v1alpha1.Operation, s sight, now time.Time) []why.Cause {
+func (e *Executor) withRun(
+	ctx context.Context, all []why.Cause, op *v1alpha1.Operation, s sight, now time.Time,
+) []why.Cause {
+	key := store.Key{Namespace: op.Namespace, Name: op.Name}
 	if s.trouble != nil {
 		told := s.trouble.causes()
 		if len(told) > 0 && s.trouble.err != nil {
@@ -191,14 +201,15 @@ func (e *Executor) withRun(all []why.Cause, key store.Key, op *v1alpha1.Operatio
 	if s.short {
 		all = append(all, causes.Share(key.Namespace, shareWrites, causes.LastStep(op)))
 	}
-	return append(all, e.whyTurn(op, s, now)...)
+	return append(all, e.whyTurn(ctx, op, s, now)...)
 }
 
 // chain bounds how many operations are told that wait for each other.
 const chain = 8
 
-// whyTurn tells why it is not the turn of an operation that has made no call yet.
-func (e *Executor) whyTurn(op *v1alpha1.Operation, s sight, now time.Time) (all []why.Cause) {
+// whyTurn tells why it is not the turn of an operation that has made no call yet: who goes first, and before that one,
+// and why the first of all does not end.
+func (e *Executor) whyTurn(ctx context.Context, op *v1alpha1.Operation, s sight, now time.Time) (all []why.Cause) {
 	behind := s.behind
 	if behind == nil || *behind == stale {
 		if behind != nil || s.place != "" && !e.store.Covers(op.Namespace, s.place) {
@@ -210,16 +221,23 @@ func (e *Executor) whyTurn(op *v1alpha1.Operation, s sight, now time.Time) (all 
 		}
 		return all
 	}
-	for range chain {
+	for depth := range chain {
 		first, err := store.Of[v1alpha1.Operation](e.store).Get(*behind)
 		if err != nil || first.Terminal() {
 			return all
 		}
-		all = append(all, causes.LockHeld(op, first))
-		if behind = e.behind(*behind); behind == nil {
+		held := causes.LockHeld(op, first)
+		held.Depth = depth
+		all = append(all, held)
+		next := e.behind(*behind)
+		if next == nil {
+			for _, c := range why.Beneath(*held.About, e.whyOperation(ctx, *behind)) {
+				c.Depth += depth
+				all = append(all, c)
+			}
 			return all
 		}
-		op = first
+		op, behind = first, next
 	}
 	return all
 }
@@ -235,9 +253,13 @@ func (e *Executor) behind(key store.Key) *store.Key {
 }
 
 // whyCall tells why a call that an operation is at is not made.
-func (e *Executor) whyCall(op *v1alpha1.Operation, t causes.Target, s sight, now time.Time) []why.Cause {
+func (e *Executor) whyCall(op *v1alpha1.Operation, t causes.Target, s sight, now time.Time) (all []why.Cause) {
 	if _, flies := s.began[targetOf(t)]; flies {
 		return nil
+	}
+	en := causes.Entry(op, t)
+	if en != nil && en.AwaitsCallback() {
+		return nil // which comes whatever becomes of the Webhook
 	}
 	key := store.Key{Namespace: op.Namespace, Name: t.Webhook}
 	w, err := store.Of[v1alpha1.Webhook](e.hookStore).Get(key)
@@ -253,13 +275,17 @@ func (e *Executor) whyCall(op *v1alpha1.Operation, t causes.Target, s sight, now
 	case e.quarantined(w):
 		return []why.Cause{e.whyQuarantined(w)}
 	}
-	en := causes.Entry(op, t)
 	if due := en == nil || en.NextAttemptAt != nil && !en.NextAttemptAt.After(now); due {
 		if withheld := e.whyWithheld(key, since); len(withheld) > 0 {
 			return withheld
 		}
 	}
-	return e.whyRefused(op, t, w, s.refused[targetOf(t)], s.live, now)
+	for _, c := range e.whyRefused(op, t, w, s.refused[targetOf(t)], s.live, now) {
+		if c.Type != why.CircuitOpen || en == nil || en.NextAttemptAt == nil || en.NextAttemptAt.Before(&metav1.MicroTime{Time: c.Until}) {
+			all = append(all, c) // else it is over before the call is due
+		}
+	}
+	return all
 }
 
 // whyQuarantined tells since when.

@@ -143,8 +143,8 @@ func TestWhy(t *testing.T) {
 	}
 	got = a.told(app("third"), why.LockHeld)
 	a.holds(got.Causes[0], "Operation/NS/"+nameOf(app("second")), "app/second, since both need db/7", "resource=db/7")
-	if len(got.Causes) != 2 {
-		t.Fatalf("the holder of the lock is not told: %+v", got)
+	if len(got.Causes) != 3 || got.Causes[2].Type != why.Parked || got.Causes[2].Depth != 2 {
+		t.Fatalf("the holder of the lock, and what it is at, are not told: %+v", got)
 	}
 	a.holds(got.Causes[1], "Operation/NS/"+nameOf(app("holder")), "app/holder", "holder=app/holder", "operation")
 

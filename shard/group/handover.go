@@ -18,7 +18,7 @@ type holding struct {
 	ctx    context.Context //nolint:containedctx // it is what work on the slot is given
 	end    context.CancelCauseFunc
 	batch  *batch
-	losing bool
+	losing time.Time // since when; zero: not
 }
 
 // batch is slots that are gained together.
@@ -102,8 +102,8 @@ func (t *term) lose(slots shard.Set) {
 	var ends []context.CancelCauseFunc
 	t.mu.Lock()
 	for slot := range slots.Slots() {
-		if h := t.have[slot]; h != nil && !h.losing {
-			h.losing = true
+		if h := t.have[slot]; h != nil && h.losing.IsZero() {
+			h.losing = t.g.clock.now()
 			one, b := t.g.layout.Set(slot), h.batch
 			if b.over.Load() {
 				b = nil

@@ -11,12 +11,14 @@ import (
 )
 
 // Why says why this member does not work on an object of the namespace and uid: who holds its slot, and where to ask
-// that member; or that the slot is moving, or nobody's. Nothing while this member holds it. Evidence "member",
-// "address" (Options.Address), "slot" and "lease" tell the holder, as far as they are known. It asks nobody.
+// that member; or that the slot is moving, or nobody's. Nothing while this member holds it and keeps it. Evidence
+// "member", "address" (Options.Address), "slot" and "lease" tell the holder, as far as they are known, and "next" who is
+// to be it. It asks nobody.
 func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 	slot := g.layout.SlotOf(namespace, uid)
 	fenced := g.Fence(slot)
-	if fenced == nil {
+	since := g.losing(slot)
+	if fenced == nil && since.IsZero() {
 		return nil
 	}
 	g.mu.Lock()
@@ -31,6 +33,8 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 		at = slotOf{holder: r.member(r.slots[slot].holder), next: r.member(r.slots[slot].next)}
 	}
 	switch {
+	case fenced == nil, at.holder != nil && at.holder.ID == own && at.next != nil && at.next.ID != own:
+		g.moving(&c, slot, at, since)
 	case at.holder != nil && at.holder.ID != own:
 		g.heldBy(&c, slot, at)
 	case at.holder != nil:
@@ -46,6 +50,32 @@ func (g *Group) Why(namespace string, uid types.UID) []why.Cause {
 		c.Advice = "This replica cannot take its part: " + c.Evidence["error"]
 	}
 	return []why.Cause{c}
+}
+
+// losing is since when a slot that is held is being let go; zero if it is not.
+func (g *Group) losing(slot int) time.Time {
+	h := g.holds.Load()
+	if h == nil {
+		return time.Time{}
+	}
+	h.term.mu.Lock()
+	defer h.term.mu.Unlock()
+	if held := h.term.have[slot]; held != nil {
+		return held.losing
+	}
+	return time.Time{}
+}
+
+// moving tells of a slot that this member hands over: what runs of it comes to its end, and nothing else begins.
+func (g *Group) moving(c *why.Cause, slot int, at slotOf, since time.Time) {
+	to := "another one"
+	if at.next != nil && at.next.ID != "" && (at.holder == nil || at.next.ID != at.holder.ID) {
+		to, c.Evidence["next"] = at.next.Name, at.next.Name
+	}
+	c.Message = fmt.Sprintf("slot %d of the object is moving: this replica hands it over to %s, and begins nothing of it", slot, to)
+	c.Evidence["moving"], c.Since = "true", since
+	c.Advice = "It goes on by itself in the replica that takes over, when what runs of the slot here has ended."
+	c.Progress = since.IsZero() || g.clock.now().Sub(since) < g.opt.Drain
 }
 
 // slotOf is who has a slot, and who is to have it; nil: nobody.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -49,5 +50,32 @@ func TestWhy(t *testing.T) {
 		if got := late.Why("n", ""); len(got) != 1 || got[0].Type != why.HeldBy || got[0].Evidence["member"] != "" {
 			t.Errorf("before it has seen the group: %+v", got)
 		}
+	})
+}
+
+// TestWhyMoving: while a member hands a slot over it says so, though it still holds it.
+func TestWhyMoving(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		layout := shard.Layout{Slots: 2}
+		one := w.start("one", random(), Options{Layout: layout}, &script{linger: 1})
+		w.play(3 * time.Second)
+		w.start("two", random(), Options{Layout: layout})
+		w.play(3 * time.Second)
+		one.stop()
+		w.play(time.Second)
+		namespace := "n"
+		for i := 0; one.g.Layout().SlotOf(namespace, "") != 1; i++ {
+			namespace = fmt.Sprint("n", i)
+		}
+		if err := one.g.Fence(1); err != nil {
+			t.Fatalf("what goes on may not send: %v", err)
+		}
+		got := one.g.Why(namespace, "")
+		if len(got) != 1 || got[0].Type != why.HeldBy || got[0].Evidence["moving"] != "true" ||
+			got[0].Evidence["next"] != "two" || got[0].Since.IsZero() || !got[0].Progress || got[0].Advice == "" {
+			t.Errorf("while the slot moves: %+v", got)
+		}
+		w.play(20 * time.Second)
+		<-one.ended
 	})
 }

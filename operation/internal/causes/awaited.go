@@ -37,7 +37,7 @@ func awaited(op *v1alpha1.Operation, now time.Time) (all []why.Cause) {
 	}
 	words := strings.FieldsFunc(c.Message, func(r rune) bool { return strings.ContainsRune(" ,:;", r) })
 	for _, t := range Due(op) {
-		if !slices.Contains(words, t.Webhook) {
+		if en := Entry(op, t); !slices.Contains(words, t.Webhook) || en != nil && en.AwaitsCallback() {
 			continue
 		}
 		switch since := DueSince(op, t, now); {

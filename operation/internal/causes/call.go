@@ -135,6 +135,11 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 	if e.NextAttemptAt != nil {
 		next = e.NextAttemptAt.Time
 	}
+	if known.Next != nil {
+		if later := known.Next(t); later.After(next) {
+			next = later
+		}
+	}
 	began := time.Time{}
 	if known.Began != nil {
 		began = known.Began(t)
@@ -149,9 +154,15 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 		c.Message, c.Until = "it waits for the callback of "+name, expiry(op, t, e, known)
 		c.Advice = "See at the receiver what has become of it: it reports the end to the callback URL that it was sent."
 		c.Evidence["waitsFor"] = "callback"
+		return c, true
 	case e.WebhookPollURL != "":
 		c.Message, c.Until = "it waits for "+name+", which says that it is in progress, and is polled again", next
 		c.Advice = "See at the receiver what has become of it."
+		if pollFailed(e) {
+			c.Type, c.Message = why.BackOff, "a poll of "+name+" has failed, and is made again at "+stamp(next)
+			c.Evidence["error"], c.Advice = e.Message, remedy(e)
+			delete(c.Evidence, "answer")
+		}
 		c.Evidence["waitsFor"], c.Evidence["pollURL"] = "poll", e.WebhookPollURL
 		if e.LastPollTimestamp != nil {
 			c.Evidence["lastPoll"] = stamp(e.LastPollTimestamp.Time)
@@ -163,7 +174,7 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 	case e.NextAttemptAt != nil:
 		c.Type, c.Until = why.BackOff, next
 		c.Message = name + " has failed and is called again at " + stamp(next)
-		c.Advice = "See at the receiver why it does not answer as it should."
+		c.Advice = remedy(e)
 		if f, ok := ForbiddenText(e.Message); ok && strings.HasPrefix(e.Message, credentials) {
 			maps.Copy(f.Evidence, c.Evidence)
 			f.Since, f.Until = c.Since, c.Until
@@ -178,7 +189,47 @@ func Call(op *v1alpha1.Operation, t Target, known Known, now time.Time) (why.Cau
 			c.Advice = "Nothing is known of the call any more: see whether fairlead controller runs for its namespace."
 		}
 	}
+	if end := expiry(op, t, e, known); !c.Until.IsZero() && !end.IsZero() && end.Before(c.Until) {
+		c.Message += "; its time is over before, at " + stamp(end)
+		c.Until = end
+		c.Advice += " Give the Webhook or the operation more timeout if that is right."
+	}
 	return c, true
+}
+
+// pollFailed tells whether the last poll has brought no word of how far the receiver is.
+func pollFailed(e *v1alpha1.WebhookCallStatus) bool {
+	said := e.LastStatusCode != 0 && e.LastStatusCode < 400 || strings.HasPrefix(e.Message, "in progress")
+	return e.LastPollTimestamp != nil && !said && e.Message != ""
+}
+
+// remedies say what can be done where no answer has come, by a part of the error.
+var remedies = []struct{ part, advice string }{
+	{"x509:", "The certificate of the receiver is not trusted: name who has signed it with spec.tls.caSecretRef of the " +
+		"Webhook, and its name with spec.tls.serverName, or renew it there."},
+	{"tls:", "No TLS connection can be made: see the scheme and port of the URL, and spec.tls and spec.auth.mtls of the Webhook."},
+	{"lookup ", "The name of the host is not found: see the URL of the Webhook, and the DNS of the controller."},
+	{"connection refused", "Nothing listens at the address: see the URL of the Webhook, and whether the receiver runs."},
+	{"no route to host", "The address is not reached: see the URL of the Webhook, and the network policies."},
+	{"unreachable", "The address is not reached: see the URL of the Webhook, and the network policies."},
+	{"deadline exceeded", "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."},
+	{"timeout", "See whether the receiver is reached, and whether it takes longer than requestTimeout of the Webhook."},
+}
+
+// remedy says what can be done about a try that has failed.
+func remedy(e *v1alpha1.WebhookCallStatus) string {
+	if e.LastStatusCode != 0 { // then the message is the receiver's
+		return "See at the receiver why it does not answer as it should."
+	}
+	if field, _, ok := strings.Cut(e.Message, ": "); ok && strings.HasPrefix(field, "spec.") {
+		return "Nothing is sent without what " + field + " of the Webhook names: mend the Secret, or who gives the token."
+	}
+	for _, r := range remedies {
+		if strings.Contains(e.Message, r.part) {
+			return r.advice
+		}
+	}
+	return "See whether the receiver runs, and can be reached from the controller."
 }
 
 // credentials is what messages begin with that tell of credentials, and hold no text of a receiver.

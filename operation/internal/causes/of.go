@@ -16,6 +16,8 @@ type Known struct {
 	Began func(Target) time.Time
 	// Timeout is that of a Webhook; zero: not known. Nil: nobody knows.
 	Timeout func(webhook string) time.Duration
+	// Next is when a call is made again, where that is later than its record says; zero: then. Nil: nobody knows.
+	Next func(Target) time.Time
 }
 
 const (

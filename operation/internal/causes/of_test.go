@@ -353,6 +353,14 @@ func TestKnown(t *testing.T) {
 			t.Errorf("%s: %+v", want, got)
 		}
 	}
+	later := now.Add(time.Minute)
+	polled := running(func(_ *v1alpha1.Operation, e *v1alpha1.WebhookCallStatus) {
+		e.WebhookPollURL, e.NextAttemptAt = "http://crm/jobs/1", &metav1.MicroTime{Time: now.Add(-time.Second)}
+	})
+	next := causes.Of(polled, causes.Known{Next: func(causes.Target) time.Time { return later }}, now)
+	if len(next) != 1 || !next[0].Until.Equal(later) {
+		t.Errorf("a poll that is due later than is written: %+v", next)
+	}
 	op.Status.Webhooks[0].LastStatusCode = 202
 	got := causes.Of(op, causes.Known{Timeout: func(string) time.Duration { return 90 * time.Minute }}, now)
 	if len(got) != 1 || !got[0].Until.Equal(created.Add(90*time.Minute)) {
