@@ -147,8 +147,8 @@ func without(all []why.Cause, types ...why.Type) (rest []why.Cause) {
 func (e *Executor) known(s sight) causes.Known {
 	k := causes.Known{
 		Timeout: func(hook string) time.Duration {
-			timeout, _ := e.hooks.Timeout(store.Key{Namespace: s.namespace, Name: hook})
-			return timeout
+			times, _ := e.hooks.Times(store.Key{Namespace: s.namespace, Name: hook})
+			return times.Timeout
 		},
 		Next: func(t causes.Target) time.Time { return s.later[targetOf(t)] },
 	}
