@@ -38,7 +38,8 @@ func Ask(ctx context.Context, of Object, explainers ...Explainer) Answer {
 }
 
 // NewAnswer makes an answer of causes, by how direct they are: what is about the object itself before what is about
-// those that it waits for (Cause.Depth), what is closer to its next step first, and in the order given where that is alike. A cause that is there already, by type and message, is left out.
+// those that it waits for (Cause.Depth), what is closer to its next step first, and in the order given where that is
+// alike. A cause that is there already, by type and message, is left out.
 func NewAnswer(of Object, causes []Cause) Answer {
 	a := Answer{Kind: of.Kind, Namespace: of.Namespace, Name: of.Name, Causes: []Cause{}}
 	for _, c := range causes {
