@@ -19,8 +19,8 @@ type namedKind struct {
 }
 
 // kindNamed finds the kind that is meant by a name as kubectl takes it: "Deployment", "deploy", "deployments.apps",
-// "Deployment.apps", or as controllers are described: "Deployment.apps/v1", "ConfigMap.v1". What this program watches comes first: it is known without a request, also while the server does
-// not answer.
+// "Deployment.apps", or as controllers are described: "Deployment.apps/v1", "ConfigMap.v1". What this program watches
+// comes first: it is known without a request, also while the server does not answer.
 func (c *Cluster) kindNamed(of why.Object) (namedKind, error) {
 	name, group := of.Kind, of.Group
 	if first, rest, ok := strings.Cut(name, "."); ok && group == "" {

@@ -65,7 +65,8 @@ type Operations struct {
 }
 
 // Authorizer decides whether the bearer of a token has an access. It returns nil, a *httpapi.Problem with status 401 or
-// 403, or another error when it cannot decide; behind a Proxy about the user of httpapi.Proxied. Caller returns the name of who it is, for people to read.
+// 403, or another error when it cannot decide; behind a Proxy about the user of httpapi.Proxied. Caller returns the name
+// of who it is, for people to read.
 type Authorizer interface {
 	May(ctx context.Context, token string, a httpapi.Access) error
 	Caller(token string) string
@@ -81,11 +82,13 @@ func (o *Options) complete() error {
 	if len(o.SessionKey) > 0 && len(o.SessionKey) < minSessionKey {
 		return errors.New("cannot make the console: the session key has less than 32 bytes")
 	}
-	if ops := o.Operations; ops != nil && (ops.Operations == nil || ops.Webhooks == nil || ops.Scheduler == nil || ops.Executor == nil) {
+	if ops := o.Operations; ops != nil &&
+		(ops.Operations == nil || ops.Webhooks == nil || ops.Scheduler == nil || ops.Executor == nil) {
 		return errors.New("cannot make the console: of the operations, their stores, scheduler and executor are needed")
 	}
 	if o.TraceURL != "" {
-		if u, err := url.Parse(o.TraceURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(o.TraceURL, "{trace}") {
+		u, err := url.Parse(o.TraceURL)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || !strings.Contains(o.TraceURL, "{trace}") {
 			return fmt.Errorf("cannot make the console: %q is not the URL of a trace, such as https://traces.example.com/trace/{trace}",
 				o.TraceURL)
 		}

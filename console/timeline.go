@@ -260,7 +260,8 @@ func laneOf(
 	}
 	l.Bars = []bar{{X: x(l.From), Wide: max(x(l.To)-x(l.From), leastShown), Class: class, Title: human(l.To.Sub(l.From))}}
 	if next := moment(call.NextAttemptAt); l.Open && next.After(now) {
-		l.Bars = append(l.Bars, bar{X: x(now), Wide: max(x(next)-x(now), leastShown), Class: "until", Title: "waits " + human(next.Sub(now))})
+		wait := bar{X: x(now), Wide: max(x(next)-x(now), leastShown), Class: "until", Title: "waits " + human(next.Sub(now))}
+		l.Bars = append(l.Bars, wait)
 		l.Marks = append(l.Marks, mark{x(next), "next", "next try or poll"})
 	}
 	if at := moment(call.LastPollTimestamp); !at.IsZero() {

@@ -32,8 +32,8 @@ type MemoryStats struct {
 func (s *Store) Stats() Stats {
 	out := Stats{
 		Objects: s.Len(), Applied: s.stats.applied.Load(), Suppressed: s.stats.suppressed.Load(),
-		Commits:     s.stats.commits.Load(),
-		Quarantined: s.stats.quarantined.Load() + s.undecoded.counted(), Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
+		Commits: s.stats.commits.Load(), Quarantined: s.stats.quarantined.Load() + s.undecoded.counted(),
+		Mutations: s.Mutations(), Overlay: s.OverlayStats(), Memory: s.MemoryStats(),
 	}
 	s.mu.Lock()
 	cursors := s.cursors
