@@ -257,6 +257,11 @@ func TestWhyJudged(t *testing.T) {
 	schedule("two", operation.Request{Webhooks: []string{"hold", "nowhere"}, Execution: v1alpha1.ExecutionParallel})
 	schedule("timed", operation.Request{Webhooks: []string{"nowhere"}, Timeout: time.Second})
 	schedule("flies", operation.Request{Webhooks: []string{"hold"}})
+	schedule("stopping", operation.Request{Webhooks: []string{"hold", "next"}})
+	a.judge(judged{id: "stopping", want: why.Parked, message: "it calls", progress: true})
+	if _, err := b.scheduler.Cancel(b.ctx, app("stopping"), ""); err != nil {
+		t.Fatal(err)
+	}
 
 	for _, j := range []judged{
 		{id: "second", want: why.LockHeld, evidence: []string{"holder=app/first"}, then: []why.Type{why.WebhookMissing}},
@@ -287,6 +292,7 @@ func TestWhyJudged(t *testing.T) {
 		{id: "two", want: why.WebhookMissing, evidence: []string{"webhook=nowhere"}, then: []why.Type{why.Parked}},
 		{id: "timed", want: why.Ended, evidence: []string{"reason=WebhookNotFound"}},
 		{id: "flies", want: why.Parked, evidence: []string{"webhook=hold"}, progress: true},
+		{id: "stopping", want: why.Ended, evidence: []string{"reason=Canceled"}}, // its call is cut off
 	} {
 		a.judge(j)
 	}
