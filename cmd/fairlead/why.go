@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -107,7 +108,7 @@ func sayWhy(ctx context.Context, s streams, o whyOptions, of why.Object) error {
 		return err
 	}
 	for _, c := range answer.Causes {
-		if at := c.Evidence["address"]; c.Type == why.HeldBy && at != "" {
+		if at := c.Evidence["address"]; c.Type == why.HeldBy && at != "" && c.Depth == 0 {
 			if there, err := o.askHolder(ctx, u, at, of); err == nil {
 				answer = there
 			} else {
@@ -177,5 +178,10 @@ func (o *whyOptions) askHolder(ctx context.Context, base *url.URL, address strin
 	case u.Scheme != "https" && u.Scheme != base.Scheme:
 		return why.Answer{}, errors.New("it would get the token in clear text")
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, holderPatience, errors.New("it does not answer"))
+	defer cancel()
 	return o.ask(ctx, u, of)
 }
+
+// holderPatience is how long another replica may take to answer; it may stand still.
+const holderPatience = 5 * time.Second

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +20,8 @@ import (
 	"github.com/fairlead-io/fairlead/cluster"
 	"github.com/fairlead-io/fairlead/cluster/clustertest"
 	"github.com/fairlead-io/fairlead/operation"
+	"github.com/fairlead-io/fairlead/shard"
+	"github.com/fairlead-io/fairlead/shard/group"
 	"github.com/fairlead-io/fairlead/why"
 )
 
@@ -165,5 +169,68 @@ func (s *site) refuses(clients kubernetes.Interface, resource, words string) {
 		ctx := context.WithoutCancel(s.t.Context())
 		_ = api.ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{}) // the test is over
 		_ = api.ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})       // likewise
+	})
+}
+
+// TestWhyOfPausedReplica: of two replicas one stands still. The other one says who has the object as long as it has, and that
+// it does not answer; then it has the object itself, and says what that waits for.
+func TestWhyOfPausedReplica(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, env.Config(t))
+	token := s.reader("sees", "operations", "webhooks")
+	replicas := map[string]*process{}
+	for range 2 {
+		p := s.controller(s.kubeconfig, "--shards")
+		replicas[<-p.address] = p
+	}
+	s.asks("waits", operation.Request{Webhooks: []string{"nowhere"}})
+	var holder string // whose slot it is, so that the other one names it
+	ask := func(at string) (a why.Answer, said string) {
+		code, out, errs := runWhy(t, "operation/app/waits", "-n", s.namespace, "-o", "json", "--url", "http://"+at, "--token", token)
+		if code == 0 {
+			if err := json.Unmarshal([]byte(out), &a); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		return a, errs
+	}
+	s.eventually("shared", func() bool {
+		report, err := group.Read(s.ctx, s.config, s.namespace, groupDefault)
+		if err != nil || len(report.Members) != 2 || len(report.Moving) > 0 {
+			return false
+		}
+		for _, m := range report.Members {
+			for at, p := range replicas {
+				if slices.Contains(m.Slots, (shard.Layout{}).SlotOf(s.namespace, "")) &&
+					strings.HasSuffix(m.Name, fmt.Sprint("-", p.Process.Pid)) {
+					holder = at
+				}
+			}
+		}
+		return holder != ""
+	})
+	other := ""
+	for at := range replicas {
+		if at != holder {
+			other = at
+		}
+	}
+	s.eventually("told by the one that has it", func() bool {
+		a, said := ask(other)
+		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
+	})
+	paused := replicas[holder]
+	if err := paused.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = paused.Process.Signal(syscall.SIGCONT) }()
+	a, said := ask(other)
+	if len(a.Causes) == 0 || a.Causes[0].Type != why.HeldBy || a.Causes[0].Evidence["member"] == "" ||
+		!strings.Contains(said, "cannot be asked") {
+		t.Errorf("while it is paused: %+v, %s", a, said)
+	}
+	s.eventually("told by the one that has taken it over", func() bool {
+		a, said := ask(other)
+		return said == "" && len(a.Causes) > 0 && a.Causes[0].Type == why.WebhookMissing
 	})
 }
