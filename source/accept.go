@@ -12,11 +12,12 @@ import (
 type listing struct {
 	Replacement
 	listOf
-	count     int  // objects listed, also of slots that are not held
-	promised  int  // objects there should be, by what the first page said; 0 of a list of some slots
-	opened    bool // the answer has begun
-	gap       bool // one of several pages was empty
-	nameless  int  // items that cannot be read and do not tell of which object they are
+	only      *snapshot // what is listed of the slots that have come; nil: all of them
+	count     int       // objects listed, also of slots that are not held
+	promised  int       // objects there should be, by what the first page said; 0 of a list of some slots
+	opened    bool      // the answer has begun
+	gap       bool      // one of several pages was empty
+	nameless  int       // items that cannot be read and do not tell of which object they are
 	version   string
 	confirms  *confirmation // the list before, if this one is to confirm it
 	committed bool

@@ -1,11 +1,12 @@
 package source
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/backoff"
@@ -86,18 +87,33 @@ func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) err
 var errTokenExpired = errors.New("continue token has expired")
 
 func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) error {
+	q := query{slots: of.gained}
+	if !whole {
+		q.limit = max(0, s.src.cfg.PageSize)
+	}
 	l := s.replace(of, confirms)
 	defer l.close()
-	queries, at, err := s.queries(ctx, of, whole, confirms == nil && !whole)
-	if err != nil {
-		return err
+	if of.gained != nil && !whole && confirms == nil {
+		var err error
+		if l.only, err = s.snapshot(ctx, of.gained); err != nil {
+			return err
+		}
 	}
-	for _, q := range queries {
+	if l.only == nil {
+		if !of.consistent {
+			q.version, q.match = string(s.seen), notOlderThan
+		}
+		if err := s.pages(ctx, q, l); err != nil {
+			return err
+		}
+		return s.accept(ctx, l)
+	}
+	l.version, q.version, q.match, q.slots = l.only.version, l.only.version, exactly, new(of.gained.Layout().All())
+	for _, q.namespace = range slices.Sorted(maps.Keys(l.only.names)) {
 		if err := s.pages(ctx, q, l); err != nil {
 			return err
 		}
 	}
-	l.version = cmp.Or(l.version, at)
 	return s.accept(ctx, l)
 }
 

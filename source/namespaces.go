@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"maps"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,15 +13,15 @@ import (
 // A server that does not select slots sends everything for each that has come. Where slots are of namespaces it is asked
 // for theirs alone, all at one version, if that is less:
 //
-//   - The version is read first, consistently, and then the names of the namespaces. So none is missing that had objects
-//     at that version, but one that was deleted since, whose deletions the watch brings, and one that was removed while it
-//     had objects still, by an edit of its finalizers. For these the namespaces count in which an object was seen that is
-//     held elsewhere.
+//   - The version is read first, consistently, and then the names of the namespaces: none is missing that there was at that
+//     version, unless it was deleted since, and its objects with it.
+//   - Namespaces in which an object was seen count, too: a namespace may be gone while objects of it are there, and servers
+//     of other APIs may not ask for namespaces at all. What appears in one that nobody knew of is told by the watch.
 //   - Who may not list namespaces, lists everything.
 
 // namespaces is the part of a scope that knows of them.
 type namespaces struct {
-	elsewhere  map[string]struct{} // of objects that are held elsewhere; nil: slots are not of namespaces, or too many
+	inhabited  map[string]struct{} // by an object that was seen; nil: slots are not of namespaces, or there are too many
 	everything int                 // how many objects the last list of everything had
 	notAllowed time.Time           // until when they are not asked for
 }
@@ -40,67 +39,71 @@ const (
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// isElsewhereIn notes a namespace of which something is held elsewhere.
-func (n *namespaces) isElsewhereIn(namespace []byte) {
-	if _, known := n.elsewhere[string(namespace)]; known || n.elsewhere == nil || len(namespace) == 0 {
+// inhabits notes the namespace of an object, whoever holds it.
+func (n *namespaces) inhabits(namespace []byte) {
+	if _, known := n.inhabited[string(namespace)]; known || n.inhabited == nil || len(namespace) == 0 {
 		return
 	}
-	if n.elsewhere[string(namespace)] = struct{}{}; len(n.elsewhere) > maxNamespaces {
-		n.elsewhere = nil
+	if n.inhabited[string(namespace)] = struct{}{}; len(n.inhabited) > maxNamespaces {
+		n.inhabited = nil
 	}
 }
 
-// listEverything notes a list of everything, which is about to be made.
+// listEverything notes a list of everything, which is about to be made. Nothing else is listed before it has come.
 func (s *scope) listEverything() {
-	if s.slots != nil && s.slots.Layout().By == shard.Namespace && s.namespace == "" {
-		s.elsewhere = map[string]struct{}{}
+	shared := s.slots != nil && s.slots.Layout().By == shard.Namespace && s.namespace == ""
+	if shared && (s.relist || s.inhabited == nil) {
+		s.inhabited = map[string]struct{}{}
 	}
 }
 
-// queries are the requests for a list: one for each namespace of slots that have come, where that may be done and is less
-// than everything; none where there is no namespace, and then the version tells when that was so.
-func (s *scope) queries(ctx context.Context, of listOf, whole, each bool) (_ []query, version string, _ error) {
-	all := query{slots: of.gained}
-	if !whole {
-		all.limit = max(0, s.src.cfg.PageSize)
+// snapshot is namespaces that are to be listed at one version.
+type snapshot struct {
+	version string
+	names   map[string]struct{}
+}
+
+// has says that a namespace was listed; of nil each was.
+func (s *snapshot) has(namespace []byte) bool {
+	if s == nil {
+		return true
 	}
-	if !of.consistent {
-		all.version, all.match = string(s.seen), notOlderThan
-	}
-	if !each || of.gained == nil || !s.canListNamespaces() {
-		return []query{all}, "", nil
+	_, ok := s.names[string(namespace)]
+	return ok
+}
+
+// snapshot returns the namespaces of slots that have come; nil where all slots are to be listed.
+func (s *scope) snapshot(ctx context.Context, slots *shard.Set) (*snapshot, error) {
+	if !s.canListNamespaces() {
+		return nil, nil
 	}
 	version, err := s.probe(ctx, false)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	names, err := s.namespacesOf(ctx, of.gained)
-	if err != nil {
+	names, err := s.namespacesOf(ctx, slots)
+	switch n := len(names); {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
 		s.notAllowed = time.Now().Add(noNamespacesFor)
 		s.log.InfoContext(ctx, "cannot list the namespaces of slots, listing everything", "error", err)
-		return []query{all}, "", ctx.Err()
+		return nil, nil
+	case n > fewNamespaces && n*perRequest > s.everything:
+		return nil, nil
 	}
-	if n := len(names); n > fewNamespaces && n*perRequest > s.everything {
-		return []query{all}, "", nil
-	}
-	queries := make([]query, len(names))
-	for i, name := range names {
-		queries[i] = query{
-			namespace: name, limit: all.limit, version: version, match: exactly, slots: new(of.gained.Layout().All()),
-		}
-	}
-	return queries, version, nil
+	return &snapshot{version, names}, nil
 }
 
 // canListNamespaces says whether a list of everything would bring what is held elsewhere, too, and the objects have
 // namespaces.
 func (s *scope) canListNamespaces() bool {
-	return len(s.elsewhere) > 0 && s.count.FilteredObjects > 0 && !time.Now().Before(s.notAllowed)
+	return len(s.inhabited) > 0 && s.count.FilteredObjects > 0 && !time.Now().Before(s.notAllowed)
 }
 
-// namespacesOf returns the names of the namespaces that slots have now, and of those that are gone but had objects.
-func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) ([]string, error) {
-	found := maps.Clone(s.elsewhere)
+// namespacesOf returns the names of the namespaces that slots have now, and of those in which objects were seen.
+func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) (map[string]struct{}, error) {
+	found := maps.Clone(s.inhabited)
 	maps.DeleteFunc(found, func(name string, _ struct{}) bool { return !slots.Has(name, "") })
 	q := query{
 		resource: namespaceResource, metadata: true, limit: surveyPage, selectors: &Selectors{},
@@ -116,7 +119,7 @@ func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) ([]string, e
 			return nil, err
 		}
 		if q.next = m.next; q.next == "" {
-			return slices.Sorted(maps.Keys(found)), nil
+			return found, nil
 		}
 	}
 }

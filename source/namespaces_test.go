@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
@@ -30,13 +29,17 @@ func unselecting(t *testing.T, change ...func(*source.Config)) *slots {
 // add makes an object in a namespace, and the namespace.
 func (s *slots) add(namespace, name string) {
 	s.t.Helper()
-	for _, o := range []runtime.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}},
-	} {
-		if _, err := s.server.Put(o); err != nil {
-			s.t.Error(err)
-		}
+	if _, err := s.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+		s.t.Error(err)
+	}
+	s.addTo(namespace, name)
+}
+
+// addTo makes an object in a namespace that is there, or is not.
+func (s *slots) addTo(namespace, name string) {
+	s.t.Helper()
+	if _, err := s.server.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}); err != nil {
+		s.t.Error(err)
 	}
 }
 
@@ -59,9 +62,10 @@ func TestOnlyNamespacesThatCome(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := unselecting(t, how)
-				more := others(1, 3)
+				more := others(1, 4)
 				watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"})
-				s.add(more[0], "unseen") // which only the list of namespaces tells
+				s.add(more[0], "unseen")    // which only the list of namespaces tells
+				s.addTo(more[3], "strange") // of whose namespace nobody tells but the watch
 				// between the version and the list of namespaces, and between those of objects
 				before := func(m apiserver.Match, do func()) {
 					m.Verb, m.Times = "list", 1
@@ -82,7 +86,30 @@ func TestOnlyNamespacesThatCome(t *testing.T) {
 					"list of [0 1]", "list namespaces", in(inSlot(1)), "list in " + inSlot(1) + " page 2", in(more[0]), in(more[1]),
 				})
 				watch.Release()
-				s.expect("afterwards", s.events(), []string{"ADDED 1/late", "ADDED 1/later", "ADDED 1/later"})
+				s.expect("afterwards", s.events(), []string{"ADDED 1/late", "ADDED 1/later", "ADDED 1/later", "ADDED 1/strange"})
+				s.check()
+			})
+		})
+	}
+}
+
+// TestNamespacesComeBack gains a slot that was held and lost before, and whose namespace is no object.
+func TestNamespacesComeBack(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]func(*source.Config){"lists": byLists, "initial events": func(*source.Config) {}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := watchSlots(t, selecting{}, apiserver.Options{BookmarkInterval: time.Hour}, how)
+				s.hold(0, 1)
+				fresh := others(1, 1)[0]
+				s.addTo(fresh, "fresh") // by the watch, while it is held
+				s.hold(0)
+				s.events()
+				s.hold(0, 1)
+				s.expect("what comes back", s.events(), []string{
+					"ADDED 1/fresh initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial",
+				})
 				s.check()
 			})
 		})

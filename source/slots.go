@@ -35,6 +35,7 @@ type sharing struct {
 type gain struct {
 	slots   shard.Set
 	version string
+	only    *snapshot // what was listed of them; nil: all
 }
 
 var (
@@ -160,7 +161,7 @@ func (s *scope) acceptGained(l *listing) error {
 	}
 	l.committed = true
 	s.unlisted = s.unlisted.Minus(*l.gained)
-	s.gains = append(s.gains, gain{*l.gained, l.version})
+	s.gains = append(s.gains, gain{*l.gained, l.version, l.only})
 	l.Replacement.Commit(Commit{Version: l.version, Reason: "slots have come"})
 	s.count.Lists++
 	s.contact()
@@ -192,7 +193,7 @@ func (s *scope) wasListed(e *event) bool {
 	h := &e.obj.Header
 	return slices.ContainsFunc(s.gains, func(g gain) bool {
 		order, ok := resourceversion.Compare(h.ResourceVersion, g.version)
-		return ok && order <= 0 && g.slots.HasBytes(h.Namespace, h.UID)
+		return ok && order <= 0 && g.slots.HasBytes(h.Namespace, h.UID) && g.only.has(h.Namespace)
 	})
 }
 
@@ -218,6 +219,7 @@ func (s *scope) listedElsewhere(l *listing, e *event) bool {
 	size := int64(len(e.obj.Raw))
 	s.count.WireObjects++
 	s.count.WireBytes += size
+	s.inhabits(e.obj.Header.Namespace)
 	slots := s.slots
 	if l.gained != nil {
 		slots = l.gained
@@ -225,7 +227,6 @@ func (s *scope) listedElsewhere(l *listing, e *event) bool {
 	if !isElsewhere(slots, &e.obj, e.err != nil) {
 		return false
 	}
-	s.isElsewhereIn(e.obj.Header.Namespace)
 	s.count.FilteredObjects++
 	s.count.FilteredBytes += size
 	return true
@@ -236,10 +237,10 @@ func (s *scope) changedElsewhere(e *event) bool {
 	size := int64(len(e.obj.Raw))
 	s.count.WireEvents++
 	s.count.WireBytes += size
+	s.inhabits(e.obj.Header.Namespace)
 	if !isElsewhere(s.slots, &e.obj, e.err != nil) {
 		return false
 	}
-	s.isElsewhereIn(e.obj.Header.Namespace)
 	s.count.FilteredEvents++
 	s.count.FilteredBytes += size
 	return true
