@@ -84,6 +84,7 @@ func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) err
 	}
 }
 
+// errTokenExpired has a list begin anew.
 var errTokenExpired = errors.New("continue token has expired")
 
 func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) error {
@@ -111,6 +112,10 @@ func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation,
 	l.version, q.version, q.match, q.slots = l.only.version, l.only.version, exactly, new(of.gained.Layout().All())
 	for _, q.namespace = range slices.Sorted(maps.Keys(l.only.names)) {
 		if err := s.pages(ctx, q, l); err != nil {
+			if refusesExactly(err) {
+				s.notAllowed = time.Now().Add(noNamespacesFor)
+				return errors.Join(errTokenExpired, err) // everything is listed then
+			}
 			return err
 		}
 	}
@@ -155,7 +160,7 @@ func (s *scope) page(ctx context.Context, q query, l *listing) (*listMeta, error
 	for n := 0; ; n++ {
 		before := l.count
 		m, err := s.pageOnce(ctx, q, l)
-		if err == nil || ctx.Err() != nil || q.next == "" || n == pageTries || !passing(err, l.count > before) {
+		if err == nil || ctx.Err() != nil || q.next == "" && q.match != exactly || n == pageTries || !passing(err, l.count > before) {
 			return m, err
 		}
 		wait := s.backoff.Delay(n, s.src.cfg.Rand)

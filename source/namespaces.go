@@ -2,7 +2,9 @@ package source
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,7 +35,7 @@ const (
 	fewNamespaces = 8
 	// maxNamespaces bounds those that are remembered.
 	maxNamespaces = 100_000
-	// noNamespacesFor is how long namespaces are not asked for after that was refused.
+	// noNamespacesFor is how long namespaces are not asked for after that has failed.
 	noNamespacesFor = 10 * time.Minute
 )
 
@@ -93,6 +95,13 @@ func (s *scope) snapshot(ctx context.Context, slots *shard.Set) (*snapshot, erro
 		return nil, nil
 	}
 	return &snapshot{version, names}, nil
+}
+
+// refusesExactly says that a server does not list a namespace at a version, as some do that are not Kubernetes' own.
+func refusesExactly(err error) bool {
+	api, ok := errors.AsType[*APIError](err)
+	return ok && !isExpired(err) && (api.Code < http.StatusInternalServerError || api.Code == http.StatusNotImplemented) &&
+		api.Code != http.StatusUnauthorized && api.Code != http.StatusTooManyRequests
 }
 
 // canListNamespaces says whether a list of everything would bring what is held elsewhere, too, and the objects have

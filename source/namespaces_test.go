@@ -157,7 +157,9 @@ func TestNamespacesCannotBeListed(t *testing.T) {
 		"they are many":              {spread: true, asked: 1, all: true},
 		"the version has expired":    {match: in(1), fault: apiserver.Answer(apiserver.Expired()), asked: 2},
 		"the version always expires": {match: in(0), fault: apiserver.Answer(apiserver.Expired()), asked: 2, all: true},
-		"one of them fails":          {match: in(1), fault: apiserver.Answer(apiserver.Failure(503)), asked: 2},
+		"one of them fails":          {match: in(1), fault: apiserver.Answer(apiserver.Failure(503)), asked: 1},
+		"versions are not known":     {match: in(0), fault: apiserver.Answer(apiserver.Failure(400)), asked: 1, all: true},
+		"lists of one are not known": {match: in(0), fault: apiserver.Answer(apiserver.Failure(501)), asked: 1, all: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-
 	"github.com/fairlead-io/fairlead/internal/backoff"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
@@ -196,10 +194,7 @@ func (s *scope) attempt(ctx context.Context) error {
 		var err error
 		traced, span := s.trace(ctx, "list")
 		st, err = s.sync(traced, listOf{consistent: consistent})
-		if span != nil {
-			span.SetAttributes(attribute.Bool("source.consistent", consistent), attribute.Bool("source.initial_events", st != nil))
-		}
-		s.endTrace(ctx, span, err)
+		s.endListTrace(ctx, span, consistent, st, err)
 		_, odd := errors.AsType[*ProtocolError](err)
 		switch {
 		case err == nil:

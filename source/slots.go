@@ -134,7 +134,7 @@ func (s *scope) gainSlots(ctx context.Context) error {
 	}
 	traced, span := s.trace(ctx, "list")
 	st, err := s.sync(traced, listOf{consistent: true, gained: &set})
-	s.endTrace(ctx, span, err)
+	s.endListTrace(ctx, span, true, st, err)
 	if st != nil { // one watch of all that is held goes on
 		st.close()
 	}

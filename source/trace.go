@@ -10,7 +10,7 @@ import (
 
 // trace starts the span of a list, from its first request to the last object, or of the start of a watch, from the request
 // to the head of the answer; without a tracer there is none. It is the root of a trace: what is watched is nobody's
-// request. end wants what came of it.
+// request. endTrace ends it.
 func (s *scope) trace(ctx context.Context, verb string) (traced context.Context, span trace.Span) {
 	if s.src.tracer == nil {
 		return ctx, nil
@@ -25,6 +25,18 @@ func (s *scope) trace(ctx context.Context, verb string) (traced context.Context,
 		span.SetAttributes(attribute.String("k8s.namespace.name", s.namespace))
 	}
 	return ctx, span
+}
+
+// endListTrace ends the span of a list, which was a stream if it was the initial events of a watch.
+func (s *scope) endListTrace(ctx context.Context, span trace.Span, consistent bool, st *stream, err error) {
+	if span == nil {
+		return
+	}
+	span.SetAttributes(attribute.Bool("source.consistent", consistent), attribute.Bool("source.initial_events", st != nil))
+	if err == errUnordered { // all is listed then
+		err = nil
+	}
+	s.endTrace(ctx, span, err)
 }
 
 // endTrace ends a span. The text of an error is no part of it: it may hold what is in an object.
