@@ -125,10 +125,6 @@ func (s sources) String() string {
 			fmt.Fprintf(&b, "  %q: %s since %s, staleness %v, %+v\n", st.Namespace, st.Reason, st.Since.Format(time.RFC3339),
 				st.Staleness.Round(time.Millisecond), st.Counters)
 		}
-		for _, q := range d.Quarantined {
-			fmt.Fprintf(&b, "  cannot be read: %s since %s: %s\n", strings.TrimPrefix(q.Namespace+"/"+q.Name, "/"),
-				q.Since.Format(time.RFC3339), q.Error)
-		}
 	}
 	return b.String()
 }

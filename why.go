@@ -118,6 +118,8 @@ type question struct {
 	silent   []why.Cause
 	answered bool // with an error about more than the kind
 	depth    int  // how many others wait for it
+	// followed are the objects that were looked at for one answer, this one among them.
+	followed map[why.Object]bool
 }
 
 // find reads the object from the API server, or where that does not answer, or must not be asked, from the cache.
@@ -238,27 +240,29 @@ func (q *question) causes(ctx context.Context) []why.Cause {
 	return append(tidy(causes), q.beneath(ctx, causes)...)
 }
 
-// How far and how broadly it is followed what an object waits for.
+// How far it is followed what an object waits for, and how many objects are looked at for it.
 const (
 	maxDepth    = 3
-	maxFollowed = 4
+	maxFollowed = 8
 )
 
 // beneath says why those objects do not move that are waited for, as far as this program knows.
 func (q *question) beneath(ctx context.Context, causes []why.Cause) (all []why.Cause) {
-	followed := 0
+	if q.followed == nil {
+		q.followed = map[why.Object]bool{q.of: true}
+	}
 	for _, cause := range causes {
 		about := cause.About
-		if cause.Type != why.Parked || cause.Progress || about == nil || q.depth >= maxDepth || followed == maxFollowed ||
-			len(q.silent) > 0 {
+		if cause.Type != why.Parked || cause.Progress || about == nil || q.depth >= maxDepth || len(q.silent) > 0 ||
+			q.followed[*about] || len(q.followed) > maxFollowed {
 			continue
 		}
-		followed++
+		q.followed[*about] = true
 		kind, err := q.c.kindNamed(*about)
 		if err != nil {
 			continue
 		}
-		next := &question{c: q.c, of: *about, kind: kind, depth: q.depth + 1}
+		next := &question{c: q.c, of: *about, kind: kind, depth: q.depth + 1, followed: q.followed}
 		if err := next.find(ctx); err != nil || next.obj == nil || len(next.silent) > 0 {
 			continue
 		}

@@ -1,13 +1,19 @@
 package console_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fairlead-io/fairlead/console"
+	"github.com/fairlead-io/fairlead/why"
 )
 
 // TestRights: each reader sees what they have the right to, and what is not there answers like what is not theirs.
@@ -178,3 +184,37 @@ func TestPlainHTTP(t *testing.T) {
 		t.Errorf("by TLS: %d %v", rec.Code, rec.Header())
 	}
 }
+
+// TestHiddenChain: what is behind a cause that a reader may not see is not shown either, whatever it is about.
+func TestHiddenChain(t *testing.T) {
+	t.Parallel()
+	explain := explainer(func(_ context.Context, of why.Object) []why.Cause {
+		if of.Name != "front" {
+			return nil
+		}
+		middle := why.Object{Kind: "Secret", Namespace: of.Namespace, Name: "middle"}
+		end := why.Object{Kind: "ConfigMap", Namespace: of.Namespace, Name: "end"}
+		return []why.Cause{
+			{Type: why.Parked, Message: "it waits for middle", About: &middle},
+			{Type: why.BackOff, Message: "middle cannot write end", About: &end, Depth: 1},
+		}
+	})
+	w := newWorld(t, func(o *console.Options) { o.Runtime.Explain(explain) })
+	w.user("one", false, rule("", "configmaps", "get"))
+	w.user("both", false, rule("", "configmaps", "get"), rule("", "secrets", "get"))
+	front := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "front"}}
+	if _, err := w.clients.CoreV1().ConfigMaps(w.namespace).Create(w.ctx, front, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for user, sees := range map[string]bool{"one": false, "both": true} {
+		status, got := w.why(user, "ConfigMap", "front")
+		text := fmt.Sprintf("%+v", got)
+		if status != http.StatusOK || strings.Contains(text, "cannot write end") != sees || strings.Contains(text, "Hidden") == sees {
+			t.Errorf("%s: %d %s", user, status, text)
+		}
+	}
+}
+
+type explainer func(context.Context, why.Object) []why.Cause
+
+func (e explainer) Why(ctx context.Context, of why.Object) []why.Cause { return e(ctx, of) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -28,17 +29,20 @@ func (c *console) explain(ctx context.Context, rd *reader, of why.Object) (why.A
 		return answer, err
 	}
 	var causes []why.Cause
+	visible := math.MaxInt // depth; what is further away may be a cause of what is hidden
 	for _, cause := range answer.Causes {
-		if cause.About != nil {
+		hidden := cause.Depth > visible
+		if cause.About != nil && !hidden {
 			_, err := c.mayKnow(ctx, rd, *cause.About)
-			switch {
-			case errors.Is(err, errNothing):
-				cause = why.Cause{
-					Type: why.Hidden, Message: "There is a cause about an object that you may not see.",
-					Advice: "Ask somebody who may.", Progress: cause.Progress,
-				}
-			case err != nil:
+			if hidden = errors.Is(err, errNothing); err != nil && !hidden {
 				return answer, err
+			}
+		}
+		if hidden {
+			visible = min(visible, cause.Depth)
+			cause = why.Cause{
+				Type: why.Hidden, Message: "There is a cause about an object that you may not see.",
+				Advice: "Ask somebody who may.", Progress: cause.Progress,
 			}
 		}
 		causes = append(causes, cause)

@@ -38,8 +38,9 @@ type SourceDescription struct {
 	Kind schema.GroupVersionKind `json:"kind,omitzero"`
 	// Memory is that of its store.
 	Memory store.MemoryStats `json:"memory"`
-	// Quarantined are the objects that cannot be read, the first that came first, 100 at most.
-	Quarantined []QuarantinedDescription `json:"quarantined,omitempty"`
+	// Quarantined are the objects that cannot be read, the first that came first, 100 at most. They are no part of
+	// /debug/sources, which asks nobody for a right to them.
+	Quarantined []QuarantinedDescription `json:"-"`
 	Status      []StatusDescription      `json:"status,omitempty"`
 	Observers   []ObserverDescription    `json:"observers"`
 }

@@ -40,10 +40,11 @@ type Description struct {
 	Waiting  int      `json:"waiting"`
 	Running  int      `json:"running"`
 	Failed   int      `json:"failed"`
-	// Oldest has been waiting for a worker for longest; nil: nothing does.
-	Oldest *WorkDescription `json:"oldest,omitempty"`
-	// Working are the reconciliations under way, those that began first first, 100 at most; Running counts all.
-	Working []WorkDescription `json:"working,omitempty"`
+	// Oldest has been waiting for a worker for longest; nil: nothing does. It is no part of /debug/controllers.
+	Oldest *WorkDescription `json:"-"`
+	// Working are the reconciliations under way, those that began first first, 100 at most; Running counts all. They are no
+	// part of /debug/controllers.
+	Working []WorkDescription `json:"-"`
 	// Failures are those that failed first, in that order; Failed counts all.
 	Failures []FailureDescription `json:"failures"`
 }

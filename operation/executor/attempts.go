@@ -81,6 +81,7 @@ type attempts struct {
 
 // attempted are those of one operation.
 type attempted struct {
+	key       store.Key
 	operation string
 	last      []attempt
 	dropped   int
@@ -110,14 +111,14 @@ func (a *attempts) note(key store.Key, f *flight, poll bool, ended time.Time, re
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.all[key]
-	if t != nil && t.operation != f.operation {
-		a.drop(key)
-		t = nil
-	}
-	if t == nil {
-		if !goesOn(res) {
+	switch {
+	case t != nil && t.operation == f.operation:
+		if t.ended && res.Verdict == webhook.Canceled { // what was cut off at the end has come back
 			return
 		}
+	case !goesOn(res), t != nil && f.since.UnixNano() < t.last[len(t.last)-1].began: // the latter of the operation before
+		return
+	default:
 		if t = a.admit(key, f.operation); t == nil {
 			return
 		}
@@ -157,8 +158,13 @@ func goesOn(res webhook.Result) bool {
 		res.Verdict == webhook.Accepted && res.Location != ""
 }
 
-// admit begins to remember an operation; nil: there is no room.
+// admit begins to remember an operation, instead of the one before of the same name; nil: there is no room.
 func (a *attempts) admit(key store.Key, operation string) *attempted {
+	queued := false
+	if t := a.all[key]; t != nil {
+		queued = t.queued
+		a.drop(key)
+	}
 	size := attemptedSize + attemptSize*firstAttempts + len(operation) + len(key.Namespace) + len(key.Name)
 	if !a.room(size, key) {
 		a.full = true
@@ -167,8 +173,12 @@ func (a *attempts) admit(key store.Key, operation string) *attempted {
 	if a.all == nil {
 		a.all = make(map[store.Key]*attempted)
 	}
-	t := &attempted{operation: strings.Clone(operation), last: make([]attempt, 0, firstAttempts)}
-	a.all[store.Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)}] = t
+	queued = queued && slices.Contains(a.over, key) // unless it has just been taken out
+	t := &attempted{
+		key:       store.Key{Namespace: strings.Clone(key.Namespace), Name: strings.Clone(key.Name)},
+		operation: strings.Clone(operation), last: make([]attempt, 0, firstAttempts), queued: queued,
+	}
+	a.all[t.key] = t
 	a.bytes += size
 	return t
 }
@@ -207,7 +217,7 @@ func (a *attempts) end(key store.Key) {
 	}
 	if t.ended = true; !t.queued {
 		t.queued = true
-		a.over = append(a.over, key)
+		a.over = append(a.over, t.key)
 	}
 }
 

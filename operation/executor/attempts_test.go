@@ -123,8 +123,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 				t.Fatalf("%d are remembered, and %d are not", len(got.Last), got.Dropped)
 			}
 		}
-		if n, counted, real := m.Held(); counted != real {
-			t.Fatalf("%d operations with %d bytes, counted as %d", n, real, counted)
+		if n, counted, real := m.Held(); counted != real || m.Ended() > n {
+			t.Fatalf("%d operations with %d bytes, counted as %d; %d ends", n, real, counted, m.Ended())
 		}
 	})
 	m := &executor.Remembered{}
@@ -149,6 +149,34 @@ func TestAttemptsAreBounded(t *testing.T) {
 	m.End(key(1))
 	if m.Note(last, "id", "hook", again); len(m.Of(last, "id").Last) != 1 || len(m.Of(key(0), "id").Last) != 0 {
 		t.Error("what has ended does not give way")
+	}
+}
+
+// TestAttemptsThatWereCutOff: what comes back after the end, cut off, keeps nothing alive; one operation after another of a
+// resource takes the room of one.
+func TestAttemptsThatWereCutOff(t *testing.T) {
+	t.Parallel()
+	again := webhook.Result{Verdict: webhook.Retry, StatusCode: http.StatusServiceUnavailable}
+	m, key := &executor.Remembered{}, store.Key{Namespace: "team", Name: "app"}
+	for i := range 100 {
+		id := fmt.Sprint("id", i)
+		m.Note(key, id, "hook", again)
+		m.End(key)
+		m.Note(key, id, "hook", webhook.Result{Verdict: webhook.Canceled})
+		if got := m.Of(key, id); len(got.Last) != 1 || m.Ended() != 1 {
+			t.Fatalf("%d are remembered of %s, and %d ends", len(got.Last), id, m.Ended())
+		}
+	}
+	for i := range executor.MaxAttemptBytes / 100 {
+		other := store.Key{Namespace: "team", Name: fmt.Sprint(i)}
+		m.Note(other, "id", "hook", again)
+		m.End(other)
+		m.Note(other, "id", "hook", webhook.Result{Verdict: webhook.Canceled})
+	}
+	last := store.Key{Namespace: "team", Name: "last"}
+	m.Note(last, "id", "hook", again)
+	if got := m.Of(last, "id"); len(got.Last) != 1 || got.Full {
+		t.Errorf("there is no room: %+v", got)
 	}
 }
 

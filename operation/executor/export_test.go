@@ -111,6 +111,9 @@ func (m *Remembered) End(key store.Key) { m.a.end(key) }
 // Of returns what is remembered.
 func (m *Remembered) Of(key store.Key, operation string) Attempts { return m.a.of(key, operation) }
 
+// Ended is how many operations are known to have ended, counted as often as they are known.
+func (m *Remembered) Ended() int { return len(m.a.over) }
+
 // Held is how many operations are remembered, and with how many bytes: as counted, and as added up.
 func (m *Remembered) Held() (operations, counted, real int) {
 	for key, t := range m.a.all {

@@ -90,6 +90,9 @@ func mayRead(ctx context.Context, a Authorizer, token string, page Access, names
 	}); ok && decides.May(ctx, token, page) == nil {
 		return nil
 	}
+	if page.Verb != "get" { // to read is not to change
+		return &Problem{Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden)}
+	}
 	for _, namespace := range namespaces {
 		if err := a.Authorize(ctx, token, "list", namespace); err != nil {
 			return err

@@ -41,7 +41,8 @@ type ProxyOptions struct {
 	// ExtraHeaderPrefix begins the headers of what else is known of the user; the rest of the name, in lower case, is the
 	// key; such as X-Remote-Extra-. Default: nothing else is known.
 	ExtraHeaderPrefix string
-	// Logger is told, at level debug, of headers that do not count, and of a CAFile that cannot be used. Default: discarded.
+	// Logger is told of headers that do not count, at level debug, and of a CAFile that cannot be read any more, at level
+	// warn. Default: discarded.
 	Logger *slog.Logger
 }
 
@@ -50,10 +51,12 @@ type ProxyOptions struct {
 // user (SubjectAccessReview). The headers of others are not looked at. Make it with [NewProxy]; it is safe for
 // concurrent use.
 //
-// It is the proxy that has to drop those headers from what its own callers send.
+// It is the proxy that has to drop those headers from what its own callers send. What would change something is refused
+// where a browser says that a page of another site has sent it.
 type Proxy struct {
-	o   ProxyOptions
-	now func() time.Time
+	o      ProxyOptions
+	now    func() time.Time
+	origin *http.CrossOriginProtection
 
 	mu     sync.Mutex
 	pem    []byte
@@ -82,7 +85,7 @@ func newProxy(o ProxyOptions, now func() time.Time) (*Proxy, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Proxy{o: o, now: now}
+	p := &Proxy{o: o, now: now, origin: http.NewCrossOriginProtection()}
 	if err := p.load(); err != nil {
 		return nil, err
 	}
@@ -146,6 +149,12 @@ func (p *Proxy) Handler(pages http.Handler) http.Handler {
 		who, err := p.user(r)
 		if err != nil {
 			p.o.Logger.DebugContext(ctx, "headers that name a user do not count", "from", r.RemoteAddr, "error", err)
+		} else if err := p.origin.Check(r); err != nil { // the proxy's cookie may have been enough, which comes from anywhere
+			answerProblem(w, &Problem{
+				Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden),
+				Detail: "a page of another site has sent this request",
+			})
+			return
 		} else {
 			ctx = context.WithValue(ctx, proxiedKey{}, newCaller(who))
 		}

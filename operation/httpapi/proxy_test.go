@@ -259,6 +259,46 @@ func TestProxyUser(t *testing.T) {
 	}
 }
 
+// TestProxyCrossSite: what a page of another site sends through a proxy that knows its reader changes nothing.
+func TestProxyCrossSite(t *testing.T) {
+	t.Parallel()
+	ca := servetest.NewAuthority(t, "front")
+	proxy, err := httpapi.NewProxy(httpapi.ProxyOptions{CAFile: ca.File})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := ca.Issue(t, "server", x509.ExtKeyUsageServerAuth, time.Time{})
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	at := serveTLS(t, proxy.Handler(served), proxy.TLS(&tls.Config{Certificates: []tls.Certificate{*server}}))
+	client := ca.Client(t, ca.Issue(t, "front-proxy", x509.ExtKeyUsageClientAuth, time.Time{}))
+	for _, tc := range []struct {
+		method  string
+		headers http.Header
+		want    int
+	}{
+		{http.MethodPost, http.Header{"Sec-Fetch-Site": {"cross-site"}}, http.StatusForbidden},
+		{http.MethodPost, http.Header{"Origin": {"https://evil.example"}}, http.StatusForbidden},
+		{http.MethodPost, http.Header{"Sec-Fetch-Site": {"same-origin"}}, http.StatusAccepted},
+		{http.MethodPost, http.Header{}, http.StatusAccepted}, // no browser
+		{http.MethodGet, http.Header{"Sec-Fetch-Site": {"cross-site"}}, http.StatusAccepted},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), tc.method, at+"/operations", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = tc.headers
+		r.Header.Set("X-Remote-User", "jane")
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != tc.want {
+			t.Errorf("%s %v: %d, want %d", tc.method, tc.headers, resp.StatusCode, tc.want)
+		}
+	}
+}
+
 // TestProxyCA: another CA in the file takes the place of the one before, nonsense does not, and a certificate that has
 // expired counts no more on a connection that was made before.
 func TestProxyCA(t *testing.T) {
