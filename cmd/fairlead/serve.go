@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -167,7 +168,7 @@ const defaultUserHeader = "X-Remote-User" // as httpapi.ProxyOptions has it
 // checkProxy refuses what would be a belief without ground, or none.
 func (o *serveOptions) checkProxy() error {
 	switch {
-	case o.proxy.CAFile == "" && (len(o.proxy.Names) > 0 || o.proxy.UserHeader != defaultUserHeader ||
+	case o.proxy.CAFile == "" && (len(o.proxy.Names) > 0 || cmp.Or(o.proxy.UserHeader, defaultUserHeader) != defaultUserHeader ||
 		o.proxy.GroupHeader+o.proxy.GroupSeparator+o.proxy.ExtraHeaderPrefix != ""):
 		return usageErrorf("the --requestheader flags need --requestheader-ca-file")
 	case o.proxy.CAFile != "" && o.noAuth:
