@@ -12,7 +12,7 @@ type Definition struct {
 // StepDefinition is one step of a flow. Other steps are named by their paths.
 type StepDefinition struct {
 	Path string // within the flow: the groups that it is in, and its name, as "group/step"
-	Fork bool   // it runs children, and waits for them; which, its code says
+	Fork bool   // it runs children, and waits for them: which ones is up to its code
 	// Detour says that it stands outside the line: it leads back to the step that went there.
 	Detour bool
 	// Next is the step that follows; empty at the end of the line, and of a detour.

@@ -47,7 +47,8 @@ func (c *codec) noteUndecoded(r *Record, into any, err error) {
 }
 
 // Undecoded returns the objects that the store has, and that could not be decoded as the Go type that somebody has read
-// them as. Other readers may be able to. They count among Stats.Quarantined, each version once.
+// them as; the last 1,000 of them. Other readers may be able to. They count among Stats.Quarantined, each version once
+// while it is remembered.
 func (s *Store) Undecoded() (out []source.Quarantined) {
 	u := &s.undecoded
 	u.mu.Lock()

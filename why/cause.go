@@ -68,8 +68,8 @@ type Cause struct {
 	// Progress says that it is no trouble, but what happens to every such object on its way, and for no longer than it
 	// usually takes: nobody has to do anything.
 	Progress bool `json:"progress,omitempty"`
-	// Depth is how far it is away: 0 for what holds up the object itself, 1 for what holds up the object that it waits for
-	// and that About names, and so on. What is further away comes later in an answer.
+	// Depth is how far it is away: 0 for what holds up the object itself, 1 for what holds up the object that it waits for,
+	// and so on. What is further away comes later in an answer.
 	Depth int `json:"depth,omitempty"`
 }
 
