@@ -304,6 +304,13 @@ func (w *outside) play(r *rand.Rand) {
 		objects = append(objects, k)
 		w.want(k.Namespace, k.Name)
 	}
+	if r.IntN(4) > 0 { // as on every API server but those of others
+		for _, k := range objects[:12] {
+			if _, err := w.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: k.Namespace}}); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+	}
 	if r.IntN(2) == 0 { // what is owned is listed later than its owners
 		w.server.On(apiserver.Match{Verb: "list", Resource: "secrets"}, apiserver.Delay(time.Duration(r.IntN(2000))*time.Millisecond))
 	}

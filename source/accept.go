@@ -29,7 +29,6 @@ func (s *scope) replace(of listOf, confirms *confirmation) *listing {
 		return &listing{Replacement: s.sink.(Sharded).Gain(*of.gained), confirms: confirms, listOf: of}
 	}
 	s.unread, s.unreadErr = 0, nil
-	s.listEverything()
 	return &listing{Replacement: s.sink.Replace(), confirms: confirms, listOf: of}
 }
 

@@ -87,7 +87,7 @@ func (s *scope) list(ctx context.Context, of listOf, confirms *confirmation) err
 // errTokenExpired has a list begin anew.
 var errTokenExpired = errors.New("continue token has expired")
 
-func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) error {
+func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation, whole bool) (err error) {
 	q := query{slots: of.gained}
 	if !whole {
 		q.limit = max(0, s.src.cfg.PageSize)
@@ -95,7 +95,6 @@ func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation,
 	l := s.replace(of, confirms)
 	defer l.close()
 	if of.gained != nil && !whole && confirms == nil {
-		var err error
 		if l.only, err = s.snapshot(ctx, of.gained); err != nil {
 			return err
 		}
@@ -104,6 +103,8 @@ func (s *scope) listOnce(ctx context.Context, of listOf, confirms *confirmation,
 		if !of.consistent {
 			q.version, q.match = string(s.seen), notOlderThan
 		}
+		ended := s.listEverything()
+		defer func() { ended(err) }()
 		if err := s.pages(ctx, q, l); err != nil {
 			return err
 		}

@@ -17,8 +17,8 @@ import (
 //
 //   - The version is read first, consistently, and then the names of the namespaces: none is missing that there was at that
 //     version, unless it was deleted since, and its objects with it.
-//   - Namespaces in which an object was seen count, too: a namespace may be gone while objects of it are there, and servers
-//     of other APIs may not ask for namespaces at all. What appears in one that nobody knew of is told by the watch.
+//   - That holds where objects are only in namespaces that there are. Where one was seen in another, everything is listed:
+//     the namespace was deleted, or was removed while it had objects still, or a server of other APIs does not ask.
 //   - Who may not list namespaces, lists everything.
 
 // namespaces is the part of a scope that knows of them.
@@ -51,11 +51,17 @@ func (n *namespaces) inhabits(namespace []byte) {
 	}
 }
 
-// listEverything notes a list of everything, which is about to be made. Nothing else is listed before it has come.
-func (s *scope) listEverything() {
-	shared := s.slots != nil && s.slots.Layout().By == shard.Namespace && s.namespace == ""
-	if shared && (s.relist || s.inhabited == nil) {
-		s.inhabited = map[string]struct{}{}
+// listEverything notes that everything is about to be listed. The returned function notes how that has ended.
+func (s *scope) listEverything() (ended func(error)) {
+	if s.slots == nil || s.slots.Layout().By != shard.Namespace || s.namespace != "" {
+		return func(error) {}
+	}
+	before := s.inhabited
+	s.inhabited = map[string]struct{}{}
+	return func(err error) {
+		if err != nil && s.inhabited != nil {
+			maps.Copy(s.inhabited, before)
+		}
 	}
 }
 
@@ -91,7 +97,7 @@ func (s *scope) snapshot(ctx context.Context, slots *shard.Set) (*snapshot, erro
 		s.notAllowed = time.Now().Add(noNamespacesFor)
 		s.log.InfoContext(ctx, "cannot list the namespaces of slots, listing everything", "error", err)
 		return nil, nil
-	case n > fewNamespaces && n*perRequest > s.everything:
+	case names == nil, n > fewNamespaces && n*perRequest > s.everything:
 		return nil, nil
 	}
 	return &snapshot{version, names}, nil
@@ -110,16 +116,17 @@ func (s *scope) canListNamespaces() bool {
 	return len(s.inhabited) > 0 && s.count.FilteredObjects > 0 && !time.Now().Before(s.notAllowed)
 }
 
-// namespacesOf returns the names of the namespaces that slots have now, and of those in which objects were seen.
+// namespacesOf returns the names of the namespaces that slots have now; nil where objects were seen in others that there
+// are not.
 func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) (map[string]struct{}, error) {
-	found := maps.Clone(s.inhabited)
-	maps.DeleteFunc(found, func(name string, _ struct{}) bool { return !slots.Has(name, "") })
+	missing, found := maps.Clone(s.inhabited), map[string]struct{}{}
 	q := query{
 		resource: namespaceResource, metadata: true, limit: surveyPage, selectors: &Selectors{},
 		slots: new(slots.Layout().All()),
 	}
 	for {
 		m, err := s.read(ctx, q, func(o *Object) {
+			delete(missing, string(o.Header.Name))
 			if slots.HasBytes(o.Header.Name, nil) {
 				found[string(o.Header.Name)] = struct{}{}
 			}
@@ -127,8 +134,12 @@ func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) (map[string]
 		if err != nil {
 			return nil, err
 		}
-		if q.next = m.next; q.next == "" {
-			return found, nil
+		if q.next = m.next; q.next != "" {
+			continue
 		}
+		if len(missing) > 0 {
+			return nil, nil
+		}
+		return found, nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/source"
@@ -93,7 +94,8 @@ func TestOnlyNamespacesThatCome(t *testing.T) {
 	}
 }
 
-// TestNamespacesComeBack gains a slot that was held and lost before, and whose namespace is no object.
+// TestNamespacesComeBack gains a slot that was held and lost before, with a namespace that is no object. Everything is listed
+// once, and again while such objects are there.
 func TestNamespacesComeBack(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]func(*source.Config){"lists": byLists, "initial events": func(*source.Config) {}} {
@@ -104,12 +106,29 @@ func TestNamespacesComeBack(t *testing.T) {
 				s.hold(0, 1)
 				fresh := others(1, 1)[0]
 				s.addTo(fresh, "fresh") // by the watch, while it is held
-				s.hold(0)
-				s.events()
-				s.hold(0, 1)
-				s.expect("what comes back", s.events(), []string{
-					"ADDED 1/fresh initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial",
-				})
+				comes := func(want ...string) {
+					t.Helper()
+					s.hold(0)
+					s.events()
+					s.requests()
+					s.hold(0, 1)
+					s.expect("what comes back", s.events(), want)
+				}
+				for range 2 {
+					comes("ADDED 1/fresh initial", "ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
+					if !slices.Contains(s.requests(), "list of [1]") {
+						t.Error("not everything was listed")
+					}
+				}
+				if err := s.server.Remove(configMaps, fresh, "fresh"); err != nil {
+					t.Fatal(err)
+				}
+				for _, everything := range []bool{true, false} { // after the first list nobody knows of the namespace any more
+					comes("ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial")
+					if slices.Contains(s.requests(), "list of [1]") != everything {
+						t.Errorf("everything was listed: %t", !everything)
+					}
+				}
 				s.check()
 			})
 		})
@@ -123,6 +142,10 @@ func TestNoNamespaceThatComes(t *testing.T) {
 		s := watchSlots(t, selecting{}, apiserver.Options{BookmarkInterval: time.Hour})
 		for i := range 3 {
 			s.remove(1, fmt.Sprint("o", i))
+		}
+		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+		if err := s.server.Remove(namespaces, "", inSlot(1)); err != nil {
+			t.Fatal(err)
 		}
 		s.hold(0)
 		s.events()

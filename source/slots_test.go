@@ -74,6 +74,9 @@ func watchSlots(t *testing.T, how selecting, opt apiserver.Options, change ...fu
 	}
 	s := &slots{t: t, server: server, sharding: source.NewSharding(fourSlots)}
 	for slot := range 4 {
+		if _, err := server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: inSlot(slot)}}); err != nil {
+			t.Fatal(err)
+		}
 		for i := range 3 {
 			s.put(slot, fmt.Sprint("o", i), "")
 		}

@@ -39,8 +39,10 @@ func (s *scope) watchList(ctx context.Context, of listOf) (_ *stream, err error)
 		return nil, err
 	}
 	l := s.replace(of, nil)
+	ended := s.listEverything()
 	defer func() {
 		l.close()
+		ended(err)
 		if err != nil {
 			st.close()
 		}
