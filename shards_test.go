@@ -27,6 +27,7 @@ import (
 	"github.com/fairlead-io/fairlead/reconcile"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/shard/group"
+	"github.com/fairlead-io/fairlead/source"
 )
 
 // outside is the world outside, which replicas work on: for each object, as many effects as were asked for.
@@ -92,7 +93,8 @@ func (w *outside) begin(name string) *replica {
 	mapper := meta.NewDefaultRESTMapper(nil) // discovery of client-go backs off on a clock that is not ours
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMap"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
-	rt := fairlead.New(cfg, fairlead.WithMapper(mapper), fairlead.WithShards("default", "replicas", func(o *group.Options) {
+	pages := fairlead.WithSource(source.PageSize(5)) // so that it pays to list namespaces alone
+	rt := fairlead.New(cfg, pages, fairlead.WithMapper(mapper), fairlead.WithShards("default", "replicas", func(o *group.Options) {
 		o.Layout, o.Member = w.layout, name
 	}))
 	observe.Source[corev1.ConfigMap](rt, Maps)

@@ -110,22 +110,24 @@ func refusesExactly(err error) bool {
 		api.Code != http.StatusUnauthorized && api.Code != http.StatusTooManyRequests
 }
 
-// canListNamespaces says whether a list of everything would bring what is held elsewhere, too, and the objects have
-// namespaces.
+// canListNamespaces says whether a list of everything would bring what is held elsewhere, too, in more than one page, and
+// the objects have namespaces.
 func (s *scope) canListNamespaces() bool {
-	return len(s.inhabited) > 0 && s.count.FilteredObjects > 0 && !time.Now().Before(s.notAllowed)
+	return len(s.inhabited) > 0 && s.count.FilteredObjects > 0 && s.everything > s.src.cfg.PageSize &&
+		!time.Now().Before(s.notAllowed)
 }
 
 // namespacesOf returns the names of the namespaces that slots have now; nil where objects were seen in others that there
-// are not.
+// are not, or where there are more namespaces than objects.
 func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) (map[string]struct{}, error) {
-	missing, found := maps.Clone(s.inhabited), map[string]struct{}{}
+	missing, found, n := maps.Clone(s.inhabited), map[string]struct{}{}, 0
 	q := query{
 		resource: namespaceResource, metadata: true, limit: surveyPage, selectors: &Selectors{},
 		slots: new(slots.Layout().All()),
 	}
 	for {
 		m, err := s.read(ctx, q, func(o *Object) {
+			n++
 			delete(missing, string(o.Header.Name))
 			if slots.HasBytes(o.Header.Name, nil) {
 				found[string(o.Header.Name)] = struct{}{}
@@ -134,12 +136,11 @@ func (s *scope) namespacesOf(ctx context.Context, slots *shard.Set) (map[string]
 		if err != nil {
 			return nil, err
 		}
-		if q.next = m.next; q.next != "" {
-			continue
-		}
-		if len(missing) > 0 {
+		switch q.next = m.next; {
+		case n > s.everything, q.next == "" && len(missing) > 0:
 			return nil, nil
+		case q.next == "":
+			return found, nil
 		}
-		return found, nil
 	}
 }
