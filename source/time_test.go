@@ -76,6 +76,11 @@ func inBubble(
 		time.Sleep(d) // of the bubble's clock
 		synctest.Wait()
 		check(t, s, r, src)
+		for _, st := range r.statuses {
+			if age := st.Staleness(st.Since); st.Phase == source.Watching && age > time.Second {
+				t.Errorf("it is told to watch, and %v old: %+v", age, st)
+			}
+		}
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -179,6 +184,19 @@ func TestOutage(t *testing.T) {
 		synctest.Wait()
 		if st := r.status(); st.Phase != source.Watching || !src.Status()[0].Synced {
 			t.Errorf("not recovered: %+v", st)
+		}
+	})
+}
+
+// TestWatchOpensLate: what is confirmed by the answer is told as fresh, however long the answer took.
+func TestWatchOpensLate(t *testing.T) {
+	late := func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(10 * time.Second)
+		watch()(w, r)
+	}
+	inBubble(t, []reply{list(5)}, []reply{late}, time.Minute, func(t *testing.T, _ *script, r *recorder, _ *source.Source) {
+		if st := r.status(); st.Phase != source.Watching {
+			t.Errorf("status %+v", st)
 		}
 	})
 }

@@ -128,10 +128,10 @@ func (s *scope) watch(ctx context.Context, st *stream) error {
 
 func (s *scope) opened(w *watching) {
 	w.opened = time.Now()
+	s.contact() // first, so that the report does not tell how old the cache was before
 	if s.phase() != Degraded && !s.resume.due {
 		s.report(Watching, ReasonWatching, nil)
 	}
-	s.contact()
 }
 
 // recovered clears the condition of a scope whose watch works.

@@ -121,7 +121,8 @@ func TestBlackboxStale(t *testing.T) {
 	t.Parallel()
 	s := newWire(t)
 	s.put("a/one", "first")
-	var away, refusal atomic.Int32
+	var away atomic.Int32
+	var back atomic.Pointer[time.Time] // the first request that it answered again
 	drop := make(chan struct{})
 	s.take = func(w http.ResponseWriter, r *wireRequest) bool {
 		switch {
@@ -132,11 +133,13 @@ func TestBlackboxStale(t *testing.T) {
 		case away.Load() == 1:
 			cutOff(w)
 		case away.Load() == 2:
-			refusal.Add(1)
 			refuse(w, 403, "Forbidden")
 		case away.Load() == 3:
 			refuse(w, 503, "ServiceUnavailable")
 		default:
+			if away.Load() == 4 {
+				back.CompareAndSwap(nil, new(time.Now()))
+			}
 			return false
 		}
 		return true
@@ -155,9 +158,10 @@ func TestBlackboxStale(t *testing.T) {
 		}
 		last = now
 	}
-	away.Store(0)
-	if l := p.status("Watching"); l.number("staleSeconds") > 1.5 {
-		t.Errorf("it has recovered: %v", l)
+	away.Store(4)
+	l := p.status("Watching")
+	if bound := time.Since(*back.Load()).Seconds(); l.number("staleSeconds") > bound {
+		t.Errorf("the server has answered %.3fs ago: %v", bound, l)
 	}
 	p.finish()
 }
