@@ -148,8 +148,8 @@ func TestPersistent(t *testing.T) {
 	}
 	begin := time.Now()
 	first.Stop()
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("Stop took %s, want less than 10 s", took)
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("Stop took %s, want less than 30 s", took)
 	}
 
 	second, err := cluster.Start(t.Context(), options)
@@ -196,8 +196,8 @@ func TestPersistent(t *testing.T) {
 	}
 	begin = time.Now()
 	third.Stop()
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Errorf("Stop while etcd is paused took %s, want less than 10 s", took)
+	if took := time.Since(begin); took > 30*time.Second {
+		t.Errorf("Stop while etcd is paused took %s, want less than 30 s", took)
 	}
 }
 

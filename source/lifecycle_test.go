@@ -84,7 +84,7 @@ func TestStopInEveryState(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("does not stop")
 			}
 			if r.open {

@@ -15,7 +15,7 @@ func TestResyncWaitsForWrites(t *testing.T) {
 	t.Parallel()
 	var cursor atomic.Pointer[store.Cursor]
 	// on the real clock: the other one stands still
-	watchdog := time.AfterFunc(5*time.Second, func() { cursor.Load().Close() })
+	watchdog := time.AfterFunc(time.Minute, func() { cursor.Load().Close() })
 	defer watchdog.Stop()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

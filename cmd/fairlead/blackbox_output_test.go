@@ -360,7 +360,7 @@ func TestBlackboxMistakes(t *testing.T) {
 	for name, flags := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			args := []string{"watch", watchConfigMaps}
 			if !slices.Contains(flags, "--server") && !slices.Contains(flags, "--kubeconfig") {
@@ -391,7 +391,7 @@ func TestBlackboxFullDisk(t *testing.T) {
 	for n := range 2 {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var errs bytes.Buffer
 			var out io.Writer = &failing{left: n}

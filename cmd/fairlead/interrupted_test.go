@@ -70,7 +70,7 @@ func TestInterrupted(t *testing.T) {
 			interrupt(interruption{})
 			begin := time.Now()
 			got := <-code
-			if took := time.Since(begin); took > 5*time.Second {
+			if took := time.Since(begin); took > 20*time.Second { // a request may take 30 s
 				t.Errorf("it took %v to end", took)
 			}
 			if got != tc.code || !strings.HasSuffix(errs.String(), tc.said) || strings.Contains(errs.String(), "answer") ||
@@ -90,7 +90,7 @@ func TestWaitTimeout(t *testing.T) {
 	begin := time.Now()
 	code := run(t.Context(), []string{"op", "wait", "A/b", "--timeout", "100ms", "--kubeconfig", config}, nil, &out, &errs)
 	if code != exitFailure || !strings.Contains(errs.String(), "it has not ended after 100ms") ||
-		time.Since(begin) > 5*time.Second {
+		time.Since(begin) > 20*time.Second {
 		t.Errorf("exit code %d after %v, stderr %q", code, time.Since(begin), errs.String())
 	}
 	errs.Reset()
