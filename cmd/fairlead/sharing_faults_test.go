@@ -34,7 +34,7 @@ func TestShared(t *testing.T) {
 		f.stop(p)
 		f.shared(3)
 	}
-	f.end(1)
+	f.end()
 }
 
 // TestSharedFaults kills controllers that share the operations, stands them still and parts them from the API server for
@@ -56,7 +56,7 @@ func TestSharedFaults(t *testing.T) {
 	for i := range n {
 		f.fault(i)
 	}
-	f.end(1 + f.cuts)
+	f.end()
 }
 
 // fault is a random one.
@@ -116,7 +116,7 @@ func TestSharedAndElected(t *testing.T) {
 			f.pass(time.Second)
 		}
 	}
-	f.end(1)
+	f.end()
 	for _, p := range old {
 		f.stop(p)
 	}
@@ -141,7 +141,7 @@ func TestSharedOtherSlots(t *testing.T) {
 	if err != nil || report.Of != 16 {
 		t.Errorf("shared in %+v: %v", report, err)
 	}
-	f.end(1)
+	f.end()
 }
 
 // TestSharedWithoutRights takes the right to Leases away from controllers that share: nobody works when the leases have run out,
@@ -200,7 +200,7 @@ func TestSharedWithoutRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.shared(2)
-	f.end(1 + f.cuts)
+	f.end()
 }
 
 var holdsNothing = regexp.MustCompile(`(?m)^fairlead_shard_slots_held(\{[^}]*\})? 0$`)
