@@ -39,6 +39,7 @@ type fiber struct {
 	handle     flow.Handle
 	ended      bool
 	err        error                           // how it ended
+	failed     bool                            // so that somebody has to be told
 	unsaved    func(ctx context.Context) error // saves that it has completed, if that is left to do
 	changed    func(ctx context.Context) bool  // of Fibers.Changed
 	again      bool                            // something has happened that it has not seen
@@ -222,7 +223,26 @@ func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 		delete(r.live, k)
 	}
 	r.mu.Unlock()
+	if f.failed {
+		return &fiberError{f.err, f.handle.Info().Trail}
+	}
 	return f.err
+}
+
+// fiberError is the failure of a fiber, which the reconciliation reports that deals with it.
+type fiberError struct {
+	error
+	trail flow.Trail
+}
+
+func (e *fiberError) Unwrap() error { return e.error }
+
+// unsettled reports the failure of a fiber that has ended, and that no reconciliation deals with any more.
+func (r *flows[T, P, PT]) unsettled(k Key, f *fiber) {
+	if f.failed {
+		r.c.log.Warn("a fiber failed that is not needed any more", "key", k.String(), "error", f.err,
+			"trail", f.handle.Info().Trail.String())
+	}
 }
 
 // start starts a fiber, or its undoing, in place of one that is alive.
@@ -264,14 +284,13 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
 		Generation: o.GetGeneration(),
-		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting), OnEnd: func(res flow.Result) {
-			r.ended(k, f,
-				at, obj, res)
-		},
+		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting),
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
+		OnEnd:     func(res flow.Result) { r.ended(k, f, at, obj, res) }, Reported: true,
 	}
 	r.mu.Lock()
 	former := r.live[k]
+	over := former != nil && former.ended
 	r.live[k] = f
 	r.mu.Unlock()
 	begin := fl.Start
@@ -280,6 +299,9 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	}
 	r.running.Add(1)
 	h, err := begin(ctx, r.engine, packet, opt)
+	if over && err == nil {
+		r.unsettled(k, former)
+	}
 	r.mu.Lock()
 	if f.handle, f.started = h, true; f.doomed { // the object has gone meanwhile
 		delete(r.live, k)
@@ -308,7 +330,7 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	defer r.running.Done()
 	r.mu.Lock()
 	current := r.live[k] == f
-	f.handle, f.ended, f.err = res.Handle, true, res.Err
+	f.handle, f.ended, f.err, f.failed = res.Handle, true, res.Err, res.Status == flow.Failed
 	switch {
 	case f.changed != nil:
 		f.unsaved = at.Flush
@@ -331,6 +353,9 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	if current && (!stopped || overtaken) {
 		r.c.Trigger(k, r.name)
 	}
+	if !current || stopped {
+		r.unsettled(k, f)
+	}
 	if r.how.OnEnd != nil {
 		r.how.OnEnd(obj, res)
 	}
@@ -340,14 +365,18 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 func (r *flows[T, P, PT]) gone(k Key) {
 	var h flow.Handle
 	r.mu.Lock()
-	if f := r.live[k]; f != nil {
+	f := r.live[k]
+	if f != nil {
 		if f.doomed = true; f.started {
 			delete(r.live, k)
 			h = f.handle
 		}
 	}
+	ended := f != nil && f.ended
 	r.mu.Unlock()
-	h.Cancel(errObjectGone)
+	if h.Cancel(errObjectGone); ended {
+		r.unsettled(k, f)
+	}
 	if r.how.Gone != nil {
 		r.how.Gone(k)
 	}
@@ -356,12 +385,19 @@ func (r *flows[T, P, PT]) gone(k Key) {
 // halt cancels all fibers, and returns when their code has. No reconciliation may be running.
 func (r *flows[T, P, PT]) halt() {
 	var all []flow.Handle
+	over := map[Key]*fiber{}
 	r.mu.Lock()
-	for _, f := range r.live {
+	for k, f := range r.live {
+		if f.ended {
+			over[k] = f
+		}
 		all = append(all, f.handle)
 	}
 	clear(r.live)
 	r.mu.Unlock()
+	for k, f := range over {
+		r.unsettled(k, f)
+	}
 	for _, h := range all {
 		h.Cancel(errStopping)
 	}
@@ -371,6 +407,7 @@ func (r *flows[T, P, PT]) halt() {
 // move has fibers go on elsewhere. No reconciliation of their objects may be running.
 func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle {
 	busy := map[int][]flow.Handle{}
+	over := map[Key]*fiber{}
 	r.mu.Lock()
 	for k, f := range r.live {
 		slot, ok := leaves(k, f.uid)
@@ -378,11 +415,15 @@ func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leav
 		case !ok:
 		case f.ended:
 			delete(r.live, k)
+			over[k] = f
 		default:
 			busy[slot] = append(busy[slot], f.handle)
 		}
 	}
 	r.mu.Unlock()
+	for k, f := range over {
+		r.unsettled(k, f)
+	}
 	for _, fibers := range busy {
 		for _, h := range fibers {
 			h.Interrupt(errMoved)
