@@ -46,9 +46,10 @@ func TestSpans(t *testing.T) {
 		"denied":  {"create", "prod", "denied", "Unset", "0102030405060708"},
 		"failed":  {"create", "prod", "failed", "Error", "0102030405060708"},
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.Options.URL+"/validate/validate.configmap.v1.core",
-			strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","namespace":"prod",`+
-				`"operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"`+name+`"}}}}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
+			h.Options.URL+"/validate/validate.configmap.v1.core",
+			strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1",`+
+				`"request":{"uid":"1","namespace":"prod","operation":"CREATE","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"`+name+`"}}}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
