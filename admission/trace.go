@@ -19,9 +19,11 @@ func (h *Hooks) incoming(r *http.Request) context.Context {
 	return tracing.Incoming(r.Context(), r.Header)
 }
 
-// trace starts the span of a question, if there is a tracer, and returns what ends it with the result: allowed, denied or
-// failed.
-func (h *Hooks) trace(ctx context.Context, hook, operation, namespace string) (traced context.Context, end func(result string)) {
+// trace starts the span of a question, if there is a tracer, and returns what ends it with the result: allowed, denied
+// or failed.
+func (h *Hooks) trace(
+	ctx context.Context, hook, operation, namespace string,
+) (traced context.Context, end func(result string)) {
 	if h.tracer == nil {
 		return ctx, untraced
 	}

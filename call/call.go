@@ -119,6 +119,9 @@ type Policy struct {
 
 	// Waiting, if set, shows the call to others while it is being tried again; not those of Step, whose fiber shows them.
 	Waiting *Waiting
+	// Reported says that the caller reports the error of the call, and what comes of it: the try that ends the call is
+	// logged at Debug level. So is that of Step, whose fiber fails by it.
+	Reported bool
 }
 
 // Page sizes: SmallPage for things that are looked at once, CachePage for filling caches.

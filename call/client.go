@@ -35,7 +35,7 @@ type Options struct {
 
 	Budget  *Budget      // retry budget of this server; a new one with its defaults
 	Metrics *Metrics     // none by default
-	Logger  *slog.Logger // one Warn line per failed try, Debug for what is no failure to the caller; discarded by default
+	Logger  *slog.Logger // one Warn line per failed try, Debug for what is no failure or Reported; discarded by default
 
 	// TracerProvider makes a span for each try, below that of its context. None by default.
 	TracerProvider trace.TracerProvider

@@ -235,6 +235,7 @@ func (x *exchange) log(ctx context.Context, a answer, o outcome) {
 	case o.reason == cancelled && errors.Is(ctx.Err(), context.Canceled): // the caller has cancelled it
 		level = slog.LevelInfo
 	case a.code == http.StatusNotFound && x.r.Verb == VerbGet, // an answer like any other
+		o.action == fail && x.p.Reported,
 		a.code == http.StatusConflict && (x.r.ConflictsExpected || x.r.OnConflict != nil && o.action != fail):
 		level = slog.LevelDebug
 	}

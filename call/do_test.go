@@ -290,6 +290,27 @@ func TestCancellation(t *testing.T) {
 			}
 		})
 	})
+	t.Run("the try that ends a call is not told of besides the one who reports its error", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			for reported, want := range map[bool]string{false: "WARN WARN", true: "WARN DEBUG"} {
+				var log bytes.Buffer
+				b := newBench(t, call.Options{
+					Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+				}, status(503, "ServiceUnavailable", "x"), status(403, "Forbidden", "x"))
+				if _, err := call.Do(t.Context(), b.client, get(), call.Policy{Reported: reported}); err == nil {
+					t.Error("no error")
+				}
+				var levels []string
+				for _, line := range strings.Split(log.String(), "level=")[1:] {
+					levels = append(levels, strings.Fields(line)[0])
+				}
+				if got := strings.Join(levels, " "); got != want {
+					t.Errorf("reported %v: %s, want %s:\n%s", reported, got, want, &log)
+				}
+			}
+		})
+	})
 	t.Run("one call's timeout does not touch another call", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

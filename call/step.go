@@ -128,7 +128,9 @@ func (s *stepper[P]) start(ctx context.Context, f *flow.Fiber[P], last *stepCall
 	if err != nil {
 		return nil, err
 	}
-	x, err := s.c.begin(r, s.spec.Policy)
+	p := s.spec.Policy
+	p.Reported = true
+	x, err := s.c.begin(r, p)
 	if err != nil {
 		return nil, err
 	}

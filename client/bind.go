@@ -23,6 +23,9 @@ type Binding struct {
 	// Waiting, if set, shows the request that is being tried again.
 	Waiting *call.Waiting
 
+	// Reported says that whoever is given an error reports it: see call.Policy. It is implied in a fiber.
+	Reported bool
+
 	// Write tells the ledger of the store whose writes these are.
 	Write store.WriteContext
 }
@@ -48,6 +51,7 @@ func (outer Binding) with(inner Binding) Binding {
 	if inner.Waiting == nil {
 		inner.Waiting = outer.Waiting
 	}
+	inner.Reported = inner.Reported || outer.Reported
 	return inner
 }
 
@@ -108,8 +112,11 @@ func (c *Client) fenced(ctx context.Context, p call.Policy) call.Policy {
 	return c.shown(ctx, p)
 }
 
-// shown is a policy whose tries are shown to those who ask.
+// shown is a policy whose tries are shown to those who ask, and whose failure is told once.
 func (c *Client) shown(ctx context.Context, p call.Policy) call.Policy {
+	if _, fiber := flow.FromContext(ctx); fiber || c.binding.Reported || bound(ctx).Reported {
+		p.Reported = true
+	}
 	if p.Waiting == nil {
 		p.Waiting = c.binding.Waiting
 	}
@@ -141,7 +148,7 @@ func (c *Client) owner(ctx context.Context) store.WriteContext {
 // The write still holds for one version only.
 func (c *Client) afterEnd(ctx context.Context) (context.Context, *Client) {
 	b := bound(ctx)
-	b.RequireVersion = true
+	b.RequireVersion, b.Reported = true, true
 	return valueless{ctx}, c.Bound(b)
 }
 

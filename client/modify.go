@@ -32,6 +32,11 @@ import (
 // tried, as fn that sets something does; one that counts up or adds to a list ends the call with an error that matches
 // call.ErrOutcomeUnknown.
 //
+// A schema may require what the Go type encodes although it is zero (fields that are not omitempty). An object in the
+// difference that the server lacks, such as the whole status at first, is sent with all of that; so is what the server
+// lacks in a part of the status that fn changes, where the cache, or FromLive, shows what it has. Nothing else is sent
+// that fn has not changed, and to set what is zero already changes nothing.
+//
 // Afterwards obj is what the server answered: it must be the caller's own, not one that [Get], [List] or an event hands
 // out, which is refused with ErrShared as long as it is the present one. If obj has a uid, only that incarnation is
 // changed: else ErrReplaced. What the cache does not keep (store.Content) is neither seen nor lost, and what a
@@ -71,6 +76,7 @@ type modification struct {
 	uid  types.UID
 	live bool // the cache is behind: read from the server
 	own  bool // the base is the caller's object, of which the server may know nothing
+	base original
 	last error
 }
 
@@ -121,12 +127,13 @@ func (m *modification) freshest(ctx context.Context, tries int) (Object, error) 
 // and nothing better is known. That the object is not there, or is another one, only the server can say: the cache may
 // not know yet of the one that is meant.
 func (m *modification) known(ctx context.Context, tries int) (Object, error) {
-	m.own = false
+	m.own, m.base = false, original{}
 	base := m.obj.DeepCopyObject().(Object)
 	if !m.live {
 		// With versions that cannot be ordered the lock finds out whether the cache is behind.
 		r := m.w.cached(isMetadata(m.obj))
 		if r != nil && (m.uid == "" || r.UID() == m.uid) && (m.w.unordered() || m.w.believes(r)) {
+			m.base = originalOf(r)
 			return base, fillKept(m.w.k, r, base)
 		}
 		if tries == 0 && base.GetResourceVersion() != "" && base.GetUID() != "" && m.w.c.watched(m.w.k) == nil {
@@ -134,7 +141,12 @@ func (m *modification) known(ctx context.Context, tries int) (Object, error) {
 			return base, nil
 		}
 	}
-	return base, m.w.c.getLive(ctx, m.w.k, m.w.key, base)
+	a, err := m.w.c.fetch(ctx, m.w.k, m.w.key, accept(base, false))
+	if err != nil {
+		return base, err
+	}
+	m.base.json = func() (map[string]any, error) { return contentOf(a.Raw) }
+	return base, into(m.w.k, a, base)
 }
 
 // try applies fn to a copy of base and sends the difference.
@@ -164,13 +176,14 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 		// which may have been changed by the caller, or be the answer to a dry run: only the server knows that nothing is to
 		// do
 		if m.own {
-			m.live = true
-			if base, err = m.freshest(ctx, 0); err != nil {
-				return err
-			}
-			return m.try(ctx, base, fn)
+			return m.tryLive(ctx, fn)
 		}
 		return assign(m.obj, base)
+	}
+	if known, err := m.base.whole(d, before, after); err != nil {
+		return m.w.fail(err)
+	} else if !known {
+		return m.tryLive(ctx, fn)
 	}
 	sub(d, "metadata")["resourceVersion"] = base.GetResourceVersion()
 	data, err := json.Marshal(d)
@@ -184,6 +197,16 @@ func (m *modification) try(ctx context.Context, base Object, fn func(Object) err
 		return err
 	}
 	return m.taken(before, d)
+}
+
+// tryLive is try with what the server has now.
+func (m *modification) tryLive(ctx context.Context, fn func(Object) error) error {
+	m.live = true
+	base, err := m.freshest(ctx, 0)
+	if err != nil {
+		return err
+	}
+	return m.try(ctx, base, fn)
 }
 
 // taken checks that the server has not dropped a change of the status, as it does where that is a subresource. The

@@ -49,16 +49,11 @@ func (r *reader) mayRun(ctx context.Context, page string) error {
 
 // mayAt wants the right to a path, or, to get it, that to list all operations that are served.
 func (r *reader) mayAt(ctx context.Context, at httpapi.Access) error {
-	err := r.may(ctx, at)
-	if at.Verb == "get" && refused(err) && !unknown(err) && r.c.Operations != nil {
-		for _, namespace := range r.c.served() {
-			if err = r.may(ctx, httpapi.OperationAccess("list", namespace)); err != nil {
-				return err
-			}
-		}
-		return nil
+	var served []string
+	if r.c.Operations != nil {
+		served = r.c.served()
 	}
-	return err
+	return httpapi.MayRead(at, served, func(a httpapi.Access) error { return r.may(ctx, a) })
 }
 
 // served are the namespaces whose operations are served; one that is empty stands for all.

@@ -37,43 +37,31 @@ func (c *console) controllers(ctx context.Context, rd *reader, _ *http.Request) 
 	seen := c.sight(rd)
 	for _, d := range c.status().Controllers {
 		row := controllerRow{Description: d}
-		object := func(key string) why.Object {
+		var failed error
+		// see shows an object, or notes that it is hidden.
+		see := func(key string, hides *bool, show func(of why.Object)) {
+			if failed != nil {
+				return
+			}
 			of := splitKey(key)
 			of.Group, of.Kind = d.Of.Group, d.Of.Kind
-			return of
-		}
-		see := func(key string, hides *bool) (of why.Object, may bool, err error) {
-			of = object(key)
-			may, err = seen.may(ctx, of)
+			may, err := seen.may(ctx, of)
+			if failed = err; err == nil && may {
+				show(of)
+			}
 			*hides = *hides || !may
-			return of, may, err
 		}
 		if d.Oldest != nil {
-			of, may, err := see(d.Oldest.Key, &row.HidesOldest)
-			if err != nil {
-				return nil, err
-			}
-			if may {
-				row.Oldest = &workRow{*d.Oldest, of}
-			}
+			see(d.Oldest.Key, &row.HidesOldest, func(of why.Object) { row.Oldest = &workRow{*d.Oldest, of} })
 		}
 		for _, w := range d.Working {
-			of, may, err := see(w.Key, &row.HidesWork)
-			if err != nil {
-				return nil, err
-			}
-			if may {
-				row.Working = append(row.Working, workRow{w, of})
-			}
+			see(w.Key, &row.HidesWork, func(of why.Object) { row.Working = append(row.Working, workRow{w, of}) })
 		}
 		for _, f := range d.Failures {
-			of, may, err := see(f.Key, &row.HidesFailures)
-			if err != nil {
-				return nil, err
-			}
-			if may {
-				row.Failures = append(row.Failures, failureRow{f, of})
-			}
+			see(f.Key, &row.HidesFailures, func(of why.Object) { row.Failures = append(row.Failures, failureRow{f, of}) })
+		}
+		if failed != nil {
+			return nil, failed
 		}
 		row.MoreWorking, row.MoreOfFailures = d.Running > len(d.Working), d.Failed > len(d.Failures)
 		rows = append(rows, row)

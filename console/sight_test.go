@@ -129,6 +129,34 @@ func (p *program) eventually(reader, path, want string) string {
 	}
 }
 
+// sight is what a page shows to a reader, and what it does not.
+type sight struct{ shows, hides []string }
+
+// shown looks at a page as several readers.
+func (p *program) shown(path string, readers map[string]sight) {
+	p.t.Helper()
+	for reader, want := range readers {
+		body := p.page(reader, path)
+		for _, text := range want.shows {
+			if !strings.Contains(body, text) {
+				p.t.Errorf("%s is not shown %q: %s", reader, text, body)
+			}
+		}
+		for _, text := range want.hides {
+			if strings.Contains(body, text) {
+				p.t.Errorf("%s is shown %q: %s", reader, text, body)
+			}
+		}
+	}
+}
+
+// maps declares a controller of ConfigMaps.
+func maps(rt *fairlead.Runtime, fn func(*corev1.ConfigMap) (reconcile.Result, error), opts ...reconcile.Option) {
+	reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](
+		func(_ context.Context, m *corev1.ConfigMap) (reconcile.Result, error) { return fn(m) },
+	), append(opts, reconcile.WithoutEvents())...)
+}
+
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // TestSetAside: objects that cannot be read are named, with their error, to who may get them; others are told that there
@@ -136,9 +164,7 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 func TestSetAside(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, func(rt *fairlead.Runtime) {
-		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-			return reconcile.Done, nil
-		}), reconcile.WithoutEvents())
+		maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Done, nil })
 	})
 	for _, name := range []string{"fine", "bad"} {
 		p.put("team", name)
@@ -160,26 +186,17 @@ func TestSetAside(t *testing.T) {
 	p.run()
 	p.eventually("all", "/console/sources", "secret-two")
 	p.eventually("all", "/console/sources", "team/bad")
-	for reader, want := range map[string]struct {
-		shows, hides []string
-	}{
-		"all":      {[]string{"team/bad", "elsewhere/secret-two", "since <time", "cannot decode", "Memory"}, []string{"Hidden", "team/fine"}},
-		"team":     {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
-		"one":      {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
-		"stranger": {[]string{"Hidden"}, []string{"team/bad", "elsewhere", "secret", "could not be read", "cannot decode"}},
-	} {
-		body := p.page(reader, "/console/sources")
-		for _, text := range want.shows {
-			if !strings.Contains(body, text) {
-				t.Errorf("%s is not shown %q: %s", reader, text, body)
-			}
-		}
-		for _, text := range want.hides {
-			if strings.Contains(body, text) {
-				t.Errorf("%s is shown %q: %s", reader, text, body)
-			}
-		}
-	}
+	p.shown("/console/sources", map[string]sight{
+		"all": {
+			[]string{"team/bad", "elsewhere/secret-two", "since <time", "cannot decode", "Memory"},
+			[]string{"Hidden", "team/fine"},
+		},
+		"team": {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
+		"one":  {[]string{"team/bad", "Hidden"}, []string{"elsewhere", "secret"}},
+		"stranger": {
+			[]string{"Hidden"}, []string{"team/bad", "elsewhere", "secret", "could not be read", "cannot decode"},
+		},
+	})
 	families, err := p.rt.Registry().Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +210,8 @@ func TestSetAside(t *testing.T) {
 	if counted != 3 {
 		t.Errorf("the metrics count %v of them", counted)
 	}
-	if body := p.page("stranger", "/console/sources"); strings.Contains(body, "2 objects") || strings.Count(body, "Hidden") != 2 {
+	body := p.page("stranger", "/console/sources")
+	if strings.Contains(body, "2 objects") || strings.Count(body, "Hidden") != 2 {
 		t.Errorf("a stranger can count them: %s", body)
 	}
 }
@@ -204,9 +222,8 @@ func TestRefusedOnce(t *testing.T) {
 	var questions atomic.Int32
 	whoAsks := readers{"stranger": func(httpapi.Access) bool { questions.Add(1); return false }}
 	p := newProgramFor(t, whoAsks, func(rt *fairlead.Runtime) {
-		reconcile.New(rt, "maps", reconcile.Func[corev1.ConfigMap](func(context.Context, *corev1.ConfigMap) (reconcile.Result, error) {
-			return reconcile.Retry(errors.New("no luck"))
-		}), reconcile.WithoutEvents(), reconcile.MaxInterval(-1))
+		maps(rt, func(*corev1.ConfigMap) (reconcile.Result, error) { return reconcile.Retry(errors.New("no luck")) },
+			reconcile.MaxInterval(-1))
 	})
 	p.put("team", "fails")
 	p.run()

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 )
 
-// logEnd logs how a fiber ended: a failure as a warning, the rest at debug level.
+// logEnd logs how a fiber ended: a failure that nobody else reports as a warning, the rest at debug level.
 func (f *fiber) logEnd(status Status, err error) {
 	level := slog.LevelDebug
-	if status == Failed && f.join == nil {
+	if status == Failed && f.join == nil && !f.reported {
 		level = slog.LevelWarn
 	}
 	if !f.e.log.Enabled(context.Background(), level) {

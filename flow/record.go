@@ -28,6 +28,7 @@ type fiber struct {
 	resume   int32 // (owner) the step to go on with after a delay
 
 	entering bool // (owner) the step is entered, not repeated
+	reported bool // by who started it, if it fails
 
 	// Guarded by Engine.mu. The worker that runs the fiber may read begun and tokens without it, since nobody else
 	// writes them.

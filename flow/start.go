@@ -28,6 +28,8 @@ type StartOptions struct {
 	// OnEnd is called once, when the fiber has ended, on a worker, before the next fiber of the key starts. It should
 	// be brief and must not wait for fibers.
 	OnEnd func(Result)
+	// Reported says that who starts the fiber reports its failure, from OnEnd or later: the engine logs it at Debug level.
+	Reported bool
 	// From is the path of the step to begin with, as Flow.Steps names it; for Undo, the last step that was begun. A
 	// position that is resumed takes precedence. Default: the first step; for Undo, the last.
 	From string
@@ -114,7 +116,7 @@ func (e *Engine) start(ctx context.Context, d *def, f *fiber, opt StartOptions) 
 		}
 	}
 	f.resume = first
-	f.e, f.key, f.onEnd = e, opt.Key, opt.OnEnd
+	f.e, f.key, f.onEnd, f.reported = e, opt.Key, opt.OnEnd, opt.Reported
 	f.progress.start(e.now())
 	if len(opt.Providers) > 0 {
 		f.ext().providers = opt.Providers

@@ -4,19 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
-	"net/url"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/trace"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -184,97 +177,6 @@ func (s *Scheduler) schedule(ctx context.Context, spec v1alpha1.OperationSpec) (
 	return nil, race.err()
 }
 
-// vanished tells whether a create has failed because what it had perhaps made, before its answer was lost, was deleted
-// meanwhile.
-func vanished(err error, name string) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	d := status.Status().Details
-	return d != nil && d.Name == name
-}
-
-// judge decides what a request means for the Operation that exists: an answer, an error, or neither when it has ended
-// and the request may replace it.
-func judge(found *v1alpha1.Operation, wanted *v1alpha1.OperationSpec) (*v1alpha1.Operation, error) {
-	if found.Spec.ResourceReference != wanted.ResourceReference {
-		return nil, fmt.Errorf("the name %s belongs to %s/%s: it was not made by a scheduler", found.Name,
-			found.Spec.ResourceType, found.Spec.ResourceID)
-	}
-	if found.EffectiveID() == wanted.OperationID {
-		if !same(&found.Spec, wanted) {
-			return nil, ErrIDReused
-		}
-		return found, nil
-	}
-	if old := earlier(found, wanted.OperationID); old != nil {
-		if old.Spec.OperationType != wanted.OperationType { // what else it asked for is not kept
-			return nil, ErrIDReused
-		}
-		return old, nil
-	}
-	if !found.Terminal() || found.DeletionTimestamp != nil {
-		return nil, &InProgressError{Running: found}
-	}
-	return nil, nil
-}
-
-// earlier returns the operation with that id as it was at its end, if others have followed it: from the history, or
-// from the status for as long as that is not about its successor. It returns nil if there is none.
-func earlier(found *v1alpha1.Operation, id string) *v1alpha1.Operation {
-	if s := &found.Status; s.OperationID == id && s.Phase.Terminal() && !found.PickedUp() {
-		op := past(found, v1alpha1.FinishedOperation{OperationID: id, OperationType: s.OperationType, Phase: s.Phase})
-		op.Status = *s.DeepCopy()
-		return op
-	}
-	for _, h := range found.Status.History {
-		if h.OperationID == id {
-			return past(found, h)
-		}
-	}
-	return nil
-}
-
-// past returns the Operation as it was when an earlier request of its resource had ended, as far as history tells.
-func past(found *v1alpha1.Operation, h v1alpha1.FinishedOperation) *v1alpha1.Operation {
-	op := found.DeepCopy()
-	for _, of := range []string{ // the present one
-		v1alpha1.AnnotationScheduledAt, v1alpha1.AnnotationTraceParent, v1alpha1.AnnotationTraceState,
-	} {
-		delete(op.Annotations, of)
-	}
-	op.CreationTimestamp = metav1.Time{}
-	op.Spec = v1alpha1.OperationSpec{
-		OperationID: h.OperationID, OperationType: h.OperationType, ResourceReference: found.Spec.ResourceReference,
-	}
-	op.Status = v1alpha1.OperationStatus{
-		Phase: h.Phase, OperationID: h.OperationID, OperationType: h.OperationType, FinishedAt: h.FinishedAt.DeepCopy(),
-	}
-	if h.Reason != "" {
-		op.Status.Conditions = []metav1.Condition{{
-			Type: v1alpha1.ConditionError, Status: metav1.ConditionTrue, Reason: h.Reason,
-			LastTransitionTime: metav1.NewTime(h.FinishedAt.Time),
-		}}
-	}
-	return op
-}
-
-// same tells whether two specs ask for the same, a request to cancel aside.
-func same(a, b *v1alpha1.OperationSpec) bool {
-	normal := func(s *v1alpha1.OperationSpec) v1alpha1.OperationSpec {
-		op := v1alpha1.Operation{Spec: *s.DeepCopy()}
-		op.Default()
-		op.Spec.CancelRequested = false
-		if o := op.Spec.RequestObject; o != nil && o.Resource != nil {
-			o.Resource.Raw = canonical(o.Resource.Raw)
-		}
-		return op.Spec
-	}
-	// nil and empty are alike: a server does not keep the difference
-	return equality.Semantic.DeepEqual(normal(a), normal(b))
-}
-
 // stamp says when, and in which span, the present request of an Operation was scheduled.
 func stamp(ctx context.Context, op *v1alpha1.Operation) {
 	if op.Annotations == nil {
@@ -330,98 +232,6 @@ func (s *Scheduler) retry(ctx context.Context, name string) (*v1alpha1.Operation
 		race.lost = err
 	}
 	return nil, race.err()
-}
-
-// Get returns the Operation of a resource, [ErrNotFound] if there is none.
-func (s *Scheduler) Get(ctx context.Context, r Resource) (*v1alpha1.Operation, error) {
-	op, err := s.read(ctx, v1alpha1.OperationName(r.Type, r.ID))
-	if err != nil {
-		return nil, fmt.Errorf("cannot get operation of %s: %w", r, err)
-	}
-	if op == nil {
-		return nil, fmt.Errorf("cannot get operation of %s: %w", r, ErrNotFound)
-	}
-	return op, nil
-}
-
-// Query says which Operations List returns. Empty fields restrict nothing.
-type Query struct {
-	// ResourceType restricts to one type of resources.
-	ResourceType string
-	// Phase restricts to one phase.
-	Phase v1alpha1.Phase
-	// Related restricts to operations that touch this resource too. It is applied to what a page holds, so pages may be
-	// short or empty.
-	Related Resource
-	// Limit is how many Operations a page has. Default: those of package call.
-	Limit int64
-	// Continue is the token of the page before.
-	Continue string
-}
-
-func (q Query) values() url.Values {
-	values := url.Values{}
-	selector := fields.Set{}
-	if q.ResourceType != "" {
-		selector["spec.resourceType"] = q.ResourceType
-	}
-	if q.Phase != "" {
-		selector["status.phase"] = string(q.Phase)
-	}
-	if len(selector) > 0 {
-		values.Set("fieldSelector", selector.AsSelector().String())
-	}
-	if q.Limit > 0 {
-		values.Set("limit", strconv.FormatInt(q.Limit, 10))
-	}
-	if q.Continue != "" {
-		values.Set("continue", q.Continue)
-	}
-	return values
-}
-
-// Page returns one page of Operations; its Continue is empty on the last one.
-func (s *Scheduler) Page(ctx context.Context, q Query) (*v1alpha1.OperationList, error) {
-	answer, err := call.Do(ctx, s.calls, call.Request{
-		Verb: call.VerbList, Resource: operations, Kind: "Operation", Namespace: s.namespace, Query: q.values(),
-	}, s.policy)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list operations: %w", err)
-	}
-	list := &v1alpha1.OperationList{}
-	if err := answer.Into(list); err != nil {
-		return nil, fmt.Errorf("cannot list operations: %w", err)
-	}
-	if q.Related != (Resource{}) {
-		list.Items = slices.DeleteFunc(list.Items, func(op v1alpha1.Operation) bool {
-			return !op.Touches(v1alpha1.ResourceReference{ResourceType: q.Related.Type, ResourceID: q.Related.ID})
-		})
-	}
-	return list, nil
-}
-
-// List returns all Operations of the query, page by page as they are asked for.
-func (s *Scheduler) List(ctx context.Context, q Query) iter.Seq2[*v1alpha1.Operation, error] {
-	if q.Limit <= 0 {
-		q.Limit = call.CachePage
-	}
-	return func(yield func(*v1alpha1.Operation, error) bool) {
-		for {
-			page, err := s.Page(ctx, q)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for i := range page.Items {
-				if !yield(&page.Items[i], nil) {
-					return
-				}
-			}
-			if q.Continue = page.Continue; q.Continue == "" {
-				return
-			}
-		}
-	}
 }
 
 // Cancel asks for the cancellation of the operation of a resource and returns the Operation. It is fine to ask again.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fairlead-io/fairlead/call"
 	"github.com/fairlead-io/fairlead/internal/protect"
 )
 
@@ -79,6 +80,12 @@ func (c *Controller) report(r *reconciliation, res Result, err error, failed *Fa
 	}
 	if panicked {
 		args = append(args, "stack", string(stack))
+	}
+	if f, ok := errors.AsType[*fiberError](failed.Err); ok {
+		args = append(args, "trail", f.trail.String())
+	}
+	if refused, ok := errors.AsType[*call.Error](failed.Err); ok && len(refused.Tries) > 0 {
+		args = append(args, "request", refused.Tries[len(refused.Tries)-1].ID)
 	}
 	if res.after > 0 { // it is an error that decides; say so
 		args = append(args, "after", res.after, "afterHonoured", failed.Class != Stopped)

@@ -39,6 +39,7 @@ type fiber struct {
 	handle     flow.Handle
 	ended      bool
 	err        error                           // how it ended
+	failed     bool                            // so that somebody has to be told
 	unsaved    func(ctx context.Context) error // saves that it has completed, if that is left to do
 	changed    func(ctx context.Context) bool  // of Fibers.Changed
 	again      bool                            // something has happened that it has not seen
@@ -222,7 +223,26 @@ func (r *flows[T, P, PT]) settle(ctx context.Context, k Key, f *fiber) error {
 		delete(r.live, k)
 	}
 	r.mu.Unlock()
+	if f.failed {
+		return &fiberError{f.err, f.handle.Info().Trail}
+	}
 	return f.err
+}
+
+// fiberError is the failure of a fiber, which the reconciliation reports that deals with it.
+type fiberError struct {
+	error
+	trail flow.Trail
+}
+
+func (e *fiberError) Unwrap() error { return e.error }
+
+// unsettled reports the failure of a fiber that has ended, and that no reconciliation deals with any more.
+func (r *flows[T, P, PT]) unsettled(k Key, f *fiber) {
+	if f.failed {
+		r.c.log.Warn("a fiber failed that is not needed any more", "key", k.String(), "error", f.err,
+			"trail", f.handle.Info().Trail.String())
+	}
 }
 
 // start starts a fiber, or its undoing, in place of one that is alive.
@@ -264,14 +284,13 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	opt := flow.StartOptions{
 		Key: FiberKey(r.name, k), Group: k.Namespace, Mode: flow.Preempt, Timeout: r.how.Timeout,
 		Generation: o.GetGeneration(),
-		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting), OnEnd: func(res flow.Result) {
-			r.ended(k, f,
-				at, obj, res)
-		},
+		Positions:  positions, Values: r.c.fiberValues(ctx, k, &at.waiting),
 		Providers: []flow.Provider{flow.Provide(task), flow.Provide(r.c.client)},
+		OnEnd:     func(res flow.Result) { r.ended(k, f, at, obj, res) }, Reported: true,
 	}
 	r.mu.Lock()
 	former := r.live[k]
+	over := former != nil && former.ended
 	r.live[k] = f
 	r.mu.Unlock()
 	begin := fl.Start
@@ -280,6 +299,9 @@ func (r *flows[T, P, PT]) start(ctx context.Context, obj *T, fl *flow.Flow[P], u
 	}
 	r.running.Add(1)
 	h, err := begin(ctx, r.engine, packet, opt)
+	if over && err == nil {
+		r.unsettled(k, former)
+	}
 	r.mu.Lock()
 	if f.handle, f.started = h, true; f.doomed { // the object has gone meanwhile
 		delete(r.live, k)
@@ -308,7 +330,7 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	defer r.running.Done()
 	r.mu.Lock()
 	current := r.live[k] == f
-	f.handle, f.ended, f.err = res.Handle, true, res.Err
+	f.handle, f.ended, f.err, f.failed = res.Handle, true, res.Err, res.Status == flow.Failed
 	switch {
 	case f.changed != nil:
 		f.unsaved = at.Flush
@@ -331,6 +353,9 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 	if current && (!stopped || overtaken) {
 		r.c.Trigger(k, r.name)
 	}
+	if !current || stopped {
+		r.unsettled(k, f)
+	}
 	if r.how.OnEnd != nil {
 		r.how.OnEnd(obj, res)
 	}
@@ -340,14 +365,18 @@ func (r *flows[T, P, PT]) ended(k Key, f *fiber, at *statusAt[T, PT], obj *T, re
 func (r *flows[T, P, PT]) gone(k Key) {
 	var h flow.Handle
 	r.mu.Lock()
-	if f := r.live[k]; f != nil {
+	f := r.live[k]
+	if f != nil {
 		if f.doomed = true; f.started {
 			delete(r.live, k)
 			h = f.handle
 		}
 	}
+	ended := f != nil && f.ended
 	r.mu.Unlock()
-	h.Cancel(errObjectGone)
+	if h.Cancel(errObjectGone); ended {
+		r.unsettled(k, f)
+	}
 	if r.how.Gone != nil {
 		r.how.Gone(k)
 	}
@@ -356,12 +385,19 @@ func (r *flows[T, P, PT]) gone(k Key) {
 // halt cancels all fibers, and returns when their code has. No reconciliation may be running.
 func (r *flows[T, P, PT]) halt() {
 	var all []flow.Handle
+	over := map[Key]*fiber{}
 	r.mu.Lock()
-	for _, f := range r.live {
+	for k, f := range r.live {
+		if f.ended {
+			over[k] = f
+		}
 		all = append(all, f.handle)
 	}
 	clear(r.live)
 	r.mu.Unlock()
+	for k, f := range over {
+		r.unsettled(k, f)
+	}
 	for _, h := range all {
 		h.Cancel(errStopping)
 	}
@@ -371,6 +407,7 @@ func (r *flows[T, P, PT]) halt() {
 // move has fibers go on elsewhere. No reconciliation of their objects may be running.
 func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leaves bool)) map[int][]flow.Handle {
 	busy := map[int][]flow.Handle{}
+	over := map[Key]*fiber{}
 	r.mu.Lock()
 	for k, f := range r.live {
 		slot, ok := leaves(k, f.uid)
@@ -378,11 +415,15 @@ func (r *flows[T, P, PT]) move(leaves func(k Key, uid types.UID) (slot int, leav
 		case !ok:
 		case f.ended:
 			delete(r.live, k)
+			over[k] = f
 		default:
 			busy[slot] = append(busy[slot], f.handle)
 		}
 	}
 	r.mu.Unlock()
+	for k, f := range over {
+		r.unsettled(k, f)
+	}
 	for _, fibers := range busy {
 		for _, h := range fibers {
 			h.Interrupt(errMoved)
@@ -418,58 +459,4 @@ func undoName[P any](fl *flow.Flow[P]) string { return fl.Name() + "/undo" }
 
 func completed(p *flow.Position, generation int64) bool {
 	return p != nil && p.Ended && p.Reason == reasonCompleted && p.Generation == generation
-}
-
-// nowhere keeps no positions: fibers begin anew.
-type nowhere struct{}
-
-func (nowhere) Load(context.Context, string) (p flow.Position, found bool, err error) { return }
-func (nowhere) Save(context.Context, string, flow.Position) error                     { return nil }
-func (nowhere) Clear(context.Context, string) error                                   { return nil }
-
-// statusAt is the position of a fiber in the status, which outlives the fiber: that it has completed is kept there.
-type statusAt[T any, PT client.ObjectOf[T]] struct {
-	*client.StatusPosition[T, PT]
-	end  flow.Position                                 // what is kept of a completed fiber
-	kept bool                                          // it is kept
-	load func(context.Context) (*flow.Position, error) // of an undoing: what is saved, as the server has it
-
-	waiting call.Waiting // of the requests of its steps
-}
-
-// Load implements [flow.Positions]. How far another process came, whose writes the cache may not show yet, decides
-// about what is undone.
-func (s *statusAt[T, PT]) Load(ctx context.Context, key string) (flow.Position, bool, error) {
-	if s.load == nil {
-		return s.StatusPosition.Load(ctx, key)
-	}
-	p, err := s.load(ctx)
-	if isGone(err) || err == nil && p == nil {
-		return flow.Position{}, false, nil
-	}
-	if err != nil {
-		return flow.Position{}, false, err
-	}
-	return *p, true, nil
-}
-
-// Save implements [flow.Positions]. An object that is gone has no end to be saved.
-func (s *statusAt[T, PT]) Save(ctx context.Context, key string, p flow.Position) error {
-	s.end.Begun, s.end.Version = p.Begun, p.Version
-	err := s.StatusPosition.Save(ctx, key, p)
-	if p.Ended && isGone(err) {
-		return nil
-	}
-	return err
-}
-
-// Clear implements [flow.Positions]: the fiber has completed.
-func (s *statusAt[T, PT]) Clear(ctx context.Context, key string) error {
-	s.end.Started = time.Now().UTC()
-	err := s.StatusPosition.Save(ctx, key, s.end)
-	s.kept = err == nil || isGone(err)
-	if s.kept {
-		return nil
-	}
-	return err
 }

@@ -2,6 +2,8 @@ package reconcile_test
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -181,4 +183,57 @@ func TestWhatIsUndoneIsNotUndoneAgain(t *testing.T) {
 		}
 		b.close(e)
 	})
+}
+
+// A fiber that fails is reported once also where no reconciliation asks how it ended: its object has another spec by
+// then, or is gone.
+func TestTheFailureThatNobodyAsksFor(t *testing.T) {
+	t.Parallel()
+	for reason, then := range map[string]func(b *bench){
+		"another spec": func(b *bench) { b.change(size(2)) },
+		"gone": func(b *bench) {
+			if err := b.server.Remove(testbed.Gateways, web.Namespace, web.Name); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(reason, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				var s script
+				var log logbook
+				busy, fails := make(chan struct{}), make(chan struct{})
+				fl := flow.New("up", flow.Step("a", flow.Do(func(_ context.Context, g *gateway) error {
+					if g.Name != "web" || g.Generation > 1 {
+						return nil
+					}
+					<-fails
+					return errors.New("ouch")
+				})))
+				_, e := b.fibers(&s, reconcile.Fibers[gateway, gateway]{
+					Flow: fl,
+					Packet: func(_ context.Context, task *reconcile.Task[gateway]) (*gateway, error) {
+						if task.Object.Name == "other" {
+							<-busy
+						}
+						return task.Object, nil
+					},
+				}, reconcile.Workers(1), log.option())
+				defer e.Close(context.Background())
+				b.put("web")
+				b.start()
+				b.put("other")
+				b.settle()
+				close(fails)
+				b.settle()
+				then(b)
+				b.settle()
+				close(busy)
+				b.settle()
+				if n := strings.Count(log.String(), "ouch"); n != 1 ||
+					!strings.Contains(log.String(), "a fiber failed that is not needed any more") {
+					t.Errorf("it is told %d times:\n%s", n, log.String())
+				}
+			})
+		})
+	}
 }

@@ -161,7 +161,9 @@ func TestEnginesInheritTheLogger(t *testing.T) {
 		}, reconcile.MaxInterval(-1))
 		b.put("web")
 		b.start()
-		for _, want := range []string{"fiber ended", "reconciliation failed", "panic: ouch", "visible_test.go"} {
+		for _, want := range []string{
+			"position is not resumed", "reconciliation failed", "panic: ouch", "visible_test.go",
+		} {
 			if !strings.Contains(log.String(), want) {
 				t.Errorf("the log does not say %q:\n%s", want, log.String())
 			}

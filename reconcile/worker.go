@@ -118,7 +118,7 @@ func (c *Controller) rights(r *reconciliation) client.Binding {
 	}
 	return client.Binding{
 		Fence: fence, RequireVersion: outer != nil || c.set.preempt,
-		Waiting: &r.waiting, Write: store.WriteContext{Owner: c.owner, Primary: r.key},
+		Waiting: &r.waiting, Reported: true, Write: store.WriteContext{Owner: c.owner, Primary: r.key},
 	}
 }
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,14 +111,6 @@ type Request struct {
 	// Options choose namespaces, selectors and how it is watched; of two requests that share a store the first one's
 	// count.
 	Options []source.Option
-}
-
-// Handle is a claim to a store. One that is made of a Store alone claims nothing: another owner closes that store.
-type Handle struct {
-	*Store
-	c        *Cache
-	e        *cacheEntry
-	released atomic.Bool
 }
 
 // NewCache returns a cache without stores. Nothing is watched before Run.
@@ -346,69 +336,6 @@ func (c *Cache) resolve(req *Request) error {
 	return nil
 }
 
-// Release gives the claim up. The store must not be used after it.
-func (h *Handle) Release() {
-	if h != nil && !h.released.Swap(true) && h.c != nil {
-		h.c.release(h.e)
-	}
-}
-
-// SetNamespaces changes what the store covers, for all that share it: namespaces that are new are listed, those that
-// are missing are dropped (see DropScope), the others go on untouched. None stands for all of them. It waits for the
-// watches that end, so no subscriber must call it.
-func (h *Handle) SetNamespaces(namespaces ...string) error {
-	if h == nil || h.c == nil {
-		return fmt.Errorf("cannot set namespaces: %w", ErrNoCache)
-	}
-	c, e := h.c, h.e
-	if !e.store.opt.Namespaced {
-		return fmt.Errorf("cannot set namespaces of %s: it has none", e.key.resource.GroupResource())
-	}
-	e.scopes.Lock()
-	defer e.scopes.Unlock()
-	namespaces, name := distinct(namespaces)
-	c.mu.Lock()
-	if c.ended || e.gone || h.released.Load() { // others may have what is left
-		c.mu.Unlock()
-		return fmt.Errorf("cannot set namespaces of %s: %w", e.key.resource.GroupResource(), ErrClosed)
-	}
-	if e.key.namespaces == name {
-		c.mu.Unlock()
-		return nil
-	}
-	delete(c.entries, e.key)
-	e.key.namespaces, e.key.moved = name, 0
-	if c.entries[e.key] != nil { // there is one for these already; both go on
-		c.moves++
-		e.key.moved = c.moves
-	}
-	c.entries[e.key] = e
-	e.store.rename(e.key.scope())
-	c.index()
-	c.mu.Unlock()
-
-	want := namespaces
-	if len(want) == 0 {
-		want = []string{""}
-	}
-	e.store.dropOthers(want) // first: what their watches still bring is ignored
-	for _, ns := range want {
-		e.store.Sink(ns) // they belong to "synced" from now on
-	}
-	e.source.SetNamespaces(namespaces...)
-	e.store.dropOthers(want) // a watch that was ended before it had begun has made its scope anew
-	return nil
-}
-
-// dropOthers drops the scopes that are not wanted.
-func (s *Store) dropOthers(want []string) {
-	for _, st := range s.Statuses() {
-		if !slices.Contains(want, st.Namespace) {
-			s.DropScope(st.Namespace)
-		}
-	}
-}
-
 func (c *Cache) release(e *cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -447,62 +374,4 @@ func (c *Cache) retire(e *cacheEntry) {
 		c.leaveFileLocked(e)
 	}
 	e.store.Close()
-}
-
-// index makes the stores known to Lookup; the caller holds c.mu.
-func (c *Cache) index() {
-	entries := slices.SortedFunc(maps.Values(c.entries), func(a, b *cacheEntry) int { return a.key.compare(b.key) })
-	index := map[schema.GroupVersionResource][]*Store{}
-	for _, e := range entries {
-		index[e.key.resource] = append(index[e.key.resource], e.store)
-	}
-	c.byResource.Store(&index)
-}
-
-// Lookup returns the stores that there are of one resource, those without a selector first, of these those of whole
-// objects before those that drop something and those of metadata, and of these the one of all namespaces. It takes no
-// lock and does not allocate. The slice is shared and READ-ONLY.
-func (c *Cache) Lookup(resource schema.GroupVersionResource) []*Store {
-	if c.usable() != nil {
-		return nil
-	}
-	return (*c.byResource.Load())[resource]
-}
-
-// Found remembers what Lookup has found, for who asks for one resource of one cache again and again. It is safe for
-// concurrent use.
-type Found struct{ last atomic.Pointer[lookedUp] }
-
-type lookedUp struct {
-	index  *map[schema.GroupVersionResource][]*Store
-	stores []*Store
-}
-
-// In is Cache.Lookup.
-func (f *Found) In(c *Cache, resource schema.GroupVersionResource) []*Store {
-	if c.usable() != nil {
-		return nil
-	}
-	index := c.byResource.Load()
-	last := f.last.Load()
-	if last == nil || last.index != index {
-		last = &lookedUp{index, (*index)[resource]}
-		f.last.Store(last)
-	}
-	return last.stores
-}
-
-// Stores returns the stores that there are, of one resource or, for the zero value, of all.
-func (c *Cache) Stores(resource schema.GroupVersionResource) []*Store {
-	if !resource.Empty() {
-		return slices.Clone(c.Lookup(resource))
-	}
-	if c.usable() != nil {
-		return nil
-	}
-	var out []*Store
-	for _, stores := range *c.byResource.Load() {
-		out = append(out, stores...)
-	}
-	return out
 }

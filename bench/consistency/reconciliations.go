@@ -83,7 +83,8 @@ func rowC2(ctx context.Context, cfg *rest.Config, namespace string, s sizes, out
 	}
 	rounds.Print(out,
 		fmt.Sprintf(
-			"C2: reconciliations of a new Deployment whose reconciler writes its status %d times; %d Deployments in each round; real kube-apiserver", ownWrites, s.runs,
+			"C2: reconciliations of a new Deployment whose reconciler writes its status %d times; "+
+				"%d Deployments in each round; real kube-apiserver", ownWrites, s.runs,
 		),
 		[]string{"reconciliations of one, mean", "most", "% with exactly one"}, results)
 	return nil

@@ -2,17 +2,17 @@
 //
 //	make -C .. build && go run ./consolebench -fairlead ../bin/fairlead
 //
-// It writes -operations Operations, of which -parked wait for a Webhook that does not exist, each with a parked fiber, and
-// the others succeed at once; then it starts `fairlead controller` as a process of its own and says
+// It writes -operations Operations, of which -parked wait for a Webhook that does not exist, each with a parked fiber,
+// and the others succeed at once; then it starts `fairlead controller` as a process of its own and says
 //
-//   - how long each page takes, as its reader sees it over loopback: median and 95th percentile of -rounds requests, one
-//     at a time; the first one of the lists apart, which makes their index;
-//   - how much processor time the controller takes for -pages pages that are open for -for and kept up to date, at rest and
-//     while -changes operations a second are scheduled, each beside the same without a page;
+//   - how long each page takes, as its reader sees it over loopback: median and 95th percentile of -rounds requests,
+//     one at a time; the first one of the lists apart, which makes their index;
+//   - how much processor time the controller takes for -pages pages that are open for -for and kept up to date, at rest
+//     and while -changes operations a second are scheduled, each beside the same without a page;
 //   - what memory it has before and after.
 //
-// It takes about ten minutes, most of them to write the operations. There is no peer in the table: nothing else shows these operations. It needs Linux: memory and processor time are read
-// from /proc.
+// It takes about ten minutes, most of them to write the operations. There is no peer in the table: nothing else shows
+// these operations. It needs Linux: memory and processor time are read from /proc.
 package main
 
 import (
@@ -92,7 +92,8 @@ func measure(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	b := &bench{options: o}
-	if b.scheduler, err = operation.NewScheduler(operation.Options{Config: c.Config(), Calls: calls, Namespace: "default"}); err != nil {
+	options := operation.Options{Config: c.Config(), Calls: calls, Namespace: "default"}
+	if b.scheduler, err = operation.NewScheduler(options); err != nil {
 		return err
 	}
 	defer b.scheduler.Close()
@@ -148,8 +149,10 @@ func (b *bench) start(ctx context.Context, c *cluster.Cluster) (end func(), err 
 // schedule schedules the next operation: one that waits, or one that succeeds.
 func (b *bench) schedule(ctx context.Context, i int, waits bool) error {
 	r := operation.Request{
-		Type: v1alpha1.OperationUpdate, Category: fmt.Sprintf("category-%d", i%20), CorrelationID: fmt.Sprintf("correlation-%d", i),
-		Resource: operation.Resource{Type: "App", ID: fmt.Sprintf("app-%d", i)},
+		Type:          v1alpha1.OperationUpdate,
+		Category:      fmt.Sprintf("category-%d", i%20),
+		CorrelationID: fmt.Sprintf("correlation-%d", i),
+		Resource:      operation.Resource{Type: "App", ID: fmt.Sprintf("app-%d", i)},
 	}
 	if waits {
 		r.Webhooks = []string{"there-is-none"}
@@ -245,11 +248,12 @@ func (b *bench) get(ctx context.Context, path string) (body string, took time.Du
 func (b *bench) paths() []string {
 	one := v1alpha1.OperationName("App", "app-0")
 	return []string{
-		"/console/overview", "/console/operations", "/console/operations?status=stuck", "/console/operations?q=correlation-77777",
-		"/console/operations?q=no+such+text", "/console/operations?category=category-7&age=1h",
-		fmt.Sprintf("/console/operations?from=%d", b.operations-100), "/console/operations/default/" + one, "/console/webhooks",
-		"/console/sources", "/console/controllers", "/console/flows", "/console/flows/operation",
-		"/console/why?kind=Operation&namespace=default&name=App/app-0", "/api/why?kind=Operation&namespace=default&name=App/app-0",
+		"/console/overview", "/console/operations", "/console/operations?status=stuck",
+		"/console/operations?q=correlation-77777", "/console/operations?q=no+such+text", "/console/operations?category=category-7&age=1h",
+		fmt.Sprintf("/console/operations?from=%d", b.operations-100), "/console/operations/default/" + one,
+		"/console/webhooks", "/console/sources", "/console/controllers", "/console/flows", "/console/flows/operation",
+		"/console/why?kind=Operation&namespace=default&name=App/app-0",
+		"/api/why?kind=Operation&namespace=default&name=App/app-0",
 	}
 }
 
@@ -269,7 +273,8 @@ func (b *bench) report(ctx context.Context, out io.Writer) error {
 		slices.Sort(all)
 		fmt.Fprintf(out, "| `%s` | %.1f ms | %.1f ms |\n", path, ms(all[len(all)/2]), ms(all[len(all)*95/100]))
 	}
-	fmt.Fprintf(out, "\n| Open pages | Operations a second | Processor time, of a core | Pages brought up to date a second |\n|---|---|---|---|\n")
+	fmt.Fprintf(out, "\n| Open pages | Operations a second | Processor time, of a core | "+
+		"Pages brought up to date a second |\n|---|---|---|---|\n")
 	for _, changes := range []int{0, b.changes} {
 		for _, pages := range []int{0, b.pages} {
 			used, updates, err := b.watch(ctx, pages, changes)

@@ -104,7 +104,8 @@ func (b *bench) add(row, who string, value float64) {
 
 func (b *bench) print() {
 	fmt.Printf(
-		"| row | fairlead median (min–max) | peer median (min–max) | bare writer | to peer | to bare |\n|---|---|---|---|---|---|\n",
+		"| row | fairlead median (min–max) | peer median (min–max) | bare writer | to peer | to bare |\n" +
+			"|---|---|---|---|---|---|\n",
 	)
 	for _, row := range b.order {
 		m := map[string]float64{}

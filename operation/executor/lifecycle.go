@@ -75,7 +75,7 @@ func New(o Options) (*Executor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an executor: %w", err)
 	}
-	e.anyone, e.client = anyone, anyone.Bound(client.Binding{Fence: fence(o.Fence)})
+	e.anyone, e.client = anyone, anyone.Bound(client.Binding{Fence: fence(o.Fence), Reported: true})
 	if e.webhooks, err = webhook.New(webhook.Options{
 		Resolver: e.secrets, AllowTargets: o.AllowTargets, DenyTargets: o.Targets.Deny, InsideTargets: o.Targets.Inside,
 		NeverTargets: o.Targets.Never, NeverHosts: o.Targets.NeverHosts,

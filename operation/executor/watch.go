@@ -106,7 +106,7 @@ func (e *Executor) told(key store.Key) bool {
 func (e *Executor) begin(ctx context.Context, r *run, op *v1alpha1.Operation) {
 	from, spans := e.follow(ctx, op)
 	_, err := e.flow.Start(from, e.engine, r, flow.StartOptions{
-		Trace: spans, Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce,
+		Trace: spans, Key: r.key.String(), Subgroup: r.tenant, Mode: flow.Coalesce, Reported: true,
 		OnEnd: func(result flow.Result) { e.over(ctx, r, result) },
 	})
 	if err != nil {

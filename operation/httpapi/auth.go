@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strings"
 
@@ -76,7 +77,9 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 		namespaces = []string{metav1.NamespaceAll}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := mayRead(WithClient(r.Context(), r), a, bearer(r), PathAccess(r), namespaces); err != nil {
+		ctx, token := WithClient(r.Context(), r), bearer(r)
+		err := MayRead(PathAccess(r), namespaces, func(access Access) error { return allows(ctx, a, token, access) })
+		if err != nil {
 			answerProblem(w, err)
 			return
 		}
@@ -84,19 +87,31 @@ func Protect(page http.Handler, a Authorizer, namespaces ...string) http.Handler
 	})
 }
 
-func mayRead(ctx context.Context, a Authorizer, token string, page Access, namespaces []string) error {
-	if decides, ok := a.(interface {
-		May(ctx context.Context, token string, a Access) error
-	}); ok && decides.May(ctx, token, page) == nil {
-		return nil
-	}
-	if page.Verb != "get" { // to read is not to change
-		return &Problem{Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden)}
+// MayRead wants the right to a page or, to get one, that to list operations in each of the namespaces, if there are
+// any. may says what there is the right to: its error is a *Problem with status 403 where there is not.
+func MayRead(page Access, namespaces []string, may func(Access) error) error {
+	err := may(page)
+	p, ok := errors.AsType[*Problem](err)
+	if !ok || p.Status != http.StatusForbidden || page.Verb != "get" || len(namespaces) == 0 { // to read is not to change
+		return err
 	}
 	for _, namespace := range namespaces {
-		if err := a.Authorize(ctx, token, "list", namespace); err != nil {
+		if err := may(OperationAccess("list", namespace)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// allows is what an Authorizer says of an access: of pages, one without the method May of [Kubernetes] knows nothing.
+func allows(ctx context.Context, a Authorizer, token string, access Access) error {
+	if decides, ok := a.(interface {
+		May(ctx context.Context, token string, a Access) error
+	}); ok {
+		return decides.May(ctx, token, access)
+	}
+	if access.Path != "" {
+		return &Problem{Status: http.StatusForbidden, Title: http.StatusText(http.StatusForbidden)}
+	}
+	return a.Authorize(ctx, token, access.Verb, access.Namespace)
 }

@@ -120,7 +120,7 @@ func (b *bench) running(o store.CacheOptions) (*store.Cache, *client.Client, con
 		}
 	})
 	b.t.Cleanup(end)
-	c, err := client.New(client.Options{Config: env.Config(b.t), Mapper: o.Mapper, Cache: cache})
+	c, err := client.New(client.Options{Config: env.Config(b.t), Mapper: o.Mapper, Scheme: o.Scheme, Cache: cache})
 	if err != nil {
 		b.t.Fatal(err)
 	}

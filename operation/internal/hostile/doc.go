@@ -19,4 +19,10 @@
 // in the test itself, which sees an object, makes a call and writes a status, as it is done for an operation. What
 // makes the API server, the disk or the machine slow makes the reference slow too; what tenants do to each other in the
 // controller does not. On a machine that has nothing else to do the first one counts.
+//
+// The reference needs little of the processors, and a machine that others keep busy gives it that soon; not so the
+// controller, which is attacked. So the kernel is asked for how long the threads of the controller have run, and for
+// how long they have waited to. An operation may be slow as many times as that stretches what the controller does, up
+// to half of the time for which the victim waits. What an attack has the controller compute, or wait for, and whom it
+// serves last, stretches nothing: only others who use the machine do.
 package hostile

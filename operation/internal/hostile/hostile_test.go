@@ -92,8 +92,12 @@ func TestHostileTenants(t *testing.T) {
 	})
 }
 
+// calm is what an operation of the victim takes while nobody attacks, and what it would if the controller did not have
+// to wait for a processor.
+type calm struct{ took, own time.Duration }
+
 // idle measures the victim while nobody attacks.
-func (s *stage) idle(pace tempo) time.Duration {
+func (s *stage) idle(pace tempo) calm {
 	s.t.Helper()
 	s.victim.forget()
 	warm, cancel := context.WithTimeout(s.ctx, time.Second)
@@ -102,14 +106,17 @@ func (s *stage) idle(pace tempo) time.Duration {
 	s.victim.forget()
 	ctx, cancel := context.WithTimeout(s.ctx, pace.lasts)
 	defer cancel()
+	processor := s.controller.processor()
 	took, problems := s.victim.live(ctx, pace.interval, patience)
+	stretch := s.controller.processor().stretch(processor)
 	if len(problems) > 0 {
 		s.t.Fatalf("without any attack: %q", problems)
 	}
 	p99 := quantile(append(took[hookGood], took[hookCallback]...), 0.01)
-	s.t.Logf("idle: an operation takes up to %v, the reference up to %v, the controller has %d MiB",
-		p99.Round(time.Millisecond), quantile(took[kindReference], 0.01).Round(time.Millisecond), s.controller.resident()>>20)
-	return p99
+	s.t.Logf("idle: an operation takes up to %v, the reference up to %v, stretch %.1f, the controller has %d MiB",
+		p99.Round(time.Millisecond), quantile(took[kindReference], 0.01).Round(time.Millisecond), stretch,
+		s.controller.resident()>>20)
+	return calm{took: p99, own: time.Duration(float64(p99) / stretch)}
 }
 
 // quantile is what all but a part of the values are not above.
@@ -122,7 +129,7 @@ func quantile(values []time.Duration, part float64) time.Duration {
 }
 
 // play plays attacks, at the same time, and judges what became of the victim.
-func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace tempo, idle time.Duration) {
+func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace tempo, idle calm) {
 	select {
 	case <-s.controller.ended:
 		t.Fatalf("the controller has ended: %v\n%s", s.controller.cmd.ProcessState, s.controller.log())
@@ -134,7 +141,7 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 	defer watched()
 	memory := make(chan int, 1)
 	go func() { memory <- s.controller.peak(watching) }()
-	logged := s.controller.logged()
+	logged, processor := s.controller.logged(), s.controller.processor()
 	s.victim.forget()
 	var tenants []*tenant
 	var playing sync.WaitGroup
@@ -152,6 +159,7 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 	})
 	took, problems := s.victim.live(attacking, pace.interval, patience)
 	playing.Wait()
+	stretch := s.controller.processor().stretch(processor)
 	ending, ended := context.WithTimeout(s.ctx, 15*time.Second)
 	defer ended()
 	for i, a := range tenants {
@@ -173,7 +181,7 @@ func (s *stage) play(t *testing.T, seeded uint64, id string, game []attack, pace
 	if slices.ContainsFunc(game, func(a attack) bool { return a.writes }) {
 		pace.outliers = 0.5
 	}
-	s.judge(t, took, problems, pace, idle, <-memory, s.controller.logged()-logged)
+	s.judge(t, took, problems, pace, idle, stretch, <-memory, s.controller.logged()-logged)
 	leaving, left := context.WithTimeout(s.ctx, pace.lasts)
 	defer left()
 	for _, a := range tenants {
@@ -198,7 +206,8 @@ func (s *stage) tenant(t *testing.T, ctx context.Context, namespace string, rnd 
 
 // judge holds what the victim has lived through against what it would have without the attack.
 func (s *stage) judge(
-	t *testing.T, took map[string][]time.Duration, problems []string, pace tempo, idle time.Duration, memory, logged int,
+	t *testing.T, took map[string][]time.Duration, problems []string, pace tempo, idle calm, stretch float64,
+	memory, logged int,
 ) {
 	t.Helper()
 	select {
@@ -207,7 +216,9 @@ func (s *stage) judge(
 	default:
 	}
 	reference := quantile(took[kindReference], pace.outliers)
-	bar := max(min(factor*idle, maxLatency), time.Duration(pace.slack*float64(reference)), floor)
+	bar := max(min(factor*idle.took, maxLatency), time.Duration(pace.slack*float64(reference)), floor)
+	own := max(min(factor*idle.own, maxLatency), floor).Seconds() * pace.slack / factor
+	bar = max(bar, min(time.Duration(stretch*own*float64(time.Second)), patience/2))
 	var line strings.Builder
 	for _, kind := range []string{hookGood, hookCallback, kindStream} {
 		operations := took[kind]
@@ -215,12 +226,12 @@ func (s *stage) judge(
 		fmt.Fprintf(&line, "%s %v (median %v, of %d), ", kind, worst.Round(time.Millisecond),
 			quantile(operations, 0.5).Round(time.Millisecond), len(operations))
 		if worst > bar {
-			t.Errorf("the victim's operations (%s) but for %v of them took up to %v, more than %v (idle %v, reference %v)", kind,
-				pace.outliers, worst, bar, idle, reference)
+			t.Errorf("the victim's operations (%s) but for %v of them took up to %v, more than %v (idle %v, reference %v, "+
+				"stretch %.1f)", kind, pace.outliers, worst, bar, idle.took, reference, stretch)
 		}
 	}
-	t.Logf("%sreference %v, memory %d MiB, log %d KiB", line.String(), reference.Round(time.Millisecond), memory>>20,
-		logged>>10)
+	t.Logf("%sreference %v, stretch %.1f, bar %v, memory %d MiB, log %d KiB", line.String(),
+		reference.Round(time.Millisecond), stretch, bar.Round(time.Millisecond), memory>>20, logged>>10)
 	if memory > maxMemory {
 		t.Errorf("the controller had %d MiB", memory>>20)
 	}

@@ -141,6 +141,40 @@ func (p *process) resident() int {
 	return kilobytes(string(out))
 }
 
+// processor is what a process has had of the processors, and how long its threads have waited for one, while they could
+// have run, both summed over its threads.
+type processor struct{ ran, waited time.Duration }
+
+// processor returns what there was so far; nothing where the machine does not tell.
+func (p *process) processor() (sum processor) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	if err != nil {
+		return sum
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		var ran, waited int64
+		if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil {
+			sum.ran += time.Duration(ran)
+			sum.waited += time.Duration(waited)
+		}
+	}
+	return sum
+}
+
+// stretch is how many times as long as it would have on a machine of its own the process took since then for what it
+// did with the processor: at least once.
+func (p processor) stretch(since processor) float64 {
+	ran, waited := p.ran-since.ran, p.waited-since.waited
+	if ran <= 0 || waited < 0 {
+		return 1
+	}
+	return float64(ran+waited) / float64(ran)
+}
+
 func kilobytes(text string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
