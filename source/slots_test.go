@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
+	"github.com/fairlead-io/fairlead/store"
 )
 
 // fourSlots are of namespaces.
@@ -557,5 +558,49 @@ func TestSlotsNeedTheirSink(t *testing.T) {
 	}
 	if err := whole.SetShard(set); err == nil {
 		t.Error("a source of all objects is given slots")
+	}
+}
+
+// TestASlotThatWasLostIsListedAgain has slots be lost and come back before the source has looked: another holder may have
+// been at work meanwhile, so they leave, and come by a list that is consistent.
+func TestASlotThatWasLostIsListedAgain(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason      string
+		held, stays []int
+		events      []string
+	}{
+		{"One of two.", []int{0, 1}, []int{0}, []string{
+			"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "LEFT 1/o0", "LEFT 1/o1", "LEFT 1/o2",
+		}},
+		{"All.", []int{1}, nil, []string{
+			"ADDED 1/o0 initial", "ADDED 1/o1 initial", "ADDED 1/o2 initial", "LEFT 1/o0", "LEFT 1/o1", "LEFT 1/o2",
+		}},
+	} {
+		for _, how := range selectings[:2] {
+			t.Run(tc.reason+" "+how.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					s := watchSlots(t, how, apiserver.Options{BookmarkInterval: time.Hour})
+					s.hold(tc.held...)
+					s.events()
+					watch := s.server.HoldEvents(apiserver.Match{Verb: "watch"}) // what is cached is behind
+					s.put(1, "o0", "changed by another holder")
+					if err := s.sharding.Set(fourSlots.Set(tc.stays...)); err != nil {
+						t.Fatal(err)
+					}
+					s.hold(tc.held...)
+					s.expect("events", s.events(), tc.events)
+					if u, err := s.server.Object(configMaps, inSlot(1), "o0"); err != nil {
+						t.Error(err)
+					} else if got, ok := s.Store.Get(store.Key{Namespace: inSlot(1), Name: "o0"}); !ok ||
+						got.Version() != u.GetResourceVersion() {
+						t.Errorf("it has version %v, the server %s", got, u.GetResourceVersion())
+					}
+					watch.Release()
+					s.check()
+				})
+			})
+		}
 	}
 }
