@@ -21,7 +21,6 @@ import (
 	"github.com/fairlead-io/fairlead/fairleadtest/apiserver"
 	"github.com/fairlead-io/fairlead/shard"
 	"github.com/fairlead-io/fairlead/source"
-	"github.com/fairlead-io/fairlead/store"
 )
 
 // fourSlots are of namespaces.
@@ -591,11 +590,14 @@ func TestASlotThatWasLostIsListedAgain(t *testing.T) {
 					}
 					s.hold(tc.held...)
 					s.expect("events", s.events(), tc.events)
-					if u, err := s.server.Object(configMaps, inSlot(1), "o0"); err != nil {
-						t.Error(err)
-					} else if got, ok := s.Store.Get(store.Key{Namespace: inSlot(1), Name: "o0"}); !ok ||
-						got.Version() != u.GetResourceVersion() {
-						t.Errorf("it has version %v, the server %s", got, u.GetResourceVersion())
+					u, err := s.server.Object(configMaps, inSlot(1), "o0")
+					if err != nil {
+						t.Fatal(err)
+					}
+					if !slices.ContainsFunc(s.rec.Recording().Events, func(e fairleadtest.Event) bool {
+						return e.Key == inSlot(1)+"/o0" && e.Object.Version == u.GetResourceVersion()
+					}) {
+						t.Error("it was not listed as the other holder has left it")
 					}
 					watch.Release()
 					s.check()

@@ -94,11 +94,13 @@ func TestNothingIsShownOfWhatHasLeft(t *testing.T) {
 		want   []string
 	}{
 		{
-			"A deletion of before is told once, here: nobody else has held the slot.", nil,
+			"A deletion of before is told once, here: nobody else has held the slot.",
+			nil,
 			[]string{"ADDED one", "SYNCED ", "DELETED one"},
 		},
 		{
-			"A deletion may be told by others, too: here the object has left.", []int{0},
+			"A deletion may be told by others, too: here the object has left.",
+			[]int{0},
 			[]string{"ADDED one", "SYNCED ", "LEFT one"},
 		},
 	} {
