@@ -99,7 +99,7 @@ func newSharing(c *controller, address string) (*sharing, error) {
 	}
 	g, err := group.New(c.config, group.Options{
 		Namespace: c.systemNamespace, Name: name, Role: groupRole, Layout: layout, Leader: leaseName, Logger: c.log,
-		Events: true, Address: address,
+		Events: true, Address: address, TracerProvider: c.spans.tracers(),
 		Member: cmp.Or(c.member, fmt.Sprintf("%s-%d", host, os.Getpid())), Drain: max(c.drain, time.Millisecond),
 	})
 	if err != nil {
