@@ -12,7 +12,7 @@ import (
 
 // Slots that change while a scope runs. What ends the watch is the change; then
 //
-//   - the sink forgets the slots that have left, before anything else; also those that have come back since, for another
+//   - the sink forgets the slots that have left, before anything else; also those that have come back since: another
 //     holder may have been at work meanwhile;
 //   - those that have come are listed, by a consistent list of them alone, or by the initial events of a watch where the
 //     server selects those too; that is not older than what their former holder wrote. They are added at once;

@@ -560,8 +560,8 @@ func TestSlotsNeedTheirSink(t *testing.T) {
 	}
 }
 
-// TestASlotThatWasLostIsListedAgain has slots be lost and come back before the source has looked: another holder may have
-// been at work meanwhile, so they leave, and come by a list that is consistent.
+// TestASlotThatWasLostIsListedAgain has slots be lost and come back before the source has looked: another holder may
+// have been at work meanwhile, so they leave, and come by a list that is consistent.
 func TestASlotThatWasLostIsListedAgain(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

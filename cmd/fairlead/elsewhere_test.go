@@ -58,8 +58,8 @@ func (s *sharedStore) hold(slots ...int) {
 func (s *sharedStore) object(slot, version int) *source.Object {
 	s.t.Helper()
 	ns := namespacesOfTwo[slot]
-	o := source.Object{Raw: fmt.Appendf(nil, `{"metadata":{"namespace":%q,"name":"x","uid":%q,"resourceVersion":"%d"}}`, ns,
-		ns, version)}
+	o := source.Object{Raw: fmt.Appendf(nil,
+		`{"metadata":{"namespace":%q,"name":"x","uid":%q,"resourceVersion":"%d"}}`, ns, ns, version)}
 	if err := source.Scan(source.JSON, o.Raw, &o.Header); err != nil {
 		s.t.Fatal(err)
 	}

@@ -191,8 +191,8 @@ func (s *share) follow(ctx context.Context, changes *store.Drainer, sated func()
 	return context.Cause(ctx)
 }
 
-// show prints what is this process's of a batch. While it is not certain that what is held still is, nothing is shown: a
-// process that was paused for too long learns first what it has lost.
+// show prints what is this process's of a batch. While it is not certain that what is held still is, nothing is shown:
+// a process that was paused for too long learns first what it has lost.
 func (s *share) show(ctx context.Context, batch []store.Event, print func([]store.Event) error) error {
 	if s == nil {
 		return print(batch)

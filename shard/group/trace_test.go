@@ -11,8 +11,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tracing/spans"
 )
 
-// TestSpans: requests that go well make no spans, nor do those in which members are in each other's way; one that fails or
-// is slow makes one.
+// TestSpans: requests that go well make no spans, nor do those in which members are in each other's way; one that fails
+// or is slow makes one.
 func TestSpans(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		made := spans.New()
